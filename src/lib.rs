@@ -1,0 +1,1 @@
+//! toolrein: a sidecar proxy that keeps agents' tool calls in hand.
