@@ -1,1 +1,5 @@
 //! toolrein: a sidecar proxy that keeps agents' tool calls in hand.
+
+pub mod policy;
+pub mod transcript;
+pub mod wire;

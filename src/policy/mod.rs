@@ -1,0 +1,126 @@
+//! The policies: what toolrein decides about a conversation's tools. Each stands in a file of its own and is
+//! a fold over the transcript's events; none names another, reads a clock or touches a byte.
+//!
+//! To add one: write `NAME.rs` with a type that is a [`Policy`], add the two lines marked below, its table in
+//! `proxy.toml`, and its cases.
+
+pub mod pattern;
+pub mod plan;
+pub mod set;
+
+use crate::transcript::Event;
+use plan::{Plan, Proposed, Usage, Verdict};
+use serde::Deserialize as _;
+use serde::de::DeserializeOwned;
+use set::{Rule, RuleOf};
+use std::sync::Arc;
+
+/// Every policy, in the order in which they speak: the first that objects to a call gives the reason.
+pub const REGISTRY: &[Entry] = &[
+    // Second line of a new policy: `Entry::of::<NAME::TYPE>(),`.
+];
+
+/// How much of a call a policy must see before it can rule on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Evidence {
+    /// It never rules on calls.
+    Nothing,
+    /// The tool's name.
+    Name,
+    /// The name and the whole arguments.
+    Arguments,
+}
+
+/// A policy: configured once, then run over every transcript.
+pub trait Policy: Sized + Send + Sync + 'static {
+    /// Its table `[policy.NAME]`, its metric label and its audit label.
+    const NAME: &'static str;
+    /// One line for `toolrein policies`.
+    const SUMMARY: &'static str;
+    /// Its settings as written in the file; unknown keys are refused.
+    type Config: DeserializeOwned;
+    /// What the fold remembers of one transcript, rebuilt for each request.
+    type State: Default + Clone + Send + 'static;
+
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// Every problem found, each with its key.
+    fn new(config: Self::Config) -> Result<Self, Vec<ConfigError>>;
+
+    /// Reads the next event; may edit that event through `plan`, and no other.
+    fn read(&self, _event: &Event<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
+
+    /// Sees the whole request after its last event.
+    fn close(&self, _state: &Self::State, _plan: &mut Plan) {}
+
+    /// How much it must see of a call of the tool `name` to rule on it.
+    fn evidence(&self, _name: &str, _state: &Self::State) -> Evidence {
+        Evidence::Nothing
+    }
+
+    /// Rules on a call that the model has just made.
+    fn judge(&self, _call: &Proposed<'_>, _state: &Self::State) -> Verdict {
+        Verdict::Allow
+    }
+
+    /// Learns that the call was let through by every policy.
+    fn release(&self, _call: &Proposed<'_>, _state: &mut Self::State) {}
+
+    /// What the conversation has used of this policy's limits, per tool.
+    fn usage(&self, _state: &Self::State, _now_ms: u64) -> Vec<Usage> {
+        Vec::new()
+    }
+}
+
+/// One problem in a policy's settings.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub struct ConfigError {
+    /// The key within the policy's table, dotted: `tools.search.calls`.
+    pub key: String,
+    /// What is wrong with it and what would be right.
+    pub problem: String,
+}
+
+impl ConfigError {
+    /// A problem with `key`.
+    pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { key: key.into(), problem: problem.into() }
+    }
+}
+
+/// Why a policy could not be built from its table.
+#[derive(Debug)]
+pub enum BuildError {
+    /// A key is unknown or a value has the wrong type; the error knows its place in the file.
+    Read(toml::de::Error),
+    /// The settings contradict a rule.
+    Checked(Vec<ConfigError>),
+}
+
+/// A policy in the registry.
+pub struct Entry {
+    /// See [`Policy::NAME`].
+    pub name: &'static str,
+    /// See [`Policy::SUMMARY`].
+    pub summary: &'static str,
+    /// Builds the policy from its table.
+    pub build: Build,
+}
+
+/// How a policy is built from its table in the file.
+pub type Build = fn(toml::de::ValueDeserializer<'_>) -> Result<Arc<dyn Rule>, BuildError>;
+
+impl Entry {
+    /// The entry of the policy `P`.
+    pub const fn of<P: Policy>() -> Self {
+        Self { name: P::NAME, summary: P::SUMMARY, build: build::<P> }
+    }
+}
+
+fn build<P: Policy>(table: toml::de::ValueDeserializer<'_>) -> Result<Arc<dyn Rule>, BuildError> {
+    let config = P::Config::deserialize(table).map_err(BuildError::Read)?;
+    let policy = P::new(config).map_err(BuildError::Checked)?;
+    Ok(Arc::new(RuleOf::new(policy)))
+}

@@ -1,0 +1,183 @@
+//! The configured policies run as one: a single fold over the transcript gives the plan, and the folds'
+//! states then judge the calls of the reply. Knows the order of policies and nothing of what they do.
+
+use super::plan::{Plan, Proposed, Reason, Usage, Verdict};
+use super::{Evidence, Policy};
+use crate::transcript::{Event, Transcript};
+use std::sync::Arc;
+
+/// A configured policy whose type is forgotten.
+pub trait Rule: Send + Sync {
+    /// See [`Policy::NAME`].
+    fn name(&self) -> &'static str;
+    /// A fold with a fresh state.
+    fn start(&self) -> Box<dyn Fold>;
+}
+
+/// A policy with the state of one transcript.
+pub trait Fold: Send {
+    fn name(&self) -> &'static str;
+    fn read(&mut self, event: &Event<'_>, plan: &mut Plan);
+    fn close(&self, plan: &mut Plan);
+    fn evidence(&self, name: &str) -> Evidence;
+    fn judge(&self, call: &Proposed<'_>) -> Verdict;
+    fn release(&mut self, call: &Proposed<'_>);
+    fn usage(&self, now_ms: u64) -> Vec<Usage>;
+    /// The same fold with a copy of the state.
+    fn fork(&self) -> Box<dyn Fold>;
+}
+
+/// A policy and its state.
+struct Running<P: Policy> {
+    policy: Arc<P>,
+    state: P::State,
+}
+
+/// A policy as a [`Rule`].
+pub struct RuleOf<P>(Arc<P>);
+
+impl<P: Policy> RuleOf<P> {
+    /// The policy as a rule.
+    pub fn new(policy: P) -> Self {
+        Self(Arc::new(policy))
+    }
+}
+
+impl<P: Policy> Rule for RuleOf<P> {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn start(&self) -> Box<dyn Fold> {
+        Box::new(Running { policy: Arc::clone(&self.0), state: P::State::default() })
+    }
+}
+
+impl<P: Policy> Fold for Running<P> {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn read(&mut self, event: &Event<'_>, plan: &mut Plan) {
+        self.policy.read(event, &mut self.state, plan);
+    }
+
+    fn close(&self, plan: &mut Plan) {
+        self.policy.close(&self.state, plan);
+    }
+
+    fn evidence(&self, name: &str) -> Evidence {
+        self.policy.evidence(name, &self.state)
+    }
+
+    fn judge(&self, call: &Proposed<'_>) -> Verdict {
+        self.policy.judge(call, &self.state)
+    }
+
+    fn release(&mut self, call: &Proposed<'_>) {
+        self.policy.release(call, &mut self.state);
+    }
+
+    fn usage(&self, now_ms: u64) -> Vec<Usage> {
+        self.policy.usage(&self.state, now_ms)
+    }
+
+    fn fork(&self) -> Box<dyn Fold> {
+        Box::new(Self { policy: Arc::clone(&self.policy), state: self.state.clone() })
+    }
+}
+
+/// The configured policies, in registry order.
+#[derive(Clone, Default)]
+pub struct PolicySet {
+    rules: Vec<Arc<dyn Rule>>,
+}
+
+impl PolicySet {
+    /// A set of `rules`, which must be in registry order.
+    pub fn new(rules: Vec<Arc<dyn Rule>>) -> Self {
+        Self { rules }
+    }
+
+    /// The names of the policies that are on.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.rules.iter().map(|rule| rule.name())
+    }
+
+    /// Reads the whole transcript: what shall change, and a judge that knows the conversation.
+    pub fn read(&self, transcript: &Transcript<'_>) -> (Plan, Judge) {
+        let mut plan = Plan::default();
+        let mut folds: Vec<Box<dyn Fold>> = self.rules.iter().map(|rule| rule.start()).collect();
+        for event in transcript.events() {
+            for fold in &mut folds {
+                plan.stand_at(event.message(), fold.name());
+                fold.read(&event, &mut plan);
+            }
+        }
+        for fold in &folds {
+            plan.stand_at(transcript.request.messages.len(), fold.name());
+            fold.close(&mut plan);
+        }
+        (plan, Judge { folds, choices: Vec::new() })
+    }
+}
+
+/// Rules on the calls of a reply, each choice on its own.
+pub struct Judge {
+    folds: Vec<Box<dyn Fold>>,
+    /// The folds as each choice has moved them, by choice index.
+    choices: Vec<(u32, Vec<Box<dyn Fold>>)>,
+}
+
+/// What all policies together say of one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ruling {
+    /// Every objection, in registry order; the first gives the reason.
+    pub objections: Vec<(&'static str, Reason)>,
+}
+
+impl Ruling {
+    /// Whether the client may see the call.
+    pub fn is_allowed(&self) -> bool {
+        self.objections.is_empty()
+    }
+}
+
+impl Judge {
+    /// How much of a call of the tool `name` must be seen before all policies can rule.
+    pub fn evidence(&self, name: &str) -> Evidence {
+        self.folds.iter().map(|fold| fold.evidence(name)).max().unwrap_or(Evidence::Nothing)
+    }
+
+    /// Rules on the next call of `choice`.
+    pub fn rule(&mut self, choice: u32, call: &Proposed<'_>) -> Ruling {
+        let folds = self.folds_of(choice);
+        let mut ruling = Ruling::default();
+        for fold in folds.iter() {
+            if let Verdict::Withhold(reason) = fold.judge(call) {
+                ruling.objections.push((fold.name(), reason));
+            }
+        }
+        if ruling.is_allowed() {
+            for fold in folds {
+                fold.release(call);
+            }
+        }
+        ruling
+    }
+
+    /// What the conversation has used of each limit.
+    pub fn usage(&self, now_ms: u64) -> Vec<Usage> {
+        self.folds.iter().flat_map(|fold| fold.usage(now_ms)).collect()
+    }
+
+    fn folds_of(&mut self, choice: u32) -> &mut Vec<Box<dyn Fold>> {
+        let known = self.choices.iter().position(|(index, _)| *index == choice);
+        let at = known.unwrap_or_else(|| {
+            let forked = self.folds.iter().map(|fold| fold.fork()).collect();
+            self.choices.push((choice, forked));
+            self.choices.len() - 1
+        });
+        &mut self.choices[at].1
+    }
+}

@@ -1,0 +1,145 @@
+//! The calls of a conversation, paired with their results by id and, where ids repeat or are missing, by
+//! position; and the chain of keys that names each call. Knows no policy and no time of its own.
+
+use super::identity::{CallKey, Domain, Hash, Identity};
+use super::memo::{Derived, Memo};
+use crate::wire::json::{canonical, decode};
+use crate::wire::message::{Arguments, Role, ToolCall};
+use crate::wire::request::Request;
+use std::borrow::Cow;
+
+/// One tool call that the model made earlier in the conversation.
+#[derive(Clone, Debug)]
+pub struct Call<'a> {
+    /// The place of its assistant message.
+    pub message: usize,
+    /// Its place among the calls of that message.
+    pub position: usize,
+    pub key: CallKey,
+    pub id: Cow<'a, str>,
+    pub name: Cow<'a, str>,
+    /// The hash of its canonical arguments.
+    pub arguments: Hash,
+    /// The place of the message that answers it.
+    pub result: Option<usize>,
+    /// When it was handed to the client, in ms since the epoch, where the ledger knows.
+    pub released_ms: Option<u64>,
+}
+
+/// Every call, and what answers it.
+#[derive(Default)]
+pub struct PairedCalls<'a> {
+    pub calls: Vec<Call<'a>>,
+    /// For each message: the chain of calls before it, and the first of its own calls or of the call it answers.
+    by_message: Vec<Place>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Place {
+    chain_before: Hash,
+    /// The range in `calls` of the calls that an assistant message made.
+    first: usize,
+    end: usize,
+    /// The call that a tool message answers.
+    answers: Option<usize>,
+    completes: bool,
+}
+
+impl<'a> PairedCalls<'a> {
+    /// Finds and pairs the calls of `request`.
+    pub fn read(request: &Request, body: &'a [u8], identity: &Identity, memo: &dyn Memo) -> Self {
+        let mut paired = Self { calls: Vec::new(), by_message: Vec::with_capacity(request.messages.len()) };
+        let mut chain = identity.root();
+        // The calls of the last assistant message, as far as they are not answered.
+        let mut open: Vec<usize> = Vec::new();
+        for (index, message) in request.messages.iter().enumerate() {
+            let mut place = Place { chain_before: chain, ..Place::default() };
+            place.first = paired.calls.len();
+            match message.role {
+                Role::Assistant => {
+                    for (position, call) in message.calls.iter().enumerate() {
+                        let mut call = read_call(call, body, identity, memo);
+                        chain = identity.extend(chain, &call.id, &call.name, call.arguments);
+                        (call.message, call.position, call.key) = (index, position, chain);
+                        paired.calls.push(call);
+                    }
+                    open = (place.first..paired.calls.len()).collect();
+                }
+                Role::Tool => {
+                    let id = message.tool_call_id.map(|id| decode(id, body));
+                    place.answers = take_answered(&mut open, id.as_deref(), &paired.calls);
+                    place.completes = place.answers.is_some() && open.is_empty();
+                    if let Some(call) = place.answers {
+                        paired.calls[call].result = Some(index);
+                    }
+                }
+                _ => {}
+            }
+            place.end = paired.calls.len();
+            paired.by_message.push(place);
+        }
+        paired
+    }
+
+    /// The calls that the assistant message at `index` made.
+    pub fn made_by(&self, index: usize) -> &[Call<'a>] {
+        let place = self.by_message[index];
+        &self.calls[place.first..place.end]
+    }
+
+    /// The call that the tool message at `index` answers.
+    pub fn answered_by(&self, index: usize) -> Option<&Call<'a>> {
+        self.by_message[index].answers.map(|call| &self.calls[call])
+    }
+
+    /// Whether the tool message at `index` answers the last open call of its group.
+    pub fn completes_group(&self, index: usize) -> bool {
+        self.by_message[index].completes
+    }
+
+    /// The chain of calls before the message at `index`.
+    pub fn chain_before(&self, index: usize) -> Hash {
+        self.by_message[index].chain_before
+    }
+
+    /// The chain after the last call.
+    pub fn chain(&self, identity: &Identity) -> Hash {
+        self.calls.last().map_or_else(|| identity.root(), |call| call.key)
+    }
+}
+
+/// The hash of a call's canonical arguments; spellings of the same JSON agree.
+pub fn arguments_hash(text: &str, identity: &Identity, memo: &dyn Memo) -> Hash {
+    let raw = identity.key.hash(Domain::Arguments, &[text.as_bytes()]);
+    let derived = memo.derive(raw, &mut || {
+        let canonical = canonical(text.as_bytes());
+        Derived::Arguments(identity.key.hash(Domain::Arguments, &[b"canonical", &canonical]))
+    });
+    if let Derived::Arguments(hash) = derived { hash } else { raw }
+}
+
+fn read_call<'a>(call: &ToolCall, body: &'a [u8], identity: &Identity, memo: &dyn Memo) -> Call<'a> {
+    let text = match call.arguments {
+        // An object stands for the string that holds it.
+        Arguments::Value(span) => String::from_utf8_lossy(span.of(body)),
+        other => other.text(body),
+    };
+    Call {
+        message: 0,
+        position: 0,
+        key: Hash::default(),
+        id: call.id.map_or("".into(), |id| decode(id, body)),
+        name: call.name.map_or("".into(), |name| decode(name, body)),
+        arguments: arguments_hash(&text, identity, memo),
+        result: None,
+        released_ms: None,
+    }
+}
+
+/// Takes the open call that a result answers: the first with its id, else the first open one, since some
+/// providers give no ids and some clients change them.
+fn take_answered(open: &mut Vec<usize>, id: Option<&str>, calls: &[Call<'_>]) -> Option<usize> {
+    let by_id = id.and_then(|id| open.iter().position(|call| calls[*call].id == id));
+    let at = by_id.or((!open.is_empty()).then_some(0))?;
+    Some(open.remove(at))
+}

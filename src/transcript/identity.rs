@@ -1,0 +1,87 @@
+//! Who speaks and in which conversation: keyed hashes of credentials, conversations and calls. Gives names
+//! to things so that the ledger can find them again; keeps no credential and stores nothing.
+
+use highway::{HighwayHash, HighwayHasher, Key};
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// A keyed 128-bit hash; equal only for equal inputs, also against somebody who picks the inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Hash(pub u128);
+
+/// The name of one call in one conversation: principal, explicit conversation id, and every call up to it.
+pub type CallKey = Hash;
+
+/// The secret under which this process hashes.
+#[derive(Clone)]
+pub struct HashKey([u64; 4]);
+
+/// What the bytes under a hash are, so that no two kinds share a name.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+pub enum Domain {
+    Principal = 1,
+    Conversation,
+    Root,
+    Arguments,
+    Call,
+    Tokens,
+    Cut,
+    Text,
+    Model,
+    Request,
+}
+
+impl HashKey {
+    /// A fresh secret from the operating system's randomness (through the standard library's hash seeds).
+    pub fn random() -> Self {
+        let word = || RandomState::new().build_hasher().finish();
+        Self([word(), word(), word(), word()])
+    }
+
+    /// A fixed key, for tests and for names that must be the same in every process.
+    pub const fn fixed(seed: u64) -> Self {
+        Self([seed, 0x746f_6f6c, 0x7265_696e, seed])
+    }
+
+    /// The hash of `parts`, each with its length, under `domain`.
+    pub fn hash(&self, domain: Domain, parts: &[&[u8]]) -> Hash {
+        let mut hasher = HighwayHasher::new(Key(self.0));
+        hasher.append(&[domain as u8]);
+        for part in parts {
+            hasher.append(&(part.len() as u64).to_le_bytes());
+            hasher.append(part);
+        }
+        let [low, high] = hasher.finalize128();
+        Hash(u128::from(high) << 64 | u128::from(low))
+    }
+}
+
+/// Whose conversation a request carries.
+#[derive(Clone)]
+pub struct Identity {
+    pub key: HashKey,
+    /// The caller: a keyed hash of the credential, equal for equal credentials within one process.
+    pub principal: Hash,
+    /// The conversation id that the client gave, if it gave one.
+    pub explicit: Option<String>,
+}
+
+impl Identity {
+    /// The start of the chain of calls.
+    pub fn root(&self) -> Hash {
+        let principal = self.principal.0.to_le_bytes();
+        let explicit = self.explicit.as_deref().unwrap_or("");
+        self.key.hash(Domain::Root, &[&principal, explicit.as_bytes()])
+    }
+
+    /// The chain after one more call.
+    pub fn extend(&self, chain: Hash, id: &str, name: &str, arguments: Hash) -> Hash {
+        let (chain, arguments) = (chain.0.to_le_bytes(), arguments.0.to_le_bytes());
+        self.key.hash(Domain::Call, &[&chain, id.as_bytes(), name.as_bytes(), &arguments])
+    }
+
+    /// The name of a text reply that follows `chain`.
+    pub fn text_anchor(&self, chain: Hash, text: &str) -> Hash {
+        self.key.hash(Domain::Text, &[&chain.0.to_le_bytes(), text.as_bytes()])
+    }
+}

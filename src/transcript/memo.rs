@@ -1,0 +1,33 @@
+//! What was once derived from a piece of a conversation, kept by the hash of its bytes: histories are sent
+//! again with every request, so each message is counted, cut and hashed once. Only the interface: the cache
+//! itself, with its bound, belongs to the shell.
+
+use super::identity::Hash;
+use std::sync::Arc;
+
+/// A value derived from some bytes, cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Derived {
+    /// The hash of a call's canonical arguments.
+    Arguments(Hash),
+    /// Estimated tokens, in hundredths.
+    Tokens(u64),
+    /// A shortened text and the characters that are gone; `None` where the text is left as it is.
+    Cut(Option<(Arc<str>, usize)>),
+}
+
+/// A cache of derived values. Implementations may forget at any time.
+pub trait Memo: Send + Sync {
+    /// The value under `key`, computed now if it is not known. `key` must name the input bytes and what is
+    /// derived from them.
+    fn derive(&self, key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived;
+}
+
+/// Remembers nothing.
+pub struct NoMemo;
+
+impl Memo for NoMemo {
+    fn derive(&self, _key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
+        compute()
+    }
+}

@@ -1,0 +1,167 @@
+//! Facts about one conversation, read from the request that carries it whole: its events in order, its
+//! calls paired with their results, its turns, its identity. Reads; decides nothing and writes nothing.
+
+pub mod calls;
+pub mod identity;
+pub mod memo;
+
+use crate::wire::json::decode;
+use crate::wire::message::{Content, Message, Role};
+use crate::wire::request::Request;
+use calls::{Call, PairedCalls};
+use identity::{CallKey, Identity};
+use memo::Memo;
+use std::borrow::Cow;
+
+/// One conversation as its request tells it.
+pub struct Transcript<'a> {
+    pub request: &'a Request,
+    pub body: &'a [u8],
+    pub memo: &'a dyn Memo,
+    pub identity: &'a Identity,
+    pub calls: PairedCalls<'a>,
+}
+
+/// A message with the bytes it stands in.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// Its place in `messages`.
+    pub index: usize,
+    pub message: &'a Message,
+    pub body: &'a [u8],
+    pub memo: &'a dyn Memo,
+    pub identity: &'a Identity,
+}
+
+impl<'a> View<'a> {
+    /// The strings of text in the message, decoded.
+    pub fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> + '_ {
+        self.message.content.texts().map(|text| decode(text, self.body))
+    }
+
+    /// Bytes of text, escapes as written.
+    pub fn text_bytes(&self) -> usize {
+        self.message.content.text_bytes()
+    }
+}
+
+/// A tool's result and the call it answers, if that call is known.
+#[derive(Clone, Copy)]
+pub struct ToolResult<'a> {
+    pub view: View<'a>,
+    pub call: Option<&'a Call<'a>>,
+}
+
+impl ToolResult<'_> {
+    /// The tool's name; empty where the call it answers is unknown.
+    pub fn tool(&self) -> &str {
+        self.call.map_or("", |call| &call.name)
+    }
+}
+
+/// One step of a transcript, in the order in which the model saw them.
+#[derive(Clone, Copy)]
+pub enum Event<'a> {
+    /// A user message begins a turn; the message itself follows as [`Event::User`].
+    TurnBegins(View<'a>),
+    System(View<'a>),
+    User(View<'a>),
+    /// An assistant's message; its calls follow one by one.
+    Assistant(View<'a>),
+    Call(&'a Call<'a>),
+    Result(ToolResult<'a>),
+    /// Every call of one reply is answered; the view is the result that completed the group.
+    ResultsComplete(View<'a>),
+}
+
+impl Event<'_> {
+    /// The place of the message that it belongs to.
+    pub fn message(&self) -> usize {
+        match self {
+            Self::TurnBegins(view)
+            | Self::System(view)
+            | Self::User(view)
+            | Self::Assistant(view)
+            | Self::ResultsComplete(view) => view.index,
+            Self::Call(call) => call.message,
+            Self::Result(result) => result.view.index,
+        }
+    }
+}
+
+impl<'a> Transcript<'a> {
+    /// Reads the conversation in `request`, which was read from `body`.
+    pub fn read(request: &'a Request, body: &'a [u8], identity: &'a Identity, memo: &'a dyn Memo) -> Self {
+        let calls = PairedCalls::read(request, body, identity, memo);
+        Self { request, body, memo, identity, calls }
+    }
+
+    /// Tells when each call was handed out, where the ledger knows it; times in ms since the epoch.
+    pub fn learn_times(&mut self, released_ms: impl Fn(CallKey) -> Option<u64>) {
+        for call in &mut self.calls.calls {
+            call.released_ms = released_ms(call.key);
+        }
+    }
+
+    /// Every event, oldest first.
+    pub fn events(&'a self) -> impl Iterator<Item = Event<'a>> {
+        let mut turns = TurnTracker::default();
+        (0..self.request.messages.len()).flat_map(move |index| self.events_of(index, &mut turns))
+    }
+
+    /// The message at `index`.
+    pub fn view(&'a self, index: usize) -> View<'a> {
+        let message = &self.request.messages[index];
+        View { index, message, body: self.body, memo: self.memo, identity: self.identity }
+    }
+
+    /// The place of the last assistant message; what stands behind it is new in this request.
+    pub fn last_assistant(&self) -> Option<usize> {
+        self.request.messages.iter().rposition(|message| message.role == Role::Assistant)
+    }
+
+    fn events_of(&'a self, index: usize, turns: &mut TurnTracker) -> Vec<Event<'a>> {
+        let view = self.view(index);
+        match view.message.role {
+            Role::System | Role::Other => vec![Event::System(view)],
+            Role::User if turns.user_begins_turn() => vec![Event::TurnBegins(view), Event::User(view)],
+            Role::User => vec![Event::User(view)],
+            Role::Assistant => {
+                turns.assistant(view.message);
+                let mut events = vec![Event::Assistant(view)];
+                events.extend(self.calls.made_by(index).iter().map(Event::Call));
+                events
+            }
+            Role::Tool => {
+                let call = self.calls.answered_by(index);
+                let mut events = vec![Event::Result(ToolResult { view, call })];
+                if self.calls.completes_group(index) {
+                    events.push(Event::ResultsComplete(view));
+                }
+                events
+            }
+        }
+    }
+}
+
+/// Where turns begin: at a user message that opens the conversation or follows the assistant's text. A user
+/// message behind tool results, or behind another user message, belongs to the running turn.
+#[derive(Default)]
+struct TurnTracker {
+    begun: bool,
+    assistant_answered: bool,
+}
+
+impl TurnTracker {
+    fn user_begins_turn(&mut self) -> bool {
+        let begins = !self.begun || self.assistant_answered;
+        self.begun = true;
+        self.assistant_answered = false;
+        begins
+    }
+
+    fn assistant(&mut self, message: &Message) {
+        self.assistant_answered = message.calls.is_empty() && !matches!(message.content, Content::Absent);
+        self.begun = true;
+    }
+}

@@ -1,0 +1,508 @@
+//! A JSON text as ordered spans of its original bytes: the scanner that every reader of `wire` walks with.
+//! Responsible for structure (where a member starts, where a value ends), depth and escapes; it builds no
+//! tree, copies nothing, and deliberately does not check what lies inside numbers and plain characters
+//! beyond what finding the next byte needs: a text that is wrong there is the upstream's to refuse.
+
+use memchr::memchr2;
+use std::ops::Range;
+
+/// How deep objects and arrays may nest. serde_json refuses at the same depth, and no client is known to
+/// come near it.
+pub const MAX_DEPTH: u32 = 128;
+
+/// A range of bytes in the text it was read from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Span {
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    /// The span from `start` up to but without `end`.
+    pub fn new(start: usize, end: usize) -> Self {
+        Self { start: start as u32, end: end as u32 }
+    }
+
+    /// Length in bytes.
+    pub fn len(self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    /// Whether no byte lies in it.
+    pub fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    /// As a range of indices.
+    pub fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// The bytes it names in `text`, which must be the text it was read from.
+    pub fn of(self, text: &[u8]) -> &[u8] {
+        &text[self.range()]
+    }
+}
+
+/// A JSON string: the bytes between its quotes, escapes as written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Str {
+    pub span: Span,
+    /// A backslash occurs in it.
+    pub escaped: bool,
+    /// It holds `\u0000` or half of a surrogate pair, which many parsers cannot read. Such a string is
+    /// read for its facts but never edited.
+    pub odd: bool,
+}
+
+impl Str {
+    /// The bytes between the quotes, escapes as written.
+    pub fn raw(self, text: &[u8]) -> &[u8] {
+        self.span.of(text)
+    }
+
+    /// The span with its quotes.
+    pub fn quoted(self) -> Span {
+        Span { start: self.span.start - 1, end: self.span.end + 1 }
+    }
+}
+
+/// What kind of value stands at the scanner's place, told by its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Object,
+    Array,
+    String,
+    Number,
+    True,
+    False,
+    Null,
+}
+
+/// Why a text could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    #[error("the body is not JSON")]
+    Syntax,
+    #[error("the body is nested too deep")]
+    Depth,
+    #[error("the body is not UTF-8")]
+    Utf8,
+    #[error("the body is too large to read")]
+    Size,
+    #[error("a member that decides about governing occurs twice")]
+    Duplicate,
+    #[error("the body has no messages")]
+    NoMessages,
+    #[error("a member has a type that the API does not know")]
+    Type,
+}
+
+impl Fault {
+    /// A stable label for metrics and logs.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Syntax => "not_json",
+            Self::Depth => "too_deep",
+            Self::Utf8 => "not_utf8",
+            Self::Size => "too_large",
+            Self::Duplicate => "duplicate_key",
+            Self::NoMessages => "no_messages",
+            Self::Type => "wrong_type",
+        }
+    }
+}
+
+/// A walk through one JSON text, from its first byte to its last.
+///
+/// Containers are entered with [`object`](Self::object) and [`array`](Self::array); then
+/// [`member`](Self::member) or [`element`](Self::element) stop before each value, which the caller must
+/// consume (enter, read, or [`skip`](Self::skip)) before asking for the next.
+#[derive(Clone, Debug)]
+pub struct Scanner<'a> {
+    text: &'a [u8],
+    at: usize,
+    depth: u32,
+    /// A container was just opened: its first value takes no comma.
+    fresh: bool,
+    /// An odd string (see [`Str::odd`]) was passed anywhere so far.
+    odd: bool,
+}
+
+impl<'a> Scanner<'a> {
+    /// A scanner at the start of `text`.
+    pub fn new(text: &'a [u8]) -> Self {
+        Self { text, at: 0, depth: 0, fresh: false, odd: false }
+    }
+
+    /// A scanner of the value at `span` in `text`; the spans it yields are those of `text`.
+    pub fn within(text: &'a [u8], span: Span) -> Self {
+        Self { text: &text[..span.end as usize], at: span.start as usize, depth: 0, fresh: false, odd: false }
+    }
+
+    /// Whether a string with `\u0000` or a lone surrogate was passed so far.
+    pub fn odd(&self) -> bool {
+        self.odd
+    }
+
+    /// Forgets odd strings passed so far, so that a part can be asked on its own.
+    pub(super) fn clear_odd(&mut self) {
+        self.odd = false;
+    }
+
+    /// Remembers again that an odd string was passed before a part that was asked on its own.
+    pub(super) fn restore_odd(&mut self, before: bool) {
+        self.odd |= before;
+    }
+
+    /// The text being scanned.
+    pub fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    /// The kind of the next value; consumes white space only.
+    pub fn peek(&mut self) -> Result<Kind, Fault> {
+        match self.after_space() {
+            Some(b'{') => Ok(Kind::Object),
+            Some(b'[') => Ok(Kind::Array),
+            Some(b'"') => Ok(Kind::String),
+            Some(b't') => Ok(Kind::True),
+            Some(b'f') => Ok(Kind::False),
+            Some(b'n') => Ok(Kind::Null),
+            Some(b'-' | b'0'..=b'9') => Ok(Kind::Number),
+            _ => Err(Fault::Syntax),
+        }
+    }
+
+    /// Enters an object.
+    pub fn object(&mut self) -> Result<(), Fault> {
+        self.open(b'{')
+    }
+
+    /// Enters an array.
+    pub fn array(&mut self) -> Result<(), Fault> {
+        self.open(b'[')
+    }
+
+    /// The key of the next member, or `None` at the end of the object, which is then left.
+    pub fn member(&mut self) -> Result<Option<Str>, Fault> {
+        if !self.next_value(b'}')? {
+            return Ok(None);
+        }
+        let key = self.string()?;
+        self.expect(b':')?;
+        Ok(Some(key))
+    }
+
+    /// Whether another element follows; at the end of the array it is left.
+    pub fn element(&mut self) -> Result<bool, Fault> {
+        self.next_value(b']')
+    }
+
+    /// Reads a string value.
+    pub fn string(&mut self) -> Result<Str, Fault> {
+        self.expect(b'"')?;
+        let start = self.at;
+        let (mut escaped, mut odd) = (false, false);
+        loop {
+            let Some(found) = memchr2(b'"', b'\\', &self.text[self.at..]) else { return Err(Fault::Syntax) };
+            self.at += found + 1;
+            if self.text[self.at - 1] == b'"' {
+                break;
+            }
+            escaped = true;
+            odd |= self.escape()?;
+        }
+        self.odd |= odd;
+        Ok(Str { span: Span::new(start, self.at - 1), escaped, odd })
+    }
+
+    /// Passes one value of any kind and tells where it stands.
+    pub fn skip(&mut self) -> Result<Span, Fault> {
+        let kind = self.peek()?;
+        let start = self.at;
+        match kind {
+            Kind::Object | Kind::Array => self.skip_container()?,
+            _ => self.skip_scalar(kind)?,
+        }
+        Ok(Span::new(start, self.at))
+    }
+
+    /// Checks that nothing but white space is left.
+    pub fn end(&mut self) -> Result<(), Fault> {
+        if self.after_space().is_none() { Ok(()) } else { Err(Fault::Syntax) }
+    }
+
+    /// Where the scanner stands, in bytes from the start of the text.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    fn skip_scalar(&mut self, kind: Kind) -> Result<(), Fault> {
+        match kind {
+            Kind::String => self.string().map(drop),
+            Kind::True => self.literal(b"true"),
+            Kind::False => self.literal(b"false"),
+            Kind::Null => self.literal(b"null"),
+            _ => {
+                let rest = &self.text[self.at..];
+                let length = rest.iter().position(|byte| !is_number(*byte)).unwrap_or(rest.len());
+                self.at += length;
+                Ok(())
+            }
+        }
+    }
+
+    /// Passes a container without recursion: one bit per open level tells objects from arrays.
+    fn skip_container(&mut self) -> Result<(), Fault> {
+        let floor = self.depth;
+        let mut objects: u128 = 0;
+        loop {
+            // Before a value.
+            match self.peek()? {
+                kind @ (Kind::Object | Kind::Array) => {
+                    objects = objects << 1 | u128::from(kind == Kind::Object);
+                    self.open(if kind == Kind::Object { b'{' } else { b'[' })?;
+                }
+                kind => self.skip_scalar(kind)?,
+            }
+            // After a value or an opening: close what ends here, then stand before the next value.
+            loop {
+                let in_object = objects & 1 == 1;
+                let more = if in_object { self.member()?.is_some() } else { self.element()? };
+                if more {
+                    break;
+                }
+                objects >>= 1;
+                if self.depth == floor {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, bracket: u8) -> Result<(), Fault> {
+        self.expect(bracket)?;
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(Fault::Depth);
+        }
+        self.fresh = true;
+        Ok(())
+    }
+
+    fn next_value(&mut self, close: u8) -> Result<bool, Fault> {
+        let fresh = std::mem::take(&mut self.fresh);
+        match self.after_space() {
+            Some(byte) if byte == close => {
+                self.at += 1;
+                self.depth -= 1;
+                Ok(false)
+            }
+            Some(b',') if !fresh => {
+                self.at += 1;
+                // A closing bracket right after a comma is no value.
+                self.peek().map(|_| true)
+            }
+            Some(_) if fresh => Ok(true),
+            _ => Err(Fault::Syntax),
+        }
+    }
+
+    /// Passes the rest of an escape whose backslash was read; true if it is an odd one.
+    fn escape(&mut self) -> Result<bool, Fault> {
+        let byte = *self.text.get(self.at).ok_or(Fault::Syntax)?;
+        self.at += 1;
+        match byte {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(false),
+            b'u' => {
+                let unit = self.hex4()?;
+                match unit {
+                    0 | 0xDC00..=0xDFFF => Ok(true),
+                    0xD800..=0xDBFF => self.low_half(),
+                    _ => Ok(false),
+                }
+            }
+            _ => Err(Fault::Syntax),
+        }
+    }
+
+    /// After the first half of a surrogate pair: passes the second, or says that it is missing.
+    fn low_half(&mut self) -> Result<bool, Fault> {
+        if !self.text[self.at..].starts_with(b"\\u") {
+            return Ok(true);
+        }
+        let before = self.at;
+        self.at += 2;
+        if (0xDC00..=0xDFFF).contains(&self.hex4()?) {
+            return Ok(false);
+        }
+        self.at = before;
+        Ok(true)
+    }
+
+    fn hex4(&mut self) -> Result<u32, Fault> {
+        let digits = self.text.get(self.at..self.at + 4).ok_or(Fault::Syntax)?;
+        let mut unit = 0;
+        for digit in digits {
+            unit = unit << 4 | (*digit as char).to_digit(16).ok_or(Fault::Syntax)?;
+        }
+        self.at += 4;
+        Ok(unit)
+    }
+
+    fn literal(&mut self, word: &[u8]) -> Result<(), Fault> {
+        if !self.text[self.at..].starts_with(word) {
+            return Err(Fault::Syntax);
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), Fault> {
+        if self.after_space() != Some(byte) {
+            return Err(Fault::Syntax);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Passes white space and shows the byte behind it.
+    fn after_space(&mut self) -> Option<u8> {
+        while let Some(byte) = self.text.get(self.at) {
+            match byte {
+                b' ' | b'\n' | b'\r' | b'\t' => self.at += 1,
+                byte => return Some(*byte),
+            }
+        }
+        None
+    }
+}
+
+fn is_number(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn whole(text: &str) -> Result<Span, Fault> {
+        let mut scanner = Scanner::new(text.as_bytes());
+        let span = scanner.skip()?;
+        scanner.end()?;
+        Ok(span)
+    }
+
+    #[test]
+    fn members_come_in_their_order_with_their_spans() {
+        let text = br#" { "b" : 1 , "a":[2,{"c":"x\"y"}], "" : null } "#;
+        let mut scanner = Scanner::new(text);
+        scanner.object().unwrap();
+        let mut seen = Vec::new();
+        while let Some(key) = scanner.member().unwrap() {
+            let value = scanner.skip().unwrap();
+            seen.push((key.raw(text).to_vec(), value.of(text).to_vec()));
+        }
+        scanner.end().unwrap();
+        let expected: Vec<(&[u8], &[u8])> =
+            vec![(b"b", b"1"), (b"a", br#"[2,{"c":"x\"y"}]"#), (b"", b"null")];
+        assert_eq!(seen, expected.into_iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn broken_texts_are_refused() {
+        for text in [
+            "",
+            "{",
+            "[",
+            "[1,]",
+            "{\"a\":1,}",
+            "{\"a\"}",
+            "{a:1}",
+            "[1 2]",
+            "\"",
+            "\"\\\"",
+            "\"\\x\"",
+            "\"\\u12\"",
+            "tru",
+            "nul",
+            "[}",
+            "{]",
+            "1 2",
+            "{\"a\":}",
+            "[,1]",
+            "{,}",
+            "]",
+        ] {
+            assert_eq!(whole(text), Err(Fault::Syntax), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn nesting_is_bounded_without_recursion() {
+        let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        assert!(whole(&deep(MAX_DEPTH as usize)).is_ok());
+        assert_eq!(whole(&deep(MAX_DEPTH as usize + 1)), Err(Fault::Depth));
+        assert_eq!(whole(&"[".repeat(1_000_000)), Err(Fault::Depth));
+    }
+
+    #[test]
+    fn odd_strings_are_noticed() {
+        for (text, odd) in [
+            (r#""\u0000""#, true),
+            (r#""\ud83d""#, true),
+            (r#""\ude00\ud83d""#, true),
+            (r#""\ud83d\ude00""#, false),
+            (r#""\ud83d\n""#, true),
+            (r#""\ud83d\u0041""#, true),
+            (r#""\\ud83d""#, false),
+            (r#""é""#, false),
+        ] {
+            let mut scanner = Scanner::new(text.as_bytes());
+            assert_eq!(scanner.string().unwrap().odd, odd, "{text}");
+            assert_eq!(scanner.odd(), odd);
+        }
+    }
+
+    fn json() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(Into::into),
+            any::<i64>().prop_map(Into::into),
+            any::<f64>().prop_map(|n| serde_json::json!(n)),
+            any::<String>().prop_map(Into::into),
+        ];
+        leaf.prop_recursive(6, 64, 8, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..8).prop_map(Into::into),
+                prop::collection::vec((any::<String>(), inner), 0..8)
+                    .prop_map(|members| serde_json::Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_json_text_is_passed_whole(value in json(), pretty in any::<bool>()) {
+            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+            prop_assert_eq!(whole(&text), Ok(Span::new(0, text.len())));
+        }
+
+        #[test]
+        fn any_bytes_end_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut scanner = Scanner::new(&bytes);
+            let _ = scanner.skip();
+        }
+
+        #[test]
+        fn a_cut_text_is_refused(value in json(), at in any::<prop::sample::Index>()) {
+            let text = serde_json::to_string(&value).unwrap();
+            prop_assume!(text.starts_with(['{', '[', '"']));
+            let cut = at.index(text.len());
+            let mut scanner = Scanner::new(&text.as_bytes()[..cut]);
+            prop_assert!(scanner.skip().is_err());
+        }
+    }
+}

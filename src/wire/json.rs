@@ -1,0 +1,250 @@
+//! JSON strings in and out of their escapes, and the canonical form under which two spellings of the same
+//! value compare equal. Works on small pieces (names, ids, arguments, notices), never on whole bodies.
+
+use super::body::{Fault, Kind, Scanner, Span, Str};
+use std::borrow::Cow;
+
+/// The text of a string read from `text`; lone surrogates become U+FFFD.
+pub fn decode<'a>(string: Str, text: &'a [u8]) -> Cow<'a, str> {
+    let raw = string.raw(text);
+    if !string.escaped {
+        return String::from_utf8_lossy(raw);
+    }
+    Cow::Owned(unescape(raw))
+}
+
+/// The text of the bytes between two quotes, escapes resolved; lone surrogates become U+FFFD.
+pub fn unescape(raw: &[u8]) -> String {
+    let mut out = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let (used, character) = unescape_one(&rest[at..]);
+        out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        rest = &rest[at + used..];
+    }
+    out.extend_from_slice(rest);
+    match String::from_utf8(out) {
+        Ok(text) => text,
+        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+    }
+}
+
+/// Appends `text` escaped as a JSON string, without quotes.
+pub fn escape_into(text: &str, out: &mut Vec<u8>) {
+    let bytes = text.as_bytes();
+    let mut kept = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        if *byte >= 0x20 && *byte != b'"' && *byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&bytes[kept..at]);
+        kept = at + 1;
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            control => out.extend_from_slice(format!("\\u{control:04x}").as_bytes()),
+        }
+    }
+    out.extend_from_slice(&bytes[kept..]);
+}
+
+/// `text` as a JSON string with its quotes.
+pub fn quote(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len() + 2);
+    out.push(b'"');
+    escape_into(text, &mut out);
+    out.push(b'"');
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// The canonical form of a JSON text: keys sorted, no white space, strings in one spelling, numbers as
+/// written but for a needless fraction. Two spellings of the same arguments agree in it, as clients
+/// re-spell what they send back. A text that is not JSON is its own canonical form.
+pub fn canonical(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut scanner = Scanner::new(text);
+    match canonical_value(&mut scanner, &mut out).and_then(|()| scanner.end()) {
+        Ok(()) => out,
+        Err(_) => text.to_vec(),
+    }
+}
+
+fn canonical_value(scanner: &mut Scanner<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    match scanner.peek()? {
+        Kind::Object => canonical_object(scanner, out),
+        Kind::Array => {
+            scanner.array()?;
+            out.push(b'[');
+            let start = out.len();
+            while scanner.element()? {
+                if out.len() > start {
+                    out.push(b',');
+                }
+                canonical_value(scanner, out)?;
+            }
+            out.push(b']');
+            Ok(())
+        }
+        Kind::String => {
+            let string = scanner.string()?;
+            canonical_string(string, scanner.text(), out);
+            Ok(())
+        }
+        Kind::Number => {
+            let span = scanner.skip()?;
+            out.extend_from_slice(canonical_number(span.of(scanner.text())));
+            Ok(())
+        }
+        _ => {
+            let span = scanner.skip()?;
+            out.extend_from_slice(span.of(scanner.text()));
+            Ok(())
+        }
+    }
+}
+
+fn canonical_object(scanner: &mut Scanner<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    scanner.object()?;
+    let mut members: Vec<(Vec<u8>, Span)> = Vec::new();
+    let mut values = Vec::new();
+    while let Some(key) = scanner.member()? {
+        let mut quoted = Vec::with_capacity(key.span.len() + 2);
+        canonical_string(key, scanner.text(), &mut quoted);
+        let start = values.len();
+        canonical_value(scanner, &mut values)?;
+        members.push((quoted, Span::new(start, values.len())));
+    }
+    // Stable: of equal keys the last one counts for most parsers, and both spellings keep their order.
+    members.sort_by(|a, b| a.0.cmp(&b.0));
+    out.push(b'{');
+    for (at, (key, value)) in members.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(key);
+        out.push(b':');
+        out.extend_from_slice(value.of(&values));
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+fn canonical_string(string: Str, text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    if string.escaped && !string.odd {
+        escape_into(&decode(string, text), out);
+    } else {
+        out.extend_from_slice(string.raw(text));
+    }
+    out.push(b'"');
+}
+
+/// `1.0` and `1` are one value to the JavaScript clients that re-spell arguments.
+fn canonical_number(number: &[u8]) -> &[u8] {
+    if number.iter().any(|byte| matches!(byte, b'e' | b'E')) {
+        return number;
+    }
+    match memchr::memchr(b'.', number) {
+        Some(dot) => {
+            let zeros = number.iter().rev().take_while(|byte| **byte == b'0').count();
+            let end = number.len() - zeros;
+            &number[..if end == dot + 1 { dot } else { end }]
+        }
+        None => number,
+    }
+}
+
+/// Reads one escape at the start of `raw` (a backslash): the bytes it takes and the character it means.
+fn unescape_one(raw: &[u8]) -> (usize, char) {
+    match raw.get(1) {
+        Some(b'n') => (2, '\n'),
+        Some(b't') => (2, '\t'),
+        Some(b'r') => (2, '\r'),
+        Some(b'b') => (2, '\u{8}'),
+        Some(b'f') => (2, '\u{c}'),
+        Some(b'u') => unescape_unicode(raw),
+        Some(byte) if byte.is_ascii() => (2, *byte as char),
+        _ => (1, '\\'),
+    }
+}
+
+fn unescape_unicode(raw: &[u8]) -> (usize, char) {
+    let unit = |at: usize| {
+        let digits = std::str::from_utf8(raw.get(at..at + 4)?).ok()?;
+        u32::from_str_radix(digits, 16).ok()
+    };
+    let Some(high) = unit(2) else { return (2, char::REPLACEMENT_CHARACTER) };
+    if (0xD800..0xDC00).contains(&high)
+        && raw.get(6..8) == Some(b"\\u")
+        && let Some(low @ 0xDC00..=0xDFFF) = unit(8)
+    {
+        let code = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+        return (12, char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+    }
+    (6, char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn canon(text: &str) -> String {
+        String::from_utf8(canonical(text.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn spellings_of_the_same_arguments_agree() {
+        for (a, b) in [
+            (r#"{"city":"Paris"}"#, r#"{ "city" : "Paris" }"#),
+            (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#),
+            (r#"{"a":{"y":[1, 2],"x":null}}"#, r#"{"a":{"x":null,"y":[1,2]}}"#),
+            (r#"{"t":"é"}"#, r#"{"t":"\u00e9"}"#),
+            (r#"{"t":"a/b"}"#, r#"{"t":"a\/b"}"#),
+            (r#"{"n":1.0}"#, r#"{"n":1}"#),
+            (r#"{"n":1.50}"#, r#"{"n":1.5}"#),
+        ] {
+            assert_eq!(canon(a), canon(b), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn different_arguments_stay_different() {
+        for (a, b) in [
+            (r#"{"a":1}"#, r#"{"a":2}"#),
+            (r#"{"a":"1"}"#, r#"{"a":1}"#),
+            (r#"[1,2]"#, r#"[2,1]"#),
+            (r#"{"a":100}"#, r#"{"a":1}"#),
+            (r#"{"a":null}"#, r#"{}"#),
+            ("not json ", "not json"),
+        ] {
+            assert_ne!(canon(a), canon(b), "{a} {b}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn escaping_and_unescaping_are_inverse(text in any::<String>()) {
+            let mut escaped = Vec::new();
+            escape_into(&text, &mut escaped);
+            prop_assert_eq!(unescape(&escaped), text.clone());
+            prop_assert_eq!(serde_json::from_str::<String>(&quote(&text)).unwrap(), text);
+        }
+
+        #[test]
+        fn unescaping_agrees_with_serde(text in any::<String>()) {
+            let ascii: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+            prop_assert_eq!(unescape(ascii.as_bytes()), text);
+        }
+
+        #[test]
+        fn any_bytes_unescape_without_a_panic(raw in prop::collection::vec(any::<u8>(), 0..60)) {
+            unescape(&raw);
+            canonical(&raw);
+        }
+    }
+}

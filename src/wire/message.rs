@@ -1,0 +1,330 @@
+//! One message of a chat-completions body as spans: role, content, calls, and what it answers.
+//! Responsible for the many legal shapes of these members; judges nothing and keeps no text.
+
+use super::body::{Fault, Kind, Scanner, Span, Str};
+use super::json::decode;
+
+/// Who speaks in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// `system`, or `developer` which replaces it for reasoning models.
+    System,
+    User,
+    Assistant,
+    /// `tool`, or the deprecated `function`.
+    Tool,
+    Other,
+}
+
+/// What a message says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    Absent,
+    Null(Span),
+    Text(Str),
+    /// Content parts; `span` is the array with its brackets.
+    Parts {
+        span: Span,
+        parts: Vec<Part>,
+    },
+    /// A type that the API does not know.
+    Other(Span),
+}
+
+impl Content {
+    /// The strings of text in it, in order.
+    pub fn texts(&self) -> impl DoubleEndedIterator<Item = Str> + '_ {
+        let (one, many) = match self {
+            Self::Text(text) => (Some(*text), [].as_slice()),
+            Self::Parts { parts, .. } => (None, parts.as_slice()),
+            _ => (None, [].as_slice()),
+        };
+        one.into_iter().chain(many.iter().filter_map(|part| part.text))
+    }
+
+    /// Whether any text in it is not empty.
+    pub fn has_text(&self) -> bool {
+        self.texts().any(|text| !text.span.is_empty())
+    }
+
+    /// Bytes of text in it, escapes as written.
+    pub fn text_bytes(&self) -> usize {
+        self.texts().map(|text| text.span.len()).sum()
+    }
+}
+
+/// One content part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub span: Span,
+    /// Its text, if it is a text part.
+    pub text: Option<Str>,
+}
+
+/// A tool call in an assistant message or in a reply. Members may be missing at some providers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToolCall {
+    pub span: Span,
+    pub id: Option<Str>,
+    pub name: Option<Str>,
+    pub arguments: Arguments,
+    /// The `index` member with its value, as a few providers send it in whole replies too.
+    pub index: Option<(Span, u32)>,
+    /// The deprecated `function_call` form, which has no id.
+    pub legacy: bool,
+}
+
+/// The arguments of a call: a string by the specification, other kinds at some servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arguments {
+    #[default]
+    Absent,
+    Null(Span),
+    Text(Str),
+    /// An object or another JSON value that is not wrapped in a string.
+    Value(Span),
+}
+
+impl Arguments {
+    /// The arguments as JSON text, escapes resolved; empty where there are none.
+    pub fn text<'a>(&self, body: &'a [u8]) -> std::borrow::Cow<'a, str> {
+        match self {
+            Self::Text(text) => decode(*text, body),
+            Self::Value(span) => String::from_utf8_lossy(span.of(body)),
+            Self::Absent | Self::Null(_) => "".into(),
+        }
+    }
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The object with its braces.
+    pub span: Span,
+    pub role: Role,
+    pub content: Content,
+    pub calls: Vec<ToolCall>,
+    pub tool_call_id: Option<Str>,
+    pub name: Option<Str>,
+    /// A string in it holds `\u0000` or a lone surrogate: it is read but never edited.
+    pub odd: bool,
+}
+
+impl Message {
+    /// Reads the message at which `scanner` stands.
+    pub fn parse(scanner: &mut Scanner<'_>) -> Result<Self, Fault> {
+        if scanner.peek()? != Kind::Object {
+            return Err(Fault::Type);
+        }
+        let mut message = Self {
+            span: Span::new(scanner.at(), scanner.at()),
+            role: Role::Other,
+            content: Content::Absent,
+            calls: Vec::new(),
+            tool_call_id: None,
+            name: None,
+            odd: false,
+        };
+        let (start, odd_before) = (scanner.at(), scanner.odd());
+        scanner.clear_odd();
+        scanner.object()?;
+        let mut seen = Seen::default();
+        while let Some(key) = scanner.member()? {
+            message.member(&decode(key, scanner.text()), scanner, &mut seen)?;
+        }
+        message.span = Span::new(start, scanner.at());
+        message.odd = scanner.odd();
+        scanner.restore_odd(odd_before);
+        Ok(message)
+    }
+
+    fn member(&mut self, key: &str, scanner: &mut Scanner<'_>, seen: &mut Seen) -> Result<(), Fault> {
+        match key {
+            "role" => {
+                seen.once(0)?;
+                if scanner.peek()? != Kind::String {
+                    return Err(Fault::Type);
+                }
+                let role = scanner.string()?;
+                self.role = Role::parse(&decode(role, scanner.text()));
+            }
+            "content" => {
+                seen.once(1)?;
+                self.content = parse_content(scanner)?;
+            }
+            "tool_calls" => {
+                seen.once(2)?;
+                parse_calls(scanner, &mut self.calls)?;
+            }
+            "function_call" => {
+                seen.once(3)?;
+                if let Some(call) = parse_legacy_call(scanner)? {
+                    self.calls.push(call);
+                }
+            }
+            "tool_call_id" => {
+                seen.once(4)?;
+                self.tool_call_id = string_or_skip(scanner)?;
+            }
+            "name" => self.name = string_or_skip(scanner)?,
+            _ => {
+                scanner.skip()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Role {
+    fn parse(role: &str) -> Self {
+        match role {
+            "system" | "developer" => Self::System,
+            "user" => Self::User,
+            "assistant" => Self::Assistant,
+            "tool" | "function" => Self::Tool,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Which deciding members were read: the second of one name is a fault, since parsers differ on which one counts.
+#[derive(Default)]
+pub(super) struct Seen(u32);
+
+impl Seen {
+    pub(super) fn once(&mut self, member: u32) -> Result<(), Fault> {
+        let bit = 1 << member;
+        if self.0 & bit != 0 {
+            return Err(Fault::Duplicate);
+        }
+        self.0 |= bit;
+        Ok(())
+    }
+}
+
+/// Reads a string value; any other kind is passed and counts as absent.
+pub fn string_or_skip(scanner: &mut Scanner<'_>) -> Result<Option<Str>, Fault> {
+    if scanner.peek()? == Kind::String {
+        return scanner.string().map(Some);
+    }
+    scanner.skip()?;
+    Ok(None)
+}
+
+/// Reads the value of a `content` member.
+pub fn parse_content(scanner: &mut Scanner<'_>) -> Result<Content, Fault> {
+    match scanner.peek()? {
+        Kind::String => scanner.string().map(Content::Text),
+        Kind::Null => scanner.skip().map(Content::Null),
+        Kind::Array => {
+            let start = scanner.at();
+            let mut parts = Vec::new();
+            scanner.array()?;
+            while scanner.element()? {
+                parts.push(parse_part(scanner)?);
+            }
+            Ok(Content::Parts { span: Span::new(start, scanner.at()), parts })
+        }
+        _ => scanner.skip().map(Content::Other),
+    }
+}
+
+/// Reads the value of a `tool_calls` member: an array, or null as some gateways send.
+pub fn parse_calls(scanner: &mut Scanner<'_>, calls: &mut Vec<ToolCall>) -> Result<(), Fault> {
+    if scanner.peek()? != Kind::Array {
+        scanner.skip()?;
+        return Ok(());
+    }
+    scanner.array()?;
+    while scanner.element()? {
+        calls.push(parse_call(scanner)?);
+    }
+    Ok(())
+}
+
+/// Reads the value of the deprecated `function_call` member of a message; null is none.
+pub fn parse_legacy_call(scanner: &mut Scanner<'_>) -> Result<Option<ToolCall>, Fault> {
+    if scanner.peek()? != Kind::Object {
+        scanner.skip()?;
+        return Ok(None);
+    }
+    let start = scanner.at();
+    let mut call = ToolCall { legacy: true, ..ToolCall::default() };
+    parse_function(scanner, &mut call)?;
+    call.span = Span::new(start, scanner.at());
+    Ok(Some(call))
+}
+
+/// Reads one element of `tool_calls`, whole or a delta.
+pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
+    let mut call = ToolCall::default();
+    if scanner.peek()? != Kind::Object {
+        call.span = scanner.skip()?;
+        return Ok(call);
+    }
+    let start = scanner.at();
+    scanner.object()?;
+    while let Some(key) = scanner.member()? {
+        match key.raw(scanner.text()) {
+            b"id" => call.id = string_or_skip(scanner)?.or(call.id),
+            b"index" => call.index = parse_index(scanner)?,
+            b"function" | b"custom" if scanner.peek()? == Kind::Object => parse_function(scanner, &mut call)?,
+            _ => {
+                scanner.skip()?;
+            }
+        }
+    }
+    call.span = Span::new(start, scanner.at());
+    Ok(call)
+}
+
+fn parse_function(scanner: &mut Scanner<'_>, call: &mut ToolCall) -> Result<(), Fault> {
+    scanner.object()?;
+    while let Some(key) = scanner.member()? {
+        match key.raw(scanner.text()) {
+            b"name" => call.name = string_or_skip(scanner)?.or(call.name),
+            // A custom tool's `input` is free text where a function has arguments.
+            b"arguments" | b"input" => call.arguments = parse_arguments(scanner)?,
+            _ => {
+                scanner.skip()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn parse_arguments(scanner: &mut Scanner<'_>) -> Result<Arguments, Fault> {
+    match scanner.peek()? {
+        Kind::String => scanner.string().map(Arguments::Text),
+        Kind::Null => scanner.skip().map(Arguments::Null),
+        _ => scanner.skip().map(Arguments::Value),
+    }
+}
+
+fn parse_index(scanner: &mut Scanner<'_>) -> Result<Option<(Span, u32)>, Fault> {
+    let span = scanner.skip()?;
+    let number = std::str::from_utf8(span.of(scanner.text())).ok().and_then(|text| text.parse().ok());
+    Ok(number.map(|number| (span, number)))
+}
+
+fn parse_part(scanner: &mut Scanner<'_>) -> Result<Part, Fault> {
+    if scanner.peek()? != Kind::Object {
+        return Ok(Part { span: scanner.skip()?, text: None });
+    }
+    let start = scanner.at();
+    let (mut text, mut is_text) = (None, true);
+    scanner.object()?;
+    while let Some(key) = scanner.member()? {
+        match key.raw(scanner.text()) {
+            b"type" => {
+                let kind = string_or_skip(scanner)?;
+                is_text = kind.is_some_and(|kind| kind.raw(scanner.text()) == b"text");
+            }
+            b"text" => text = string_or_skip(scanner)?,
+            _ => {
+                scanner.skip()?;
+            }
+        }
+    }
+    Ok(Part { span: Span::new(start, scanner.at()), text: text.filter(|_| is_text) })
+}

@@ -1,0 +1,7 @@
+//! The OpenAI wire format, read and written losslessly. Knows where things stand in the bytes; knows
+//! nothing of conversations, policies or sockets.
+
+pub mod body;
+pub mod json;
+pub mod message;
+pub mod request;
