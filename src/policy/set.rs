@@ -144,9 +144,9 @@ impl Ruling {
 }
 
 impl Judge {
-    /// How much of a call of the tool `name` must be seen before all policies can rule.
-    pub fn evidence(&self, name: &str) -> Evidence {
-        self.folds.iter().map(|fold| fold.evidence(name)).max().unwrap_or(Evidence::Nothing)
+    /// How much of a call of the tool `name` in `choice` must be seen before all policies can rule.
+    pub fn evidence(&mut self, choice: u32, name: &str) -> Evidence {
+        self.folds_of(choice).iter().map(|fold| fold.evidence(name)).max().unwrap_or(Evidence::Nothing)
     }
 
     /// Rules on the next call of `choice`.

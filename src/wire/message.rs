@@ -72,6 +72,8 @@ pub struct ToolCall {
     pub index: Option<(Span, u32)>,
     /// The deprecated `function_call` form, which has no id.
     pub legacy: bool,
+    /// A call of a custom tool, whose `input` is free text.
+    pub custom: bool,
 }
 
 /// The arguments of a call: a string by the specification, other kinds at some servers.
@@ -268,7 +270,10 @@ pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
         match key.raw(scanner.text()) {
             b"id" => call.id = string_or_skip(scanner)?.or(call.id),
             b"index" => call.index = parse_index(scanner)?,
-            b"function" | b"custom" if scanner.peek()? == Kind::Object => parse_function(scanner, &mut call)?,
+            kind @ (b"function" | b"custom") if scanner.peek()? == Kind::Object => {
+                call.custom = kind == b"custom";
+                parse_function(scanner, &mut call)?;
+            }
             _ => {
                 scanner.skip()?;
             }

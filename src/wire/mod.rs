@@ -1,7 +1,11 @@
 //! The OpenAI wire format, read and written losslessly. Knows where things stand in the bytes; knows
 //! nothing of conversations, policies or sockets.
 
+pub mod assemble;
 pub mod body;
+pub mod error;
 pub mod json;
 pub mod message;
+pub mod reply;
 pub mod request;
+pub mod sse;

@@ -1,0 +1,249 @@
+//! One choice of a reply while it comes: its calls with what was decided on each, its text, and what goes back
+//! to the model if calls are withheld. Keeps state; writes no bytes to the client.
+
+use super::judging::{Decision, Judging};
+use super::rounds::{Said, Withheld, write_round};
+use crate::policy::Evidence;
+use crate::wire::assemble::{Assembled, Assembler};
+use crate::wire::json::{escape_into, unescape};
+use crate::wire::message::ToolCall;
+use crate::wire::reply::{Choice, Delta};
+use bytes::Bytes;
+
+/// A choice as it has come so far.
+#[derive(Debug, Default)]
+pub struct ChoiceState {
+    /// Its index as the client sees it.
+    pub index: u32,
+    /// The client was told the role.
+    pub role_sent: bool,
+    /// The text of earlier replies of this client request, escapes as written.
+    earlier_text: Vec<u8>,
+    said: Said,
+    assembler: Assembler,
+    /// What was decided on each call of the assembler, in its order.
+    decisions: Vec<Option<Decision>>,
+    /// This is not the first reply.
+    continued: bool,
+    /// The client was shown text of this reply.
+    text_shown: bool,
+    /// The client was shown a finish reason.
+    pub finish_shown: bool,
+}
+
+impl ChoiceState {
+    /// A choice of which nothing has come.
+    pub fn new(index: u32) -> Self {
+        Self { index, ..Self::default() }
+    }
+
+    /// Says that what follows stands in a new event.
+    pub fn next_event(&mut self) {
+        self.assembler.next_event();
+    }
+
+    /// Adds a delta of a call and tells which call it belongs to. A call that another one follows is
+    /// decided on if it is whole.
+    pub fn add_call(&mut self, delta: &ToolCall, text: &[u8], judging: &mut Judging, now_ms: u64) -> usize {
+        let known = self.decisions.len();
+        let at = self.assembler.add(delta, text);
+        if at >= known {
+            self.decisions.push(None);
+            for earlier in 0..at {
+                if self.decisions[earlier].is_none() && self.assembler.calls()[earlier].is_whole() {
+                    self.decide(earlier, true, judging, now_ms);
+                }
+            }
+        }
+        if self.decisions[at].is_none() {
+            let name = self.assembler.calls()[at].name();
+            if !name.is_empty() && judging.evidence(self.index, &name) <= Evidence::Name {
+                self.decide(at, false, judging, now_ms);
+            }
+        }
+        at
+    }
+
+    /// Adds a call of a whole reply.
+    pub fn add_whole_call(&mut self, call: &ToolCall, text: &[u8]) {
+        self.assembler.begin(call, text);
+        self.decisions.push(None);
+    }
+
+    /// Adds what a delta says beside calls.
+    pub fn add_text(&mut self, delta: &Delta, text: &[u8]) {
+        for piece in delta.content.texts() {
+            self.said.text.extend_from_slice(piece.raw(text));
+        }
+        for member in &delta.members {
+            let key = member.key.raw(text);
+            if key.starts_with(b"reasoning") || key == b"extra_content" {
+                carry(&mut self.said.carried, key, member.value.of(text));
+            }
+        }
+    }
+
+    /// Nothing more of this reply comes: decides on every call that is left.
+    pub fn finish_calls(&mut self, judging: &mut Judging, now_ms: u64) {
+        for at in 0..self.decisions.len() {
+            if self.decisions[at].is_none() {
+                self.decide(at, true, judging, now_ms);
+            }
+        }
+    }
+
+    /// Lets every call through that is not decided on.
+    pub fn release_rest(&mut self, judging: &mut Judging) {
+        for (at, decision) in self.decisions.iter_mut().enumerate() {
+            decision.get_or_insert_with(|| judging.release_unjudged(&self.assembler.calls()[at]));
+        }
+    }
+
+    /// What was decided on the call `at`.
+    pub fn decision(&self, at: usize) -> Option<&Decision> {
+        self.decisions.get(at).and_then(Option::as_ref)
+    }
+
+    /// The index that the client sees for the released call `at`.
+    pub fn dense_index(&self, at: usize) -> usize {
+        self.decisions[..at].iter().filter(|decision| **decision == Some(Decision::Release)).count()
+    }
+
+    /// Whether an earlier call than `at` is not released, so that indexes shift.
+    pub fn is_shifted(&self, at: usize) -> bool {
+        self.dense_index(at) != at
+    }
+
+    /// The calls that the client sees, in order.
+    pub fn released(&self) -> impl Iterator<Item = &Assembled> {
+        let decided = self.assembler.calls().iter().zip(&self.decisions);
+        decided.filter(|(_, decision)| **decision == Some(Decision::Release)).map(|(call, _)| call)
+    }
+
+    /// Whether calls were withheld and none was released, so that the model is to be asked again.
+    pub fn is_wholly_withheld(&self) -> bool {
+        self.has_withheld() && !self.decisions.contains(&Some(Decision::Release))
+    }
+
+    /// Whether a call was withheld.
+    pub fn has_withheld(&self) -> bool {
+        self.decisions.iter().any(|decision| matches!(decision, Some(Decision::Withhold { .. })))
+    }
+
+    /// Whether any call was not released.
+    pub fn is_edited(&self) -> bool {
+        self.decisions.iter().any(|decision| !matches!(decision, None | Some(Decision::Release)))
+    }
+
+    /// Whether the client gets nothing to read and nothing to run from this choice.
+    pub fn is_silent(&self) -> bool {
+        let blank = |text: &[u8]| unescape(text).trim().is_empty();
+        self.released().next().is_none() && blank(&self.earlier_text) && blank(&self.said.text)
+    }
+
+    /// Whether an earlier reply gave text and the client was shown none of this one yet.
+    pub fn begins_second_text(&self) -> bool {
+        !self.earlier_text.is_empty() && !self.text_shown
+    }
+
+    /// Learns that the client was shown an event of this choice.
+    pub fn shown(&mut self, event: &Choice) {
+        self.role_sent |= event.delta.role.is_some();
+        self.text_shown |= event.delta.content.has_text();
+        self.finish_shown |= event.finish.is_some() && !self.is_wholly_withheld();
+    }
+
+    /// Says `text` in the model's place.
+    pub fn speak(&mut self, text: &str) {
+        escape_into(text, &mut self.said.text);
+        self.text_shown = true;
+    }
+
+    /// All text that the client sees of this choice.
+    pub fn text(&self) -> String {
+        unescape(&self.joined_text())
+    }
+
+    /// The withheld calls with their synthetic results as the model shall read them; `None` if there are
+    /// none. Text goes with the round only where the client gets no calls beside it.
+    pub fn round(&self) -> Option<Bytes> {
+        let calls = self.assembler.calls().iter().zip(&self.decisions);
+        let withheld: Vec<Withheld> = calls
+            .filter_map(|(call, decision)| match decision {
+                Some(Decision::Withhold { policy, reason }) => {
+                    Some(Withheld { call: call.clone(), policy, reason: reason.clone() })
+                }
+                _ => None,
+            })
+            .collect();
+        if withheld.is_empty() {
+            return None;
+        }
+        let mut said = self.said.clone();
+        if !self.is_wholly_withheld() {
+            said.text.clear();
+        }
+        Some(write_round(&said, &withheld))
+    }
+
+    /// Goes on with another reply of the upstream to the same client request.
+    pub fn begin_next_reply(&mut self) {
+        self.earlier_text = self.joined_text();
+        self.said = Said::default();
+        self.assembler = Assembler::default();
+        self.decisions.clear();
+        self.text_shown = false;
+        self.continued = true;
+    }
+
+    /// Whether the upstream was asked again for it.
+    pub fn is_continued(&self) -> bool {
+        self.continued
+    }
+
+    /// Bytes kept.
+    pub fn size(&self) -> usize {
+        let calls: usize = self.assembler.calls().iter().map(Assembled::size).sum();
+        calls + self.said.text.len() + self.earlier_text.len()
+    }
+
+    /// The text of earlier replies, escapes as written.
+    pub fn earlier_text(&self) -> &[u8] {
+        &self.earlier_text
+    }
+
+    fn decide(&mut self, at: usize, whole: bool, judging: &mut Judging, now_ms: u64) {
+        let call = &self.assembler.calls()[at];
+        self.decisions[at] = Some(judging.decide(self.index, call, whole, now_ms));
+    }
+
+    fn joined_text(&self) -> Vec<u8> {
+        let blank_line: &[u8] =
+            if self.earlier_text.is_empty() || self.said.text.is_empty() { b"" } else { br"\n\n" };
+        [self.earlier_text.as_slice(), blank_line, self.said.text.as_slice()].concat()
+    }
+}
+
+/// Joins a member over deltas: strings and arrays go on, anything else is the newest.
+fn carry(carried: &mut Vec<(Vec<u8>, Vec<u8>)>, key: &[u8], value: &[u8]) {
+    if value == b"null" {
+        return;
+    }
+    let Some((_, so_far)) = carried.iter_mut().find(|(seen, _)| seen == key) else {
+        carried.push((key.to_vec(), value.to_vec()));
+        return;
+    };
+    let kinds = (so_far.first().copied(), value.first().copied());
+    let joint: &[u8] = match kinds {
+        (Some(b'"'), Some(b'"')) => b"",
+        (Some(b'['), Some(b'[')) if so_far.len() > 2 && value.len() > 2 => b",",
+        (Some(b'['), Some(b'[')) => b"",
+        _ => {
+            *so_far = value.to_vec();
+            return;
+        }
+    };
+    so_far.pop();
+    so_far.extend_from_slice(joint);
+    so_far.extend_from_slice(&value[1..]);
+}

@@ -1,0 +1,202 @@
+//! One event of a stream edited: calls that the client does not see taken out, indexes made dense, what only
+//! the first reply may say (role, id, finish) held back. Touches the spans concerned and no others.
+
+use super::choice::ChoiceState;
+use super::judging::Decision;
+use super::splice::Splices;
+use crate::wire::message::ToolCall;
+use crate::wire::reply::{Choice, Delta, Reply};
+use crate::wire::sse::write_event;
+use bytes::Bytes;
+use serde_json::Value;
+
+/// What all replies to one client request must have in common: values as the first one wrote them.
+#[derive(Clone, Debug, Default)]
+pub struct Continuation {
+    id: Option<Bytes>,
+    model: Option<Bytes>,
+    created: Option<Bytes>,
+}
+
+impl Continuation {
+    /// The values of `reply`, read from `data`.
+    pub fn of(reply: &Reply, data: &[u8]) -> Self {
+        let value = |name: &[u8]| {
+            reply.member(data, name).map(|member| Bytes::copy_from_slice(member.value.of(data)))
+        };
+        Self { id: value(b"id"), model: value(b"model"), created: value(b"created") }
+    }
+
+    /// A chunk of ours: `delta` and `finish` as JSON.
+    pub fn event(&self, index: u32, delta: &str, finish: &str) -> Bytes {
+        let mut out = b"{".to_vec();
+        for (name, value) in self.values() {
+            if let Some(value) = value {
+                out.extend_from_slice(format!("\"{name}\":").as_bytes());
+                out.extend_from_slice(value);
+                out.push(b',');
+            }
+        }
+        let rest = format!(
+            r#""object":"chat.completion.chunk","choices":[{{"index":{index},"delta":{delta},"finish_reason":{finish}}}]}}"#
+        );
+        out.extend_from_slice(rest.as_bytes());
+        write_event(&out)
+    }
+
+    fn values(&self) -> [(&'static str, Option<&Bytes>); 3] {
+        [("id", self.id.as_ref()), ("model", self.model.as_ref()), ("created", self.created.as_ref())]
+    }
+}
+
+/// What the edit of an event depends on.
+pub struct Context<'a> {
+    pub choices: &'a [ChoiceState],
+    /// A further reply: the client's choice it goes on with, and what it must repeat.
+    pub continuing: Option<(u32, &'a Continuation)>,
+    /// Another reply is going to follow, so usage is not told yet.
+    pub hold_usage: bool,
+    /// What to tell in the place of the reply's usage.
+    pub usage: Option<Value>,
+}
+
+/// Where a call delta stands in an event and which call it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct CallAt {
+    /// The place among the event's choices.
+    pub choice: usize,
+    /// The place among the choice's call deltas.
+    pub delta: usize,
+    /// The call in the choice's state.
+    pub call: usize,
+}
+
+/// An event after the edit.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Edited {
+    AsItCame,
+    /// Its new data.
+    Changed(Bytes),
+    /// Nothing in it is left for the client.
+    Gone,
+}
+
+/// Edits the event whose data is `data`.
+pub fn edit(data: &Bytes, reply: &Reply, calls: &[CallAt], context: &Context<'_>) -> Edited {
+    let mut splices = Splices::default();
+    // An event without choices and usage is the provider's own affair (content filters, moderation).
+    let mut useful = reply.choices.is_empty() && reply.usage.is_none();
+    for (at, choice) in reply.choices.iter().enumerate() {
+        let calls: Vec<CallAt> = calls.iter().filter(|call| call.choice == at).copied().collect();
+        useful |= edit_choice(data, choice, &calls, context, &mut splices);
+    }
+    useful |= edit_usage(data, reply, context, &mut splices);
+    if let Some((_, head)) = context.continuing {
+        for (name, value) in head.values() {
+            if let Some((member, value)) = reply.member(data, name.as_bytes()).zip(value) {
+                splices.replace(member.value, value.clone());
+            }
+        }
+    }
+    match (splices.is_empty(), useful) {
+        (true, _) => Edited::AsItCame,
+        (false, true) => Edited::Changed(splices.apply(data).join()),
+        (false, false) => Edited::Gone,
+    }
+}
+
+/// Edits one choice; true if the client gets anything from it.
+fn edit_choice(
+    data: &Bytes,
+    choice: &Choice,
+    calls: &[CallAt],
+    context: &Context<'_>,
+    splices: &mut Splices,
+) -> bool {
+    let index = context.continuing.map_or(choice.index, |(index, _)| index);
+    let Some(state) = context.choices.iter().find(|state| state.index == index) else { return true };
+    if index != choice.index
+        && let Some(member) = choice.member(data, b"index")
+    {
+        splices.replace(member.value, index.to_string());
+    }
+    let delta = &choice.delta;
+    let released = edit_calls(data, delta, calls, state, splices);
+    if state.begins_second_text()
+        && let Some(text) = delta.content.texts().find(|text| !text.span.is_empty())
+    {
+        splices.insert(text.span.start, r"\n\n");
+    }
+    let finish = edit_finish(choice, state, splices);
+    let role = delta.role.is_some() && !state.role_sent;
+    released || finish || role || says_anything(data, delta)
+}
+
+/// Takes out calls that are not released and the role that was told before; true if a call is left.
+fn edit_calls(data: &[u8], delta: &Delta, calls: &[CallAt], state: &ChoiceState, splices: &mut Splices) -> bool {
+    let released = |at: &CallAt| state.decision(at.call) == Some(&Decision::Release);
+    let gone: Vec<bool> = (0..delta.calls.len())
+        .map(|place| calls.iter().any(|at| at.delta == place && !released(at)))
+        .collect();
+    let items: Vec<(usize, &ToolCall)> = delta.calls.iter().enumerate().filter(|(_, call)| !call.legacy).collect();
+    let all_gone = !items.is_empty() && items.iter().all(|(place, _)| gone[*place]);
+    let legacy_gone = delta.calls.iter().zip(&gone).any(|(call, gone)| call.legacy && *gone);
+    splices.remove_members(&delta.members, |member| match member.key.raw(data) {
+        b"role" => state.role_sent,
+        b"tool_calls" => all_gone,
+        b"function_call" => legacy_gone,
+        _ => false,
+    });
+    if !all_gone {
+        splices.remove_items(&items, |(_, call)| call.span, |(place, _)| gone[*place]);
+    }
+    for at in calls.iter().filter(|at| released(at)) {
+        renumber(&delta.calls[at.delta], at.call, state, splices);
+    }
+    gone.iter().any(|gone| !gone)
+}
+
+/// Gives a released call the index that it has among the released ones.
+fn renumber(call: &ToolCall, at: usize, state: &ChoiceState, splices: &mut Splices) {
+    let dense = state.dense_index(at) as u32;
+    match call.index {
+        _ if call.legacy || !state.is_shifted(at) => {}
+        Some((span, index)) if index != dense => splices.replace(span, dense.to_string()),
+        Some(_) => {}
+        None => splices.insert(call.span.start + 1, format!("\"index\":{dense},")),
+    }
+}
+
+/// The finish of a choice that is to be asked again is held back; true if the client gets one.
+fn edit_finish(choice: &Choice, state: &ChoiceState, splices: &mut Splices) -> bool {
+    let Some(finish) = choice.finish else { return false };
+    if state.is_wholly_withheld() {
+        splices.replace(finish.quoted(), "null");
+        return false;
+    }
+    if state.is_edited() && state.released().next().is_none() {
+        splices.replace(finish.quoted(), "\"stop\"");
+    }
+    true
+}
+
+/// Holds back or replaces the usage; true if the client gets one.
+fn edit_usage(data: &[u8], reply: &Reply, context: &Context<'_>, splices: &mut Splices) -> bool {
+    let Some(usage) = reply.usage else { return false };
+    if context.hold_usage {
+        splices.remove_members(&reply.members, |member| member.key.raw(data) == b"usage");
+        return false;
+    }
+    if let Some(sum) = &context.usage {
+        splices.replace(usage.value, sum.to_string());
+    }
+    true
+}
+
+/// Whether a delta holds anything beside its role and its calls.
+fn says_anything(data: &[u8], delta: &Delta) -> bool {
+    delta.members.iter().any(|member| {
+        let known = matches!(member.key.raw(data), b"role" | b"tool_calls" | b"function_call");
+        !known && !matches!(member.value.of(data), b"null" | b"\"\"" | b"[]")
+    })
+}

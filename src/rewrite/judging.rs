@@ -1,0 +1,117 @@
+//! The judge at work on one client request: which calls of its replies are released, withheld or dropped, and
+//! the record of it. Shared by whole and streamed replies; knows neither spans nor sockets.
+
+use crate::policy::Evidence;
+use crate::policy::pattern::Pattern;
+use crate::policy::plan::{Proposed, Reason, Usage};
+use crate::policy::set::Judge;
+use crate::wire::assemble::Assembled;
+
+/// What happens to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The client sees it.
+    Release,
+    /// The client does not see it, the model is told why.
+    Withhold { policy: &'static str, reason: Reason },
+    /// It came although the model was asked for a final answer: nobody sees it.
+    Drop,
+}
+
+/// One call as it was judged, for the outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    pub tool: String,
+    pub decision: Decision,
+    /// Every policy that objected, also where only observed.
+    pub objections: Vec<(&'static str, Reason)>,
+}
+
+/// Calls that are answers: some clients must be answered by a call, so these stay open over every limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnswerTools {
+    /// Names that the operator gave.
+    pub named: Vec<Pattern>,
+    /// The request forces a call and declares no tool of those names: any call is its answer.
+    pub any: bool,
+}
+
+impl AnswerTools {
+    /// Whether a call of the tool `name` is an answer.
+    pub fn includes(&self, name: &str) -> bool {
+        self.any || self.named.iter().any(|pattern| pattern.matches(name))
+    }
+}
+
+/// The judge with its mode, its exceptions and its record.
+pub struct Judging {
+    judge: Judge,
+    answers: AnswerTools,
+    /// Decide and record, but release everything.
+    observe: bool,
+    /// The model was asked for a final answer: calls that are none are dropped.
+    landing: bool,
+    pub record: Vec<Judged>,
+}
+
+impl Judging {
+    /// A judge that rules by `judge`, with `answers` always released.
+    pub fn new(judge: Judge, answers: AnswerTools, observe: bool) -> Self {
+        Self { judge, answers, observe, landing: false, record: Vec::new() }
+    }
+
+    /// Whether nothing may be changed.
+    pub fn observes(&self) -> bool {
+        self.observe
+    }
+
+    /// From now on only answers are released.
+    pub fn land(&mut self) {
+        self.landing = true;
+    }
+
+    /// Whether the model was asked for a final answer.
+    pub fn is_landing(&self) -> bool {
+        self.landing
+    }
+
+    /// How much of a call must be seen to decide on it. While observing, calls are decided when whole.
+    pub fn evidence(&mut self, choice: u32, name: &str) -> Evidence {
+        if self.observe {
+            return Evidence::Arguments;
+        }
+        if self.landing || self.answers.includes(name) {
+            return Evidence::Name;
+        }
+        self.judge.evidence(choice, name)
+    }
+
+    /// Decides on the next call of `choice`. `whole`: its arguments are all here.
+    pub fn decide(&mut self, choice: u32, call: &Assembled, whole: bool, now_ms: u64) -> Decision {
+        let name = call.name();
+        let arguments = whole.then(|| call.arguments());
+        let proposed = Proposed { name: &name, arguments: arguments.as_deref(), now_ms };
+        let ruling = self.judge.rule(choice, &proposed);
+        let objections = ruling.objections;
+        let decision = match objections.first() {
+            _ if self.observe || self.answers.includes(&name) => Decision::Release,
+            _ if self.landing => Decision::Drop,
+            Some((policy, reason)) => Decision::Withhold { policy, reason: reason.clone() },
+            None => Decision::Release,
+        };
+        self.record.push(Judged { tool: name, decision: decision.clone(), objections });
+        decision
+    }
+
+    /// Lets a call through that could not be judged.
+    pub fn release_unjudged(&mut self, call: &Assembled) -> Decision {
+        let (tool, decision) = (call.name(), Decision::Release);
+        self.record.push(Judged { tool, decision: decision.clone(), objections: Vec::new() });
+        decision
+    }
+
+    /// What the conversation has used of each limit.
+    pub fn usage(&self, now_ms: u64) -> Vec<Usage> {
+        self.judge.usage(now_ms)
+    }
+}

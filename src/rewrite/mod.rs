@@ -1,0 +1,14 @@
+//! A plan applied to bytes: splices into the original request and reply, never a re-serialisation. Decides
+//! nothing; what it writes is a function of its arguments.
+
+pub mod choice;
+pub mod event;
+pub mod flatten;
+pub mod judging;
+pub mod notice;
+pub mod reply;
+pub mod request;
+pub mod rounds;
+pub mod splice;
+pub mod stream;
+pub mod usage;

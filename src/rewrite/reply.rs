@@ -1,0 +1,183 @@
+//! A whole reply, judged: calls that are withheld are taken out, replies to further asking take the place of
+//! the choices they were asked for, and the client gets one coherent body. Asks nobody again by itself.
+
+use super::choice::ChoiceState;
+use super::judging::{Decision, Judging};
+use super::splice::Splices;
+use super::stream::NO_ANSWER;
+use super::usage;
+use crate::wire::body::{Fault, Span};
+use crate::wire::json::quote;
+use crate::wire::message::{Content, ToolCall};
+use crate::wire::reply::{Choice, Delta, Reply};
+use bytes::Bytes;
+use serde_json::Value;
+
+/// Judges one client request's whole reply, over all replies that it takes.
+pub struct WholeJudge {
+    pub judging: Judging,
+    body: Bytes,
+    reply: Reply,
+    choices: Vec<ChoiceState>,
+    /// Choices that another reply brought: the client's index, and a reply that holds this choice alone.
+    replaced: Vec<(u32, Bytes)>,
+    usage: Option<Value>,
+}
+
+impl WholeJudge {
+    /// Judges the reply in `body`.
+    ///
+    /// # Errors
+    /// A [`Fault`] where it cannot be read; it is to be passed on as it came. The judge is given back.
+    pub fn read(body: &Bytes, mut judging: Judging, now_ms: u64) -> Result<Self, (Fault, Judging)> {
+        let reply = match Reply::parse(body) {
+            Ok(reply) => reply,
+            Err(fault) => return Err((fault, judging)),
+        };
+        let mut choices = Vec::with_capacity(reply.choices.len());
+        for choice in &reply.choices {
+            let mut state = ChoiceState::new(choice.index);
+            read_choice(&mut state, choice, body, &mut judging, now_ms);
+            choices.push(state);
+        }
+        let usage = read_usage(&reply, body);
+        Ok(Self { judging, body: body.clone(), reply, choices, replaced: Vec::new(), usage })
+    }
+
+    /// The first choice whose calls were all withheld, with the round to append before asking again.
+    pub fn pending(&self) -> Option<(u32, Bytes)> {
+        let state = self.choices.iter().find(|state| state.is_wholly_withheld())?;
+        state.round().map(|round| (state.index, round))
+    }
+
+    /// Takes the reply to asking again for `choice`.
+    ///
+    /// # Errors
+    /// A [`Fault`] where it cannot be read or holds no choice.
+    pub fn continue_with(&mut self, choice: u32, body: &Bytes, now_ms: u64) -> Result<(), Fault> {
+        let reply = Reply::parse(body)?;
+        let answer = reply.choices.first().ok_or(Fault::Type)?;
+        let alone = [br#"{"choices":["#, answer.span.of(body), b"]}"].concat();
+        let Some(state) = self.choices.iter_mut().find(|state| state.index == choice) else { return Ok(()) };
+        state.begin_next_reply();
+        read_choice(state, answer, body, &mut self.judging, now_ms);
+        self.replaced.retain(|(index, _)| *index != choice);
+        self.replaced.push((choice, alone.into()));
+        if let Some(later) = read_usage(&reply, body) {
+            self.usage = Some(usage::sum(&self.usage.take().unwrap_or(Value::Null), &later));
+        }
+        Ok(())
+    }
+
+    /// The choices as the client gets them.
+    pub fn choices(&self) -> &[ChoiceState] {
+        &self.choices
+    }
+
+    /// Usage of all replies together.
+    pub fn usage(&self) -> Option<&Value> {
+        self.usage.as_ref()
+    }
+
+    /// The body for the client; `None` if the reply goes out as it came.
+    pub fn write(&mut self) -> Option<Bytes> {
+        if self.judging.observes() || (self.replaced.is_empty() && !self.choices.iter().any(ChoiceState::is_edited)) {
+            return None;
+        }
+        let mut splices = Splices::default();
+        for (choice, state) in self.reply.choices.iter().zip(&mut self.choices) {
+            match self.replaced.iter().find(|(index, _)| *index == state.index) {
+                Some((_, alone)) => splices.replace(choice.span, rewritten_choice(alone, state)),
+                None => edit_choice(&self.body, choice, state, &mut splices),
+            }
+        }
+        if let (Some(member), Some(sum), false) = (self.reply.usage, &self.usage, self.replaced.is_empty()) {
+            splices.replace(member.value, sum.to_string());
+        }
+        Some(splices.apply(&self.body).join())
+    }
+}
+
+fn read_usage(reply: &Reply, body: &[u8]) -> Option<Value> {
+    reply.usage.and_then(|usage| serde_json::from_slice(usage.value.of(body)).ok())
+}
+
+fn read_choice(state: &mut ChoiceState, choice: &Choice, body: &[u8], judging: &mut Judging, now_ms: u64) {
+    state.add_text(&choice.delta, body);
+    for call in &choice.delta.calls {
+        state.add_whole_call(call, body);
+    }
+    state.finish_calls(judging, now_ms);
+}
+
+/// The choice object of a reply that holds it alone, edited.
+fn rewritten_choice(alone: &Bytes, state: &mut ChoiceState) -> Bytes {
+    let Ok(reply) = Reply::parse(alone) else { return Bytes::from_static(b"{}") };
+    let mut splices = Splices::default();
+    if let Some(choice) = reply.choices.first() {
+        edit_choice(alone, choice, state, &mut splices);
+    }
+    let whole = splices.apply(alone).join();
+    whole.slice(br#"{"choices":["#.len()..whole.len() - b"]}".len())
+}
+
+fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: &mut Splices) {
+    if state.is_silent() && (state.is_edited() || state.is_continued()) {
+        state.speak(NO_ANSWER);
+    }
+    if let Some(index) = choice.member(body, b"index").filter(|_| choice.index != state.index) {
+        splices.replace(index.value, state.index.to_string());
+    }
+    edit_calls(body, &choice.delta, state, splices);
+    let text = state.text();
+    if choice.delta.content.texts().map(|text| text.span.len()).sum::<usize>() == 0 || !state.earlier_text().is_empty()
+    {
+        set_content(body, &choice.delta, &text, splices);
+    }
+    if let Some(finish) = choice.finish
+        && state.is_edited()
+        && state.released().next().is_none()
+    {
+        splices.replace(finish.quoted(), "\"stop\"");
+    }
+}
+
+/// Takes out the calls that the client does not see; a list that would be empty goes as a whole.
+fn edit_calls(body: &[u8], message: &Delta, state: &ChoiceState, splices: &mut Splices) {
+    let gone = |at: usize| !matches!(state.decision(at), None | Some(Decision::Release));
+    let items: Vec<(usize, &ToolCall)> = message.calls.iter().enumerate().filter(|(_, call)| !call.legacy).collect();
+    let all_gone = !items.is_empty() && items.iter().all(|(at, _)| gone(*at));
+    let legacy_gone = message.calls.iter().enumerate().any(|(at, call)| call.legacy && gone(at));
+    splices.remove_members(&message.members, |member| match member.key.raw(body) {
+        b"tool_calls" => all_gone,
+        b"function_call" => legacy_gone,
+        _ => false,
+    });
+    if !all_gone {
+        splices.remove_items(&items, |(_, call)| call.span, |(at, _)| gone(*at));
+    }
+    for (at, call) in items.iter().filter(|(at, _)| !gone(*at) && state.is_shifted(*at)) {
+        if let Some((span, _)) = call.index {
+            splices.replace(span, state.dense_index(*at).to_string());
+        }
+    }
+}
+
+/// Makes `text` what the message says.
+fn set_content(body: &[u8], message: &Delta, text: &str, splices: &mut Splices) {
+    if text.is_empty() {
+        return;
+    }
+    match message.member(body, b"content") {
+        Some(member) if !matches!(message.content, Content::Other(_)) => {
+            splices.replace(member.value, quote(text));
+        }
+        Some(_) => {}
+        None if message.span.is_empty() => {}
+        None => {
+            let start = Span { start: message.span.start + 1, end: message.span.start + 1 };
+            let comma = if message.members.is_empty() { "" } else { "," };
+            splices.replace(start, format!("\"content\":{}{comma}", quote(text)));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A request rewritten: the plan's edits, restored rounds, and the variants in which a request is sent again
+//! (without tools, for a final answer, with rounds appended). Each function only collects splices.
+
+use super::notice::{Placement, place};
+use super::splice::Splices;
+use crate::policy::plan::{Change, Edit};
+use crate::wire::body::Span;
+use crate::wire::json::{decode, escape_into};
+use crate::wire::request::Request;
+use bytes::Bytes;
+
+/// The members that go together when a model takes no tools; leaving one of them is refused by some servers.
+pub const TOOL_MEMBERS: [&str; 5] =
+    ["tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"];
+
+/// Applies what the policies want: shortened texts, then notices, in the order in which they were planned.
+pub fn apply_edits(request: &Request, edits: &[Edit], placement: Placement, splices: &mut Splices) {
+    for edit in edits {
+        if let Change::Shorten { text, by, .. } = &edit.change {
+            shorten(request, edit.message, *text, by, splices);
+        }
+    }
+    let mut notices: Vec<(usize, String)> = Vec::new();
+    for edit in edits {
+        let Change::Notice { text, .. } = &edit.change else { continue };
+        match notices.last_mut() {
+            Some((message, joined)) if *message == edit.message => {
+                joined.push_str("\n\n");
+                joined.push_str(text);
+            }
+            _ => notices.push((edit.message, text.clone())),
+        }
+    }
+    if placement == Placement::Leading {
+        notices.drain(..notices.len().saturating_sub(1));
+    }
+    for (message, text) in &notices {
+        place(request, *message, text, placement, splices);
+    }
+}
+
+/// Puts hidden rounds back, each directly before the assistant message at its place.
+pub fn restore(request: &Request, rounds: &[(usize, Bytes)], splices: &mut Splices) {
+    for (message, round) in rounds {
+        let at = request.messages[*message].span.start;
+        splices.insert(at, round.clone());
+        splices.insert(at, Bytes::from_static(b","));
+    }
+}
+
+/// Appends a round to the end of the conversation.
+pub fn append(request: &Request, round: &Bytes, splices: &mut Splices) {
+    let at = request.messages_span.end - 1;
+    if !request.messages.is_empty() {
+        splices.insert(at, Bytes::from_static(b","));
+    }
+    splices.insert(at, round.clone());
+}
+
+/// Asks for an answer without calls and leaves the tools declared, so that the prompt's cache survives.
+pub fn ask_for_answer(request: &Request, body: &[u8], splices: &mut Splices) {
+    for (member, tools) in [("tool_choice", "tools"), ("function_call", "functions")] {
+        if request.value(body, tools).is_some() {
+            set_member(request, body, member, "\"none\"", splices);
+        }
+    }
+}
+
+/// Asks for one choice alone.
+pub fn ask_for_one(request: &Request, body: &[u8], splices: &mut Splices) {
+    if request.choices != 1 {
+        set_member(request, body, "n", "1", splices);
+    }
+}
+
+/// Takes out everything that declares or chooses tools.
+pub fn without_tools(request: &Request, body: &[u8], splices: &mut Splices) {
+    without(request, body, &TOOL_MEMBERS, splices);
+}
+
+/// Takes out what chooses among tools and leaves the tools.
+pub fn without_choice(request: &Request, body: &[u8], splices: &mut Splices) {
+    without(request, body, &["tool_choice", "function_call"], splices);
+}
+
+fn without(request: &Request, body: &[u8], names: &[&str], splices: &mut Splices) {
+    splices.remove_members(&request.members, |member| names.contains(&&*decode(member.key, body)));
+}
+
+fn set_member(request: &Request, body: &[u8], name: &str, value: &'static str, splices: &mut Splices) {
+    match request.value(body, name) {
+        Some(span) => splices.replace(span, value),
+        None => {
+            let end = request.span.end - 1;
+            splices.insert(end, format!(",\"{name}\":{value}"));
+        }
+    }
+}
+
+fn shorten(request: &Request, message: usize, text: usize, by: &str, splices: &mut Splices) {
+    let message = &request.messages[message];
+    if message.odd {
+        return;
+    }
+    let Some(place) = message.content.texts().nth(text) else { return };
+    let mut escaped = Vec::with_capacity(by.len() + by.len() / 8);
+    escape_into(by, &mut escaped);
+    splices.replace(Span { start: place.span.start, end: place.span.end }, escaped);
+}

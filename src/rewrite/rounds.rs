@@ -1,0 +1,195 @@
+//! Hidden rounds: an assistant message with the calls that were withheld and a synthetic result for each, as
+//! the model reads them when it is asked again and in every later request. Writes JSON; decides nothing.
+
+use crate::policy::plan::Reason;
+use crate::wire::assemble::Assembled;
+use crate::wire::body::Scanner;
+use crate::wire::json::{escape_into, quote};
+use bytes::Bytes;
+use serde_json::json;
+
+/// A call that was withheld, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Withheld {
+    pub call: Assembled,
+    pub policy: &'static str,
+    pub reason: Reason,
+}
+
+/// What an assistant message carries beside its calls: its text as written, and members such as
+/// `reasoning_content` that some providers want back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The text, escapes as written.
+    pub text: Vec<u8>,
+    /// Member names and JSON values, as written.
+    pub carried: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// The round as messages joined by commas, without brackets.
+pub fn write_round(said: &Said, withheld: &[Withheld]) -> Bytes {
+    let mut out = br#"{"role":"assistant","content":"#.to_vec();
+    if said.text.is_empty() {
+        out.extend_from_slice(b"null");
+    } else {
+        out.push(b'"');
+        out.extend_from_slice(&said.text);
+        out.push(b'"');
+    }
+    for (key, value) in &said.carried {
+        out.extend_from_slice(b",\"");
+        out.extend_from_slice(key);
+        out.extend_from_slice(b"\":");
+        out.extend_from_slice(value);
+    }
+    if let [Withheld { call, .. }] = withheld
+        && call.legacy
+    {
+        out.extend_from_slice(br#","function_call":"#);
+        write_function(call, &mut out);
+    } else {
+        write_calls(withheld, &mut out);
+    }
+    out.push(b'}');
+    for withheld in withheld {
+        write_result(withheld, &mut out);
+    }
+    out.into()
+}
+
+/// The synthetic result that tells the model why its call was withheld.
+pub fn envelope(policy: &str, reason: &Reason) -> String {
+    let mut error = json!({
+        "type": reason.kind.as_str(),
+        "message": reason.message,
+        "retryable": reason.retryable,
+    });
+    for (name, number) in &reason.numbers {
+        error[*name] = json!(number);
+    }
+    json!({ "ok": false, "error": error, "meta": { "by": "toolrein", "policy": policy } }).to_string()
+}
+
+fn write_calls(withheld: &[Withheld], out: &mut Vec<u8>) {
+    out.extend_from_slice(br#","tool_calls":["#);
+    for (at, Withheld { call, .. }) in withheld.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"id\":\"");
+        out.extend_from_slice(&call.id);
+        let kind = if call.custom { "custom" } else { "function" };
+        out.extend_from_slice(format!("\",\"type\":\"{kind}\",\"{kind}\":").as_bytes());
+        write_function(call, out);
+        for (key, value) in &call.extra {
+            out.extend_from_slice(b",\"");
+            out.extend_from_slice(key);
+            out.extend_from_slice(b"\":");
+            out.extend_from_slice(value);
+        }
+        out.push(b'}');
+    }
+    out.push(b']');
+}
+
+fn write_function(call: &Assembled, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"name\":\"");
+    out.extend_from_slice(&call.name);
+    out.extend_from_slice(if call.custom { b"\",\"input\":\"" } else { b"\",\"arguments\":\"" });
+    if call.custom || is_json(&call.arguments()) {
+        out.extend_from_slice(&call.arguments);
+    } else {
+        escape_into(&harmless_arguments(&call.arguments()), out);
+    }
+    out.extend_from_slice(b"\"}");
+}
+
+/// Arguments that chat templates can parse, in the place of arguments that they could not: templates of
+/// vLLM and others refuse the whole request where a call in the history holds broken JSON.
+fn harmless_arguments(text: &str) -> String {
+    if text.trim().is_empty() { "{}".to_owned() } else { format!("{{\"invalid_arguments\":{}}}", quote(text)) }
+}
+
+fn is_json(text: &str) -> bool {
+    let mut scanner = Scanner::new(text.as_bytes());
+    !scanner.odd() && scanner.skip().is_ok() && scanner.end().is_ok()
+}
+
+fn write_result(withheld: &Withheld, out: &mut Vec<u8>) {
+    let Withheld { call, policy, reason } = withheld;
+    if call.legacy {
+        out.extend_from_slice(br#",{"role":"function","name":""#);
+        out.extend_from_slice(&call.name);
+    } else {
+        out.extend_from_slice(br#",{"role":"tool","tool_call_id":""#);
+        out.extend_from_slice(&call.id);
+    }
+    out.extend_from_slice(br#"","content":""#);
+    escape_into(&envelope(policy, reason), out);
+    out.extend_from_slice(b"\"}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::plan::ReasonKind;
+    use serde_json::Value;
+
+    fn withheld(arguments: &str) -> Withheld {
+        let mut call = Assembled::default();
+        (call.id, call.name) = (b"call_1".to_vec(), b"search".to_vec());
+        call.arguments = arguments.as_bytes().to_vec();
+        call.extra = vec![(b"extra_content".to_vec(), br#"{"s":"\u002b"}"#.to_vec())];
+        let reason = Reason {
+            kind: ReasonKind::RateLimit,
+            message: "wait".into(),
+            retryable: true,
+            numbers: vec![("retry_after_ms", 41_000)],
+        };
+        Withheld { call, policy: "rate_limit", reason }
+    }
+
+    fn round(said: &Said, calls: &[Withheld]) -> Vec<Value> {
+        let text = String::from_utf8(write_round(said, calls).to_vec()).unwrap();
+        serde_json::from_str(&format!("[{text}]")).unwrap()
+    }
+
+    #[test]
+    fn a_round_is_the_calls_and_one_result_for_each() {
+        let said = Said {
+            text: br"I \u2714 look".to_vec(),
+            carried: vec![(b"reasoning_content".to_vec(), b"\"why\"".to_vec())],
+        };
+        let messages = round(&said, &[withheld(r#"{\"q\":1}"#), withheld("")]);
+        assert_eq!(messages.len(), 3);
+        assert_eq!(messages[0]["content"], "I \u{2714} look");
+        assert_eq!(messages[0]["reasoning_content"], "why");
+        assert_eq!(messages[0]["tool_calls"][0]["function"]["arguments"], r#"{"q":1}"#);
+        assert_eq!(messages[0]["tool_calls"][0]["extra_content"]["s"], "+");
+        assert_eq!(messages[0]["tool_calls"][1]["function"]["arguments"], "{}");
+        let result: Value = serde_json::from_str(messages[1]["content"].as_str().unwrap()).unwrap();
+        assert_eq!(
+            result,
+            serde_json::json!({"ok": false, "error": {"type": "RATE_LIMIT", "message": "wait", "retryable": true,
+                "retry_after_ms": 41_000}, "meta": {"by": "toolrein", "policy": "rate_limit"}})
+        );
+        assert_eq!(messages[2]["tool_call_id"], "call_1");
+    }
+
+    #[test]
+    fn broken_arguments_become_json_that_still_shows_them() {
+        let messages = round(&Said::default(), &[withheld(r#"{\"q\":"#)]);
+        let arguments = messages[0]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
+        assert_eq!(serde_json::from_str::<Value>(arguments).unwrap()["invalid_arguments"], r#"{"q":"#);
+        assert_eq!(messages[0]["content"], Value::Null);
+    }
+
+    #[test]
+    fn a_deprecated_call_is_answered_in_the_deprecated_form() {
+        let mut old = withheld("{}");
+        old.call.legacy = true;
+        let messages = round(&Said::default(), &[old]);
+        assert_eq!(messages[0]["function_call"]["name"], "search");
+        assert_eq!((&messages[1]["role"], &messages[1]["name"]), (&"function".into(), &"search".into()));
+    }
+}

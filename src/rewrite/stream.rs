@@ -1,0 +1,461 @@
+//! A streamed reply, judged while it passes: text goes through at once, a call's deltas wait only until the
+//! last policy that needs them has ruled. What nothing acts on goes out as it came, byte for byte. Responsible
+//! for order, holding and the one coherent stream out of several replies; asks nobody again by itself.
+
+use super::choice::ChoiceState;
+use super::event::{CallAt, Context, Continuation, Edited, edit};
+use super::judging::{Decision, Judging};
+use super::usage;
+use crate::wire::error::{UpstreamError, parse_event};
+use crate::wire::json::quote;
+use crate::wire::reply::Reply;
+use crate::wire::sse::{Fields, Piece, Splitter, parse_fields, write_event};
+use bytes::Bytes;
+use serde_json::Value;
+use std::collections::VecDeque;
+
+/// The one sentence that toolrein says in the model's place, where the model says nothing.
+pub const NO_ANSWER: &str =
+    "I could not finish this: the tool budget of this conversation is used up and no answer came in its place.";
+
+/// Bounds of one stream, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamLimits {
+    /// Longest event that is judged.
+    pub event: usize,
+    /// Most that is held back.
+    pub held: usize,
+    /// Most that is kept of one reply's text and calls.
+    pub reply: usize,
+}
+
+/// Why something passed unjudged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unjudged {
+    EventTooLong,
+    HeldTooMuch,
+    ReplyTooLong,
+    NotJson,
+}
+
+/// How an upstream's stream ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Everything is with the client.
+    Complete,
+    /// Every call of this choice was withheld: the model is to be asked again with the round appended.
+    Reask { choice: u32, round: Bytes },
+}
+
+/// Judges one client request's stream, over all replies that it takes.
+pub struct StreamJudge {
+    pub judging: Judging,
+    limits: StreamLimits,
+    splitter: Splitter,
+    choices: Vec<ChoiceState>,
+    held: VecDeque<Held>,
+    held_bytes: usize,
+    /// What of the first reply all later ones must repeat.
+    head: Option<Continuation>,
+    /// The client's choice that the current reply goes on with, after the first reply.
+    continuing: Option<u32>,
+    /// Usage of the replies before this one, and of this one.
+    earlier_usage: Option<Value>,
+    usage: Option<Value>,
+    /// A first event that is an error waits here for the caller's decision.
+    head_error: Option<(UpstreamError, Bytes)>,
+    watch_head: bool,
+    begun: bool,
+    errored: bool,
+    done_seen: bool,
+    /// The reply is too long to be read along any further.
+    blind: bool,
+    pub unjudged: Vec<Unjudged>,
+}
+
+/// An event that waits for its calls to be decided on.
+struct Held {
+    raw: Bytes,
+    reply: Option<Reply>,
+    /// For each call delta in the event: the choice's place, the delta's place, the call.
+    calls: Vec<CallAt>,
+}
+
+impl StreamJudge {
+    /// A judge at the start of a stream. `watch_head`: a first event that is an error is kept for
+    /// [`take_head_error`](Self::take_head_error).
+    pub fn new(judging: Judging, limits: StreamLimits, watch_head: bool) -> Self {
+        Self {
+            judging,
+            limits,
+            splitter: Splitter::new(limits.event),
+            choices: Vec::new(),
+            held: VecDeque::new(),
+            held_bytes: 0,
+            head: None,
+            continuing: None,
+            earlier_usage: None,
+            usage: None,
+            head_error: None,
+            watch_head,
+            begun: false,
+            errored: false,
+            done_seen: false,
+            blind: false,
+            unjudged: Vec::new(),
+        }
+    }
+
+    /// Takes the next bytes of the upstream; what the client shall get is appended to `out`.
+    pub fn push(&mut self, chunk: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        let mut pieces = Vec::new();
+        self.splitter.push(chunk, |piece| pieces.push(piece));
+        for piece in pieces {
+            self.piece(piece, now_ms, out);
+        }
+    }
+
+    /// The upstream's stream has ended as it should.
+    pub fn finish(&mut self, now_ms: u64, out: &mut Vec<Bytes>) -> Ending {
+        if let Some(rest) = self.splitter.finish() {
+            self.piece(rest, now_ms, out);
+        }
+        self.finish_choices(now_ms, out);
+        self.ending(out)
+    }
+
+    /// Whether the upstream has said that nothing more comes.
+    pub fn is_done(&self) -> bool {
+        self.done_seen
+    }
+
+    /// Whether anything waits for a decision.
+    pub fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether an event of ours may be written now.
+    pub fn at_boundary(&self) -> bool {
+        self.splitter.at_boundary()
+    }
+
+    /// An error that came in the place of the first event, with its bytes, which the client has not got.
+    pub fn take_head_error(&mut self) -> Option<(UpstreamError, Bytes)> {
+        self.head_error.take()
+    }
+
+    /// The first reply was an error and is forgotten: another one comes in its place.
+    pub fn restart(&mut self, watch_head: bool) {
+        self.splitter = Splitter::new(self.limits.event);
+        (self.begun, self.errored, self.done_seen, self.watch_head) = (false, false, false, watch_head);
+    }
+
+    /// Goes on with a further reply to the same request, for the choice that was asked again.
+    pub fn continue_with(&mut self, choice: u32) {
+        self.restart(false);
+        self.continuing = Some(choice);
+        if let Some(state) = self.choices.iter_mut().find(|state| state.index == choice) {
+            state.begin_next_reply();
+        }
+        if let Some(usage) = self.usage.take() {
+            let earlier = self.earlier_usage.take().unwrap_or(Value::Null);
+            self.earlier_usage = Some(usage::sum(&earlier, &usage));
+        }
+    }
+
+    /// The choices as the client has them.
+    pub fn choices(&self) -> &[ChoiceState] {
+        &self.choices
+    }
+
+    /// The usage of the last reply, as it came, for metrics.
+    pub fn usage(&self) -> Option<&Value> {
+        self.usage.as_ref()
+    }
+
+    fn piece(&mut self, piece: Piece, now_ms: u64, out: &mut Vec<Bytes>) {
+        match piece {
+            Piece::Event(raw) if self.blind => self.pass(raw, out),
+            Piece::Event(raw) => self.event(raw, now_ms, out),
+            Piece::Oversized(raw) => {
+                self.note(Unjudged::EventTooLong);
+                self.pass(raw, out);
+            }
+        }
+    }
+
+    fn event(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        let fields = parse_fields(&raw);
+        if fields.data.is_empty() {
+            return self.pass(raw, out);
+        }
+        if fields.data.starts_with(b"[DONE]") {
+            return self.done(raw, now_ms, out);
+        }
+        if let Some(error) = self.error_in(&fields) {
+            if !self.begun && self.watch_head {
+                self.head_error = Some((error, raw));
+                return;
+            }
+            self.errored = true;
+            return self.pass(raw, out);
+        }
+        self.begun = true;
+        match Reply::parse(&fields.data) {
+            Ok(reply) => self.chunk(raw.clone(), reply, &fields.data, (now_ms, out)),
+            Err(_) => {
+                self.note(Unjudged::NotJson);
+                self.pass(raw, out);
+            }
+        }
+    }
+
+    fn error_in(&self, fields: &Fields<'_>) -> Option<UpstreamError> {
+        let name = fields.name.and_then(|name| std::str::from_utf8(name).ok());
+        parse_event(name, fields.field, &fields.data)
+    }
+
+    fn chunk(&mut self, raw: Bytes, reply: Reply, data: &[u8], (now_ms, out): (u64, &mut Vec<Bytes>)) {
+        if self.head.is_none() && !reply.choices.is_empty() {
+            self.head = Some(Continuation::of(&reply, data));
+        }
+        if let Some(usage) = &reply.usage {
+            if reply.choices.is_empty() {
+                // Some providers send no finish reason; usage alone comes after everything else.
+                self.finish_choices(now_ms, out);
+            }
+            self.usage = serde_json::from_slice(usage.value.of(data)).ok();
+        }
+        let mut calls = Vec::new();
+        for (at, choice) in reply.choices.iter().enumerate() {
+            let place = self.place_of(choice.index);
+            let state = &mut self.choices[place];
+            state.next_event();
+            state.add_text(&choice.delta, data);
+            for (delta, call) in choice.delta.calls.iter().enumerate() {
+                let call = state.add_call(call, data, &mut self.judging, now_ms);
+                calls.push(CallAt { choice: at, delta, call });
+            }
+            if choice.finish.is_some() {
+                state.finish_calls(&mut self.judging, now_ms);
+            }
+        }
+        self.held_bytes += raw.len();
+        self.held.push_back(Held { raw, reply: Some(reply), calls });
+        self.bound(out);
+        self.drain(out);
+    }
+
+    /// The place of the choice that the upstream calls `index`: a further reply goes on with one choice alone.
+    fn place_of(&mut self, index: u32) -> usize {
+        let index = self.continuing.unwrap_or(index);
+        self.choices.iter().position(|state| state.index == index).unwrap_or_else(|| {
+            self.choices.push(ChoiceState::new(index));
+            self.choices.len() - 1
+        })
+    }
+
+    /// Keeps within the bounds: what is held too long is released, what is too long is no longer read.
+    fn bound(&mut self, out: &mut Vec<Bytes>) {
+        if self.held_bytes > self.limits.held {
+            self.note(Unjudged::HeldTooMuch);
+            self.release_all(out);
+        }
+        let kept: usize = self.choices.iter().map(ChoiceState::size).sum();
+        if kept > self.limits.reply {
+            self.note(Unjudged::ReplyTooLong);
+            self.blind = true;
+            self.release_all(out);
+        }
+    }
+
+    fn release_all(&mut self, out: &mut Vec<Bytes>) {
+        for state in &mut self.choices {
+            state.release_rest(&mut self.judging);
+        }
+        self.drain(out);
+    }
+
+    /// Gives out every event at the front whose calls are all decided on.
+    fn drain(&mut self, out: &mut Vec<Bytes>) {
+        while let Some(front) = self.held.front() {
+            if !self.judging.observes() && !self.is_decided(front) {
+                return;
+            }
+            if let Some(event) = self.held.pop_front() {
+                self.held_bytes -= event.raw.len();
+                self.give(event, out);
+            }
+        }
+    }
+
+    fn is_decided(&self, event: &Held) -> bool {
+        let Some(reply) = &event.reply else { return true };
+        event.calls.iter().all(|at| {
+            let index = self.continuing.unwrap_or(reply.choices[at.choice].index);
+            let state = self.choices.iter().find(|state| state.index == index);
+            state.is_some_and(|state| state.decision(at.call).is_some())
+        })
+    }
+
+    fn give(&mut self, event: Held, out: &mut Vec<Bytes>) {
+        let Held { raw, reply, calls } = event;
+        let Some(reply) = reply else { return out.push(raw) };
+        match self.edited(&raw, &reply, &calls, out) {
+            Edited::AsItCame => out.push(raw),
+            Edited::Changed(data) => match parse_fields(&raw).place {
+                Some(place) => {
+                    let (before, after) = (raw.slice(..place.start as usize), raw.slice(place.end as usize..));
+                    out.extend([before, data, after]);
+                }
+                None => out.push(write_event(&data)),
+            },
+            Edited::Gone => {}
+        }
+        for choice in &reply.choices {
+            let place = self.place_of(choice.index);
+            self.choices[place].shown(choice);
+        }
+    }
+
+    fn edited(&mut self, raw: &Bytes, reply: &Reply, calls: &[CallAt], out: &mut Vec<Bytes>) -> Edited {
+        if self.judging.observes() {
+            return Edited::AsItCame;
+        }
+        if self.continuing.is_none() && !self.choices.iter().any(ChoiceState::is_edited) {
+            return Edited::AsItCame;
+        }
+        self.speak_if_silent(reply, out);
+        let usage = self.earlier_usage.as_ref().zip(self.usage.as_ref());
+        let context = Context {
+            choices: &self.choices,
+            continuing: self.continuing.zip(self.head.as_ref()),
+            hold_usage: self.pending().is_some(),
+            usage: usage.map(|(earlier, now)| usage::sum(earlier, now)),
+        };
+        edit(&one_line(raw), reply, calls, &context)
+    }
+
+    /// Before the finish of a choice in which nothing remains to read: says so in the model's place.
+    fn speak_if_silent(&mut self, reply: &Reply, out: &mut Vec<Bytes>) {
+        if self.continuing.is_none() || self.pending().is_some() {
+            return;
+        }
+        for choice in reply.choices.iter().filter(|choice| choice.finish.is_some()) {
+            let place = self.place_of(choice.index);
+            if self.choices[place].is_silent() && choice.delta.content.text_bytes() == 0 {
+                self.speak(place, out);
+            }
+        }
+    }
+
+    /// Writes the fixed sentence as the text of a choice.
+    fn speak(&mut self, place: usize, out: &mut Vec<Bytes>) {
+        let Some(head) = &self.head else { return };
+        let state = &mut self.choices[place];
+        let role = if std::mem::replace(&mut state.role_sent, true) { "" } else { r#""role":"assistant","# };
+        let delta = format!("{{{role}\"content\":{}}}", quote(NO_ANSWER));
+        out.push(head.event(state.index, &delta, "null"));
+        state.speak(NO_ANSWER);
+    }
+
+    fn done(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        self.finish_choices(now_ms, out);
+        self.done_seen = true;
+        if self.pending().is_none() || self.errored {
+            self.close_choices(out);
+            out.extend(self.remark());
+            self.pass(raw, out);
+        }
+    }
+
+    /// Decides on everything that is left, and gives it out.
+    fn finish_choices(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
+        for state in &mut self.choices {
+            state.finish_calls(&mut self.judging, now_ms);
+        }
+        self.drain(out);
+    }
+
+    fn ending(&mut self, out: &mut Vec<Bytes>) -> Ending {
+        if let Some((choice, round)) = self.pending().filter(|_| !self.errored) {
+            return Ending::Reask { choice, round };
+        }
+        if !self.done_seen {
+            self.close_choices(out);
+            out.extend(self.remark());
+        }
+        Ending::Complete
+    }
+
+    /// The first choice whose calls were all withheld.
+    fn pending(&self) -> Option<(u32, Bytes)> {
+        if self.judging.observes() {
+            return None;
+        }
+        let state = self.choices.iter().find(|state| state.is_wholly_withheld())?;
+        state.round().map(|round| (state.index, round))
+    }
+
+    /// A choice that was cut short by us gets the finish that its reply did not bring.
+    fn close_choices(&mut self, out: &mut Vec<Bytes>) {
+        if self.errored || self.judging.observes() {
+            return;
+        }
+        for place in 0..self.choices.len() {
+            if self.choices[place].finish_shown || self.continuing != Some(self.choices[place].index) {
+                continue;
+            }
+            if self.choices[place].is_silent() {
+                self.speak(place, out);
+            }
+            if let Some(head) = &self.head {
+                out.push(head.event(self.choices[place].index, "{}", "\"stop\""));
+            }
+            self.choices[place].finish_shown = true;
+        }
+    }
+
+    /// One comment that tells what acted on the reply.
+    fn remark(&self) -> Option<Bytes> {
+        let mut words: Vec<(&str, usize)> = Vec::new();
+        for judged in &self.judging.record {
+            let Decision::Withhold { policy, .. } = &judged.decision else { continue };
+            match words.iter_mut().find(|(seen, _)| seen == policy) {
+                Some((_, count)) => *count += 1,
+                None => words.push((policy, 1)),
+            }
+        }
+        if words.is_empty() || self.judging.observes() {
+            return None;
+        }
+        let words: Vec<String> = words.iter().map(|(policy, count)| format!("{policy}=withheld:{count}")).collect();
+        Some(format!(": toolrein {}\n\n", words.join(", ")).into())
+    }
+
+    /// Gives bytes out as they came, in their place behind what is held.
+    fn pass(&mut self, raw: Bytes, out: &mut Vec<Bytes>) {
+        if self.held.is_empty() {
+            out.push(raw);
+        } else {
+            self.held_bytes += raw.len();
+            self.held.push_back(Held { raw, reply: None, calls: Vec::new() });
+            self.bound(out);
+        }
+    }
+
+    fn note(&mut self, why: Unjudged) {
+        if !self.unjudged.contains(&why) {
+            self.unjudged.push(why);
+        }
+    }
+}
+
+/// The data of an event in one line, where edits count places from its start.
+fn one_line(raw: &Bytes) -> Bytes {
+    let fields = parse_fields(raw);
+    match fields.place {
+        Some(place) => raw.slice(place.range()),
+        None => fields.data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }).collect(),
+    }
+}

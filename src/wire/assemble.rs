@@ -1,0 +1,313 @@
+//! Streamed deltas to whole calls: which call a delta belongs to under every recorded quirk of indexes, ids
+//! and names. Keeps the pieces as they were written; judges nothing and writes nothing.
+
+use super::body::{Kind, Scanner, Span};
+use super::json::{escape_into, unescape};
+use super::message::{Arguments, ToolCall};
+
+/// A call as far as it has come. Strings are kept as written between the quotes, escapes unresolved, since
+/// an escape may be cut in two by a delta.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assembled {
+    pub id: Vec<u8>,
+    pub name: Vec<u8>,
+    pub arguments: Vec<u8>,
+    /// Members of the call that toolrein does not know, such as `extra_content`: key and value as written.
+    pub extra: Vec<(Vec<u8>, Vec<u8>)>,
+    /// It came as the deprecated `function_call`.
+    pub legacy: bool,
+    /// It calls a custom tool: the arguments are free text.
+    pub custom: bool,
+    /// The index the upstream gave it.
+    index: Option<u32>,
+    /// The event that touched it last.
+    event: u64,
+}
+
+impl Assembled {
+    /// The tool's name; empty while it is not known.
+    pub fn name(&self) -> String {
+        unescape(&self.name)
+    }
+
+    /// The call's id; empty where the provider gives none.
+    pub fn id(&self) -> String {
+        unescape(&self.id)
+    }
+
+    /// The arguments as JSON text.
+    pub fn arguments(&self) -> String {
+        unescape(&self.arguments)
+    }
+
+    /// Whether the arguments so far are one whole JSON value.
+    pub fn is_whole(&self) -> bool {
+        let text = self.arguments();
+        let mut scanner = Scanner::new(text.as_bytes());
+        scanner.skip().is_ok() && scanner.end().is_ok()
+    }
+
+    /// Bytes kept.
+    pub fn size(&self) -> usize {
+        let extra: usize = self.extra.iter().map(|(key, value)| key.len() + value.len()).sum();
+        self.id.len() + self.name.len() + self.arguments.len() + extra
+    }
+}
+
+/// Assembles the calls of one choice of one reply.
+#[derive(Clone, Debug, Default)]
+pub struct Assembler {
+    calls: Vec<Assembled>,
+    event: u64,
+}
+
+impl Assembler {
+    /// The calls so far, in the order in which they began.
+    pub fn calls(&self) -> &[Assembled] {
+        &self.calls
+    }
+
+    /// Says that the deltas that follow stand in a new event.
+    pub fn next_event(&mut self) {
+        self.event += 1;
+    }
+
+    /// Adds one delta, read from `text`, and tells which call it belongs to.
+    pub fn add(&mut self, delta: &ToolCall, text: &[u8]) -> usize {
+        match self.belongs_to(delta, text) {
+            Some(at) => self.go_on(at, delta, text),
+            None => self.begin(delta, text),
+        }
+    }
+
+    /// Begins a new call with `delta` and tells its place.
+    pub fn begin(&mut self, delta: &ToolCall, text: &[u8]) -> usize {
+        self.calls.push(Assembled { legacy: delta.legacy, ..Assembled::default() });
+        self.go_on(self.calls.len() - 1, delta, text)
+    }
+
+    fn go_on(&mut self, at: usize, delta: &ToolCall, text: &[u8]) -> usize {
+        let call = &mut self.calls[at];
+        call.event = self.event;
+        call.custom |= delta.custom;
+        call.index = delta.index.map(|(_, index)| index).or(call.index);
+        if let Some(id) = delta.id.filter(|id| !id.span.is_empty()) {
+            call.id = id.raw(text).to_vec();
+        }
+        if let Some(name) = delta.name.filter(|name| !name.span.is_empty() && name.raw(text) != call.name) {
+            // The openai packages join names that come in pieces.
+            call.name.extend_from_slice(name.raw(text));
+        }
+        add_arguments(&mut call.arguments, delta.arguments, text);
+        add_extra(&mut call.extra, delta.span, text);
+        at
+    }
+
+    /// The call that a delta goes on with; `None` if it begins a new one.
+    fn belongs_to(&self, delta: &ToolCall, text: &[u8]) -> Option<usize> {
+        let id = delta.id.map(|id| id.raw(text)).filter(|id| !id.is_empty());
+        let name = delta.name.map(|name| name.raw(text)).filter(|name| !name.is_empty());
+        if let Some((_, index)) = delta.index {
+            let at = self.calls.iter().rposition(|call| call.index == Some(index))?;
+            return (!self.begins_anew(at, id, name)).then_some(at);
+        }
+        if let Some(id) = id
+            && let Some(at) = self.calls.iter().rposition(|call| call.id == id)
+        {
+            return (!self.begins_anew(at, None, name)).then_some(at);
+        }
+        let last = self.calls.len().checked_sub(1)?;
+        let call = &self.calls[last];
+        let new_id = id.is_some() && !call.id.is_empty();
+        // Without an index, two named deltas of one event are two calls.
+        let twice_in_event = name.is_some() && call.event == self.event;
+        (!new_id && !twice_in_event && !self.begins_anew(last, id, name)).then_some(last)
+    }
+
+    /// Whether a delta with this id and name begins a new call although its index is that of the call `at`:
+    /// some engines give every parallel call the index 0.
+    fn begins_anew(&self, at: usize, id: Option<&[u8]>, name: Option<&[u8]>) -> bool {
+        let call = &self.calls[at];
+        if id.is_some_and(|id| !call.id.is_empty() && call.id != id) {
+            return true;
+        }
+        let Some(name) = name else { return false };
+        let other_name = !call.name.is_empty() && call.name != name;
+        // The same name again with neither id is a new call only if the old one is whole; with an id it is
+        // the repetition that some providers put in every delta.
+        let renamed = other_name || (id.is_none() && call.id.is_empty() && !call.name.is_empty());
+        renamed && call.is_whole()
+    }
+}
+
+/// Adds a delta's arguments: a string goes on, an object is the whole, null and absent are nothing.
+fn add_arguments(so_far: &mut Vec<u8>, arguments: Arguments, text: &[u8]) {
+    match arguments {
+        Arguments::Text(piece) => so_far.extend_from_slice(piece.raw(text)),
+        Arguments::Value(span) if so_far.is_empty() => {
+            escape_into(&String::from_utf8_lossy(span.of(text)), so_far);
+        }
+        _ => {}
+    }
+}
+
+fn add_extra(extra: &mut Vec<(Vec<u8>, Vec<u8>)>, span: Span, text: &[u8]) {
+    let mut scanner = Scanner::within(text, span);
+    if !matches!(scanner.peek(), Ok(Kind::Object)) || scanner.object().is_err() {
+        return;
+    }
+    while let Ok(Some(key)) = scanner.member() {
+        let Ok(value) = scanner.skip() else { return };
+        let key = key.raw(text);
+        let known = matches!(key, b"id" | b"index" | b"type" | b"function" | b"custom" | b"name" | b"arguments");
+        if !known && value.of(text) != b"null" && !extra.iter().any(|(seen, _)| seen == key) {
+            extra.push((key.to_vec(), value.of(text).to_vec()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::reply::Reply;
+
+    /// Assembles the `tool_calls` arrays of successive events.
+    fn assemble(events: &[&str]) -> Vec<(String, String, String)> {
+        let mut assembler = Assembler::default();
+        for event in events {
+            let body = format!(r#"{{"choices":[{{"delta":{{"tool_calls":{event}}}}}]}}"#);
+            let reply = Reply::parse(body.as_bytes()).unwrap();
+            assembler.next_event();
+            for delta in &reply.choices[0].delta.calls {
+                assembler.add(delta, body.as_bytes());
+            }
+        }
+        assembler.calls().iter().map(|call| (call.id(), call.name(), call.arguments())).collect()
+    }
+
+    fn calls(expected: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
+        expected.iter().map(|(id, name, args)| ((*id).into(), (*name).into(), (*args).into())).collect()
+    }
+
+    const F_AND_G: &[(&str, &str, &str)] = &[("a", "f", "{\"x\":1}"), ("b", "g", "{}")];
+
+    #[test]
+    fn every_recorded_way_to_stream_two_calls_gives_the_same_two_calls() {
+        let ways: &[(&str, &[&str])] = &[
+            ("OpenAI", &[
+                r#"[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]"#,
+                r#"[{"index":0,"function":{"arguments":"{\"x\""}}]"#,
+                r#"[{"index":0,"function":{"arguments":":1}"}}]"#,
+                r#"[{"index":1,"id":"b","type":"function","function":{"name":"g","arguments":""}}]"#,
+                r#"[{"index":1,"function":{"arguments":"{}"}}]"#,
+            ]),
+            ("whole calls in one delta (Groq, xAI)", &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]"#,
+                r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ]),
+            ("both in one delta (Mistral)", &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}},{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ]),
+            ("both in one delta without index (Gemini)", &[
+                r#"[{"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}},{"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ]),
+            ("index null (relays)", &[
+                r#"[{"index":null,"id":"a","function":{"name":"f","arguments":"{\"x\":"}}]"#,
+                r#"[{"index":null,"function":{"arguments":"1}"}}]"#,
+                r#"[{"index":null,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ]),
+            ("every call has index 0 (Ollama 0.20)", &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]"#,
+                r#"[{"index":0,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ]),
+            ("sparse index (Anthropic)", &[
+                r#"[{"index":1,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]"#,
+                r#"[{"index":7,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ]),
+            ("id empty in later deltas (Qwen)", &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]"#,
+                r#"[{"index":0,"id":"","function":{"name":"","arguments":"{\"x\":1}"}}]"#,
+                r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ]),
+            ("id null and type repeated (Fireworks)", &[
+                r#"[{"index":0,"id":"a","type":"function","function":{"name":"f"}}]"#,
+                r#"[{"index":0,"id":null,"type":"function","function":{"name":null,"arguments":"{\"x\":1}"}}]"#,
+                r#"[{"index":1,"id":"b","type":"function","function":{"name":"g","arguments":"{}"}}]"#,
+            ]),
+            ("id and name in every delta (Novita)", &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\""}}]"#,
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":":1}"}}]"#,
+                r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{"}}]"#,
+                r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"}"}}]"#,
+            ]),
+            ("later deltas have arguments only (OCI)", &[
+                r#"[{"id":"a","function":{"name":"f","arguments":""}}]"#,
+                r#"[{"function":{"arguments":"{\"x\":1}"}}]"#,
+                r#"[{"id":"b","function":{"name":"g","arguments":""}}]"#,
+                r#"[{"function":{"arguments":"{}"}}]"#,
+            ]),
+            ("arguments as an object (llama.cpp)", &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":{"x":1}}}]"#,
+                r#"[{"index":1,"id":"b","function":{"name":"g","arguments":{}}}]"#,
+            ]),
+            ("arguments before the name (SGLang)", &[
+                r#"[{"index":0,"id":"a","function":{"arguments":"{\"x\""}}]"#,
+                r#"[{"index":0,"function":{"name":"f","arguments":":1}"}}]"#,
+                r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ]),
+            ("interleaved", &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\""}}]"#,
+                r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{"}}]"#,
+                r#"[{"index":0,"function":{"arguments":":1}"}},{"index":1,"function":{"arguments":"}"}}]"#,
+            ]),
+        ];
+        for (who, events) in ways {
+            assert_eq!(assemble(events), calls(F_AND_G), "{who}");
+        }
+    }
+
+    #[test]
+    fn calls_without_ids_are_told_apart_by_name_and_completeness() {
+        assert_eq!(
+            assemble(&[
+                r#"[{"index":0,"id":"","function":{"name":"f","arguments":"{\"x\":1}"}}]"#,
+                r#"[{"index":0,"id":"","function":{"name":"f","arguments":"{\"x\":2}"}}]"#,
+            ]),
+            calls(&[("", "f", "{\"x\":1}"), ("", "f", "{\"x\":2}")])
+        );
+        assert_eq!(
+            assemble(&[
+                r#"[{"index":0,"id":"s","function":{"name":"f","arguments":"{}"}}]"#,
+                r#"[{"index":0,"id":"s","function":{"name":"g","arguments":"{}"}}]"#,
+            ]),
+            calls(&[("s", "f", "{}"), ("s", "g", "{}")])
+        );
+    }
+
+    #[test]
+    fn calls_without_arguments_stay_empty() {
+        for piece in [r#""arguments":null"#, r#""arguments":"""#, r#""parameters":1"#] {
+            let event = format!(r#"[{{"index":0,"id":"a","function":{{"name":"f",{piece}}}}}]"#);
+            assert_eq!(assemble(&[&event]), calls(&[("a", "f", "")]));
+        }
+    }
+
+    #[test]
+    fn a_surrogate_pair_cut_by_a_delta_is_joined() {
+        let cut = [
+            r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"\"\ud83d"}}]"#,
+            r#"[{"index":0,"function":{"arguments":"\ude00\""}}]"#,
+        ];
+        assert_eq!(assemble(&cut), calls(&[("a", "f", "\"\u{1F600}\"")]));
+    }
+
+    #[test]
+    fn unknown_members_of_a_call_are_kept_as_written() {
+        let body = r#"{"choices":[{"delta":{"tool_calls":[{"id":"a","extra_content":{"google":{"thought_signature":"s\u002b"}},"custom":null}]}}]}"#;
+        let reply = Reply::parse(body.as_bytes()).unwrap();
+        let mut assembler = Assembler::default();
+        assembler.add(&reply.choices[0].delta.calls[0], body.as_bytes());
+        let kept = (b"extra_content".to_vec(), br#"{"google":{"thought_signature":"s\u002b"}}"#.to_vec());
+        assert_eq!(assembler.calls()[0].extra, [kept]);
+    }
+}

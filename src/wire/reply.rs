@@ -1,0 +1,196 @@
+//! A reply of the chat-completions API as spans: a whole `chat.completion` or one chunk of a stream, which
+//! differ only in `message` and `delta`. Responsible for where things stand under every recorded quirk;
+//! assembles nothing over several chunks.
+
+use super::body::{Fault, Kind, Scanner, Span, Str};
+use super::message::{Content, ToolCall, parse_call, parse_content, parse_legacy_call, string_or_skip};
+use super::request::Member;
+
+/// A reply, or one chunk of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reply {
+    /// Every member of the top object, in order.
+    pub members: Vec<Member>,
+    pub choices: Vec<Choice>,
+    /// `usage`, where it is an object.
+    pub usage: Option<Member>,
+}
+
+/// One choice of a reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choice {
+    /// The object with its braces.
+    pub span: Span,
+    pub members: Vec<Member>,
+    /// Its index; 0 where it is missing.
+    pub index: u32,
+    pub delta: Delta,
+    /// `finish_reason`, where it is a string that is not empty.
+    pub finish: Option<Str>,
+}
+
+/// A `delta` or `message` of a choice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delta {
+    /// The object with its braces; empty where there is none.
+    pub span: Span,
+    pub members: Vec<Member>,
+    pub role: Option<Str>,
+    pub content: Content,
+    pub calls: Vec<ToolCall>,
+}
+
+impl Default for Delta {
+    fn default() -> Self {
+        Self { span: Span::default(), members: Vec::new(), role: None, content: Content::Absent, calls: Vec::new() }
+    }
+}
+
+impl Reply {
+    /// Reads a reply or a chunk.
+    ///
+    /// # Errors
+    /// A [`Fault`] where it is no JSON object or lies outside the API's types.
+    pub fn parse(text: &[u8]) -> Result<Self, Fault> {
+        if text.len() > u32::MAX as usize {
+            return Err(Fault::Size);
+        }
+        let mut scanner = Scanner::new(text);
+        if scanner.peek()? != Kind::Object {
+            return Err(Fault::Type);
+        }
+        let mut reply = Self::default();
+        scanner.object()?;
+        while let Some(key) = scanner.member()? {
+            scanner.peek()?;
+            let start = scanner.at();
+            match key.raw(text) {
+                b"choices" if scanner.peek()? == Kind::Array => {
+                    scanner.array()?;
+                    while scanner.element()? {
+                        reply.choices.push(parse_choice(&mut scanner)?);
+                    }
+                }
+                b"usage" if scanner.peek()? == Kind::Object => {
+                    reply.usage = Some(Member { key, value: scanner.skip()? });
+                }
+                _ => {
+                    scanner.skip()?;
+                }
+            }
+            reply.members.push(Member { key, value: Span::new(start, scanner.at()) });
+        }
+        scanner.end()?;
+        Ok(reply)
+    }
+
+    /// The member `name` of the top object.
+    pub fn member(&self, text: &[u8], name: &[u8]) -> Option<&Member> {
+        find(&self.members, text, name)
+    }
+}
+
+impl Choice {
+    /// The member `name` of the choice.
+    pub fn member(&self, text: &[u8], name: &[u8]) -> Option<&Member> {
+        find(&self.members, text, name)
+    }
+}
+
+impl Delta {
+    /// The member `name` of the delta.
+    pub fn member(&self, text: &[u8], name: &[u8]) -> Option<&Member> {
+        find(&self.members, text, name)
+    }
+}
+
+fn find<'a>(members: &'a [Member], text: &[u8], name: &[u8]) -> Option<&'a Member> {
+    members.iter().find(|member| member.key.raw(text) == name)
+}
+
+fn parse_choice(scanner: &mut Scanner<'_>) -> Result<Choice, Fault> {
+    if scanner.peek()? != Kind::Object {
+        return Err(Fault::Type);
+    }
+    let mut choice = Choice::default();
+    let start = scanner.at();
+    scanner.object()?;
+    while let Some(key) = scanner.member()? {
+        let kind = scanner.peek()?;
+        let value_start = scanner.at();
+        match key.raw(scanner.text()) {
+            b"index" => {
+                let span = scanner.skip()?;
+                let digits = std::str::from_utf8(span.of(scanner.text())).unwrap_or_default();
+                choice.index = digits.parse().unwrap_or(0);
+            }
+            b"delta" if kind == Kind::Object => choice.delta = parse_delta(scanner)?,
+            // Perplexity sends the whole text so far as `message` beside each delta: the delta counts.
+            b"message" if kind == Kind::Object && choice.delta.span.is_empty() => choice.delta = parse_delta(scanner)?,
+            b"finish_reason" => choice.finish = string_or_skip(scanner)?.filter(|reason| !reason.span.is_empty()),
+            _ => {
+                scanner.skip()?;
+            }
+        }
+        choice.members.push(Member { key, value: Span::new(value_start, scanner.at()) });
+    }
+    choice.span = Span::new(start, scanner.at());
+    Ok(choice)
+}
+
+fn parse_delta(scanner: &mut Scanner<'_>) -> Result<Delta, Fault> {
+    let mut delta = Delta::default();
+    let start = scanner.at();
+    scanner.object()?;
+    while let Some(key) = scanner.member()? {
+        let kind = scanner.peek()?;
+        let value_start = scanner.at();
+        match key.raw(scanner.text()) {
+            b"role" => delta.role = string_or_skip(scanner)?.filter(|role| !role.span.is_empty()),
+            b"content" => delta.content = parse_content(scanner)?,
+            b"tool_calls" if kind == Kind::Array => {
+                scanner.array()?;
+                while scanner.element()? {
+                    delta.calls.push(parse_call(scanner)?);
+                }
+            }
+            b"function_call" => delta.calls.extend(parse_legacy_call(scanner)?),
+            _ => {
+                scanner.skip()?;
+            }
+        }
+        delta.members.push(Member { key, value: Span::new(value_start, scanner.at()) });
+    }
+    delta.span = Span::new(start, scanner.at());
+    Ok(delta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_replies_and_chunks_are_read_alike() {
+        for (body, name) in [
+            (r#"{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":1}}"#, "message"),
+            (r#"{"id":"x","choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f"}}]},"finish_reason":"tool_calls","index":0}],"usage":{"prompt_tokens":1}}"#, "delta"),
+        ] {
+            let reply = Reply::parse(body.as_bytes()).unwrap();
+            let choice = &reply.choices[0];
+            assert_eq!(choice.delta.calls.len(), 1, "{name}");
+            assert_eq!(choice.finish.unwrap().raw(body.as_bytes()), b"tool_calls");
+            assert!(reply.usage.is_some() && choice.member(body.as_bytes(), name.as_bytes()).is_some());
+        }
+    }
+
+    #[test]
+    fn recorded_oddities_are_read_as_what_they_mean() {
+        let body = br#"{"choices":[{"finish_reason":"","delta":{"role":"","content":[{"type":"text","text":"t"}],"tool_calls":null,"function_call":null}},{"index":1,"message":{"content":"all"},"delta":{"content":"now"}}],"usage":null}"#;
+        let reply = Reply::parse(body).unwrap();
+        assert_eq!(reply.usage, None);
+        assert_eq!((reply.choices[0].finish, reply.choices[0].delta.role), (None, None));
+        assert!(reply.choices[0].delta.calls.is_empty() && reply.choices[0].delta.content.has_text());
+        let text = reply.choices[1].delta.content.texts().next().unwrap();
+        assert_eq!(text.raw(body), b"now");
+    }
+}

@@ -1,0 +1,307 @@
+//! Server-sent events: bytes to whole events under any chunking, and one event's fields. Follows the WHATWG
+//! grammar (LF, CRLF and CR line ends, byte order mark, several `data` lines) and the deviations recorded
+//! from providers. Keeps every byte: what goes in comes out, in order; interprets no data.
+
+use super::body::Span;
+use bytes::{Bytes, BytesMut};
+use memchr::memchr2;
+use std::borrow::Cow;
+
+/// A piece of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// One event with the blank line that ends it (or without, at the end of the stream).
+    Event(Bytes),
+    /// A part of an event that is longer than the bound; it cannot be judged any more.
+    Oversized(Bytes),
+}
+
+/// Cuts a stream into events.
+#[derive(Debug)]
+pub struct Splitter {
+    /// Longest event held back, in bytes.
+    max: usize,
+    /// The beginning of an event whose end has not come.
+    partial: BytesMut,
+    /// Nothing has come yet in the current line.
+    line_empty: bool,
+    /// The last byte was a CR, so that a LF belongs to it.
+    after_cr: bool,
+    /// Inside an event that was found too long.
+    oversized: bool,
+}
+
+impl Splitter {
+    /// A splitter at the start of a stream; events longer than `max` bytes come out in parts.
+    pub fn new(max: usize) -> Self {
+        Self { max, partial: BytesMut::new(), line_empty: true, after_cr: false, oversized: false }
+    }
+
+    /// Takes the next bytes and gives every piece that they complete.
+    pub fn push(&mut self, mut chunk: Bytes, mut give: impl FnMut(Piece)) {
+        while let Some(end) = self.event_end(&chunk) {
+            let piece = self.complete(chunk.split_to(end));
+            give(piece);
+        }
+        if chunk.is_empty() {
+            return;
+        }
+        if self.oversized {
+            give(Piece::Oversized(chunk));
+        } else if self.partial.len() + chunk.len() > self.max {
+            self.oversized = true;
+            give(Piece::Oversized(self.joined(chunk)));
+        } else {
+            self.partial.extend_from_slice(&chunk);
+        }
+    }
+
+    /// The stream is over: gives what is left, as the last event or the rest of one.
+    pub fn finish(&mut self) -> Option<Piece> {
+        (!self.partial.is_empty()).then(|| Piece::Event(self.partial.split().freeze()))
+    }
+
+    /// Whether all that came was given out, so that something else may be written to the stream here.
+    pub fn at_boundary(&self) -> bool {
+        !self.oversized
+    }
+
+    /// Where in `chunk` the current event ends, moving the state over the bytes up to there.
+    fn event_end(&mut self, chunk: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        while let Some(found) = memchr2(b'\n', b'\r', &chunk[at..]) {
+            let place = at + found;
+            if found > 0 {
+                self.line_empty = false;
+                self.after_cr = false;
+            }
+            at = place + 1;
+            if chunk[place] == b'\n' && std::mem::take(&mut self.after_cr) {
+                continue;
+            }
+            self.after_cr = chunk[place] == b'\r';
+            if std::mem::replace(&mut self.line_empty, true) {
+                // A LF that is already here belongs to the CR; one that is yet to come goes with the next event.
+                if self.after_cr && chunk.get(at) == Some(&b'\n') {
+                    self.after_cr = false;
+                    at += 1;
+                }
+                return Some(at);
+            }
+        }
+        if at < chunk.len() {
+            self.line_empty = false;
+            self.after_cr = false;
+        }
+        None
+    }
+
+    fn complete(&mut self, tail: Bytes) -> Piece {
+        if std::mem::take(&mut self.oversized) {
+            return Piece::Oversized(tail);
+        }
+        let event = self.joined(tail);
+        if event.len() > self.max { Piece::Oversized(event) } else { Piece::Event(event) }
+    }
+
+    fn joined(&mut self, tail: Bytes) -> Bytes {
+        if self.partial.is_empty() {
+            return tail;
+        }
+        self.partial.extend_from_slice(&tail);
+        self.partial.split().freeze()
+    }
+}
+
+/// The fields of one event that matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fields<'a> {
+    /// The value of the last `event` field.
+    pub name: Option<&'a [u8]>,
+    /// The name of the field that carried the data: `data`, or `error` as llama.cpp wrote it.
+    pub field: &'static str,
+    /// The data lines joined by LF; empty where the event has none.
+    pub data: Cow<'a, [u8]>,
+    /// Where the data stands in the event, if it stands in one line.
+    pub place: Option<Span>,
+}
+
+/// Reads the fields of one event.
+pub fn parse_fields(event: &[u8]) -> Fields<'_> {
+    let mut fields = Fields { name: None, field: "data", data: Cow::Borrowed(b""), place: None };
+    let text = event.strip_prefix(b"\xef\xbb\xbf").unwrap_or(event);
+    if text.trim_ascii_start().first() == Some(&b'{') {
+        // OpenAI once sent its errors as bare JSON under the content type of a stream.
+        fields.data = Cow::Borrowed(text);
+        return fields;
+    }
+    let mut lines = 0;
+    let mut at = event.len() - text.len();
+    while at < event.len() {
+        let end = memchr2(b'\n', b'\r', &event[at..]).map_or(event.len(), |found| at + found);
+        if let Some((name, value)) = parse_line(event, at, end) {
+            match name {
+                b"event" => fields.name = Some(value.of(event)),
+                b"data" | b"error" => {
+                    if name == b"error" {
+                        fields.field = "error";
+                    }
+                    add_data(&mut fields, event, value, lines);
+                    lines += 1;
+                }
+                _ => {}
+            }
+        }
+        at = end + 1;
+    }
+    fields
+}
+
+fn add_data<'a>(fields: &mut Fields<'a>, event: &'a [u8], value: Span, lines: usize) {
+    if lines == 0 {
+        fields.data = Cow::Borrowed(value.of(event));
+        fields.place = Some(value);
+        return;
+    }
+    let data = fields.data.to_mut();
+    data.push(b'\n');
+    data.extend_from_slice(value.of(event));
+    fields.place = None;
+}
+
+/// The field in `event[at..end]`: its name, and where its value stands without the one optional space.
+fn parse_line(event: &[u8], at: usize, end: usize) -> Option<(&[u8], Span)> {
+    let line = &event[at..end];
+    let indent = line.len() - line.trim_ascii_start().len();
+    let colon = memchr::memchr(b':', line)?;
+    let name = line.get(indent..colon)?;
+    let space = usize::from(line.get(colon + 1) == Some(&b' '));
+    Some((name, Span::new(at + colon + 1 + space, end)))
+}
+
+/// An event that carries `data`, which has no line breaks.
+pub fn write_event(data: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(data.len() + 8);
+    out.extend_from_slice(b"data: ");
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\n\n");
+    out.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn split(chunks: &[&[u8]], max: usize) -> Vec<Piece> {
+        let mut splitter = Splitter::new(max);
+        let mut pieces = Vec::new();
+        for chunk in chunks {
+            splitter.push(Bytes::copy_from_slice(chunk), |piece| pieces.push(piece));
+        }
+        pieces.extend(splitter.finish());
+        pieces
+    }
+
+    fn events(stream: &str) -> Vec<String> {
+        split(&[stream.as_bytes()], 1 << 20)
+            .into_iter()
+            .map(|piece| match piece {
+                Piece::Event(bytes) | Piece::Oversized(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn events_end_at_blank_lines_of_every_kind() {
+        assert_eq!(events("data: a\n\ndata: b\n\n"), ["data: a\n\n", "data: b\n\n"]);
+        assert_eq!(events("data: a\r\n\r\ndata: b\r\n\r\n"), ["data: a\r\n\r\n", "data: b\r\n\r\n"]);
+        assert_eq!(events("data: a\r\rdata: b\r\r"), ["data: a\r\r", "data: b\r\r"]);
+        assert_eq!(events(": ping\n\ndata: b"), [": ping\n\n", "data: b"]);
+        assert_eq!(events("data: a\ndata: b\n\n"), ["data: a\ndata: b\n\n"]);
+        assert_eq!(events("\n\n"), ["\n", "\n"]);
+    }
+
+    #[test]
+    fn an_event_comes_out_with_its_last_byte() {
+        let mut splitter = Splitter::new(1 << 20);
+        for (bytes, expected) in [("data: a\r\n", 0), ("\r", 1), ("\ndata: b\r\n\r\n", 1)] {
+            let mut count = 0;
+            splitter.push(Bytes::from_static(bytes.as_bytes()), |_| count += 1);
+            assert_eq!(count, expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn events_over_the_bound_come_in_parts_and_the_next_is_whole_again() {
+        let pieces = split(&[b"data: 123456", b"7890\n\nda", b"ta: x\n\n"], 10);
+        assert_eq!(
+            pieces,
+            [
+                Piece::Oversized(Bytes::from_static(b"data: 123456")),
+                Piece::Oversized(Bytes::from_static(b"7890\n\n")),
+                Piece::Event(Bytes::from_static(b"data: x\n\n")),
+            ]
+        );
+    }
+
+    #[test]
+    fn fields_are_read_in_every_known_spelling() {
+        for (event, name, field, data) in [
+            ("data: {}\n\n", None, "data", "{}"),
+            ("data:{}\n\n", None, "data", "{}"),
+            ("data:[DONE]\r\n\r\n", None, "data", "[DONE]"),
+            (" data: {}\n\n", None, "data", "{}"),
+            ("event:error\ndata: {}\n\n", Some("error"), "data", "{}"),
+            ("error: {\"a\":1}\n\n", None, "error", "{\"a\":1}"),
+            ("data: {\"a\":\ndata: 1}\n\n", None, "data", "{\"a\":\n1}"),
+            (": ping\n\n", None, "data", ""),
+            ("\u{feff}data: x", None, "data", "x"),
+            ("data:  two\n\n", None, "data", " two"),
+            ("{\n\"error\":1}\n", None, "data", "{\n\"error\":1}\n"),
+            ("data\n\n", None, "data", ""),
+        ] {
+            let fields = parse_fields(event.as_bytes());
+            assert_eq!(fields.name.map(|name| String::from_utf8(name.to_vec()).unwrap()).as_deref(), name, "{event:?}");
+            assert_eq!((fields.field, &*fields.data), (field, data.as_bytes()), "{event:?}");
+            if let Some(place) = fields.place {
+                assert_eq!(place.of(event.as_bytes()), data.as_bytes());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_chunking_gives_the_same_bytes_and_events(
+            stream in "(data: [a-z\u{e9}]{0,6}|: c|\n|\r\n|\r|\n\n|\r\n\r\n){0,24}",
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let bytes = stream.as_bytes();
+            let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            at.sort_unstable();
+            at.push(bytes.len());
+            let mut chunks = Vec::new();
+            let mut from = 0;
+            for to in at {
+                chunks.push(&bytes[from..to]);
+                from = to;
+            }
+            let data = |pieces: &[Piece]| {
+                let mut all = Vec::new();
+                let mut data = Vec::new();
+                for piece in pieces {
+                    let (Piece::Event(event) | Piece::Oversized(event)) = piece;
+                    all.extend_from_slice(event);
+                    let fields = parse_fields(event);
+                    if !fields.data.is_empty() {
+                        data.push(fields.data.to_vec());
+                    }
+                }
+                (all, data)
+            };
+            let whole = data(&split(&[bytes], 1 << 20));
+            prop_assert_eq!(&whole.0, bytes);
+            prop_assert_eq!(data(&split(&chunks, 1 << 20)), whole);
+        }
+    }
+}
