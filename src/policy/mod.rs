@@ -4,9 +4,16 @@
 //! To add one: write `NAME.rs` with a type that is a [`Policy`], add the two lines marked below, its table in
 //! `proxy.toml`, and its cases.
 
+mod budget;
+#[cfg(test)]
+pub(crate) mod cases;
 pub mod pattern;
+mod period;
 pub mod plan;
+mod rate_limit;
 pub mod set;
+mod truncate;
+// First line of a new policy: `mod NAME;`.
 
 use crate::transcript::Event;
 use plan::{Plan, Proposed, Usage, Verdict};
@@ -17,6 +24,9 @@ use std::sync::Arc;
 
 /// Every policy, in the order in which they speak: the first that objects to a call gives the reason.
 pub const REGISTRY: &[Entry] = &[
+    Entry::of::<budget::Budget>(),
+    Entry::of::<rate_limit::RateLimit>(),
+    Entry::of::<truncate::Truncate>(),
     // Second line of a new policy: `Entry::of::<NAME::TYPE>(),`.
 ];
 

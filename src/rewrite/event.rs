@@ -133,12 +133,19 @@ fn edit_choice(
 }
 
 /// Takes out calls that are not released and the role that was told before; true if a call is left.
-fn edit_calls(data: &[u8], delta: &Delta, calls: &[CallAt], state: &ChoiceState, splices: &mut Splices) -> bool {
+fn edit_calls(
+    data: &[u8],
+    delta: &Delta,
+    calls: &[CallAt],
+    state: &ChoiceState,
+    splices: &mut Splices,
+) -> bool {
     let released = |at: &CallAt| state.decision(at.call) == Some(&Decision::Release);
     let gone: Vec<bool> = (0..delta.calls.len())
         .map(|place| calls.iter().any(|at| at.delta == place && !released(at)))
         .collect();
-    let items: Vec<(usize, &ToolCall)> = delta.calls.iter().enumerate().filter(|(_, call)| !call.legacy).collect();
+    let items: Vec<(usize, &ToolCall)> =
+        delta.calls.iter().enumerate().filter(|(_, call)| !call.legacy).collect();
     let all_gone = !items.is_empty() && items.iter().all(|(place, _)| gone[*place]);
     let legacy_gone = delta.calls.iter().zip(&gone).any(|(call, gone)| call.legacy && *gone);
     splices.remove_members(&delta.members, |member| match member.key.raw(data) {

@@ -102,7 +102,10 @@ mod tests {
             (r#"{"role":"tool","content":""}"#, r#"{"role":"tool","content":"n\"n"}"#),
             (r#"{"role":"tool","content":null}"#, r#"{"role":"tool","content":"n\"n"}"#),
             (r#"{"role":"tool"}"#, r#"{"content":"n\"n","role":"tool"}"#),
-            (r#"{"role":"tool","content":[]}"#, r#"{"role":"tool","content":[{"type":"text","text":"n\"n"}]}"#),
+            (
+                r#"{"role":"tool","content":[]}"#,
+                r#"{"role":"tool","content":[{"type":"text","text":"n\"n"}]}"#,
+            ),
             (
                 r#"{"role":"tool","content":[{"type":"text","text":"a"},{"type":"image_url"}]}"#,
                 r#"{"role":"tool","content":[{"type":"text","text":"a\n\nn\"n"},{"type":"image_url"}]}"#,

@@ -81,7 +81,9 @@ impl WholeJudge {
 
     /// The body for the client; `None` if the reply goes out as it came.
     pub fn write(&mut self) -> Option<Bytes> {
-        if self.judging.observes() || (self.replaced.is_empty() && !self.choices.iter().any(ChoiceState::is_edited)) {
+        if self.judging.observes()
+            || (self.replaced.is_empty() && !self.choices.iter().any(ChoiceState::is_edited))
+        {
             return None;
         }
         let mut splices = Splices::default();
@@ -130,7 +132,8 @@ fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: 
     }
     edit_calls(body, &choice.delta, state, splices);
     let text = state.text();
-    if choice.delta.content.texts().map(|text| text.span.len()).sum::<usize>() == 0 || !state.earlier_text().is_empty()
+    if choice.delta.content.texts().map(|text| text.span.len()).sum::<usize>() == 0
+        || !state.earlier_text().is_empty()
     {
         set_content(body, &choice.delta, &text, splices);
     }
@@ -145,7 +148,8 @@ fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: 
 /// Takes out the calls that the client does not see; a list that would be empty goes as a whole.
 fn edit_calls(body: &[u8], message: &Delta, state: &ChoiceState, splices: &mut Splices) {
     let gone = |at: usize| !matches!(state.decision(at), None | Some(Decision::Release));
-    let items: Vec<(usize, &ToolCall)> = message.calls.iter().enumerate().filter(|(_, call)| !call.legacy).collect();
+    let items: Vec<(usize, &ToolCall)> =
+        message.calls.iter().enumerate().filter(|(_, call)| !call.legacy).collect();
     let all_gone = !items.is_empty() && items.iter().all(|(at, _)| gone(*at));
     let legacy_gone = message.calls.iter().enumerate().any(|(at, call)| call.legacy && gone(at));
     splices.remove_members(&message.members, |member| match member.key.raw(body) {

@@ -107,7 +107,11 @@ fn write_function(call: &Assembled, out: &mut Vec<u8>) {
 /// Arguments that chat templates can parse, in the place of arguments that they could not: templates of
 /// vLLM and others refuse the whole request where a call in the history holds broken JSON.
 fn harmless_arguments(text: &str) -> String {
-    if text.trim().is_empty() { "{}".to_owned() } else { format!("{{\"invalid_arguments\":{}}}", quote(text)) }
+    if text.trim().is_empty() {
+        "{}".to_owned()
+    } else {
+        format!("{{\"invalid_arguments\":{}}}", quote(text))
+    }
 }
 
 fn is_json(text: &str) -> bool {

@@ -15,8 +15,7 @@ use serde_json::Value;
 use std::collections::VecDeque;
 
 /// The one sentence that toolrein says in the model's place, where the model says nothing.
-pub const NO_ANSWER: &str =
-    "I could not finish this: the tool budget of this conversation is used up and no answer came in its place.";
+pub const NO_ANSWER: &str = "I could not finish this: the tool budget of this conversation is used up and no answer came in its place.";
 
 /// Bounds of one stream, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -305,7 +304,8 @@ impl StreamJudge {
             Edited::AsItCame => out.push(raw),
             Edited::Changed(data) => match parse_fields(&raw).place {
                 Some(place) => {
-                    let (before, after) = (raw.slice(..place.start as usize), raw.slice(place.end as usize..));
+                    let (before, after) =
+                        (raw.slice(..place.start as usize), raw.slice(place.end as usize..));
                     out.extend([before, data, after]);
                 }
                 None => out.push(write_event(&data)),
@@ -429,7 +429,8 @@ impl StreamJudge {
         if words.is_empty() || self.judging.observes() {
             return None;
         }
-        let words: Vec<String> = words.iter().map(|(policy, count)| format!("{policy}=withheld:{count}")).collect();
+        let words: Vec<String> =
+            words.iter().map(|(policy, count)| format!("{policy}=withheld:{count}")).collect();
         Some(format!(": toolrein {}\n\n", words.join(", ")).into())
     }
 

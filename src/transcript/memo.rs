@@ -3,6 +3,7 @@
 //! itself, with its bound, belongs to the shell.
 
 use super::identity::Hash;
+use super::tokens::Estimate;
 use std::sync::Arc;
 
 /// A value derived from some bytes, cheap to clone.
@@ -10,8 +11,8 @@ use std::sync::Arc;
 pub enum Derived {
     /// The hash of a call's canonical arguments.
     Arguments(Hash),
-    /// Estimated tokens, in hundredths.
-    Tokens(u64),
+    /// Estimated tokens.
+    Tokens(Estimate),
     /// A shortened text and the characters that are gone; `None` where the text is left as it is.
     Cut(Option<(Arc<str>, usize)>),
 }

@@ -4,14 +4,17 @@
 pub mod calls;
 pub mod identity;
 pub mod memo;
+pub mod tokens;
 
+use crate::wire::body::Str;
 use crate::wire::json::decode;
-use crate::wire::message::{Content, Message, Role};
+use crate::wire::message::{Arguments, Content, Message, Role};
 use crate::wire::request::Request;
 use calls::{Call, PairedCalls};
-use identity::{CallKey, Identity};
-use memo::Memo;
+use identity::{CallKey, Domain, Identity};
+use memo::{Derived, Memo};
 use std::borrow::Cow;
+use tokens::{Estimate, MESSAGE_OVERHEAD, estimate_json};
 
 /// One conversation as its request tells it.
 pub struct Transcript<'a> {
@@ -20,6 +23,8 @@ pub struct Transcript<'a> {
     pub memo: &'a dyn Memo,
     pub identity: &'a Identity,
     pub calls: PairedCalls<'a>,
+    /// What the class estimate of tokens is multiplied by for this family of models, in percent.
+    pub token_factor: u32,
 }
 
 /// A message with the bytes it stands in.
@@ -31,12 +36,41 @@ pub struct View<'a> {
     pub body: &'a [u8],
     pub memo: &'a dyn Memo,
     pub identity: &'a Identity,
+    /// See [`Transcript::token_factor`].
+    pub token_factor: u32,
 }
 
 impl<'a> View<'a> {
     /// The strings of text in the message, decoded.
     pub fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> + '_ {
         self.message.content.texts().map(|text| decode(text, self.body))
+    }
+
+    /// The estimated tokens of the whole message, calls included. Counted once for equal messages.
+    pub fn tokens(&self) -> Estimate {
+        let key = self.identity.key.hash(Domain::Tokens, &[self.message.span.of(self.body)]);
+        let derived = self.memo.derive(key, &mut || Derived::Tokens(self.count_tokens()));
+        let Derived::Tokens(counted) = derived else { return self.count_tokens().scaled(self.token_factor) };
+        counted.scaled(self.token_factor)
+    }
+
+    fn count_tokens(&self) -> Estimate {
+        let raw = |text: Option<Str>| text.map_or(Estimate::ZERO, |text| estimate_json(text.raw(self.body)));
+        let texts: Estimate = self.message.content.texts().map(|text| raw(Some(text))).sum();
+        let calls: Estimate = self
+            .message
+            .calls
+            .iter()
+            .map(|call| {
+                raw(call.name)
+                    + match call.arguments {
+                        Arguments::Text(text) => raw(Some(text)),
+                        Arguments::Value(span) => estimate_json(span.of(self.body)),
+                        Arguments::Absent | Arguments::Null(_) => Estimate::ZERO,
+                    }
+            })
+            .sum();
+        MESSAGE_OVERHEAD + texts + calls
     }
 
     /// Bytes of text, escapes as written.
@@ -93,7 +127,7 @@ impl<'a> Transcript<'a> {
     /// Reads the conversation in `request`, which was read from `body`.
     pub fn read(request: &'a Request, body: &'a [u8], identity: &'a Identity, memo: &'a dyn Memo) -> Self {
         let calls = PairedCalls::read(request, body, identity, memo);
-        Self { request, body, memo, identity, calls }
+        Self { request, body, memo, identity, calls, token_factor: 100 }
     }
 
     /// Tells when each call was handed out, where the ledger knows it; times in ms since the epoch.
@@ -112,7 +146,14 @@ impl<'a> Transcript<'a> {
     /// The message at `index`.
     pub fn view(&'a self, index: usize) -> View<'a> {
         let message = &self.request.messages[index];
-        View { index, message, body: self.body, memo: self.memo, identity: self.identity }
+        View {
+            index,
+            message,
+            body: self.body,
+            memo: self.memo,
+            identity: self.identity,
+            token_factor: self.token_factor,
+        }
     }
 
     /// The place of the last assistant message; what stands behind it is new in this request.

@@ -187,7 +187,9 @@ impl UpstreamError {
 
     fn read_object(&mut self, members: &serde_json::Map<String, Value>, depth: usize) {
         self.read_facts(members);
-        if let (Some(Value::Array(place)), Some(Value::String(text))) = (members.get("loc"), members.get("msg")) {
+        if let (Some(Value::Array(place)), Some(Value::String(text))) =
+            (members.get("loc"), members.get("msg"))
+        {
             self.push_validation(place, text);
             return;
         }

@@ -42,7 +42,13 @@ pub struct Delta {
 
 impl Default for Delta {
     fn default() -> Self {
-        Self { span: Span::default(), members: Vec::new(), role: None, content: Content::Absent, calls: Vec::new() }
+        Self {
+            span: Span::default(),
+            members: Vec::new(),
+            role: None,
+            content: Content::Absent,
+            calls: Vec::new(),
+        }
     }
 }
 
@@ -126,8 +132,12 @@ fn parse_choice(scanner: &mut Scanner<'_>) -> Result<Choice, Fault> {
             }
             b"delta" if kind == Kind::Object => choice.delta = parse_delta(scanner)?,
             // Perplexity sends the whole text so far as `message` beside each delta: the delta counts.
-            b"message" if kind == Kind::Object && choice.delta.span.is_empty() => choice.delta = parse_delta(scanner)?,
-            b"finish_reason" => choice.finish = string_or_skip(scanner)?.filter(|reason| !reason.span.is_empty()),
+            b"message" if kind == Kind::Object && choice.delta.span.is_empty() => {
+                choice.delta = parse_delta(scanner)?
+            }
+            b"finish_reason" => {
+                choice.finish = string_or_skip(scanner)?.filter(|reason| !reason.span.is_empty())
+            }
             _ => {
                 scanner.skip()?;
             }
@@ -172,8 +182,14 @@ mod tests {
     #[test]
     fn whole_replies_and_chunks_are_read_alike() {
         for (body, name) in [
-            (r#"{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":1}}"#, "message"),
-            (r#"{"id":"x","choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f"}}]},"finish_reason":"tool_calls","index":0}],"usage":{"prompt_tokens":1}}"#, "delta"),
+            (
+                r#"{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":1}}"#,
+                "message",
+            ),
+            (
+                r#"{"id":"x","choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f"}}]},"finish_reason":"tool_calls","index":0}],"usage":{"prompt_tokens":1}}"#,
+                "delta",
+            ),
         ] {
             let reply = Reply::parse(body.as_bytes()).unwrap();
             let choice = &reply.choices[0];

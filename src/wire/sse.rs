@@ -262,7 +262,11 @@ mod tests {
             ("data\n\n", None, "data", ""),
         ] {
             let fields = parse_fields(event.as_bytes());
-            assert_eq!(fields.name.map(|name| String::from_utf8(name.to_vec()).unwrap()).as_deref(), name, "{event:?}");
+            assert_eq!(
+                fields.name.map(|name| String::from_utf8(name.to_vec()).unwrap()).as_deref(),
+                name,
+                "{event:?}"
+            );
             assert_eq!((fields.field, &*fields.data), (field, data.as_bytes()), "{event:?}");
             if let Some(place) = fields.place {
                 assert_eq!(place.of(event.as_bytes()), data.as_bytes());

@@ -1,0 +1,71 @@
+//! What the policies' cases share: a policy from its table, a plan from a body, a conversation to judge in.
+//! For tests alone.
+
+use super::plan::{Plan, Proposed};
+use super::set::{Judge, PolicySet, Rule, Ruling};
+use super::{Policy, build};
+use crate::transcript::Transcript;
+use crate::transcript::identity::{Hash, HashKey, Identity};
+use crate::transcript::memo::NoMemo;
+use crate::wire::request::Request;
+use std::sync::Arc;
+
+/// The policy `P` with the settings of `table`.
+pub(crate) fn policy<P: Policy>(table: &str) -> Arc<dyn Rule> {
+    let text = format!("table = {{}}\n[x]\n{table}");
+    let mut root = toml::de::DeTable::parse(&text).unwrap();
+    let value = root.get_mut().remove("x").unwrap();
+    build::<P>(toml::de::ValueDeserializer::from(value)).unwrap()
+}
+
+/// Somebody's identity.
+pub(crate) fn somebody() -> Identity {
+    Identity { key: HashKey::fixed(7), principal: Hash(1), explicit: None }
+}
+
+/// What `rule` plans for `body`.
+pub(crate) fn plan_of(rule: &Arc<dyn Rule>, body: &str) -> Plan {
+    read(rule, body, &[]).0
+}
+
+fn read(rule: &Arc<dyn Rule>, body: &str, released_ms: &[Option<u64>]) -> (Plan, Judge) {
+    let request = Request::parse(body.as_bytes()).unwrap();
+    let identity = somebody();
+    let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+    for (call, released_ms) in transcript.calls.calls.iter_mut().zip(released_ms) {
+        call.released_ms = *released_ms;
+    }
+    PolicySet::new(vec![Arc::clone(rule)]).read(&transcript)
+}
+
+/// A conversation in whose next reply calls are judged.
+pub(crate) struct Conversation(Judge);
+
+impl Conversation {
+    /// A conversation that begins.
+    pub(crate) fn new(rule: Arc<dyn Rule>) -> Self {
+        Self::with_calls(rule, "f", &[])
+    }
+
+    /// A turn in which `tool` was called and answered once for each of `released_ms`.
+    pub(crate) fn with_calls(rule: Arc<dyn Rule>, tool: &str, released_ms: &[Option<u64>]) -> Self {
+        Self(read(&rule, &turn(tool, released_ms.len()), released_ms).1)
+    }
+
+    /// Rules on the next call.
+    pub(crate) fn judge(&mut self, tool: &str, arguments: &str, now_ms: u64) -> Ruling {
+        self.0.rule(0, &Proposed { name: tool, arguments: Some(arguments), now_ms })
+    }
+}
+
+/// A request whose running turn holds `calls` calls of `tool`, each answered.
+pub(crate) fn turn(tool: &str, calls: usize) -> String {
+    let steps: String = (0..calls)
+        .map(|at| {
+            format!(
+                r#",{{"role":"assistant","tool_calls":[{{"id":"c{at}","function":{{"name":"{tool}","arguments":"{{\"n\":{at}}}"}}}}]}},{{"role":"tool","tool_call_id":"c{at}","content":"r{at}"}}"#
+            )
+        })
+        .collect();
+    format!(r#"{{"model":"m","messages":[{{"role":"user","content":"q"}}{steps}]}}"#)
+}

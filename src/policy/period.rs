@@ -1,0 +1,27 @@
+//! Spans of time as an operator writes them: "60s", "5h". Reading only.
+
+use serde::{Deserialize, Deserializer, de};
+use std::time::Duration;
+
+/// A span of time, written with its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period(pub Duration);
+
+impl Period {
+    /// In ms.
+    pub fn millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let read = humantime::parse_duration(&text).map_err(|_| {
+            de::Error::custom(format!(
+                r#"expected a duration with its unit, such as "60s" or "5h", found {text:?}"#
+            ))
+        })?;
+        Ok(Self(read))
+    }
+}

@@ -1,0 +1,255 @@
+//! Rates of calls, per tool and conversation.
+//!
+//! # What it does
+//! A tool may be called `calls` times within any window of `per`. A call over the limit is withheld; the model
+//! reads how many it has used, how many it may and how long to wait. Limits are given by tool name, by pattern,
+//! and by default; each tool has a window of its own. Parallel calls of one reply are judged in order.
+//!
+//! # Why
+//! Agents that are stuck call the same tool in bursts. A limit in time stops the burst and leaves long, calm
+//! work alone. Counted are the calls in the request's own history that were handed out within the window, so a
+//! client's retry or a resent history never counts twice, and a call that the client dropped does not count.
+//!
+//! # State
+//! For each tool the times at which its calls were handed out. A call that the ledger does not know is old.
+//!
+//! # Example
+//! With `weather = { calls = 3, per = "60s" }` the fourth call within a minute is withheld with
+//! `RATE_LIMIT`, `used = 3`, `limit = 3`, `window_ms = 60000` and the wait in `retry_after_ms`.
+
+use super::pattern::{Pattern, best_match};
+use super::period::Period;
+use super::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
+use super::{ConfigError, Evidence, Policy};
+use crate::transcript::Event;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// See the file's head.
+pub struct RateLimit {
+    default: Option<Limit>,
+    tools: Vec<(Pattern, Limit)>,
+}
+
+/// `[policy.rate_limit]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The limit of tools that are not named.
+    default: Option<Limit>,
+    /// Limits by tool name or pattern.
+    tools: BTreeMap<String, Limit>,
+}
+
+/// So many calls in such a window.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    /// 0: no limit.
+    calls: usize,
+    per: Period,
+}
+
+/// When each tool's calls were handed out, in ms since the epoch, in the order of the calls.
+#[derive(Clone, Default)]
+pub struct Released(BTreeMap<String, Vec<u64>>);
+
+impl Policy for RateLimit {
+    const NAME: &'static str = "rate_limit";
+    const SUMMARY: &'static str = "limits how often each tool is called within a sliding window";
+    type Config = Config;
+    type State = Released;
+
+    fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
+        let all = config.default.iter().map(|limit| ("default.per".to_owned(), limit));
+        let named = config.tools.iter().map(|(tool, limit)| (format!("tools.{tool}.per"), limit));
+        let zero = all.chain(named).filter(|(_, limit)| limit.per.millis() == 0);
+        let problems: Vec<ConfigError> =
+            zero.map(|(key, _)| ConfigError::new(key, "expected a window longer than 0")).collect();
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let tools = config.tools.into_iter().map(|(tool, limit)| (Pattern::new(tool), limit)).collect();
+        Ok(Self { default: config.default, tools })
+    }
+
+    fn read(&self, event: &Event<'_>, state: &mut Released, _plan: &mut Plan) {
+        if let Event::Call(call) = event
+            && let Some(released_ms) = call.released_ms
+            && self.limit(&call.name).is_some()
+        {
+            state.add(&call.name, released_ms);
+        }
+    }
+
+    fn evidence(&self, name: &str, _state: &Released) -> Evidence {
+        if self.limit(name).is_some() { Evidence::Name } else { Evidence::Nothing }
+    }
+
+    fn judge(&self, call: &Proposed<'_>, state: &Released) -> Verdict {
+        let Some(limit) = self.limit(call.name) else { return Verdict::Allow };
+        let inside = state.within(call.name, limit, call.now_ms);
+        if inside.len() < limit.calls {
+            return Verdict::Allow;
+        }
+        // The call is free again when so many have left the window that one more fits.
+        let leaves = inside[inside.len() - limit.calls] + limit.per.millis();
+        let retry_after_ms = leaves.saturating_sub(call.now_ms);
+        Verdict::Withhold(limit.reason(call.name, inside.len(), retry_after_ms))
+    }
+
+    fn release(&self, call: &Proposed<'_>, state: &mut Released) {
+        if self.limit(call.name).is_some() {
+            state.add(call.name, call.now_ms);
+        }
+    }
+
+    fn usage(&self, state: &Released, now_ms: u64) -> Vec<Usage> {
+        let tools = state.0.keys().filter_map(|tool| self.limit(tool).map(|limit| (tool, limit)));
+        tools
+            .map(|(tool, limit)| Usage {
+                tool: tool.clone(),
+                used: state.within(tool, limit, now_ms).len() as u64,
+                limit: limit.calls as u64,
+            })
+            .collect()
+    }
+}
+
+impl RateLimit {
+    fn limit(&self, tool: &str) -> Option<Limit> {
+        best_match(&self.tools, tool).copied().or(self.default).filter(|limit| limit.calls > 0)
+    }
+}
+
+impl Released {
+    fn add(&mut self, tool: &str, at_ms: u64) {
+        match self.0.get_mut(tool) {
+            Some(times) => times.push(at_ms),
+            None => {
+                self.0.insert(tool.to_owned(), vec![at_ms]);
+            }
+        }
+    }
+
+    /// The times of `tool` inside the window that ends now, oldest first.
+    fn within(&self, tool: &str, limit: Limit, now_ms: u64) -> Vec<u64> {
+        let times = self.0.get(tool).map_or([].as_slice(), Vec::as_slice);
+        let mut inside: Vec<u64> =
+            times.iter().copied().filter(|at| now_ms.saturating_sub(*at) < limit.per.millis()).collect();
+        inside.sort_unstable();
+        inside
+    }
+}
+
+impl Limit {
+    fn reason(self, tool: &str, used: usize, retry_after_ms: u64) -> Reason {
+        let seconds = retry_after_ms.div_ceil(1000);
+        Reason {
+            kind: ReasonKind::RateLimit,
+            message: format!(
+                "The call was not run: {tool} was called {used} times within {}, {} are allowed. It can be called \
+                 again in {seconds} s. Go on with what you have, use another tool, or tell the user what is missing.",
+                humantime::format_duration(self.per.0),
+                self.calls
+            ),
+            retryable: true,
+            numbers: vec![
+                ("used", used as u64),
+                ("limit", self.calls as u64),
+                ("window_ms", self.per.millis()),
+                ("retry_after_ms", retry_after_ms),
+            ],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::{Conversation, policy};
+    use super::*;
+
+    const MINUTE: u64 = 60_000;
+
+    fn withheld(conversation: &mut Conversation, tool: &str, now_ms: u64) -> Option<Reason> {
+        conversation.judge(tool, "{}", now_ms).objections.pop().map(|(_, reason)| reason)
+    }
+
+    #[test]
+    fn a_tool_is_withheld_at_the_limit_and_allowed_after_the_window() {
+        let policy = policy::<RateLimit>(r#"tools = { weather = { calls = 3, per = "60s" } }"#);
+        let mut talk = Conversation::new(policy);
+        for now in [1_000, 2_000, 3_000] {
+            assert_eq!(withheld(&mut talk, "weather", MINUTE + now), None);
+        }
+        let reason = withheld(&mut talk, "weather", MINUTE + 20_000).unwrap();
+        assert_eq!(
+            reason.numbers,
+            [("used", 3), ("limit", 3), ("window_ms", MINUTE), ("retry_after_ms", 41_000)]
+        );
+        assert!(reason.retryable && reason.message.contains("in 41 s"));
+        assert_eq!(
+            withheld(&mut talk, "weather", 2 * MINUTE + 999).unwrap().numbers[3],
+            ("retry_after_ms", 1)
+        );
+        assert_eq!(withheld(&mut talk, "weather", 2 * MINUTE + 1_000), None);
+    }
+
+    #[test]
+    fn each_tool_has_a_window_of_its_own_under_the_best_fitting_limit() {
+        let policy = policy::<RateLimit>(
+            "default = { calls = 2, per = \"60s\" }\n[tools]\n\"search*\" = { calls = 1, per = \"60s\" }\nsearchAll = { calls = 0, per = \"1s\" }",
+        );
+        let mut talk = Conversation::new(policy);
+        for (tool, allowed) in [
+            ("searchNotes", true),
+            ("searchNotes", false),
+            ("searchFiles", true),
+            ("searchAll", true),
+            ("searchAll", true),
+            ("other", true),
+            ("other", true),
+            ("other", false),
+        ] {
+            assert_eq!(withheld(&mut talk, tool, MINUTE).is_none(), allowed, "{tool}");
+        }
+    }
+
+    #[test]
+    fn history_counts_by_the_time_it_was_handed_out_and_unknown_calls_are_old() {
+        let policy = policy::<RateLimit>(r#"default = { calls = 2, per = "60s" }"#);
+        for (released, allowed) in [
+            (vec![None, None, None], true),
+            (vec![Some(0), Some(70_000), None], true),
+            (vec![Some(70_000), Some(71_000), None], false),
+            (vec![Some(71_000), Some(10_000)], true),
+        ] {
+            let mut talk = Conversation::with_calls(policy.clone(), "f", &released);
+            assert_eq!(withheld(&mut talk, "f", 80_000).is_none(), allowed, "{released:?}");
+        }
+    }
+
+    #[test]
+    fn a_withheld_call_does_not_lengthen_the_wait() {
+        let policy = policy::<RateLimit>(r#"default = { calls = 1, per = "60s" }"#);
+        let mut talk = Conversation::new(policy);
+        assert_eq!(withheld(&mut talk, "f", MINUTE), None);
+        assert!(withheld(&mut talk, "f", MINUTE + 30_000).is_some());
+        assert_eq!(withheld(&mut talk, "f", 2 * MINUTE), None);
+    }
+
+    #[test]
+    fn a_clock_that_runs_backwards_withholds_nothing_for_ever() {
+        let policy = policy::<RateLimit>(r#"default = { calls = 1, per = "60s" }"#);
+        let mut talk = Conversation::with_calls(policy, "f", &[Some(10 * MINUTE)]);
+        let reason = withheld(&mut talk, "f", MINUTE).unwrap();
+        assert_eq!(reason.numbers[0], ("used", 1));
+        assert_eq!(withheld(&mut talk, "f", 11 * MINUTE), None);
+    }
+
+    #[test]
+    fn an_empty_window_is_refused() {
+        let config: Config = toml::from_str("default = { calls = 1, per = \"0s\" }").unwrap();
+        assert_eq!(RateLimit::new(config).err().unwrap()[0].key, "default.per");
+    }
+}

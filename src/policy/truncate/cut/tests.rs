@@ -1,0 +1,420 @@
+//! Cases and laws of the cut.
+
+use proptest::prelude::*;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::{MIN_CHARS, cut, exceeds};
+
+const MARKER: &str = "[toolrein: cut ";
+
+/// Cuts, and holds what every cut promises.
+fn cut_text(text: &str, max_chars: usize) -> String {
+    let cut = cut(text, max_chars).expect("longer than the limit");
+    let total = text.chars().count();
+    let chars = cut.text.chars().count();
+    assert!(chars <= max_chars, "{chars} characters at a limit of {max_chars}");
+    assert!((1..=total).contains(&cut.gone_chars));
+    assert!(total - cut.gone_chars <= chars, "no more kept than shown");
+    assert_eq!(super::cut(&cut.text, max_chars), None, "our own output is left alone");
+    cut.text
+}
+
+/// The same for a document, which must stay one.
+fn cut_json(text: &str, max_chars: usize) -> Value {
+    let cut = cut_text(text, max_chars);
+    assert_eq!(cut.matches(MARKER).count(), 1, "one announcement in {cut}");
+    serde_json::from_str(&cut).unwrap_or_else(|error| panic!("{error} in {cut}"))
+}
+
+fn log(lines: usize) -> String {
+    (0..lines)
+        .map(|n| format!("12:00:{:02} INFO worker finished job {n} in {} ms\n", n % 60, n % 313))
+        .collect()
+}
+
+#[test]
+fn a_result_that_fits_is_left_alone() {
+    for (text, max_chars) in [("", 0), ("", 200), ("abc", 3), ("日本語", 3), ("[1,2]", 5), ("ab\r\n", 4)] {
+        assert_eq!(cut(text, max_chars), None, "{text:?}");
+    }
+    assert_eq!(cut(&"語".repeat(1_000), 1_000), None);
+}
+
+#[test]
+fn one_character_more_than_the_limit_is_cut() {
+    cut_text(&"語".repeat(1_001), 1_000);
+    cut_text(&format!("{}\n", "a".repeat(1_000)), 1_000);
+}
+
+#[test]
+fn the_length_is_told_without_counting_where_bytes_decide() {
+    for (text, max_chars, over) in [
+        ("abcd", 4, false),
+        ("abcde", 4, true),
+        ("語語", 2, false),
+        ("語語", 1, true),
+        ("🦀", 1, false),
+        ("🦀a", 1, true),
+    ] {
+        assert_eq!(exceeds(text, max_chars), over, "{text} at {max_chars}");
+    }
+}
+
+#[test]
+fn a_long_log_keeps_whole_lines_of_head_and_tail_and_its_errors() {
+    let mut text = log(1_000);
+    text.push_str("12:30:00 ERROR disk full on /dev/sda1\n");
+    text.push_str(&log(2_000));
+    text.push_str("thread 'main' panicked at src/main.rs:4:5\n");
+    text.push_str(&log(3_000));
+    let cut = cut_text(&text, 4_000);
+
+    let lines: Vec<&str> = cut.lines().collect();
+    let marker = lines.iter().position(|line| line.starts_with(MARKER)).expect("a marker");
+    assert!(
+        lines[..marker].iter().chain(&lines[marker + 6..]).all(|line| text.contains(&format!("{line}\n")))
+    );
+    assert_eq!(
+        lines[marker + 1..marker + 5],
+        ["12:30:00 ERROR disk full on /dev/sda1", "…", "thread 'main' panicked at src/main.rs:4:5", "…"]
+    );
+    assert!(text.starts_with(&lines[..marker].join("\n")));
+    assert!(cut.ends_with(&text[text.len() - 2_500..]), "four fifths are tail");
+    assert!(lines[marker].contains("of this result's 6002), except what looks like errors; to see more"));
+}
+
+#[test]
+fn the_marker_tells_what_is_gone() {
+    let text = log(5_000);
+    let result = cut(&text, 2_000).expect("long");
+    let marker = result.text.lines().find(|line| line.starts_with(MARKER)).expect("a marker");
+    let head = result.text.lines().position(|line| line == marker).expect("a marker");
+    let tail = result.text.lines().count() - head - 1;
+    assert_eq!(
+        marker,
+        format!(
+            "[toolrein: cut {} of {} characters here (lines {} to {} of this result's 5000); to see more, ask the \
+             tool for a narrower range or filter]",
+            result.gone_chars,
+            text.len(),
+            head + 1,
+            5_000 - tail
+        )
+    );
+    assert_eq!(result.gone_chars, text.len() - (result.text.len() - marker.len() - 1));
+}
+
+#[test]
+fn a_pytest_failure_keeps_its_explanation() {
+    let passed: String =
+        (0..300).map(|n| format!("tests/test_shop.py::test_{n} PASSED  [{:3}%]\n", n / 3)).collect();
+    let failure = "    def test_total():\n>       assert total([1, 2]) == 4\nE   assert 3 == 4\nE    +  where 3 = total([1, 2])\n";
+    let text = format!("{passed}{failure}{passed}FAILED tests/test_shop.py::test_total - assert 3 == 4\n");
+    let cut = cut_text(&text, 3_000);
+    assert!(cut.contains("\nE   assert 3 == 4\nE    +  where 3 = total([1, 2])\n"), "{cut}");
+    assert!(cut.ends_with("FAILED tests/test_shop.py::test_total - assert 3 == 4\n"));
+}
+
+#[test]
+fn errors_take_no_more_than_their_part() {
+    let text: String = (0..5_000).map(|n| format!("error: number {n} failed\n")).collect();
+    let cut = cut_text(&text, 5_000);
+    let (head, rest) = cut.split_once(MARKER).expect("a marker");
+    let errors = rest.rsplit_once("…\n").expect("an ellipsis").0;
+    assert!(errors.len() <= 1_150 && errors.len() > 300, "{}", errors.len());
+    assert!((700..=1_000).contains(&head.len()));
+    // First ones and last ones of the part that was cut.
+    assert!(errors.contains("error: number 4") && errors.contains("error: number 48"), "{errors}");
+}
+
+#[test]
+fn a_single_huge_line_is_cut_by_characters() {
+    for unit in ["QUJDREVGR0hJ", "function a(b){return c};", "漢字かな交じり文", "👩‍👩‍👧 "]
+    {
+        let text = unit.repeat(5_000);
+        let cut = cut_text(&text, 1_000);
+        let (head, rest) = cut.split_once(&format!("\n{MARKER}")).expect("a marker");
+        let (marker, tail) = rest.split_once("]\n").expect("its end");
+        assert!(text.starts_with(head) && text.ends_with(tail));
+        assert!(tail.chars().count() >= 3 * head.chars().count());
+        assert!(!marker.contains("lines"), "{marker}");
+    }
+}
+
+#[test]
+fn carriage_returns_are_kept() {
+    let text = log(500).replace('\n', "\r\n").replace("job 250 ", "job 250 ERROR ");
+    let cut = cut_text(&text, 2_000);
+    assert!(cut.contains("job 250 ERROR "));
+    assert_eq!(cut.matches('\n').count(), cut.matches("\r\n").count());
+    assert!(!cut.contains("\r\r"));
+}
+
+#[test]
+fn json_lines_are_cut_by_lines() {
+    let text: String = (0..500).map(|n| format!("{{\"id\":{n},\"name\":\"item {n}\"}}\n")).collect();
+    let cut = cut_text(&text, 1_000);
+    let (marker, records): (Vec<&str>, Vec<&str>) = cut.lines().partition(|line| line.starts_with(MARKER));
+    assert_eq!(marker.len(), 1);
+    assert!(records.iter().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+    assert_eq!(records[0], "{\"id\":0,\"name\":\"item 0\"}");
+}
+
+#[test]
+fn an_array_keeps_first_and_last_items_whole_and_those_with_errors() {
+    let item = |n: usize| {
+        let status = if n == 555 { "error" } else { "ok" };
+        format!("{{\"id\": {n}, \"status\": \"{status}\", \"price\": {n}.50, \"error\": null}}")
+    };
+    let items: Vec<String> = (0..1_000).map(item).collect();
+    let text = format!("[{}]", items.join(", "));
+    let json = cut_json(&text, 4_000);
+
+    let items = json.as_array().expect("an array");
+    let ids: Vec<u64> = items.iter().filter_map(|item| item["id"].as_u64()).collect();
+    let first = ids.iter().zip(0..).take_while(|(id, n)| **id == *n).count();
+    let last = ids.iter().rev().zip(0..).take_while(|(id, n)| **id == 999 - *n).count();
+    assert_eq!(ids.len(), first + 1 + last);
+    assert_eq!(ids[first], 555);
+    assert!(first > last && last >= 10, "{first} and {last}");
+    assert!(items[..first].iter().all(|item| item.as_object().is_some_and(|item| item.len() == 4)));
+    assert_eq!(items[first], format!("… {} of 1000 cut", 555 - first));
+    assert!(items.last().and_then(Value::as_str).is_some_and(|marker| marker.starts_with(MARKER)));
+}
+
+#[test]
+fn an_object_keeps_its_keys_in_order_and_ends_with_the_announcement() {
+    let page = "A long paragraph about nothing. ".repeat(3_200);
+    let text = format!(
+        "{{\"url\":\"https://example.com\",\"big\":12345678901234567890123,\"page\":\"{page}\",\"meta\":{{\"z\":1.10,\"a\":[]}}}}"
+    );
+    let json = cut_json(&text, 2_000);
+    let keys: Vec<&String> = json.as_object().expect("an object").keys().collect();
+    assert_eq!(keys, ["url", "big", "page", "meta", "toolrein"]);
+    let out = cut_text(&text, 2_000);
+    assert!(
+        out.contains("\"big\":12345678901234567890123,") && out.contains("\"meta\":{\"z\":1.10,\"a\":[]}")
+    );
+    let cut_page = json["page"].as_str().expect("a string");
+    let (head, tail) = cut_page.split_once("…[").expect("a placeholder");
+    assert!(page.starts_with(head) && page.ends_with(tail.split_once("]…").expect("its end").1));
+    assert!(out.chars().count() > 1_900, "the room is used");
+}
+
+#[test]
+fn the_output_of_a_command_inside_json_is_cut_by_lines() {
+    let text = serde_json::json!({
+        "stdout": format!("{}src/a.rs:1: error: no such thing\n{}", log(900), log(900)),
+        "exit_code": 1,
+    });
+    let json = cut_json(&text.to_string(), 4_000);
+    let stdout = json["stdout"].as_str().expect("a string");
+    assert!(stdout.contains("\nsrc/a.rs:1: error: no such thing\n"));
+    assert!(stdout.ends_with(" ms\n") && stdout.starts_with("12:00:00 INFO worker finished job 0 in 0 ms\n"));
+    assert_eq!(json["exit_code"], 1);
+}
+
+#[test]
+fn a_json_string_at_the_top_stays_one() {
+    for text in [log(900), "語".repeat(9_000), "\"\\\u{7}".repeat(4_000)] {
+        let json = cut_json(&serde_json::to_string(&text).expect("a string"), 1_500);
+        let inner = json.as_str().expect("a string");
+        assert!(inner.contains(MARKER));
+        assert_eq!(inner.chars().next(), text.chars().next());
+        assert_eq!(inner.chars().last(), text.chars().last());
+    }
+}
+
+#[test]
+fn indentation_goes_before_any_value() {
+    let value: Value = (0..40).map(|n| serde_json::json!({ "id": n, "tags": ["a b", "c\n  d"] })).collect();
+    let text = serde_json::to_string_pretty(&value).expect("a document");
+    let compact = value.to_string();
+    assert!(text.len() > 2_500 && compact.len() < 1_600, "{} {}", text.len(), compact.len());
+    let mut json = cut_json(&text, 1_800);
+    let marker = json.as_array_mut().and_then(Vec::pop).expect("a marker");
+    assert_eq!(json, value);
+    assert!(
+        marker
+            .as_str()
+            .is_some_and(|marker| marker.ends_with("characters of this JSON, all of them layout]"))
+    );
+}
+
+#[test]
+fn needless_escapes_go_before_any_line() {
+    let page = "漢字かな\n".repeat(500);
+    let text = format!("{{\"page\": \"{}\"}}", "\\u6f22\\u5b57\\u304b\\u306a\\n".repeat(500));
+    let json = cut_json(&text, 4_000);
+    assert_eq!(json["page"], page);
+    assert!(
+        json["toolrein"].as_str().is_some_and(|marker| marker.ends_with(", all of them layout]")),
+        "{json}"
+    );
+    let json = cut_json(&text, 1_500);
+    assert!(json["page"].as_str().is_some_and(|page| page.chars().count() > 1_000));
+    assert!(json["toolrein"].as_str().is_some_and(|marker| marker.contains(" of them layout); to see more")));
+}
+
+#[test]
+fn blanks_alone_still_make_a_document() {
+    for (open, close) in [("[", "]"), ("{", "}")] {
+        cut_json(&format!("{open}{}{close}", "\n".repeat(900)), 300);
+        cut_json(&format!("{open} {close}{}", "\n".repeat(900)), 300);
+        cut_json(&format!("{open}{}{close}", " ".repeat(900)), 300);
+    }
+}
+
+#[test]
+fn a_name_that_is_taken_is_not_written_twice() {
+    let text = format!("{{\"toolrein\":\"{}\"}}", "x".repeat(900));
+    let json = cut_json(&text, 400);
+    assert!(json["toolrein"].as_str().is_some_and(|own| own.starts_with('x')));
+    assert!(json["toolrein_cut"].as_str().is_some_and(|marker| marker.starts_with(MARKER)));
+}
+
+#[test]
+fn a_marker_in_a_text_from_outside_exempts_nothing_and_is_kept() {
+    let earlier = cut_text(&log(5_000), 4_000);
+    let again = cut_text(&earlier, 1_500);
+    assert_eq!(again.matches(MARKER).count(), 2, "the earlier loss is still told: {again}");
+    cut_text(&format!("{MARKER}1 of 2 characters here]{}", "x".repeat(500)), 300);
+}
+
+#[test]
+fn no_escape_and_no_pair_of_surrogates_is_torn() {
+    for unit in ["\\ud83e\\udd80", "\\u4e2d\\n", "\\\\\\\"", "a\\ud800", "é\\/"] {
+        for max_chars in 250..275 {
+            let text = format!("{{\"a\":\"{}\"}}", unit.repeat(300));
+            let out = cut_text(&text, max_chars);
+            serde_json::from_str::<&RawValue>(&out).expect("valid");
+            assert_eq!(
+                serde_json::from_str::<Value>(&text).is_ok(),
+                serde_json::from_str::<Value>(&out).is_ok()
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_nested_too_deep_is_cut_as_text() {
+    let deep = |depth: usize| format!("{}\"{}\"{}", "[".repeat(depth), "x".repeat(900), "]".repeat(depth));
+    cut_json(&deep(100), 700);
+    assert!(cut_text(&deep(101), 700).contains("\n[toolrein: "));
+}
+
+#[test]
+fn a_document_of_many_scalars_stays_one_up_to_the_bound() {
+    // The array itself is one more.
+    for (count, is_document) in [(499_999, true), (500_000, false)] {
+        let cut = cut(&format!("[{}]", vec!["7"; count].join(",")), 1_000).expect("long");
+        assert_eq!(serde_json::from_str::<Value>(&cut.text).is_ok(), is_document);
+    }
+}
+
+#[test]
+fn the_smallest_limit_leaves_room_for_marker_and_document() {
+    for text in [
+        log(90_000),
+        format!("[{}0]", "1234567,".repeat(90_000)),
+        format!("{{\"a\":\"{}\"}}", "x".repeat(900_000)),
+    ] {
+        let out = cut_text(&text, MIN_CHARS);
+        assert!(out.contains(MARKER) && out.contains("narrower range or filter]"), "{out}");
+        assert_eq!(text.starts_with('1'), serde_json::from_str::<Value>(&out).is_err());
+    }
+}
+
+/// A text made of up to `count` of these.
+fn pieces(these: &[&'static str], count: usize) -> impl Strategy<Value = String> + use<> {
+    prop::collection::vec(prop::sample::select(these.to_vec()), 0..count).prop_map(|pieces| pieces.concat())
+}
+
+/// Raw JSON of every kind: odd numbers, odd escapes, lone surrogates, layouts.
+fn json() -> impl Strategy<Value = String> {
+    let string = prop_oneof![
+        pieces(&["a", "é", "語", " ", "."], 40),
+        pieces(&["\\n", "\\\\", "\\\"", "\\u4e2d", "\\ud83e\\udd80", "ab c", "語"], 150),
+        pieces(&["error: ", "\\n", "x y z "], 120),
+        pieces(&["\\ud800", "\\udc00", "lone"], 20),
+    ];
+    let string = string.prop_map(|inner| format!("\"{inner}\""));
+    let scalar =
+        prop_oneof!["-?[1-9][0-9]{0,60}", "0\\.[0-9]{1,30}", "[1-9]e[-+]?[0-9]{1,2}", "true|false|null"];
+    let key = prop::sample::select(vec!["a", "語", "error", "toolrein", "…", "a key that is rather long"]);
+    prop_oneof![2 => string, 1 => scalar].prop_recursive(5, 200, 20, move |inner| {
+        let comma = prop_oneof![Just(","), Just(", "), Just(",\n    "), Just(" \t, ")];
+        prop_oneof![
+            (prop::collection::vec(inner.clone(), 0..20), comma.clone())
+                .prop_map(|(items, comma)| format!("[{}]", items.join(comma))),
+            (prop::collection::vec((key.clone(), inner), 0..20), comma).prop_map(|(members, comma)| {
+                let members: Vec<String> =
+                    members.iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
+                format!("{{{}}}", members.join(comma))
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn any_text_is_cut_within_the_limit(
+        text in pieces(
+            &["Error: ", "x", "é", "語", "\t", "\u{1}", "\r\n", "\n", "{", "[", "\"", " ", "some words"], 1_500,
+        ),
+        max_chars in 0_usize..1_500,
+    ) {
+        if exceeds(&text, max_chars) {
+            cut_text(&text, max_chars);
+        } else {
+            prop_assert_eq!(cut(&text, max_chars), None);
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in any::<String>(), lead in "[\\[{\" ]{0,3}", max_chars in 0_usize..60) {
+        let _ = cut(&format!("{lead}{text}"), max_chars);
+    }
+
+    #[test]
+    fn head_and_tail_come_from_the_text(
+        text in pieces(&["\n", "é", "some words", "more ", "\nError: disk full"], 1_500),
+        max_chars in MIN_CHARS..2_000,
+    ) {
+        if exceeds(&text, max_chars) {
+            let out = cut_text(&text, max_chars);
+            let (head, rest) = out.split_once(MARKER).expect("a marker");
+            let (_, rest) = rest.split_once("]\n").expect("its end");
+            let tail = rest.rsplit_once("…\n").map_or(rest, |(_, tail)| tail);
+            prop_assert!(text.starts_with(head) || text.starts_with(&head[..head.len() - 1]));
+            prop_assert!(text.ends_with(tail));
+            let own = |line: &&str| !line.is_empty() && *line != "…" && !line.starts_with(MARKER);
+            prop_assert!(out.lines().filter(own).all(|line| text.contains(line)));
+        }
+    }
+
+    #[test]
+    fn json_stays_json(text in json(), max_chars in MIN_CHARS..1_500) {
+        serde_json::from_str::<&RawValue>(&text).expect("the generator writes JSON");
+        if exceeds(&text, max_chars) && text.starts_with(['[', '{', '"']) {
+            let out = cut_text(&text, max_chars);
+            let valid = serde_json::from_str::<&RawValue>(&out);
+            prop_assert!(valid.is_ok(), "{}", out);
+            prop_assert_eq!(out.chars().next(), text.chars().next());
+            if serde_json::from_str::<Value>(&text).is_ok() {
+                prop_assert!(serde_json::from_str::<Value>(&out).is_ok(), "{}", out);
+            }
+        }
+    }
+
+    #[test]
+    fn broken_json_is_cut_like_any_text(text in json(), at in any::<prop::sample::Index>(), max_chars in 0_usize..700) {
+        let broken: String = text.chars().take(at.index(text.chars().count() + 1)).collect();
+        if exceeds(&broken, max_chars) {
+            cut_text(&broken, max_chars);
+        }
+    }
+}
