@@ -96,7 +96,7 @@ impl Policy for Budget {
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {
         match event {
             Event::TurnBegins(_) => {
-                if used.told && !self.tokens_exhausted(used) {
+                if used.told && self.config.tool_calls > 0 && !self.tokens_exhausted(used) {
                     plan.notice("fresh", self.fresh_line());
                 }
                 (used.calls, used.told) = (0, false);
@@ -140,7 +140,7 @@ impl Policy for Budget {
                 self.facts(used)
             ),
             retryable: false,
-            numbers: vec![("used", used.calls), ("limit", self.config.tool_calls)],
+            numbers: self.numbers(used),
         })
     }
 
@@ -201,6 +201,13 @@ impl Budget {
             facts.push(format!("~{} of {} tokens used", used.tokens.tokens(), self.config.tokens));
         }
         facts.join(", ")
+    }
+
+    fn numbers(&self, used: &Used) -> Vec<(&'static str, u64)> {
+        let calls = [("used", used.calls), ("limit", self.config.tool_calls)];
+        let tokens = [("tokens_used", used.tokens.tokens()), ("tokens_limit", self.config.tokens)];
+        let set = |numbers: [(&'static str, u64); 2]| if numbers[1].1 > 0 { numbers.to_vec() } else { Vec::new() };
+        [set(calls), set(tokens)].concat()
     }
 
     fn fresh_line(&self) -> String {
@@ -333,6 +340,9 @@ mod tests {
         let body = turn("f", 3);
         assert!(notices("tool_calls = 4", &body).iter().all(|notice| !notice.2.contains("tokens")));
         let told = notices("tool_calls = 0\ntokens = 50", &body);
+        let next = r#",{"role":"assistant","content":"done"},{"role":"user","content":"more"}]}"#;
+        let body = format!("{}{next}", body.strip_suffix("]}").unwrap());
+        assert!(notices("tool_calls = 0\ntokens = 80", &body).iter().all(|notice| notice.1 != "fresh"));
         assert!(told.last().unwrap().2.contains("of 50 tokens used"), "{told:?}");
         let mut talk =
             Conversation::with_calls(policy::<Budget>("tool_calls = 0\ntokens = 20"), "f", &[None; 3]);

@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn each_tool_has_a_window_of_its_own_under_the_best_fitting_limit() {
         let policy = policy::<RateLimit>(
-            "default = { calls = 2, per = \"60s\" }\n[tools]\n\"search*\" = { calls = 1, per = \"60s\" }\nsearchAll = { calls = 0, per = \"1s\" }",
+            "default = { calls = 2, per = \"60s\" }\ntools.\"search*\" = { calls = 1, per = \"60s\" }\ntools.searchAll = { calls = 0, per = \"1s\" }",
         );
         let mut talk = Conversation::new(policy);
         for (tool, allowed) in [

@@ -1,0 +1,223 @@
+//! The ledger in this process's memory: bounded caches that forget the least used first. Also the memo of
+//! what was derived from messages. Nothing here outlives the process or is shared with another.
+
+use super::{Ask, Facts, Ledger, ModelFacts, News, Round};
+use crate::transcript::identity::Hash;
+use crate::transcript::memo::{Derived, Memo};
+use moka::ops::compute::Op;
+use moka::sync::Cache;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Rounds kept for one place: all text replies before a conversation's first call share theirs.
+const MOST_ROUNDS_AT_ONE_PLACE: usize = 64;
+/// What an entry costs beside its bytes, about: key, counters and links of the cache.
+const ENTRY_BYTES: usize = 200;
+
+/// How much is kept and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Calls whose release time is known.
+    pub calls: u64,
+    /// Bytes of hidden rounds.
+    pub rounds_bytes: u64,
+    /// Conversations counted.
+    pub conversations: u64,
+    /// How long a fact is kept.
+    pub lifetime: Duration,
+    /// How long it is remembered what a model refuses.
+    pub refusals: Duration,
+}
+
+/// See the file's head.
+pub struct Memory {
+    released_ms: Cache<Hash, u64>,
+    rounds: Cache<Hash, Arc<Vec<Round>>>,
+    models: Cache<Hash, ModelFacts>,
+    requests: Cache<Hash, ()>,
+    conversations: Cache<Hash, ()>,
+}
+
+impl Memory {
+    /// An empty ledger.
+    pub fn new(bounds: &Bounds) -> Self {
+        let names = |most| Cache::builder().max_capacity(most).time_to_idle(bounds.lifetime);
+        let bytes = |_: &Hash, rounds: &Arc<Vec<Round>>| {
+            let bytes: usize = rounds.iter().map(|round| round.messages.len() + ENTRY_BYTES).sum();
+            u32::try_from(bytes).unwrap_or(u32::MAX)
+        };
+        Self {
+            released_ms: Cache::builder().max_capacity(bounds.calls).time_to_live(bounds.lifetime).build(),
+            rounds: Cache::builder()
+                .max_capacity(bounds.rounds_bytes)
+                .weigher(bytes)
+                .time_to_live(bounds.lifetime)
+                .build(),
+            models: Cache::builder().max_capacity(10_000).time_to_live(bounds.refusals).build(),
+            requests: names(bounds.conversations).build(),
+            conversations: names(bounds.conversations).build(),
+        }
+    }
+
+    fn add_round(&self, chain: Hash, round: Round) {
+        self.rounds.entry(chain).and_upsert_with(|known| {
+            let mut rounds = known.map_or_else(Vec::new, |entry| entry.into_value().to_vec());
+            rounds.retain(|known| known.anchor != round.anchor);
+            rounds.push(round.clone());
+            let surplus = rounds.len().saturating_sub(MOST_ROUNDS_AT_ONE_PLACE);
+            rounds.drain(..surplus);
+            Arc::new(rounds)
+        });
+    }
+}
+
+impl Ledger for Memory {
+    fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
+        let repeated = self.requests.get(&ask.request).is_some();
+        if !repeated {
+            self.requests.insert(ask.request, ());
+        }
+        self.conversations.get_with(ask.conversation, || ());
+        let rounds_at = |chain| self.rounds.get(chain).map_or_else(Vec::new, |rounds| rounds.to_vec());
+        Box::pin(ready(Facts {
+            released_ms: ask.calls.iter().map(|call| self.released_ms.get(call)).collect(),
+            rounds: ask.chains.iter().map(rounds_at).collect(),
+            model: self.models.get(&ask.model).unwrap_or_default(),
+            repeated,
+        }))
+    }
+
+    fn record(&self, news: News) {
+        for (call, at_ms) in news.released {
+            self.released_ms.entry(call).or_insert(at_ms);
+        }
+        for (chain, round) in news.rounds {
+            self.add_round(chain, round);
+        }
+        if let Some((model, facts)) = news.model {
+            self.models.entry(model).and_compute_with(|known| {
+                Op::Put(known.map_or(facts, |entry| entry.into_value().and(facts)))
+            });
+        }
+    }
+
+    fn conversations(&self) -> u64 {
+        self.conversations.entry_count()
+    }
+}
+
+/// Remembers what was derived from messages, up to a number of bytes.
+pub struct MemoCache(Cache<Hash, Derived>);
+
+impl MemoCache {
+    /// An empty cache that keeps up to `bytes`.
+    pub fn new(bytes: u64) -> Self {
+        let weigh = |_: &Hash, derived: &Derived| {
+            let text = if let Derived::Cut(Some((text, _))) = derived { text.len() } else { 0 };
+            u32::try_from(text + ENTRY_BYTES).unwrap_or(u32::MAX)
+        };
+        Self(Cache::builder().max_capacity(bytes).weigher(weigh).build())
+    }
+}
+
+impl Memo for MemoCache {
+    fn derive(&self, key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
+        if let Some(known) = self.0.get(&key) {
+            return known;
+        }
+        // Two requests may compute the same at once; waiting for each other would cost more.
+        let derived = compute();
+        self.0.insert(key, derived.clone());
+        derived
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use futures_util::FutureExt as _;
+
+    fn ledger() -> Memory {
+        Memory::new(&Bounds {
+            calls: 100,
+            rounds_bytes: 100_000,
+            conversations: 100,
+            lifetime: Duration::from_secs(3600),
+            refusals: Duration::from_secs(3600),
+        })
+    }
+
+    fn look_up(ledger: &Memory, calls: &[Hash], chains: &[Hash], request: u128) -> Facts {
+        let ask = Ask { calls, chains, model: Hash(1), request: Hash(request), conversation: Hash(request) };
+        ledger.look_up(ask).now_or_never().unwrap()
+    }
+
+    fn round(anchor: u128, text: &str) -> Round {
+        Round { anchor: Hash(anchor), messages: Bytes::copy_from_slice(text.as_bytes()) }
+    }
+
+    #[test]
+    fn the_first_time_told_of_a_call_stays() {
+        let ledger = ledger();
+        for at_ms in [5, 9] {
+            ledger.record(News { released: vec![(Hash(1), at_ms)], ..News::default() });
+        }
+        assert_eq!(look_up(&ledger, &[Hash(1), Hash(2)], &[], 0).released_ms, [Some(5), None]);
+    }
+
+    #[test]
+    fn rounds_are_found_at_their_place_and_the_newest_of_one_anchor_counts() {
+        let ledger = ledger();
+        for (chain, round) in [(1, round(7, "old")), (1, round(8, "other")), (1, round(7, "new"))] {
+            ledger.record(News { rounds: vec![(Hash(chain), round)], ..News::default() });
+        }
+        let facts = look_up(&ledger, &[], &[Hash(1), Hash(2)], 0);
+        assert_eq!(facts.rounds, [vec![round(8, "other"), round(7, "new")], vec![]]);
+    }
+
+    #[test]
+    fn one_place_keeps_a_bounded_number_of_rounds() {
+        let ledger = ledger();
+        for anchor in 0..200 {
+            ledger.record(News { rounds: vec![(Hash(1), round(anchor, "x"))], ..News::default() });
+        }
+        let rounds = &look_up(&ledger, &[], &[Hash(1)], 0).rounds[0];
+        assert_eq!(rounds.len(), MOST_ROUNDS_AT_ONE_PLACE);
+        assert_eq!(rounds.last().unwrap().anchor, Hash(199));
+    }
+
+    #[test]
+    fn what_a_model_refuses_adds_up() {
+        let ledger = ledger();
+        let no_tools = ModelFacts { no_tools: true, ..ModelFacts::default() };
+        let no_late_system = ModelFacts { no_late_system: true, ..ModelFacts::default() };
+        for facts in [no_tools, no_late_system] {
+            ledger.record(News { model: Some((Hash(1), facts)), ..News::default() });
+        }
+        assert_eq!(look_up(&ledger, &[], &[], 0).model, no_tools.and(no_late_system));
+    }
+
+    #[test]
+    fn a_request_is_repeated_when_it_comes_again() {
+        let ledger = ledger();
+        let seen: Vec<bool> =
+            [1, 2, 1].iter().map(|request| look_up(&ledger, &[], &[], *request).repeated).collect();
+        assert_eq!(seen, [false, false, true]);
+    }
+
+    #[test]
+    fn what_was_derived_once_is_not_derived_again() {
+        let memo = MemoCache::new(10_000);
+        let mut computed = 0;
+        for _ in 0..3 {
+            memo.derive(Hash(1), &mut || {
+                computed += 1;
+                Derived::Arguments(Hash(2))
+            });
+        }
+        assert_eq!(computed, 1);
+    }
+}

@@ -1,0 +1,102 @@
+//! Facts that a transcript cannot tell: when calls were handed out, which rounds the client was not shown,
+//! what a model refuses. Each has a bound and a lifetime; losing one never breaks a conversation. Stores and
+//! finds; decides nothing.
+
+pub mod memory;
+
+use crate::transcript::identity::{CallKey, Hash};
+use bytes::Bytes;
+use std::future::Future;
+use std::pin::Pin;
+
+/// The most calls and replies of one request that are looked up, the newest first: older ones are outside
+/// every window, and a request of a million calls must not cost a million look-ups.
+pub const MOST_LOOKED_UP: usize = 1024;
+
+/// Where facts are kept.
+pub trait Ledger: Send + Sync {
+    /// Everything that one request needs, in one trip.
+    fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>>;
+
+    /// Learns what one request brought. Returns at once; what it tells is there for every later look-up of
+    /// this process.
+    fn record(&self, news: News);
+
+    /// Conversations seen within the lifetime of a fact.
+    fn conversations(&self) -> u64;
+}
+
+/// What one request wants to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// Calls whose release time is wanted.
+    pub calls: &'a [CallKey],
+    /// Chains of calls before an assistant message, where hidden rounds may belong.
+    pub chains: &'a [Hash],
+    /// The model at its upstream.
+    pub model: Hash,
+    /// The request's own name, to tell a repetition.
+    pub request: Hash,
+    pub conversation: Hash,
+}
+
+/// The answers, in the order asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// In ms since the epoch.
+    pub released_ms: Vec<Option<u64>>,
+    pub rounds: Vec<Vec<Round>>,
+    pub model: ModelFacts,
+    /// The same request came before.
+    pub repeated: bool,
+}
+
+/// Messages that the model has seen and the client has not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// The name of the assistant message that they stand before.
+    pub anchor: Hash,
+    /// Messages joined by commas.
+    pub messages: Bytes,
+}
+
+/// What a model at an upstream is known to refuse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ModelFacts {
+    pub no_tools: bool,
+    pub no_tool_choice: bool,
+    /// Calls and results in the history.
+    pub no_tool_history: bool,
+    /// A system message that is not the first message.
+    pub no_late_system: bool,
+}
+
+impl ModelFacts {
+    /// What either knows.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            no_tools: self.no_tools || other.no_tools,
+            no_tool_choice: self.no_tool_choice || other.no_tool_choice,
+            no_tool_history: self.no_tool_history || other.no_tool_history,
+            no_late_system: self.no_late_system || other.no_late_system,
+        }
+    }
+}
+
+/// What one request brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// Calls handed to the client, with the time in ms since the epoch. The first time told stays.
+    pub released: Vec<(CallKey, u64)>,
+    /// Rounds by the chain of calls before their place.
+    pub rounds: Vec<(Hash, Round)>,
+    pub model: Option<(Hash, ModelFacts)>,
+}
+
+impl News {
+    /// Whether there is nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        self.released.is_empty() && self.rounds.is_empty() && self.model.is_none()
+    }
+}
