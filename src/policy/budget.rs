@@ -206,7 +206,8 @@ impl Budget {
     fn numbers(&self, used: &Used) -> Vec<(&'static str, u64)> {
         let calls = [("used", used.calls), ("limit", self.config.tool_calls)];
         let tokens = [("tokens_used", used.tokens.tokens()), ("tokens_limit", self.config.tokens)];
-        let set = |numbers: [(&'static str, u64); 2]| if numbers[1].1 > 0 { numbers.to_vec() } else { Vec::new() };
+        let set =
+            |numbers: [(&'static str, u64); 2]| if numbers[1].1 > 0 { numbers.to_vec() } else { Vec::new() };
         [set(calls), set(tokens)].concat()
     }
 

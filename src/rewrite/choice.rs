@@ -29,6 +29,8 @@ pub struct ChoiceState {
     text_shown: bool,
     /// The client was shown a finish reason.
     pub finish_shown: bool,
+    /// Words of ours stand before the answer.
+    prefaced: bool,
 }
 
 impl ChoiceState {
@@ -151,6 +153,14 @@ impl ChoiceState {
         self.role_sent |= event.delta.role.is_some();
         self.text_shown |= event.delta.content.has_text();
         self.finish_shown |= event.finish.is_some() && !self.is_wholly_withheld();
+    }
+
+    /// Puts `text` before whatever the model says; true the first time.
+    pub fn preface(&mut self, text: &str) -> bool {
+        if !self.prefaced {
+            escape_into(text, &mut self.earlier_text);
+        }
+        !std::mem::replace(&mut self.prefaced, true)
     }
 
     /// Says `text` in the model's place.

@@ -6,6 +6,7 @@ use super::judging::Decision;
 use super::splice::Splices;
 use crate::wire::message::ToolCall;
 use crate::wire::reply::{Choice, Delta, Reply};
+use crate::wire::request::Member;
 use crate::wire::sse::write_event;
 use bytes::Bytes;
 use serde_json::Value;
@@ -56,6 +57,8 @@ pub struct Context<'a> {
     pub continuing: Option<(u32, &'a Continuation)>,
     /// Another reply is going to follow, so usage is not told yet.
     pub hold_usage: bool,
+    /// The client did not ask for usage.
+    pub cut_usage: bool,
     /// What to tell in the place of the reply's usage.
     pub usage: Option<Value>,
 }
@@ -189,9 +192,19 @@ fn edit_finish(choice: &Choice, state: &ChoiceState, splices: &mut Splices) -> b
 
 /// Holds back or replaces the usage; true if the client gets one.
 fn edit_usage(data: &[u8], reply: &Reply, context: &Context<'_>, splices: &mut Splices) -> bool {
-    let Some(usage) = reply.usage else { return false };
-    if context.hold_usage {
-        splices.remove_members(&reply.members, |member| member.key.raw(data) == b"usage");
+    let untouched = splices.is_empty();
+    let is_usage = |member: &Member| member.key.raw(data) == b"usage";
+    let Some(usage) = reply.usage else {
+        if context.cut_usage {
+            // OpenAI writes `usage: null` into every chunk where usage is going to follow.
+            splices.remove_members(&reply.members, |member| {
+                is_usage(member) && member.value.of(data) == b"null"
+            });
+        }
+        return untouched && context.cut_usage;
+    };
+    if context.hold_usage || (context.cut_usage && reply.choices.is_empty()) {
+        splices.remove_members(&reply.members, is_usage);
         return false;
     }
     if let Some(sum) = &context.usage {

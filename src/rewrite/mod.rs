@@ -6,6 +6,7 @@ pub mod event;
 pub mod flatten;
 pub mod judging;
 pub mod notice;
+pub mod pass;
 pub mod reply;
 pub mod request;
 pub mod rounds;

@@ -22,6 +22,8 @@ pub struct WholeJudge {
     /// Choices that another reply brought: the client's index, and a reply that holds this choice alone.
     replaced: Vec<(u32, Bytes)>,
     usage: Option<Value>,
+    /// A line to the person who reads the answer, put before it.
+    pub tell: Option<String>,
 }
 
 impl WholeJudge {
@@ -41,7 +43,7 @@ impl WholeJudge {
             choices.push(state);
         }
         let usage = read_usage(&reply, body);
-        Ok(Self { judging, body: body.clone(), reply, choices, replaced: Vec::new(), usage })
+        Ok(Self { judging, body: body.clone(), reply, choices, replaced: Vec::new(), usage, tell: None })
     }
 
     /// The first choice whose calls were all withheld, with the round to append before asking again.
@@ -82,9 +84,16 @@ impl WholeJudge {
     /// The body for the client; `None` if the reply goes out as it came.
     pub fn write(&mut self) -> Option<Bytes> {
         if self.judging.observes()
-            || (self.replaced.is_empty() && !self.choices.iter().any(ChoiceState::is_edited))
+            || (self.replaced.is_empty()
+                && self.tell.is_none()
+                && !self.choices.iter().any(ChoiceState::is_edited))
         {
             return None;
+        }
+        if let Some(tell) = &self.tell {
+            for state in &mut self.choices {
+                state.preface(tell);
+            }
         }
         let mut splices = Splices::default();
         for (choice, state) in self.reply.choices.iter().zip(&mut self.choices) {

@@ -4,9 +4,9 @@
 use super::notice::{Placement, place};
 use super::splice::Splices;
 use crate::policy::plan::{Change, Edit};
-use crate::wire::body::Span;
+use crate::wire::body::{Scanner, Span};
 use crate::wire::json::{decode, escape_into};
-use crate::wire::request::Request;
+use crate::wire::request::{Member, Request};
 use bytes::Bytes;
 
 /// The members that go together when a model takes no tools; leaving one of them is refused by some servers.
@@ -73,6 +73,21 @@ pub fn ask_for_one(request: &Request, body: &[u8], splices: &mut Splices) {
     }
 }
 
+/// Asks for a usage chunk at the end of the stream, beside whatever other options the client gave.
+pub fn ask_for_usage(request: &Request, body: &[u8], splices: &mut Splices) {
+    const WANTED: &str = "{\"include_usage\":true}";
+    let Some(options) = request.value(body, "stream_options").filter(|span| span.of(body).starts_with(b"{"))
+    else {
+        return set_member(request, body, "stream_options", WANTED, splices);
+    };
+    let members = members_of(body, options);
+    match members.iter().find(|member| member.key.raw(body) == b"include_usage") {
+        Some(member) => splices.replace(member.value, "true"),
+        None if members.is_empty() => splices.replace(options, WANTED),
+        None => splices.insert(options.start + 1, "\"include_usage\":true,"),
+    }
+}
+
 /// Takes out everything that declares or chooses tools.
 pub fn without_tools(request: &Request, body: &[u8], splices: &mut Splices) {
     without(request, body, &TOOL_MEMBERS, splices);
@@ -85,6 +100,19 @@ pub fn without_choice(request: &Request, body: &[u8], splices: &mut Splices) {
 
 fn without(request: &Request, body: &[u8], names: &[&str], splices: &mut Splices) {
     splices.remove_members(&request.members, |member| names.contains(&&*decode(member.key, body)));
+}
+
+fn members_of(body: &[u8], object: Span) -> Vec<Member> {
+    let mut scanner = Scanner::within(body, object);
+    let mut members = Vec::new();
+    if scanner.object().is_err() {
+        return members;
+    }
+    while let Ok(Some(key)) = scanner.member() {
+        let Ok(value) = scanner.skip() else { break };
+        members.push(Member { key, value });
+    }
+    members
 }
 
 fn set_member(request: &Request, body: &[u8], name: &str, value: &'static str, splices: &mut Splices) {

@@ -8,7 +8,7 @@ use super::judging::{Decision, Judging};
 use super::usage;
 use crate::wire::error::{UpstreamError, parse_event};
 use crate::wire::json::quote;
-use crate::wire::reply::Reply;
+use crate::wire::reply::{Choice, Reply};
 use crate::wire::sse::{Fields, Piece, Splitter, parse_fields, write_event};
 use bytes::Bytes;
 use serde_json::Value;
@@ -70,6 +70,10 @@ pub struct StreamJudge {
     /// The reply is too long to be read along any further.
     blind: bool,
     pub unjudged: Vec<Unjudged>,
+    /// Usage was asked for by us alone: the client gets none.
+    pub cut_usage: bool,
+    /// A line to the person who reads the answer, put before it.
+    pub tell: Option<String>,
 }
 
 /// An event that waits for its calls to be decided on.
@@ -102,6 +106,8 @@ impl StreamJudge {
             done_seen: false,
             blind: false,
             unjudged: Vec::new(),
+            cut_usage: false,
+            tell: None,
         }
     }
 
@@ -322,18 +328,35 @@ impl StreamJudge {
         if self.judging.observes() {
             return Edited::AsItCame;
         }
-        if self.continuing.is_none() && !self.choices.iter().any(ChoiceState::is_edited) {
+        let asked_more = self.continuing.is_some() || self.cut_usage || self.tell.is_some();
+        if !asked_more && !self.choices.iter().any(ChoiceState::is_edited) {
             return Edited::AsItCame;
         }
+        self.preface(reply, out);
         self.speak_if_silent(reply, out);
         let usage = self.earlier_usage.as_ref().zip(self.usage.as_ref());
         let context = Context {
             choices: &self.choices,
             continuing: self.continuing.zip(self.head.as_ref()),
             hold_usage: self.pending().is_some(),
+            cut_usage: self.cut_usage,
             usage: usage.map(|(earlier, now)| usage::sum(earlier, now)),
         };
         edit(&one_line(raw), reply, calls, &context)
+    }
+
+    /// Before the first event of a choice: the line to the person.
+    fn preface(&mut self, reply: &Reply, out: &mut Vec<Bytes>) {
+        let Some((tell, head)) = self.tell.as_ref().zip(self.head.as_ref()) else { return };
+        let index_of = |choice: &Choice| self.continuing.unwrap_or(choice.index);
+        for index in reply.choices.iter().map(index_of) {
+            let Some(state) = self.choices.iter_mut().find(|state| state.index == index) else { continue };
+            if state.preface(tell) {
+                let delta = format!("{{\"role\":\"assistant\",\"content\":{}}}", quote(tell));
+                out.push(head.event(index, &delta, "null"));
+                state.role_sent = true;
+            }
+        }
     }
 
     /// Before the finish of a choice in which nothing remains to read: says so in the model's place.
@@ -460,3 +483,6 @@ fn one_line(raw: &Bytes) -> Bytes {
         None => fields.data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests;

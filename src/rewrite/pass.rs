@@ -1,0 +1,220 @@
+//! One sending of a request: which of its forms goes up this time (tools kept or dropped, history flattened,
+//! rounds appended, a final answer asked for). A function from the request, what policies want of it, and the
+//! form, to bytes; decides on nothing.
+
+use super::flatten::flatten;
+use super::notice::Placement;
+use super::request::{
+    append, apply_edits, ask_for_answer, ask_for_one, ask_for_usage, restore, without_choice, without_tools,
+};
+use super::splice::{Rope, Splices};
+use crate::policy::plan::{Change, Edit};
+use crate::wire::message::Role;
+use crate::wire::request::Request;
+use bytes::Bytes;
+
+/// What the model reads where its tools were taken away.
+const NO_TOOLS: &str = "[toolrein] No tools can be called here: this model does not take them. Answer from what you \
+                        know and from what is said above, and say what you could not look up.";
+
+/// What goes up whatever the form: the request and what is wanted of it.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    pub body: &'a Bytes,
+    pub request: &'a Request,
+    pub edits: &'a [Edit],
+    /// Hidden rounds, each with the place of the message it is put back before.
+    pub restored: &'a [(usize, Bytes)],
+}
+
+/// The form of one sending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pass {
+    pub placement: Placement,
+    pub tools: Tools,
+    /// Calls and results of the history as plain text.
+    pub flat: bool,
+    /// The stream shall end with usage, which the client did not ask for.
+    pub ask_usage: bool,
+    pub asking: Option<Asking>,
+}
+
+/// What is left of the request's tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tools {
+    Kept,
+    WithoutChoice,
+    Dropped,
+}
+
+/// Asking again for one choice of a reply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asking {
+    /// The rounds that the model has made since the client's request, oldest first.
+    pub rounds: Vec<Bytes>,
+    /// The model shall answer without calls.
+    pub land: bool,
+}
+
+impl Pass {
+    /// The request as the client sent it.
+    pub fn plain(placement: Placement) -> Self {
+        Self { placement, tools: Tools::Kept, flat: false, ask_usage: false, asking: None }
+    }
+
+    /// Whether anything about the tools differs from what the client sent.
+    pub fn is_fallback(&self) -> bool {
+        self.tools != Tools::Kept || self.flat
+    }
+}
+
+impl Source<'_> {
+    /// The bytes of this sending; slices of the original wherever nothing changes.
+    pub fn write(&self, pass: &Pass) -> Rope {
+        let mut splices = Splices::default();
+        match pass.tools {
+            Tools::Kept => apply_edits(self.request, self.edits, pass.placement, &mut splices),
+            Tools::WithoutChoice => {
+                apply_edits(self.request, self.edits, pass.placement, &mut splices);
+                without_choice(self.request, self.body, &mut splices);
+            }
+            Tools::Dropped => {
+                apply_edits(self.request, &self.edits_without_tools(), pass.placement, &mut splices);
+                without_tools(self.request, self.body, &mut splices);
+            }
+        }
+        restore(self.request, self.restored, &mut splices);
+        if pass.ask_usage {
+            ask_for_usage(self.request, self.body, &mut splices);
+        }
+        if let Some(asking) = &pass.asking {
+            for round in &asking.rounds {
+                append(self.request, round, &mut splices);
+            }
+            ask_for_one(self.request, self.body, &mut splices);
+            if asking.land && pass.tools == Tools::Kept {
+                ask_for_answer(self.request, self.body, &mut splices);
+            }
+        }
+        let rope = splices.apply(self.body);
+        if pass.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
+    }
+
+    /// The edits and one notice more, at a place that stays the same as the conversation grows.
+    fn edits_without_tools(&self) -> Vec<Edit> {
+        let messages = &self.request.messages;
+        let mut edits = self.edits.to_vec();
+        let first_user = messages.iter().position(|message| message.role == Role::User);
+        if let Some(message) = first_user.or(messages.len().checked_sub(1)) {
+            let change = Change::Notice { text: NO_TOOLS.to_owned(), word: "notice" };
+            let at = edits.partition_point(|edit| edit.message <= message);
+            edits.insert(at, Edit { message, policy: "tools_unsupported", change });
+        }
+        edits
+    }
+}
+
+fn flattened(body: &Bytes) -> Option<Rope> {
+    let request = Request::parse(body).ok()?;
+    let mut splices = Splices::default();
+    flatten(&request, body, &mut splices);
+    Some(splices.apply(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(body: &str, pass: &Pass, edits: &[Edit], restored: &[(usize, Bytes)]) -> String {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let request = Request::parse(&body).unwrap();
+        let out = Source { body: &body, request: &request, edits, restored }.write(pass).join();
+        Request::parse(&out).unwrap();
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    fn plain() -> Pass {
+        Pass::plain(Placement::System)
+    }
+
+    const TOOLS: &str = r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}],"tool_choice":"auto","n":2,"parallel_tool_calls":true}"#;
+
+    #[test]
+    fn a_plain_pass_changes_nothing() {
+        assert_eq!(written(TOOLS, &plain(), &[], &[]), TOOLS);
+    }
+
+    #[test]
+    fn without_tools_all_five_members_go_and_the_model_is_told() {
+        let pass = Pass { tools: Tools::Dropped, ..plain() };
+        let out = written(TOOLS, &pass, &[], &[]);
+        assert!(out.starts_with(
+            r#"{"messages":[{"role":"user","content":"q"},{"role":"system","content":"[toolrein] No tools"#
+        ));
+        assert!(out.ends_with(r#"],"n":2}"#), "{out}");
+    }
+
+    #[test]
+    fn without_choice_the_tools_stay() {
+        let pass = Pass { tools: Tools::WithoutChoice, ..plain() };
+        assert_eq!(written(TOOLS, &pass, &[], &[]), TOOLS.replace(r#","tool_choice":"auto""#, ""));
+    }
+
+    #[test]
+    fn asking_again_appends_the_rounds_and_asks_for_one_choice() {
+        let asking =
+            Asking { rounds: vec!["{\"role\":\"a\"}".into(), "{\"role\":\"b\"}".into()], land: false };
+        let out = written(TOOLS, &Pass { asking: Some(asking), ..plain() }, &[], &[]);
+        assert!(out.contains(r#""content":"q"},{"role":"a"},{"role":"b"}],"tools""#), "{out}");
+        assert!(out.contains(r#""tool_choice":"auto","n":1"#), "{out}");
+    }
+
+    #[test]
+    fn landing_asks_for_an_answer_and_leaves_the_tools_declared() {
+        let asking = Asking { rounds: vec![], land: true };
+        let out = written(TOOLS, &Pass { asking: Some(asking.clone()), ..plain() }, &[], &[]);
+        assert!(out.contains(r#""tools":[{}],"tool_choice":"none""#), "{out}");
+        let bare = r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}]}"#;
+        let out = written(bare, &Pass { asking: Some(asking.clone()), ..plain() }, &[], &[]);
+        assert!(out.ends_with(r#""tools":[{}],"tool_choice":"none"}"#), "{out}");
+        let dropped = Pass { asking: Some(asking), tools: Tools::Dropped, ..plain() };
+        assert!(!written(bare, &dropped, &[], &[]).contains("tool_choice"));
+    }
+
+    #[test]
+    fn rounds_are_put_back_before_their_message() {
+        let body = r#"{"messages":[{"role":"user","content":"q"}, {"role":"assistant","content":"a"}]}"#;
+        let restored = [(1, Bytes::from_static(b"{\"role\":\"x\"}"))];
+        assert_eq!(
+            written(body, &plain(), &[], &restored),
+            r#"{"messages":[{"role":"user","content":"q"}, {"role":"x"},{"role":"assistant","content":"a"}]}"#
+        );
+    }
+
+    #[test]
+    fn a_flat_pass_flattens_restored_rounds_too() {
+        let body = r#"{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}"#;
+        let round = r#"{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"r"}"#;
+        let restored = [(1, Bytes::from_static(round.as_bytes()))];
+        let out = written(body, &Pass { flat: true, ..plain() }, &[], &restored);
+        assert!(!out.contains("tool_calls") && !out.contains(r#""tool""#), "{out}");
+        assert!(out.contains("[called f with {}]") && out.contains("[result of f]"), "{out}");
+    }
+
+    #[test]
+    fn usage_is_asked_for_beside_other_stream_options() {
+        for (options, expected) in [
+            ("", r#","stream_options":{"include_usage":true}"#),
+            (r#","stream_options":{}"#, r#","stream_options":{"include_usage":true}"#),
+            (r#","stream_options":null"#, r#","stream_options":{"include_usage":true}"#),
+            (r#","stream_options":{"include_usage":false}"#, r#","stream_options":{"include_usage":true}"#),
+            (r#","stream_options":{"x":1}"#, r#","stream_options":{"include_usage":true,"x":1}"#),
+        ] {
+            let with = |options: &str| format!(r#"{{"messages":[]{options}}}"#);
+            assert_eq!(
+                written(&with(options), &Pass { ask_usage: true, ..plain() }, &[], &[]),
+                with(expected)
+            );
+        }
+    }
+}

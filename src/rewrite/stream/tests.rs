@@ -1,0 +1,490 @@
+//! Cases and laws of streamed judging. The upstream's bytes are written here, so that what comes out can be
+//! compared byte for byte.
+
+use super::*;
+use crate::policy::plan::{Proposed, Reason, ReasonKind, Verdict};
+use crate::policy::set::{PolicySet, Rule, RuleOf};
+use crate::policy::{ConfigError, Evidence, Policy};
+use crate::rewrite::judging::AnswerTools;
+use crate::transcript::Transcript;
+use crate::transcript::identity::{Hash, HashKey, Identity};
+use crate::transcript::memo::NoMemo;
+use crate::wire::request::Request;
+use proptest::prelude::*;
+use serde_json::json;
+use std::sync::Arc;
+
+/// Withholds calls by name (`deny*`) or by what their arguments hold (`bad`).
+struct Picky {
+    by_arguments: bool,
+}
+
+impl Policy for Picky {
+    const NAME: &'static str = "picky";
+    const SUMMARY: &'static str = "for tests";
+    type Config = ();
+    type State = ();
+
+    fn new(_: ()) -> Result<Self, Vec<ConfigError>> {
+        Ok(Self { by_arguments: false })
+    }
+
+    fn evidence(&self, _name: &str, _state: &()) -> Evidence {
+        if self.by_arguments { Evidence::Arguments } else { Evidence::Name }
+    }
+
+    fn judge(&self, call: &Proposed<'_>, _state: &()) -> Verdict {
+        let denied = match self.by_arguments {
+            true => call.arguments.unwrap_or("").contains("bad"),
+            false => call.name.starts_with("deny"),
+        };
+        if !denied {
+            return Verdict::Allow;
+        }
+        let message = "no".to_owned();
+        Verdict::Withhold(Reason { kind: ReasonKind::RateLimit, message, retryable: false, numbers: vec![] })
+    }
+}
+
+const LIMITS: StreamLimits = StreamLimits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
+
+fn judging(by_arguments: bool) -> Judging {
+    judging_as(by_arguments, false)
+}
+
+fn judging_as(by_arguments: bool, observe: bool) -> Judging {
+    let body = br#"{"messages":[]}"#;
+    let request = Request::parse(body).unwrap();
+    let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+    let transcript = Transcript::read(&request, body, &identity, &NoMemo);
+    let rule: Arc<dyn Rule> = Arc::new(RuleOf::new(Picky { by_arguments }));
+    Judging::new(PolicySet::new(vec![rule]).read(&transcript).1, AnswerTools::default(), observe)
+}
+
+fn judge(by_arguments: bool) -> StreamJudge {
+    StreamJudge::new(judging(by_arguments), LIMITS, true)
+}
+
+/// Everything that comes out for `chunks`, and how it ended.
+fn run<'a>(judge: &mut StreamJudge, chunks: impl IntoIterator<Item = &'a [u8]>) -> (String, Ending) {
+    let mut out = Vec::new();
+    for chunk in chunks {
+        judge.push(Bytes::copy_from_slice(chunk), 0, &mut out);
+    }
+    let ending = judge.finish(0, &mut out);
+    (String::from_utf8(out.concat()).unwrap(), ending)
+}
+
+fn whole(judge: &mut StreamJudge, stream: &str) -> (String, Ending) {
+    run(judge, [stream.as_bytes()])
+}
+
+fn event(choices: &Value) -> String {
+    format!("data: {}\n\n", json!({"id": "chatcmpl-1", "model": "m", "created": 1, "choices": choices}))
+}
+
+fn delta(delta: &Value) -> String {
+    event(&json!([{"index": 0, "delta": delta, "finish_reason": null}]))
+}
+
+fn finish(reason: &str) -> String {
+    event(&json!([{"index": 0, "delta": {}, "finish_reason": reason}]))
+}
+
+fn call(index: usize, id: &str, name: &str, arguments: &[&str]) -> String {
+    let mut out = delta(&json!({"tool_calls": [{"index": index, "id": id, "type": "function",
+        "function": {"name": name, "arguments": ""}}]}));
+    for piece in arguments {
+        out += &delta(&json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}));
+    }
+    out
+}
+
+const DONE: &str = "data: [DONE]\n\n";
+
+fn role() -> String {
+    delta(&json!({"role": "assistant", "content": null}))
+}
+
+/// The data of every event, `[DONE]` and comments left out.
+fn events(stream: &str) -> Vec<Value> {
+    let data = stream.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
+    data.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).unwrap()).collect()
+}
+
+/// The text, the calls (index, name, arguments) and the finish reasons that a client puts together.
+fn client_view(stream: &str) -> (String, Vec<(String, String)>, Vec<String>) {
+    let (mut text, mut calls, mut finishes) = (String::new(), Vec::<(String, String)>::new(), Vec::new());
+    for event in events(stream) {
+        for choice in event["choices"].as_array().unwrap() {
+            text += choice["delta"]["content"].as_str().unwrap_or("");
+            for call in choice["delta"]["tool_calls"].as_array().unwrap_or(&vec![]) {
+                let index = call["index"].as_u64().unwrap() as usize;
+                assert!(index <= calls.len(), "indexes are dense");
+                if index == calls.len() {
+                    calls.push((String::new(), String::new()));
+                }
+                calls[index].0 += call["function"]["name"].as_str().unwrap_or("");
+                calls[index].1 += call["function"]["arguments"].as_str().unwrap_or("");
+            }
+            finishes.extend(choice["finish_reason"].as_str().map(str::to_owned));
+        }
+    }
+    (text, calls, finishes)
+}
+
+#[test]
+fn text_goes_through_at_once_and_as_it_came() {
+    let mut judge = judge(true);
+    let mut out = Vec::new();
+    for piece in
+        [role(), delta(&json!({"content": "a"})), ": ping\r\n\r\n".to_owned(), finish("stop"), DONE.into()]
+    {
+        out.clear();
+        judge.push(Bytes::from(piece.clone()), 0, &mut out);
+        assert_eq!(out.concat(), piece.as_bytes());
+    }
+}
+
+#[test]
+fn calls_judged_by_name_stream_through_live() {
+    let mut judge = judge(false);
+    let stream = call(0, "a", "ok", &["{\"x\"", ":1}"]);
+    let mut out = Vec::new();
+    for piece in stream.split_inclusive("\n\n") {
+        out.clear();
+        judge.push(Bytes::copy_from_slice(piece.as_bytes()), 0, &mut out);
+        assert_eq!(out.concat(), piece.as_bytes());
+        assert!(!judge.is_holding());
+    }
+}
+
+#[test]
+fn calls_judged_by_arguments_are_held_until_they_are_whole_and_come_out_as_they_came() {
+    let mut judge = judge(true);
+    let first = call(0, "a", "ok", &["{\"x\"", ":1}"]);
+    let mut out = Vec::new();
+    judge.push(Bytes::from(first.clone()), 0, &mut out);
+    assert!(out.is_empty() && judge.is_holding());
+    let second = call(1, "b", "ok", &["{}"]);
+    judge.push(Bytes::from(second.clone()), 0, &mut out);
+    assert_eq!(out.concat(), first.as_bytes(), "the next call ends the first");
+    out.clear();
+    judge.push(Bytes::from(finish("tool_calls") + DONE), 0, &mut out);
+    assert_eq!(out.concat(), (second + &finish("tool_calls") + DONE).as_bytes());
+}
+
+#[test]
+fn of_several_calls_the_withheld_one_goes_and_the_others_are_numbered_densely() {
+    for by_arguments in [false, true] {
+        let stream = role()
+            + &call(0, "a", "ok", &["{}"])
+            + &call(1, "b", "deny", &["{\"bad\":1}"])
+            + &call(2, "c", "ok2", &["{\"x\":", "1}"])
+            + &finish("tool_calls")
+            + DONE;
+        let mut judge = judge(by_arguments);
+        let (out, ending) = whole(&mut judge, &stream);
+        assert_eq!(ending, Ending::Complete);
+        let (_, calls, finishes) = client_view(&out);
+        assert_eq!(calls, [("ok".into(), "{}".into()), ("ok2".into(), "{\"x\":1}".into())]);
+        assert_eq!(finishes, ["tool_calls"]);
+        assert!(out.ends_with(": toolrein picky=withheld:1\n\ndata: [DONE]\n\n"), "{out}");
+        let round = judge.choices()[0].round().unwrap();
+        assert!(String::from_utf8_lossy(&round).contains(r#""name":"deny""#));
+    }
+}
+
+#[test]
+fn with_every_call_withheld_the_model_is_to_be_asked_again_and_the_end_is_held_back() {
+    for by_arguments in [false, true] {
+        let usage = "data: {\"choices\":[],\"usage\":{\"total_tokens\":7}}\n\n";
+        let stream = role()
+            + &delta(&json!({"content": "I look."}))
+            + &call(0, "a", "deny", &["{\"bad\":1}"])
+            + &finish("tool_calls")
+            + usage
+            + DONE;
+        let mut judge = judge(by_arguments);
+        let (out, ending) = whole(&mut judge, &stream);
+        let Ending::Reask { choice: 0, round } = ending else { panic!("{ending:?}") };
+        assert!(String::from_utf8_lossy(&round).contains("I look."));
+        let (text, calls, finishes) = client_view(&out);
+        assert_eq!((text.as_str(), calls.len(), finishes.len()), ("I look.", 0, 0));
+        assert!(!out.contains("usage") && !out.contains("DONE"), "{out}");
+    }
+}
+
+#[test]
+fn a_further_reply_goes_on_in_the_same_stream() {
+    let usage = |total| {
+        format!("data: {{\"id\":\"other\",\"choices\":[],\"usage\":{{\"total_tokens\":{total}}}}}\n\n")
+    };
+    let first = role()
+        + &delta(&json!({"content": "I look."}))
+        + &call(0, "a", "deny", &["{}"])
+        + &finish("tool_calls")
+        + &usage(7)
+        + DONE;
+    let mut judge = judge(false);
+    let (mut out, ending) = whole(&mut judge, &first);
+    assert!(matches!(ending, Ending::Reask { .. }));
+    judge.continue_with(0);
+    let second = (role()
+        + &delta(&json!({"content": "So"}))
+        + &delta(&json!({"content": " it is."}))
+        + &finish("stop"))
+        .replace("chatcmpl-1", "chatcmpl-2")
+        + &usage(5)
+        + DONE;
+    let (more, ending) = whole(&mut judge, &second);
+    out += &more;
+    assert_eq!(ending, Ending::Complete);
+    let (text, _, finishes) = client_view(&out);
+    assert_eq!(text, "I look.\n\nSo it is.");
+    assert_eq!(finishes, ["stop"]);
+    let events = events(&out);
+    let roles = events.iter().filter(|event| event["choices"][0]["delta"]["role"] == "assistant").count();
+    assert_eq!(roles, 1, "one role");
+    let ids: Vec<&Value> = events.iter().map(|event| &event["id"]).collect();
+    assert!(ids.iter().all(|id| **id == "chatcmpl-1"), "{ids:?}");
+    assert_eq!(events.last().unwrap()["usage"]["total_tokens"], 12);
+    assert_eq!(out.matches("[DONE]").count(), 1);
+    assert_eq!(judge.choices()[0].text(), "I look.\n\nSo it is.");
+}
+
+#[test]
+fn calls_that_come_after_landing_are_dropped_and_an_honest_sentence_takes_their_place() {
+    let mut judge = judge(false);
+    let first = role() + &call(0, "a", "deny", &["{}"]) + &finish("tool_calls") + DONE;
+    let (mut out, _) = whole(&mut judge, &first);
+    judge.judging.land();
+    judge.continue_with(0);
+    let (more, ending) =
+        whole(&mut judge, &(role() + &call(0, "b", "ok", &["{}"]) + &finish("tool_calls") + DONE));
+    out += &more;
+    assert_eq!(ending, Ending::Complete);
+    let (text, calls, finishes) = client_view(&out);
+    assert_eq!((text.as_str(), calls.len()), (NO_ANSWER, 0));
+    assert_eq!(finishes, ["stop"]);
+    assert!(out.ends_with(DONE));
+}
+
+#[test]
+fn a_landing_without_finish_reason_still_ends_with_one() {
+    let mut judge = judge(false);
+    let (mut out, _) = whole(&mut judge, &(role() + &call(0, "a", "deny", &["{}"]) + &finish("tool_calls")));
+    judge.judging.land();
+    judge.continue_with(0);
+    let (more, _) = whole(&mut judge, &role());
+    out += &more;
+    let (text, _, finishes) = client_view(&out);
+    assert_eq!((text.as_str(), finishes), (NO_ANSWER, vec!["stop".to_owned()]));
+}
+
+#[test]
+fn each_choice_is_judged_for_itself() {
+    let two = |delta: &Value, finish: &Value| {
+        event(&json!([{"index": 1, "delta": delta, "finish_reason": finish}]))
+    };
+    let stream = role()
+        + &delta(&json!({"content": "fine"}))
+        + &two(
+            &json!({"role": "assistant", "tool_calls": [{"index": 0, "id": "a", "function": {"name": "deny", "arguments": "{}"}}]}),
+            &Value::Null,
+        )
+        + &finish("stop")
+        + &two(&json!({}), &json!("tool_calls"))
+        + DONE;
+    let mut judge = judge(false);
+    let (mut out, ending) = whole(&mut judge, &stream);
+    assert!(matches!(ending, Ending::Reask { choice: 1, .. }), "{ending:?}");
+    judge.continue_with(1);
+    let (more, ending) =
+        whole(&mut judge, &(role() + &delta(&json!({"content": "two"})) + &finish("stop") + DONE));
+    out += &more;
+    assert_eq!(ending, Ending::Complete);
+    let text_of = |index: u64| -> String {
+        let choices: Vec<Value> =
+            events(&out).iter().flat_map(|event| event["choices"].as_array().unwrap().clone()).collect();
+        let mine = choices.iter().filter(|choice| choice["index"] == index);
+        mine.filter_map(|choice| choice["delta"]["content"].as_str()).collect()
+    };
+    assert_eq!((text_of(0).as_str(), text_of(1).as_str()), ("fine", "two"));
+}
+
+#[test]
+fn an_error_at_the_head_is_kept_for_a_decision_and_a_later_one_passes() {
+    let error = "data: {\"error\":{\"message\":\"no tools\"}}\n\n";
+    let mut first = judge(false);
+    let mut out = Vec::new();
+    first.push(Bytes::from_static(error.as_bytes()), 0, &mut out);
+    assert!(out.is_empty());
+    assert_eq!(first.take_head_error().unwrap().0.messages, ["no tools"]);
+    let mut later = judge(false);
+    let stream = role() + error;
+    assert_eq!(whole(&mut later, &stream), (stream, Ending::Complete));
+}
+
+#[test]
+fn what_is_held_too_much_is_released_unjudged_and_counted() {
+    let limits = StreamLimits { held: 600, ..LIMITS };
+    let mut judge = StreamJudge::new(judging(true), limits, true);
+    let stream = call(0, "a", "ok", &["{\"bad\":\"", &"x".repeat(300), &"x".repeat(300), "\"}"])
+        + &finish("tool_calls")
+        + DONE;
+    let (out, ending) = run(&mut judge, stream.split_inclusive("\n\n").map(str::as_bytes));
+    assert_eq!((out, ending), (stream, Ending::Complete));
+    assert_eq!(judge.unjudged, [Unjudged::HeldTooMuch]);
+}
+
+#[test]
+fn an_event_over_the_bound_passes_unjudged_and_is_counted() {
+    let limits = StreamLimits { event: 300, ..LIMITS };
+    let mut judge = StreamJudge::new(judging(false), limits, true);
+    let stream = delta(&json!({"content": "x".repeat(1000)})) + DONE;
+    let (out, _) = run(&mut judge, stream.as_bytes().chunks(100));
+    assert_eq!(out, stream);
+    assert_eq!(judge.unjudged, [Unjudged::EventTooLong]);
+}
+
+#[test]
+fn while_observing_everything_is_judged_and_nothing_is_changed() {
+    let mut judge = StreamJudge::new(judging_as(false, true), LIMITS, true);
+    let stream = role() + &call(0, "a", "deny", &["{}"]) + &finish("tool_calls") + DONE;
+    assert_eq!(whole(&mut judge, &stream), (stream, Ending::Complete));
+    assert_eq!(judge.judging.record[0].objections.len(), 1);
+}
+
+#[test]
+fn usage_that_we_asked_for_is_cut_out_again() {
+    let chunk = |usage: &str| {
+        format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"a\"}}}}]{usage}}}\n\n")
+    };
+    let mut judge = judge(false);
+    judge.cut_usage = true;
+    let stream =
+        chunk(",\"usage\":null") + "data: {\"choices\":[],\"usage\":{\"total_tokens\":7}}\n\n" + DONE;
+    assert_eq!(whole(&mut judge, &stream).0, chunk("") + DONE);
+    assert_eq!(judge.usage().unwrap()["total_tokens"], 7);
+}
+
+#[test]
+fn a_line_to_the_person_comes_before_the_answer() {
+    let mut judge = judge(false);
+    judge.tell = Some("(No tools.)".to_owned());
+    let stream = role() + &delta(&json!({"content": "Hi"})) + &finish("stop") + DONE;
+    let (out, _) = whole(&mut judge, &stream);
+    assert_eq!(client_view(&out).0, "(No tools.)\n\nHi");
+    assert_eq!(
+        events(&out).iter().filter(|event| event["choices"][0]["delta"]["role"] == "assistant").count(),
+        1
+    );
+}
+
+/// How a provider writes its calls.
+#[derive(Clone, Copy, Debug)]
+enum Style {
+    Pieces,
+    WholeCalls,
+    NoIndex,
+    Index0,
+}
+
+fn arb_reply() -> impl Strategy<Value = (String, Vec<(String, String)>)> {
+    let name = prop::sample::select(vec!["ok", "search", "deny", "denyAll"]);
+    let arguments = prop::sample::select(vec![
+        "{}",
+        "{\"q\":\"é\"}",
+        "{\"q\":\"bad\"}",
+        "",
+        "{\"q\":{\"bad\":[1,\"}\"]}}",
+    ]);
+    let style = prop::sample::select(vec![Style::Pieces, Style::WholeCalls, Style::NoIndex, Style::Index0]);
+    let separator = prop::sample::select(vec!["\n\n", "\r\n\r\n"]);
+    let texts = prop::collection::vec("[a-zé ]{0,6}", 0..4);
+    (prop::collection::vec((name, arguments), 0..4), style, separator, texts, any::<bool>()).prop_map(
+        |(calls, style, separator, texts, done)| {
+            let mut out = role();
+            for text in texts {
+                out += &delta(&json!({ "content": text }));
+            }
+            for (at, (name, arguments)) in calls.iter().enumerate() {
+                out += &written(at, name, arguments, style);
+            }
+            out += &finish(if calls.is_empty() { "stop" } else { "tool_calls" });
+            out += if done { DONE } else { "" };
+            let calls = calls.iter().map(|(name, arguments)| ((*name).to_owned(), (*arguments).to_owned()));
+            (out.replace("\n\n", separator), calls.collect())
+        },
+    )
+}
+
+fn written(at: usize, name: &str, arguments: &str, style: Style) -> String {
+    let id = format!("id{at}");
+    let whole = json!({"id": id, "function": {"name": name, "arguments": arguments}});
+    match style {
+        Style::Pieces => {
+            let middle = arguments.floor_char_boundary(arguments.len() / 2);
+            call(at, &id, name, &[&arguments[..middle], &arguments[middle..]])
+        }
+        Style::NoIndex => delta(&json!({ "tool_calls": [whole] })),
+        Style::WholeCalls | Style::Index0 => {
+            let mut whole = whole;
+            whole["index"] = json!(if matches!(style, Style::Index0) { 0 } else { at });
+            delta(&json!({ "tool_calls": [whole] }))
+        }
+    }
+}
+
+/// `bytes` cut at `places`.
+fn chunks<'a>(bytes: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+    let mut cuts: Vec<usize> = places.iter().map(|place| place.index(bytes.len() + 1)).collect();
+    cuts.extend([0, bytes.len()]);
+    cuts.sort_unstable();
+    cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
+}
+
+proptest! {
+    #[test]
+    fn any_chunking_gives_the_same_bytes_and_the_same_verdicts(
+        (stream, calls) in arb_reply(),
+        by_arguments in any::<bool>(),
+        places in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+    ) {
+        let (mut one, mut many) = (judge(by_arguments), judge(by_arguments));
+        let expected = whole(&mut one, &stream);
+        let given = run(&mut many, chunks(stream.as_bytes(), &places));
+        prop_assert_eq!(&given, &expected);
+        prop_assert_eq!(&many.judging.record, &one.judging.record);
+        let denied = |(name, arguments): &&(String, String)| {
+            if by_arguments { arguments.contains("bad") } else { name.starts_with("deny") }
+        };
+        let left = calls.iter().filter(|call| !denied(call)).count();
+        match given {
+            (out, Ending::Complete) if left == calls.len() => prop_assert_eq!(out, stream),
+            (out, Ending::Complete) => {
+                prop_assert!(left > 0);
+                prop_assert_eq!(out.matches("\"name\"").count(), left);
+            }
+            (out, Ending::Reask { .. }) => {
+                prop_assert!(left == 0);
+                prop_assert!(!out.contains("tool_calls") && !out.contains("[DONE]"), "{}", out);
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic_and_what_is_no_call_passes(
+        bytes in prop::collection::vec(prop::sample::select(b"data: {}[]\"\\:,\n\rtool_calsx0\xff".to_vec()), 0..200),
+        places in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
+    ) {
+        let mut judge = StreamJudge::new(judging(true), LIMITS, false);
+        let mut out = Vec::new();
+        for chunk in chunks(&bytes, &places) {
+            judge.push(Bytes::copy_from_slice(chunk), 0, &mut out);
+        }
+        judge.finish(0, &mut out);
+        prop_assert_eq!(out.concat(), bytes);
+    }
+}
