@@ -1,7 +1,8 @@
 //! The ledger in this process's memory: bounded caches that forget the least used first. Also the memo of
 //! what was derived from messages. Nothing here outlives the process or is shared with another.
 
-use super::{Ask, Facts, Ledger, ModelFacts, News, Round};
+use super::{Ask, Facts, Ledger, ModelFacts, News};
+use crate::rewrite::rounds::Round;
 use crate::transcript::identity::Hash;
 use crate::transcript::memo::{Derived, Memo};
 use moka::ops::compute::Op;
@@ -61,8 +62,8 @@ impl Memory {
         }
     }
 
-    fn add_round(&self, chain: Hash, round: Round) {
-        self.rounds.entry(chain).and_upsert_with(|known| {
+    fn add_round(&self, place: Hash, round: Round) {
+        self.rounds.entry(place).and_upsert_with(|known| {
             let mut rounds = known.map_or_else(Vec::new, |entry| entry.into_value().to_vec());
             rounds.retain(|known| known.anchor != round.anchor);
             rounds.push(round.clone());
@@ -80,10 +81,10 @@ impl Ledger for Memory {
             self.requests.insert(ask.request, ());
         }
         self.conversations.get_with(ask.conversation, || ());
-        let rounds_at = |chain| self.rounds.get(chain).map_or_else(Vec::new, |rounds| rounds.to_vec());
+        let rounds_at = |place| self.rounds.get(place).map_or_else(Vec::new, |rounds| rounds.to_vec());
         Box::pin(ready(Facts {
             released_ms: ask.calls.iter().map(|call| self.released_ms.get(call)).collect(),
-            rounds: ask.chains.iter().map(rounds_at).collect(),
+            rounds: ask.places.iter().map(rounds_at).collect(),
             model: self.models.get(&ask.model).unwrap_or_default(),
             repeated,
         }))
@@ -93,8 +94,8 @@ impl Ledger for Memory {
         for (call, at_ms) in news.released {
             self.released_ms.entry(call).or_insert(at_ms);
         }
-        for (chain, round) in news.rounds {
-            self.add_round(chain, round);
+        for (place, round) in news.rounds {
+            self.add_round(place, round);
         }
         if let Some((model, facts)) = news.model {
             self.models.entry(model).and_compute_with(|known| {
@@ -150,8 +151,8 @@ mod tests {
         })
     }
 
-    fn look_up(ledger: &Memory, calls: &[Hash], chains: &[Hash], request: u128) -> Facts {
-        let ask = Ask { calls, chains, model: Hash(1), request: Hash(request), conversation: Hash(request) };
+    fn look_up(ledger: &Memory, calls: &[Hash], places: &[Hash], request: u128) -> Facts {
+        let ask = Ask { calls, places, model: Hash(1), request: Hash(request), conversation: Hash(request) };
         ledger.look_up(ask).now_or_never().unwrap()
     }
 
@@ -171,8 +172,8 @@ mod tests {
     #[test]
     fn rounds_are_found_at_their_place_and_the_newest_of_one_anchor_counts() {
         let ledger = ledger();
-        for (chain, round) in [(1, round(7, "old")), (1, round(8, "other")), (1, round(7, "new"))] {
-            ledger.record(News { rounds: vec![(Hash(chain), round)], ..News::default() });
+        for (place, round) in [(1, round(7, "old")), (1, round(8, "other")), (1, round(7, "new"))] {
+            ledger.record(News { rounds: vec![(Hash(place), round)], ..News::default() });
         }
         let facts = look_up(&ledger, &[], &[Hash(1), Hash(2)], 0);
         assert_eq!(facts.rounds, [vec![round(8, "other"), round(7, "new")], vec![]]);

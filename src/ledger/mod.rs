@@ -4,13 +4,13 @@
 
 pub mod memory;
 
+use crate::rewrite::rounds::Round;
 use crate::transcript::identity::{CallKey, Hash};
-use bytes::Bytes;
 use std::future::Future;
 use std::pin::Pin;
 
-/// The most calls and replies of one request that are looked up, the newest first: older ones are outside
-/// every window, and a request of a million calls must not cost a million look-ups.
+/// The most calls of one request that are looked up, the newest first: older ones are outside every window,
+/// and a request of a million calls must not cost a million look-ups. The same for replies.
 pub const MOST_LOOKED_UP: usize = 1024;
 
 /// Where facts are kept.
@@ -31,8 +31,8 @@ pub trait Ledger: Send + Sync {
 pub struct Ask<'a> {
     /// Calls whose release time is wanted.
     pub calls: &'a [CallKey],
-    /// Chains of calls before an assistant message, where hidden rounds may belong.
-    pub chains: &'a [Hash],
+    /// Where hidden rounds may belong.
+    pub places: &'a [Hash],
     /// The model at its upstream.
     pub model: Hash,
     /// The request's own name, to tell a repetition.
@@ -49,15 +49,6 @@ pub struct Facts {
     pub model: ModelFacts,
     /// The same request came before.
     pub repeated: bool,
-}
-
-/// Messages that the model has seen and the client has not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Round {
-    /// The name of the assistant message that they stand before.
-    pub anchor: Hash,
-    /// Messages joined by commas.
-    pub messages: Bytes,
 }
 
 /// What a model at an upstream is known to refuse.
@@ -89,7 +80,7 @@ impl ModelFacts {
 pub struct News {
     /// Calls handed to the client, with the time in ms since the epoch. The first time told stays.
     pub released: Vec<(CallKey, u64)>,
-    /// Rounds by the chain of calls before their place.
+    /// Rounds by their place.
     pub rounds: Vec<(Hash, Round)>,
     pub model: Option<(Hash, ModelFacts)>,
 }

@@ -25,6 +25,8 @@ pub struct Judged {
     pub decision: Decision,
     /// Every policy that objected, also where only observed.
     pub objections: Vec<(&'static str, Reason)>,
+    /// It was let through because nobody could rule on it.
+    pub unjudged: bool,
 }
 
 /// Calls that are answers: some clients must be answered by a call, so these stay open over every limit.
@@ -34,12 +36,23 @@ pub struct AnswerTools {
     pub named: Vec<Pattern>,
     /// The request forces a call and declares no tool of those names: any call is its answer.
     pub any: bool,
+    /// The answers among the tools that the request declares.
+    pub declared: Vec<String>,
 }
 
 impl AnswerTools {
     /// Whether a call of the tool `name` is an answer.
     pub fn includes(&self, name: &str) -> bool {
         self.any || self.named.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// Tells the model how to answer, where only a call will do.
+    fn advise(&self, reason: &Reason) -> Reason {
+        let mut reason = reason.clone();
+        if !self.declared.is_empty() {
+            reason.message.push_str(&format!(" To answer, call {}.", self.declared.join(" or ")));
+        }
+        reason
     }
 }
 
@@ -96,22 +109,22 @@ impl Judging {
         let decision = match objections.first() {
             _ if self.observe || self.answers.includes(&name) => Decision::Release,
             _ if self.landing => Decision::Drop,
-            Some((policy, reason)) => Decision::Withhold { policy, reason: reason.clone() },
+            Some((policy, reason)) => Decision::Withhold { policy, reason: self.answers.advise(reason) },
             None => Decision::Release,
         };
-        self.record.push(Judged { tool: name, decision: decision.clone(), objections });
+        self.record.push(Judged { tool: name, decision: decision.clone(), objections, unjudged: false });
         decision
     }
 
     /// Lets a call through that could not be judged.
     pub fn release_unjudged(&mut self, call: &Assembled) -> Decision {
         let (tool, decision) = (call.name(), Decision::Release);
-        self.record.push(Judged { tool, decision: decision.clone(), objections: Vec::new() });
+        self.record.push(Judged { tool, decision: decision.clone(), objections: Vec::new(), unjudged: true });
         decision
     }
 
-    /// What the conversation has used of each limit.
-    pub fn usage(&self, now_ms: u64) -> Vec<Usage> {
+    /// What the conversation has used of each limit, by policy.
+    pub fn usage(&self, now_ms: u64) -> Vec<(&'static str, Usage)> {
         self.judge.usage(now_ms)
     }
 }

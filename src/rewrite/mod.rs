@@ -9,6 +9,7 @@ pub mod notice;
 pub mod pass;
 pub mod reply;
 pub mod request;
+pub mod restore;
 pub mod rounds;
 pub mod splice;
 pub mod stream;

@@ -2,11 +2,21 @@
 //! the model reads them when it is asked again and in every later request. Writes JSON; decides nothing.
 
 use crate::policy::plan::Reason;
+use crate::transcript::identity::Hash;
 use crate::wire::assemble::Assembled;
 use crate::wire::body::Scanner;
 use crate::wire::json::{escape_into, quote};
 use bytes::Bytes;
 use serde_json::json;
+
+/// A hidden round, found again by what the client was shown behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// The name of the assistant message that it stands before.
+    pub anchor: Hash,
+    /// Messages joined by commas.
+    pub messages: Bytes,
+}
 
 /// A call that was withheld, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! Who speaks and in which conversation: keyed hashes of credentials, conversations and calls. Gives names
 //! to things so that the ledger can find them again; keeps no credential and stores nothing.
 
+use crate::wire::message::Role;
+use crate::wire::request::Request;
 use highway::{HighwayHash, HighwayHasher, Key};
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -27,8 +29,15 @@ pub enum Domain {
     Tokens,
     Cut,
     Text,
+    Place,
     Model,
     Request,
+}
+
+impl std::fmt::Display for Hash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
 }
 
 impl HashKey {
@@ -80,8 +89,33 @@ impl Identity {
         self.key.hash(Domain::Call, &[&chain, id.as_bytes(), name.as_bytes(), &arguments])
     }
 
-    /// The name of a text reply that follows `chain`.
-    pub fn text_anchor(&self, chain: Hash, text: &str) -> Hash {
-        self.key.hash(Domain::Text, &[&chain.0.to_le_bytes(), text.as_bytes()])
+    /// Where a text reply stands: behind `chain`, and behind what the user `asked` last, since many
+    /// conversations of one principal have no calls yet and so the same chain.
+    pub fn text_place(&self, chain: Hash, asked: &str) -> Hash {
+        self.key.hash(Domain::Place, &[&chain.0.to_le_bytes(), asked.trim().as_bytes()])
+    }
+
+    /// The name of a text reply at `place`.
+    pub fn text_anchor(&self, place: Hash, text: &str) -> Hash {
+        self.key.hash(Domain::Text, &[&place.0.to_le_bytes(), text.trim().as_bytes()])
+    }
+
+    /// The name under which the requests of one conversation are grouped: the client's own, else the
+    /// principal's conversations that begin with the same system messages and the same first user message.
+    pub fn conversation(&self, request: &Request, body: &[u8]) -> Hash {
+        let principal = self.principal.0.to_le_bytes();
+        if let Some(explicit) = &self.explicit {
+            return self.key.hash(Domain::Conversation, &[&principal, b"given", explicit.as_bytes()]);
+        }
+        let user = request.messages.iter().position(|message| message.role == Role::User);
+        let opening = request.messages.iter().take(user.map_or(1, |user| user + 1));
+        let opening = opening.filter(|message| matches!(message.role, Role::System | Role::User));
+        let mut name = self.key.hash(Domain::Conversation, &[&principal]);
+        for message in opening {
+            for text in message.content.texts() {
+                name = self.key.hash(Domain::Conversation, &[&name.0.to_le_bytes(), text.raw(body)]);
+            }
+        }
+        name
     }
 }

@@ -143,6 +143,13 @@ impl<'a> Transcript<'a> {
         (0..self.request.messages.len()).flat_map(move |index| self.events_of(index, &mut turns))
     }
 
+    /// The results among the messages from `first` on.
+    pub fn results_from(&'a self, first: usize) -> impl Iterator<Item = ToolResult<'a>> {
+        let tools = (first..self.request.messages.len())
+            .filter(|index| self.request.messages[*index].role == Role::Tool);
+        tools.map(|index| ToolResult { view: self.view(index), call: self.calls.answered_by(index) })
+    }
+
     /// The message at `index`.
     pub fn view(&'a self, index: usize) -> View<'a> {
         let message = &self.request.messages[index];

@@ -1,0 +1,140 @@
+//! One client request on its way: its bytes, what policies want of it, the form it is sent in, and what was
+//! tried. Writes requests to the upstream and news to the ledger; its callers decide when.
+
+use super::body::UpBody;
+use super::fallback::{Fallbacks, learned};
+use super::handler::Gateway;
+use super::record::{Record, TOOLS_UNSUPPORTED};
+use crate::ledger::News;
+use crate::policy::plan::Edit;
+use crate::rewrite::choice::ChoiceState;
+use crate::rewrite::judging::Judging;
+use crate::rewrite::pass::{Asking, Pass, Source, Tools};
+use crate::rewrite::restore::{Asked, released_keys, remembered};
+use crate::telemetry::outcome::{Fallback, On, PrefixBreak};
+use crate::transcript::identity::{Hash, Identity};
+use crate::wire::error::UpstreamError;
+use crate::wire::refusal::classify;
+use crate::wire::request::Request;
+use bytes::Bytes;
+use http::request::Parts;
+use std::sync::Arc;
+
+/// See the file's head.
+pub(crate) struct Exchange {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) parts: Parts,
+    pub(crate) body: Bytes,
+    pub(crate) request: Request,
+    pub(crate) identity: Identity,
+    pub(crate) edits: Vec<Edit>,
+    pub(crate) restored: Vec<(usize, Bytes)>,
+    /// The chain of calls at the end of the request's history.
+    pub(crate) chain: Hash,
+    pub(crate) user_text: String,
+    /// The model at its upstream.
+    pub(crate) model: Hash,
+    pub(crate) pass: Pass,
+    pub(crate) fallbacks: Fallbacks,
+    pub(crate) tried: Vec<Fallback>,
+    /// The hidden rounds of each choice, oldest first.
+    pub(crate) rounds: Vec<(u32, Bytes)>,
+    pub(crate) reasks: u32,
+    /// The client must or may be answered by a call, so that tools stay open to the end.
+    pub(crate) keeps_tools: bool,
+    pub(crate) record: Record,
+}
+
+impl Exchange {
+    /// The request in its present form.
+    pub(crate) fn request(&mut self) -> http::Request<UpBody> {
+        let source = Source {
+            body: &self.body,
+            request: &self.request,
+            edits: &self.edits,
+            restored: &self.restored,
+        };
+        let body = UpBody::rope(source.write(&self.pass).into_pieces());
+        self.record.outcome.billed_requests += 1;
+        http::Request::from_parts(self.parts.clone(), body)
+    }
+
+    /// After an upstream's error: true if another form of the request is worth a try.
+    pub(crate) fn falls_back(&mut self, status: u16, error: &UpstreamError) -> bool {
+        let Some(refusal) = classify(status, error) else { return false };
+        let Some((pass, fallback)) = self.fallbacks.next(refusal, &self.pass) else { return false };
+        self.tried.push(fallback);
+        match fallback {
+            Fallback::Placement => self.record.outcome.prefix_breaks.push(PrefixBreak::Placement),
+            other => self.record.outcome.act(On::Request, TOOLS_UNSUPPORTED, other.as_str(), 1),
+        }
+        if self.is_observing() {
+            return false;
+        }
+        self.pass = pass;
+        true
+    }
+
+    /// The upstream took the present form: what it had refused is remembered.
+    pub(crate) fn taken(&mut self) {
+        if !self.tried.is_empty() && !self.is_observing() && self.pass.asking.is_none() {
+            let model = Some((self.model, learned(&self.tried)));
+            self.gateway.ledger.record(News { model, ..News::default() });
+        }
+    }
+
+    /// Prepares to ask again for `choice`, all of whose calls were withheld in `round`; after too many times
+    /// the model is asked for a final answer instead.
+    pub(crate) fn ask_again(&mut self, choice: u32, round: Bytes, judging: &mut Judging) {
+        self.rounds.push((choice, round));
+        let land = self.reasks >= self.gateway.config.reask.max;
+        if land {
+            judging.land();
+        }
+        self.reasks += 1;
+        let mine = self.rounds.iter().filter(|(of, _)| *of == choice);
+        let rounds = mine.map(|(_, round)| round.clone()).collect();
+        self.pass.asking = Some(Asking { rounds, land: land && !self.keeps_tools });
+    }
+
+    /// After the upstream refused to be asked for a final answer: true if it is to be asked once more without
+    /// tools and with the history as text.
+    pub(crate) fn lands_bare(&mut self, status: u16) -> bool {
+        let landing = self.pass.asking.as_ref().is_some_and(|asking| asking.land);
+        // A rate limit or a failure is no refusal.
+        let refused = matches!(status, 400 | 404 | 405 | 422);
+        if !landing || !refused || self.pass.tools == Tools::Dropped {
+            return false;
+        }
+        (self.pass.tools, self.pass.flat) = (Tools::Dropped, true);
+        self.tried.extend([Fallback::Tools, Fallback::Flattened]);
+        true
+    }
+
+    /// Tells the ledger what the client was handed and what it was not shown.
+    pub(crate) fn remember(&self, choices: &[ChoiceState]) {
+        let asked = Asked { chain: self.chain, user_text: &self.user_text, memo: &*self.gateway.memo };
+        let now_ms = self.gateway.now_ms();
+        let mut news = News::default();
+        for choice in choices {
+            let keys = released_keys(&asked, &self.identity, choice);
+            news.released.extend(keys.into_iter().map(|key| (key, now_ms)));
+            let mine = self.rounds.iter().filter(|(of, _)| *of == choice.index);
+            let mut rounds: Vec<Bytes> = mine.map(|(_, round)| round.clone()).collect();
+            if !choice.is_wholly_withheld() {
+                rounds.extend(choice.round());
+            }
+            if !self.is_observing() {
+                news.rounds.extend(remembered(&asked, &self.identity, choice, &rounds));
+            }
+        }
+        if !news.is_empty() {
+            self.gateway.ledger.record(news);
+        }
+    }
+
+    /// Whether nothing may be changed.
+    pub(crate) fn is_observing(&self) -> bool {
+        self.gateway.is_observing()
+    }
+}

@@ -1,0 +1,220 @@
+//! What to try after an upstream's refusal: once more without tools, without `tool_choice`, with the tool
+//! history as text, or with notices at another place. Chooses the next form; sends nothing.
+
+use crate::config::{PlacementChoice, ToolsUnsupported};
+use crate::ledger::ModelFacts;
+use crate::policy::pattern::Pattern;
+use crate::rewrite::notice::Placement;
+use crate::rewrite::pass::{Pass, Tools};
+use crate::telemetry::outcome::Fallback;
+use crate::wire::message::Role;
+use crate::wire::refusal::Refusal;
+use crate::wire::request::{Choice, Request};
+
+/// The most second tries of one client request, whatever their reasons: clients retry too, and the tries
+/// multiply.
+const MOST: u32 = 3;
+
+/// What may still be tried for one client request.
+#[derive(Clone, Debug)]
+pub(crate) struct Fallbacks {
+    left: u32,
+    /// Tools may be taken away.
+    tools: bool,
+    has_history: bool,
+    has_choice: bool,
+    /// System messages of ours stand late in the conversation.
+    late_system: bool,
+}
+
+/// What a request is, as far as its fallbacks depend on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject {
+    pub mode: ToolsUnsupported,
+    /// The client must be answered by a call, so that an answer without tools is of no use to it.
+    pub forced: bool,
+    /// A policy wants a notice somewhere.
+    pub notices: bool,
+}
+
+impl Fallbacks {
+    /// Everything that may be tried for `request`.
+    pub(crate) fn new(request: &Request, subject: Subject) -> Self {
+        let is_history = |role| role == Role::Tool;
+        let calls = |message: &crate::wire::message::Message| !message.calls.is_empty();
+        Self {
+            left: MOST,
+            tools: subject.mode == ToolsUnsupported::Retry && !subject.forced,
+            has_history: request.messages.iter().any(|message| is_history(message.role) || calls(message)),
+            has_choice: request.choice != Choice::Auto || request.declares_tools,
+            late_system: subject.notices,
+        }
+    }
+
+    /// The form to begin with, by what is known of the model.
+    pub(crate) fn first(&self, request: &Request, placement: Placement, known: ModelFacts) -> Pass {
+        let mut pass = Pass::plain(placement);
+        if self.tools && request.declares_tools && known.no_tools {
+            pass.tools = Tools::Dropped;
+        } else if self.tools && request.declares_tools && known.no_tool_choice {
+            pass.tools = Tools::WithoutChoice;
+        }
+        pass.flat = self.tools && self.has_history && known.no_tool_history;
+        pass
+    }
+
+    /// The form to try after `refusal` of `pass`, and what it is called; `None` where the refusal stands.
+    pub(crate) fn next(&mut self, refusal: Refusal, pass: &Pass) -> Option<(Pass, Fallback)> {
+        let mut next = pass.clone();
+        let fallback = match refusal {
+            Refusal::Tools if self.tools && pass.tools != Tools::Dropped => {
+                next.tools = Tools::Dropped;
+                Fallback::Tools
+            }
+            Refusal::ToolChoice if self.tools && self.has_choice && pass.tools == Tools::Kept => {
+                next.tools = Tools::WithoutChoice;
+                Fallback::ToolChoice
+            }
+            Refusal::ToolHistory if self.tools && self.has_history && !pass.flat => {
+                next.flat = true;
+                Fallback::Flattened
+            }
+            Refusal::LateSystem if self.places_late_system(pass) => {
+                next.placement = Placement::Suffix;
+                Fallback::Placement
+            }
+            _ => return None,
+        };
+        self.left = self.left.checked_sub(1)?;
+        Some((next, fallback))
+    }
+
+    fn places_late_system(&self, pass: &Pass) -> bool {
+        pass.placement == Placement::System && (self.late_system || pass.tools == Tools::Dropped)
+    }
+}
+
+/// What a model is known to refuse, after it has taken `pass`.
+pub(crate) fn learned(tried: &[Fallback]) -> ModelFacts {
+    ModelFacts {
+        no_tools: tried.contains(&Fallback::Tools),
+        no_tool_choice: tried.contains(&Fallback::ToolChoice) && !tried.contains(&Fallback::Tools),
+        no_tool_history: tried.contains(&Fallback::Flattened),
+        no_late_system: tried.contains(&Fallback::Placement),
+    }
+}
+
+/// Where notices go for `model`.
+pub(crate) fn placement(
+    choice: PlacementChoice,
+    system_models: &[Pattern],
+    model: &str,
+    known: ModelFacts,
+) -> Placement {
+    match choice {
+        PlacementChoice::Leading => Placement::Leading,
+        PlacementChoice::Suffix => Placement::Suffix,
+        _ if known.no_late_system => Placement::Suffix,
+        PlacementChoice::System => Placement::System,
+        PlacementChoice::Auto if system_models.iter().any(|pattern| pattern.matches(model)) => {
+            Placement::System
+        }
+        PlacementChoice::Auto => Placement::Suffix,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RETRY: Subject = Subject { mode: ToolsUnsupported::Retry, forced: false, notices: true };
+
+    fn request(body: &str) -> Request {
+        Request::parse(body.as_bytes()).unwrap()
+    }
+
+    fn with_tools() -> Request {
+        request(r#"{"messages":[{"role":"user","content":"q"},{"role":"tool","tool_call_id":"a","content":""}],"tools":[{}]}"#)
+    }
+
+    #[test]
+    fn each_refusal_is_followed_by_the_form_that_leaves_out_what_was_refused() {
+        let plain = Pass::plain(Placement::System);
+        for (refusal, expected, fallback) in [
+            (Refusal::Tools, Pass { tools: Tools::Dropped, ..plain.clone() }, Fallback::Tools),
+            (Refusal::ToolChoice, Pass { tools: Tools::WithoutChoice, ..plain.clone() }, Fallback::ToolChoice),
+            (Refusal::ToolHistory, Pass { flat: true, ..plain.clone() }, Fallback::Flattened),
+            (Refusal::LateSystem, Pass { placement: Placement::Suffix, ..plain.clone() }, Fallback::Placement),
+        ] {
+            let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+            let (next, told) = fallbacks.next(refusal, &plain).unwrap();
+            assert_eq!((&next, told), (&expected, fallback));
+            assert_eq!(fallbacks.next(refusal, &next), None, "each once");
+        }
+    }
+
+    #[test]
+    fn there_are_three_second_tries_at_most() {
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let mut pass = Pass::plain(Placement::System);
+        for refusal in [Refusal::ToolChoice, Refusal::Tools, Refusal::ToolHistory] {
+            pass = fallbacks.next(refusal, &pass).unwrap().0;
+        }
+        assert_eq!(fallbacks.next(Refusal::LateSystem, &pass), None);
+    }
+
+    #[test]
+    fn forced_answers_and_passing_operators_keep_their_tools() {
+        let plain = Pass::plain(Placement::System);
+        for subject in [
+            Subject { forced: true, ..RETRY },
+            Subject { mode: ToolsUnsupported::Pass, ..RETRY },
+        ] {
+            let mut fallbacks = Fallbacks::new(&with_tools(), subject);
+            for refusal in [Refusal::Tools, Refusal::ToolChoice, Refusal::ToolHistory] {
+                assert_eq!(fallbacks.next(refusal, &plain), None);
+            }
+            let no_tools = ModelFacts { no_tools: true, no_tool_history: true, ..ModelFacts::default() };
+            assert_eq!(fallbacks.first(&with_tools(), Placement::System, no_tools), plain);
+        }
+    }
+
+    #[test]
+    fn a_clients_own_late_system_message_is_its_own_affair() {
+        let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
+        assert_eq!(fallbacks.next(Refusal::LateSystem, &Pass::plain(Placement::System)), None);
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        assert_eq!(fallbacks.next(Refusal::LateSystem, &Pass::plain(Placement::Suffix)), None);
+    }
+
+    #[test]
+    fn what_is_known_of_a_model_is_left_out_at_once() {
+        let fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let no_tools = ModelFacts { no_tools: true, ..ModelFacts::default() };
+        assert_eq!(fallbacks.first(&with_tools(), Placement::System, no_tools).tools, Tools::Dropped);
+        let plain_chat = request(r#"{"messages":[{"role":"user","content":"q"}]}"#);
+        let fallbacks = Fallbacks::new(&plain_chat, RETRY);
+        assert_eq!(
+            fallbacks.first(&plain_chat, Placement::System, no_tools),
+            Pass::plain(Placement::System),
+            "a request without tools stays as it is"
+        );
+    }
+
+    #[test]
+    fn notices_go_where_the_model_takes_them() {
+        let late = ModelFacts { no_late_system: true, ..ModelFacts::default() };
+        let models = [Pattern::new("gpt-*")];
+        for (choice, model, known, expected) in [
+            (PlacementChoice::Auto, "gpt-5", ModelFacts::default(), Placement::System),
+            (PlacementChoice::Auto, "claude", ModelFacts::default(), Placement::Suffix),
+            (PlacementChoice::Auto, "gpt-5", late, Placement::Suffix),
+            (PlacementChoice::System, "claude", ModelFacts::default(), Placement::System),
+            (PlacementChoice::System, "claude", late, Placement::Suffix),
+            (PlacementChoice::Leading, "gpt-5", late, Placement::Leading),
+            (PlacementChoice::Suffix, "gpt-5", ModelFacts::default(), Placement::Suffix),
+        ] {
+            assert_eq!(placement(choice, &models, model, known), expected);
+        }
+    }
+}

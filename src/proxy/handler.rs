@@ -1,0 +1,351 @@
+//! The one path of a request. Everything but governed chat completions is relayed as it is; those are read,
+//! looked up, folded through the policies, rewritten, sent, judged, answered and recorded, in this order. The
+//! only file that names both the core's steps and the shell's.
+
+use super::body::{ReplyBody, UpBody};
+use super::drain::Drain;
+use super::error::ProxyError;
+use super::exchange::Exchange;
+use super::fallback::{Fallbacks, Subject, placement};
+use super::headers::{is_upgrade, strip_hop_by_hop};
+use super::read::{ReadError, read_body};
+use super::record::Record;
+use super::respond::error_response;
+use super::upstream::Upstream;
+use super::{Service, caller, coding, relay, stream};
+use crate::config::{Config, Mode, Tell};
+use crate::ledger::{Ask, Facts, Ledger, MOST_LOOKED_UP};
+use crate::policy::pattern::best_match;
+use crate::policy::plan::Plan;
+use crate::policy::set::Judge;
+use crate::rewrite::judging::{AnswerTools, Judging};
+use crate::rewrite::pass::{Pass, Tools};
+use crate::rewrite::restore::{Place, places, restored, user_text_before};
+use crate::telemetry::Telemetry;
+use crate::telemetry::outcome::{PrefixBreak, Route};
+use crate::transcript::Transcript;
+use crate::transcript::identity::{CallKey, Domain, Hash, HashKey, Identity};
+use crate::transcript::memo::Memo;
+use crate::wire::json::decode;
+use crate::wire::request::{Choice, Request};
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Response};
+use hyper::body::Incoming;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Everything that all requests share.
+pub struct Gateway {
+    pub config: Arc<Config>,
+    pub upstream: Upstream,
+    pub ledger: Arc<dyn Ledger>,
+    pub memo: Arc<dyn Memo>,
+    pub telemetry: Telemetry,
+    pub key: HashKey,
+    pub drain: Drain,
+}
+
+/// The gateway as the accept loop calls it.
+pub struct Handler(pub Arc<Gateway>);
+
+impl Service for Handler {
+    async fn call(&self, request: http::Request<Incoming>) -> Response<ReplyBody> {
+        if self.0.config.mode != Mode::Off && is_governed(&request) {
+            Arc::clone(&self.0).govern(request).await
+        } else {
+            self.0.relay(request).await
+        }
+    }
+}
+
+/// Whether the request asks for a chat completion.
+fn is_governed<B>(request: &http::Request<B>) -> bool {
+    let path = request.uri().path().trim_end_matches('/');
+    request.method() == Method::POST && path.ends_with("/chat/completions") && !is_upgrade(request)
+}
+
+/// What is known once the policies have read a request.
+struct Reading {
+    identity: Identity,
+    facts: Facts,
+    plan: Plan,
+    judge: Judge,
+    restored: Vec<(usize, Bytes)>,
+    chain: Hash,
+    user_text: String,
+    model: Hash,
+}
+
+impl Gateway {
+    /// Now, in ms since the epoch.
+    pub(crate) fn now_ms(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether everything is decided and nothing changed.
+    pub(crate) fn is_observing(&self) -> bool {
+        self.config.mode == Mode::Observe
+    }
+
+    /// Whether the answer opens with a line to the person.
+    pub(crate) fn tells_person(&self, request: &Request, pass: &Pass) -> bool {
+        let wanted = self.config.upstream.tools_unsupported_tell == Tell::Text;
+        wanted && pass.tools == Tools::Dropped && !request.structured && !self.is_observing()
+    }
+
+    /// The upstream was silent for too long.
+    pub(crate) fn timed_out(&self, waited: Duration) -> ProxyError {
+        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+        ProxyError::UpstreamTimeout { host: self.upstream.host().to_owned(), waited_ms }
+    }
+
+    /// The upstream broke off.
+    pub(crate) fn cut(&self, detail: &dyn std::fmt::Display) -> ProxyError {
+        ProxyError::UpstreamCut { host: self.upstream.host().to_owned(), detail: detail.to_string() }
+    }
+
+    /// The upstream answered what cannot be read.
+    pub(crate) fn unreadable(&self) -> ProxyError {
+        self.cut(&"its answer is no chat completion")
+    }
+
+    async fn relay(&self, request: http::Request<Incoming>) -> Response<ReplyBody> {
+        let (parts, body) = request.into_parts();
+        let upgrade = is_upgrade(&http::Request::from_parts(parts.clone(), ()));
+        let route = if upgrade { Route::Upgrade } else { Route::Relay };
+        let mut record = Record::begin(&self.telemetry, route, &parts, self.config.mode.as_str());
+        let request = http::Request::from_parts(parts, body);
+        let asked = Instant::now();
+        let (response, guard) = relay::relay(request, &self.upstream, &self.drain).await;
+        record.upstream_time(asked);
+        record.outcome.status = response.status().as_u16();
+        record.end();
+        guard.hold(record);
+        response
+    }
+
+    /// Steps 1 to 4 and 6 of the path; the rest is [`Self::exchange`].
+    async fn govern(self: Arc<Self>, request: http::Request<Incoming>) -> Response<ReplyBody> {
+        let (mut parts, body) = request.into_parts();
+        let mut record = Record::begin(&self.telemetry, Route::Chat, &parts, self.config.mode.as_str());
+        let body = match self.read(&parts, body).await {
+            Ok(body) => body,
+            Err(error) => return refused(record, &error),
+        };
+        let own = Instant::now();
+        record.outcome.request_bytes = body.len() as u64;
+        let request = match Request::parse(&body) {
+            Ok(request) => request,
+            Err(fault) => {
+                record.outcome.ungoverned = Some(fault.label());
+                return self.relay_read(parts, body, record).await;
+            }
+        };
+        let reading = self.look(&parts, &request, &body, &mut record).await;
+        if let Some(refusal) = reading.plan.refusal.as_ref().filter(|_| !self.is_observing()) {
+            record.outcome.act(crate::telemetry::outcome::On::Request, refusal.policy, "rejected", 1);
+            let error = ProxyError::Refused { code: refusal.code, message: refusal.message.clone() };
+            return refused(record, &error);
+        }
+        strip_hop_by_hop(&mut parts.headers);
+        if !self.is_observing() {
+            coding::accept_readable(&mut parts.headers, request.stream);
+        }
+        let (exchange, judging) = self.prepare(parts, (body, request), reading, record);
+        let mut exchange = exchange;
+        exchange.record.own_time(own);
+        exchange.run(judging).await
+    }
+
+    async fn read(&self, parts: &Parts, body: Incoming) -> Result<Bytes, ProxyError> {
+        let limits = &self.config.limits;
+        let declared = parts.headers.get(http::header::CONTENT_LENGTH);
+        let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());
+        read_body(body, declared, limits.request_bytes, limits.body_timeout).await.map_err(|error| match error {
+            ReadError::TooLong => ProxyError::RequestTooLong { limit: limits.request_bytes },
+            ReadError::IdleTimeout => ProxyError::ClientTimeout,
+            ReadError::Cut => ProxyError::ClientCut,
+        })
+    }
+
+    /// Looks up what the ledger knows and reads the transcript through the policies.
+    async fn look(&self, parts: &Parts, request: &Request, body: &Bytes, record: &mut Record) -> Reading {
+        let identity = caller::identify(&self.key, &parts.headers, (request, body), &self.config.conversation);
+        let model_name = request.model_name(body);
+        let model = self.key.hash(Domain::Model, &[self.upstream.host().as_bytes(), model_name.as_bytes()]);
+        let conversation = identity.conversation(request, body);
+        let (keys, places, name) = self.questions(request, body, &identity);
+        let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
+        let ask = Ask { calls: &keys, places: &names, model, request: name, conversation };
+        let facts = self.ledger.look_up(ask).await;
+        record.outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
+        record.outcome.model = Some(model_name.into_owned());
+        record.outcome.repeated = facts.repeated;
+        self.fold(request, body, (identity, model), (facts, keys, places), record)
+    }
+
+    /// What the ledger is asked: the newest calls, the places of hidden rounds, and the request's own name.
+    fn questions(&self, request: &Request, body: &Bytes, identity: &Identity) -> (Vec<CallKey>, Vec<Place>, Hash) {
+        let transcript = Transcript::read(request, body, identity, &*self.memo);
+        let keys = transcript.calls.calls.iter().rev().take(MOST_LOOKED_UP).map(|call| call.key).collect();
+        let places = places(&transcript, MOST_LOOKED_UP);
+        let new_from = transcript.last_assistant().map_or(0, |last| request.messages[last].span.end as usize);
+        let chain = transcript.calls.chain(identity).0.to_le_bytes();
+        let count = request.messages.len().to_le_bytes();
+        let name = self.key.hash(Domain::Request, &[&chain, &count, &body[new_from..]]);
+        (keys, places, name)
+    }
+
+    fn fold(
+        &self,
+        request: &Request,
+        body: &Bytes,
+        (identity, model): (Identity, Hash),
+        (facts, keys, places): (Facts, Vec<CallKey>, Vec<Place>),
+        record: &mut Record,
+    ) -> Reading {
+        let mut transcript = Transcript::read(request, body, &identity, &*self.memo);
+        let family = best_match(&self.config.models, &request.model_name(body));
+        transcript.token_factor = family.map_or(100, |model| model.token_factor);
+        let newest = keys.iter().zip(&facts.released_ms);
+        for (call, (_, released_ms)) in transcript.calls.calls.iter_mut().rev().zip(newest) {
+            call.released_ms = *released_ms;
+        }
+        let (plan, judge) = self.config.policies.read(&transcript);
+        let (restored, lost) = restored(&transcript, &places, &facts.rounds);
+        if lost > 0 {
+            record.outcome.lost_rounds = lost;
+            record.outcome.prefix_breaks.push(PrefixBreak::Ledger);
+        }
+        record.read(&transcript, &plan.edits, self.now_ms());
+        let chain = transcript.calls.chain(&identity);
+        let user_text = user_text_before(&transcript, request.messages.len());
+        drop(transcript);
+        Reading { identity, facts, plan, judge, restored, chain, user_text, model }
+    }
+
+    /// The exchange with the upstream and the judge of its replies.
+    fn prepare(
+        self: Arc<Self>,
+        parts: Parts,
+        (body, request): (Bytes, Request),
+        reading: Reading,
+        record: Record,
+    ) -> (Exchange, Judging) {
+        let Reading { identity, facts, plan, judge, restored, chain, user_text, model } = reading;
+        let observe = self.is_observing();
+        let answers = self.answers(&request, &body);
+        let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
+        let notices = !plan.edits.is_empty();
+        let subject = Subject {
+            mode: self.config.upstream.tools_unsupported,
+            forced: request.choice == Choice::Forced,
+            notices,
+        };
+        let fallbacks = Fallbacks::new(&request, subject);
+        let settings = &self.config.notices;
+        let model_name = request.model_name(&body);
+        let placed = placement(settings.placement, &settings.system_models, &model_name, facts.model);
+        let mut pass = fallbacks.first(&request, placed, facts.model);
+        if observe {
+            pass = Pass::plain(placed);
+        }
+        pass.ask_usage =
+            self.config.upstream.ask_usage && request.stream && !request.include_usage && !observe;
+        let judging = Judging::new(judge, answers, observe);
+        let (edits, restored) = if observe { (Vec::new(), Vec::new()) } else { (plan.edits, restored) };
+        let mut exchange = Exchange {
+            gateway: self,
+            parts,
+            body,
+            request,
+            identity,
+            edits,
+            restored,
+            chain,
+            user_text,
+            model,
+            pass,
+            fallbacks,
+            tried: Vec::new(),
+            rounds: Vec::new(),
+            reasks: 0,
+            keeps_tools,
+            record,
+        };
+        exchange.tell_known();
+        (exchange, judging)
+    }
+
+    /// Which calls are answers to this request.
+    fn answers(&self, request: &Request, body: &[u8]) -> AnswerTools {
+        let named = self.config.reask.answer_tools.clone();
+        let tools = request.tools.iter().filter_map(|tool| tool.name);
+        let names = tools.map(|name| decode(name, body).into_owned());
+        let declared: Vec<String> =
+            names.filter(|name| named.iter().any(|pattern| pattern.matches(name))).collect();
+        AnswerTools { named, any: request.choice == Choice::Forced && declared.is_empty(), declared }
+    }
+
+    /// Sends on as it came what toolrein cannot read.
+    async fn relay_read(&self, mut parts: Parts, body: Bytes, mut record: Record) -> Response<ReplyBody> {
+        strip_hop_by_hop(&mut parts.headers);
+        let request = http::Request::from_parts(parts, UpBody::rope(vec![body]));
+        let asked = Instant::now();
+        let sent = self.upstream.send(request).await;
+        record.upstream_time(asked);
+        match sent {
+            Ok(response) => {
+                let (mut head, body) = response.into_parts();
+                strip_hop_by_hop(&mut head.headers);
+                record.outcome.status = head.status.as_u16();
+                record.end();
+                let idle = self.config.upstream.idle_timeout;
+                Response::from_parts(head, ReplyBody::relay(body, idle, record))
+            }
+            Err(error) => refused(record, &error),
+        }
+    }
+}
+
+impl Exchange {
+    /// Steps 7 to 9 of the path: sends, falls back, judges and answers.
+    async fn run(mut self, judging: Judging) -> Response<ReplyBody> {
+        loop {
+            let response = match self.send().await {
+                Ok(response) => response,
+                Err(error) => return self.fail(&error),
+            };
+            if response.status().is_success() && stream::is_stream(response.headers()) {
+                return stream::answer(self, judging, response);
+            }
+            let mut read = match self.read(response).await {
+                Ok(read) => read,
+                Err(error) => return self.fail(&error),
+            };
+            if let Some((status, error)) = read.error(self.gateway.config.limits.reply_bytes) {
+                if self.falls_back(status, &error) {
+                    continue;
+                }
+                return self.pass_on(read);
+            }
+            if !read.is_success() {
+                return self.pass_on(read);
+            }
+            self.taken();
+            return self.judge_whole(read, judging).await;
+        }
+    }
+}
+
+/// An error of ours, recorded.
+fn refused(mut record: Record, error: &ProxyError) -> Response<ReplyBody> {
+    let mut response = error_response(error);
+    record.outcome.status = error.status().as_u16();
+    record.outcome.error = Some(error.code());
+    record.write_head(response.headers_mut(), None);
+    record.end();
+    response
+}

@@ -1,0 +1,224 @@
+//! A whole reply on its way to the client: read within bounds, judged, and, where every call of a choice was
+//! withheld, asked for again until there is an answer. Sequences the asking; the judging is the core's.
+
+use super::body::ReplyBody;
+use super::coding;
+use super::error::ProxyError;
+use super::exchange::Exchange;
+use super::headers::strip_hop_by_hop;
+use super::respond::error_response;
+use super::upstream::Retried;
+use crate::rewrite::judging::Judging;
+use crate::rewrite::reply::WholeJudge;
+use crate::telemetry::outcome::Fallback;
+use crate::wire::error::{UpstreamError, parse, parse_in_200};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http::response::Parts;
+use http::{HeaderMap, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, BodyStream};
+use hyper::body::Incoming;
+use std::time::Instant;
+use tokio::time::timeout;
+
+/// A reply that was read as far as its bound allows.
+pub(crate) struct Read {
+    head: Parts,
+    pieces: Vec<Bytes>,
+    trailers: Option<HeaderMap>,
+    /// What is left of a reply over the bound.
+    rest: Option<Incoming>,
+}
+
+impl Exchange {
+    /// Sends the present form of the request.
+    pub(crate) async fn send(&mut self) -> Result<Response<Incoming>, ProxyError> {
+        let request = self.request();
+        let asked = Instant::now();
+        let sent = self.gateway.upstream.send(request).await;
+        self.record.upstream_time(asked);
+        let mut response = sent?;
+        if response.extensions_mut().remove::<Retried>().is_some() {
+            self.record.outcome.fallbacks.push(Fallback::Stale);
+        }
+        strip_hop_by_hop(response.headers_mut());
+        Ok(response)
+    }
+
+    /// Reads a whole reply.
+    pub(crate) async fn read(&mut self, response: Response<Incoming>) -> Result<Read, ProxyError> {
+        let settings = &self.gateway.config;
+        let (limit, idle) = (settings.limits.reply_bytes, settings.upstream.idle_timeout);
+        let asked = Instant::now();
+        let (head, mut body) = response.into_parts();
+        let mut read = Read { head, pieces: Vec::new(), trailers: None, rest: None };
+        let mut size = 0;
+        loop {
+            let frame = timeout(idle, body.frame()).await.map_err(|_| self.gateway.timed_out(idle))?;
+            let Some(frame) = frame else { break };
+            match frame.map_err(|error| self.gateway.cut(&error))?.into_data() {
+                Ok(data) => {
+                    size += data.len();
+                    read.pieces.push(data);
+                }
+                Err(frame) => read.trailers = frame.into_trailers().ok(),
+            }
+            if size > limit {
+                read.rest = Some(body);
+                break;
+            }
+        }
+        self.record.upstream_time(asked);
+        Ok(read)
+    }
+
+    /// Judges a whole reply and asks again for as long as that is needed.
+    pub(crate) async fn judge_whole(&mut self, mut read: Read, judging: Judging) -> Response<ReplyBody> {
+        let own = Instant::now();
+        let (body, judge) = match self.judge(&mut read, judging) {
+            Ok(judged) => judged,
+            Err(why) => {
+                self.record.unjudged(why);
+                return self.pass_on(read);
+            }
+        };
+        let mut judge = judge;
+        self.record.own_time(own);
+        while let Some((choice, round)) = judge.pending().filter(|_| !self.is_observing()) {
+            self.ask_again(choice, round, &mut judge.judging);
+            let again = match self.ask_whole().await {
+                Ok(again) => again,
+                Err(response) => return response,
+            };
+            if judge.continue_with(choice, &again, self.gateway.now_ms()).is_err() {
+                return self.fail(&self.gateway.unreadable());
+            }
+        }
+        let own = Instant::now();
+        judge.tell = self.tell();
+        self.remember(judge.choices());
+        self.record.judged(&judge.judging, self.gateway.now_ms());
+        self.record.usage(judge.usage());
+        let written = judge.write();
+        let response = match written {
+            Some(changed) => {
+                read.head.headers.remove(CONTENT_LENGTH);
+                read.head.headers.remove(CONTENT_ENCODING);
+                read.pieces = vec![changed];
+                self.pass_on(read)
+            }
+            None => {
+                drop(body);
+                self.pass_on(read)
+            }
+        };
+        self.record.own_time(own);
+        response
+    }
+
+    /// The judge of a reply and the bytes that it judged; what stands in the way if there is none.
+    fn judge(&self, read: &mut Read, judging: Judging) -> Result<(Bytes, WholeJudge), &'static str> {
+        if read.rest.is_some() {
+            return Err("reply_too_long");
+        }
+        let body = read.decoded(self.gateway.config.limits.reply_bytes).ok_or("unreadable_coding")?;
+        match WholeJudge::read(&body, judging, self.gateway.now_ms()) {
+            Ok(judge) => Ok((body, judge)),
+            Err(_) => Err("not_json"),
+        }
+    }
+
+    /// The reply to asking again; what the client gets instead if that fails.
+    async fn ask_whole(&mut self) -> Result<Bytes, Response<ReplyBody>> {
+        loop {
+            let response = self.send().await.map_err(|error| self.fail(&error))?;
+            let status = response.status();
+            let mut read = self.read(response).await.map_err(|error| self.fail(&error))?;
+            if self.lands_bare(status.as_u16()) {
+                continue;
+            }
+            let body = read.decoded(self.gateway.config.limits.reply_bytes);
+            return match body {
+                Some(body) if status.is_success() && parse_in_200(&body).is_none() => Ok(body),
+                _ => Err(self.pass_on(read)),
+            };
+        }
+    }
+
+    /// The reply for the client, with what the record tells in its head.
+    pub(crate) fn pass_on(&mut self, read: Read) -> Response<ReplyBody> {
+        let Read { mut head, pieces, trailers, rest } = read;
+        self.tell_end(head.status.as_u16());
+        if !self.is_observing() {
+            self.record.write_head(&mut head.headers, self.identity.explicit.as_deref());
+        }
+        self.record.outcome.reply_bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+        self.record.first_byte();
+        let body = match (rest, trailers) {
+            (None, None) => ReplyBody::rope(pieces),
+            (rest, trailers) => with_rest(pieces, rest, trailers),
+        };
+        Response::from_parts(head, body)
+    }
+
+    /// An error of ours for the client.
+    pub(crate) fn fail(&mut self, error: &ProxyError) -> Response<ReplyBody> {
+        let mut response = error_response(error);
+        self.record.outcome.error = Some(error.code());
+        self.tell_end(error.status().as_u16());
+        self.record.write_head(response.headers_mut(), self.identity.explicit.as_deref());
+        response
+    }
+
+    /// The line to the person, where the answer comes without the tools that the client offered.
+    pub(crate) fn tell(&self) -> Option<String> {
+        self.gateway.tells_person(&self.request, &self.pass).then(|| TELL.to_owned())
+    }
+
+    fn tell_end(&mut self, status: u16) {
+        self.record.outcome.status = status;
+        self.tell_fallbacks();
+        self.record.end();
+    }
+}
+
+/// What the person reads where a model takes no tools.
+const TELL: &str = "(This model cannot use tools; the answer is given without them.)";
+
+impl Read {
+    /// The error that the reply is, whatever its status says.
+    pub(crate) fn error(&mut self, limit: usize) -> Option<(u16, UpstreamError)> {
+        if self.rest.is_some() {
+            return None;
+        }
+        let status = self.head.status;
+        let body = self.decoded(limit)?;
+        let error = if status.is_success() { parse_in_200(&body) } else { parse(&body) }?;
+        Some((error.status.filter(|_| status.is_success()).unwrap_or(status.as_u16()), error))
+    }
+
+    /// Whether the upstream says that all went well.
+    pub(crate) fn is_success(&self) -> bool {
+        self.head.status.is_success()
+    }
+
+    /// The decoded body; its pieces are joined once.
+    fn decoded(&mut self, limit: usize) -> Option<Bytes> {
+        if self.pieces.len() != 1 {
+            self.pieces = vec![self.pieces.concat().into()];
+        }
+        coding::decode(&self.head.headers, &self.pieces[0], limit)
+    }
+}
+
+/// A body of what was read, what is left, and trailers.
+fn with_rest(pieces: Vec<Bytes>, rest: Option<Incoming>, trailers: Option<HeaderMap>) -> ReplyBody {
+    use super::body::BodyError;
+    let read = pieces.into_iter().map(Frame::data).map(Ok);
+    let left = futures_util::stream::iter(rest).flat_map(BodyStream::new);
+    let left = left.map(|frame| frame.map_err(|_| BodyError::UpstreamCut));
+    let end = futures_util::stream::iter(trailers).map(|trailers| Ok(Frame::trailers(trailers)));
+    ReplyBody::from_stream(futures_util::stream::iter(read).chain(left).chain(end))
+}

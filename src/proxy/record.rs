@@ -1,0 +1,195 @@
+//! The record of one client request while it runs: filled in on the way, told once at the end, also where the
+//! client leaves before the end. Decides nothing.
+
+use super::exchange::Exchange;
+use crate::policy::plan::{Change, Edit};
+use crate::rewrite::judging::{Decision, Judging};
+use crate::rewrite::stream::Unjudged;
+use crate::telemetry::Telemetry;
+use crate::telemetry::outcome::{
+    CallVerdict, JudgedCall, LimitUse, NewResult, On, Outcome, Route, SHORTENED, actions_header,
+};
+use crate::transcript::Transcript;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
+use serde_json::Value;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The policy's name under which fallbacks are told.
+pub(crate) const TOOLS_UNSUPPORTED: &str = "tools_unsupported";
+/// What acted, for the client.
+const ACTIONS: &str = "x-toolrein-actions";
+/// Longest value of a client's header that is kept for the log.
+const MAX_HEADER_BYTES: usize = 128;
+
+/// An outcome that is recorded when it is dropped: nothing that ends a request can lose it.
+pub(crate) struct Record {
+    pub(crate) outcome: Outcome,
+    telemetry: Telemetry,
+    started: Instant,
+    ended: bool,
+}
+
+impl Record {
+    /// The record of the request with the head `parts`.
+    pub(crate) fn begin(telemetry: &Telemetry, route: Route, parts: &Parts, mode: &'static str) -> Self {
+        let mut outcome = Outcome::new(route);
+        outcome.mode = mode;
+        outcome.request_id = text(&parts.headers, "x-request-id").unwrap_or_else(next_id);
+        outcome.traceparent = text(&parts.headers, "traceparent");
+        Self { outcome, telemetry: telemetry.clone(), started: Instant::now(), ended: false }
+    }
+
+    /// Adds the time since `from` to our own share.
+    pub(crate) fn own_time(&mut self, from: Instant) {
+        self.outcome.times.overhead += from.elapsed();
+    }
+
+    /// Adds the time since `from` to the time that the upstream took.
+    pub(crate) fn upstream_time(&mut self, from: Instant) {
+        self.outcome.times.upstream += from.elapsed();
+    }
+
+    /// The first byte of the reply's body goes out.
+    pub(crate) fn first_byte(&mut self) {
+        let since = self.started.elapsed();
+        self.outcome.times.first_byte.get_or_insert(since);
+    }
+
+    /// The request has come to its end.
+    pub(crate) fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// What acted and in which conversation, told in the reply's head.
+    pub(crate) fn write_head(&self, headers: &mut HeaderMap, explicit: Option<&str>) {
+        let acted = actions_header(&self.outcome.actions);
+        if let Some(value) = acted.as_deref().and_then(|acted| HeaderValue::from_str(acted).ok()) {
+            headers.insert(ACTIONS, value);
+        }
+        let conversation = explicit.or(self.outcome.conversation.as_deref().filter(|_| acted.is_some()));
+        if let Some(value) = conversation.and_then(|name| HeaderValue::from_str(name).ok()) {
+            headers.insert(super::caller::CONVERSATION, value);
+        }
+    }
+
+    /// What the request brought and what was planned for it; of the history only what is new since the last
+    /// reply.
+    pub(crate) fn read(&mut self, transcript: &Transcript<'_>, edits: &[Edit], now_ms: u64) {
+        let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
+        for edit in edits {
+            match &edit.change {
+                Change::Shorten { gone_chars, .. } => {
+                    self.outcome.tokens.saved += saved_tokens(*gone_chars);
+                    if edit.message >= new_from {
+                        self.outcome.act(On::Request, edit.policy, SHORTENED, 1);
+                    }
+                }
+                Change::Notice { word, .. } if edit.message >= new_from => {
+                    self.outcome.act(On::Request, edit.policy, word, 1);
+                }
+                Change::Notice { .. } => {}
+            }
+        }
+        for result in transcript.results_from(new_from) {
+            let released_ms = result.call.and_then(|call| call.released_ms);
+            self.outcome.results.push(NewResult {
+                tool: result.tool().to_owned(),
+                bytes: result.view.text_bytes() as u64,
+                tokens: result.view.tokens().tokens(),
+                took: released_ms.map(|at_ms| Duration::from_millis(now_ms.saturating_sub(at_ms))),
+            });
+        }
+    }
+
+    /// What became of the reply's calls, and what is left of the limits.
+    pub(crate) fn judged(&mut self, judging: &Judging, now_ms: u64) {
+        for judged in &judging.record {
+            let (verdict, objection) = match &judged.decision {
+                Decision::Release if judged.unjudged => (CallVerdict::Unjudged, None),
+                Decision::Release => (CallVerdict::Allowed, None),
+                Decision::Withhold { .. } | Decision::Drop => (CallVerdict::Withheld, judged.objections.first()),
+            };
+            // Every objection is told, also where the call is only observed.
+            for (policy, _) in &judged.objections {
+                self.outcome.act(On::Reply, policy, "withheld", 1);
+            }
+            self.outcome.judged.push(JudgedCall {
+                tool: judged.tool.clone(),
+                verdict,
+                policy: objection.map(|(policy, _)| *policy),
+                reason: objection.map(|(_, reason)| reason.kind.as_str()),
+            });
+        }
+        let limits = judging.usage(now_ms).into_iter();
+        self.outcome.usage_of_limits = limits
+            .map(|(policy, usage)| LimitUse {
+                policy: Some(policy),
+                tool: usage.tool,
+                used: usage.used,
+                limit: usage.limit,
+            })
+            .collect();
+    }
+
+    /// Tokens as billed, summed over all replies.
+    pub(crate) fn usage(&mut self, usage: Option<&Value>) {
+        let Some(usage) = usage else { return };
+        let at = |path: &str| usage.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+        let tokens = &mut self.outcome.tokens;
+        tokens.prompt = at("/prompt_tokens");
+        tokens.cached = at("/prompt_tokens_details/cached_tokens");
+        tokens.completion = at("/completion_tokens");
+        tokens.reasoning = at("/completion_tokens_details/reasoning_tokens");
+    }
+
+    /// Something passed unjudged.
+    pub(crate) fn unjudged(&mut self, why: &'static str) {
+        if !self.outcome.unjudged.contains(&why) {
+            self.outcome.unjudged.push(why);
+        }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.outcome.client_gone = !self.ended;
+        self.outcome.times.total = self.started.elapsed();
+        self.telemetry.record(&self.outcome);
+    }
+}
+
+impl Exchange {
+    /// Tells what the exchange tried beside the plain request.
+    pub(crate) fn tell_fallbacks(&mut self) {
+        self.record.outcome.fallbacks.extend(&self.tried);
+        self.record.outcome.reasks = self.reasks;
+    }
+}
+
+/// As in the metric's label.
+pub(crate) fn label(why: Unjudged) -> &'static str {
+    match why {
+        Unjudged::EventTooLong => "event_too_long",
+        Unjudged::HeldTooMuch => "held_too_much",
+        Unjudged::ReplyTooLong => "reply_too_long",
+        Unjudged::NotJson => "not_json",
+    }
+}
+
+/// 3.6 characters a token: between prose (4.2) and JSON (3.3), as measured on recorded results.
+fn saved_tokens(gone_chars: usize) -> u64 {
+    gone_chars as u64 * 10 / 36
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    let value = headers.get(name)?.to_str().ok()?;
+    (value.len() <= MAX_HEADER_BYTES).then(|| value.to_owned())
+}
+
+/// A name for a request that came without one, unique in this process.
+fn next_id() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("tr-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}

@@ -1,0 +1,389 @@
+//! A streamed reply on its way to the client: each chunk is judged as it arrives and handed on at once; further
+//! replies to asking again join the same stream. One task-free state machine per stream: dropped with the
+//! client's connection, it cancels the upstream.
+
+use super::body::{BodyError, ReplyBody, UpBody};
+use super::coding;
+use super::error::ProxyError;
+use super::exchange::Exchange;
+use super::handler::Gateway;
+use super::record::label;
+use crate::rewrite::judging::Judging;
+use crate::rewrite::stream::{Ending, StreamJudge, StreamLimits};
+use crate::telemetry::metrics::StreamGuard;
+use crate::wire::error::{own_error_body, parse};
+use crate::wire::sse::write_event;
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// Most of an error body that is read.
+const ERROR_BYTES: usize = 64 * 1024;
+
+/// Whether the reply is a stream of events.
+pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map_or(b"".as_slice(), |kind| kind.as_bytes());
+    kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
+}
+
+/// The streamed reply for the client. Its head goes out at once.
+pub(crate) fn answer(mut exchange: Exchange, judging: Judging, response: Response<Incoming>) -> Response<ReplyBody> {
+    let (mut head, body) = response.into_parts();
+    let gateway = Arc::clone(&exchange.gateway);
+    exchange.record.outcome.status = head.status.as_u16();
+    exchange.record.outcome.streamed = true;
+    if !exchange.is_observing() {
+        exchange.record.write_head(&mut head.headers, exchange.identity.explicit.as_deref());
+    }
+    let open = gateway.telemetry.metrics.stream_opened();
+    let idle = gateway.config.upstream.idle_timeout;
+    if coding::is_coded(&head.headers) {
+        exchange.record.unjudged("unreadable_coding");
+        exchange.record.end();
+        return Response::from_parts(head, ReplyBody::relay(body, idle, (exchange, open)));
+    }
+    // What acts may change the length.
+    head.headers.remove(CONTENT_LENGTH);
+    let limits = &gateway.config.limits;
+    let limits =
+        StreamLimits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
+    let mut judge = StreamJudge::new(judging, limits, true);
+    judge.cut_usage = exchange.pass.ask_usage;
+    judge.tell = exchange.tell();
+    let streaming = Streaming {
+        exchange,
+        judge,
+        phase: Phase::Reading(body, Instant::now() + idle),
+        out: VecDeque::new(),
+        trailers: None,
+        broken: None,
+        remembered: 0,
+        _open: open,
+    };
+    let frames = futures_util::stream::unfold(Box::new(streaming), |mut streaming| async move {
+        let frame = streaming.next().await?;
+        Some((frame, streaming))
+    });
+    Response::from_parts(head, ReplyBody::from_stream(frames))
+}
+
+struct Streaming {
+    exchange: Exchange,
+    judge: StreamJudge,
+    phase: Phase,
+    /// What the client gets next.
+    out: VecDeque<Bytes>,
+    trailers: Option<HeaderMap>,
+    /// How the stream breaks off behind what is still to go out.
+    broken: Option<BodyError>,
+    /// How many choices were finished when the ledger was told last.
+    remembered: usize,
+    _open: StreamGuard,
+}
+
+enum Phase {
+    /// The upstream's body, and when its silence becomes too long.
+    Reading(Incoming, Instant),
+    Asking(Pin<Box<dyn Future<Output = Asked> + Send>>),
+    Over,
+}
+
+/// What asking again has brought.
+enum Asked {
+    Stream(Incoming),
+    Refused { status: u16, body: Bytes },
+    Failed(ProxyError),
+}
+
+/// What the wait for the upstream has brought.
+enum Step {
+    Frame(Frame<Bytes>),
+    End,
+    Cut,
+    Silence,
+    TooSilent,
+}
+
+impl Streaming {
+    /// The next frame for the client.
+    async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
+        loop {
+            if let Some(bytes) = self.out.pop_front() {
+                self.exchange.record.first_byte();
+                self.exchange.record.outcome.reply_bytes += bytes.len() as u64;
+                return Some(Ok(Frame::data(bytes)));
+            }
+            if let Some(broken) = self.broken.take() {
+                self.phase = Phase::Over;
+                self.exchange.record.end();
+                return Some(Err(broken));
+            }
+            let keepalive = self.exchange.gateway.config.limits.keepalive_comment;
+            match &mut self.phase {
+                Phase::Reading(body, deadline) => {
+                    let holding = self.judge.is_holding();
+                    let step = wait(body, *deadline, holding.then_some(keepalive)).await;
+                    self.step(step);
+                }
+                Phase::Asking(asking) => match timeout(keepalive, asking).await {
+                    Ok(asked) => self.asked(asked),
+                    Err(_) => self.comment(),
+                },
+                Phase::Over => {
+                    self.exchange.record.end();
+                    return self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)));
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Frame(frame) => {
+                if let Phase::Reading(_, deadline) = &mut self.phase {
+                    *deadline = Instant::now() + self.exchange.gateway.config.upstream.idle_timeout;
+                }
+                match frame.into_data() {
+                    Ok(data) => self.push(data),
+                    Err(frame) => self.trailers = frame.into_trailers().ok(),
+                }
+            }
+            Step::End => self.finish(),
+            Step::Silence => self.comment(),
+            Step::Cut => self.break_off(&self.exchange.gateway.cut(&"the connection broke"), BodyError::UpstreamCut),
+            Step::TooSilent => {
+                let idle = self.exchange.gateway.config.upstream.idle_timeout;
+                self.break_off(&self.exchange.gateway.timed_out(idle), BodyError::IdleTimeout);
+            }
+        }
+    }
+
+    fn push(&mut self, data: Bytes) {
+        let own = std::time::Instant::now();
+        let mut out = Vec::new();
+        self.judge.push(data.clone(), self.exchange.gateway.now_ms(), &mut out);
+        match self.judge.take_head_error() {
+            Some((error, raw)) => {
+                let status = error.status.unwrap_or(200);
+                if self.exchange.falls_back(status, &error) {
+                    self.judge.restart(true);
+                    self.judge.tell = self.exchange.tell();
+                    self.ask();
+                } else {
+                    self.out.push_back(raw);
+                    self.out.extend(out);
+                }
+            }
+            None => self.out.extend(rejoined(&data, out)),
+        }
+        // Before the client can act on a finish, the ledger knows what it was handed.
+        let finished = self.judge.choices().iter().filter(|choice| choice.finish_shown).count();
+        if finished > self.remembered {
+            self.remembered = finished;
+            self.exchange.remember(self.judge.choices());
+        }
+        self.exchange.record.own_time(own);
+    }
+
+    /// The upstream's body has ended.
+    fn finish(&mut self) {
+        let mut out = Vec::new();
+        let ending = self.judge.finish(self.exchange.gateway.now_ms(), &mut out);
+        self.out.extend(out);
+        match ending {
+            Ending::Reask { choice, round } if !self.exchange.is_observing() => {
+                self.exchange.ask_again(choice, round, &mut self.judge.judging);
+                self.judge.continue_with(choice);
+                self.ask();
+            }
+            _ => {
+                self.exchange.taken();
+                self.exchange.remember(self.judge.choices());
+                self.phase = Phase::Over;
+            }
+        }
+    }
+
+    /// Sends the present form of the request.
+    fn ask(&mut self) {
+        let request = self.exchange.request();
+        self.phase = Phase::Asking(Box::pin(ask(Arc::clone(&self.exchange.gateway), request)));
+    }
+
+    fn asked(&mut self, asked: Asked) {
+        match asked {
+            Asked::Stream(body) => {
+                let idle = self.exchange.gateway.config.upstream.idle_timeout;
+                self.phase = Phase::Reading(body, Instant::now() + idle);
+            }
+            Asked::Refused { status, .. } if self.exchange.lands_bare(status) => self.ask(),
+            Asked::Refused { status, body } => {
+                let falls_back = self.exchange.pass.asking.is_none()
+                    && parse(&body).is_some_and(|error| self.exchange.falls_back(status, &error));
+                if falls_back {
+                    return self.ask();
+                }
+                self.out.push_back(write_event(&error_data(status, &body)));
+                self.exchange.record.outcome.error = Some("reask_failed");
+                self.broken = Some(BodyError::UpstreamCut);
+            }
+            Asked::Failed(error) => self.break_off(&error, BodyError::UpstreamCut),
+        }
+    }
+
+    /// Keeps the client's connection alive while it has to wait.
+    fn comment(&mut self) {
+        if self.judge.at_boundary() {
+            self.out.push_back(Bytes::from_static(b": toolrein waits\n\n"));
+        }
+    }
+
+    /// Ends the stream visibly: an error event where one can stand, then a broken body.
+    fn break_off(&mut self, error: &ProxyError, broken: BodyError) {
+        if self.judge.at_boundary() {
+            let data = own_error_body(&error.message(), error.code());
+            self.out.push_back(write_event(data.as_bytes()));
+        }
+        self.exchange.record.outcome.error = Some(error.code());
+        self.broken = Some(broken);
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        if !matches!(self.phase, Phase::Over) {
+            self.exchange.remember(self.judge.choices());
+        }
+        if self.judge.is_done() {
+            self.exchange.record.end();
+        }
+        for why in &self.judge.unjudged {
+            self.exchange.record.unjudged(label(*why));
+        }
+        let now_ms = self.exchange.gateway.now_ms();
+        self.exchange.record.judged(&self.judge.judging, now_ms);
+        self.exchange.record.usage(self.judge.total_usage().as_ref());
+        self.exchange.tell_fallbacks();
+    }
+}
+
+/// Waits for the next frame until `deadline`, or for `keepalive` if that is shorter.
+async fn wait(body: &mut Incoming, deadline: Instant, keepalive: Option<Duration>) -> Step {
+    // Most frames are here already: no timer is armed for them.
+    let frame = match body.frame().now_or_never() {
+        Some(frame) => frame,
+        None => {
+            let until = keepalive.map_or(deadline, |keepalive| deadline.min(Instant::now() + keepalive));
+            match timeout_at(until, body.frame()).await {
+                Ok(frame) => frame,
+                Err(_) if Instant::now() < deadline => return Step::Silence,
+                Err(_) => return Step::TooSilent,
+            }
+        }
+    };
+    match frame {
+        Some(Ok(frame)) => Step::Frame(frame),
+        Some(Err(_)) => Step::Cut,
+        None => Step::End,
+    }
+}
+
+async fn ask(gateway: Arc<Gateway>, request: http::Request<UpBody>) -> Asked {
+    let response = match gateway.upstream.send(request).await {
+        Ok(response) => response,
+        Err(error) => return Asked::Failed(error),
+    };
+    let status = response.status();
+    if status.is_success() && is_stream(response.headers()) && !coding::is_coded(response.headers()) {
+        return Asked::Stream(response.into_body());
+    }
+    let body = Limited::new(response.into_body(), ERROR_BYTES).collect();
+    let idle = gateway.config.upstream.idle_timeout;
+    let body = timeout(idle, body).await.ok().and_then(Result::ok).map(|body| body.to_bytes());
+    Asked::Refused { status: status.as_u16(), body: body.unwrap_or_default() }
+}
+
+/// An upstream's error as the data of an event.
+fn error_data(status: u16, body: &[u8]) -> Vec<u8> {
+    let is_object = |value: &serde_json::Value| value.get("error").is_some_and(serde_json::Value::is_object);
+    match serde_json::from_slice::<serde_json::Value>(body) {
+        Ok(value) if is_object(&value) => value.to_string().into_bytes(),
+        _ => {
+            let said = parse(body).map(|error| error.messages.join("; ")).filter(|said| !said.is_empty());
+            let said = said.map_or_else(String::new, |said| format!(": {said}"));
+            let message = format!("The upstream refused to be asked again with status {status}{said}");
+            own_error_body(&message, "reask_failed").into_bytes()
+        }
+    }
+}
+
+/// Joins pieces that stand next to each other in `chunk`, so that what nobody touched goes out as it came.
+fn rejoined(chunk: &Bytes, pieces: Vec<Bytes>) -> Vec<Bytes> {
+    let start = chunk.as_ptr() as usize;
+    let place = |piece: &Bytes| (piece.as_ptr() as usize).checked_sub(start).filter(|at| at + piece.len() <= chunk.len());
+    let mut joined: Vec<Bytes> = Vec::with_capacity(1);
+    let mut open: Option<std::ops::Range<usize>> = None;
+    for piece in pieces {
+        match (place(&piece), &mut open) {
+            (Some(at), Some(run)) if run.end == at => run.end += piece.len(),
+            (Some(at), _) => {
+                joined.extend(open.take().map(|run| chunk.slice(run)));
+                open = Some(at..at + piece.len());
+            }
+            (None, _) => {
+                joined.extend(open.take().map(|run| chunk.slice(run)));
+                joined.push(piece);
+            }
+        }
+    }
+    joined.extend(open.map(|run| chunk.slice(run)));
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_one_chunk_are_joined_without_a_copy_and_others_keep_their_place() {
+        let chunk = Bytes::from_static(b"one two three");
+        let pieces = vec![chunk.slice(..4), chunk.slice(4..8), Bytes::from_static(b"!"), chunk.slice(8..)];
+        let joined = rejoined(&chunk, pieces);
+        assert_eq!(joined, ["one two ", "!", "three"]);
+        assert_eq!(joined[0].as_ptr(), chunk.as_ptr());
+        assert_eq!(rejoined(&chunk, vec![chunk.slice(4..), chunk.slice(..4)]), ["two three", "one "]);
+    }
+
+    #[test]
+    fn a_stream_is_told_by_its_content_type_in_any_spelling() {
+        for (kind, expected) in [
+            ("text/event-stream", true),
+            ("text/event-stream;charset=UTF-8", true),
+            ("Text/Event-Stream; charset=utf-8", true),
+            ("application/json", false),
+            ("text/event", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(kind));
+            assert_eq!(is_stream(&headers), expected, "{kind}");
+        }
+        assert!(!is_stream(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn an_upstreams_error_object_is_told_as_it_is_and_anything_else_in_our_shape() {
+        let told = |body: &str| String::from_utf8(error_data(429, body.as_bytes())).unwrap();
+        assert_eq!(told("{\"error\": {\"message\": \"slow\"}}"), r#"{"error":{"message":"slow"}}"#);
+        assert!(told("gone").contains("status 429: gone"));
+    }
+}
