@@ -1,6 +1,7 @@
 //! toolrein: a sidecar proxy that keeps agents' tool calls in hand.
 
 pub mod policy;
+pub mod proxy;
 pub mod rewrite;
 pub mod transcript;
 pub mod wire;
