@@ -2,6 +2,7 @@
 
 pub mod ledger;
 pub mod policy;
+pub mod proxy;
 pub mod rewrite;
 pub mod transcript;
 pub mod wire;

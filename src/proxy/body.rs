@@ -1,0 +1,264 @@
+//! The bodies that the proxy sends: to the upstream (`UpBody`) and to the client (`ReplyBody`).
+//!
+//! Responsible for handing on frames without copying, with exact lengths where they are known, with
+//! trailers, and with a bound on silence. It reads nothing into memory (that is `read`) and does not
+//! know what the bytes mean.
+
+use super::timed::{Timed, UploadClock};
+use bytes::Bytes;
+use futures_util::Stream;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Why a body ended before its end. The receiver sees a broken body, never a clean end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// The client's connection broke while its request was read.
+    #[error("the client went away before its request was whole")]
+    ClientCut,
+    /// The upstream's connection broke while its response was read.
+    #[error("the upstream broke off in the middle of its response")]
+    UpstreamCut,
+    /// Nothing came for as long as is allowed.
+    #[error("nothing was received for too long")]
+    IdleTimeout,
+}
+
+/// Slices that make up one body of known length, sent in order without being joined.
+#[derive(Debug, Clone, Default)]
+pub struct Rope {
+    parts: VecDeque<Bytes>,
+    left: u64,
+}
+
+impl Rope {
+    fn new(parts: Vec<Bytes>) -> Self {
+        let mut parts = VecDeque::from(parts);
+        parts.retain(|part| !part.is_empty());
+        let left = parts.iter().map(|part| part.len() as u64).sum();
+        Self { parts, left }
+    }
+
+    fn next(&mut self) -> Option<Bytes> {
+        let part = self.parts.pop_front()?;
+        self.left -= part.len() as u64;
+        Some(part)
+    }
+}
+
+/// The body of a request to the upstream.
+#[derive(Debug)]
+pub enum UpBody {
+    /// No body.
+    Empty,
+    /// Bytes in memory; `content-length` is exact.
+    Rope(Rope),
+    /// The client's body, chunk by chunk as it arrives, with trailers.
+    Relay(Timed),
+}
+
+impl UpBody {
+    /// The slices, one after the other.
+    pub fn rope(parts: Vec<Bytes>) -> Self {
+        Self::Rope(Rope::new(parts))
+    }
+
+    /// The client's body as it comes; breaks with [`BodyError::IdleTimeout`] after `idle` of silence.
+    pub fn relay(body: Incoming, idle: Duration) -> Self {
+        if body.is_end_stream() { Self::Empty } else { Self::Relay(Timed::upload(body, idle)) }
+    }
+
+    /// The same body once more, sharing its bytes; `None` for a relayed one, which exists only once.
+    pub fn try_clone(&self) -> Option<Self> {
+        match self {
+            Self::Empty => Some(Self::Empty),
+            Self::Rope(rope) => Some(Self::Rope(rope.clone())),
+            Self::Relay(_) => None,
+        }
+    }
+
+    pub(super) fn upload_clock(&self) -> Option<Arc<UploadClock>> {
+        match self {
+            Self::Relay(body) => body.upload_clock(),
+            Self::Empty | Self::Rope(_) => None,
+        }
+    }
+}
+
+impl Body for UpBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.get_mut() {
+            Self::Empty => Poll::Ready(None),
+            Self::Rope(rope) => Poll::Ready(rope.next().map(|part| Ok(Frame::data(part)))),
+            Self::Relay(body) => body.poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Rope(rope) => rope.left == 0,
+            Self::Relay(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Rope(rope) => SizeHint::with_exact(rope.left),
+            Self::Relay(body) => body.size_hint(),
+        }
+    }
+}
+
+type FrameStream = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, BodyError>> + Send>>;
+
+/// The body of a response to the client.
+pub struct ReplyBody(Reply);
+
+enum Reply {
+    Rope(Rope),
+    Relay {
+        body: Timed,
+        /// Dropped with the body, whichever way that ends.
+        _guard: Box<dyn Any + Send>,
+    },
+    Stream(FrameStream),
+}
+
+impl ReplyBody {
+    /// No body.
+    pub fn empty() -> Self {
+        Self(Reply::Rope(Rope::default()))
+    }
+
+    /// The whole body in one piece.
+    pub fn full(body: Bytes) -> Self {
+        Self::rope(vec![body])
+    }
+
+    /// The slices, one after the other.
+    pub fn rope(parts: Vec<Bytes>) -> Self {
+        Self(Reply::Rope(Rope::new(parts)))
+    }
+
+    /// The upstream's body: every frame as it arrives, trailers too. Breaks with
+    /// [`BodyError::IdleTimeout`] after `idle` of silence; holds `guard` until it is dropped.
+    pub fn relay(body: Incoming, idle: Duration, guard: impl Send + 'static) -> Self {
+        Self(Reply::Relay { body: Timed::download(body, idle), _guard: Box::new(guard) })
+    }
+
+    /// Frames from a stream. An error breaks the body off visibly.
+    pub fn from_stream(frames: impl Stream<Item = Result<Frame<Bytes>, BodyError>> + Send + 'static) -> Self {
+        Self(Reply::Stream(Box::pin(frames)))
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.get_mut().0 {
+            Reply::Rope(rope) => Poll::Ready(rope.next().map(|part| Ok(Frame::data(part)))),
+            Reply::Relay { body, .. } => body.poll_frame(context),
+            Reply::Stream(frames) => frames.as_mut().poll_next(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Reply::Rope(rope) => rope.left == 0,
+            Reply::Relay { body, .. } => body.is_end_stream(),
+            Reply::Stream(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Reply::Rope(rope) => SizeHint::with_exact(rope.left),
+            Reply::Relay { body, .. } => body.size_hint(),
+            Reply::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for ReplyBody {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match &self.0 {
+            Reply::Rope(_) => "rope",
+            Reply::Relay { .. } => "relay",
+            Reply::Stream(_) => "stream",
+        };
+        formatter.debug_tuple("ReplyBody").field(&kind).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+    use http_body_util::BodyExt;
+
+    fn parts() -> Vec<Bytes> {
+        ["ab", "", "cde"].map(Bytes::from_static_str).to_vec()
+    }
+
+    trait FromStaticStr {
+        fn from_static_str(text: &'static str) -> Self;
+    }
+
+    impl FromStaticStr for Bytes {
+        fn from_static_str(text: &'static str) -> Self {
+            Self::from_static(text.as_bytes())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_rope_knows_its_length_and_sends_its_slices_unjoined() {
+        let mut body = UpBody::rope(parts());
+        assert_eq!(body.size_hint().exact(), Some(5));
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(first, "ab");
+        assert_eq!(body.size_hint().exact(), Some(3));
+        let second = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(second, "cde");
+        assert!(body.is_end_stream() && body.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_cloned_rope_is_whole_though_the_first_was_sent() {
+        let body = UpBody::rope(parts());
+        let copy = body.try_clone().unwrap();
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "abcde");
+        assert_eq!(copy.collect().await.unwrap().to_bytes(), "abcde");
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_fails_breaks_the_body_off() {
+        let frames = [Ok(Frame::data(Bytes::from_static(b"x"))), Err(BodyError::UpstreamCut)];
+        let body = ReplyBody::from_stream(stream::iter(frames));
+        assert_eq!(body.collect().await.unwrap_err(), BodyError::UpstreamCut);
+    }
+
+    #[test]
+    fn an_empty_body_ends_at_once() {
+        assert!(ReplyBody::empty().is_end_stream() && UpBody::Empty.is_end_stream());
+        assert!(UpBody::rope(Vec::new()).is_end_stream());
+    }
+}

@@ -1,0 +1,163 @@
+//! What can go wrong in the proxy: one closed list, and the one place where each becomes a status, a
+//! code, a text for the person who reads it, and advice on retrying.
+//!
+//! Errors that the upstream reports itself are no errors of ours: they pass through. Configuration
+//! errors are elsewhere.
+
+use http::StatusCode;
+
+/// Why a request was answered by toolrein instead of the upstream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProxyError {
+    /// The request is longer than a governed route takes; the limit in bytes.
+    RequestTooLong { limit: u64 },
+    /// The client stopped sending in the middle of its request.
+    ClientTimeout,
+    /// The client went away in the middle of its request.
+    ClientCut,
+    /// No connection to the upstream: name, network, refused, or too slow.
+    UpstreamConnect { host: String, detail: String },
+    /// No TLS session with the upstream. `transient`: it broke off, as opposed to being refused.
+    UpstreamTls { host: String, detail: String, transient: bool },
+    /// The upstream took the request and did not begin to answer in time.
+    UpstreamTimeout { host: String, waited_ms: u64 },
+    /// The upstream broke off, or answered what is not HTTP.
+    UpstreamCut { host: String, detail: String },
+    /// The request's target makes no address at the upstream.
+    BadTarget { target: String },
+    /// A method that a gateway to one upstream has no use for (CONNECT).
+    MethodNotAllowed { method: String },
+    /// The operator's configuration refuses this request.
+    Refused { code: &'static str, message: String },
+    /// A fault of toolrein's own; the text is for the log and holds no secret.
+    Internal { detail: String },
+}
+
+/// Whose fault an error is. A closed label for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    Client,
+    Upstream,
+    Us,
+}
+
+impl ProxyError {
+    /// The status of the answer.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::RequestTooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::ClientCut | Self::BadTarget { .. } | Self::Refused { .. } => StatusCode::BAD_REQUEST,
+            Self::UpstreamConnect { .. } | Self::UpstreamTls { .. } | Self::UpstreamCut { .. } => {
+                StatusCode::BAD_GATEWAY
+            }
+            Self::UpstreamTimeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Internal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// The stable `code` of the answer's body, also a metric label.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::RequestTooLong { .. } => "request_too_large",
+            Self::ClientTimeout => "request_timeout",
+            Self::ClientCut => "request_incomplete",
+            Self::UpstreamConnect { .. } => "upstream_unreachable",
+            Self::UpstreamTls { .. } => "upstream_tls",
+            Self::UpstreamTimeout { .. } => "upstream_timeout",
+            Self::UpstreamCut { .. } => "upstream_cut",
+            Self::BadTarget { .. } => "bad_target",
+            Self::MethodNotAllowed { .. } => "method_not_allowed",
+            Self::Refused { code, .. } => code,
+            Self::Internal { .. } => "internal_error",
+        }
+    }
+
+    /// What happened and what to try, for the person who reads it.
+    pub fn message(&self) -> String {
+        match self {
+            Self::RequestTooLong { limit } => format!(
+                "The request is longer than {limit} bytes, the most that toolrein takes. Send less, or raise \
+                 limits.request_bytes."
+            ),
+            Self::ClientTimeout => {
+                "The request's body stopped arriving before it was whole. Send it again.".into()
+            }
+            Self::ClientCut => "The request's body broke off before it was whole.".into(),
+            Self::UpstreamConnect { host, detail } => format!(
+                "toolrein could not connect to the upstream {host}: {detail}. Check that it runs and that \
+                 upstream.url is right; the request was not processed, so it can be sent again."
+            ),
+            Self::UpstreamTls { host, detail, transient } => {
+                let advice = if *transient {
+                    "Send the request again; if it persists, check that the upstream speaks TLS on this port."
+                } else {
+                    "Check that upstream.url names the right host; for a private authority set upstream.ca_file."
+                };
+                format!("toolrein could not establish TLS with the upstream {host}: {detail}. {advice}")
+            }
+            Self::UpstreamTimeout { host, waited_ms } => format!(
+                "The upstream {host} did not begin to answer within {waited_ms} ms. Send the request again, or \
+                 raise the upstream's time limits in toolrein's configuration."
+            ),
+            Self::UpstreamCut { host, detail } => {
+                format!("The upstream {host} broke off before it answered: {detail}. Send the request again.")
+            }
+            Self::BadTarget { target } => format!(
+                "The request's target {target} makes no address at the upstream. Send a path such as \
+                 /v1/chat/completions."
+            ),
+            Self::MethodNotAllowed { method } => {
+                format!("toolrein stands in front of one upstream and does not serve {method} requests.")
+            }
+            Self::Refused { message, .. } => message.clone(),
+            Self::Internal { .. } => {
+                "toolrein failed on this request. Its log says more; please report it.".into()
+            }
+        }
+    }
+
+    /// Whether sending the same request again may help; `None` where we cannot tell.
+    pub fn retry(&self) -> Option<bool> {
+        match self {
+            Self::UpstreamConnect { .. } | Self::UpstreamTimeout { .. } | Self::UpstreamCut { .. } => {
+                Some(true)
+            }
+            Self::UpstreamTls { transient, .. } => Some(*transient),
+            Self::RequestTooLong { .. }
+            | Self::BadTarget { .. }
+            | Self::MethodNotAllowed { .. }
+            | Self::Refused { .. } => Some(false),
+            Self::ClientTimeout | Self::ClientCut | Self::Internal { .. } => None,
+        }
+    }
+
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::RequestTooLong { .. }
+            | Self::ClientTimeout
+            | Self::ClientCut
+            | Self::BadTarget { .. }
+            | Self::MethodNotAllowed { .. }
+            | Self::Refused { .. } => Fault::Client,
+            Self::UpstreamConnect { .. }
+            | Self::UpstreamTls { .. }
+            | Self::UpstreamTimeout { .. }
+            | Self::UpstreamCut { .. } => Fault::Upstream,
+            Self::Internal { .. } => Fault::Us,
+        }
+    }
+}
+
+impl std::fmt::Display for ProxyError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Internal { detail } => write!(formatter, "internal error: {detail}"),
+            other => formatter.write_str(&other.message()),
+        }
+    }
+}
+
+impl std::error::Error for ProxyError {}

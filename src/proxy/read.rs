@@ -1,0 +1,115 @@
+//! Whole bodies in memory, bounded in size and in silence. Used for requests and for replies; it does
+//! not decode and does not look at the bytes.
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Reserved at once on the word of a declared length. A longer body grows as it really comes.
+const RESERVE_BYTES: u64 = 4 << 20;
+
+/// Why a body could not be read whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// It is longer than the limit, declared or seen.
+    #[error("the body is too long")]
+    TooLong,
+    /// Nothing came for as long as is allowed.
+    #[error("the body stopped arriving")]
+    IdleTimeout,
+    /// The connection broke.
+    #[error("the body broke off")]
+    Cut,
+}
+
+/// Reads a body whole: at most `limit` bytes, no pause longer than `idle`.
+///
+/// `declared` is its length where the sender gave one. One buffer of that length is filled; a body that
+/// comes in one frame is handed on without being copied. Trailers are dropped.
+pub async fn read_body(
+    body: impl Body<Data = Bytes>,
+    declared: Option<u64>,
+    limit: u64,
+    idle: Duration,
+) -> Result<Bytes, ReadError> {
+    let declared = declared.or_else(|| body.size_hint().exact());
+    if declared.is_some_and(|length| length > limit) {
+        return Err(ReadError::TooLong);
+    }
+    let mut body = pin!(body);
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
+    loop {
+        if body.is_end_stream() {
+            break;
+        }
+        let Some(frame) = timeout(idle, body.frame()).await.map_err(|_| ReadError::IdleTimeout)? else {
+            break;
+        };
+        let Ok(data) = frame.map_err(|_| ReadError::Cut)?.into_data() else { continue };
+        if (first.len() + whole.len() + data.len()) as u64 > limit {
+            return Err(ReadError::TooLong);
+        }
+        if first.is_empty() && whole.is_empty() {
+            first = data;
+            continue;
+        }
+        if whole.is_empty() {
+            let reserve = declared.unwrap_or_default().min(RESERVE_BYTES);
+            whole.reserve(usize::try_from(reserve).unwrap_or_default().max(first.len() + data.len()));
+            whole.extend_from_slice(&std::mem::take(&mut first));
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::body::{BodyError, ReplyBody};
+    use futures_util::stream;
+    use http_body::Frame;
+
+    const IDLE: Duration = Duration::from_secs(10);
+
+    fn body(parts: &[&'static str]) -> ReplyBody {
+        let frames: Vec<_> =
+            parts.iter().map(|part| Ok(Frame::data(Bytes::from_static(part.as_bytes())))).collect();
+        ReplyBody::from_stream(stream::iter(frames))
+    }
+
+    #[tokio::test]
+    async fn one_frame_is_handed_on_without_a_copy() {
+        let sent = Bytes::from(vec![7; 64]);
+        let read = read_body(ReplyBody::full(sent.clone()), Some(64), 64, IDLE).await.unwrap();
+        assert_eq!(read.as_ptr(), sent.as_ptr());
+    }
+
+    #[tokio::test]
+    async fn several_frames_are_joined_in_order() {
+        for declared in [None, Some(6)] {
+            let read = read_body(body(&["ab", "", "c", "def"]), declared, 6, IDLE).await;
+            assert_eq!(read.unwrap(), "abcdef");
+        }
+        assert_eq!(read_body(ReplyBody::empty(), None, 0, IDLE).await.unwrap(), "");
+    }
+
+    #[tokio::test]
+    async fn a_body_over_the_limit_is_refused_declared_or_not() {
+        assert_eq!(read_body(body(&["abc"]), Some(7), 6, IDLE).await, Err(ReadError::TooLong));
+        assert_eq!(read_body(body(&["abcd", "efg"]), None, 6, IDLE).await, Err(ReadError::TooLong));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_or_stops_is_an_error() {
+        let frames = stream::iter([Err::<Frame<Bytes>, _>(BodyError::ClientCut)]);
+        assert_eq!(read_body(ReplyBody::from_stream(frames), None, 9, IDLE).await, Err(ReadError::Cut));
+        let silent = ReplyBody::from_stream(stream::pending());
+        let read = read_body(silent, None, 9, Duration::from_millis(1)).await;
+        assert_eq!(read, Err(ReadError::IdleTimeout));
+    }
+}

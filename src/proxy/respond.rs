@@ -1,0 +1,55 @@
+//! Responses of toolrein's own: errors in OpenAI's shape. It does not decide which error it is.
+
+use super::body::ReplyBody;
+use super::error::ProxyError;
+use crate::wire::error::own_error_body;
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderValue, Response};
+
+/// `{"error":{"message","type":"toolrein_error","param":null,"code"}}` with the error's status, and
+/// `x-should-retry` where it is known: OpenAI's SDKs obey it.
+pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
+    let body = own_error_body(&error.message(), error.code());
+    let mut response = Response::new(ReplyBody::full(Bytes::from(body)));
+    *response.status_mut() = error.status();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(retry) = error.retry() {
+        headers.insert("x-should-retry", HeaderValue::from_static(if retry { "true" } else { "false" }));
+    }
+    if let ProxyError::MethodNotAllowed { .. } = error {
+        // The standard asks for the list of methods that are served here.
+        headers
+            .insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+
+    #[tokio::test]
+    async fn an_error_has_openais_shape_and_says_whether_to_retry() {
+        let error = ProxyError::UpstreamConnect { host: "h:1".into(), detail: "refused".into() };
+        let response = error_response(&error);
+        assert_eq!(response.status(), 502);
+        assert_eq!(response.headers()["x-should-retry"], "true");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["error"]["code"], "upstream_unreachable");
+        assert_eq!(body["error"]["type"], "toolrein_error");
+        assert!(body["error"]["param"].is_null());
+        assert!(body["error"]["message"].as_str().unwrap().contains("h:1"));
+    }
+
+    #[test]
+    fn a_refusal_is_not_to_be_retried_and_an_unknown_outcome_gives_no_advice() {
+        let refused = ProxyError::Refused { code: "budget_exhausted", message: "No.".into() };
+        assert_eq!(error_response(&refused).headers()["x-should-retry"], "false");
+        let internal = error_response(&ProxyError::Internal { detail: "secret".into() });
+        assert!(!internal.headers().contains_key("x-should-retry"));
+    }
+}

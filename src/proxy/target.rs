@@ -1,0 +1,135 @@
+//! Where a request goes: the client's path on the upstream's address.
+//!
+//! Responsible for putting the path of `upstream.url` in the place of `/v1`, and for keeping every
+//! other byte of path and query. It neither decodes nor normalises: `//`, `%2F` and `*` stay.
+
+use super::error::ProxyError;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderValue, Uri};
+
+/// What clients put before every path, since `OPENAI_BASE_URL` ends with it.
+const PREFIX: &str = "/v1";
+
+/// `upstream.url`, taken apart.
+#[derive(Debug, Clone)]
+pub(super) struct Base {
+    scheme: Scheme,
+    authority: Authority,
+    /// Without a trailing slash; empty for the root.
+    path: String,
+    host: HeaderValue,
+}
+
+impl Base {
+    /// Reads `upstream.url`; the error says what is wrong with it.
+    pub(super) fn new(url: &Uri) -> Result<Self, &'static str> {
+        let scheme = match url.scheme_str() {
+            Some("http") => Scheme::HTTP,
+            Some("https") => Scheme::HTTPS,
+            Some(_) => return Err("its scheme is neither http nor https"),
+            None => return Err("it has no scheme, expected one like https://api.openai.com/v1"),
+        };
+        let authority = url.authority().cloned().ok_or("it names no host")?;
+        if authority.as_str().contains('@') {
+            return Err("it holds a user name or password; send credentials as a header");
+        }
+        if url.query().is_some() {
+            return Err("it has a query, which would be lost");
+        }
+        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| "its host is no valid header")?;
+        let path = url.path().trim_end_matches('/').to_owned();
+        Ok(Self { scheme, authority, path, host })
+    }
+
+    pub(super) fn is_https(&self) -> bool {
+        self.scheme == Scheme::HTTPS
+    }
+
+    /// Host and port, as in the URL.
+    pub(super) fn name(&self) -> &str {
+        self.authority.as_str()
+    }
+
+    /// The value of the `host` header.
+    pub(super) fn host(&self) -> HeaderValue {
+        self.host.clone()
+    }
+
+    /// The address of the client's path and query at the upstream.
+    pub(super) fn target(&self, asked: &PathAndQuery) -> Result<Uri, ProxyError> {
+        let bad = || ProxyError::BadTarget { target: asked.as_str().to_owned() };
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        parts.path_and_query = Some(self.map(asked).ok_or_else(bad)?);
+        Uri::from_parts(parts).map_err(|_| bad())
+    }
+
+    fn map(&self, asked: &PathAndQuery) -> Option<PathAndQuery> {
+        let rest = asked
+            .as_str()
+            .strip_prefix(PREFIX)
+            .filter(|rest| rest.is_empty() || rest.starts_with(['/', '?']));
+        match rest {
+            None => Some(asked.clone()),
+            Some(_) if self.path == PREFIX => Some(asked.clone()),
+            Some(rest) => {
+                let root = if self.path.is_empty() && !rest.starts_with('/') { "/" } else { "" };
+                PathAndQuery::try_from(format!("{root}{}{rest}", self.path)).ok()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn target(base: &str, asked: &str) -> String {
+        let base = Base::new(&base.parse().unwrap()).unwrap();
+        base.target(&asked.parse().unwrap()).unwrap().to_string()
+    }
+
+    #[test]
+    fn the_upstreams_path_takes_the_place_of_v1() {
+        for (base, asked, expected) in [
+            ("https://h/v1", "/v1/chat/completions", "https://h/v1/chat/completions"),
+            ("https://h/v1/", "/v1/models?a=%2F&b=", "https://h/v1/models?a=%2F&b="),
+            ("https://h/api/v1", "/v1/chat/completions", "https://h/api/v1/chat/completions"),
+            ("https://h/openai", "/v1/chat/completions", "https://h/openai/chat/completions"),
+            ("http://h:8080", "/v1/models", "http://h:8080/models"),
+            ("http://h:8080", "/v1?x", "http://h:8080/?x"),
+            ("https://h/api/v1", "/v1", "https://h/api/v1"),
+            ("https://h/api/v1", "/v1/", "https://h/api/v1/"),
+        ] {
+            assert_eq!(target(base, asked), expected, "{base} {asked}");
+        }
+    }
+
+    #[test]
+    fn any_other_path_goes_to_the_origin_unchanged() {
+        for asked in ["/", "/health?x=1", "/v1beta/models", "/v10", "//v1/x", "/%761/x", "/a//b/%2F/../c;d"] {
+            assert_eq!(target("https://h/api/v1", asked), format!("https://h{asked}"));
+        }
+        let base = Base::new(&"http://h/v1".parse().unwrap()).unwrap();
+        assert_eq!(base.target(&"*".parse().unwrap()).unwrap().path_and_query().unwrap(), "*");
+    }
+
+    #[test]
+    fn a_url_that_cannot_be_an_upstream_is_refused() {
+        for url in ["ftp://h/v1", "/v1", "h:80", "https://user:key@h/v1", "https://h/v1?api-version=1"] {
+            assert!(Base::new(&url.parse().unwrap()).is_err(), "{url}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn path_and_query_behind_v1_are_kept_byte_for_byte(rest in "(/[!$-;=?-Z_a-z~]{0,12}){0,4}") {
+            let asked = format!("/v1{rest}");
+            prop_assert_eq!(target("http://h/api", &asked), format!("http://h/api{}", rest));
+            let other = format!("/v2{rest}");
+            prop_assert_eq!(target("http://h/api", &other), format!("http://h{}", other));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A received body with a bound on silence: the frames of hyper's `Incoming`, untouched, and an error
+//! where they stop coming. It does not bound the whole length of a transfer, nor its size.
+
+use super::body::BodyError;
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep};
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct Timed {
+    incoming: Incoming,
+    idle: Duration,
+    /// Made when the body first lets us wait: most requests never do.
+    sleep: Option<Pin<Box<Sleep>>>,
+    waiting: bool,
+    /// What a broken connection means: it depends on which side it is.
+    cut: BodyError,
+    clock: Option<Arc<UploadClock>>,
+}
+
+/// When the last frame of an upload was seen. The upstream's time to answer starts there.
+#[derive(Debug)]
+pub(super) struct UploadClock {
+    started: Instant,
+    last_ms: AtomicU64,
+}
+
+impl Timed {
+    pub(super) fn upload(incoming: Incoming, idle: Duration) -> Self {
+        let clock = Arc::new(UploadClock { started: Instant::now(), last_ms: AtomicU64::new(0) });
+        Self { clock: Some(clock), ..Self::new(incoming, idle, BodyError::ClientCut) }
+    }
+
+    pub(super) fn download(incoming: Incoming, idle: Duration) -> Self {
+        Self::new(incoming, idle, BodyError::UpstreamCut)
+    }
+
+    fn new(incoming: Incoming, idle: Duration, cut: BodyError) -> Self {
+        Self { incoming, idle, sleep: None, waiting: false, cut, clock: None }
+    }
+
+    pub(super) fn upload_clock(&self) -> Option<Arc<UploadClock>> {
+        self.clock.clone()
+    }
+
+    pub(super) fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+
+    pub(super) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match Pin::new(&mut self.incoming).poll_frame(context) {
+            Poll::Ready(frame) => {
+                self.waiting = false;
+                if let Some(clock) = &self.clock {
+                    clock.touch();
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(|_| self.cut)))
+            }
+            Poll::Pending => self.poll_silence(context).map(|()| Some(Err(BodyError::IdleTimeout))),
+        }
+    }
+
+    /// Ready when the silence has lasted too long.
+    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let idle = self.idle;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(idle)));
+        if !self.waiting {
+            self.waiting = true;
+            sleep.as_mut().reset(Instant::now() + idle);
+        }
+        sleep.as_mut().poll(context)
+    }
+}
+
+impl UploadClock {
+    fn touch(&self) {
+        let passed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_ms.store(passed, Ordering::Relaxed);
+    }
+
+    /// When the last frame was seen; before the first, when the body was made.
+    pub(super) fn last(&self) -> Instant {
+        self.started + Duration::from_millis(self.last_ms.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,77 @@
+//! TLS towards the upstream: whom we believe. Responsible for the roots of trust; it connects nothing.
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The extra certificate file is of no use.
+#[derive(Debug, thiserror::Error)]
+#[error("upstream.ca_file {}: {problem}", path.display())]
+pub struct CaFileError {
+    path: PathBuf,
+    problem: String,
+}
+
+/// Trusts the platform's roots (Mozilla's where the platform has none) and those in `ca_file`, in PEM.
+pub(super) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, CaFileError> {
+    let mut roots = platform_roots();
+    if let Some(path) = ca_file {
+        let fail = |problem: String| CaFileError { path: path.to_owned(), problem };
+        let mut found = 0;
+        for certificate in CertificateDer::pem_file_iter(path).map_err(|error| fail(error.to_string()))? {
+            let certificate = certificate.map_err(|error| fail(error.to_string()))?;
+            roots.add(certificate).map_err(|error| fail(error.to_string()))?;
+            found += 1;
+        }
+        if found == 0 {
+            return Err(fail("holds no certificate in PEM form".into()));
+        }
+    }
+    Ok(with_roots(roots))
+}
+
+/// Trusts nobody: for an upstream that is not reached by TLS, which spares reading the roots.
+pub(super) fn no_trust() -> ClientConfig {
+    with_roots(RootCertStore::empty())
+}
+
+fn with_roots(roots: RootCertStore) -> ClientConfig {
+    // Named here, so that it does not depend on what a process-wide default was set to.
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider);
+    match builder.with_safe_default_protocol_versions() {
+        Ok(builder) => builder.with_root_certificates(roots).with_no_client_auth(),
+        // Ring offers suites for both versions, so this does not happen; rustls's default is the same.
+        Err(_) => ClientConfig::builder().with_root_certificates(roots).with_no_client_auth(),
+    }
+}
+
+fn platform_roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    let loaded = rustls_native_certs::load_native_certs();
+    for error in &loaded.errors {
+        tracing::warn!(%error, "a root certificate of this system could not be read");
+    }
+    roots.add_parsable_certificates(loaded.certs);
+    if roots.is_empty() {
+        tracing::info!("this system has no root certificates; using those of Mozilla");
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
+    roots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ca_file_without_a_certificate_is_refused_by_name() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = client_config(Some(file.path())).unwrap_err().to_string();
+        assert!(error.contains("holds no certificate"), "{error}");
+        let missing = client_config(Some(Path::new("/nonexistent/ca.pem"))).unwrap_err().to_string();
+        assert!(missing.contains("/nonexistent/ca.pem"), "{missing}");
+    }
+}

@@ -1,0 +1,322 @@
+//! The upstream: requests sent, over pooled connections, and their responses' heads.
+//!
+//! Responsible for the address, for headers that must not travel, for time limits, and for sending once
+//! more what met a connection that the upstream had just closed. It does not read response bodies, and
+//! does not judge statuses: a 500 of the upstream's is a response like any other.
+
+use super::body::{BodyError, UpBody};
+use super::connect::{ConnectTimeout, Connector, Note, Offer};
+use super::error::ProxyError;
+use super::headers;
+use super::target::Base;
+use super::tls::{self, CaFileError};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::client::legacy::{Client, Error};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// How long an unused connection is kept. Most servers keep theirs for 60 s and more; for those that do
+/// not (uvicorn: 5 s), the pool sees the closing, or the request is sent once more.
+const POOL_IDLE: Duration = Duration::from_secs(50);
+/// A connection that was closed while it idled fails within a round trip. One that breaks later had the
+/// upstream at work on the request, and sending that again could be paid for twice.
+const STALE_WITHIN: Duration = Duration::from_secs(1);
+/// HTTP/2: how much the upstream may send ahead on one stream, and on all of a connection.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+/// HTTP/2: silence after which a ping asks whether the connection is alive, and the time to answer it.
+const PING_EVERY: Duration = Duration::from_secs(20);
+const PING_WITHIN: Duration = Duration::from_secs(10);
+
+/// Where the upstream is and how long it may take.
+#[derive(Debug, Clone)]
+pub struct UpstreamSettings {
+    /// `upstream.url`: scheme, host and the path that takes the place of `/v1`.
+    pub base: Uri,
+    /// For name lookup, TCP and TLS together.
+    pub connect: Duration,
+    /// From the request's last byte read from the client (from the start where it is in memory) to the
+    /// head of the response.
+    pub first_byte: Duration,
+    /// Silence allowed inside a response's body.
+    pub idle: Duration,
+    /// Roots of trust in PEM, besides the platform's.
+    pub ca_file: Option<PathBuf>,
+    /// Speak HTTP/2 to an `http` upstream without asking. With `https` it is negotiated anyway.
+    pub http2: bool,
+}
+
+/// The settings make no upstream.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamSetupError {
+    /// The URL cannot be used; what is wrong with it.
+    #[error("upstream.url {url}: {problem}")]
+    Url { url: String, problem: &'static str },
+    /// The file with roots of trust cannot be used.
+    #[error(transparent)]
+    CaFile(#[from] CaFileError),
+}
+
+/// In a response's extensions: the request met a stale connection and was sent once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retried;
+
+/// One upstream with its pool of connections.
+pub struct Upstream {
+    base: Base,
+    client: Client<Connector, UpBody>,
+    /// Upgrades leave HTTP/1.1, so they must not be negotiated to HTTP/2, and never return to a pool.
+    upgrades: Client<Connector, UpBody>,
+    first_byte: Duration,
+    idle: Duration,
+    prior_knowledge: bool,
+}
+
+impl Upstream {
+    /// Reads the roots of trust; connects to nothing yet.
+    pub fn new(settings: UpstreamSettings) -> Result<Self, UpstreamSetupError> {
+        let UpstreamSettings { base: url, connect, first_byte, idle, ca_file, http2 } = settings;
+        let base =
+            Base::new(&url).map_err(|problem| UpstreamSetupError::Url { url: url.to_string(), problem })?;
+        let tls = if base.is_https() { tls::client_config(ca_file.as_deref())? } else { tls::no_trust() };
+        let prior_knowledge = http2 && !base.is_https();
+        let pooled = Connector::new(tls.clone(), Offer::Http1And2, connect);
+        let single = Connector::new(tls, Offer::Http1, connect);
+        Ok(Self {
+            base,
+            client: builder().http2_only(prior_knowledge).build(pooled),
+            upgrades: builder().pool_max_idle_per_host(0).build(single),
+            first_byte,
+            idle,
+            prior_knowledge,
+        })
+    }
+
+    /// Host and port of the upstream, for messages and labels.
+    pub fn name(&self) -> &str {
+        self.base.name()
+    }
+
+    /// Silence allowed inside a response's body.
+    pub fn idle(&self) -> Duration {
+        self.idle
+    }
+
+    /// The address of a client's path and query at the upstream: `/v1` gives way to the base's path, any
+    /// other path goes to the origin, and every other byte stays.
+    pub fn target(&self, path_and_query: &PathAndQuery) -> Result<Uri, ProxyError> {
+        self.base.target(path_and_query)
+    }
+
+    /// Sends a request, whose uri is still the client's, and waits for the head of the response. Headers of
+    /// one hop are taken out both ways, as are `x-toolrein-*`; `host` and `content-length` are set right.
+    /// Dropping the future closes or resets what it has opened, at once.
+    pub async fn send(&self, request: Request<UpBody>) -> Result<Response<Incoming>, ProxyError> {
+        let mut response = self.exchange(&self.client, self.prepare(request)?).await?;
+        headers::strip_hop_by_hop(response.headers_mut());
+        Ok(response)
+    }
+
+    /// Sends a request to leave HTTP. The response is as the upstream gave it, so that one with status
+    /// 101 still has its `upgrade`.
+    pub(super) async fn send_upgrade(
+        &self,
+        request: Request<UpBody>,
+        protocol: HeaderValue,
+    ) -> Result<Response<Incoming>, ProxyError> {
+        let mut request = self.prepare(request)?;
+        request.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        request.headers_mut().insert(UPGRADE, protocol);
+        self.exchange(&self.upgrades, request).await
+    }
+
+    fn prepare(&self, request: Request<UpBody>) -> Result<Request<UpBody>, ProxyError> {
+        let (mut parts, body) = request.into_parts();
+        let Some(path) = parts.uri.path_and_query() else {
+            return Err(ProxyError::BadTarget { target: parts.uri.to_string() });
+        };
+        parts.uri = self.base.target(path)?;
+        parts.version = Version::HTTP_11;
+        parts.extensions.remove::<OnUpgrade>();
+        headers::strip_request(&mut parts.headers);
+        if self.prior_knowledge {
+            // HTTP/2 says it in `:authority`.
+            headers::retain(&mut parts.headers, |name, _| *name != HOST);
+        } else {
+            parts.headers.insert(HOST, self.base.host());
+        }
+        frame(&mut parts.headers, &parts.method, &body);
+        Ok(Request::from_parts(parts, body))
+    }
+
+    async fn exchange(
+        &self,
+        client: &Client<Connector, UpBody>,
+        request: Request<UpBody>,
+    ) -> Result<Response<Incoming>, ProxyError> {
+        let again = copy(&request);
+        let started = Instant::now();
+        let failure = match self.attempt(client, request).await {
+            Ok(response) => return Ok(response),
+            Err(failure) => failure,
+        };
+        match again {
+            Some(again) if failure.stale && started.elapsed() < STALE_WITHIN => {
+                tracing::debug!(upstream = self.name(), "the connection was stale; sending once more");
+                let mut response = self.attempt(client, again).await.map_err(|failure| failure.error)?;
+                response.extensions_mut().insert(Retried);
+                Ok(response)
+            }
+            _ => Err(failure.error),
+        }
+    }
+
+    async fn attempt(
+        &self,
+        client: &Client<Connector, UpBody>,
+        request: Request<UpBody>,
+    ) -> Result<Response<Incoming>, Failure> {
+        let clock = request.body().upload_clock();
+        let mut response = client.request(request);
+        let mut deadline = Instant::now() + self.first_byte;
+        loop {
+            match timeout_at(deadline, &mut response).await {
+                Ok(Ok(response)) => {
+                    if let Some(note) = response.extensions().get::<Note>() {
+                        note.mark_served();
+                    }
+                    return Ok(response);
+                }
+                Ok(Err(error)) => return Err(self.failure(&error)),
+                // A long upload is not the upstream's silence: its time starts with the last chunk.
+                Err(_) => match clock.as_ref().map(|clock| clock.last() + self.first_byte) {
+                    Some(later) if later > deadline => deadline = later,
+                    _ => return Err(self.timeout()),
+                },
+            }
+        }
+    }
+
+    fn timeout(&self) -> Failure {
+        let waited_ms = u64::try_from(self.first_byte.as_millis()).unwrap_or(u64::MAX);
+        Failure { error: ProxyError::UpstreamTimeout { host: self.name().into(), waited_ms }, stale: false }
+    }
+
+    fn failure(&self, error: &Error) -> Failure {
+        let host = self.name().to_owned();
+        let stale = !error.is_connect() && looks_stale(error);
+        let detail = deepest(error);
+        let error = if let Some(cause) = find::<BodyError>(error) {
+            match cause {
+                BodyError::IdleTimeout => ProxyError::ClientTimeout,
+                BodyError::ClientCut | BodyError::UpstreamCut => ProxyError::ClientCut,
+            }
+        } else if find::<rustls::Error>(error).is_some() {
+            ProxyError::UpstreamTls { host, detail, transient: false }
+        } else if error.is_connect() && broke_off(error) {
+            ProxyError::UpstreamTls { host, detail, transient: true }
+        } else if error.is_connect() {
+            let detail = find::<ConnectTimeout>(error).map_or(detail, ToString::to_string);
+            ProxyError::UpstreamConnect { host, detail }
+        } else {
+            ProxyError::UpstreamCut { host, detail }
+        };
+        Failure { error, stale }
+    }
+}
+
+impl std::fmt::Debug for Upstream {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Upstream").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// What became of one attempt.
+struct Failure {
+    error: ProxyError,
+    /// The connection had served before, and said nothing to this request before it broke.
+    stale: bool,
+}
+
+fn builder() -> hyper_util::client::legacy::Builder {
+    let mut builder = Client::builder(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(POOL_IDLE)
+        .http1_preserve_header_case(true)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_keep_alive_interval(PING_EVERY)
+        .http2_keep_alive_timeout(PING_WITHIN);
+    builder
+}
+
+/// Makes the headers say the body's length. A relayed body keeps what the client declared.
+fn frame(headers: &mut HeaderMap, method: &Method, body: &UpBody) {
+    match body {
+        UpBody::Empty if !headers.contains_key(CONTENT_LENGTH) => {}
+        UpBody::Empty | UpBody::Rope(_) => {
+            let length = body.size_hint().exact().unwrap_or_default();
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        UpBody::Relay(_) if *method == Method::GET || *method == Method::HEAD => {
+            // Hyper sends no body with these unless told how it is framed.
+            if body.size_hint().exact().is_none() {
+                headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+            }
+        }
+        UpBody::Relay(_) => {}
+    }
+}
+
+/// The same request once more, if its body can be sent twice.
+fn copy(request: &Request<UpBody>) -> Option<Request<UpBody>> {
+    let mut copy = Request::new(request.body().try_clone()?);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    Some(copy)
+}
+
+fn looks_stale(error: &Error) -> bool {
+    let mut extras = http::Extensions::new();
+    if let Some(connected) = error.connect_info() {
+        connected.get_extras(&mut extras);
+    }
+    extras.get::<Note>().is_some_and(Note::looks_stale)
+}
+
+/// Whether the other side hung up; while connecting, that can only have been in the TLS handshake.
+fn broke_off(error: &Error) -> bool {
+    chain(error)
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|cause| cause.kind() == std::io::ErrorKind::UnexpectedEof)
+}
+
+fn find<T: std::error::Error + 'static>(error: &Error) -> Option<&T> {
+    chain(error).find_map(|cause| cause.downcast_ref::<T>())
+}
+
+/// What the innermost cause says: the outer ones only say that something failed.
+fn deepest(error: &Error) -> String {
+    chain(error).last().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+fn chain(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(std::error::Error::source(error), |cause| {
+        // An `io::Error` that wraps another error names that one's cause as its own, and so skips it.
+        match cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+            Some(inner) => Some(inner as &(dyn std::error::Error + 'static)),
+            None => cause.source(),
+        }
+    })
+}
