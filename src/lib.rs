@@ -1,8 +1,13 @@
 //! toolrein: a sidecar proxy that keeps agents' tool calls in hand.
 
+pub mod admin;
+pub mod cli;
+pub mod config;
+pub mod demo;
 pub mod ledger;
 pub mod policy;
 pub mod proxy;
 pub mod rewrite;
+pub mod telemetry;
 pub mod transcript;
 pub mod wire;

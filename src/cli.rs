@@ -1,0 +1,247 @@
+//! The command line: what can be asked of `toolrein`, and the texts of the answers that need no proxy. Parses
+//! and words; prints nothing, exits nowhere and starts nothing.
+
+use crate::config::{Config, Overrides, Source};
+use crate::policy;
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// The exit code of a configuration that is refused, as that of a wrong command line.
+pub const EXIT_REFUSED: u8 = 2;
+
+const EXAMPLES: &str = "\
+Examples:
+  toolrein                                        in front of api.openai.com, with the shipped policies
+  toolrein --upstream http://127.0.0.1:11434/v1   in front of a local server
+  toolrein --config proxy.toml --mode observe     count what the policies would do, change nothing
+  toolrein check proxy.toml                       every mistake at once, or what is in effect
+  toolrein demo                                   no key needed: a simulated model that loops
+
+Then point a client at it:
+  export OPENAI_BASE_URL=http://127.0.0.1:4242/v1
+
+Every option can be given as a variable too; an option beats its variable, both beat the file.";
+
+/// A sidecar proxy that keeps agents' tool calls in hand, in front of any OpenAI-compatible API.
+#[derive(Clone, Debug, PartialEq, Eq, Parser)]
+#[command(name = "toolrein", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum Command {
+    /// Run the proxy (the default).
+    #[command(after_help = "Example: toolrein serve --config proxy.toml --listen 0.0.0.0:4242")]
+    Serve(ServeArgs),
+    /// Check a configuration: every problem with its line and key, or what is in effect.
+    #[command(
+        after_help = "Exits with 0 where the configuration is good, with 2 where it is not.\n\nExample: toolrein check proxy.toml"
+    )]
+    Check(CheckArgs),
+    /// Run the proxy in front of a simulated model and watch it keep a runaway agent in hand.
+    #[command(after_help = "Example: toolrein demo --once")]
+    Demo(DemoArgs),
+    /// List the policies.
+    Policies,
+    /// Write the completions of a shell.
+    #[command(
+        after_help = "Example: toolrein completions bash > /etc/bash_completion.d/toolrein"
+    )]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+/// Options of `serve`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct ServeArgs {
+    /// The configuration; without it the shipped one.
+    #[arg(long, value_name = "FILE", env = "TOOLREIN_CONFIG", value_parser = file())]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Options of `check`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct CheckArgs {
+    /// The configuration; without it the shipped one.
+    #[arg(value_name = "FILE", env = "TOOLREIN_CONFIG", value_parser = file())]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Settings that beat the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+struct Settings {
+    /// Where clients connect (listen.proxy), such as 127.0.0.1:4242.
+    #[arg(long, value_name = "ADDR", env = "TOOLREIN_LISTEN")]
+    listen: Option<String>,
+    /// Where metrics and health are served (listen.admin), such as 127.0.0.1:4243.
+    #[arg(long, value_name = "ADDR", env = "TOOLREIN_ADMIN")]
+    admin: Option<String>,
+    /// Where requests go (upstream.url), such as https://api.openai.com/v1; demo: is a simulated model.
+    #[arg(long, value_name = "URL", env = "TOOLREIN_UPSTREAM", hide_env_values = true)]
+    upstream: Option<String>,
+    /// What to do with what the policies decide: enforce, observe or off.
+    #[arg(long, value_name = "MODE", env = "TOOLREIN_MODE")]
+    mode: Option<String>,
+}
+
+/// Options of `demo`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct DemoArgs {
+    /// Where clients connect, such as 127.0.0.1:4242.
+    #[arg(long, value_name = "ADDR", env = "TOOLREIN_LISTEN")]
+    listen: Option<String>,
+    /// Where metrics and health are served, such as 127.0.0.1:4243.
+    #[arg(long, value_name = "ADDR", env = "TOOLREIN_ADMIN")]
+    admin: Option<String>,
+    /// Print the table and exit.
+    #[arg(long)]
+    pub once: bool,
+}
+
+impl Cli {
+    /// What is asked for; without a subcommand, to serve.
+    pub fn into_command(self) -> Command {
+        self.command.unwrap_or(Command::Serve(self.serve))
+    }
+}
+
+impl ServeArgs {
+    /// Where the configuration comes from.
+    pub fn source(&self) -> Source {
+        source(self.config.as_ref())
+    }
+
+    /// What beats it.
+    pub fn overrides(&self) -> Overrides {
+        self.settings.overrides()
+    }
+}
+
+impl CheckArgs {
+    /// Where the configuration comes from.
+    pub fn source(&self) -> Source {
+        source(self.config.as_ref())
+    }
+
+    /// What beats it.
+    pub fn overrides(&self) -> Overrides {
+        self.settings.overrides()
+    }
+}
+
+impl Settings {
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            listen: given(&self.listen),
+            admin: given(&self.admin),
+            upstream: given(&self.upstream),
+            mode: given(&self.mode),
+        }
+    }
+}
+
+impl DemoArgs {
+    /// The shipped configuration in front of the simulated model, at the addresses given.
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            listen: given(&self.listen),
+            admin: given(&self.admin),
+            upstream: Some("demo:".to_owned()),
+            mode: None,
+        }
+    }
+}
+
+/// A file's name; unlike clap's own reader it takes an empty variable, which means none.
+fn file() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
+fn source(config: Option<&PathBuf>) -> Source {
+    let named = config.filter(|path| !path.as_os_str().is_empty());
+    named.map_or(Source::Shipped, |path| Source::File(path.clone()))
+}
+
+/// A value that is not empty: compose files and shells set variables to nothing to unset them.
+fn given(value: &Option<String>) -> Option<String> {
+    value.clone().filter(|value| !value.is_empty())
+}
+
+/// The answer of `toolrein check`, with the exit code: what is in effect and 0, or every problem and 2.
+pub fn check_report(source: Source, overrides: &Overrides, registry: &[policy::Entry]) -> (String, u8) {
+    let name = source.name();
+    match Config::load(source, overrides, registry) {
+        Ok(config) => (good_report(&name, &config, registry), 0),
+        Err(problems) => (format!("{problems}\n"), EXIT_REFUSED),
+    }
+}
+
+/// The answer of `toolrein policies`.
+pub fn policies_report(registry: &[policy::Entry]) -> String {
+    let width = name_width(registry);
+    let lines = registry.iter().map(|entry| format!("{:width$}  {}\n", entry.name, entry.summary));
+    lines.collect()
+}
+
+/// The answer of `toolrein completions SHELL`.
+pub fn completions(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "toolrein", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> String {
+    let mut report = format!("{name}: good\n\n");
+    let mode = serde_json::to_value(config.mode).unwrap_or_default();
+    for (what, value) in [
+        ("mode", mode.as_str().unwrap_or_default().to_owned()),
+        ("proxy", config.listen.proxy.to_string()),
+        ("admin", config.listen.admin.to_string()),
+        ("upstream", config.upstream.url.to_string()),
+    ] {
+        put(&mut report, format_args!("{what:8}  {value}\n"));
+    }
+    report.push_str("\nPolicies that are on:\n");
+    for (name, settings) in &config.policy_settings {
+        let summary = registry.iter().find(|entry| entry.name == *name).map_or("", |entry| entry.summary);
+        put(&mut report, format_args!("\n  {name}: {summary}\n"));
+        for line in settings {
+            put(&mut report, format_args!("    {line}\n"));
+        }
+    }
+    let on: Vec<&str> = config.policies.names().collect();
+    if on.is_empty() {
+        report.push_str("\n  none\n");
+    }
+    let off: Vec<&str> = registry.iter().map(|entry| entry.name).filter(|name| !on.contains(name)).collect();
+    if !off.is_empty() {
+        put(&mut report, format_args!("\nOff: {}\n", off.join(", ")));
+    }
+    for warning in &config.warnings {
+        put(&mut report, format_args!("\nwarning: {warning}\n"));
+    }
+    report
+}
+
+/// Writing to a string cannot fail.
+fn put(report: &mut String, text: std::fmt::Arguments<'_>) {
+    let _ = report.write_fmt(text);
+}
+
+fn name_width(registry: &[policy::Entry]) -> usize {
+    registry.iter().map(|entry| entry.name.len()).max().unwrap_or_default()
+}

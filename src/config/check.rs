@@ -1,0 +1,282 @@
+//! What must hold between the values of a configuration, and what is allowed but probably a mistake. Changes
+//! nothing.
+
+use super::document::Document;
+use super::error::{Problem, nearest};
+use super::file::{File, Overriding, Written};
+use super::source::reason;
+use super::tables::{Limits, Mode};
+use super::units::{Target, write_size, write_span};
+use http::Uri;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tracing_subscriber::EnvFilter;
+
+/// The most re-asks: each is a whole reply that is paid for.
+const MAX_REASK: u32 = 20;
+
+/// The shortest bound of a body or an event, in bytes: below it not even an error would fit.
+const MIN_BYTES: u64 = 1024;
+
+/// What was found.
+pub(super) struct Checked {
+    pub problems: Vec<Problem>,
+    pub warnings: Vec<String>,
+}
+
+/// Checks what was written and overridden.
+pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Overriding) -> Checked {
+    let mut checker =
+        Checker { document, written, overriding, checked: Checked { problems: Vec::new(), warnings: Vec::new() } };
+    let file = &written.file;
+    checker.addresses(file);
+    checker.upstream(file);
+    checker.sizes(&file.limits);
+    checker.durations(file);
+    checker.counts(file);
+    checker.log(&file.log.level);
+    checker.checked
+}
+
+struct Checker<'a> {
+    document: &'a Document<'a>,
+    written: &'a Written,
+    overriding: &'a Overriding,
+    checked: Checked,
+}
+
+impl Checker<'_> {
+    fn addresses(&mut self, file: &File) {
+        let (proxy, admin) = (file.listen.proxy, file.listen.admin);
+        let text = format!("{admin} is taken by listen.proxy ({proxy})");
+        self.require(&["listen.admin", "listen.proxy"], !meet(proxy, admin), text);
+        if !admin.ip().is_loopback() {
+            self.warn(format!(
+                "listen.admin: {admin} can be reached from other machines; whoever reaches it reads the metrics and \
+                 the configuration"
+            ));
+        }
+    }
+
+    fn upstream(&mut self, file: &File) {
+        let upstream = &file.upstream;
+        let Target::Url(uri) = &upstream.url else { return };
+        for (key, own) in [("listen.proxy", file.listen.proxy), ("listen.admin", file.listen.admin)] {
+            let text = format!("{} is {key} itself: requests would go round in circles", upstream.url);
+            self.require(&["upstream.url", key], !leads_to(uri, own), text);
+        }
+        if uri.path() == "/" {
+            self.warn(format!(
+                "upstream.url: {} has no path, so /v1/chat/completions is sent as /chat/completions; most servers \
+                 want .../v1",
+                upstream.url
+            ));
+        }
+        let is_tls = uri.scheme_str() == Some("https");
+        if upstream.http2 && is_tls {
+            self.warn("upstream.http2: concerns http:// alone; with https:// HTTP/2 is agreed upon anyway".to_owned());
+        }
+        if let Some(path) = &upstream.ca_file {
+            let trouble = std::fs::File::open(path).err().map(|error| reason(&error));
+            let text = format!("{}: {}", path.display(), trouble.as_deref().unwrap_or("is a directory, not a file"));
+            self.require(&["upstream.ca_file"], trouble.is_none() && !path.is_dir(), text);
+            if !is_tls {
+                self.warn("upstream.ca_file: has no effect on an http:// upstream".to_owned());
+            }
+        }
+    }
+
+    fn sizes(&mut self, limits: &Limits) {
+        let sizes = [
+            ("limits.request_bytes", limits.request_bytes),
+            ("limits.event_bytes", bytes(limits.event_bytes)),
+            ("limits.held_bytes", bytes(limits.held_bytes)),
+            ("limits.reply_bytes", bytes(limits.reply_bytes)),
+        ];
+        for (key, size) in sizes {
+            let text = format!("expected at least {}, found {}", write_size(MIN_BYTES), write_size(size));
+            self.require(&[key], size >= MIN_BYTES, text);
+        }
+        for pair in sizes[1..].windows(2) {
+            let [(small_key, small), (large_key, large)] = [pair[0], pair[1]];
+            let holds = small <= large || small < MIN_BYTES || large < MIN_BYTES;
+            let text =
+                format!("{large_key} ({}) is less than {small_key} ({})", write_size(large), write_size(small));
+            self.require(&[large_key, small_key], holds, text);
+        }
+    }
+
+    fn durations(&mut self, file: &File) {
+        let (upstream, limits) = (&file.upstream, &file.limits);
+        for (key, span) in [
+            ("upstream.connect_timeout", upstream.connect_timeout),
+            ("upstream.first_byte_timeout", upstream.first_byte_timeout),
+            ("upstream.idle_timeout", upstream.idle_timeout),
+            ("limits.header_timeout", limits.header_timeout),
+            ("limits.body_timeout", limits.body_timeout),
+            ("limits.keepalive_comment", limits.keepalive_comment),
+            ("ledger.ttl", file.ledger.ttl),
+        ] {
+            // Timers count in ms, and a clock that is asked for centuries ahead overflows.
+            let holds = (Duration::from_millis(1)..=YEAR).contains(&span);
+            let text = format!("expected a duration from 1ms to 1 year, found {}", write_span(span));
+            self.require(&[key], holds, text);
+        }
+        for (key, span) in
+            [("upstream.remember", upstream.remember), ("limits.drain_timeout", limits.drain_timeout)]
+        {
+            let text = format!("expected at most 1 year, found {}", write_span(span));
+            self.require(&[key], span <= YEAR, text);
+        }
+    }
+
+    fn counts(&mut self, file: &File) {
+        for (key, count) in [
+            ("ledger.calls", file.ledger.calls),
+            ("ledger.rounds_bytes", file.ledger.rounds_bytes),
+            ("ledger.conversations", file.ledger.conversations),
+        ] {
+            self.require(&[key], count > 0, "expected more than 0".to_owned());
+        }
+        let max = file.reask.max;
+        self.require(&["reask.max"], max <= MAX_REASK, format!("expected at most {MAX_REASK}, found {max}"));
+    }
+
+    fn log(&mut self, level: &str) {
+        let text = level_trouble(level);
+        self.require(&["log.level"], text.is_none(), text.unwrap_or_default());
+    }
+
+    /// A problem at `keys` unless `holds`, or unless one of them was refused before: its default says nothing.
+    fn require(&mut self, keys: &[&str], holds: bool, text: String) {
+        let refused = |key: &&str| {
+            let left_out = &self.written.left_out;
+            left_out.iter().any(|out| out == key) && self.flag(key).is_none()
+        };
+        if holds || keys.iter().any(refused) {
+            return;
+        }
+        let flagged = keys.iter().find_map(|key| self.flag(key).map(|flag| (key, flag)));
+        let problem = match flagged {
+            Some((key, flag)) => {
+                Problem { source: flag.to_owned(), line: None, key: (*key).to_owned(), text }
+            }
+            None => self.document.problem_at(keys, text),
+        };
+        self.checked.problems.push(problem);
+    }
+
+    /// The flag that set `key`.
+    fn flag(&self, key: &str) -> Option<&'static str> {
+        self.overriding.keys.iter().find(|(set, _)| *set == key).map(|(_, flag)| *flag)
+    }
+
+    fn warn(&mut self, text: String) {
+        self.checked.warnings.push(text);
+    }
+}
+
+const YEAR: Duration = Duration::from_secs(366 * 24 * 3_600);
+
+/// What to tell of a configuration in which no policy is on.
+pub(super) fn idle_warning(mode: Mode, policies: usize) -> Option<String> {
+    (policies == 0 && mode != Mode::Off)
+        .then(|| "no policy is on, so everything passes through; a policy is on where its table is present".to_owned())
+}
+
+/// Whether two listeners cannot both be had.
+fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+    let same_ip = one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && one.port() != 0 && same_ip
+}
+
+/// Whether `uri` names `own`, as far as can be told without asking for names.
+fn leads_to(uri: &Uri, own: SocketAddr) -> bool {
+    let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
+    if uri.port_u16().unwrap_or(default_port) != own.port() {
+        return false;
+    }
+    let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let is_own = |ip: IpAddr| ip == own.ip() || (own.ip().is_unspecified() && ip.is_loopback());
+    match host.parse::<IpAddr>() {
+        Ok(ip) => is_own(ip),
+        Err(_) => {
+            host.eq_ignore_ascii_case("localhost") && (own.ip().is_loopback() || own.ip().is_unspecified())
+        }
+    }
+}
+
+fn bytes(size: usize) -> u64 {
+    u64::try_from(size).unwrap_or(u64::MAX)
+}
+
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// What is wrong with a log filter. A word alone that is no level would be taken for a module, silently.
+fn level_trouble(filter: &str) -> Option<String> {
+    let directives = filter.split(',').map(str::trim);
+    let stray = directives.clone().find(|directive| {
+        let is_word = !directive.contains(['=', '[', ':']);
+        is_word && !LEVELS.iter().any(|level| level.eq_ignore_ascii_case(directive))
+    });
+    if let Some(word) = stray {
+        let hint = nearest(word, LEVELS).map_or_else(String::new, |level| format!("; did you mean {level:?}?"));
+        return Some(format!(
+            "expected a level ({}) or levels by module (\"info,toolrein::proxy=debug\"), found {word:?}{hint}",
+            LEVELS.join(", ")
+        ));
+    }
+    EnvFilter::builder().parse(filter).err().map(|error| format!("expected a log filter, found {filter:?}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_meet_on_one_port_of_one_address_or_of_all() {
+        for (one, other, met) in [
+            ("127.0.0.1:1", "127.0.0.1:1", true),
+            ("0.0.0.0:1", "127.0.0.1:1", true),
+            ("127.0.0.1:1", "[::]:1", true),
+            ("127.0.0.1:1", "127.0.0.2:1", false),
+            ("127.0.0.1:1", "127.0.0.1:2", false),
+            ("127.0.0.1:0", "127.0.0.1:0", false),
+        ] {
+            assert_eq!(meet(one.parse().unwrap(), other.parse().unwrap()), met, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn an_upstream_that_is_toolrein_itself_is_found() {
+        for (uri, own, leads) in [
+            ("http://127.0.0.1:4242/v1", "127.0.0.1:4242", true),
+            ("http://LOCALHOST:4242/v1", "127.0.0.1:4242", true),
+            ("http://localhost:4242/v1", "0.0.0.0:4242", true),
+            ("http://[::1]:4242/v1", "[::1]:4242", true),
+            ("http://127.0.0.1/v1", "127.0.0.1:80", true),
+            ("http://127.0.0.1:4242/v1", "10.0.0.1:4242", false),
+            ("http://host:4242/v1", "127.0.0.1:4242", false),
+            ("http://127.0.0.1:8000/v1", "127.0.0.1:4242", false),
+        ] {
+            assert_eq!(leads_to(&uri.parse().unwrap(), own.parse().unwrap()), leads, "{uri} {own}");
+        }
+    }
+
+    #[test]
+    fn a_log_filter_is_levels_alone_or_by_module() {
+        for (filter, good) in [
+            ("info", true),
+            ("DEBUG", true),
+            ("info,toolrein::proxy=debug", true),
+            ("warn, hyper=off", true),
+            ("inof", false),
+            ("toolrein", false),
+            ("", false),
+            ("toolrein=loud", false),
+        ] {
+            assert_eq!(level_trouble(filter).is_none(), good, "{filter}");
+        }
+        assert!(level_trouble("inof").unwrap().contains("did you mean \"info\"?"));
+    }
+}

@@ -1,0 +1,271 @@
+//! One TOML document with the places of its keys, read table by table such that one mistake does not hide
+//! the next. Knows lines, spans and keys, and the meaning of none.
+
+use super::error::{Problem, reworded};
+use crate::policy::{BuildError, ConfigError};
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
+
+/// Problems of one table beyond which the rest is not looked for.
+const MOST_PROBLEMS: usize = 100;
+
+/// A parsed document.
+pub(super) struct Document<'a> {
+    name: &'a str,
+    text: &'a str,
+    root: Spanned<DeTable<'a>>,
+}
+
+/// What came of reading a table.
+pub(super) struct Reading<T> {
+    /// What was read of all that could be; `None` where nothing could.
+    pub value: Option<T>,
+    /// The keys left out since their values are wrong, dotted from the table.
+    pub left_out: Vec<String>,
+    pub problems: Vec<Problem>,
+}
+
+impl<'a> Document<'a> {
+    /// Parses `text`, which is called `name` in problems.
+    ///
+    /// # Errors
+    /// Every place that is no TOML, one a line.
+    pub(super) fn parse(name: &'a str, text: &'a str) -> Result<Self, Vec<Problem>> {
+        let (root, errors) = DeTable::parse_recoverable(text);
+        let document = Self { name, text, root };
+        let mut problems: Vec<Problem> = Vec::new();
+        for error in &errors {
+            let line = document.line_at(error.span().map_or(text.len(), |span| span.start));
+            // What follows on the same line is most often said by the first.
+            if problems.last().is_none_or(|last| last.line != Some(line)) {
+                let text = format!("not TOML: {}", error.message());
+                problems.push(document.problem(Some(line), String::new(), text));
+            }
+        }
+        if problems.is_empty() { Ok(document) } else { Err(problems) }
+    }
+
+    /// The document's top.
+    pub(super) fn root(&self) -> Spanned<DeValue<'a>> {
+        Spanned::new(self.root.span(), DeValue::Table(self.root.get_ref().clone()))
+    }
+
+    /// The entries of the top table `name`, in the file's order; `None` where it is absent or no table.
+    pub(super) fn tables(&self, name: &str) -> Option<Vec<Entry<'a>>> {
+        match self.root.get_ref().get(name)?.get_ref() {
+            DeValue::Table(table) => Some(in_order(table)),
+            _ => None,
+        }
+    }
+
+    /// A problem at the first of `keys`, dotted from the top, that is in the file; without a line where none is.
+    pub(super) fn problem_at(&self, keys: &[&str], text: String) -> Problem {
+        let found =
+            keys.iter().find_map(|key| locate(self.root.get_ref(), key).filter(|place| place.is_whole));
+        match found {
+            Some(place) => self.problem(Some(self.line_at(place.at)), place.key, text),
+            None => self.problem(None, keys.first().copied().unwrap_or_default().to_owned(), text),
+        }
+    }
+
+    /// A problem at `key`, or else at the innermost table on the way to it that is in the file.
+    pub(super) fn problem_within(&self, key: &str, text: String) -> Problem {
+        let place = locate(self.root.get_ref(), key);
+        let line = place.as_ref().map(|place| self.line_at(place.at));
+        let key = place.filter(|place| place.is_whole).map_or_else(|| key.to_owned(), |place| place.key);
+        self.problem(line, key, text)
+    }
+
+    /// Reads `value` with `read`, which takes what `complete` makes of it. Where it refuses an entry, that entry
+    /// is left out and the rest read again, so that every problem is found at once.
+    pub(super) fn read<T>(
+        &self,
+        path: &[&str],
+        mut value: Spanned<DeValue<'a>>,
+        read: impl Fn(Spanned<DeValue<'a>>) -> Result<T, BuildError>,
+    ) -> Reading<T> {
+        let mut reading = Reading { value: None, left_out: Vec::new(), problems: Vec::new() };
+        while reading.problems.len() < MOST_PROBLEMS {
+            let error = match read(value.clone()) {
+                Ok(read) => {
+                    reading.value = Some(read);
+                    break;
+                }
+                Err(BuildError::Checked(errors)) => {
+                    reading.add_checked(self, path, errors);
+                    break;
+                }
+                Err(BuildError::Read(error)) => error,
+            };
+            let span = error.span().unwrap_or_else(|| value.span());
+            let struck = strike(value.get_mut(), &span);
+            let stop = struck.is_none();
+            let struck = struck.unwrap_or_default();
+            let key = dotted(path.iter().copied().chain(struck.path.iter().map(String::as_str)));
+            let left_out = dotted(struck.path.iter().map(String::as_str));
+            // A table without a key that was left out of it before is no second problem.
+            let follows = error.message().starts_with("missing field ")
+                && reading.left_out.iter().any(|earlier| is_within(earlier, &left_out));
+            if !follows {
+                let text = struck.hint(path).unwrap_or_else(|| {
+                    reworded(error.message(), struck.is_table && path.is_empty() && struck.path.len() == 1)
+                });
+                reading.problems.push(self.problem(Some(self.line_at(span.start)), key, text));
+            }
+            reading.left_out.push(left_out);
+            if stop {
+                break;
+            }
+        }
+        reading
+    }
+
+    fn problem(&self, line: Option<usize>, key: String, text: String) -> Problem {
+        Problem { source: self.name.to_owned(), line, key, text }
+    }
+
+    /// The line of a byte, from 1.
+    fn line_at(&self, at: usize) -> usize {
+        let before = self.text.as_bytes().iter().take(at);
+        before.filter(|&&byte| byte == b'\n').count() + 1
+    }
+}
+
+impl<T> Reading<T> {
+    /// Adds what a check of the whole table found, but for what follows from values that were left out: such a
+    /// problem names the key, or is at it.
+    fn add_checked(&mut self, document: &Document<'_>, path: &[&str], errors: Vec<ConfigError>) {
+        for ConfigError { key, problem } in errors {
+            let follows = self.left_out.iter().any(|left_out| key == *left_out || problem.contains(left_out));
+            if !follows {
+                let key = format!("{}.{key}", path.join("."));
+                self.problems.push(document.problem_within(&key, problem));
+            }
+        }
+    }
+}
+
+/// A key with its value.
+pub(super) struct Entry<'a> {
+    pub name: String,
+    pub value: Spanned<DeValue<'a>>,
+}
+
+/// The entries of a table in the order in which they are written.
+pub(super) fn in_order<'a>(table: &DeTable<'a>) -> Vec<Entry<'a>> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    let entries = entries.into_iter();
+    entries
+        .map(|(key, value)| Entry { name: key.get_ref().clone().into_owned(), value: value.clone() })
+        .collect()
+}
+
+/// Reads a value as `T`.
+pub(super) fn read_as<T: serde::de::DeserializeOwned>(value: Spanned<DeValue<'_>>) -> Result<T, BuildError> {
+    T::deserialize(ValueDeserializer::from(value)).map_err(BuildError::Read)
+}
+
+/// A dotted key, its parts quoted where TOML wants it.
+pub(super) fn dotted<'a>(parts: impl Iterator<Item = &'a str>) -> String {
+    parts.map(quoted_key).collect::<Vec<_>>().join(".")
+}
+
+/// One part of a key, quoted where TOML wants it.
+pub(super) fn quoted_key(part: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if !part.is_empty() && part.bytes().all(bare) {
+        part.to_owned()
+    } else {
+        toml::Value::from(part).to_string()
+    }
+}
+
+fn is_within(key: &str, table: &str) -> bool {
+    table.is_empty() || key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Where a key stands.
+struct Place {
+    /// The byte at which it begins.
+    at: usize,
+    key: String,
+    /// Whether the whole key was found, not only a table on the way to it.
+    is_whole: bool,
+}
+
+/// The place of the unquoted dotted `key`, whose parts may hold dots themselves, or of the last table on the way.
+fn locate(table: &DeTable<'_>, key: &str) -> Option<Place> {
+    let fits = table.iter().filter_map(|(name, value)| {
+        let rest = key.strip_prefix(name.get_ref().as_ref())?;
+        (rest.is_empty() || rest.starts_with('.')).then_some((name, value, rest.trim_start_matches('.')))
+    });
+    let (name, value, rest) = fits.max_by_key(|(name, _, _)| name.get_ref().len())?;
+    let here = Place { at: name.span().start, key: quoted_key(name.get_ref()), is_whole: rest.is_empty() };
+    let DeValue::Table(inner) = value.get_ref() else { return Some(here) };
+    match locate(inner, rest) {
+        Some(deeper) if !rest.is_empty() => Some(Place { key: format!("{}.{}", here.key, deeper.key), ..deeper }),
+        _ => Some(here),
+    }
+}
+
+/// An entry that was taken out.
+#[derive(Default)]
+struct Struck {
+    path: Vec<String>,
+    is_table: bool,
+}
+
+impl Struck {
+    /// The usual mistake with models: `[model.gpt-4.1]` is the table `1` within `gpt-4`.
+    fn hint(&self, path: &[&str]) -> Option<String> {
+        match self.path.as_slice() {
+            [top, name, rest] if path.is_empty() && top == "model" && self.is_table => {
+                Some(format!("unknown table; quote names that hold dots: [model.\"{name}.{rest}\"]"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Takes the entry whose key or value is at `span` out of `value`, the deepest that fits. Spans are compared
+/// whole, since a table's own span is its header, which does not enclose its entries.
+fn strike(value: &mut DeValue<'_>, span: &Range<usize>) -> Option<Struck> {
+    match value {
+        DeValue::Table(table) => strike_entry(table, span),
+        DeValue::Array(items) => strike_item(items, span),
+        _ => None,
+    }
+}
+
+fn strike_entry(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<Struck> {
+    let mut found = None;
+    for (key, value) in table.iter_mut() {
+        if let Some(mut struck) = strike(value.get_mut(), span) {
+            struck.path.insert(0, key.get_ref().clone().into_owned());
+            return Some(struck);
+        }
+        if key.span() == *span || value.span() == *span {
+            found = Some(key.get_ref().clone().into_owned());
+        }
+    }
+    let name = found?;
+    let value = table.remove(name.as_str())?;
+    Some(Struck { path: vec![name], is_table: matches!(value.get_ref(), DeValue::Table(_)) })
+}
+
+fn strike_item(items: &mut DeArray<'_>, span: &Range<usize>) -> Option<Struck> {
+    for item in items.iter_mut() {
+        if let Some(struck) = strike(item.get_mut(), span) {
+            return Some(struck);
+        }
+    }
+    let place = items.iter().position(|item| item.span() == *span)?;
+    let mut kept = DeArray::new();
+    for (_, item) in items.iter().enumerate().filter(|(at, _)| *at != place) {
+        kept.push(item.clone());
+    }
+    *items = kept;
+    Some(Struck::default())
+}

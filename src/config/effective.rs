@@ -1,0 +1,71 @@
+//! The effective settings as text: every key, defaults filled in, secrets hidden. Writes them down for people
+//! and programs; nothing reads them back.
+
+use super::document::quoted_key;
+use serde_json::{Map, Value};
+
+/// The effective settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effective {
+    toml: String,
+    json: String,
+}
+
+impl Effective {
+    /// Writes down `settings`.
+    pub(super) fn new(settings: &Map<String, Value>) -> Self {
+        let mut toml = String::new();
+        write_table(settings, &mut Vec::new(), &mut toml);
+        let json = format!("{:#}", Value::Object(settings.clone()));
+        Self { toml, json }
+    }
+
+    /// As a TOML document that toolrein would take, but for hidden secrets.
+    pub fn as_toml(&self) -> &str {
+        &self.toml
+    }
+
+    /// As a JSON object.
+    pub fn as_json(&self) -> &str {
+        &self.json
+    }
+}
+
+/// One value as TOML, on one line.
+pub(super) fn inline(value: &Value) -> String {
+    match value {
+        Value::Null => "\"\"".to_owned(),
+        Value::String(text) => toml::Value::from(text.as_str()).to_string(),
+        Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        Value::Object(table) if table.is_empty() => "{}".to_owned(),
+        Value::Object(table) => {
+            let entries = table.iter().map(|(key, value)| format!("{} = {}", quoted_key(key), inline(value)));
+            format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
+        }
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+fn write_table(table: &Map<String, Value>, path: &mut Vec<String>, out: &mut String) {
+    let (headed, plain): (Vec<_>, Vec<_>) =
+        table.iter().partition(|(_, value)| has_header(value, path.len()));
+    if !path.is_empty() && (!plain.is_empty() || headed.is_empty()) {
+        out.push_str(&format!("\n[{}]\n", path.join(".")));
+    }
+    for (key, value) in plain {
+        out.push_str(&format!("{} = {}\n", quoted_key(key), inline(value)));
+    }
+    for (key, value) in headed {
+        if let Value::Object(inner) = value {
+            path.push(quoted_key(key));
+            write_table(inner, path, out);
+            path.pop();
+        }
+    }
+}
+
+/// Whether a value gets a header of its own: tables at the top, policies, and tables of tables within them.
+fn has_header(value: &Value, depth: usize) -> bool {
+    let Value::Object(table) = value else { return false };
+    depth < 2 || table.values().any(Value::is_object)
+}

@@ -1,0 +1,204 @@
+//! Problems in a configuration, each with its place and in an operator's words. Words them and sorts them;
+//! finds none.
+
+use std::fmt;
+
+/// Everything that is wrong with a configuration, sorted by line. Displayed one a line:
+/// `proxy.toml:12: upstream.url: expected ...`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file, or the flag with its variable: `--listen or TOOLREIN_LISTEN`.
+    pub source: String,
+    /// The line in the file, from 1; `None` where it concerns no line.
+    pub line: Option<usize>,
+    /// The dotted key; empty where it concerns none.
+    pub key: String,
+    /// What is wrong and what would be right.
+    pub text: String,
+}
+
+impl Problems {
+    /// The problems in the order of their lines; those of flags last.
+    pub(super) fn sorted(mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| (problem.line.is_none(), problem.line));
+        Self(problems)
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, problem) in self.0.iter().enumerate() {
+            if at > 0 {
+                writeln!(out)?;
+            }
+            write!(out, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.source)?;
+        if let Some(line) = self.line {
+            write!(out, ":{line}")?;
+        }
+        if !self.key.is_empty() {
+            write!(out, ": {}", self.key)?;
+        }
+        write!(out, ": {}", self.text)
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// A reader's message in an operator's words: no type names of ours, and the nearest known name.
+pub(super) fn reworded(message: &str, is_table: bool) -> String {
+    let message = message.lines().next().unwrap_or_default();
+    if message.starts_with("unknown field ") {
+        return unknown(message, if is_table { "unknown table" } else { "unknown key" });
+    }
+    if message.starts_with("unknown variant ") {
+        return unknown_choice(message);
+    }
+    if let Some(key) = message.strip_prefix("missing field ") {
+        return format!("{key} is missing");
+    }
+    let mismatch =
+        message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
+    match mismatch.and_then(|mismatch| mismatch.rsplit_once(", expected ")) {
+        Some((found, expected)) => format!("expected {}, found {}", expectation(expected), finding(found)),
+        None if message == "wanted string or table" => "expected a string".to_owned(),
+        None => message.to_owned(),
+    }
+}
+
+/// The known name that `name` was probably meant to be.
+pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |text: &str| -> Vec<char> {
+        text.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
+    };
+    let wanted = plain(name);
+    let far = known.into_iter().map(|known| (distance(&wanted, &plain(known)), known));
+    let (distance, best) = far.min_by_key(|(distance, _)| *distance)?;
+    (distance <= wanted.len().div_ceil(3).min(3)).then_some(best)
+}
+
+/// Names with the nearest first in mind: a suggestion where there is one, else all of them.
+pub(super) fn suggestion(name: &str, known: &[&str]) -> String {
+    match nearest(name, known.iter().copied()) {
+        Some(best) => format!("did you mean `{best}`?"),
+        None if known.is_empty() => "there are none here".to_owned(),
+        None => format!("known here: {}", known.join(", ")),
+    }
+}
+
+fn unknown(message: &str, what: &str) -> String {
+    let names = quoted(message);
+    let Some((name, known)) = names.split_first() else { return message.to_owned() };
+    format!("{what}; {}", suggestion(name, known))
+}
+
+fn unknown_choice(message: &str) -> String {
+    let names = quoted(message);
+    let Some((name, known)) = names.split_first() else { return message.to_owned() };
+    let choices: Vec<String> = known.iter().map(|choice| format!("{choice:?}")).collect();
+    format!("expected {}, found {name:?}", choices.join(" or "))
+}
+
+/// Whatever stands between backticks.
+fn quoted(message: &str) -> Vec<&str> {
+    message.split('`').skip(1).step_by(2).collect()
+}
+
+/// What serde expected, without the names of Rust's types.
+fn expectation(expected: &str) -> &str {
+    match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        "path string" => "a string",
+        other if other.starts_with("struct ") => "a table",
+        other => other,
+    }
+}
+
+/// What serde found, as it stands in the file.
+fn finding(found: &str) -> String {
+    match found {
+        "map" => return "a table".to_owned(),
+        "sequence" => return "a list".to_owned(),
+        _ => {}
+    }
+    // Strings are quoted; numbers and booleans stand between backticks.
+    match found.split_once(' ') {
+        Some(("string", text)) => text.to_owned(),
+        _ => quoted(found).first().map_or_else(|| found.to_owned(), |&value| value.to_owned()),
+    }
+}
+
+/// The number of letters to change, add or drop (Levenshtein).
+fn distance(left: &[char], right: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (at, a) in left.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (to, b) in right.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[to + 1];
+            row[to + 1] = replaced.min(diagonal + 1).min(row[to] + 1);
+        }
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_one_that_could_have_been_meant() {
+        let known = ["tool_calls", "tokens", "notify_at", "critical_at", "exhausted"];
+        for (name, meant) in [
+            ("tool_call", Some("tool_calls")),
+            ("toolCalls", Some("tool_calls")),
+            ("tool-calls", Some("tool_calls")),
+            ("tokes", Some("tokens")),
+            ("notifyat", Some("notify_at")),
+            ("exausted", Some("exhausted")),
+            ("colour", None),
+            ("x", None),
+        ] {
+            assert_eq!(nearest(name, known), meant, "{name}");
+        }
+        assert_eq!(nearest("any", []), None);
+    }
+
+    #[test]
+    fn messages_of_the_reader_are_put_in_an_operators_words() {
+        for (message, said) in [
+            ("unknown field `tool_cals`, expected `tool_calls` or `tokens`", "unknown key; did you mean `tool_calls`?"),
+            ("unknown field `colour`, expected one of `a`, `bb`, `cc`", "unknown key; known here: a, bb, cc"),
+            ("unknown field `x`, there are no fields", "unknown key; there are none here"),
+            ("unknown variant `stop`, expected one of `answer`, `inform`", r#"expected "answer" or "inform", found "stop""#),
+            ("missing field `per`", "`per` is missing"),
+            ("invalid type: string \"a, expected b\", expected u64", r#"expected a whole number, 0 or more, found "a, expected b""#),
+            ("invalid value: integer `-1`, expected u64", "expected a whole number, 0 or more, found -1"),
+            ("invalid type: floating point `1.5`, expected usize", "expected a whole number, 0 or more, found 1.5"),
+            ("invalid type: boolean `true`, expected a string", "expected a string, found true"),
+            ("invalid type: map, expected a sequence", "expected a list, found a table"),
+            ("invalid type: sequence, expected struct Limit", "expected a table, found a list"),
+            ("wanted string or table", "expected a string"),
+            ("something else\n", "something else"),
+        ] {
+            assert_eq!(reworded(message, false), said);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The configuration as written: every table but the policies, defaults filled in, each value of the right kind
+//! and unit. Whether the values agree with each other is not asked here.
+
+use super::document::{Document, in_order, read_as};
+use super::error::{Problem, reworded};
+use super::tables::{Conversation, Ledger, Limits, Listen, Log, Mode, Model, Notices, Reask, Upstream};
+use super::units::{Target, parse_address};
+use serde::de::value::StrDeserializer;
+use serde::de::{IgnoredAny, IntoDeserializer};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use toml::de::DeValue;
+
+/// The file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct File {
+    pub mode: Mode,
+    pub listen: Listen,
+    pub upstream: Upstream,
+    pub limits: Limits,
+    pub notices: Notices,
+    pub conversation: Conversation,
+    pub reask: Reask,
+    pub ledger: Ledger,
+    pub log: Log,
+    pub model: BTreeMap<String, Model>,
+    /// Built from its own tables elsewhere.
+    #[serde(skip_serializing)]
+    policy: IgnoredAny,
+}
+
+/// What came of reading the file.
+#[derive(Default)]
+pub(super) struct Written {
+    pub file: File,
+    /// The keys whose values are wrong, dotted; the file has their defaults.
+    pub left_out: Vec<String>,
+    pub problems: Vec<Problem>,
+}
+
+/// Reads `document` as written.
+pub(super) fn read(document: &Document<'_>) -> Written {
+    let mut root = document.root();
+    let mut written = Written::default();
+    if let DeValue::Table(root) = root.get_mut() {
+        for entry in in_order(root) {
+            let is_table = matches!(entry.value.get_ref(), DeValue::Table(_));
+            if TABLES.contains(&entry.name.as_str()) && !is_table {
+                root.remove(entry.name.as_str());
+                written.problems.push(not_a_table(document, &entry.name));
+            }
+        }
+    }
+    for model in document.tables("model").unwrap_or_default() {
+        let key = format!("model.{}", model.name);
+        if model.name.is_empty() {
+            let text = "expected the name of a model, or a pattern such as \"gpt-*\"".to_owned();
+            written.problems.push(document.problem_within("model", text));
+        } else if matches!(model.value.get_ref(), DeValue::Array(_)) {
+            written.problems.push(not_a_table(document, &key));
+        }
+    }
+    let reading = document.read(&[], root, read_as::<File>);
+    written.problems.extend(reading.problems);
+    written.left_out = reading.left_out;
+    written.file = reading.value.unwrap_or_default();
+    written
+}
+
+/// Everything at the top but `mode`.
+const TABLES: [&str; 10] = [
+    "listen",
+    "upstream",
+    "limits",
+    "notices",
+    "conversation",
+    "reask",
+    "ledger",
+    "log",
+    "model",
+    "policy",
+];
+
+/// The problem that `key` is not written as a table. A list would be taken for one.
+pub(super) fn not_a_table(document: &Document<'_>, key: &str) -> Problem {
+    document.problem_within(key, format!("expected a table, such as [{key}]"))
+}
+
+/// What flags and variables say, as they were given; they beat the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// `--listen`, `TOOLREIN_LISTEN`: `listen.proxy`.
+    pub listen: Option<String>,
+    /// `--admin`, `TOOLREIN_ADMIN`: `listen.admin`.
+    pub admin: Option<String>,
+    /// `--upstream`, `TOOLREIN_UPSTREAM`: `upstream.url`.
+    pub upstream: Option<String>,
+    /// `--mode`, `TOOLREIN_MODE`: `mode`.
+    pub mode: Option<String>,
+}
+
+/// Overrides that were read.
+#[derive(Default)]
+pub(super) struct Overriding {
+    proxy: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
+    url: Option<Target>,
+    mode: Option<Mode>,
+    /// The keys set, each with the flag that set it.
+    pub keys: Vec<(&'static str, &'static str)>,
+    pub problems: Vec<Problem>,
+}
+
+impl Overriding {
+    /// Reads what was given.
+    pub(super) fn read(given: &Overrides) -> Self {
+        let mut read = Self::default();
+        read.proxy = read.one("listen.proxy", "--listen or TOOLREIN_LISTEN", &given.listen, parse_address);
+        read.admin = read.one("listen.admin", "--admin or TOOLREIN_ADMIN", &given.admin, parse_address);
+        read.url = read.one("upstream.url", "--upstream or TOOLREIN_UPSTREAM", &given.upstream, Target::parse);
+        read.mode = read.one("mode", "--mode or TOOLREIN_MODE", &given.mode, parse_mode);
+        read
+    }
+
+    /// Puts what was given into `file`.
+    pub(super) fn apply(&self, file: &mut File) {
+        file.listen.proxy = self.proxy.unwrap_or(file.listen.proxy);
+        file.listen.admin = self.admin.unwrap_or(file.listen.admin);
+        file.mode = self.mode.unwrap_or(file.mode);
+        if let Some(url) = &self.url {
+            file.upstream.url = url.clone();
+        }
+    }
+
+    fn one<T>(
+        &mut self,
+        key: &'static str,
+        flag: &'static str,
+        given: &Option<String>,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        match parse(given.as_deref()?) {
+            Ok(value) => {
+                self.keys.push((key, flag));
+                Some(value)
+            }
+            Err(text) => {
+                self.problems.push(Problem { source: flag.to_owned(), line: None, key: key.to_owned(), text });
+                None
+            }
+        }
+    }
+}
+
+fn parse_mode(text: &str) -> Result<Mode, String> {
+    let text: StrDeserializer<'_, serde::de::value::Error> = text.into_deserializer();
+    Mode::deserialize(text).map_err(|error| reworded(&error.to_string(), false))
+}

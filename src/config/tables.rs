@@ -1,0 +1,322 @@
+//! The tables of `proxy.toml` other than policies, each with its defaults in code. Says what each key means
+//! and which unit it has; what must hold between keys is checked elsewhere.
+
+use super::units::{Target, address, headers, paths, patterns, percent, size, span, target};
+use crate::policy::pattern::Pattern;
+use http::{HeaderName, Uri};
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What toolrein does with what its policies decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Policies act.
+    #[default]
+    Enforce,
+    /// Policies decide and are counted; nothing changes.
+    Observe,
+    /// Everything passes through.
+    Off,
+}
+
+/// `[listen]`. Port 0 takes any free port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Listen {
+    /// Where clients connect.
+    #[serde(with = "address")]
+    pub proxy: SocketAddr,
+    /// Metrics, health and the effective configuration.
+    #[serde(with = "address")]
+    pub admin: SocketAddr,
+}
+
+/// `[upstream]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Upstream {
+    /// Where requests go; a client's `/v1/...` maps to its path.
+    #[serde(with = "target")]
+    pub url: Target,
+    /// What happens when a model refuses tools.
+    pub tools_unsupported: ToolsUnsupported,
+    /// How the person learns that tools were dropped.
+    pub tools_unsupported_tell: Tell,
+    /// How long it is remembered that a model refuses tools or a notice's placement; 0: not at all.
+    #[serde(with = "span")]
+    pub remember: Duration,
+    /// Whether streams are asked for `usage` that the client did not order; it is cut out again.
+    pub ask_usage: bool,
+    /// Until a connection stands, TLS included.
+    #[serde(with = "span")]
+    pub connect_timeout: Duration,
+    /// From the request's end to the response's head; reasoning models are slow.
+    #[serde(with = "span")]
+    pub first_byte_timeout: Duration,
+    /// Longest silence within a response.
+    #[serde(with = "span")]
+    pub idle_timeout: Duration,
+    /// Certificates (PEM) trusted besides the system's; a relative path starts at the working directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+    /// Whether HTTP/2 is spoken to an `http://` upstream without asking (prior knowledge).
+    pub http2: bool,
+}
+
+/// What happens when a model refuses tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolsUnsupported {
+    /// The request is sent once more without them.
+    Retry,
+    /// The refusal is passed on.
+    Pass,
+}
+
+/// How the person learns that tools were dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tell {
+    /// By `x-toolrein-actions` alone.
+    Header,
+    /// By one line before the answer, too.
+    Text,
+}
+
+/// `[limits]`: bounds of memory and patience. Source of the sizes: the design's section 10.14.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Longest request body on governed routes.
+    #[serde(with = "size")]
+    pub request_bytes: u64,
+    /// Longest event of a stream that is read; longer ones pass unread.
+    #[serde(with = "size")]
+    pub event_bytes: usize,
+    /// Most bytes of a stream held back while a call is judged.
+    #[serde(with = "size")]
+    pub held_bytes: usize,
+    /// Longest whole reply that is judged.
+    #[serde(with = "size")]
+    pub reply_bytes: usize,
+    /// Until a client has sent a request's head.
+    #[serde(with = "span")]
+    pub header_timeout: Duration,
+    /// Longest silence while a request's body is read.
+    #[serde(with = "span")]
+    pub body_timeout: Duration,
+    /// How long running requests may take to end at shutdown; 0: they are cut.
+    #[serde(with = "span")]
+    pub drain_timeout: Duration,
+    /// Time between the SSE comments that keep a client waiting while a reply is held.
+    #[serde(with = "span")]
+    pub keepalive_comment: Duration,
+}
+
+/// `[notices]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Notices {
+    /// Where notices go.
+    pub placement: PlacementChoice,
+    /// Models that take a system message late in a conversation, for placement `auto`.
+    #[serde(with = "patterns")]
+    pub system_models: Vec<Pattern>,
+}
+
+/// Where notices go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlacementChoice {
+    /// `System` for the models listed, else `Suffix`.
+    Auto,
+    /// A system message behind the results.
+    System,
+    /// Behind the text of the last tool or user message.
+    Suffix,
+    /// In the first system message. Breaks the prompt cache with every notice.
+    Leading,
+}
+
+/// `[conversation]`: what tells one conversation from another, in the order in which it is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Conversation {
+    /// Request headers; `x-toolrein-conversation` comes first and is not listed.
+    #[serde(with = "headers")]
+    pub headers: Vec<HeaderName>,
+    /// Members of the body, as paths from its top; written dotted.
+    #[serde(with = "paths")]
+    pub body: Vec<Vec<String>>,
+}
+
+/// `[reask]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Reask {
+    /// How often the upstream is asked again within one client request after all calls were withheld.
+    pub max: u32,
+    /// Tools that are the answer itself: never withheld for a budget, since the client waits for them.
+    #[serde(with = "patterns")]
+    pub answer_tools: Vec<Pattern>,
+}
+
+/// `[ledger]`: bounds of what is remembered beside the transcript.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ledger {
+    /// Calls whose times are known.
+    pub calls: u64,
+    /// How long an entry lives.
+    #[serde(with = "span")]
+    pub ttl: Duration,
+    /// Withheld calls with their explanations.
+    #[serde(with = "size")]
+    pub rounds_bytes: u64,
+    /// Facts derived from single messages, such as token counts; 0: derived again each time.
+    pub memo_entries: u64,
+    /// Conversations that are told apart.
+    pub conversations: u64,
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// How lines look.
+    pub format: LogFormat,
+    /// A level, or levels by module: `info,toolrein::proxy=debug`.
+    pub level: String,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// `Text` on a terminal, else `Json`.
+    Auto,
+    Text,
+    Json,
+}
+
+/// `[model.PATTERN]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Model {
+    /// What the class estimate of tokens is multiplied by, in percent; written as a factor.
+    #[serde(with = "percent")]
+    pub token_factor: u32,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Self { proxy: local(4242), admin: local(4243) }
+    }
+}
+
+impl Default for Upstream {
+    fn default() -> Self {
+        Self {
+            url: Target::Url(Uri::from_static("https://api.openai.com/v1")),
+            tools_unsupported: ToolsUnsupported::Retry,
+            tools_unsupported_tell: Tell::Header,
+            remember: Duration::from_secs(3_600),
+            ask_usage: false,
+            connect_timeout: Duration::from_secs(10),
+            first_byte_timeout: Duration::from_secs(600),
+            idle_timeout: Duration::from_secs(300),
+            ca_file: None,
+            http2: false,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            request_bytes: 32 << 20,
+            event_bytes: 1 << 20,
+            held_bytes: 4 << 20,
+            reply_bytes: 32 << 20,
+            header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(60),
+            drain_timeout: Duration::from_secs(30),
+            keepalive_comment: Duration::from_secs(15),
+        }
+    }
+}
+
+impl Default for Notices {
+    /// OpenAI's chat models, bare, fine-tuned and behind a router. Not o1-mini, which refuses system messages, and
+    /// not gpt-oss, whose template drops late ones without an error (raullenchai/Rapid-MLX#1765).
+    fn default() -> Self {
+        let models = [
+            "gpt-3.5*",
+            "gpt-4*",
+            "gpt-5*",
+            "o3*",
+            "o4*",
+            "ft:gpt-*",
+            "openai/gpt-3.5*",
+            "openai/gpt-4*",
+            "openai/gpt-5*",
+            "openai/o3*",
+            "openai/o4*",
+        ];
+        Self { placement: PlacementChoice::Auto, system_models: models.map(Pattern::new).into() }
+    }
+}
+
+impl Default for Conversation {
+    fn default() -> Self {
+        let headers = [
+            "x-session-id",
+            "x-conversation-id",
+            "helicone-session-id",
+            "x-litellm-session-id",
+            "x-claude-code-session-id",
+        ];
+        let body: [&[&str]; 3] =
+            [&["prompt_cache_key"], &["metadata", "session_id"], &["metadata", "conversation_id"]];
+        Self {
+            headers: headers.map(HeaderName::from_static).into(),
+            body: body.map(|path| path.iter().map(|&step| step.to_owned()).collect()).into(),
+        }
+    }
+}
+
+impl Default for Reask {
+    /// The answer tools of smolagents, pydantic-ai, dspy and OpenHands.
+    fn default() -> Self {
+        let tools = ["final_answer*", "final_result*", "submit", "finish"];
+        Self { max: 3, answer_tools: tools.map(Pattern::new).into() }
+    }
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            calls: 1_000_000,
+            ttl: Duration::from_secs(24 * 3_600),
+            rounds_bytes: 64 << 20,
+            memo_entries: 200_000,
+            conversations: 100_000,
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { format: LogFormat::Auto, level: "info".to_owned() }
+    }
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self { token_factor: 100 }
+    }
+}

@@ -1,0 +1,426 @@
+//! Cases of whole configurations: the shipped file against the code, what is refused and in which words, what
+//! is in effect.
+
+use super::document::{Document, read_as};
+use super::file::{self, File};
+use super::*;
+use crate::policy::REGISTRY;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+fn load(text: &str) -> Result<Config, Problems> {
+    load_with(text, &Overrides::default())
+}
+
+fn load_with(text: &str, overrides: &Overrides) -> Result<Config, Problems> {
+    let source = Source::Text { name: "proxy.toml".to_owned(), text: text.to_owned() };
+    Config::load(source, overrides, REGISTRY)
+}
+
+fn problems(text: &str) -> Vec<String> {
+    let problems = load(text).err().map_or_else(Vec::new, |problems| problems.0);
+    problems.iter().map(ToString::to_string).collect()
+}
+
+/// The dotted keys of a table down to `depth`.
+fn keys(table: &Map<String, Value>, depth: usize) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for (key, value) in table {
+        match value {
+            Value::Object(inner) if depth > 1 => {
+                all.extend(keys(inner, depth - 1).into_iter().map(|deeper| format!("{key}.{deeper}")));
+            }
+            _ => {
+                all.insert(key.clone());
+            }
+        }
+    }
+    all
+}
+
+fn table_of(text: &str) -> Map<String, Value> {
+    let table: toml::Table = toml::from_str(text).unwrap();
+    let Value::Object(table) = serde_json::to_value(table).unwrap() else { panic!() };
+    table
+}
+
+#[test]
+fn the_shipped_file_says_exactly_the_defaults_of_the_code() {
+    let document = Document::parse("proxy.toml", shipped::TEXT).unwrap();
+    let written = file::read(&document);
+    assert_eq!(written.problems, []);
+    assert_eq!(written.file, File::default());
+}
+
+#[test]
+fn the_shipped_file_has_every_key_and_no_other() {
+    let mut default = File::default();
+    default.upstream.ca_file = Some("/ca.pem".into());
+    default.model.insert("*".to_owned(), Model::default());
+    let Value::Object(code) = serde_json::to_value(&default).unwrap() else { panic!() };
+    let mut paper = table_of(&shipped::with_all_that_is_off());
+    let models = paper["model"].as_object().unwrap().values().cloned().collect::<Vec<_>>();
+    assert_eq!(models, [serde_json::json!({ "token_factor": 1.0 })]);
+    let Value::Object(policies) = paper.remove("policy").unwrap() else { panic!() };
+    assert_eq!(keys(&paper, 2), keys(&code, 2));
+    for entry in REGISTRY {
+        let known = known_keys(entry);
+        let Value::Object(table) = &policies[entry.name] else { panic!("{}", entry.name) };
+        assert_eq!(table.keys().cloned().collect::<BTreeSet<_>>(), known, "{}", entry.name);
+    }
+    assert_eq!(policies.len(), REGISTRY.len());
+}
+
+/// The keys that a policy takes, as it tells when it is given another.
+fn known_keys(entry: &policy::Entry) -> BTreeSet<String> {
+    let text = "[x]\n\"no such key\" = 1";
+    let mut root = toml::de::DeTable::parse(text).unwrap();
+    let table = root.get_mut().remove("x").unwrap();
+    let Err(policy::BuildError::Read(error)) = (entry.build)(table.into()) else { panic!("{}", entry.name) };
+    error.message().split('`').skip(3).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_shipped_key_is_explained_by_a_comment_above_it() {
+    let lines: Vec<&str> = shipped::TEXT.lines().collect();
+    let mut in_tools = false;
+    for (above, line) in lines.iter().zip(&lines[1..]) {
+        let setting = line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line);
+        if setting.starts_with('[') {
+            in_tools = setting == "[policy.rate_limit.tools]";
+        }
+        if setting.contains(" = ") && !setting.starts_with([' ', '#']) && !in_tools {
+            assert!(above.starts_with("# "), "no comment above: {line}");
+        }
+        assert!(line.chars().count() <= 120, "too long: {line}");
+    }
+}
+
+#[test]
+fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
+    let config = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap();
+    assert_eq!(config.policies.names().collect::<Vec<_>>(), ["budget", "rate_limit", "truncate"]);
+    assert_eq!(config.warnings, [""; 0]);
+    assert_eq!(config.models, []);
+    assert_eq!(config.mode, Mode::Enforce);
+}
+
+#[test]
+fn a_key_left_out_of_a_policy_has_the_value_of_the_shipped_file() {
+    let shipped = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap();
+    let bare = load("[policy.truncate]\n[policy.rate_limit]\n[policy.budget]").unwrap();
+    assert_eq!(bare.effective, shipped.effective);
+    let own = load("[policy.rate_limit]\ntools = { f = { calls = 1, per = \"1s\" } }").unwrap();
+    assert_eq!(
+        own.policy_settings,
+        [(
+            "rate_limit",
+            vec![
+                r#"default = { calls = 60, per = "60s" }"#.to_owned(),
+                r#"tools = { f = { calls = 1, per = "1s" } }"#.to_owned()
+            ]
+        )]
+    );
+}
+
+#[test]
+fn a_policy_is_on_where_its_table_is_present() {
+    assert_eq!(load("mode = \"off\"").unwrap().policies.names().count(), 0);
+    let names = |text: &str| load(text).unwrap().policies.names().collect::<Vec<_>>();
+    assert_eq!(names("[policy.truncate]\n[policy.budget]"), ["budget", "truncate"]);
+}
+
+#[test]
+fn what_is_wrong_is_told_with_line_and_key() {
+    for (text, said) in [
+        // Names.
+        ("\nmod = \"off\"", r"proxy.toml:2: mod: unknown key; did you mean `mode`?"),
+        ("[listn]\nproxy = 1", "proxy.toml:1: listn: unknown table; did you mean `listen`?"),
+        ("[profile.chat]", "proxy.toml:1: profile: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, ledger, log, model, policy"),
+        ("[listen]\nprxy = 1", "proxy.toml:2: listen.prxy: unknown key; did you mean `proxy`?"),
+        ("[limits]\nrequest-bytes = 1", "proxy.toml:2: limits.request-bytes: unknown key; did you mean `request_bytes`?"),
+        ("[policy.budgets]", "proxy.toml:1: policy.budgets: unknown policy; did you mean `budget`?"),
+        ("[policy.injection]", "proxy.toml:1: policy.injection: unknown policy; known here: budget, rate_limit, truncate"),
+        ("[policy.budget]\n\ntool_call = 3", "proxy.toml:3: policy.budget.tool_call: unknown key; did you mean `tool_calls`?"),
+        ("[policy.rate_limit.tools]\nf = { call = 3, per = \"1s\" }", "proxy.toml:2: policy.rate_limit.tools.f.call: unknown key; did you mean `calls`?"),
+        ("[model.gpt-4.1]\ntoken_factor = 1", "proxy.toml:1: model.gpt-4.1: unknown table; quote names that hold dots: [model.\"gpt-4.1\"]"),
+        ("[model.\"gpt-4.1\"]\nfactor = 1", "proxy.toml:2: model.\"gpt-4.1\".factor: unknown key; known here: token_factor"),
+        // Kinds.
+        ("mode = 1", "proxy.toml:1: mode: expected a string, found 1"),
+        ("mode = \"on\"", r#"proxy.toml:1: mode: expected "enforce" or "observe" or "off", found "on""#),
+        ("listen = 3", "proxy.toml:1: listen: expected a table, such as [listen]"),
+        ("[[limits]]", "proxy.toml:1: limits: expected a table, such as [limits]"),
+        ("policy = 3", "proxy.toml:1: policy: expected a table, such as [policy]"),
+        ("[policy]\nbudget = []", "proxy.toml:2: policy.budget: expected a table, such as [policy.budget]"),
+        ("[[policy.budget]]", "proxy.toml:1: policy.budget: expected a table, such as [policy.budget]"),
+        ("[[model.x]]", "proxy.toml:1: model.x: expected a table, such as [model.x]"),
+        ("[reask]\nmax = \"3\"", r#"proxy.toml:2: reask.max: expected a whole number, 0 or more, found "3""#),
+        ("[reask]\nmax = -1", "proxy.toml:2: reask.max: expected a whole number, 0 or more, found -1"),
+        ("[upstream]\nhttp2 = \"yes\"", r#"proxy.toml:2: upstream.http2: expected true or false, found "yes""#),
+        ("[notices]\nsystem_models = \"gpt-4\"", r#"proxy.toml:2: notices.system_models: expected a list, found "gpt-4""#),
+        ("[policy.budget]\nnotify_at = \"half\"", r#"proxy.toml:2: policy.budget.notify_at: expected a number, found "half""#),
+        ("[policy.budget]\nexhausted = \"stop\"", r#"proxy.toml:2: policy.budget.exhausted: expected "answer" or "inform" or "reject", found "stop""#),
+        // Durations and sizes.
+        ("[upstream]\nremember = 60", "proxy.toml:2: upstream.remember: expected a string, found 60"),
+        ("[upstream]\nidle_timeout = \"soon\"", r#"proxy.toml:2: upstream.idle_timeout: expected a duration with its unit, such as "60s", "10m" or "1h", found "soon""#),
+        ("[upstream]\nidle_timeout = \"0s\"", "proxy.toml:2: upstream.idle_timeout: expected a duration from 1ms to 1 year, found 0s"),
+        ("[limits]\ndrain_timeout = \"2years\"", "proxy.toml:2: limits.drain_timeout: expected at most 1 year, found 17532h"),
+        ("[limits]\nheld_bytes = \"4 megs\"", r#"proxy.toml:2: limits.held_bytes: expected a size such as "64KiB" or "4MB", or a number of bytes, found "4 megs""#),
+        ("[limits]\nheld_bytes = -4", r#"proxy.toml:2: limits.held_bytes: expected a size such as "64KiB" or "4MB", or a number of bytes, found -4"#),
+        ("[limits]\nrequest_bytes = 0", "proxy.toml:2: limits.request_bytes: expected at least 1KiB, found 0B"),
+        ("[policy.rate_limit]\ndefault = { calls = 1, per = \"0s\" }", "proxy.toml:2: policy.rate_limit.default.per: expected a window longer than 0"),
+        ("[policy.rate_limit.tools]\n\"a.b*\" = { calls = 1, per = \"0s\" }", "proxy.toml:2: policy.rate_limit.tools.\"a.b*\".per: expected a window longer than 0"),
+        ("[policy.rate_limit]\ndefault = { calls = 1 }", "proxy.toml:2: policy.rate_limit.default: `per` is missing"),
+        ("[policy.budget]\nnotify_at = 0.9", "proxy.toml:2: policy.budget.notify_at: expected no more than critical_at"),
+        // The shipped notify_at is not in the file, so the table is named.
+        ("\n[policy.budget]\ncritical_at = 0.1", "proxy.toml:2: policy.budget.notify_at: expected no more than critical_at"),
+        // Addresses, names and paths.
+        ("[listen]\nproxy = \"localhost:80\"", r#"proxy.toml:2: listen.proxy: expected an address and port, such as "127.0.0.1:4242", found "localhost:80" (for localhost write 127.0.0.1 or [::1])"#),
+        ("[listen]\nproxy = \"127.0.0.1:4243\"", "proxy.toml:2: listen.proxy: 127.0.0.1:4243 is taken by listen.proxy (127.0.0.1:4243)"),
+        ("[listen]\nproxy = \"127.0.0.1:1\"\nadmin = \"0.0.0.0:1\"", "proxy.toml:3: listen.admin: 0.0.0.0:1 is taken by listen.proxy (127.0.0.1:1)"),
+        ("[upstream]\nurl = \"api.openai.com/v1\"", r#"proxy.toml:2: upstream.url: expected a URL with its scheme, such as "https://api.openai.com/v1", or "demo:", found "api.openai.com/v1""#),
+        ("[upstream]\nurl = \"ftp://h/v1\"", r#"proxy.toml:2: upstream.url: expected http:// or https://, found "ftp://h/v1""#),
+        ("[upstream]\nurl = \"https://h/v1 \"", r#"proxy.toml:2: upstream.url: expected a URL without spaces, found "https://h/v1 ""#),
+        ("[upstream]\nurl = \"https://me:pw@h/v1\"", r#"proxy.toml:2: upstream.url: expected a URL without credentials (those of the client are passed on), found "https://***@h/v1""#),
+        ("[upstream]\nurl = \"http://127.0.0.1:4242/v1\"", "proxy.toml:2: upstream.url: http://127.0.0.1:4242/v1 is listen.proxy itself: requests would go round in circles"),
+        ("[upstream]\nca_file = \"/no/such.pem\"", "proxy.toml:2: upstream.ca_file: /no/such.pem: there is no such file"),
+        ("[conversation]\nheaders = [\"x y\"]", r#"proxy.toml:2: conversation.headers: expected the name of a header, such as "x-session-id", found "x y""#),
+        ("[conversation]\nheaders = [\"Authorization\"]", "proxy.toml:2: conversation.headers: authorization carries a credential, which would be shown as the conversation's id"),
+        ("[conversation]\nheaders = [\"x-toolrein-conversation\"]", "proxy.toml:2: conversation.headers: x-toolrein-conversation is always read first, so leave it out"),
+        ("[conversation]\nbody = [\"metadata.\"]", r#"proxy.toml:2: conversation.body: expected a path into the body, such as "metadata.session_id", found "metadata.""#),
+        ("[reask]\nanswer_tools = [\"\"]", r#"proxy.toml:2: reask.answer_tools: expected a name, or a pattern such as "search*", found """#),
+        ("[log]\nlevel = \"inof\"", r#"proxy.toml:2: log.level: expected a level (off, error, warn, info, debug, trace) or levels by module ("info,toolrein::proxy=debug"), found "inof"; did you mean "info"?"#),
+        // Numbers against each other.
+        ("[limits]\nheld_bytes = \"512KiB\"", "proxy.toml:2: limits.held_bytes: limits.held_bytes (512KiB) is less than limits.event_bytes (1MiB)"),
+        ("[limits]\nheld_bytes = \"64MiB\"", "proxy.toml:2: limits.held_bytes: limits.reply_bytes (32MiB) is less than limits.held_bytes (64MiB)"),
+        ("[reask]\nmax = 21", "proxy.toml:2: reask.max: expected at most 20, found 21"),
+        ("[ledger]\ncalls = 0", "proxy.toml:2: ledger.calls: expected more than 0"),
+        ("[model.x]\ntoken_factor = 0", "proxy.toml:2: model.x.token_factor: expected a factor from 0.1 to 10, found 0"),
+    ] {
+        assert_eq!(problems(text), [said], "{text}");
+    }
+}
+
+#[test]
+fn text_that_is_no_toml_is_told_line_by_line() {
+    for (text, lines) in [
+        ("mode = off", vec![1]),
+        ("[listen\nproxy = 1", vec![1]),
+        ("mode = \"off\"\nmode = \"observe\"", vec![2]),
+        ("[listen]\n[listen]", vec![2]),
+        ("[reask]\nmax = \n\n[log]\nlevel = ", vec![2, 5]),
+    ] {
+        let problems = load(text).unwrap_err().0;
+        assert_eq!(problems.iter().filter_map(|problem| problem.line).collect::<Vec<_>>(), lines, "{text}");
+        assert!(problems.iter().all(|problem| problem.text.starts_with("not TOML: ")), "{problems:?}");
+    }
+}
+
+#[test]
+fn every_problem_is_told_at_once_in_the_order_of_lines() {
+    let text = r#"mod = "off"
+[listen]
+proxy = "here"
+admin = "there"
+[limits]
+held_bytes = "x"
+reply_bytes = "1MiB"
+colour = 3
+[reask]
+answer_tools = ["a", 1, ""]
+[policy.budget]
+tool_calls = "many"
+notify_at = 0.9
+critical_at = "late"
+exhausted = "stop"
+[policy.rate_limit]
+default = { calls = "x", per = "0s" }
+tools = { f = { calls = 1, per = "0s" }, g = { calls = 1 } }
+[policy.nothing]
+"#;
+    let problems = load(text).unwrap_err().0;
+    let places: Vec<(usize, &str)> =
+        problems.iter().map(|problem| (problem.line.unwrap(), problem.key.as_str())).collect();
+    assert_eq!(
+        places,
+        [
+            (1, "mod"),
+            (3, "listen.proxy"),
+            (4, "listen.admin"),
+            (6, "limits.held_bytes"),
+            (8, "limits.colour"),
+            (10, "reask.answer_tools"),
+            (10, "reask.answer_tools"),
+            (12, "policy.budget.tool_calls"),
+            (14, "policy.budget.critical_at"),
+            (15, "policy.budget.exhausted"),
+            (17, "policy.rate_limit.default.calls"),
+            (18, "policy.rate_limit.tools.f.per"),
+            (18, "policy.rate_limit.tools.g"),
+            (19, "policy.nothing"),
+        ],
+        "{}",
+        Problems(problems.clone())
+    );
+}
+
+#[test]
+fn a_file_of_nothing_but_mistakes_is_told_within_bounds() {
+    let text: String = (0..5_000).map(|at| format!("k{at} = 1\n")).collect();
+    assert_eq!(load(&text).unwrap_err().0.len(), 100);
+}
+
+#[test]
+fn overrides_beat_the_file() {
+    let overrides = Overrides {
+        listen: Some("127.0.0.1:0".to_owned()),
+        admin: Some("127.0.0.1:0".to_owned()),
+        upstream: Some("demo:".to_owned()),
+        mode: Some("observe".to_owned()),
+    };
+    let text = "mode = \"off\"\n[listen]\nproxy = \"127.0.0.1:9\"\n[upstream]\nurl = \"https://h/v1\"\nhttp2 = true";
+    let config = load_with(text, &overrides).unwrap();
+    assert_eq!(config.mode, Mode::Observe);
+    assert_eq!((config.listen.proxy.port(), config.listen.admin.port()), (0, 0));
+    assert_eq!(config.upstream.url, Target::Demo);
+    assert!(config.upstream.http2);
+    assert!(config.effective.as_toml().contains("url = \"demo:\""));
+}
+
+#[test]
+fn problems_of_overrides_name_the_flag_and_stand_last() {
+    let overrides = Overrides {
+        listen: Some("4242".to_owned()),
+        admin: None,
+        upstream: Some("https://h".to_owned()),
+        mode: Some("of".to_owned()),
+    };
+    let problems = load_with("x = 1", &overrides).unwrap_err().to_string();
+    let lines: Vec<&str> = problems.lines().collect();
+    assert!(lines[0].starts_with("proxy.toml:1: x: unknown key"), "{problems}");
+    assert_eq!(
+        lines[1..],
+        [
+            r#"--listen or TOOLREIN_LISTEN: listen.proxy: expected an address and port, such as "127.0.0.1:4242", found "4242""#,
+            r#"--mode or TOOLREIN_MODE: mode: expected "enforce" or "observe" or "off", found "of""#,
+        ]
+    );
+    let clash = Overrides { admin: Some("127.0.0.1:4242".to_owned()), ..Overrides::default() };
+    assert_eq!(
+        load_with("", &clash).unwrap_err().to_string(),
+        "--admin or TOOLREIN_ADMIN: listen.admin: 127.0.0.1:4242 is taken by listen.proxy (127.0.0.1:4242)"
+    );
+}
+
+#[test]
+fn what_is_allowed_but_odd_is_warned_of() {
+    for (text, said) in [
+        ("[listen]\nadmin = \"0.0.0.0:4243\"\n[policy.budget]", "listen.admin: 0.0.0.0:4243 can be reached from other machines"),
+        ("[upstream]\nurl = \"https://api.openai.com\"\n[policy.budget]", "upstream.url: https://api.openai.com has no path"),
+        ("[upstream]\nhttp2 = true\n[policy.budget]", "upstream.http2: concerns http:// alone"),
+        ("", "no policy is on"),
+    ] {
+        let warnings = load(text).unwrap().warnings;
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].starts_with(said), "{warnings:?}");
+    }
+    assert_eq!(load("mode = \"off\"").unwrap().warnings, [""; 0]);
+}
+
+#[test]
+fn values_arrive_in_their_units() {
+    let text = r#"
+        [upstream]
+        remember = "0s"
+        idle_timeout = "1h 30m"
+        [limits]
+        request_bytes = 1500
+        event_bytes = "2MB"
+        [conversation]
+        headers = ["X-Thread"]
+        body = ["a.b.c"]
+        [model."claude-*"]
+        token_factor = 1.18
+        [model."gpt-4.1"]
+        token_factor = 1
+        [policy.budget]
+    "#;
+    let config = load(text).unwrap();
+    assert_eq!(config.upstream.remember, Duration::ZERO);
+    assert_eq!(config.upstream.idle_timeout, Duration::from_secs(5_400));
+    assert_eq!((config.limits.request_bytes, config.limits.event_bytes), (1_500, 2_000_000));
+    assert_eq!(config.conversation.headers, ["x-thread"]);
+    assert_eq!(config.conversation.body, [["a", "b", "c"]]);
+    let factors: Vec<(&str, u32)> =
+        config.models.iter().map(|(name, model)| (name.as_str(), model.token_factor)).collect();
+    assert_eq!(factors, [("claude-*", 118), ("gpt-4.1", 100)]);
+}
+
+#[test]
+fn the_effective_settings_are_a_configuration_again_and_hide_secrets() {
+    let text = r#"
+        mode = "observe"
+        [upstream]
+        url = "https://h/v1?api_key=s3cret&v=1"
+        [model."gpt-4.1"]
+        token_factor = 1.5
+        [policy.truncate.tools]
+        "read \"me\"" = 40000
+        [policy.rate_limit]
+    "#;
+    let config = load(text).unwrap();
+    assert!(!format!("{config:?}{}", config.effective.as_json()).contains("s3cret"));
+    assert!(config.effective.as_toml().contains("url = \"https://h/v1?api_key=***&v=1\""));
+    let again = load(config.effective.as_toml()).unwrap();
+    assert_eq!(again.effective, config.effective);
+    let json: Value = serde_json::from_str(config.effective.as_json()).unwrap();
+    assert_eq!(json["model"]["gpt-4.1"]["token_factor"], 1.5);
+    assert_eq!(json["policy"]["truncate"]["max_chars"], 16_000);
+    assert_eq!(json["policy"]["truncate"]["tools"]["read \"me\""], 40_000);
+    assert_eq!(json["ledger"]["ttl"], "24h");
+    let Value::Object(json) = json else { panic!() };
+    assert_eq!(Value::Object(table_of(config.effective.as_toml())), Value::Object(json));
+}
+
+#[test]
+fn models_that_drop_or_refuse_late_system_messages_are_not_listed() {
+    let models = Notices::default().system_models;
+    for (model, listed) in [
+        ("gpt-4o", true),
+        ("gpt-4.1-mini", true),
+        ("gpt-5.4", true),
+        ("gpt-3.5-turbo-0613", true),
+        ("o3", true),
+        ("o4-mini", true),
+        ("openai/gpt-5", true),
+        ("ft:gpt-4.1-2025-04-14:org::id", true),
+        ("o1-mini", false),
+        ("openai/o1-mini", false),
+        ("gpt-oss:20b", false),
+        ("openai/gpt-oss-120b", false),
+        ("claude-sonnet-4-5", false),
+        ("mistral-large-latest", false),
+        ("qwen3.5", false),
+        ("google/gemma-3-27b-it", false),
+    ] {
+        assert_eq!(models.iter().any(|pattern| pattern.matches(model)), listed, "{model}");
+    }
+}
+
+#[test]
+fn files_are_read_as_bounded_utf8_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.toml");
+    let mut huge = b"# ".repeat(1 << 19);
+    let refused = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        Config::load(Source::File(path.clone()), &Overrides::default(), REGISTRY).err().map(|e| e.to_string())
+    };
+    assert_eq!(refused(&huge), None);
+    huge.push(b' ');
+    let name = path.display();
+    assert_eq!(refused(&huge), Some(format!("{name}: larger than 1 MiB, so hardly a configuration")));
+    assert_eq!(refused(b"\n# \xff"), Some(format!("{name}:2: not UTF-8 text (byte 0xff)")));
+    assert_eq!(refused(b"\xef\xbb\xbfmode = \"off\"\r\n"), None);
+    assert_eq!(refused(b"\r\nmod = 1\r\n"), Some(format!("{name}:2: mod: unknown key; did you mean `mode`?")));
+}

@@ -1,0 +1,462 @@
+//! Values as an operator writes them: "60s", "64KiB", "127.0.0.1:4242", "https://host/v1", 1.25. Reads each
+//! and writes it back in the same spelling; knows no key and compares no two values.
+
+use http::Uri;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Where requests go.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Target {
+    /// The simulated model inside toolrein, written `demo:`.
+    Demo,
+    /// An `http` or `https` server. Without credentials or fragment; the path has no trailing slash unless it is
+    /// `/` alone.
+    Url(Uri),
+}
+
+/// The parts of names in a URL's query whose values are secrets.
+const SECRET_WORDS: [&str; 5] = ["token", "key", "secret", "password", "signature"];
+
+/// Units of sizes, each with its number of bytes; the binary ones first, since sizes are written in those.
+const SIZE_UNITS: [(&str, u64); 7] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("KB", 1_000),
+    ("B", 1),
+];
+
+impl Target {
+    /// Reads an upstream as written.
+    ///
+    /// # Errors
+    /// What is wrong with it, secrets hidden.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "demo:" {
+            return Ok(Self::Demo);
+        }
+        match target_trouble(text) {
+            None => url(text).map(Self::Url).ok_or_else(|| target_problem("expected a URL", text)),
+            Some(trouble) => Err(target_problem(trouble, text)),
+        }
+    }
+}
+
+/// As written, secrets in the query hidden.
+impl fmt::Display for Target {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Demo => out.write_str("demo:"),
+            Self::Url(uri) => {
+                let text = uri.to_string();
+                // An address without a path is written without the slash that the parser adds.
+                let text = if uri.path() == "/" && uri.query().is_none() {
+                    text.trim_end_matches('/')
+                } else {
+                    &text
+                };
+                out.write_str(&without_query_secrets(text))
+            }
+        }
+    }
+}
+
+/// As displayed: a secret must not reach a log by way of `{:?}`.
+impl fmt::Debug for Target {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+/// What is plainly wrong with `text` as an upstream, in the order in which it helps most.
+fn target_trouble(text: &str) -> Option<&'static str> {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Some(r#"expected a URL with its scheme, such as "https://api.openai.com/v1", or "demo:""#);
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+        Some("expected http:// or https://")
+    } else if text.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
+        Some("expected a URL without spaces")
+    } else if authority.contains('@') {
+        Some("expected a URL without credentials (those of the client are passed on)")
+    } else if text.contains('#') {
+        Some("expected a URL without a fragment (#...)")
+    } else if authority.is_empty() || authority.starts_with(':') {
+        Some("expected a URL with a host")
+    } else {
+        None
+    }
+}
+
+fn target_problem(trouble: &str, text: &str) -> String {
+    format!("{trouble}, found {:?}", without_secrets(text))
+}
+
+/// The URL without trailing slashes in its path; `None` where it is none or its port is.
+fn url(text: &str) -> Option<Uri> {
+    let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+    let path = path.trim_end_matches('/');
+    let text = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+    let uri: Uri = text.parse().ok()?;
+    let authority = uri.authority()?;
+    let host_only = authority.as_str() == authority.host();
+    (host_only || authority.port_u16().is_some_and(|port| port > 0)).then_some(uri)
+}
+
+/// `text` with all that may be credentials hidden, for messages about a URL that is no good.
+fn without_secrets(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
+    let separator = if scheme.is_empty() { "" } else { "://" };
+    // A password may hold any letter, so everything before the last @ goes.
+    let rest = rest.rsplit_once('@').map_or_else(|| rest.to_owned(), |(_, host)| format!("***@{host}"));
+    without_query_secrets(&format!("{scheme}{separator}{rest}"))
+}
+
+fn without_query_secrets(text: &str) -> String {
+    let Some((path, query)) = text.split_once('?') else { return text.to_owned() };
+    let pairs: Vec<String> = query.split('&').map(without_secret_value).collect();
+    format!("{path}?{}", pairs.join("&"))
+}
+
+fn without_secret_value(pair: &str) -> String {
+    let name = pair.split('=').next().unwrap_or_default();
+    let lower = name.to_ascii_lowercase();
+    if SECRET_WORDS.iter().any(|word| lower.contains(word)) { format!("{name}=***") } else { pair.to_owned() }
+}
+
+/// Reads a listening address.
+///
+/// # Errors
+/// What was expected.
+pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        let hint = if text.contains("localhost") { " (for localhost write 127.0.0.1 or [::1])" } else { "" };
+        format!(r#"expected an address and port, such as "127.0.0.1:4242", found {text:?}{hint}"#)
+    })
+}
+
+fn parse_span(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| {
+        format!(r#"expected a duration with its unit, such as "60s", "10m" or "1h", found {text:?}"#)
+    })
+}
+
+/// A duration in its largest unit that divides it.
+pub(super) fn write_span(span: Duration) -> String {
+    let ms = span.as_millis();
+    let unit = [("h", 3_600_000), ("m", 60_000), ("s", 1_000)].into_iter().find(|(_, unit)| ms % unit == 0);
+    match unit {
+        Some(_) if ms == 0 => "0s".to_owned(),
+        Some((name, unit)) => format!("{}{name}", ms / unit),
+        None => humantime::format_duration(span).to_string(),
+    }
+}
+
+fn parse_size(text: &str) -> Option<u64> {
+    let (digits, unit) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit())?);
+    let unit = unit.trim_start();
+    let (_, bytes) = SIZE_UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
+    digits.parse::<u64>().ok()?.checked_mul(*bytes)
+}
+
+/// A size in its largest binary unit that divides it.
+pub(super) fn write_size(bytes: u64) -> String {
+    let unit = SIZE_UNITS[..3].iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
+    unit.map_or_else(|| format!("{bytes}B"), |(name, unit)| format!("{}{name}", bytes / unit))
+}
+
+/// `#[serde(with)]` of a [`Duration`].
+pub(super) mod span {
+    use super::{Duration, parse_span, write_span};
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(crate) fn serialize<S: Serializer>(span: &Duration, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(&write_span(*span))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        parse_span(&String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+/// `#[serde(with)]` of a number of bytes: a string with its unit, or a plain number.
+pub(super) mod size {
+    use super::{fmt, parse_size, write_size};
+    use serde::{Deserializer, Serializer, de};
+
+    const EXPECTED: &str = r#"a size such as "64KiB" or "4MB", or a number of bytes"#;
+
+    pub(crate) fn serialize<S: Serializer, T: Copy + TryInto<u64>>(
+        bytes: &T,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        out.serialize_str(&write_size((*bytes).try_into().unwrap_or(u64::MAX)))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>, T: TryFrom<u64>>(from: D) -> Result<T, D::Error> {
+        let bytes = from.deserialize_any(Bytes)?;
+        T::try_from(bytes).map_err(|_| de::Error::custom(format!("{bytes} bytes are too many here")))
+    }
+
+    struct Bytes;
+
+    impl de::Visitor<'_> for Bytes {
+        type Value = u64;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str(EXPECTED)
+        }
+
+        fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<u64, E> {
+            u64::try_from(bytes).map_err(|_| E::invalid_value(de::Unexpected::Signed(bytes), &self))
+        }
+
+        fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<u64, E> {
+            Ok(bytes)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
+            parse_size(text).ok_or_else(|| E::custom(format!("expected {EXPECTED}, found {text:?}")))
+        }
+    }
+}
+
+/// `#[serde(with)]` of a listening address.
+pub(super) mod address {
+    use super::{SocketAddr, parse_address};
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(crate) fn serialize<S: Serializer>(address: &SocketAddr, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(address)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+        parse_address(&String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+/// `#[serde(with)]` of an upstream; written with secrets hidden.
+pub(super) mod target {
+    use super::Target;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(crate) fn serialize<S: Serializer>(target: &Target, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(target)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Target, D::Error> {
+        Target::parse(&String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+/// `#[serde(with)]` of a factor such as 1.25, held in percent.
+pub(super) mod percent {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(crate) fn serialize<S: Serializer>(percent: &u32, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_f64(f64::from(*percent) / 100.0)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+        let factor = f64::deserialize(from)?;
+        if !(0.1..=10.0).contains(&factor) {
+            return Err(D::Error::custom(format!("expected a factor from 0.1 to 10, found {factor}")));
+        }
+        // In range, so the cast is exact.
+        Ok((factor * 100.0).round() as u32)
+    }
+}
+
+/// `#[serde(with)]` of names or patterns with `*`.
+pub(super) mod patterns {
+    use crate::policy::pattern::Pattern;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(crate) fn serialize<S: Serializer>(patterns: &[Pattern], out: S) -> Result<S::Ok, S::Error> {
+        out.collect_seq(patterns.iter().map(Pattern::as_str))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Pattern>, D::Error> {
+        let named: Vec<Named> = Vec::deserialize(from)?;
+        Ok(named.into_iter().map(|named| named.0).collect())
+    }
+
+    struct Named(Pattern);
+
+    impl<'de> Deserialize<'de> for Named {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            let text = String::deserialize(from)?;
+            if text.is_empty() || text.trim() != text {
+                let expected = r#"expected a name, or a pattern such as "search*""#;
+                return Err(de::Error::custom(format!("{expected}, found {text:?}")));
+            }
+            Ok(Self(Pattern::new(text)))
+        }
+    }
+}
+
+/// `#[serde(with)]` of names of request headers that tell a conversation.
+pub(super) mod headers {
+    use http::HeaderName;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    /// Headers that carry credentials: as a conversation id they would be sent back and logged.
+    const CREDENTIALS: [&str; 5] = ["authorization", "proxy-authorization", "cookie", "api-key", "x-api-key"];
+
+    pub(crate) fn serialize<S: Serializer>(headers: &[HeaderName], out: S) -> Result<S::Ok, S::Error> {
+        out.collect_seq(headers.iter().map(HeaderName::as_str))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<HeaderName>, D::Error> {
+        let named: Vec<Named> = Vec::deserialize(from)?;
+        Ok(named.into_iter().map(|named| named.0).collect())
+    }
+
+    struct Named(HeaderName);
+
+    impl<'de> Deserialize<'de> for Named {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            let text = String::deserialize(from)?;
+            let name: HeaderName = text.parse().map_err(|_| {
+                de::Error::custom(format!(
+                    r#"expected the name of a header, such as "x-session-id", found {text:?}"#
+                ))
+            })?;
+            if CREDENTIALS.contains(&name.as_str()) {
+                return Err(de::Error::custom(format!(
+                    "{name} carries a credential, which would be shown as the conversation's id"
+                )));
+            }
+            if name == "x-toolrein-conversation" {
+                return Err(de::Error::custom(format!("{name} is always read first, so leave it out")));
+            }
+            Ok(Self(name))
+        }
+    }
+}
+
+/// `#[serde(with)]` of dotted paths into a request's body.
+pub(super) mod paths {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(crate) fn serialize<S: Serializer>(paths: &[Vec<String>], out: S) -> Result<S::Ok, S::Error> {
+        out.collect_seq(paths.iter().map(|path| path.join(".")))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Vec<String>>, D::Error> {
+        let paths: Vec<Path> = Vec::deserialize(from)?;
+        Ok(paths.into_iter().map(|path| path.0).collect())
+    }
+
+    struct Path(Vec<String>);
+
+    impl<'de> Deserialize<'de> for Path {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            let text = String::deserialize(from)?;
+            let steps: Vec<String> = text.split('.').map(str::to_owned).collect();
+            if steps.iter().any(|step| step.is_empty() || step.trim() != step) {
+                return Err(de::Error::custom(format!(
+                    r#"expected a path into the body, such as "metadata.session_id", found {text:?}"#
+                )));
+            }
+            Ok(Self(steps))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_binary_and_decimal_units_and_written_in_the_largest_that_divides() {
+        for (text, bytes) in [
+            ("64KiB", Some(65_536)),
+            ("64 KiB", Some(65_536)),
+            ("1mib", Some(1 << 20)),
+            ("2GiB", Some(2 << 30)),
+            ("4KB", Some(4_000)),
+            ("3MB", Some(3_000_000)),
+            ("10B", Some(10)),
+            ("64", None),
+            ("KiB", None),
+            ("-1KiB", None),
+            ("1.5MiB", None),
+            ("64K", None),
+            ("", None),
+            ("99999999999GiB", None),
+        ] {
+            assert_eq!(parse_size(text), bytes, "{text}");
+        }
+        for (bytes, text) in [(0, "0B"), (1_000, "1000B"), (1_536, "1536B"), (32 << 20, "32MiB")] {
+            assert_eq!(write_size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn durations_are_written_as_an_operator_would() {
+        for (text, written) in [
+            ("60s", "1m"),
+            ("90s", "90s"),
+            ("24h", "24h"),
+            ("1day", "24h"),
+            ("0s", "0s"),
+            ("250ms", "250ms"),
+            ("1s 5ms", "1s 5ms"),
+        ] {
+            assert_eq!(write_span(parse_span(text).unwrap()), written, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_upstream_keeps_its_path_and_query_and_loses_trailing_slashes() {
+        for (text, path, shown) in [
+            ("https://api.openai.com/v1", "/v1", "https://api.openai.com/v1"),
+            ("https://api.openai.com/v1/", "/v1", "https://api.openai.com/v1"),
+            ("http://127.0.0.1:11434", "/", "http://127.0.0.1:11434"),
+            ("http://[::1]:8000/", "/", "http://[::1]:8000"),
+            ("https://h/@cf/v1", "/@cf/v1", "https://h/@cf/v1"),
+            (
+                "https://h/v1/?api-version=1&api_key=s3cret",
+                "/v1",
+                "https://h/v1?api-version=1&api_key=***",
+            ),
+        ] {
+            let target = Target::parse(text).unwrap();
+            assert_eq!((target.to_string(), format!("{target:?}")), (shown.to_owned(), shown.to_owned()));
+            let Target::Url(uri) = target else { panic!("{text}") };
+            assert_eq!(uri.path(), path);
+        }
+        assert_eq!(Target::parse("demo:").unwrap(), Target::Demo);
+    }
+
+    #[test]
+    fn an_upstream_that_is_no_good_is_refused_without_telling_its_secrets() {
+        for (text, said) in [
+            ("api.openai.com/v1", "expected a URL with its scheme"),
+            ("localhost:8000", "expected a URL with its scheme"),
+            ("demo", "expected a URL with its scheme"),
+            ("", "expected a URL with its scheme"),
+            ("ftp://host/v1", "expected http:// or https://"),
+            ("https://host/v1 ", "expected a URL without spaces"),
+            ("https://user:s3cret@host/v1", r#"without credentials (those of the client are passed on), found "https://***@host/v1""#),
+            ("https://user:s3/cret@host/v1", "expected a URL, found \"https://***@host/v1\""),
+            ("ftp://host/v1?access_token=s3cret", "access_token=***"),
+            ("https://host/v1#x", "without a fragment"),
+            ("https:///v1", "with a host"),
+            ("https://:80/v1", "with a host"),
+            ("https://host:99999/v1", "expected a URL, found"),
+            ("https://host:0/v1", "expected a URL, found"),
+            ("https://höst/v1", "expected a URL, found"),
+        ] {
+            let problem = Target::parse(text).unwrap_err();
+            assert!(problem.contains(said), "{text:?}: {problem}");
+            assert!(!problem.contains("s3"), "{problem}");
+        }
+    }
+}

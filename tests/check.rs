@@ -1,0 +1,164 @@
+//! The command line and the answers that need no proxy: `check`, `policies`, `completions`, the help.
+
+use clap::{CommandFactory as _, Parser as _};
+use std::path::PathBuf;
+use toolrein::cli::{Cli, Command, check_report, completions, policies_report};
+use toolrein::config::{Overrides, Source};
+use toolrein::policy::REGISTRY;
+
+fn parse(line: &str) -> Result<Command, clap::Error> {
+    Cli::try_parse_from(line.split_whitespace()).map(Cli::into_command)
+}
+
+fn check(source: Source) -> (String, u8) {
+    check_report(source, &Overrides::default(), REGISTRY)
+}
+
+fn text(text: &str) -> Source {
+    Source::Text { name: "proxy.toml".to_owned(), text: text.to_owned() }
+}
+
+#[test]
+fn the_command_line_is_well_formed() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn without_a_subcommand_the_proxy_is_run() {
+    for line in [
+        "toolrein --config a.toml --listen 127.0.0.1:1 --admin 127.0.0.1:2 --upstream demo: --mode off",
+        "toolrein serve --config a.toml --listen 127.0.0.1:1 --admin 127.0.0.1:2 --upstream demo: --mode off",
+    ] {
+        let Command::Serve(args) = parse(line).unwrap() else { panic!("{line}") };
+        assert_eq!(args.source(), Source::File(PathBuf::from("a.toml")));
+        let given = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            args.overrides(),
+            Overrides {
+                listen: given("127.0.0.1:1"),
+                admin: given("127.0.0.1:2"),
+                upstream: given("demo:"),
+                mode: given("off"),
+            }
+        );
+    }
+    let Command::Serve(args) = parse("toolrein").unwrap() else { panic!() };
+    assert_eq!((args.source(), args.overrides()), (Source::Shipped, Overrides::default()));
+}
+
+#[test]
+fn each_subcommand_takes_its_own_options_and_no_other() {
+    let Command::Check(args) = parse("toolrein check own.toml --mode off").unwrap() else { panic!() };
+    assert_eq!(args.source(), Source::File(PathBuf::from("own.toml")));
+    assert_eq!(args.overrides().mode.as_deref(), Some("off"));
+    let Command::Demo(args) = parse("toolrein demo --once --listen 127.0.0.1:0").unwrap() else { panic!() };
+    assert!(args.once);
+    assert_eq!(args.overrides().upstream.as_deref(), Some("demo:"));
+    assert_eq!(args.overrides().listen.as_deref(), Some("127.0.0.1:0"));
+    assert_eq!(parse("toolrein policies").unwrap(), Command::Policies);
+    for line in ["toolrein policies --mode off", "toolrein --mode off check", "toolrein replay", "toolrein completions"] {
+        assert!(parse(line).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn empty_values_are_none_as_compose_files_write_them() {
+    let args = ["toolrein", "--config", "", "--upstream", "", "--mode="];
+    let Command::Serve(args) = Cli::try_parse_from(args).unwrap().into_command() else { panic!() };
+    assert_eq!((args.source(), args.overrides()), (Source::Shipped, Overrides::default()));
+}
+
+#[test]
+fn every_option_has_its_variable_and_secrets_stay_out_of_the_help() {
+    let command = Cli::command();
+    for (option, variable) in [
+        ("config", "TOOLREIN_CONFIG"),
+        ("listen", "TOOLREIN_LISTEN"),
+        ("admin", "TOOLREIN_ADMIN"),
+        ("upstream", "TOOLREIN_UPSTREAM"),
+        ("mode", "TOOLREIN_MODE"),
+    ] {
+        let argument = command.get_arguments().find(|argument| argument.get_id() == option).unwrap();
+        assert_eq!(argument.get_env().unwrap(), variable);
+        assert!(argument.is_hide_env_values_set() || option != "upstream");
+    }
+}
+
+#[test]
+fn help_and_version_are_answers_with_an_example() {
+    let help = parse("toolrein --help").unwrap_err();
+    assert_eq!(help.kind(), clap::error::ErrorKind::DisplayHelp);
+    let help = help.to_string();
+    for said in ["OPENAI_BASE_URL=http://127.0.0.1:4242/v1", "toolrein check proxy.toml", "TOOLREIN_MODE"] {
+        assert!(help.contains(said), "{help}");
+    }
+    let version = parse("toolrein --version").unwrap_err().to_string();
+    assert_eq!(version, format!("toolrein {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn check_tells_what_is_in_effect() {
+    let (report, code) = check(Source::Shipped);
+    assert_eq!(code, 0, "{report}");
+    for line in [
+        "proxy.toml (shipped): good",
+        "mode      enforce",
+        "proxy     127.0.0.1:4242",
+        "upstream  https://api.openai.com/v1",
+        "  budget: tells the model its budget of tool calls and ends in an answer when it is used up",
+        "    tool_calls = 50",
+        "    exhausted = \"answer\"",
+        "    default = { calls = 60, per = \"60s\" }",
+        "    max_chars = 16000",
+    ] {
+        assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
+    }
+    assert!(!report.contains("warning") && !report.contains("Off:"), "{report}");
+}
+
+#[test]
+fn check_warns_and_names_what_is_off() {
+    let (report, code) = check(text("[listen]\nadmin = \"0.0.0.0:4243\"\n[policy.budget]\ntool_calls = 7"));
+    assert_eq!(code, 0);
+    assert!(report.contains("    tool_calls = 7\n"), "{report}");
+    assert!(report.contains("\nOff: rate_limit, truncate\n"), "{report}");
+    assert!(report.contains("\nwarning: listen.admin: 0.0.0.0:4243 can be reached"), "{report}");
+    assert!(check(text("")).0.contains("Policies that are on:\n\n  none\n"));
+}
+
+#[test]
+fn check_tells_every_problem_and_exits_with_2() {
+    let (report, code) = check(text("mode = \"of\"\n\n[policy.budget]\ntool_cals = 7\nnotify_at = 7.0"));
+    assert_eq!(code, 2);
+    assert_eq!(
+        report,
+        "proxy.toml:1: mode: expected \"enforce\" or \"observe\" or \"off\", found \"of\"\n\
+         proxy.toml:4: policy.budget.tool_cals: unknown key; did you mean `tool_calls`?\n\
+         proxy.toml:5: policy.budget.notify_at: expected a share from 0 to 1, found 7\n"
+    );
+}
+
+#[test]
+fn check_tells_plainly_that_a_file_is_missing_or_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("own.toml");
+    for (path, said) in
+        [(missing, "there is no such file"), (folder.path().to_owned(), "is a directory, not a file")]
+    {
+        let (report, code) = check(Source::File(path.clone()));
+        assert_eq!((report, code), (format!("{}: {said}\n", path.display()), 2));
+    }
+}
+
+#[test]
+fn policies_are_listed_with_what_they_do() {
+    let listed = policies_report(REGISTRY);
+    assert_eq!(listed.lines().count(), REGISTRY.len());
+    assert!(listed.contains("rate_limit  limits how often"), "{listed}");
+}
+
+#[test]
+fn completions_are_a_script_that_knows_the_subcommands() {
+    let script = completions(clap_complete::Shell::Bash);
+    assert!(script.contains("_toolrein()") && script.contains("completions"), "{script}");
+}
