@@ -1,0 +1,256 @@
+//! The admin server's answers: metrics, health, the configuration in force. Reads only, needs no token and
+//! shows no secret; who listens, accepts and writes is the proxy's affair.
+
+mod host;
+pub mod readiness;
+
+use crate::telemetry::metrics::Metrics;
+use crate::wire::error::own_error_body;
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use readiness::Readiness;
+use std::sync::Arc;
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+/// The Prometheus text format.
+const EXPOSITION: &str = "text/plain; version=0.0.4";
+
+const INDEX: &str = "toolrein admin\n\n\
+    /metrics  metrics in the Prometheus text format\n\
+    /livez    200 while the process answers\n\
+    /readyz   200 while requests are taken; 503 while starting or draining\n\
+    /config   the configuration in force, secrets hidden\n";
+
+/// What the admin server shows. Cheap to clone.
+#[derive(Clone)]
+pub struct Admin {
+    pub metrics: Arc<Metrics>,
+    /// The configuration in force as JSON, secrets already hidden.
+    pub config: Arc<str>,
+    pub readiness: Readiness,
+    /// Whether the server is bound to a loopback address: then names other than `localhost` are refused.
+    pub loopback: bool,
+}
+
+/// A status, a content type and a body.
+struct Answer(StatusCode, &'static str, Bytes);
+
+impl Admin {
+    /// Answers one request; its body is not read.
+    pub fn handle<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        let answer = self.answer(request);
+        let is_wrong_method = answer.0 == StatusCode::METHOD_NOT_ALLOWED;
+        let mut response = answer.respond(request.method() == Method::HEAD);
+        if is_wrong_method {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        }
+        response
+    }
+
+    fn answer<B>(&self, request: &Request<B>) -> Answer {
+        if self.loopback && !host::is_local(request) {
+            let message =
+                "This server is bound to a loopback address and is asked for by IP address or as localhost.";
+            return Answer::error(StatusCode::FORBIDDEN, message, "host_refused");
+        }
+        let path = request.uri().path();
+        let show: fn(&Self) -> Answer = match path {
+            "/" => |_| Answer::text(StatusCode::OK, INDEX),
+            "/metrics" => |admin| Answer(StatusCode::OK, EXPOSITION, admin.metrics.render().into()),
+            "/livez" => |_| Answer::text(StatusCode::OK, "live\n"),
+            "/readyz" => Self::ready,
+            "/config" => {
+                |admin| Answer(StatusCode::OK, JSON, Bytes::copy_from_slice(admin.config.as_bytes()))
+            }
+            _ => return Answer::error(StatusCode::NOT_FOUND, "There is nothing at this path.", "not_found"),
+        };
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let message = "This path takes GET and HEAD.";
+            return Answer::error(StatusCode::METHOD_NOT_ALLOWED, message, "method_not_allowed");
+        }
+        show(self)
+    }
+
+    fn ready(&self) -> Answer {
+        let status = if self.readiness.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        Answer::text(status, self.readiness.word())
+    }
+}
+
+impl Answer {
+    fn text(status: StatusCode, text: &'static str) -> Self {
+        Self(status, TEXT, Bytes::from_static(text.as_bytes()))
+    }
+
+    fn error(status: StatusCode, message: &str, code: &str) -> Self {
+        Self(status, JSON, own_error_body(message, code).into())
+    }
+
+    /// The response; for HEAD the same without the body, its length still told.
+    fn respond(self, is_head: bool) -> Response<Full<Bytes>> {
+        let Self(status, kind, body) = self;
+        let length = body.len();
+        let mut response = Response::new(Full::new(if is_head { Bytes::new() } else { body }));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use std::convert::Infallible;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    fn admin(loopback: bool) -> Admin {
+        Admin {
+            metrics: Arc::new(Metrics::new(&[]).unwrap()),
+            config: r#"{"mode":"enforce"}"#.into(),
+            readiness: Readiness::starting(),
+            loopback,
+        }
+    }
+
+    fn request(method: &str, path: &str, host: &str) -> Request<()> {
+        Request::builder().method(method).uri(path).header("host", host).body(()).unwrap()
+    }
+
+    fn ask(admin: &Admin, method: &str, path: &str) -> Response<Full<Bytes>> {
+        admin.handle(&request(method, path, "127.0.0.1:4243"))
+    }
+
+    fn header<'a>(response: &'a Response<Full<Bytes>>, name: &str) -> &'a str {
+        response.headers().get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    async fn body(response: Response<Full<Bytes>>) -> String {
+        String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn every_route_answers_get_with_its_type_and_body() {
+        let admin = admin(true);
+        for (path, status, kind, within) in [
+            ("/", 200, TEXT, "/readyz"),
+            ("/metrics", 200, EXPOSITION, "# TYPE toolrein_requests_total counter\n"),
+            ("/metrics?name=x", 200, EXPOSITION, "toolrein_build_info"),
+            ("/livez", 200, TEXT, "live\n"),
+            ("/readyz", 503, TEXT, "starting\n"),
+            ("/config", 200, JSON, r#"{"mode":"enforce"}"#),
+            ("/nothing", 404, JSON, r#""type":"toolrein_error","param":null,"code":"not_found"}}"#),
+            ("/metrics/", 404, JSON, "not_found"),
+        ] {
+            let response = ask(&admin, "GET", path);
+            assert_eq!(
+                (response.status().as_u16(), header(&response, "content-type")),
+                (status, kind),
+                "{path}"
+            );
+            assert_eq!(header(&response, "cache-control"), "no-store");
+            let body = body(response).await;
+            assert!(body.contains(within), "{path}: {body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn head_tells_the_same_length_and_sends_nothing() {
+        let admin = admin(true);
+        for path in ["/", "/livez", "/readyz", "/config", "/nothing"] {
+            let (get, head) = (ask(&admin, "GET", path), ask(&admin, "HEAD", path));
+            assert_eq!((get.status(), get.headers()), (head.status(), head.headers()), "{path}");
+            let length = header(&head, "content-length").to_owned();
+            assert_eq!(
+                (body(get).await.len().to_string(), body(head).await),
+                (length, String::new()),
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_methods_are_refused_where_there_is_something_and_nothing_else_is_found() {
+        let admin = admin(true);
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "BREW"] {
+            let response = ask(&admin, method, "/metrics");
+            assert_eq!(
+                (response.status().as_u16(), header(&response, "allow")),
+                (405, "GET, HEAD"),
+                "{method}"
+            );
+            let response = ask(&admin, method, "/nothing");
+            assert_eq!((response.status().as_u16(), header(&response, "allow")), (404, ""), "{method}");
+        }
+    }
+
+    #[tokio::test]
+    async fn readiness_follows_the_life_of_the_process() {
+        let admin = admin(false);
+        let readiness = admin.readiness.clone();
+        let told = async || {
+            let response = ask(&admin, "GET", "/readyz");
+            (response.status().as_u16(), body(response).await)
+        };
+        assert_eq!(told().await, (503, "starting\n".to_owned()));
+        readiness.open();
+        assert_eq!(told().await, (200, "ready\n".to_owned()));
+        readiness.drain();
+        assert_eq!(told().await, (503, "draining\n".to_owned()));
+        assert_eq!(ask(&admin, "GET", "/livez").status(), 200);
+    }
+
+    #[test]
+    fn a_foreign_host_is_refused_only_where_the_server_is_bound_to_loopback() {
+        for (loopback, host, status) in [
+            (true, "localhost:4243", 200),
+            (true, "rebound.example:4243", 403),
+            (false, "toolrein.internal:4243", 200),
+        ] {
+            for path in ["/config", "/metrics", "/livez"] {
+                let response = admin(loopback).handle(&request("GET", path, host));
+                assert_eq!(response.status().as_u16(), status, "{loopback} {host} {path}");
+            }
+        }
+        let refused = admin(true).handle(&request("POST", "/nothing", "rebound.example"));
+        assert_eq!(refused.status(), 403, "a foreign page learns nothing of what there is");
+    }
+
+    #[tokio::test]
+    async fn answers_stand_on_a_real_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move {
+            let (socket, _) = listener.accept().await.unwrap();
+            let admin = admin(true);
+            let service = service_fn(move |request| {
+                let response = admin.handle(&request);
+                async move { Ok::<_, Infallible>(response) }
+            });
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), service).await
+        });
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let head = format!("HEAD /config HTTP/1.1\r\nhost: {address}\r\n\r\n");
+        let get = format!("GET /config HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        client.write_all((head + &get).as_bytes()).await.unwrap();
+        let mut text = String::new();
+        client.read_to_string(&mut text).await.unwrap();
+        server.await.unwrap().unwrap();
+        let parts: Vec<&str> = text.split("\r\n\r\n").collect();
+        let [head, get, body] = parts[..] else { panic!("{text}") };
+        for answer in [head, get] {
+            assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains("content-length: 18"), "{text}");
+        }
+        assert_eq!(body, r#"{"mode":"enforce"}"#);
+    }
+}

@@ -1,0 +1,61 @@
+//! Whether the process takes requests: starting, ready, then draining, never back. Says so and nothing more:
+//! who drains, and how, is the proxy's affair.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const STARTING: u8 = 0;
+const READY: u8 = 1;
+const DRAINING: u8 = 2;
+
+/// A handle on the process's readiness. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Readiness(Arc<AtomicU8>);
+
+impl Readiness {
+    /// The readiness of a process that is not ready yet.
+    pub fn starting() -> Self {
+        Self(Arc::new(AtomicU8::new(STARTING)))
+    }
+
+    /// Requests are taken from now on, unless the process drains already.
+    pub fn open(&self) {
+        self.0.fetch_max(READY, Ordering::Relaxed);
+    }
+
+    /// No new requests shall be sent here, for good.
+    pub fn drain(&self) {
+        self.0.store(DRAINING, Ordering::Relaxed);
+    }
+
+    /// Whether requests are taken.
+    pub fn is_ready(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == READY
+    }
+
+    /// The state in one line.
+    pub(super) fn word(&self) -> &'static str {
+        match self.0.load(Ordering::Relaxed) {
+            STARTING => "starting\n",
+            READY => "ready\n",
+            _ => "draining\n",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_drains_does_not_open_again() {
+        let readiness = Readiness::starting();
+        let other = readiness.clone();
+        assert!(!other.is_ready());
+        readiness.open();
+        assert!(other.is_ready());
+        other.drain();
+        readiness.open();
+        assert!(!readiness.is_ready());
+    }
+}

@@ -1,0 +1,77 @@
+//! Text from outside made fit for labels and log lines: of bounded length, with nothing in it that moves a
+//! cursor or hides. Escaping for a format is the format's own affair.
+
+use std::borrow::Cow;
+
+/// Longest name of a tool, in characters. OpenAI takes 64.
+const NAME_CHARS: usize = 64;
+
+/// The name of a tool: at most 64 characters, in one word.
+pub(super) fn name(raw: &str) -> Cow<'_, str> {
+    if raw.is_empty() {
+        return Cow::Borrowed("unnamed");
+    }
+    if raw.len() <= NAME_CHARS && raw.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Cow::Borrowed(raw);
+    }
+    let shown = |c: char| if is_hidden(c) || c.is_whitespace() { '_' } else { c };
+    Cow::Owned(cut(raw, NAME_CHARS).map(shown).collect())
+}
+
+/// Any other text: at most `max` characters.
+pub(super) fn text(raw: &str, max: usize) -> Cow<'_, str> {
+    if raw.len() <= max && raw.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+        return Cow::Borrowed(raw);
+    }
+    Cow::Owned(cut(raw, max).map(|c| if is_hidden(c) { char::REPLACEMENT_CHARACTER } else { c }).collect())
+}
+
+/// The first `max` characters, the last of them an ellipsis where there are more.
+fn cut(raw: &str, max: usize) -> impl Iterator<Item = char> + '_ {
+    let is_longer = raw.chars().nth(max).is_some();
+    let kept = if is_longer { max.saturating_sub(1) } else { max };
+    raw.chars().take(kept).chain(is_longer.then_some('…'))
+}
+
+/// Control characters (a terminal may obey C1 ones as well), and those that are not seen or turn the
+/// direction of what follows.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_one_visible_word_of_bounded_length() {
+        let long = "é".repeat(64);
+        for (raw, expected) in [
+            ("get_weather", "get_weather"),
+            ("", "unnamed"),
+            ("a b\tc\nd", "a_b_c_d"),
+            ("\u{1b}[31mred\u{9b}0m", "_[31mred_0m"),
+            ("evil\u{202e}txt\u{200b}", "evil_txt_"),
+            ("wetter_größe", "wetter_größe"),
+            (long.as_str(), long.as_str()),
+        ] {
+            assert_eq!(name(raw), expected, "{raw:?}");
+        }
+        for raw in ["x".repeat(65), "é".repeat(5_000)] {
+            let name = name(&raw);
+            assert_eq!(name.chars().count(), 64);
+            assert!(name.ends_with('…'));
+        }
+    }
+
+    #[test]
+    fn texts_keep_their_words_and_lose_what_is_hidden() {
+        assert_eq!(text("a plain id", 20), "a plain id");
+        assert_eq!(text("two\r\nlines \u{1b}[2J", 20), "two\u{fffd}\u{fffd}lines \u{fffd}[2J");
+        assert_eq!(text("abcdef", 4), "abc…");
+        assert_eq!(text("ééé", 3), "ééé");
+    }
+}

@@ -1,0 +1,81 @@
+//! Outcomes and sinks for the tests of this folder.
+
+use super::outcome::{
+    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route, SHORTENED,
+    Times, Tokens,
+};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Keeps what is written to it.
+#[derive(Clone, Default)]
+pub(super) struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Sink {
+    pub(super) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An outcome with something of everything but failures.
+pub(super) fn rich() -> Outcome {
+    let mut outcome = Outcome::new(Route::Chat);
+    outcome.request_id = "req-1".to_owned();
+    outcome.conversation = Some("talk-1".to_owned());
+    outcome.model = Some("gpt-4o".to_owned());
+    outcome.mode = "enforce";
+    outcome.status = 200;
+    outcome.streamed = true;
+    outcome.act(On::Request, "truncate", SHORTENED, 2);
+    outcome.act(On::Request, "budget", "notice", 1);
+    outcome.act(On::Reply, "rate_limit", "withheld", 1);
+    let call =
+        |tool: &str, verdict| JudgedCall { tool: tool.to_owned(), verdict, policy: None, reason: None };
+    outcome.judged = vec![
+        call("search", CallVerdict::Allowed),
+        call("search", CallVerdict::Allowed),
+        JudgedCall {
+            policy: Some("rate_limit"),
+            reason: Some("RATE_LIMIT"),
+            ..call("weather", CallVerdict::Withheld)
+        },
+        call("weather", CallVerdict::Unjudged),
+    ];
+    let result = |tool: &str, bytes, tokens, took| NewResult { tool: tool.to_owned(), bytes, tokens, took };
+    outcome.results = vec![
+        result("search", 5_120, 1_280, Some(Duration::from_millis(350))),
+        result("weather", 10, 3, None),
+    ];
+    outcome.tokens = Tokens { prompt: 3_000, cached: 2_048, completion: 70, reasoning: 20, saved: 900 };
+    outcome.billed_requests = 2;
+    outcome.fallbacks = vec![Fallback::Placement];
+    outcome.prefix_breaks = vec![PrefixBreak::Ledger];
+    outcome.unjudged = vec!["event_too_long"];
+    outcome.lost_rounds = 1;
+    outcome.reasks = 1;
+    outcome.usage_of_limits = vec![
+        LimitUse { policy: Some("rate_limit"), tool: "weather".to_owned(), used: 3, limit: 3 },
+        LimitUse { policy: None, tool: "*".to_owned(), used: 12, limit: 50 },
+    ];
+    outcome.times = Times {
+        total: Duration::from_micros(1_500_250),
+        upstream: Duration::from_millis(1_500),
+        first_byte: Some(Duration::from_micros(420_500)),
+        overhead: Duration::from_micros(250),
+    };
+    outcome.request_bytes = 32_768;
+    outcome.reply_bytes = 900;
+    outcome.traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
+    outcome
+}

@@ -1,0 +1,411 @@
+//! The metrics, in Prometheus's text format: their names, what they say, and how an outcome becomes numbers.
+//! How series are made and bounded is `families`' and `tools`' affair.
+
+use super::families::{Counters, Maker, Requests};
+use super::outcome::{Fallback, On, Outcome, PrefixBreak, Tokens};
+use super::tools::Tools;
+use prometheus::process_collector::ProcessCollector;
+use prometheus::{Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// The aims are 0.3 ms at 32 KB and 3 ms at 1 MB.
+const OVERHEAD_SECONDS: [f64; 19] = [
+    0.000_025, 0.000_05, 0.000_075, 0.000_1, 0.000_15, 0.000_2, 0.000_3, 0.000_5, 0.000_75, 0.001, 0.001_5,
+    0.002, 0.003, 0.005, 0.007_5, 0.01, 0.025, 0.1, 1.0,
+];
+/// A model's answer: from a cached word to a long chain of thought.
+const ANSWER_SECONDS: [f64; 14] =
+    [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+/// Reasons known beforehand, so that their counters begin at 0. Others are exposed once they are seen.
+const UNJUDGED: [&str; 5] =
+    ["event_too_long", "held_too_much", "reply_too_long", "not_json", "unreadable_coding"];
+const UNGOVERNED: [&str; 3] = ["not_json", "no_messages", "lone_surrogate"];
+/// In the order of [`Tokens`].
+const TOKEN_KINDS: [&str; 5] = ["prompt", "cached", "completion", "reasoning", "saved"];
+
+/// All metrics of one process.
+pub struct Metrics {
+    registry: Registry,
+    requests: Requests,
+    times: Times,
+    deeds: Deeds,
+    tools: Tools,
+    tokens: Counters,
+    client_gone: IntCounter,
+    lost_log_lines: IntCounter,
+    streams_open: IntGauge,
+    conversations: IntGauge,
+    count_conversations: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
+}
+
+/// Where the time of requests goes.
+struct Times {
+    overhead: Histogram,
+    first_byte: Histogram,
+    upstream: Histogram,
+}
+
+/// What was done to requests and replies, and what could not be.
+struct Deeds {
+    /// Its labels are known only where policies are, so it is looked up each time; most requests have none.
+    actions: IntCounterVec,
+    fallbacks: Counters,
+    prefix_breaks: Counters,
+    unjudged: Counters,
+    ungoverned: Counters,
+    lost_rounds: IntCounter,
+    reasks: IntCounter,
+}
+
+/// An open stream, until it is dropped.
+#[must_use]
+pub struct StreamGuard(IntGauge);
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Metrics {
+    /// Fresh metrics. Tools named in `configured_tools` always have series of their own; of all others the
+    /// first hundred. An error would be a mistake in a name in this folder.
+    pub fn new(configured_tools: &[String]) -> Result<Self, Error> {
+        let registry = Registry::new();
+        let make = Maker(&registry);
+        make.add(ProcessCollector::for_self())?;
+        make.build_info()?;
+        Ok(Self {
+            requests: Requests::new(
+                &make,
+                "toolrein_requests_total",
+                "Client requests by route and by the HTTP status that the client got (none: it left before).",
+            )?,
+            times: Times::new(&make)?,
+            deeds: Deeds::new(&make)?,
+            tools: Tools::new(&make, configured_tools)?,
+            tokens: make.words(
+                "toolrein_tokens_total",
+                "Tokens by kind: prompt, cached (part of prompt), completion and reasoning (part of completion) as \
+                 billed, re-asks included; saved is our estimate, per request: an old cut counts each time.",
+                "kind",
+                &TOKEN_KINDS,
+            )?,
+            client_gone: make
+                .counter("toolrein_client_gone_total", "Requests whose client left before the reply's end.")?,
+            lost_log_lines: make.counter(
+                "toolrein_log_lines_lost_total",
+                "Log lines that were not written, because they came faster than they could be or writing failed.",
+            )?,
+            streams_open: make.gauge("toolrein_streams_open", "Streamed replies being relayed now.")?,
+            conversations: make.gauge("toolrein_conversations", "Conversations that the ledger knows now.")?,
+            count_conversations: OnceLock::new(),
+            registry,
+        })
+    }
+
+    /// Counts a streamed reply as open until the guard is dropped.
+    pub fn stream_opened(&self) -> StreamGuard {
+        self.streams_open.inc();
+        StreamGuard(self.streams_open.clone())
+    }
+
+    /// Names who knows how many conversations there are: asked at every rendering, so it must be quick. The
+    /// first to be named stays.
+    pub fn count_conversations_by(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
+        let _ = self.count_conversations.set(Box::new(count));
+    }
+
+    /// All metrics in the text format, version 0.0.4.
+    pub fn render(&self) -> String {
+        if let Some(count) = self.count_conversations.get() {
+            self.conversations.set(i64::try_from(count()).unwrap_or(i64::MAX));
+        }
+        let mut text = String::new();
+        for family in self.registry.gather() {
+            // Only a family without a name or a value cannot be written, and the registry gathers none such.
+            let _ = TextEncoder::new().encode_utf8(&[family], &mut text);
+        }
+        text
+    }
+
+    /// Counts one request.
+    pub(super) fn record(&self, outcome: &Outcome) {
+        self.requests.count(outcome.route, outcome.status);
+        self.client_gone.inc_by(outcome.client_gone.into());
+        self.times.record(outcome);
+        self.deeds.record(outcome);
+        self.record_tokens(outcome.tokens);
+        for call in &outcome.judged {
+            self.tools.tool(&call.tool).call(call.verdict);
+        }
+        for result in outcome.results.iter().filter(|_| !outcome.repeated) {
+            self.tools.tool(&result.tool).result(result);
+        }
+    }
+
+    pub(super) fn add_lost_log_lines(&self, lost: u64) {
+        self.lost_log_lines.inc_by(lost);
+    }
+
+    fn record_tokens(&self, tokens: Tokens) {
+        let Tokens { prompt, cached, completion, reasoning, saved } = tokens;
+        for (kind, count) in TOKEN_KINDS.into_iter().zip([prompt, cached, completion, reasoning, saved]) {
+            if count > 0 {
+                self.tokens.add(kind, count);
+            }
+        }
+    }
+}
+
+impl Times {
+    fn new(make: &Maker<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            overhead: make.histogram(
+                "toolrein_overhead_seconds",
+                "Time that toolrein itself took for a request, waiting for the upstream excluded, in seconds.",
+                &OVERHEAD_SECONDS,
+            )?,
+            first_byte: make.histogram(
+                "toolrein_first_byte_seconds",
+                "Time from a request's head to the first byte of its reply's body, in seconds.",
+                &ANSWER_SECONDS,
+            )?,
+            upstream: make.histogram(
+                "toolrein_upstream_seconds",
+                "Time spent waiting for the upstream, all tries of a request together, in seconds.",
+                &ANSWER_SECONDS,
+            )?,
+        })
+    }
+
+    fn record(&self, outcome: &Outcome) {
+        let times = &outcome.times;
+        self.overhead.observe(times.overhead.as_secs_f64());
+        if let Some(first_byte) = times.first_byte {
+            self.first_byte.observe(first_byte.as_secs_f64());
+        }
+        if times.upstream > Duration::ZERO {
+            self.upstream.observe(times.upstream.as_secs_f64());
+        }
+    }
+}
+
+impl Deeds {
+    fn new(make: &Maker<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            actions: make.counters(
+                "toolrein_actions_total",
+                "What policies did, by policy and action; each deed once, not again when history is resent.",
+                &["policy", "action"],
+            )?,
+            fallbacks: make.words(
+                "toolrein_fallbacks_total",
+                "Second tries that an upstream's refusal or a stale connection made necessary, by kind.",
+                "kind",
+                &Fallback::ALL.map(Fallback::as_str),
+            )?,
+            prefix_breaks: make.words(
+                "toolrein_prefix_breaks_total",
+                "Requests whose rewritten history does not continue the one before, so that prompt caches miss, by \
+                 cause; a resent identical body counts once.",
+                "cause",
+                &PrefixBreak::ALL.map(PrefixBreak::as_str),
+            )?,
+            unjudged: make.words(
+                "toolrein_unjudged_total",
+                "Replies, or parts of them, that passed without being judged, by reason.",
+                "why",
+                &UNJUDGED,
+            )?,
+            ungoverned: make.words(
+                "toolrein_ungoverned_total",
+                "Chat requests that were relayed unread because they could not be read, by reason.",
+                "why",
+                &UNGOVERNED,
+            )?,
+            lost_rounds: make.counter(
+                "toolrein_lost_rounds_total",
+                "Rounds of withheld calls that could not be put back; a resent identical body counts once.",
+            )?,
+            reasks: make
+                .counter("toolrein_reasks_total", "Times the upstream was asked again after calls were withheld.")?,
+        })
+    }
+
+    fn record(&self, outcome: &Outcome) {
+        // A reply is new each time, and so is what was tried to get it; what a request tells only the first.
+        for action in outcome.actions.iter().filter(|act| !outcome.repeated || act.on == On::Reply) {
+            self.actions.with_label_values(&[action.policy, action.action]).inc_by(action.count);
+        }
+        if !outcome.repeated {
+            outcome.prefix_breaks.iter().for_each(|cause| self.prefix_breaks.add(cause.as_str(), 1));
+            self.lost_rounds.inc_by(outcome.lost_rounds.into());
+        }
+        outcome.fallbacks.iter().for_each(|kind| self.fallbacks.add(kind.as_str(), 1));
+        outcome.unjudged.iter().for_each(|why| self.unjudged.add(why, 1));
+        outcome.ungoverned.iter().for_each(|why| self.ungoverned.add(why, 1));
+        self.reasks.inc_by(outcome.reasks.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::rich;
+    use super::super::outcome::{Action, Route};
+    use super::*;
+
+    fn metrics() -> Metrics {
+        Metrics::new(&["search".to_owned()]).unwrap()
+    }
+
+    /// The samples of ours that are not 0, buckets and build left out.
+    fn samples(metrics: &Metrics) -> Vec<String> {
+        let text = metrics.render();
+        let ours = text.lines().filter(|line| line.starts_with("toolrein_"));
+        let told = ours.filter(|line| !line.ends_with(" 0") && !line.contains("_bucket{"));
+        told.filter(|line| !line.starts_with("toolrein_build_info")).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_rich_outcome_is_counted_in_every_place() {
+        let metrics = metrics();
+        metrics.record(&rich());
+        let expected = r#"
+toolrein_actions_total{action="notice",policy="budget"} 1
+toolrein_actions_total{action="shortened",policy="truncate"} 2
+toolrein_actions_total{action="withheld",policy="rate_limit"} 1
+toolrein_fallbacks_total{kind="placement"} 1
+toolrein_first_byte_seconds_sum 0.4205
+toolrein_first_byte_seconds_count 1
+toolrein_lost_rounds_total 1
+toolrein_overhead_seconds_sum 0.00025
+toolrein_overhead_seconds_count 1
+toolrein_prefix_breaks_total{cause="ledger"} 1
+toolrein_reasks_total 1
+toolrein_requests_total{route="chat",status="200"} 1
+toolrein_tokens_total{kind="cached"} 2048
+toolrein_tokens_total{kind="completion"} 70
+toolrein_tokens_total{kind="prompt"} 3000
+toolrein_tokens_total{kind="reasoning"} 20
+toolrein_tokens_total{kind="saved"} 900
+toolrein_tool_calls_total{tool="search",verdict="allowed"} 2
+toolrein_tool_calls_total{tool="weather",verdict="unjudged"} 1
+toolrein_tool_calls_total{tool="weather",verdict="withheld"} 1
+toolrein_tool_result_bytes_sum{tool="search"} 5120
+toolrein_tool_result_bytes_count{tool="search"} 1
+toolrein_tool_result_bytes_sum{tool="weather"} 10
+toolrein_tool_result_bytes_count{tool="weather"} 1
+toolrein_tool_result_tokens_sum{tool="search"} 1280
+toolrein_tool_result_tokens_count{tool="search"} 1
+toolrein_tool_result_tokens_sum{tool="weather"} 3
+toolrein_tool_result_tokens_count{tool="weather"} 1
+toolrein_tool_seconds_sum{tool="search"} 0.35
+toolrein_tool_seconds_count{tool="search"} 1
+toolrein_unjudged_total{why="event_too_long"} 1
+toolrein_upstream_seconds_sum 1.5
+toolrein_upstream_seconds_count 1"#;
+        assert_eq!(samples(&metrics).join("\n"), expected.trim_start());
+    }
+
+    #[test]
+    fn a_repeated_body_counts_its_reply_again_and_what_the_request_told_only_once() {
+        let metrics = metrics();
+        metrics.record(&rich());
+        metrics.record(&Outcome { repeated: true, ..rich() });
+        let samples = samples(&metrics);
+        for expected in [
+            r#"toolrein_requests_total{route="chat",status="200"} 2"#,
+            r#"toolrein_tokens_total{kind="prompt"} 6000"#,
+            r#"toolrein_tool_calls_total{tool="search",verdict="allowed"} 4"#,
+            r#"toolrein_actions_total{action="withheld",policy="rate_limit"} 2"#,
+            r#"toolrein_actions_total{action="shortened",policy="truncate"} 2"#,
+            r#"toolrein_actions_total{action="notice",policy="budget"} 1"#,
+            r#"toolrein_tool_result_bytes_count{tool="search"} 1"#,
+            r#"toolrein_prefix_breaks_total{cause="ledger"} 1"#,
+            "toolrein_lost_rounds_total 1",
+            "toolrein_reasks_total 2",
+        ] {
+            assert!(samples.iter().any(|sample| sample == expected), "{expected} in {samples:#?}");
+        }
+    }
+
+    #[test]
+    fn counters_of_closed_sets_begin_at_zero_and_every_metric_says_what_it_is() {
+        let text = metrics().render();
+        for (name, label, words) in [
+            ("tokens", "kind", TOKEN_KINDS.to_vec()),
+            ("fallbacks", "kind", Fallback::ALL.map(Fallback::as_str).to_vec()),
+            ("prefix_breaks", "cause", PrefixBreak::ALL.map(PrefixBreak::as_str).to_vec()),
+            ("unjudged", "why", UNJUDGED.to_vec()),
+            ("ungoverned", "why", UNGOVERNED.to_vec()),
+        ] {
+            for word in words {
+                let sample = format!("\ntoolrein_{name}_total{{{label}=\"{word}\"}} 0\n");
+                assert!(text.contains(&sample), "{sample}");
+            }
+        }
+        for plain in ["client_gone", "lost_rounds", "reasks", "log_lines_lost"] {
+            assert!(text.contains(&format!("\ntoolrein_{plain}_total 0\n")), "{plain}");
+        }
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(text.contains(&format!("\ntoolrein_build_info{{version=\"{version}\"}} 1\n")));
+        assert!(text.contains("\nprocess_resident_memory_bytes "));
+        let helped = text.matches("# HELP ").count();
+        assert_eq!(helped, text.matches("# TYPE ").count());
+    }
+
+    #[test]
+    fn statuses_outside_http_share_a_series_and_no_status_has_its_own() {
+        let metrics = metrics();
+        for status in [0, 99, 600, 65_535, 599, 101] {
+            metrics.record(&Outcome { status, client_gone: status == 0, ..Outcome::new(Route::Upgrade) });
+        }
+        let text = metrics.render();
+        for (status, count) in [("none", 1), ("other", 3), ("599", 1), ("101", 1)] {
+            let sample =
+                format!("\ntoolrein_requests_total{{route=\"upgrade\",status=\"{status}\"}} {count}\n");
+            assert!(text.contains(&sample), "{sample}");
+        }
+        assert!(text.contains("\ntoolrein_client_gone_total 1\n"));
+        assert!(text.contains("\ntoolrein_upstream_seconds_count 0\n"), "the upstream was never asked");
+    }
+
+    #[test]
+    fn words_that_are_not_known_beforehand_are_exposed_when_they_are_seen() {
+        let metrics = metrics();
+        metrics.record(&Outcome { ungoverned: Some("too_deep"), ..Outcome::new(Route::Chat) });
+        assert!(metrics.render().contains("\ntoolrein_ungoverned_total{why=\"too_deep\"} 1\n"));
+    }
+
+    #[test]
+    fn a_stream_is_open_until_its_guard_is_dropped() {
+        let metrics = metrics();
+        let (one, two) = (metrics.stream_opened(), metrics.stream_opened());
+        drop(one);
+        assert!(metrics.render().contains("\ntoolrein_streams_open 1\n"));
+        drop(two);
+        assert!(metrics.render().contains("\ntoolrein_streams_open 0\n"));
+    }
+
+    #[test]
+    fn conversations_are_asked_for_at_every_rendering() {
+        let metrics = metrics();
+        let calls = std::sync::atomic::AtomicU64::new(6);
+        metrics.count_conversations_by(move || calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        assert!(metrics.render().contains("\ntoolrein_conversations 6\n"));
+        assert!(metrics.render().contains("\ntoolrein_conversations 7\n"));
+    }
+
+    #[test]
+    fn hostile_names_do_not_break_the_format() {
+        let metrics = metrics();
+        let mut outcome = rich();
+        outcome.judged[0].tool = "a\"} 1\n# TYPE x\\".to_owned();
+        outcome.actions.push(Action { policy: "p", action: "q", count: u64::MAX / 2, on: On::Reply });
+        metrics.record(&outcome);
+        let text = metrics.render();
+        assert!(text.contains(r#"{tool="a\"}_1_#_TYPE_x\\",verdict="allowed"} 1"#), "{text}");
+    }
+}

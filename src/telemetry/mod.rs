@@ -1,0 +1,69 @@
+//! What is seen from outside: each client request is recorded once, as one outcome, and becomes metrics and one
+//! log line. Is called and calls nobody: it takes plain data, decides nothing, and no request waits for it.
+
+mod bounded;
+mod families;
+mod line;
+pub mod log;
+pub mod metrics;
+pub mod outcome;
+mod queue;
+mod tools;
+
+#[cfg(test)]
+mod cases;
+
+use log::Log;
+use metrics::Metrics;
+use outcome::Outcome;
+use std::sync::Arc;
+
+/// Where outcomes go. Cheap to clone.
+#[derive(Clone)]
+pub struct Telemetry {
+    pub metrics: Arc<Metrics>,
+    pub log: Log,
+}
+
+impl Telemetry {
+    /// Records one client request. To be called once for each, when it has ended.
+    pub fn record(&self, outcome: &Outcome) {
+        self.metrics.record(outcome);
+        self.log.request(outcome);
+        self.metrics.add_lost_log_lines(self.log.take_lost());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::log::{Format, Level, Settings};
+    use super::outcome::Route;
+    use super::*;
+    use std::io::{self, Write};
+    use std::time::Duration;
+
+    struct Broken;
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::Error::other("gone"))
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn log_lines_that_cannot_be_written_are_counted_and_stop_nothing() {
+        let log = Log::open(Settings { format: Format::Json, level: Level::Info }, Broken);
+        let telemetry = Telemetry { metrics: Arc::new(Metrics::new(&[]).unwrap()), log };
+        telemetry.record(&Outcome::new(Route::Relay));
+        assert!(telemetry.log.finish(Duration::from_secs(10)), "a line that failed is settled too");
+        telemetry.record(&Outcome::new(Route::Relay));
+        telemetry.log.finish(Duration::from_secs(10));
+        telemetry.metrics.add_lost_log_lines(telemetry.log.take_lost());
+        let text = telemetry.metrics.render();
+        assert!(text.contains("\ntoolrein_log_lines_lost_total 2\n"), "{text}");
+    }
+}

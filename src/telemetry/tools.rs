@@ -1,0 +1,218 @@
+//! Metrics by tool. Keeps the number of tools that get series of their own bounded, whatever names models and
+//! clients come up with; what is counted is the metrics' affair.
+
+use super::bounded;
+use super::families::Maker;
+use super::outcome::{CallVerdict, NewResult};
+use prometheus::{Error, Histogram, HistogramVec, IntCounter, IntCounterVec};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Tools with series of their own beside the configured ones.
+const MAX_UNKNOWN: usize = 100;
+/// The series of all further tools.
+const OTHER: &str = "other";
+
+/// From a word to 16 MiB, by fours.
+const BYTES: [f64; 9] =
+    [64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0, 16_777_216.0];
+/// The same at four bytes a token.
+const TOKENS: [f64; 9] = [16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 4_194_304.0];
+/// From a look-up in memory to a person's answer.
+const SECONDS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1_800.0];
+
+/// The metrics of all tools.
+pub(super) struct Tools {
+    families: Families,
+    configured: BTreeSet<String>,
+    /// A std lock: no await is held under it, and it is written only when a tool is first seen.
+    seen: RwLock<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    by_name: BTreeMap<String, Arc<Tool>>,
+    /// How many of them are not configured.
+    unknown: usize,
+}
+
+struct Families {
+    calls: IntCounterVec,
+    bytes: HistogramVec,
+    tokens: HistogramVec,
+    seconds: HistogramVec,
+}
+
+/// The resolved metrics of one tool.
+pub(super) struct Tool {
+    calls: [IntCounter; CallVerdict::ALL.len()],
+    bytes: Histogram,
+    tokens: Histogram,
+    seconds: Histogram,
+}
+
+impl Tools {
+    /// Registers the families. The `configured` tools always get series of their own, once they are seen.
+    pub(super) fn new(make: &Maker<'_>, configured: &[String]) -> Result<Self, Error> {
+        let families = Families {
+            calls: make.counters(
+                "toolrein_tool_calls_total",
+                "Tool calls that models made, by tool and verdict; each once, in the reply that brought it.",
+                &["tool", "verdict"],
+            )?,
+            bytes: make.tool_histograms(
+                "toolrein_tool_result_bytes",
+                "Sizes of tool results as clients send them, in bytes; each result once, when it is new.",
+                &BYTES,
+            )?,
+            tokens: make.tool_histograms(
+                "toolrein_tool_result_tokens",
+                "Sizes of tool results as clients send them, in estimated tokens; each result once, when it is new.",
+                &TOKENS,
+            )?,
+            seconds: make.tool_histograms(
+                "toolrein_tool_seconds",
+                "Time from a call's release to its result, in seconds; each result once, where the release is known.",
+                &SECONDS,
+            )?,
+        };
+        let configured = configured.iter().map(|tool| bounded::name(tool).into_owned()).collect();
+        Ok(Self { families, configured, seen: RwLock::default() })
+    }
+
+    /// The metrics of the tool with this name, or those of all others if there are too many.
+    pub(super) fn tool(&self, raw: &str) -> Arc<Tool> {
+        let name = bounded::name(raw);
+        let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tool) = seen.by_name.get(name.as_ref()) {
+            return Arc::clone(tool);
+        }
+        // Past the cap no unknown name takes the lock for writing, however many there are.
+        let is_full = seen.unknown >= MAX_UNKNOWN && !self.configured.contains(name.as_ref());
+        if is_full && let Some(other) = seen.by_name.get(OTHER) {
+            return Arc::clone(other);
+        }
+        drop(seen);
+        self.meet(&name)
+    }
+
+    /// Resolves the metrics of a tool that was not seen before.
+    fn meet(&self, name: &str) -> Arc<Tool> {
+        let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
+        let is_unknown = name != OTHER && !self.configured.contains(name) && !seen.by_name.contains_key(name);
+        let name = if is_unknown && seen.unknown >= MAX_UNKNOWN { OTHER } else { name };
+        seen.unknown += usize::from(is_unknown && name != OTHER);
+        let tool = seen.by_name.entry(name.to_owned()).or_insert_with(|| Arc::new(self.families.tool(name)));
+        Arc::clone(tool)
+    }
+}
+
+impl Families {
+    fn tool(&self, name: &str) -> Tool {
+        Tool {
+            calls: CallVerdict::ALL.map(|verdict| self.calls.with_label_values(&[name, verdict.as_str()])),
+            bytes: self.bytes.with_label_values(&[name]),
+            tokens: self.tokens.with_label_values(&[name]),
+            seconds: self.seconds.with_label_values(&[name]),
+        }
+    }
+}
+
+impl Tool {
+    /// Counts one call.
+    pub(super) fn call(&self, verdict: CallVerdict) {
+        self.calls[verdict as usize].inc();
+    }
+
+    /// Counts one result.
+    pub(super) fn result(&self, result: &NewResult) {
+        self.bytes.observe(result.bytes as f64);
+        self.tokens.observe(result.tokens as f64);
+        if let Some(took) = result.took {
+            self.seconds.observe(took.as_secs_f64());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus::Registry;
+    use std::time::Duration;
+
+    fn tools(registry: &Registry, configured: &[&str]) -> Tools {
+        let configured: Vec<String> = configured.iter().map(|name| (*name).to_owned()).collect();
+        Tools::new(&Maker(registry), &configured).unwrap()
+    }
+
+    /// Every tool with series, and its allowed calls.
+    fn allowed(registry: &Registry) -> BTreeMap<String, u64> {
+        let families = registry.gather();
+        let calls = families.iter().find(|family| family.name() == "toolrein_tool_calls_total").unwrap();
+        let label = |metric: &prometheus::proto::Metric, at: usize| metric.get_label()[at].value().to_owned();
+        let allowed = calls.get_metric().iter().filter(|metric| label(metric, 1) == "allowed");
+        allowed.map(|metric| (label(metric, 0), metric.get_counter().value() as u64)).collect()
+    }
+
+    #[test]
+    fn a_hundred_unknown_tools_and_all_configured_ones_have_series_and_the_rest_share_one() {
+        let registry = Registry::new();
+        let tools = tools(&registry, &["search", "late"]);
+        tools.tool("search").call(CallVerdict::Allowed);
+        for _ in 0..2 {
+            for n in 0..1_000 {
+                tools.tool(&format!("invented_{n}")).call(CallVerdict::Allowed);
+            }
+        }
+        tools.tool("late").call(CallVerdict::Allowed);
+        let allowed = allowed(&registry);
+        assert_eq!(allowed.len(), 103);
+        for (tool, count) in
+            [("search", 1), ("late", 1), ("invented_0", 2), ("invented_99", 2), (OTHER, 2 * 900)]
+        {
+            assert_eq!(allowed.get(tool), Some(&count), "{tool}");
+        }
+    }
+
+    #[test]
+    fn a_tool_that_is_called_other_takes_no_place_and_is_no_harm() {
+        let registry = Registry::new();
+        let tools = tools(&registry, &[]);
+        tools.tool(OTHER).call(CallVerdict::Allowed);
+        for n in 0..101 {
+            tools.tool(&n.to_string()).call(CallVerdict::Allowed);
+        }
+        let allowed = allowed(&registry);
+        assert_eq!((allowed.len(), allowed[OTHER], allowed["99"]), (101, 2, 1));
+    }
+
+    #[test]
+    fn hostile_names_become_short_visible_labels() {
+        let registry = Registry::new();
+        let tools = tools(&registry, &[]);
+        for name in ["a\nb", "a\u{1b}b", "\"} 1\n# HELP", &"long".repeat(100_000), ""] {
+            tools.tool(name).call(CallVerdict::Allowed);
+        }
+        let names: Vec<String> = allowed(&registry).into_keys().collect();
+        let long = format!("{}lon…", "long".repeat(15));
+        assert_eq!(names, ["\"}_1_#_HELP", "a_b", &long, "unnamed"]);
+    }
+
+    #[test]
+    fn verdicts_and_results_are_counted_by_tool() {
+        let registry = Registry::new();
+        let tools = tools(&registry, &[]);
+        let tool = tools.tool("search");
+        for (verdict, times) in
+            [(CallVerdict::Allowed, 3), (CallVerdict::Withheld, 2), (CallVerdict::Unjudged, 1)]
+        {
+            (0..times).for_each(|_| tool.call(verdict));
+            assert_eq!(tools.families.calls.with_label_values(&["search", verdict.as_str()]).get(), times);
+        }
+        let result = |took| NewResult { tool: "search".to_owned(), bytes: 5_000, tokens: 1_250, took };
+        tool.result(&result(None));
+        tool.result(&result(Some(Duration::from_millis(500))));
+        assert_eq!((tool.bytes.get_sample_sum(), tool.tokens.get_sample_sum()), (10_000.0, 2_500.0));
+        assert_eq!((tool.seconds.get_sample_count(), tool.seconds.get_sample_sum()), (1, 0.5));
+    }
+}
