@@ -65,10 +65,14 @@ impl Agent {
                 Ok(message) => message,
                 Err(outcome) => return Journey { tool_calls, outcome },
             };
-            let results: Vec<Value> = message["tool_calls"].as_array().into_iter().flatten().map(run_tool).collect();
+            let results: Vec<Value> =
+                message["tool_calls"].as_array().into_iter().flatten().map(run_tool).collect();
             if results.is_empty() {
                 let spoke = message["content"].as_str().is_some_and(|text| !text.trim().is_empty());
-                return Journey { tool_calls, outcome: if spoke { Outcome::Answered } else { Outcome::Empty } };
+                return Journey {
+                    tool_calls,
+                    outcome: if spoke { Outcome::Answered } else { Outcome::Empty },
+                };
             }
             tool_calls += results.len() as u64;
             messages.push(message);
@@ -86,14 +90,18 @@ impl Agent {
             .body(Full::new(Bytes::from(body)))
             .map_err(|_| Outcome::Failed("no request"))?;
         let exchange = async {
-            let response = self.client.request(request).await.map_err(|_| Outcome::Failed("no connection"))?;
+            let response =
+                self.client.request(request).await.map_err(|_| Outcome::Failed("no connection"))?;
             let status = response.status();
             let body = Limited::new(response.into_body(), MAX_REPLY).collect().await;
             let body = body.map_err(|_| Outcome::Failed("reply broken off"))?.to_bytes();
             if status.is_success() { Ok(body) } else { Err(Outcome::Refused(status)) }
         };
-        let body = tokio::time::timeout(CALL_TIMEOUT, exchange).await.map_err(|_| Outcome::Failed("no reply in 60 s"))??;
-        let mut reply: Value = serde_json::from_slice(&body).map_err(|_| Outcome::Failed("reply not JSON"))?;
+        let body = tokio::time::timeout(CALL_TIMEOUT, exchange)
+            .await
+            .map_err(|_| Outcome::Failed("no reply in 60 s"))??;
+        let mut reply: Value =
+            serde_json::from_slice(&body).map_err(|_| Outcome::Failed("reply not JSON"))?;
         match reply.pointer_mut("/choices/0/message").map(Value::take) {
             Some(message) if message.is_object() => Ok(message),
             _ => Err(Outcome::Failed("reply without choice")),

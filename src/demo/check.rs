@@ -71,12 +71,14 @@ pub(super) fn integer(body: &Value, key: &str, min: u64, max: u64) -> Result<Opt
     if value.is_null() {
         return Ok(None);
     }
-    let bound = |side: &str, sign: &str, bound: u64, code: &str| {
+    let bound = |side: &str, sign: &str, bound: u64, code: &'static str| {
         let rule = format!("Expected a value {sign} {bound}, but got {value} instead.");
         Refusal::invalid(format!("Invalid '{key}': integer {side} value. {rule}"), key).coded(code)
     };
     match (value.as_u64(), value.as_i64()) {
-        (Some(number), _) if number > max => Err(bound("above maximum", "<=", max, "integer_above_max_value")),
+        (Some(number), _) if number > max => {
+            Err(bound("above maximum", "<=", max, "integer_above_max_value"))
+        }
         (Some(number), _) if number >= min => Ok(Some(number)),
         (Some(_), _) | (None, Some(_)) => Err(bound("below minimum", ">=", min, "integer_below_min_value")),
         (None, None) => Err(Refusal::wrong_type(key, "an integer", value)),
@@ -84,7 +86,10 @@ pub(super) fn integer(body: &Value, key: &str, min: u64, max: u64) -> Result<Opt
 }
 
 fn needs_tools(key: &str) -> Refusal {
-    Refusal::invalid(format!("Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified."), key)
+    Refusal::invalid(
+        format!("Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified."),
+        key,
+    )
 }
 
 fn check_message(index: usize, message: &Value) -> Result<(), Refusal> {
@@ -101,7 +106,8 @@ fn check_message(index: usize, message: &Value) -> Result<(), Refusal> {
         check_calls(&path, &message["tool_calls"])?;
     }
     let instead = ["tool_calls", "function_call", "refusal", "audio"];
-    let may_be_null = role == "function" || (role == "assistant" && instead.iter().any(|key| !message[*key].is_null()));
+    let may_be_null =
+        role == "function" || (role == "assistant" && instead.iter().any(|key| !message[*key].is_null()));
     match &message["content"] {
         Value::String(_) => Ok(()),
         Value::Null if may_be_null => Ok(()),
@@ -163,7 +169,9 @@ fn check_call(path: &str, call: &Value) -> Result<(), Refusal> {
     let (member, input) = match text(call, path, "type")? {
         "function" => ("function", "arguments"),
         "custom" => ("custom", "input"),
-        other => return Err(Refusal::unknown_value(&format!("{path}.type"), other, "'function' and 'custom'")),
+        other => {
+            return Err(Refusal::unknown_value(&format!("{path}.type"), other, "'function' and 'custom'"));
+        }
     };
     let inner = call.get(member).ok_or_else(|| Refusal::missing(&format!("{path}.{member}")))?;
     let path = format!("{path}.{member}");
@@ -177,7 +185,9 @@ fn check_tool(path: &str, tool: &Value) -> Result<(), Refusal> {
     }
     let member = match text(tool, path, "type")? {
         member @ ("function" | "custom") => member,
-        other => return Err(Refusal::unknown_value(&format!("{path}.type"), other, "'function' and 'custom'")),
+        other => {
+            return Err(Refusal::unknown_value(&format!("{path}.type"), other, "'function' and 'custom'"));
+        }
     };
     let inner = tool.get(member).ok_or_else(|| Refusal::missing(&format!("{path}.{member}")))?;
     let path = format!("{path}.{member}");
@@ -193,7 +203,8 @@ fn check_name(path: &str, function: &Value) -> Result<(), Refusal> {
     let path = format!("{path}.name");
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || !name.chars().all(fits) {
-        let rule = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.";
+        let rule =
+            "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.";
         return Err(Refusal::invalid(format!("Invalid '{path}': {rule}"), path).coded("invalid_value"));
     }
     if name.len() > MAX_NAME {

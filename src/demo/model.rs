@@ -1,7 +1,7 @@
 //! The simulated models: what each refuses and what each says, as rules over the conversation. Says what is
 //! said; how it is written on the wire is `reply`'s.
 
-use super::refusal::Refusal;
+use super::refusal::{Code, Refusal};
 use super::request::{Chat, Choice, Format, Tool, text_of};
 use super::sample::sample;
 use http::StatusCode;
@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 /// at the end; a long page that happens to speak of budgets is no reason to stop.
 const HEEDED_CHARS: usize = 1_000;
 /// Words on which `demo-polite` stops calling tools, in lower case.
-const STOP_WORDS: [&str; 6] = ["answer now", "final answer", "budget", "loop_detected", "rate_limit", "was not run"];
+const STOP_WORDS: [&str; 6] =
+    ["answer now", "final answer", "budget", "loop_detected", "rate_limit", "was not run"];
 /// How `demo-runaway` varies its query.
 const VARIATIONS: [&str; 6] = ["", "overview", "explained", "latest", "examples", "sources"];
 /// One in so many calls of `demo-runaway` reads a page instead of searching.
@@ -67,14 +68,15 @@ impl Model {
 
     /// Refuses what this model does not take although OpenAI would.
     pub(super) fn accepts(self, chat: &Chat) -> Result<(), Refusal> {
-        let refusal = |kind, message: String| Refusal { kind, ..Refusal::plain(StatusCode::BAD_REQUEST, message) };
+        let refusal =
+            |kind, message: String| Refusal { kind, ..Refusal::plain(StatusCode::BAD_REQUEST, message) };
         match self {
             Self::NoTools if chat.offers_tools => {
                 Err(refusal("api_error", format!("{} does not support tools", self.name())))
             }
             Self::Strict if chat.messages.iter().skip(1).any(is_instruction) => {
                 let text = "System message must be at the beginning.";
-                Err(Refusal { code: json!(400), ..refusal("BadRequestError", text.to_owned()) })
+                Err(Refusal { code: Code::Number(400), ..refusal("BadRequestError", text.to_owned()) })
             }
             _ => Ok(()),
         }
@@ -85,7 +87,9 @@ impl Model {
         let calls = match &chat.choice {
             _ if chat.tools.is_empty() => Vec::new(),
             Choice::None => Vec::new(),
-            Choice::Named(name) => chat.tools.iter().filter(|tool| tool.name == *name).map(|tool| chat.call(tool)).collect(),
+            Choice::Named(name) => {
+                chat.tools.iter().filter(|tool| tool.name == *name).map(|tool| chat.call(tool)).collect()
+            }
             Choice::Auto => self.calls(chat),
             Choice::Required => {
                 let calls = self.calls(chat);
@@ -202,7 +206,9 @@ impl Chat {
             .map(|message| text_of(message).chars().count())
             .fold((0_usize, 0), |(results, all), characters| (results + 1, all + characters));
         let plural = if results == 1 { "" } else { "s" };
-        format!("I have seen {results} tool result{plural} with {characters} characters, and this is my final answer.")
+        format!(
+            "I have seen {results} tool result{plural} with {characters} characters, and this is my final answer."
+        )
     }
 }
 

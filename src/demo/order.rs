@@ -36,7 +36,8 @@ impl<'a> Group<'a> {
     fn answer(&mut self, index: usize, message: &Value) -> Result<(), Refusal> {
         let param = format!("messages.[{index}].tool_call_id");
         let Some(id) = message["tool_call_id"].as_str() else {
-            let text = "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'.";
+            let text =
+                "Missing parameter 'tool_call_id': messages with role 'tool' must have a 'tool_call_id'.";
             return Err(Refusal::invalid(text, param));
         };
         if self.calls.is_empty() {
@@ -45,7 +46,9 @@ impl<'a> Group<'a> {
             return Err(Refusal::invalid(text, format!("messages.[{index}].role")));
         }
         let Some(found) = self.open.iter().position(|open| *open == id) else {
-            let text = format!("Invalid parameter: 'tool_call_id' of '{id}' not found in 'tool_calls' of previous message.");
+            let text = format!(
+                "Invalid parameter: 'tool_call_id' of '{id}' not found in 'tool_calls' of previous message."
+            );
             return Err(Refusal::invalid(text, param));
         };
         self.open.remove(found);
@@ -116,10 +119,26 @@ mod tests {
         let user = json!({"role": "user", "content": "q"});
         for (messages, words, param) in [
             (json!([user, result("a")]), "must be a response to a preceeding message", "messages.[1].role"),
-            (json!([calls(&["a"]), result("a"), user, result("a")]), "must be a response", "messages.[3].role"),
-            (json!([calls(&["a"]), result("b")]), "'tool_call_id' of 'b' not found", "messages.[1].tool_call_id"),
-            (json!([calls(&["a"]), result("a"), result("a")]), "of 'a' not found", "messages.[2].tool_call_id"),
-            (json!([calls(&["a"]), {"role": "tool", "content": ""}]), "must have a 'tool_call_id'", "messages.[1].tool_call_id"),
+            (
+                json!([calls(&["a"]), result("a"), user, result("a")]),
+                "must be a response",
+                "messages.[3].role",
+            ),
+            (
+                json!([calls(&["a"]), result("b")]),
+                "'tool_call_id' of 'b' not found",
+                "messages.[1].tool_call_id",
+            ),
+            (
+                json!([calls(&["a"]), result("a"), result("a")]),
+                "of 'a' not found",
+                "messages.[2].tool_call_id",
+            ),
+            (
+                json!([calls(&["a"]), {"role": "tool", "content": ""}]),
+                "must have a 'tool_call_id'",
+                "messages.[1].tool_call_id",
+            ),
         ] {
             let (message, blamed) = refused(&messages).unwrap();
             assert!(message.contains(words), "{message}");

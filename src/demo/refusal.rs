@@ -15,8 +15,19 @@ pub(super) struct Refusal {
     pub message: String,
     /// The path of the parameter to blame.
     pub param: Option<String>,
-    /// OpenAI's `code`: a text, a number or null.
-    pub code: Value,
+    /// OpenAI's `code`.
+    pub code: Code,
+}
+
+/// A `code` as providers write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    /// `null`.
+    Null,
+    /// A word.
+    Word(&'static str),
+    /// The status once more, as vLLM has it.
+    Number(u16),
 }
 
 impl Refusal {
@@ -27,24 +38,28 @@ impl Refusal {
 
     /// An `invalid_request_error` with neither parameter nor code.
     pub(super) fn plain(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, kind: "invalid_request_error", message: message.into(), param: None, code: Value::Null }
+        Self { status, kind: "invalid_request_error", message: message.into(), param: None, code: Code::Null }
     }
 
     /// The same with a code.
-    pub(super) fn coded(self, code: &str) -> Self {
-        Self { code: code.into(), ..self }
+    pub(super) fn coded(self, code: &'static str) -> Self {
+        Self { code: Code::Word(code), ..self }
     }
 
     /// A member that must be there and is not.
     pub(super) fn missing(param: &str) -> Self {
-        Self::invalid(format!("Missing required parameter: '{param}'."), param).coded("missing_required_parameter")
+        Self::invalid(format!("Missing required parameter: '{param}'."), param)
+            .coded("missing_required_parameter")
     }
 
     /// A member of the wrong type; `expected` carries its article.
     pub(super) fn wrong_type(param: &str, expected: &str, got: &Value) -> Self {
         let got = type_name(got);
-        Self::invalid(format!("Invalid type for '{param}': expected {expected}, but got {got} instead."), param)
-            .coded("invalid_type")
+        Self::invalid(
+            format!("Invalid type for '{param}': expected {expected}, but got {got} instead."),
+            param,
+        )
+        .coded("invalid_type")
     }
 
     /// A value outside a closed list.
@@ -61,24 +76,30 @@ impl Refusal {
 
     /// An array with more than `max` elements.
     pub(super) fn long_array(param: &str, max: usize, len: usize) -> Self {
-        let rule = format!("Expected an array with maximum length {max}, but got an array with length {len} instead.");
-        Self::invalid(format!("Invalid '{param}': array too long. {rule}"), param).coded("array_above_max_length")
+        let rule = format!(
+            "Expected an array with maximum length {max}, but got an array with length {len} instead."
+        );
+        Self::invalid(format!("Invalid '{param}': array too long. {rule}"), param)
+            .coded("array_above_max_length")
     }
 
     /// A string of more than `max` characters.
     pub(super) fn long_string(param: &str, max: usize, len: usize) -> Self {
-        let rule = format!("Expected a string with maximum length {max}, but got a string with length {len} instead.");
-        Self::invalid(format!("Invalid '{param}': string too long. {rule}"), param).coded("string_above_max_length")
+        let rule = format!(
+            "Expected a string with maximum length {max}, but got a string with length {len} instead."
+        );
+        Self::invalid(format!("Invalid '{param}': string too long. {rule}"), param)
+            .coded("string_above_max_length")
     }
 
     /// The body of the response.
     pub(super) fn body(&self) -> Value {
-        json!({"error": {
-            "message": self.message,
-            "type": self.kind,
-            "param": self.param,
-            "code": self.code,
-        }})
+        let code = match self.code {
+            Code::Null => Value::Null,
+            Code::Word(word) => word.into(),
+            Code::Number(number) => number.into(),
+        };
+        json!({"error": {"message": self.message, "type": self.kind, "param": self.param, "code": code}})
     }
 }
 

@@ -45,7 +45,8 @@ impl Reply {
 
     /// The body of a reply that is not streamed.
     pub(super) fn whole(&self) -> Value {
-        let choices: Vec<Value> = self.choices.iter().enumerate().map(|(index, spoken)| spoken.whole(index)).collect();
+        let choices: Vec<Value> =
+            self.choices.iter().enumerate().map(|(index, spoken)| spoken.whole(index)).collect();
         let mut body = self.envelope("chat.completion", Value::Array(choices));
         body.insert("usage".to_owned(), self.usage.clone());
         Value::Object(body)
@@ -56,7 +57,8 @@ impl Reply {
         let mut chunks = Vec::new();
         for (index, spoken) in self.choices.iter().enumerate() {
             let mut push = |delta: Value, finish: Option<&str>| {
-                let choice = json!([{"index": index, "delta": delta, "logprobs": null, "finish_reason": finish}]);
+                let choice =
+                    json!([{"index": index, "delta": delta, "logprobs": null, "finish_reason": finish}]);
                 chunks.push(self.chunk(choice, Value::Null));
             };
             spoken.deltas().into_iter().for_each(|delta| push(delta, None));
@@ -97,7 +99,8 @@ impl Spoken {
         match said {
             Said::Text(text) => {
                 let pieces = words(text);
-                let max = chat.max_tokens.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
+                let max =
+                    chat.max_tokens.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
                 let finish = if pieces.len() > max { "length" } else { "stop" };
                 let content = pieces.into_iter().take(max).collect();
                 Self { content: Some(content), calls: Vec::new(), finish }
@@ -140,9 +143,10 @@ impl Spoken {
                 _ => json!({"tool_calls": head}),
             });
             let pieces = fragments(&call.arguments).into_iter();
-            deltas.extend(
-                pieces.map(|piece| json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})),
-            );
+            deltas
+                .extend(pieces.map(
+                    |piece| json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}),
+                ));
         }
         deltas
     }

@@ -81,7 +81,8 @@ impl Chat {
         let (choice, allowed) = read_choice(&body["tool_choice"], offered)?;
         let mut tools: Vec<Tool> = offered.iter().filter_map(Tool::read).collect();
         tools.retain(|tool| allowed.as_ref().is_none_or(|names| names.contains(&tool.name)));
-        let offers_tools = !offered.is_empty() || body["functions"].as_array().is_some_and(|all| !all.is_empty());
+        let offers_tools =
+            !offered.is_empty() || body["functions"].as_array().is_some_and(|all| !all.is_empty());
         let mut chat = Self {
             model,
             messages: Vec::new(),
@@ -129,7 +130,8 @@ pub(super) fn read_model(body: &Value) -> Result<Model, Refusal> {
 
 /// The choice, and the names to which it narrows the tools.
 fn read_choice(choice: &Value, offered: &[Value]) -> Result<(Choice, Option<Vec<String>>), Refusal> {
-    let unknown = |param: &str, value: &str| Refusal::unknown_value(param, value, "'none', 'auto', and 'required'");
+    let unknown =
+        |param: &str, value: &str| Refusal::unknown_value(param, value, "'none', 'auto', and 'required'");
     let of_word = |param: &str, word: &str| match word {
         "none" => Ok(Choice::None),
         "auto" => Ok(Choice::Auto),
@@ -146,7 +148,8 @@ fn read_choice(choice: &Value, offered: &[Value]) -> Result<(Choice, Option<Vec<
         "allowed_tools" => {
             let allowed = &choice["allowed_tools"];
             let names = allowed["tools"].as_array().into_iter().flatten();
-            let names = names.filter_map(|tool| tool["function"]["name"].as_str().map(str::to_owned)).collect();
+            let names =
+                names.filter_map(|tool| tool["function"]["name"].as_str().map(str::to_owned)).collect();
             let mode = allowed["mode"].as_str().unwrap_or("auto");
             Ok((of_word("tool_choice.allowed_tools.mode", mode)?, Some(names)))
         }
@@ -217,7 +220,9 @@ fn read_max_tokens(body: &Value) -> Result<Option<u64>, Refusal> {
 pub(super) fn text_of(message: &Value) -> String {
     match &message["content"] {
         Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n"),
+        Value::Array(parts) => {
+            parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n")
+        }
         _ => String::new(),
     }
 }

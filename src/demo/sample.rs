@@ -45,16 +45,19 @@ impl Sampler<'_> {
 
     /// The required members, or all where none is.
     fn object(&self, schema: &Value, depth: usize) -> Value {
-        let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let required: Vec<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let Some(properties) = schema["properties"].as_object() else { return json!({}) };
-        let wanted = properties.iter().filter(|(name, _)| required.is_empty() || required.contains(&name.as_str()));
+        let wanted =
+            properties.iter().filter(|(name, _)| required.is_empty() || required.contains(&name.as_str()));
         let members: Map<String, Value> =
             wanted.map(|(name, property)| (name.clone(), self.member(name, property, depth))).collect();
         Value::Object(members)
     }
 
     fn member(&self, name: &str, schema: &Value, depth: usize) -> Value {
-        let is_address = matches!(name.to_ascii_lowercase().as_str(), "url" | "uri" | "link") || schema["format"] == "uri";
+        let is_address =
+            matches!(name.to_ascii_lowercase().as_str(), "url" | "uri" | "link") || schema["format"] == "uri";
         if is_address && type_of(schema) == "string" {
             return json!("https://example.com/page");
         }

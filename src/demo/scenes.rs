@@ -35,11 +35,7 @@ const SCENES: [Scene; 3] = [
         model: Model::Chat,
         question: "Read https://example.com/page with urlReader and tell me what it says.",
     },
-    Scene {
-        name: "no tool support",
-        model: Model::NoTools,
-        question: "Who built the first bicycle?",
-    },
+    Scene { name: "no tool support", model: Model::NoTools, question: "Who built the first bicycle?" },
 ];
 
 /// What one pass through a scene came to.

@@ -83,7 +83,11 @@ async fn converse(stream: TcpStream, upstream: Arc<Upstream>, mut closing: watch
     }
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD_TIMEOUT).max_concurrent_streams(MAX_STREAMS);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(HEAD_TIMEOUT)
+        .max_concurrent_streams(MAX_STREAMS);
     let service = service_fn(move |request| {
         let upstream = upstream.clone();
         async move { Ok::<_, Infallible>(upstream.respond(request).await) }
@@ -101,7 +105,9 @@ impl Upstream {
         let answer = match (request.method(), request.uri().path()) {
             (&Method::POST, "/v1/chat/completions") => self.complete(request).await,
             (&Method::GET, "/v1/models") => Ok(list_models()),
-            (&Method::GET, path) if path.starts_with("/v1/models/") => describe_model(&path["/v1/models/".len()..]),
+            (&Method::GET, path) if path.starts_with("/v1/models/") => {
+                describe_model(&path["/v1/models/".len()..])
+            }
             (method, path @ ("/v1/chat/completions" | "/v1/models")) => Err(wrong_method(method, path)),
             (method, path) => Err(unknown_route(method, path)),
         };
@@ -164,7 +170,8 @@ fn describe_model(name: &str) -> Result<Response<Body>, Refusal> {
     let found = Model::find(name).map(|model| json_response(StatusCode::OK, &model_object(model)));
     found.ok_or_else(|| Refusal {
         param: Some("model".to_owned()),
-        ..Refusal::plain(StatusCode::NOT_FOUND, format!("The model '{name}' does not exist")).coded("model_not_found")
+        ..Refusal::plain(StatusCode::NOT_FOUND, format!("The model '{name}' does not exist"))
+            .coded("model_not_found")
     })
 }
 
@@ -181,7 +188,9 @@ fn not_json() -> Refusal {
 }
 
 fn wrong_method(method: &Method, path: &str) -> Refusal {
-    let text = format!("Not allowed to {method} on {path}. (HINT: Perhaps you meant to use a different HTTP method?)");
+    let text = format!(
+        "Not allowed to {method} on {path}. (HINT: Perhaps you meant to use a different HTTP method?)"
+    );
     Refusal::plain(StatusCode::METHOD_NOT_ALLOWED, text)
 }
 

@@ -48,7 +48,8 @@ fn cells(scene: &str, way: &str, pass: &Pass) -> [String; 6] {
 
 fn write_line(cells: &[String; 6], out: &mut impl Write) -> io::Result<()> {
     let [scene, way, model_calls, tool_calls, tokens, outcome] = cells;
-    let line = format!("{scene:<16}  {way:<16}  {model_calls:>11}  {tool_calls:>10}  {tokens:>11}  {outcome}");
+    let line =
+        format!("{scene:<16}  {way:<16}  {model_calls:>11}  {tool_calls:>10}  {tokens:>11}  {outcome}");
     writeln!(out, "{}", line.trim_end())
 }
 
@@ -145,13 +146,21 @@ mod tests {
     #[test]
     fn the_summary_says_what_got_worse_and_what_stayed() {
         let row = |after| Row { scene: "s", before: pass(1, 0, 100, Outcome::Answered), after };
-        assert!(written(&[row(pass(1, 0, 150, Outcome::Answered))]).contains("150 tokens sent, not 100 (50 % more)"));
-        assert!(written(&[row(pass(1, 0, 100, Outcome::Answered))]).contains("No difference: 1 of 1 scenes answered"));
+        assert!(
+            written(&[row(pass(1, 0, 150, Outcome::Answered))])
+                .contains("150 tokens sent, not 100 (50 % more)")
+        );
+        assert!(
+            written(&[row(pass(1, 0, 100, Outcome::Answered))])
+                .contains("No difference: 1 of 1 scenes answered")
+        );
     }
 
     #[test]
     fn numbers_are_grouped_by_three_digits() {
-        for (number, expected) in [(0, "0"), (999, "999"), (1_000, "1,000"), (123_456, "123,456"), (1_234_567, "1,234,567")] {
+        for (number, expected) in
+            [(0, "0"), (999, "999"), (1_000, "1,000"), (123_456, "123,456"), (1_234_567, "1,234,567")]
+        {
             assert_eq!(grouped(number), expected);
         }
     }

@@ -60,7 +60,8 @@ impl Served {
         body["stream"] = json!(true);
         let (status, kind, text) = self.send(Method::POST, "/v1/chat/completions", body.to_string()).await;
         assert_eq!((status, kind.as_str()), (StatusCode::OK, "text/event-stream; charset=utf-8"), "{text}");
-        let mut events: Vec<&str> = text.split_terminator("\n\n").map(|event| event.strip_prefix("data: ").unwrap()).collect();
+        let mut events: Vec<&str> =
+            text.split_terminator("\n\n").map(|event| event.strip_prefix("data: ").unwrap()).collect();
         assert_eq!(events.pop(), Some("[DONE]"));
         events.into_iter().map(|event| serde_json::from_str(event).unwrap()).collect()
     }
@@ -148,7 +149,8 @@ fn assembled(chunks: &[Value], choice: usize) -> Value {
                 continue;
             }
             let so_far = &mut message["tool_calls"][index]["function"]["arguments"];
-            *so_far = json!(so_far.as_str().unwrap().to_owned() + call["function"]["arguments"].as_str().unwrap());
+            *so_far =
+                json!(so_far.as_str().unwrap().to_owned() + call["function"]["arguments"].as_str().unwrap());
         }
         finish = part["finish_reason"].clone();
     }
@@ -167,14 +169,20 @@ async fn a_whole_reply_has_every_member_that_openai_sends() {
     assert!(reply["created"].is_u64() && reply["system_fingerprint"].as_str().unwrap().starts_with("fp_"));
     let choice = &reply["choices"][0];
     assert_eq!((&choice["index"], &choice["finish_reason"]), (&json!(0), &json!("stop")));
-    assert_eq!((&choice["message"]["role"], &choice["message"]["refusal"]), (&json!("assistant"), &Value::Null));
+    assert_eq!(
+        (&choice["message"]["role"], &choice["message"]["refusal"]),
+        (&json!("assistant"), &Value::Null)
+    );
     assert!(content(&reply).contains("Hello there"), "{reply}");
     let usage = &reply["usage"];
     assert_eq!(usage["prompt_tokens"], bytes.div_ceil(4));
     assert_eq!(usage["completion_tokens"], content(&reply).len().div_ceil(4));
     let sum = usage["prompt_tokens"].as_u64().unwrap() + usage["completion_tokens"].as_u64().unwrap();
     assert_eq!(usage["total_tokens"], sum);
-    assert_eq!(served.upstream.stats()["demo-chat"], Stats { requests: 1, request_bytes: bytes, prompt_tokens: bytes.div_ceil(4) });
+    assert_eq!(
+        served.upstream.stats()["demo-chat"],
+        Stats { requests: 1, request_bytes: bytes, prompt_tokens: bytes.div_ceil(4) }
+    );
 }
 
 #[tokio::test]
@@ -203,7 +211,11 @@ async fn every_model_says_the_same_streamed_and_whole() {
         let functions = |calls: &Value| -> Vec<Value> {
             calls.as_array().into_iter().flatten().map(|call| call["function"].clone()).collect()
         };
-        assert_eq!(functions(&streamed["tool_calls"]), functions(&choice["message"]["tool_calls"]), "{model}");
+        assert_eq!(
+            functions(&streamed["tool_calls"]),
+            functions(&choice["message"]["tool_calls"]),
+            "{model}"
+        );
         assert_eq!(functions(&streamed["tool_calls"]).is_empty(), !tools, "{model}");
     }
 }
@@ -386,7 +398,8 @@ async fn answers_take_the_form_and_the_length_that_were_asked_for() {
     body["response_format"] = json!({"type": "json_object"});
     let reply = served.ask(body.clone()).await;
     assert!(serde_json::from_str::<Value>(content(&reply)).unwrap()["answer"].is_string());
-    let schema = json!({"type": "object", "properties": {"count": {"type": "integer"}, "kind": {"enum": ["x"]}}});
+    let schema =
+        json!({"type": "object", "properties": {"count": {"type": "integer"}, "kind": {"enum": ["x"]}}});
     body["response_format"] = json!({"type": "json_schema", "json_schema": {"name": "n", "schema": schema}});
     let reply = served.ask(body).await;
     assert_eq!(serde_json::from_str::<Value>(content(&reply)).unwrap(), json!({"count": 1, "kind": "x"}));
@@ -427,7 +440,12 @@ async fn what_openai_refuses_is_refused_in_its_words() {
     let many: Vec<Value> = (0..129).map(|_| json!({"type": "function", "function": {"name": "f"}})).collect();
     for (body, message, param, code) in [
         (json!({"messages": []}), "you must provide a model parameter", json!(null), json!(null)),
-        (json!({"model": "demo-chat"}), "Missing required parameter: 'messages'.", json!("messages"), json!("missing_required_parameter")),
+        (
+            json!({"model": "demo-chat"}),
+            "Missing required parameter: 'messages'.",
+            json!("messages"),
+            json!("missing_required_parameter"),
+        ),
         (
             chat("demo-chat", vec![]),
             "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
@@ -522,7 +540,8 @@ async fn what_openai_refuses_is_refused_in_its_words() {
         ),
     ] {
         let (status, error) = served.refused(body).await;
-        let expected = json!({"message": message, "type": "invalid_request_error", "param": param, "code": code});
+        let expected =
+            json!({"message": message, "type": "invalid_request_error", "param": param, "code": code});
         assert_eq!((status, error), (400, expected));
     }
 }
@@ -556,8 +575,12 @@ async fn the_models_are_listed_and_described() {
     let served = Served::start().await;
     let (_, _, text) = served.send(Method::GET, "/v1/models?limit=9", String::new()).await;
     let list: Value = serde_json::from_str(&text).unwrap();
-    let names: Vec<&str> = list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
-    assert_eq!(names, ["demo-chat", "demo-runaway", "demo-polite", "demo-stuck", "demo-no-tools", "demo-strict"]);
+    let names: Vec<&str> =
+        list["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["demo-chat", "demo-runaway", "demo-polite", "demo-stuck", "demo-no-tools", "demo-strict"]
+    );
     for (name, listed) in names.iter().zip(list["data"].as_array().unwrap()) {
         let (status, _, text) = served.send(Method::GET, &format!("/v1/models/{name}"), String::new()).await;
         assert_eq!((status, serde_json::from_str::<Value>(&text).unwrap()), (StatusCode::OK, listed.clone()));
@@ -567,7 +590,8 @@ async fn the_models_are_listed_and_described() {
 #[tokio::test]
 async fn a_body_over_the_bound_is_refused_unread() {
     let served = Served::start().await;
-    let body = format!("{{\"model\":\"demo-chat\",\"messages\":[],\"pad\":\"{}\"}}", "x".repeat(32 * 1024 * 1024));
+    let body =
+        format!("{{\"model\":\"demo-chat\",\"messages\":[],\"pad\":\"{}\"}}", "x".repeat(32 * 1024 * 1024));
     let request = Request::post(format!("http://{}/v1/chat/completions", served.address));
     let sent = served.client.request(request.body(Full::new(Bytes::from(body))).unwrap()).await;
     // The connection may be gone before the client has written all: then there is no response to read.
@@ -591,7 +615,10 @@ async fn the_shutdown_ends_idle_connections_and_frees_the_port() {
     served.ask(chat("demo-chat", vec![user("q")])).await;
     let silent = tokio::net::TcpStream::connect(served.address).await.unwrap();
     served.stop.send(()).unwrap();
-    tokio::time::timeout(Duration::from_secs(4), served.task).await.expect("no need of the drain's limit").unwrap();
+    tokio::time::timeout(Duration::from_secs(4), served.task)
+        .await
+        .expect("no need of the drain's limit")
+        .unwrap();
     TcpListener::bind(served.address).await.unwrap();
     drop(silent);
 }
@@ -615,7 +642,10 @@ async fn the_demonstration_shows_no_difference_where_there_is_no_proxy() {
     assert!(measured[4].ends_with("refused (HTTP 400)"), "{text}");
     assert_eq!(lines[9], "No difference: 1 of 3 scenes answered either way.");
     let stats = served.upstream.stats();
-    assert_eq!((stats["demo-runaway"].requests, stats["demo-chat"].requests, stats["demo-no-tools"].requests), (50, 4, 2));
+    assert_eq!(
+        (stats["demo-runaway"].requests, stats["demo-chat"].requests, stats["demo-no-tools"].requests),
+        (50, 4, 2)
+    );
     assert!(stats["demo-chat"].request_bytes > 2 * 200 * 1024, "{stats:?}");
 }
 

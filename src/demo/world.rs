@@ -55,7 +55,10 @@ fn read_page(url: &str) -> String {
     let mut line = 0;
     while page.len() < PAGE_BYTES {
         line += 1;
-        page.push_str(&format!("{line}. Entry {} is one of many on this page, and few readers need it.\n", ids.call()));
+        page.push_str(&format!(
+            "{line}. Entry {} is one of many on this page, and few readers need it.\n",
+            ids.call()
+        ));
     }
     page.truncate(page.floor_char_boundary(PAGE_BYTES));
     page
@@ -72,7 +75,10 @@ mod tests {
         assert_ne!(hits, run("searchAll", r#"{"query":"r"}"#));
         assert_eq!(serde_json::from_str::<Value>(&hits).unwrap()["results"].as_array().unwrap().len(), HITS);
         let page = run("urlReader", r#"{"url":"https://example.com/a"}"#);
-        assert_eq!((page.len(), page.lines().next()), (PAGE_BYTES, Some("The page at https://example.com/a")));
+        assert_eq!(
+            (page.len(), page.lines().next()),
+            (PAGE_BYTES, Some("The page at https://example.com/a"))
+        );
     }
 
     #[test]
