@@ -1,0 +1,77 @@
+//! The demonstration: one agent, three troubles, each met straight and through toolrein. Plays the scenes and
+//! measures at the upstream; how the figures are set out is `table`'s.
+
+use super::agent::{Agent, Journey};
+use super::model::Model;
+use super::table::{self, Row};
+use super::{Stats, Upstream};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+
+/// Where the agent finds the model.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    /// The simulated model itself.
+    pub direct: SocketAddr,
+    /// The proxy before it.
+    pub proxied: SocketAddr,
+}
+
+/// One trouble.
+struct Scene {
+    name: &'static str,
+    model: Model,
+    question: &'static str,
+}
+
+const SCENES: [Scene; 3] = [
+    Scene {
+        name: "a search loop",
+        model: Model::Runaway,
+        question: "Find out everything about the history of the bicycle.",
+    },
+    Scene {
+        name: "a 200 KB page",
+        model: Model::Chat,
+        question: "Read https://example.com/page with urlReader and tell me what it says.",
+    },
+    Scene { name: "no tool support", model: Model::NoTools, question: "Who built the first bicycle?" },
+];
+
+/// What one pass through a scene came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pass {
+    /// What reached the model, requests of the proxy's own included.
+    pub asked: Stats,
+    /// What the agent went through.
+    pub journey: Journey,
+}
+
+/// Plays every scene against both places and writes the table of what happened. The figures are those of
+/// `upstream`, which both places must lead to, and of the agent.
+///
+/// # Errors
+/// Only those of writing to `out`: a scene that fails is a line of the table.
+pub async fn run(places: Places, upstream: &Upstream, out: &mut impl Write) -> io::Result<()> {
+    let (straight, through) = (Agent::new(places.direct), Agent::new(places.proxied));
+    let mut rows = Vec::new();
+    for scene in &SCENES {
+        let before = play(scene, &straight, upstream).await;
+        let after = play(scene, &through, upstream).await;
+        rows.push(Row { scene: scene.name, before, after });
+    }
+    table::write(&rows, out)
+}
+
+/// A line for the shell that asks the simulated model through the proxy.
+pub fn curl_line(proxy: SocketAddr) -> String {
+    let body = r#"{"model":"demo-chat","stream":true,"messages":[{"role":"user","content":"Hello"}]}"#;
+    format!("curl -N http://{proxy}/v1/chat/completions -H 'content-type: application/json' -d '{body}'")
+}
+
+async fn play(scene: &Scene, agent: &Agent, upstream: &Upstream) -> Pass {
+    let asked = || upstream.stats().get(scene.model.name()).copied().unwrap_or_default();
+    let earlier = asked();
+    let journey = agent.work(scene.model.name(), scene.question).await;
+    Pass { asked: asked() - earlier, journey }
+}

@@ -1,0 +1,167 @@
+//! The table of the demonstration, at most 100 columns wide. Sets out figures and adds them up; measures
+//! nothing.
+
+use super::agent::Outcome;
+use super::scenes::Pass;
+use std::io::{self, Write};
+
+/// One scene, straight and through toolrein.
+pub(super) struct Row {
+    pub scene: &'static str,
+    pub before: Pass,
+    pub after: Pass,
+}
+
+/// What all scenes come to on one side.
+#[derive(Default, PartialEq, Eq)]
+struct Sum {
+    model_calls: u64,
+    tool_calls: u64,
+    tokens: u64,
+    answered: usize,
+}
+
+/// Writes the table and the line that sums it up.
+pub(super) fn write(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
+    let head = ["scene", "", "model calls", "tool calls", "tokens sent", "outcome"].map(str::to_owned);
+    write_line(&head, out)?;
+    writeln!(out, "{}", "-".repeat(96))?;
+    for row in rows {
+        write_line(&cells(row.scene, "straight", &row.before), out)?;
+        write_line(&cells("", "through toolrein", &row.after), out)?;
+    }
+    let sum = |side: fn(&Row) -> &Pass| rows.iter().map(side).fold(Sum::default(), Sum::plus);
+    writeln!(out, "\n{}", summary(&sum(|row| &row.before), &sum(|row| &row.after), rows.len()))
+}
+
+fn cells(scene: &str, way: &str, pass: &Pass) -> [String; 6] {
+    let Pass { asked, journey } = pass;
+    [
+        scene.to_owned(),
+        way.to_owned(),
+        grouped(asked.requests),
+        grouped(journey.tool_calls),
+        grouped(asked.prompt_tokens),
+        journey.outcome.to_string(),
+    ]
+}
+
+fn write_line(cells: &[String; 6], out: &mut impl Write) -> io::Result<()> {
+    let [scene, way, model_calls, tool_calls, tokens, outcome] = cells;
+    let line =
+        format!("{scene:<16}  {way:<16}  {model_calls:>11}  {tool_calls:>10}  {tokens:>11}  {outcome}");
+    writeln!(out, "{}", line.trim_end())
+}
+
+impl Sum {
+    fn plus(self, pass: &Pass) -> Self {
+        Self {
+            model_calls: self.model_calls + pass.asked.requests,
+            tool_calls: self.tool_calls + pass.journey.tool_calls,
+            tokens: self.tokens + pass.asked.prompt_tokens,
+            answered: self.answered + usize::from(pass.journey.outcome == Outcome::Answered),
+        }
+    }
+}
+
+fn summary(before: &Sum, after: &Sum, scenes: usize) -> String {
+    if before == after {
+        return format!("No difference: {} of {scenes} scenes answered either way.", before.answered);
+    }
+    let change = match (before.tokens, after.tokens) {
+        (0, _) => String::new(),
+        (before, after) if after <= before => format!(" ({} % fewer)", (before - after) * 100 / before),
+        (before, after) => format!(" ({} % more)", (after - before) * 100 / before),
+    };
+    format!(
+        "toolrein: {} of {scenes} scenes answered, not {}; {} tokens sent, not {}{change}.",
+        after.answered,
+        before.answered,
+        grouped(after.tokens),
+        grouped(before.tokens),
+    )
+}
+
+/// A number with a comma before every third digit from the right.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let lead = digits.len() % 3;
+    let mut out = digits[..lead].to_owned();
+    for start in (lead..digits.len()).step_by(3) {
+        if !out.is_empty() {
+            out.push(',');
+        }
+        out.push_str(&digits[start..start + 3]);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Stats;
+    use super::super::agent::Journey;
+    use super::*;
+    use http::StatusCode;
+
+    fn pass(requests: u64, tool_calls: u64, prompt_tokens: u64, outcome: Outcome) -> Pass {
+        let asked = Stats { requests, request_bytes: prompt_tokens * 4, prompt_tokens };
+        Pass { asked, journey: Journey { tool_calls, outcome } }
+    }
+
+    fn written(rows: &[Row]) -> String {
+        let mut out = Vec::new();
+        write(rows, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn each_scene_has_two_lines_and_all_fit_into_100_columns() {
+        let rows = [
+            Row {
+                scene: "a search loop",
+                before: pass(25, 25, 1_234_567, Outcome::GaveUp(25)),
+                after: pass(10, 6, 12_345, Outcome::Answered),
+            },
+            Row {
+                scene: "no tool support",
+                before: pass(1, 0, 900, Outcome::Refused(StatusCode::BAD_REQUEST)),
+                after: pass(2, 0, 1_000, Outcome::Answered),
+            },
+        ];
+        let text = written(&rows);
+        assert_eq!(
+            text.lines().skip(2).collect::<Vec<_>>(),
+            [
+                "a search loop     straight                   25          25    1,234,567  gave up after 25 calls",
+                "                  through toolrein           10           6       12,345  answered",
+                "no tool support   straight                    1           0          900  refused (HTTP 400)",
+                "                  through toolrein            2           0        1,000  answered",
+                "",
+                "toolrein: 2 of 2 scenes answered, not 0; 13,345 tokens sent, not 1,235,467 (98 % fewer).",
+            ]
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn the_summary_says_what_got_worse_and_what_stayed() {
+        let row = |after| Row { scene: "s", before: pass(1, 0, 100, Outcome::Answered), after };
+        assert!(
+            written(&[row(pass(1, 0, 150, Outcome::Answered))])
+                .contains("150 tokens sent, not 100 (50 % more)")
+        );
+        assert!(
+            written(&[row(pass(1, 0, 100, Outcome::Answered))])
+                .contains("No difference: 1 of 1 scenes answered")
+        );
+    }
+
+    #[test]
+    fn numbers_are_grouped_by_three_digits() {
+        for (number, expected) in
+            [(0, "0"), (999, "999"), (1_000, "1,000"), (123_456, "123,456"), (1_234_567, "1,234,567")]
+        {
+            assert_eq!(grouped(number), expected);
+        }
+    }
+}
