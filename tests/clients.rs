@@ -1,0 +1,296 @@
+//! The real `openai` packages of Python and Node against the running program: each scenario of `tests/clients/`
+//! plays once straight against the scripted upstream and once through toolrein, and must neither notice nor
+//! cause a difference. Runaway models are played through toolrein alone. Other clients stand elsewhere.
+
+mod support;
+
+use serde_json::{Value, json};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use support::program::Toolrein;
+use support::reply::{Gate, Reply, Speech};
+use support::scripted::{Recorded, Scripted};
+use support::until;
+
+/// Policies that look at everything and have no cause to act.
+const GENEROUS: &str = r#"
+[policy.budget]
+[policy.rate_limit]
+default = { calls = 60, per = "60s" }
+[policy.truncate]
+"#;
+
+/// Policies that end a loop soon.
+const TIGHT: &str = "[policy.budget]\ntool_calls = 4\n";
+
+/// Four calls let through, then one reply withheld, three re-asks, one without choice, one without tools.
+const MOST_REQUESTS: usize = 10;
+
+/// A scenario's name, and which form of it.
+type Play<'a> = (&'a str, &'a str);
+
+#[derive(Clone, Copy)]
+enum Client {
+    Python,
+    Node,
+}
+
+/// One test for each client, so that a failure names both.
+macro_rules! with_each_client {
+    ($($scenario:ident),* $(,)?) => {
+        mod python { $(#[test] fn $scenario() { super::$scenario(super::Client::Python); })* }
+        mod node { $(#[test] fn $scenario() { super::$scenario(super::Client::Node); })* }
+    };
+}
+
+with_each_client!(
+    a_whole_text_arrives,
+    a_streamed_text_arrives,
+    a_tool_loop_with_parallel_calls_ends,
+    a_streamed_tool_loop_with_parallel_calls_ends,
+    a_tool_loop_by_the_stream_helper_ends,
+    structured_output_is_parsed,
+    refusals_keep_class_message_code_and_type,
+    retries_arrive_as_the_package_sends_them,
+    a_broken_stream_raises,
+    cancelling_a_stream_reaches_the_upstream,
+    giving_up_before_an_answer_reaches_the_upstream,
+    a_runaway_model_ends_with_text,
+    a_streamed_runaway_model_ends_with_text,
+    a_runaway_model_in_the_stream_helper_ends_with_text,
+    a_stubborn_runaway_model_ends_with_text,
+    a_streamed_stubborn_runaway_model_ends_with_text,
+);
+
+#[test]
+fn the_tool_runner_of_node_ends() {
+    unchanged(Client::Node, ("tools", "runner"), weather);
+}
+
+#[test]
+fn a_runaway_model_in_the_tool_runner_of_node_ends_with_text() {
+    runaway(Client::Node, "runner", obedient);
+}
+
+fn a_whole_text_arrives(client: Client) {
+    unchanged(client, ("text", ""), |_, request| {
+        let reply = Reply::speech(request, &Speech::text("It is in Zürich."));
+        reply.header("x-request-id", "req_1").header("set-cookie", "a=1").header("set-cookie", "b=2")
+    });
+}
+
+fn a_streamed_text_arrives(client: Client) {
+    // Seven bytes at a time: events and the two bytes of the umlaut are cut anywhere.
+    unchanged(client, ("stream", ""), |_, request| {
+        Reply::speech(request, &Speech::text("It is in Zürich.")).in_pieces_of(7)
+    });
+}
+
+fn a_tool_loop_with_parallel_calls_ends(client: Client) {
+    unchanged(client, ("tools", "whole"), weather);
+}
+
+fn a_streamed_tool_loop_with_parallel_calls_ends(client: Client) {
+    unchanged(client, ("tools", "streamed"), weather);
+}
+
+fn a_tool_loop_by_the_stream_helper_ends(client: Client) {
+    unchanged(client, ("tools", "helper"), weather);
+}
+
+fn structured_output_is_parsed(client: Client) {
+    unchanged(client, ("structured", ""), |_, request| {
+        let format = &request.json()["response_format"];
+        assert_eq!((&format["type"], &format["json_schema"]["name"]), (&json!("json_schema"), &json!("City")));
+        Reply::speech(request, &Speech::text(r#"{"name":"Bern","people":134000}"#))
+    });
+}
+
+fn refusals_keep_class_message_code_and_type(client: Client) {
+    unchanged(client, ("refusals", ""), |_, request| {
+        let status = request.json()["model"].as_str().unwrap().to_owned();
+        let (kind, code, message) =
+            (format!("type_{status}"), format!("code_{status}"), format!("message of {status}"));
+        let refusal = Reply::error(status.parse().unwrap(), &kind, &code, &message);
+        refusal.header("x-request-id", &format!("req_{status}"))
+    });
+}
+
+fn retries_arrive_as_the_package_sends_them(client: Client) {
+    unchanged(client, ("retries", ""), |_, request| match request.header("x-stainless-retry-count") {
+        Some("0") => Reply::error(500, "server", "down", "down").header("retry-after-ms", "5"),
+        Some("1") => Reply::error(429, "requests", "rate", "slow down").header("retry-after-ms", "5"),
+        _ => Reply::text("at last"),
+    });
+}
+
+fn a_broken_stream_raises(client: Client) {
+    unchanged(client, ("broken", ""), |_, request| {
+        let chunks = Speech::text("one two three").chunks(false);
+        if request.json()["model"] == "cut" {
+            return Reply::events(&chunks).cut_after(2);
+        }
+        let error = json!({"error": {"message": "the model fell over", "type": "server_error", "code": null}});
+        Reply::events(&[chunks[0].clone(), chunks[1].clone(), error])
+    });
+}
+
+fn cancelling_a_stream_reaches_the_upstream(client: Client) {
+    cancelled(client, "streamed", |_, _| {
+        Reply::events(&Speech::text("one two").chunks(false)).held_after(2, &Gate::shut())
+    });
+}
+
+fn giving_up_before_an_answer_reaches_the_upstream(client: Client) {
+    cancelled(client, "waiting", |_, _| Reply::silence());
+}
+
+fn a_runaway_model_ends_with_text(client: Client) {
+    runaway(client, "whole", obedient);
+}
+
+fn a_streamed_runaway_model_ends_with_text(client: Client) {
+    runaway(client, "streamed", obedient);
+}
+
+fn a_runaway_model_in_the_stream_helper_ends_with_text(client: Client) {
+    runaway(client, "helper", obedient);
+}
+
+fn a_stubborn_runaway_model_ends_with_text(client: Client) {
+    runaway(client, "whole", stubborn);
+}
+
+fn a_streamed_stubborn_runaway_model_ends_with_text(client: Client) {
+    runaway(client, "streamed", stubborn);
+}
+
+/// Plays it straight and through toolrein: the upstream must see the same requests, to the byte.
+fn unchanged(client: Client, play: Play<'_>, script: fn(usize, &Recorded) -> Reply) {
+    let straight = Scripted::start(script);
+    finish(client, play, start(client, play, &straight.base_url()));
+    let upstream = Scripted::start(script);
+    let toolrein = Toolrein::before(&upstream, GENEROUS);
+    finish(client, play, start(client, play, &toolrein.base_url()));
+    let (expected, seen) = (straight.requests(), upstream.requests());
+    assert_eq!(seen.len(), expected.len(), "requests at the upstream");
+    for (expected, seen) in expected.iter().zip(&seen) {
+        assert_eq!((&seen.method, &seen.path), (&expected.method, &expected.path));
+        assert_eq!(String::from_utf8_lossy(&seen.body), String::from_utf8_lossy(&expected.body));
+        assert_eq!(end_to_end(seen), end_to_end(expected));
+    }
+    upstream.assert_clean();
+    toolrein.stop();
+}
+
+/// The headers that must survive: all but those of one hop, and the codings, of which a governed request may ask
+/// for fewer (what toolrein cannot read).
+fn end_to_end(request: &Recorded) -> Vec<&(String, String)> {
+    let of_one_hop = ["host", "connection", "accept-encoding"];
+    let mut headers: Vec<_> =
+        request.headers.iter().filter(|(name, _)| !of_one_hop.contains(&name.as_str())).collect();
+    headers.sort();
+    headers
+}
+
+/// The client gives up on its first request; the upstream must learn of it while the client lives.
+fn cancelled(client: Client, form: &str, script: fn(usize, &Recorded) -> Reply) {
+    let upstream = Scripted::start(script);
+    let toolrein = Toolrein::before(&upstream, GENEROUS);
+    let mut player = start(client, ("cancel", form), &toolrein.base_url());
+    upstream.wait_for_hang_up(0);
+    assert!(player.0.try_wait().unwrap().is_none(), "the client's process still lives");
+    finish(client, ("cancel", form), player);
+    toolrein.stop();
+}
+
+/// A client without a limit of its own meets a model that calls for ever.
+fn runaway(client: Client, form: &str, model: fn(usize, &Recorded) -> Reply) {
+    let upstream = Scripted::start(model);
+    let toolrein = Toolrein::before(&upstream, TIGHT);
+    finish(client, ("runaway", form), start(client, ("runaway", form), &toolrein.base_url()));
+    let requests = upstream.requests().len();
+    assert!((5..=MOST_REQUESTS).contains(&requests), "{requests} requests at the upstream");
+    upstream.assert_clean();
+    toolrein.stop();
+}
+
+/// Two rounds of calls, then the answer; which comes next is read off the conversation.
+fn weather(_: usize, request: &Recorded) -> Reply {
+    let body = request.json();
+    let results = body["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "tool");
+    let speech = match results.count() {
+        0 => Speech::calls(&[("call_1", "weather", r#"{"city":"Rome"}"#)]),
+        1 => Speech::calls(&[
+            ("call_2", "weather", r#"{"city":"Oslo"}"#),
+            ("call_3", "weather", r#"{"city":"Bern"}"#),
+        ]),
+        _ => Speech::text("Clear everywhere."),
+    };
+    Reply::speech(request, &speech)
+}
+
+/// Calls for as long as it is allowed to.
+fn obedient(nth: usize, request: &Recorded) -> Reply {
+    let body = request.json();
+    if body["tool_choice"] == "none" || body["tools"] == Value::Null {
+        return Reply::speech(request, &Speech::text("I could not find it."));
+    }
+    stubborn(nth, request)
+}
+
+/// Calls whatever it is asked.
+fn stubborn(nth: usize, request: &Recorded) -> Reply {
+    Reply::speech(request, &Speech::calls(&[(&format!("call_{nth}"), "search", "{}")]))
+}
+
+/// A client's process; it is killed if the test ends before it does.
+struct Player(Child);
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(client: Client, (scenario, form): Play<'_>, base_url: &str) -> Player {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut command = match client {
+        Client::Python => {
+            let python = installed(root.join(".venv/bin/python"));
+            let mut command = Command::new(python);
+            // -I: only the venv's packages, and no script of ours taken for one of them.
+            command.arg("-I").arg(root.join(format!("tests/clients/python/{scenario}.py")));
+            command
+        }
+        Client::Node => {
+            installed(root.join("tests/clients/node/node_modules/openai"));
+            let mut command = Command::new("node");
+            command.arg(root.join(format!("tests/clients/node/{scenario}.mjs")));
+            command
+        }
+    };
+    command.arg(form).env("OPENAI_BASE_URL", base_url).env("OPENAI_API_KEY", "sk-test");
+    command.env("PYTHONUTF8", "1").env("NO_PROXY", "127.0.0.1").stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Player(command.spawn().expect("the client starts"))
+}
+
+fn installed(path: PathBuf) -> PathBuf {
+    assert!(path.exists(), "{} is missing; `make test` installs the clients", path.display());
+    path
+}
+
+/// Closes the client's input and waits for its end, which must be a good one.
+fn finish(client: Client, (scenario, form): Play<'_>, mut player: Player) {
+    let Player(child) = &mut player;
+    drop(child.stdin.take());
+    let name = if matches!(client, Client::Python) { "python" } else { "node" };
+    let status = until(&format!("{name}, {scenario} {form}"), || child.try_wait().expect("its status"));
+    let (mut printed, mut failed) = (String::new(), String::new());
+    child.stdout.take().expect("its output").read_to_string(&mut printed).expect("text");
+    child.stderr.take().expect("its complaints").read_to_string(&mut failed).expect("text");
+    assert!(status.success(), "{name}, {scenario} {form}: {status}\n{printed}{failed}");
+}

@@ -1,0 +1,214 @@
+//! The rules of the house, held over the source tree: who may import whom, sizes, headers, names, and what no
+//! file may contain. What clippy can hold (functions, parameters, complexity, no panics) is clippy's.
+
+#[path = "house/source.rs"]
+mod source;
+
+use source::{Source, root, rust_files, shipped, words};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::Command;
+use toolrein::policy::REGISTRY;
+
+/// Who may import whom: a room names rooms of lower rungs, and on its own rung where no circle arises.
+const RUNGS: &[&[&str]] = &[
+    &["wire"],
+    &["transcript"],
+    &["policy"],
+    &["rewrite"],
+    &["config", "ledger", "proxy", "admin", "telemetry", "demo"],
+    &["cli", "replay", ""],
+];
+
+/// In lines without tests: what no file may exceed, and what half of them may not.
+const LONGEST: usize = 500;
+const MEDIAN: usize = 150;
+
+#[test]
+fn imports_run_one_way() {
+    let rung = |room: &str| {
+        let at = RUNGS.iter().position(|rooms| rooms.contains(&room));
+        at.unwrap_or_else(|| panic!("src/{room} has no rung in tests/house.rs"))
+    };
+    for source in shipped() {
+        for name in source.names() {
+            let named = name.first().map_or("", String::as_str);
+            let allowed = named == source.room() || rung(named) <= rung(source.room());
+            assert!(allowed, "{} names {}, which stands above it", source.path, name.join("::"));
+        }
+    }
+}
+
+#[test]
+fn no_rooms_import_each_other_in_a_circle() {
+    let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in shipped() {
+        let named = source.names().into_iter().filter_map(|name| name.into_iter().next());
+        imports.entry(source.room().to_owned()).or_default().extend(named.filter(|room| room != source.room()));
+    }
+    for room in imports.keys() {
+        let mut reached = BTreeSet::new();
+        let mut open = vec![room];
+        while let Some(next) = open.pop() {
+            open.extend(imports.get(next).into_iter().flatten().filter(|room| reached.insert((*room).clone())));
+        }
+        assert!(!reached.contains(room), "src/{room} imports itself by way of others: {reached:?}");
+    }
+}
+
+#[test]
+fn telemetry_calls_nobody() {
+    for source in shipped().iter().filter(|source| source.room() == "telemetry") {
+        let others: Vec<_> = source.names().into_iter().filter(|name| name[0] != "telemetry").collect();
+        assert!(others.is_empty(), "{} names {others:?}", source.path);
+    }
+}
+
+#[test]
+fn the_core_does_no_io_reads_no_clock_takes_no_lock_and_logs_nothing() {
+    let core = ["wire", "transcript", "policy", "rewrite"];
+    let shell = [
+        "tokio", "hyper", "tracing", "dashmap", "moka", "prometheus", "Mutex", "RwLock", "Instant", "SystemTime",
+        "File", "TcpStream", "UdpSocket", "thread", "process",
+    ];
+    for source in shipped().iter().filter(|source| core.contains(&source.room())) {
+        let found: Vec<_> = words(&source.code).map(|(_, word)| word).filter(|word| shell.contains(word)).collect();
+        assert!(found.is_empty(), "{} names {found:?}", source.path);
+    }
+}
+
+#[test]
+fn no_policy_names_another() {
+    for source in shipped().iter().filter(|source| source.room() == "policy" && source.module.len() > 1) {
+        let own = &source.module[1];
+        for name in source.names() {
+            let other = name.get(1).filter(|named| REGISTRY.iter().any(|entry| entry.name == named.as_str()));
+            let names_another = name[0] == "policy" && other.is_some_and(|other| other != own);
+            assert!(!names_another, "{} names {}", source.path, name.join("::"));
+        }
+    }
+}
+
+#[test]
+fn only_the_handler_sequences_core_and_shell() {
+    for source in shipped().iter().filter(|source| source.room() == "proxy") {
+        let names = source.names();
+        let names_any = |paths: &[&str]| names.iter().any(|name| paths.contains(&name.join("::").as_str()));
+        let sequences = names_any(&["policy::set::PolicySet", "transcript::Transcript"]);
+        let is_handler = source.path == "src/proxy/handler.rs";
+        assert!(is_handler || !sequences, "{} reads transcripts or runs policies; that is the handler's", source.path);
+    }
+}
+
+#[test]
+fn files_are_short() {
+    let mut sizes: Vec<(usize, String)> =
+        shipped().into_iter().map(|source| (source.lines(), source.path)).collect();
+    sizes.sort();
+    let (longest, path) = &sizes[sizes.len() - 1];
+    assert!(*longest <= LONGEST, "{path} has {longest} lines without its tests");
+    let median = sizes[sizes.len() / 2].0;
+    assert!(median <= MEDIAN, "half of the files have more than {median} lines");
+}
+
+#[test]
+fn every_file_opens_by_saying_what_it_is() {
+    for folder in ["src", "tests", "benches", "fuzz"] {
+        for path in rust_files(&root().join(folder)) {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.starts_with("//! "), "{} does not open with //!", path.display());
+        }
+    }
+}
+
+#[test]
+fn names_say_what_a_thing_is() {
+    for source in shipped() {
+        let file = source.module.last().map_or("", String::as_str);
+        assert!(!["utils", "util", "common", "helpers", "misc"].contains(&file), "{} is a drawer", source.path);
+        let poor = |word: &str| word.starts_with("get_") || word.ends_with("Manager") || word.ends_with("Helper");
+        let defined = defined_in(&source).into_iter().find(|word| poor(word));
+        assert_eq!(defined, None, "in {}", source.path);
+    }
+}
+
+#[test]
+fn every_exception_to_a_lint_has_its_reason() {
+    for source in shipped() {
+        for marker in ["#[allow(", "#![allow(", "#[expect(", "#![expect("] {
+            for (at, _) in source.code.match_indices(marker) {
+                let attribute = source.code[at..].split(']').next().unwrap_or_default();
+                assert!(attribute.contains("reason ="), "{}: {attribute}] gives no reason", source.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn there_are_at_most_thirty_direct_dependencies() {
+    let manifest: toml::Table = text_of("Cargo.toml").parse().unwrap();
+    let count = manifest["dependencies"].as_table().unwrap().len();
+    assert!(count <= 30, "{count} direct dependencies");
+}
+
+#[test]
+fn no_tracked_file_names_a_machine_or_a_registry() {
+    // In two halves, so that this file does not name them either.
+    let needles = [
+        ["/wo", "rk/"], ["/ro", "ot/"], ["registry.npm", "js.org"], ["pythonho", "sted.org"], ["py", "pi.org"],
+        ["index.cra", "tes.io"], ["static.cra", "tes.io"], ["deb.deb", "ian.org"], ["\"resol", "ved\""],
+    ]
+    .map(|halves| halves.concat());
+    for path in tracked() {
+        // Recorded traffic says what it says.
+        if path.starts_with("tests/data") {
+            continue;
+        }
+        let bytes = std::fs::read(root().join(&path)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let found: Vec<_> = needles.iter().filter(|needle| text.contains(needle.as_str())).collect();
+        assert!(found.is_empty(), "{} contains {found:?}", path.display());
+    }
+}
+
+#[test]
+fn every_policy_has_its_table_in_the_shipped_file_and_its_name_in_the_readme() {
+    for (file, before, after) in [("proxy.toml", "[policy.", "]"), ("README.md", "`", "`")] {
+        let Some(text) = text_if_there(file) else { continue };
+        for entry in REGISTRY {
+            let expected = format!("{before}{}{after}", entry.name);
+            assert!(text.contains(&expected), "{file} does not contain {expected}");
+        }
+    }
+}
+
+#[test]
+fn the_map_of_the_house_stays_a_page_that_one_reads() {
+    for path in tracked().iter().filter(|path| path.ends_with("ARCHITECTURE.md")) {
+        let lines = std::fs::read_to_string(root().join(path)).unwrap_or_default().lines().count();
+        assert!(lines <= 200, "{} has {lines} lines", path.display());
+    }
+}
+
+/// The names that follow `fn`, `struct`, `enum`, `trait` and `type`.
+fn defined_in(source: &Source) -> Vec<&str> {
+    let names: Vec<&str> = words(&source.code).map(|(_, word)| word).collect();
+    let defines = |word: &str| ["fn", "struct", "enum", "trait", "type"].contains(&word);
+    names.windows(2).filter(|pair| defines(pair[0])).map(|pair| pair[1]).collect()
+}
+
+fn tracked() -> Vec<PathBuf> {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output();
+    let listed = listed.expect("git lists the tracked files");
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    let names = String::from_utf8(listed.stdout).unwrap();
+    names.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect()
+}
+
+fn text_of(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn text_if_there(path: &str) -> Option<String> {
+    std::fs::read_to_string(root().join(path)).ok()
+}

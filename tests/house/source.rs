@@ -1,0 +1,251 @@
+//! The source tree as `tests/house.rs` reads it: files without comments, literals and tests, and the paths that
+//! their code names. A reader good enough for formatted Rust; it resolves no macro and no re-export.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// A file of `src/` that ships.
+pub(crate) struct Source {
+    /// Its path from the project's root.
+    pub(crate) path: String,
+    /// Its text.
+    pub(crate) text: String,
+    /// Its code: comments, literals and tests blanked out, lines kept.
+    pub(crate) code: String,
+    /// Its place: `["policy", "budget"]` for `src/policy/budget.rs` and for `src/policy/budget/mod.rs`.
+    pub(crate) module: Vec<String>,
+}
+
+impl Source {
+    /// The module below the crate that it belongs to; empty for `src/lib.rs` and `src/main.rs`.
+    pub(crate) fn room(&self) -> &str {
+        self.module.first().map_or("", String::as_str)
+    }
+
+    /// How many lines it has, its tests left out.
+    pub(crate) fn lines(&self) -> usize {
+        let tests: usize = test_blocks(&blank(&self.text)).iter().map(|&(from, to)| lines(&self.text[from..to])).sum();
+        lines(&self.text) - tests
+    }
+
+    /// The paths that it names, from the crate's root: `["policy", "plan", "Plan"]`.
+    pub(crate) fn names(&self) -> BTreeSet<Vec<String>> {
+        let mut found = BTreeSet::new();
+        for (at, word) in words(&self.code) {
+            let (is_crate, is_super) = (word == "crate", word == "super");
+            let continued = self.code[..at].trim_end().ends_with("::");
+            if (is_crate || is_super) && !continued {
+                let mut base = if is_crate { Vec::new() } else { parent(&self.module) };
+                let mut rest = &self.code[at + word.len()..];
+                while let Some(next) = rest.strip_prefix("::super") {
+                    base = parent(&base);
+                    rest = next;
+                }
+                if let Some(tree) = rest.strip_prefix("::") {
+                    branches(tree, &base, &mut found);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Every file below `src/` that ships: not those declared `#[cfg(test)]`.
+pub(crate) fn shipped() -> Vec<Source> {
+    let root = root().join("src");
+    let mut sources: Vec<Source> = rust_files(&root).iter().map(|path| read(&root, path)).collect();
+    let for_tests: Vec<Vec<String>> = sources.iter().flat_map(test_modules).collect();
+    sources.retain(|source| !for_tests.iter().any(|module| source.module.starts_with(module)));
+    assert!(!sources.is_empty(), "there is a source tree to hold the rules over");
+    sources
+}
+
+/// The project's root.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every `.rs` file below `folder`.
+pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The words of code and where they begin.
+pub(crate) fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    code.match_indices(is_part).filter_map(move |(at, _)| {
+        let begins = !code[..at].ends_with(is_part);
+        begins.then(|| (at, code[at..].split(|c| !is_part(c)).next().unwrap_or_default()))
+    })
+}
+
+fn read(root: &Path, path: &Path) -> Source {
+    let text = std::fs::read_to_string(path).expect("a source file is text");
+    let mut code = blank(&text);
+    for (from, to) in test_blocks(&code) {
+        code.replace_range(from..to, &blanks(&code[from..to]));
+    }
+    let within = path.strip_prefix(root).expect("below src").with_extension("");
+    let mut module: Vec<String> = within.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    if matches!(module.last().map(String::as_str), Some("mod" | "lib" | "main")) {
+        module.pop();
+    }
+    Source { path: format!("src/{}.rs", within.display()), text, code, module }
+}
+
+fn parent(module: &[String]) -> Vec<String> {
+    module[..module.len().saturating_sub(1)].to_vec()
+}
+
+fn lines(text: &str) -> usize {
+    text.lines().count()
+}
+
+/// Where `#[cfg(test)] mod x { ... }` stands in `code`, from the attribute to the brace that closes it.
+fn test_blocks(code: &str) -> Vec<(usize, usize)> {
+    let mut blocks = Vec::new();
+    for (from, _) in code.match_indices("#[cfg(test)]") {
+        let Some(open) = code[from..].find(['{', ';']).map(|at| from + at) else { continue };
+        let mut depth = 0_usize;
+        let close = code[open..].char_indices().find_map(|(at, c)| {
+            depth = if c == '{' { depth + 1 } else { depth - usize::from(c == '}') };
+            (depth == 0).then_some(open + at + 1)
+        });
+        blocks.push((from, close.unwrap_or(code.len())));
+    }
+    blocks
+}
+
+/// The modules that `source` declares for tests alone, in files of their own.
+fn test_modules(source: &Source) -> Vec<Vec<String>> {
+    let code = blank(&source.text);
+    let declared = test_blocks(&code).into_iter().filter_map(|(from, to)| {
+        let name = code[from..to].strip_suffix(';')?.split_whitespace().last()?;
+        Some([source.module.clone(), vec![name.to_owned()]].concat())
+    });
+    declared.collect()
+}
+
+/// Adds the paths of a use tree, or of a path in an expression, to `found`.
+fn branches(tree: &str, base: &[String], found: &mut BTreeSet<Vec<String>>) {
+    let tree = tree.trim_start();
+    if let Some(group) = tree.strip_prefix('{') {
+        let mut depth = 0_usize;
+        let mut from = 0;
+        for (at, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                ',' | '}' if depth == 0 => {
+                    branches(&group[from..at], base, found);
+                    from = at + 1;
+                    if c == '}' {
+                        return;
+                    }
+                }
+                '}' => depth -= 1,
+                _ => {}
+            }
+        }
+        return;
+    }
+    let Some((0, name)) = words(tree).next() else {
+        found.insert(base.to_vec());
+        return;
+    };
+    let here = if name == "self" { base.to_vec() } else { [base, &[name.to_owned()]].concat() };
+    match tree[name.len()..].strip_prefix("::") {
+        Some(rest) if !rest.starts_with('<') => branches(rest, &here, found),
+        _ => drop(found.insert(here)),
+    }
+}
+
+/// `text` with every comment and literal blanked out.
+fn blank(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let length = hidden(rest, code.chars().next_back());
+        let shown = if length == 0 { rest.chars().next().map_or(0, char::len_utf8) } else { 0 };
+        code.push_str(&rest[..shown]);
+        code.push_str(&blanks(&rest[shown..shown.max(length)]));
+        rest = &rest[shown.max(length)..];
+    }
+    code
+}
+
+/// How long the comment or literal is with which `rest` begins; 0 for none.
+fn hidden(rest: &str, before: Option<char>) -> usize {
+    let up_to = |end: &str, from: usize| rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len());
+    let in_word = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    if rest.starts_with("//") {
+        return rest.find('\n').unwrap_or(rest.len());
+    }
+    if rest.starts_with("/*") {
+        return up_to("*/", 2);
+    }
+    if let Some(raw) = rest.strip_prefix('r').or_else(|| rest.strip_prefix("br")).filter(|_| !in_word) {
+        let hashes = raw.len() - raw.trim_start_matches('#').len();
+        if raw[hashes..].starts_with('"') {
+            let end = format!("\"{}", "#".repeat(hashes));
+            return up_to(&end, rest.len() - raw.len() + hashes + 1);
+        }
+    }
+    if rest.starts_with('"') {
+        return quoted(rest, '"');
+    }
+    // A lifetime has no quote behind its first letter; a character has one, or a backslash.
+    let mut after = rest.strip_prefix('\'').map(str::chars).into_iter().flatten();
+    match (after.next(), after.next()) {
+        (Some('\\'), _) | (Some(_), Some('\'')) => quoted(rest, '\''),
+        _ => 0,
+    }
+}
+
+fn quoted(rest: &str, quote: char) -> usize {
+    let mut escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        if c == quote && !escaped {
+            return at + 1;
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    rest.len()
+}
+
+/// As long as `text`, in bytes and lines, and empty.
+fn blanks(text: &str) -> String {
+    text.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_literals_and_tests_are_left_out_and_grouped_paths_are_told_apart() {
+        let text = concat!(
+            "// crate::no\nuse crate::{wire::{sse, body::Span}, policy};\nuse super::plan::Plan;\n",
+            "const A: &str = \"crate::no\"; const B: char = '\"'; const C: &str = r#\"crate::\"no\"#;\n",
+            "fn f<'a>(x: &'a str) { crate::rewrite::apply::<u8>(x); }\n",
+            "#[cfg(test)]\nmod tests {\n    use crate::no;\n    fn g() { let x = '{'; }\n}\n",
+        );
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("policy")).unwrap();
+        let path = folder.path().join("policy/budget.rs");
+        std::fs::write(&path, text).unwrap();
+        let source = read(folder.path(), &path);
+        let names: Vec<String> = source.names().iter().map(|name| name.join("::")).collect();
+        assert_eq!(names, ["policy", "policy::plan::Plan", "rewrite::apply", "wire::body::Span", "wire::sse"]);
+        assert_eq!((source.room(), source.lines()), ("policy", 5));
+    }
+}

@@ -1,0 +1,138 @@
+//! The real Prometheus scrapes the running program with the shipped `deploy/prometheus.yml`, and its own linter
+//! reads the metrics. What each metric means is tested elsewhere.
+
+mod support;
+
+use serde_json::Value;
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use support::client::{Request, post};
+use support::program::Toolrein;
+use support::reply::Reply;
+use support::scripted::Scripted;
+use support::until;
+
+const ASK: &str = r#"{"model":"m","messages":[{"role":"user","content":"q"}]}"#;
+
+/// A running Prometheus; killed when dropped.
+struct Prometheus {
+    child: Child,
+    origin: String,
+    data: tempfile::TempDir,
+}
+
+impl Prometheus {
+    /// Starts it with this configuration, on a port that was free a moment before; another if it is taken after all.
+    fn start(config: &str) -> Self {
+        until("a Prometheus that stays up", || {
+            let mut server = Self::spawn(config);
+            let ready = until("Prometheus to answer or to end", || {
+                let ended = server.child.try_wait().expect("its status").is_some();
+                (ended || server.is_ready()).then_some(!ended)
+            });
+            ready.then_some(server)
+        })
+    }
+
+    fn spawn(config: &str) -> Self {
+        let data = tempfile::tempdir().expect("a temporary folder");
+        let file = data.path().join("prometheus.yml");
+        std::fs::write(&file, config).expect("the configuration is written");
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = free.local_addr().expect("its address");
+        drop(free);
+        let mut command = Command::new("prometheus");
+        command.arg(format!("--config.file={}", file.display()));
+        command.arg(format!("--storage.tsdb.path={}", data.path().join("tsdb").display()));
+        command.arg(format!("--web.listen-address={address}"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap_or_else(|error| panic!("{}", missing("prometheus", &error)));
+        Self { child, origin: format!("http://{address}"), data }
+    }
+
+    fn is_ready(&self) -> bool {
+        let address = self.origin.trim_start_matches("http://");
+        std::net::TcpStream::connect(address).is_ok()
+            && Request::new("GET", &format!("{}/-/ready", self.origin), "").send().status == 200
+    }
+
+    /// The series that an instant query finds.
+    fn query(&self, query: &str) -> Vec<Value> {
+        let url = format!("{}/api/v1/query?query={query}", self.origin);
+        let answer = Request::new("GET", &url, "").send().json();
+        assert_eq!(answer["status"], "success", "{answer}");
+        answer["data"]["result"].as_array().expect("a vector").clone()
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // Named, since the folder must outlive the process that writes into it.
+        let _ = &self.data;
+    }
+}
+
+#[test]
+fn prometheus_scrapes_the_admin_port_with_the_shipped_configuration() {
+    let (upstream, toolrein) = one_request_answered();
+    let shipped = std::fs::read_to_string(deployed("prometheus.yml")).unwrap();
+    let admin = toolrein.admin_url().trim_start_matches("http://");
+    let config = shipped.replace("127.0.0.1:4243", admin).replace("15s", "1s");
+    assert!(config.contains(admin) && config.contains("interval: 1s"), "the file names the port: {shipped}");
+    let prometheus = Prometheus::start(&config);
+    let series = until("toolrein_requests_total in Prometheus", || {
+        prometheus.query("toolrein_requests_total").into_iter().find(|series| series["value"][1] != "0")
+    });
+    assert_eq!(series["metric"]["job"], "toolrein", "{series}");
+    assert_eq!(series["metric"]["status"], "200", "{series}");
+    upstream.assert_clean();
+}
+
+#[test]
+fn promtool_has_no_complaint_about_the_metrics() {
+    let (_upstream, toolrein) = one_request_answered();
+    let metrics = toolrein.metrics();
+    let output = promtool(&["check", "metrics"], &metrics);
+    assert!(output.status.success(), "{}\n{metrics}", complaints(&output));
+    assert_eq!(complaints(&output), "", "in\n{metrics}");
+}
+
+#[test]
+fn promtool_accepts_the_shipped_configuration() {
+    let file = deployed("prometheus.yml");
+    let output = promtool(&["check", "config", &file.to_string_lossy()], "");
+    assert!(output.status.success(), "{}", complaints(&output));
+}
+
+/// The program, after one request that it counted.
+fn one_request_answered() -> (Scripted, Toolrein) {
+    let upstream = Scripted::queue([Reply::text("a")]);
+    let toolrein = Toolrein::before(&upstream, "[policy.budget]\n");
+    assert_eq!(post(&toolrein.chat_url(), ASK).status, 200);
+    toolrein.wait_for_metric("toolrein_requests_total", 1.0);
+    (upstream, toolrein)
+}
+
+fn deployed(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(name)
+}
+
+fn promtool(arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new("promtool");
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{}", missing("promtool", &error)));
+    child.stdin.take().expect("its input").write_all(input.as_bytes()).expect("it reads its input");
+    child.wait_with_output().expect("it ends")
+}
+
+fn complaints(output: &Output) -> String {
+    String::from_utf8_lossy(&[output.stdout.clone(), output.stderr.clone()].concat()).into_owned()
+}
+
+fn missing(program: &str, error: &std::io::Error) -> String {
+    format!("{program}: {error}; `make test` installs Debian's package prometheus")
+}
