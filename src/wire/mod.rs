@@ -6,6 +6,7 @@ pub mod body;
 pub mod error;
 pub mod json;
 pub mod message;
+pub mod refusal;
 pub mod reply;
 pub mod request;
 pub mod sse;

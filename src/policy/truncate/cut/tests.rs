@@ -129,6 +129,16 @@ fn errors_take_no_more_than_their_part() {
 }
 
 #[test]
+fn blank_lines_beside_a_kept_error_are_kept_or_told_of() {
+    for (blank_lines, seam) in [(0, "\n"), (1, "\n\n"), (2, "\n\n\n"), (3, "\n…\n")] {
+        let blank = "\n".repeat(blank_lines + 1);
+        let errors = format!("ERROR disk full{blank}ERROR disk gone");
+        let cut = cut_text(&format!("{}{errors}\n{}", log(100), log(100)), 2_000);
+        assert!(cut.contains(&format!("\nERROR disk full{seam}ERROR disk gone\n…\n")), "{cut}");
+    }
+}
+
+#[test]
 fn a_single_huge_line_is_cut_by_characters() {
     for unit in ["QUJDREVGR0hJ", "function a(b){return c};", "漢字かな交じり文", "👩‍👩‍👧 "]
     {

@@ -40,7 +40,8 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, mark: Mark) ->
 
     let kept = count(&text[..ends.head])
         + count(&text[ends.tail..])
-        + errors.iter().map(|piece| count(&text[piece.span.clone()])).sum::<usize>();
+        + errors.iter().map(|piece| count(&text[piece.span.clone()])).sum::<usize>()
+        + seams(text, &ends, &errors).flatten().map(count).sum::<usize>();
     let lines =
         lines.map(|_| (lines_through(text, ends.head + 1), lines_through(text, ends.tail), line_count));
     let loss = Loss { gone: total - kept, total, lines, errors_kept: !errors.is_empty() };
@@ -160,8 +161,7 @@ fn join(text: &str, ends: &Ends, errors: &[Piece], marker: &str) -> String {
     }
     out.push_str(marker);
     out.push_str(newline);
-    for (index, piece) in errors.iter().enumerate() {
-        let next = errors.get(index + 1).map_or(ends.tail, |next| next.span.start);
+    for (piece, seam) in errors.iter().zip(seams(text, ends, errors)) {
         if piece.clipped.0 {
             out.push_str(ELLIPSIS);
         }
@@ -169,14 +169,25 @@ fn join(text: &str, ends: &Ends, errors: &[Piece], marker: &str) -> String {
         if piece.clipped.1 {
             out.push_str(ELLIPSIS);
         }
-        out.push_str(newline);
-        if !text[piece.span.end..next].trim_matches(['\r', '\n']).is_empty() {
-            out.push_str(ELLIPSIS);
-            out.push_str(newline);
+        match seam {
+            Some(line_ends) => out.push_str(line_ends),
+            None => out.extend([newline, ELLIPSIS, newline]),
         }
     }
     out.push_str(&text[ends.tail..]);
     out
+}
+
+/// What stands behind each piece, up to the next one or the tail: kept as it is if it is nothing but line ends and
+/// takes no more room than the ellipsis line that it saves; `None` where that line has to tell of a loss.
+fn seams<'a>(text: &'a str, ends: &Ends, errors: &[Piece]) -> impl Iterator<Item = Option<&'a str>> {
+    let ellipsis = 2 * newline_of(text).len() + 1;
+    errors.iter().enumerate().map(move |(index, piece)| {
+        let next = errors.get(index + 1).map_or(ends.tail, |next| next.span.start);
+        let between = &text[piece.span.end..next];
+        let is_line_ends = between.bytes().all(|byte| matches!(byte, b'\r' | b'\n'));
+        (is_line_ends && between.len() <= ellipsis).then_some(between)
+    })
 }
 
 /// The line end that the text itself uses.

@@ -1,0 +1,119 @@
+//! What an upstream refuses: tools, a choice of tool, tool calls in the history, a system message in late position.
+//!
+//! Responsible for recognising a refusal that a changed request gets past, by its wording; statuses are no guide
+//! (400, 404, 405, 500 and 200 all occur). Deliberately silent on everything that dropping tools would only hide:
+//! a bad schema, a missing result, too many tools, one kind of tool, tools beside a feature that excludes them.
+//! Does not decide whether to try again: a [`Refusal::LateSystem`] matters only where toolrein placed a notice so,
+//! a [`Refusal::ToolHistory`] only where the history holds tool calls.
+
+use super::error::UpstreamError;
+
+mod pattern;
+mod rules;
+mod words;
+
+use rules::{FOREIGN, MISSED, RULES, Rule};
+use words::{COMMA, STOP, normalise};
+
+/// A thing that an upstream, or the model behind it, does not take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// Tools as such: only a request without `tools` and what belongs to them can be answered.
+    Tools,
+    /// This `tool_choice`; tools are taken.
+    ToolChoice,
+    /// Messages of the tool role, or tool calls, in the history.
+    ToolHistory,
+    /// A system message that does not stand first, a system message at all, or the order of roles.
+    LateSystem,
+}
+
+/// How many messages of one error are judged.
+const MESSAGES: usize = 8;
+
+/// What the error refuses; `None` for every other error.
+///
+/// `status` is the HTTP status that the error came with, 200 inside a stream. It is looked at only to leave out
+/// errors about the caller's key, purse or pace, which no change of the request gets past.
+#[must_use]
+pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
+    if matches!(status, 401 | 402 | 407 | 408 | 429) {
+        return None;
+    }
+    let texts: Vec<String> = texts(error).collect();
+    let normal: Vec<String> = texts.iter().map(|text| normalise(text)).collect();
+    let rows: Vec<Vec<&str>> = normal.iter().map(|text| text.split(' ').collect()).collect();
+    let english = RULES.iter().find(|rule| rows.iter().any(|words| rule.applies(words)));
+    english.map(|rule| rule.refusal).or_else(|| texts.iter().find_map(|text| classify_foreign(text)))
+}
+
+/// Whether a request whose tools toolrein had dropped is refused for the tool calls left in its history.
+///
+/// To be asked about the answer to such a request only: about a client's own it says that the client erred.
+#[must_use]
+pub fn misses_tools(error: &UpstreamError) -> bool {
+    error.messages.iter().take(MESSAGES).any(|message| {
+        let normal = normalise(message);
+        let words: Vec<&str> = normal.split(' ').collect();
+        MISSED.iter().any(|(says, _)| pattern::find(says, &words).is_some())
+    })
+}
+
+/// The texts to judge: the messages, a `code` that is a phrase, and both again with the parameter that they blame
+/// without naming it.
+fn texts(error: &UpstreamError) -> impl Iterator<Item = String> {
+    let messages = error.messages.iter().take(MESSAGES).map(String::as_str);
+    let code = error.code.as_deref().filter(|code| code.contains(|c: char| c.is_alphabetic()));
+    let blamed =
+        error.param.as_deref().filter(|param| matches!(*param, "tools" | "functions" | "tool_choice"));
+    let with_param = blamed.into_iter().flat_map(move |param| {
+        let first = error.messages.first().map(|message| format!("{param}: {}", words::cut(message)));
+        first.into_iter().chain(code.map(|code| format!("{code}: {param}")))
+    });
+    messages.chain(code).map(str::to_owned).chain(with_param)
+}
+
+impl Rule {
+    fn applies(&self, words: &[&str]) -> bool {
+        let mut from = 0;
+        while let Some((start, end)) = pattern::find(self.says, &words[from..]) {
+            let (start, end) = (from + start, from + end);
+            if !self.is_vetoed(words, start, end) {
+                return true;
+            }
+            from = start + 1;
+        }
+        false
+    }
+
+    fn is_vetoed(&self, words: &[&str], start: usize, end: usize) -> bool {
+        let is_break = |word: &&&str| **word == STOP || **word == COMMA;
+        let before = words[..start].iter().rev().take(3).take_while(|word| !is_break(word)).count();
+        let after = words[end..].iter().take(6).take_while(|word| !is_break(word)).count();
+        let sentence = sentence_around(words, start, end);
+        let says = |patterns: &[&str], words: &[&str]| {
+            patterns.iter().any(|says| pattern::find(says, words).is_some())
+        };
+        says(self.not_before, &words[start - before..start])
+            || says(self.not_after, &words[start..end + after])
+            || says(self.not_beside, sentence)
+    }
+}
+
+fn sentence_around<'w, 'a>(words: &'w [&'a str], start: usize, end: usize) -> &'w [&'a str] {
+    let from = words[..start].iter().rposition(|word| *word == STOP).map_or(0, |at| at + 1);
+    let to = words[end..].iter().position(|word| *word == STOP).map_or(words.len(), |at| end + at);
+    &words[from..to]
+}
+
+fn classify_foreign(text: &str) -> Option<Refusal> {
+    let text = words::cut(text).to_lowercase();
+    text.split(['。', '.', '！', '!', '\n', ';', '；']).find_map(|sentence| {
+        let has = |list: &[&str]| list.iter().any(|term| sentence.contains(term));
+        let found = FOREIGN.iter().find(|row| has(row.subject) && has(row.lack) && !has(row.but_not));
+        found.map(|row| row.refusal)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,514 @@
+//! The rules by which a refusal is recognised: a table, each row with a wording that it is for.
+//!
+//! Responsible for the words of the trade alone. A new wording is a new row, or a word in a group; the language
+//! of patterns is in `pattern`. What a row must not catch goes into its vetoes and into the tests' near misses.
+
+use super::Refusal::{self, LateSystem, ToolChoice, ToolHistory, Tools};
+
+/// One way to say one refusal.
+pub(super) struct Rule {
+    pub(super) refusal: Refusal,
+    pub(super) says: &'static str,
+    /// Patterns that turn the sense if they stand up to three words before the match, behind the last comma.
+    pub(super) not_before: &'static [&'static str],
+    /// Likewise within the match and up to six words behind it, before the next comma.
+    pub(super) not_after: &'static [&'static str],
+    /// Likewise anywhere in the sentence.
+    pub(super) not_beside: &'static [&'static str],
+    /// A wording of a real upstream, or one like it; the tests hold that the rule finds it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests, and by people"))]
+    pub(super) example: &'static str,
+}
+
+const fn rule(refusal: Refusal, says: &'static str, example: &'static str) -> Rule {
+    Rule { refusal, says, not_before: &[], not_after: &[], not_beside: &[], example }
+}
+
+impl Rule {
+    const fn not_before(self, not_before: &'static [&'static str]) -> Self {
+        Self { not_before, ..self }
+    }
+
+    const fn not_after(self, not_after: &'static [&'static str]) -> Self {
+        Self { not_after, ..self }
+    }
+
+    const fn not_beside(self, not_beside: &'static [&'static str]) -> Self {
+        Self { not_beside, ..self }
+    }
+}
+
+/// Groups of phrases that mean the same.
+pub(super) const GROUPS: [(&str, &[&str]); 12] = [
+    (
+        "TOOLS",
+        &[
+            "tools",
+            "tool use",
+            "tool usage",
+            "tool call",
+            "tool calls",
+            "tool calling",
+            "tool support",
+            "tool function calling",
+            "tools function calling",
+            "functions",
+            "function tools",
+            "function call",
+            "function calls",
+            "function calling",
+        ],
+    ),
+    ("CHOICE", &["tool choice", "toolchoice", "toolconfig.toolchoice.any", "toolconfig.toolchoice.tool"]),
+    (
+        "TOOLMESSAGE",
+        &[
+            "tool message",
+            "tool messages",
+            "tool result",
+            "tool results",
+            "tool role",
+            "role tool",
+            "tool role messages",
+            "role : tool",
+        ],
+    ),
+    (
+        "SYSTEM",
+        &[
+            "system message",
+            "system messages",
+            "system role",
+            "role system",
+            "role : system",
+            "system prompt",
+            "system prompts",
+            "system instruction",
+            "system instructions",
+            "developer instruction",
+            "developer message",
+            "developer messages",
+            "developer role",
+            "role developer",
+        ],
+    ),
+    ("NOT", &["not", "doesnt", "dont", "isnt", "arent", "cannot", "cant", "never"]),
+    ("UNABLE", &["unable to", "cannot", "cant", "can not", "not possible to"]),
+    (
+        "SUPPORT",
+        &["support", "have", "offer", "allow", "accept", "provide", "handle", "implement", "include"],
+    ),
+    (
+        "SUPPORTED",
+        &["supported", "support", "available", "enabled", "allowed", "permitted", "implemented", "accepted"],
+    ),
+    ("UNSUPPORTED", &["unsupported", "unavailable", "disabled", "not supported"]),
+    ("NONE", &["no", "none", "neither"]),
+    (
+        "UNKNOWN",
+        &["unsupported", "unrecognized", "unrecognised", "unknown", "unexpected", "extra", "invalid"],
+    ),
+    (
+        "PARAMETER",
+        &[
+            "param",
+            "params",
+            "parameter",
+            "parameters",
+            "argument",
+            "arguments",
+            "keyword argument",
+            "field",
+            "fields",
+            "property",
+            "properties",
+            "inputs",
+            "key",
+            "name",
+        ],
+    ),
+];
+
+/// Words that add nothing to a refusal.
+pub(super) const FILLERS: [&str; 54] = [
+    ":",
+    "a",
+    "an",
+    "any",
+    "api",
+    "argument",
+    "are",
+    "at",
+    "be",
+    "been",
+    "being",
+    "by",
+    "current",
+    "currently",
+    "deployment",
+    "do",
+    "does",
+    "endpoint",
+    "external",
+    "feature",
+    "features",
+    "field",
+    "for",
+    "fully",
+    "given",
+    "in",
+    "is",
+    "model",
+    "moment",
+    "native",
+    "natively",
+    "now",
+    "of",
+    "on",
+    "option",
+    "or",
+    "param",
+    "parameter",
+    "parameters",
+    "params",
+    "presently",
+    "provided",
+    "request",
+    "requested",
+    "seem",
+    "set",
+    "still",
+    "supplied",
+    "the",
+    "this",
+    "to",
+    "use",
+    "value",
+    "yet",
+];
+
+/// Not tools as such are refused, but tools beside something else, or in one place.
+const CONDITION: &[&str] = &[
+    "stream|streaming|streamed",
+    "when|while|if|unless|without|together|combined|alongside|simultaneously|combination|conjunction",
+    "json|mime|schema|schemas|structured|strict|cache|caching|prefill",
+    "reasoning effort",
+    "thinking mode|enabled|is",
+    "type|types|named|name|names|mode|id|ids",
+    "image|images|audio|video",
+    "message|messages|role",
+    "than|exceed|exceeds|exceeding|maximum|limit",
+    "at a time|once",
+];
+/// Not all tools are meant.
+const KIND: &[&str] = &[
+    "parallel|multiple|nested|following|these|such|some|certain|mixed",
+    "hosted|builtin|custom|mcp|deferred|streaming|stream|strict|search|use|code|remote|server",
+    "built in",
+];
+/// The feature that is at odds with tools.
+const MODE: &[&str] = &["stream|streaming", "thinking mode", "json|structured|response", "mode"];
+/// A choice that fits no tool, or no list of tools.
+const MISFIT: &[&str] = &["when|without|unless|found|specified|defined|present|provided"];
+
+/// In the order of precedence: what refuses tools altogether comes before what refuses less.
+pub(super) const RULES: &[Rule] = &[
+    rule(Tools, "NOT ~ SUPPORT ~ TOOLS", "registry.ollama.ai/library/gemma3:4b does not support tools")
+        .not_before(MODE)
+        .not_after(CONDITION),
+    rule(
+        Tools,
+        "NOT ~ SUPPORT ~ PARAMETER , tools|functions",
+        "x does not support parameters: ['n', 'tools']",
+    ),
+    rule(Tools, "TOOLS ~ NOT ~ SUPPORTED", "Tool calling is not supported for model: mistralai/x")
+        .not_before(KIND)
+        .not_after(CONDITION),
+    rule(Tools, "TOOLS ~ UNSUPPORTED", "Tool calling is disabled on this server")
+        .not_before(KIND)
+        .not_after(CONDITION),
+    rule(Tools, "UNKNOWN ~ PARAMETER , tools|functions", "Unrecognized request argument supplied: functions")
+        .not_after(CONDITION)
+        .not_before(&["invalid"]),
+    rule(
+        Tools,
+        "PARAMETER ~ NOT ~ SUPPORTED , tools|functions",
+        "Argument not supported on this model: tools",
+    )
+    .not_after(CONDITION),
+    rule(Tools, "tools|functions : extra inputs|fields ~ NOT", "body.tools: Extra inputs are not permitted"),
+    rule(Tools, "NONE * support|supports|supporting ~ TOOLS", "No endpoints found that support tool use.")
+        .not_after(CONDITION),
+    rule(
+        Tools,
+        "no|lacks|lack|lacking ~ TOOLS ~ support|capability",
+        "phi-4 has no function-calling support",
+    )
+    .not_after(CONDITION),
+    rule(Tools, "no|lacks|lack|lacking ~ support ~ TOOLS", "This model has no support for tool use")
+        .not_after(CONDITION),
+    rule(Tools, "no|lacks|lack|lacking tool support", "the chat template lacks tool support")
+        .not_after(CONDITION),
+    rule(Tools, "UNABLE use ~ TOOLS", "Cannot use tools with this model").not_after(CONDITION),
+    rule(Tools, "TOOLS ~ requires|require|needs jinja", "tools param requires --jinja flag"),
+    rule(
+        Tools,
+        "requires|require|needs * tool call parser",
+        "\"auto\" tool choice requires --tool-call-parser",
+    ),
+    rule(Tools, "requires|require|needs * enable auto tool choice", "requires --enable-auto-tool-choice"),
+    rule(Tools, "unsupported|no|missing tool call parser", "Unsupported tool_call_parser: None"),
+    rule(ToolChoice, "NOT ~ SUPPORT ~ CHOICE", "Thinking mode does not support this tool_choice")
+        .not_after(MISFIT),
+    rule(
+        ToolChoice,
+        "NOT ~ SUPPORT ~ PARAMETER , tool choice",
+        "x does not support parameters: ['tool_choice']",
+    ),
+    rule(ToolChoice, "CHOICE ~ NOT ~ SUPPORT", "tool_choice does not support being set to required")
+        .not_after(MISFIT),
+    rule(ToolChoice, "CHOICE ~ NOT ~ SUPPORTED", "tool_choice is not supported").not_after(MISFIT),
+    rule(ToolChoice, "CHOICE ~ UNSUPPORTED", "tool_choice: unsupported").not_after(MISFIT),
+    rule(
+        ToolChoice,
+        "CHOICE ~ required|any|named|function ~ NOT ~ SUPPORTED",
+        "tool_choice 'any' is not supported",
+    )
+    .not_after(MISFIT),
+    rule(
+        ToolChoice,
+        "required|any|named ~ NOT ~ SUPPORTED ~ CHOICE",
+        "'required' is not supported for tool_choice",
+    ),
+    rule(ToolChoice, "UNKNOWN ~ PARAMETER , tool choice", "Unknown parameter: 'tool_choice'.")
+        .not_before(&["invalid"])
+        .not_after(MISFIT),
+    rule(ToolChoice, "unsupported ~ CHOICE", "Unsupported tool_choice: required").not_after(MISFIT),
+    rule(ToolChoice, "PARAMETER ~ NOT ~ SUPPORTED , tool choice", "Argument not supported: tool_choice"),
+    rule(
+        ToolChoice,
+        "tool choice : extra inputs|fields ~ NOT",
+        "body.tool_choice: Extra inputs are not permitted",
+    ),
+    rule(ToolChoice, "CHOICE must|should|only ~ auto|none", "Tool choice must be auto")
+        .not_after(&["required"]),
+    rule(ToolChoice, "CHOICE ~ only ~ SUPPORT|supports ~ auto|none", "tool_choice only supports auto"),
+    rule(
+        ToolChoice,
+        "only ~ CHOICE ~ auto|none",
+        "Only a tool_choice of 'auto' is supported for this model.",
+    ),
+    rule(ToolChoice, "only ~ auto|none * CHOICE", "Only 'auto' and 'none' are supported for tool_choice")
+        .not_beside(&["required"]),
+    rule(ToolChoice, "invalid ~ CHOICE type", "Invalid tool_choice type: 'object'."),
+    rule(ToolChoice, "CHOICE is invalid", "'$.tool_choice' is invalid.").not_after(MISFIT),
+    rule(
+        ToolChoice,
+        "NONE * support|supports|supporting ~ CHOICE",
+        "No endpoints found that support 'tool_choice'",
+    ),
+    rule(ToolChoice, "TOOLS mode any ~ NOT ~ SUPPORTED", "Function calling mode `ANY` is not enabled"),
+    rule(ToolHistory, "TOOLMESSAGE ~ NOT ~ SUPPORTED", "Tool messages are not supported")
+        .not_after(&["image|images|audio|must|after|when"]),
+    rule(ToolHistory, "TOOLMESSAGE ~ UNSUPPORTED", "role 'tool' unsupported"),
+    rule(ToolHistory, "NOT ~ SUPPORT ~ TOOLMESSAGE", "This template does not support tool messages")
+        .not_after(&["image|images|audio|when"]),
+    rule(ToolHistory, "*.role ~ NOT ~ SUPPORT ~ tool", "'messages[2].role' does not support 'tool'"),
+    rule(ToolHistory, "UNKNOWN|incorrect|unsupported|invalid|unknown ~ role ~ tool", "invalid role: tool")
+        .not_after(&["after|must"]),
+    rule(ToolHistory, "*.role ~ input should be * system", "m.role: Input should be 'system' or 'user'")
+        .not_beside(&["tool"]),
+    rule(
+        ToolHistory,
+        "only * system * roles|role ~ SUPPORTED",
+        "Only user, system and assistant roles are supported!",
+    )
+    .not_beside(&["tool"]),
+    rule(
+        LateSystem,
+        "SYSTEM * must|should|only|can * first|beginning|start|precede",
+        "System message must be first.",
+    ),
+    rule(LateSystem, "only ~ first message * system", "Only the first message can have the role 'system'"),
+    rule(LateSystem, "SYSTEM ~ NOT ~ SUPPORTED", "Multiple system messages are not supported"),
+    rule(LateSystem, "SYSTEM ~ UNSUPPORTED", "The system role is unsupported"),
+    rule(LateSystem, "NOT ~ SUPPORT ~ SYSTEM", "This model doesn't support system messages."),
+    rule(
+        LateSystem,
+        "*.role ~ NOT ~ SUPPORT ~ system|developer",
+        "'messages[0].role' does not support 'system'",
+    ),
+    rule(
+        LateSystem,
+        "incorrect|unsupported|invalid|unknown|unexpected role ~ system|developer",
+        "Incorrect role system.",
+    ),
+    rule(LateSystem, "invalid|unsupported message role ~ system|developer", "invalid message role: system"),
+    rule(LateSystem, "SYSTEM ~ middle", "chat content has system message in the middle"),
+    rule(LateSystem, "unexpected role * after", "Unexpected role 'user' after role 'tool'"),
+    rule(LateSystem, "expected last role", "Expected last role User or Tool for serving but got system")
+        .not_beside(&["got assistant"]),
+    rule(LateSystem, "last message must|should * user", "Last message must have role `user`."),
+    rule(
+        LateSystem,
+        "roles must|should * alternate|alternating",
+        "Conversation roles must alternate user/assistant",
+    ),
+    rule(LateSystem, "NOT ~ SUPPORT ~ successive|consecutive", "x does not support successive user messages"),
+    rule(LateSystem, "*.role ~ input should be", "messages.1.role: Input should be 'user' or 'assistant'")
+        .not_beside(&["system", "tool"]),
+    rule(LateSystem, "only * roles|role ~ SUPPORTED", "Only user and assistant roles are supported!")
+        .not_beside(&["system", "tool"]),
+];
+
+/// What a request is told that lost its tools but not its tool calls. Means nothing in an answer to a client's own
+/// request, where it is the client's mistake.
+pub(super) const MISSED: &[(&str, &str)] = &[
+    ("requested tool ~ NOT exist", "requested tool does not exist"),
+    ("NOT in request.tools|tools", "attempted to call tool 'x' which was not in request.tools"),
+    (
+        "toolconfig field must be defined",
+        "The toolConfig field must be defined when using toolUse content blocks.",
+    ),
+    ("expects ~ tools", "Anthropic expects the `tools=` param to be passed in."),
+    (
+        "tools|functions must be set|specified|provided|defined",
+        "When using `tool_choice`, `tools` must be set.",
+    ),
+    ("without function declarations|tools", "Function calling config is set without function_declarations."),
+];
+
+/// A refusal in another language than English: a word of each list in one sentence.
+pub(super) struct Foreign {
+    pub(super) refusal: Refusal,
+    pub(super) subject: &'static [&'static str],
+    pub(super) lack: &'static [&'static str],
+    pub(super) but_not: &'static [&'static str],
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests, and by people"))]
+    pub(super) example: &'static str,
+}
+
+const LACK: &[&str] = &[
+    "不支持",
+    "未支持",
+    "未开启",
+    "未启用",
+    "不可用",
+    "无法使用",
+    "不支援",
+    "サポートしていません",
+    "サポートされていません",
+    "対応していません",
+    "非対応",
+    "使用できません",
+    "利用できません",
+    "지원하지 않",
+    "지원되지 않",
+    "не поддержива",
+    "unterstützt kein",
+    "nicht unterstützt",
+    "ne prend pas en charge",
+    "ne supporte pas",
+    "pas pris en charge",
+    "no admite",
+    "no soporta",
+    "no es compatible con",
+    "não suporta",
+    "non supporta",
+];
+
+/// In the order of precedence. Chinese, Japanese, Korean, Russian and some of western Europe.
+pub(super) const FOREIGN: &[Foreign] = &[
+    Foreign {
+        refusal: ToolHistory,
+        subject: &[
+            "角色: tool",
+            "角色：tool",
+            "角色 tool",
+            "tool 角色",
+            "tool角色",
+            "工具消息",
+            "ツールメッセージ",
+        ],
+        lack: LACK,
+        but_not: &[],
+        example: "不支持的消息角色: tool",
+    },
+    Foreign {
+        refusal: LateSystem,
+        subject: &["system", "系统消息", "システムメッセージ", "시스템 메시지"],
+        lack: &["开头", "首位", "第一条", "最前", "先頭", "最初", "첫 번째", "처음"],
+        but_not: &[],
+        example: "system 消息必须位于消息列表的开头",
+    },
+    Foreign {
+        refusal: ToolChoice,
+        subject: &["tool_choice", "工具选择"],
+        lack: LACK,
+        but_not: &["流式", "找不到"],
+        example: "该模型不支持 tool_choice 参数",
+    },
+    Foreign {
+        refusal: Tools,
+        subject: &[
+            "工具",
+            "函数调用",
+            "ツール",
+            "関数呼び出し",
+            "도구",
+            "함수 호출",
+            "инструмент",
+            "вызов функций",
+            "вызов инструментов",
+            "werkzeug",
+            "funktionsaufruf",
+            "outils",
+            "appels de fonction",
+            "appel de fonction",
+            "herramientas",
+            "llamadas a funciones",
+            "ferramentas",
+            "strumenti",
+            "function call",
+            "tool call",
+            "tool use",
+            "tools",
+        ],
+        lack: LACK,
+        but_not: &[
+            "类型",
+            "名称",
+            "参数",
+            "流式",
+            "图片",
+            "图像",
+            "消息",
+            "角色",
+            "数量",
+            "并行",
+            "内置",
+            "联网",
+            "ストリーミング",
+            "タイプ",
+            "種類",
+            "名前",
+            "並列",
+            "組み込み",
+            "画像",
+            "유형",
+            "이름",
+            "스트리밍",
+            "병렬",
+            " тип",
+            " имя",
+            "потоков",
+            "паралл",
+            "parallel",
+            "stream",
+            "typ",
+            "custom",
+            "built-in",
+        ],
+        example: "该模型不支持工具调用",
+    },
+];

@@ -1,0 +1,81 @@
+//! Refusals and near misses of real upstreams, and the laws of the judgement.
+
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Refusal::{LateSystem, ToolChoice, ToolHistory, Tools};
+use super::*;
+use crate::wire::error::parse;
+
+const CORPUS: &str = include_str!("../../../tests/data/refusals/corpus.jsonl");
+const HELDOUT: &str = include_str!("../../../tests/data/refusals/heldout.jsonl");
+
+/// A line of `tests/data/refusals`.
+#[derive(Deserialize)]
+struct Case {
+    provider: String,
+    status: Option<u16>,
+    expect: Option<String>,
+    body: Value,
+}
+
+impl Case {
+    fn expected(&self) -> Option<Refusal> {
+        self.expect.as_deref().map(|scope| match scope {
+            "tools" => Tools,
+            "tool_choice" => ToolChoice,
+            "tool_history" => ToolHistory,
+            "late_system" => LateSystem,
+            other => panic!("no such scope: {other}"),
+        })
+    }
+
+    fn judged(&self) -> Option<Refusal> {
+        let body = self.body.as_str().map_or_else(|| self.body.to_string(), str::to_owned);
+        classify(self.status.unwrap_or(400), &parse(body.as_bytes()).unwrap_or_default())
+    }
+}
+
+/// Judges every line; returns what went wrong, to be shown at once.
+fn misjudged(lines: &str) -> Vec<String> {
+    let cases = lines.lines().map(|line| serde_json::from_str::<Case>(line).expect("a case"));
+    let wrong = cases.filter(|case| case.judged() != case.expected());
+    wrong
+        .map(|case| format!("{}: {} -> {:?}, not {:?}", case.provider, case.body, case.judged(), case.expect))
+        .collect()
+}
+
+fn judge(message: &str) -> Option<Refusal> {
+    classify(400, &UpstreamError { messages: vec![message.to_owned()], ..UpstreamError::default() })
+}
+
+#[test]
+fn the_corpus_is_judged_as_labelled() {
+    let wrong = misjudged(CORPUS);
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn wordings_written_before_the_rules_are_judged_as_labelled() {
+    let wrong = misjudged(HELDOUT);
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn every_rule_finds_its_example() {
+    for rule in RULES {
+        let normal = normalise(rule.example);
+        let words: Vec<&str> = normal.split(' ').collect();
+        assert!(rule.applies(&words), "{} in {normal}", rule.says);
+        assert_eq!(judge(rule.example), Some(rule.refusal), "{}", rule.example);
+    }
+    for row in FOREIGN {
+        assert_eq!(judge(row.example), Some(row.refusal), "{}", row.example);
+    }
+    for (says, example) in MISSED {
+        let error = UpstreamError { messages: vec![(*example).to_owned()], ..UpstreamError::default() };
+        assert!(misses_tools(&error), "{says}: {example}");
+        assert_eq!(judge(example), None, "the client's own mistake: {example}");
+    }
+}

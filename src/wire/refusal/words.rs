@@ -1,0 +1,144 @@
+//! The words of an error message: lower case, one spelling for each of the many ways to write one thing.
+//!
+//! Responsible for telling words from paths (`tools[0].type`, `messages.2.role`, `llama3-groq-tool-use` are one
+//! word each, so that a rule about `tools` does not see them) and for marking where clauses end. Deliberately
+//! knows no word's meaning.
+
+/// How much of one message is read. What an upstream has to say stands at the front; what follows is often an
+/// echo of the request, which must not be taken for the upstream's own words.
+const READ_BYTES: usize = 2 * 1024;
+
+/// The end of a sentence: no pattern reaches across it.
+pub(super) const STOP: &str = ".";
+/// A comma or a brace: items of a list go on behind it, a qualification does not.
+pub(super) const COMMA: &str = ",";
+
+/// Joined words are taken apart if they consist of these alone: `tool-use`, `function/tool`, but no model's name.
+const PARTS: [&str; 18] = [
+    "tool",
+    "tools",
+    "function",
+    "functions",
+    "call",
+    "calls",
+    "calling",
+    "use",
+    "choice",
+    "enable",
+    "auto",
+    "parser",
+    "support",
+    "built",
+    "in",
+    "role",
+    "message",
+    "messages",
+];
+
+/// Names of members that must not be read as words: `tool_calls` is part of a message, tool calls are a feature.
+const MEMBERS: [&str; 4] = ["tool_calls", "tool_call_id", "parallel_tool_calls", "function_call"];
+
+/// The words of `text`, with a blank between any two.
+pub(super) fn normalise(text: &str) -> String {
+    let text = cut(text).to_lowercase();
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut word = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let next = chars.peek().copied().unwrap_or(' ');
+        if c.is_alphanumeric() || c == '_' || joins(c, next, &word) {
+            word.push(c);
+        } else if !is_apostrophe(c, next, &word) {
+            flush(&mut word, &mut out);
+            push(mark(c), &mut out);
+        }
+    }
+    flush(&mut word, &mut out);
+    out
+}
+
+/// The part of `text` that is read.
+pub(super) fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(READ_BYTES)]
+}
+
+/// Whether `c` belongs to the path or the name that has begun.
+fn joins(c: char, next: char, word: &str) -> bool {
+    let goes_on = next.is_alphanumeric() || next == '_';
+    !word.is_empty()
+        && match c {
+            '.' | '-' | '/' => goes_on,
+            '[' => next.is_ascii_digit(),
+            ']' => word.contains('['),
+            _ => false,
+        }
+}
+
+/// The mark in `doesn't`, in whatever spelling.
+fn is_apostrophe(c: char, next: char, word: &str) -> bool {
+    matches!(c, '\'' | '’' | '`' | '´') && next == 't' && word.ends_with('n')
+}
+
+fn mark(c: char) -> &'static str {
+    match c {
+        '.' | '!' | '?' | ';' | '\n' | '|' | '。' | '；' => STOP,
+        ',' | '{' | '}' | '，' | '、' => COMMA,
+        ':' | '：' => ":",
+        _ => "",
+    }
+}
+
+fn flush(word: &mut String, out: &mut String) {
+    let whole = word.strip_prefix("body.").unwrap_or(word);
+    let is_joined = whole.contains(['-', '/']);
+    if whole.contains(['.', '[']) || MEMBERS.contains(&whole) {
+        push(whole, out);
+    } else if is_joined && !whole.split(['-', '/']).all(|part| PARTS.contains(&part)) {
+        push(whole, out);
+    } else {
+        whole.split(['-', '/', '_']).for_each(|part| push(part, out));
+    }
+    word.clear();
+}
+
+fn push(word: &str, out: &mut String) {
+    if !word.is_empty() {
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thing_has_one_spelling() {
+        for (text, words) in [
+            ("This model doesn\u{2019}t support `tools`.", "this model doesnt support tools ."),
+            ("This model doesn`t support \"tool_use\"", "this model doesnt support tool use"),
+            ("tools/function-calling: no", "tools function calling : no"),
+            ("parameters: ['tools', 'tool_choice']", "parameters : tools , tool choice"),
+            ("requires --enable-auto-tool-choice", "requires enable auto tool choice"),
+            ("body.tools: Extra inputs", "tools : extra inputs"),
+        ] {
+            assert_eq!(normalise(text), words);
+        }
+    }
+
+    #[test]
+    fn paths_and_names_stay_one_word() {
+        for text in
+            ["tools[0].function.name", "messages.2.role", "llama3-groq-tool-use", "a/tool-use", "tool_calls"]
+        {
+            assert_eq!(normalise(text), text);
+        }
+    }
+
+    #[test]
+    fn only_the_front_of_a_long_message_is_read() {
+        assert!(normalise(&"é ".repeat(1 << 20)).len() <= READ_BYTES);
+    }
+}
