@@ -52,9 +52,7 @@ pub enum Command {
     /// List the policies.
     Policies,
     /// Write the completions of a shell.
-    #[command(
-        after_help = "Example: toolrein completions bash > /etc/bash_completion.d/toolrein"
-    )]
+    #[command(after_help = "Example: toolrein completions bash > /etc/bash_completion.d/toolrein")]
     Completions {
         /// The shell.
         shell: Shell,

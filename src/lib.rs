@@ -8,6 +8,7 @@ pub mod ledger;
 pub mod policy;
 pub mod proxy;
 pub mod rewrite;
+pub mod serve;
 pub mod telemetry;
 pub mod transcript;
 pub mod wire;

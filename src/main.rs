@@ -1,3 +1,79 @@
-//! The `toolrein` program: reads the command line and hands over to the library.
+//! The `toolrein` program: reads the command line, hands over to the library, and turns what comes back into
+//! output and exit codes.
 
-fn main() {}
+use clap::Parser as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+use toolrein::cli::{Cli, Command, DemoArgs, EXIT_REFUSED, check_report, completions, policies_report};
+use toolrein::config::{Config, Overrides, Source};
+use toolrein::demo;
+use toolrein::policy::REGISTRY;
+use toolrein::serve::Running;
+
+/// The exit code of a program that could not start, or whose streams had to be cut.
+const EXIT_FAILED: u8 = 1;
+
+fn main() -> ExitCode {
+    let (text, code) = match Cli::parse().into_command() {
+        Command::Serve(args) => return start(args.source(), &args.overrides(), None),
+        Command::Demo(args) => return start(Source::Shipped, &args.overrides(), Some(args)),
+        Command::Check(args) => check_report(args.source(), &args.overrides(), REGISTRY),
+        Command::Policies => (policies_report(REGISTRY), 0),
+        Command::Completions { shell } => (completions(shell), 0),
+    };
+    // A reader that has left (`| head`) has seen enough.
+    let _ = io::stdout().write_all(text.as_bytes());
+    ExitCode::from(code)
+}
+
+fn start(source: Source, overrides: &Overrides, demonstration: Option<DemoArgs>) -> ExitCode {
+    let config = match Config::load(source, overrides, REGISTRY) {
+        Ok(config) => config,
+        Err(problems) => return fail(&problems, EXIT_REFUSED),
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error, EXIT_FAILED),
+    };
+    runtime.block_on(async {
+        let running = match Running::start(config).await {
+            Ok(running) => running,
+            Err(error) => return fail(&error, EXIT_FAILED),
+        };
+        match run(&running, demonstration).await {
+            Ok(()) if running.stop().await => ExitCode::SUCCESS,
+            Ok(()) => ExitCode::from(EXIT_FAILED),
+            Err(error) => fail(&error, EXIT_FAILED),
+        }
+    })
+}
+
+/// Runs until a signal comes, or to the end of the demonstration where nothing more is asked for.
+async fn run(running: &Running, demonstration: Option<DemoArgs>) -> io::Result<()> {
+    // Heard from here on, so that a signal during the demonstration drains too.
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let work = async {
+        let Some((args, model)) = demonstration.zip(running.model()) else {
+            return std::future::pending().await;
+        };
+        let places = demo::Places { direct: model.address, proxied: running.address() };
+        demo::run(places, &model.upstream, &mut io::stdout()).await?;
+        if args.once {
+            return Ok(());
+        }
+        writeln!(io::stdout(), "\nStill serving. Try it:\n\n{}\n", demo::curl_line(running.address()))?;
+        writeln!(io::stdout(), "Metrics: http://{}/metrics. Ctrl-C ends it.", running.admin_address())?;
+        std::future::pending().await
+    };
+    tokio::select! {
+        done = work => done,
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+fn fail(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
+    let _ = writeln!(io::stderr(), "toolrein: {error}");
+    ExitCode::from(code)
+}

@@ -102,7 +102,10 @@ fn a_tool_loop_by_the_stream_helper_ends(client: Client) {
 fn structured_output_is_parsed(client: Client) {
     unchanged(client, ("structured", ""), |_, request| {
         let format = &request.json()["response_format"];
-        assert_eq!((&format["type"], &format["json_schema"]["name"]), (&json!("json_schema"), &json!("City")));
+        assert_eq!(
+            (&format["type"], &format["json_schema"]["name"]),
+            (&json!("json_schema"), &json!("City"))
+        );
         Reply::speech(request, &Speech::text(r#"{"name":"Bern","people":134000}"#))
     });
 }
@@ -131,7 +134,8 @@ fn a_broken_stream_raises(client: Client) {
         if request.json()["model"] == "cut" {
             return Reply::events(&chunks).cut_after(2);
         }
-        let error = json!({"error": {"message": "the model fell over", "type": "server_error", "code": null}});
+        let error =
+            json!({"error": {"message": "the model fell over", "type": "server_error", "code": null}});
         Reply::events(&[chunks[0].clone(), chunks[1].clone(), error])
     });
 }

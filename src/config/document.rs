@@ -205,7 +205,9 @@ fn locate(table: &DeTable<'_>, key: &str) -> Option<Place> {
     let here = Place { at: name.span().start, key: quoted_key(name.get_ref()), is_whole: rest.is_empty() };
     let DeValue::Table(inner) = value.get_ref() else { return Some(here) };
     match locate(inner, rest) {
-        Some(deeper) if !rest.is_empty() => Some(Place { key: format!("{}.{}", here.key, deeper.key), ..deeper }),
+        Some(deeper) if !rest.is_empty() => {
+            Some(Place { key: format!("{}.{}", here.key, deeper.key), ..deeper })
+        }
         _ => Some(here),
     }
 }

@@ -70,18 +70,8 @@ pub(super) fn read(document: &Document<'_>) -> Written {
 }
 
 /// Everything at the top but `mode`.
-const TABLES: [&str; 10] = [
-    "listen",
-    "upstream",
-    "limits",
-    "notices",
-    "conversation",
-    "reask",
-    "ledger",
-    "log",
-    "model",
-    "policy",
-];
+const TABLES: [&str; 10] =
+    ["listen", "upstream", "limits", "notices", "conversation", "reask", "ledger", "log", "model", "policy"];
 
 /// The problem that `key` is not written as a table. A list would be taken for one.
 pub(super) fn not_a_table(document: &Document<'_>, key: &str) -> Problem {
@@ -119,7 +109,8 @@ impl Overriding {
         let mut read = Self::default();
         read.proxy = read.one("listen.proxy", "--listen or TOOLREIN_LISTEN", &given.listen, parse_address);
         read.admin = read.one("listen.admin", "--admin or TOOLREIN_ADMIN", &given.admin, parse_address);
-        read.url = read.one("upstream.url", "--upstream or TOOLREIN_UPSTREAM", &given.upstream, Target::parse);
+        read.url =
+            read.one("upstream.url", "--upstream or TOOLREIN_UPSTREAM", &given.upstream, Target::parse);
         read.mode = read.one("mode", "--mode or TOOLREIN_MODE", &given.mode, parse_mode);
         read
     }
@@ -147,7 +138,12 @@ impl Overriding {
                 Some(value)
             }
             Err(text) => {
-                self.problems.push(Problem { source: flag.to_owned(), line: None, key: key.to_owned(), text });
+                self.problems.push(Problem {
+                    source: flag.to_owned(),
+                    line: None,
+                    key: key.to_owned(),
+                    text,
+                });
                 None
             }
         }

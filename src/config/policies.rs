@@ -5,8 +5,8 @@ use super::document::{Document, Entry, in_order};
 use super::error::{Problem, suggestion};
 use super::file::not_a_table;
 use super::shipped;
-use crate::policy::set::Rule;
 use crate::policy;
+use crate::policy::set::Rule;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use toml::Spanned;
@@ -66,7 +66,10 @@ fn build_one<'a>(
 }
 
 /// `table` with the keys of `default` that it leaves out.
-fn completed<'a>(mut table: Spanned<DeValue<'a>>, default: Option<&Spanned<DeValue<'a>>>) -> Spanned<DeValue<'a>> {
+fn completed<'a>(
+    mut table: Spanned<DeValue<'a>>,
+    default: Option<&Spanned<DeValue<'a>>>,
+) -> Spanned<DeValue<'a>> {
     if let (DeValue::Table(own), Some(DeValue::Table(default))) =
         (table.get_mut(), default.map(Spanned::get_ref))
     {

@@ -127,6 +127,17 @@ pub struct Notices {
     pub system_models: Vec<Pattern>,
 }
 
+impl Mode {
+    /// As written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Observe => "observe",
+            Self::Off => "off",
+        }
+    }
+}
+
 /// Where notices go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -177,7 +188,8 @@ pub struct Ledger {
     #[serde(with = "size")]
     pub rounds_bytes: u64,
     /// Facts derived from single messages, such as token counts; 0: derived again each time.
-    pub memo_entries: u64,
+    #[serde(with = "size")]
+    pub memo_bytes: u64,
     /// Conversations that are told apart.
     pub conversations: u64,
 }
@@ -303,7 +315,7 @@ impl Default for Ledger {
             calls: 1_000_000,
             ttl: Duration::from_secs(24 * 3_600),
             rounds_bytes: 64 << 20,
-            memo_entries: 200_000,
+            memo_bytes: 64 << 20,
             conversations: 100_000,
         }
     }

@@ -421,11 +421,7 @@ mod tests {
             ("http://127.0.0.1:11434", "/", "http://127.0.0.1:11434"),
             ("http://[::1]:8000/", "/", "http://[::1]:8000"),
             ("https://h/@cf/v1", "/@cf/v1", "https://h/@cf/v1"),
-            (
-                "https://h/v1/?api-version=1&api_key=s3cret",
-                "/v1",
-                "https://h/v1?api-version=1&api_key=***",
-            ),
+            ("https://h/v1/?api-version=1&api_key=s3cret", "/v1", "https://h/v1?api-version=1&api_key=***"),
         ] {
             let target = Target::parse(text).unwrap();
             assert_eq!((target.to_string(), format!("{target:?}")), (shown.to_owned(), shown.to_owned()));
@@ -444,7 +440,10 @@ mod tests {
             ("", "expected a URL with its scheme"),
             ("ftp://host/v1", "expected http:// or https://"),
             ("https://host/v1 ", "expected a URL without spaces"),
-            ("https://user:s3cret@host/v1", r#"without credentials (those of the client are passed on), found "https://***@host/v1""#),
+            (
+                "https://user:s3cret@host/v1",
+                r#"without credentials (those of the client are passed on), found "https://***@host/v1""#,
+            ),
             ("https://user:s3/cret@host/v1", "expected a URL, found \"https://***@host/v1\""),
             ("ftp://host/v1?access_token=s3cret", "access_token=***"),
             ("https://host/v1#x", "without a fragment"),

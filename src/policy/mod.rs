@@ -58,6 +58,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// Every problem found, each with its key.
     fn new(config: Self::Config) -> Result<Self, Vec<ConfigError>>;
 
+    /// The tools that the settings name, patterns left out.
+    fn named_tools(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Reads the next event; may edit that event through `plan`, and no other.
     fn read(&self, _event: &Event<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
 

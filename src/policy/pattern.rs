@@ -37,6 +37,12 @@ impl Pattern {
     }
 }
 
+/// The names among `entries` that are no patterns.
+pub fn exact_names<T>(entries: &[(Pattern, T)]) -> Vec<String> {
+    let exact = entries.iter().filter(|(pattern, _)| pattern.is_exact());
+    exact.map(|(pattern, _)| pattern.as_str().to_owned()).collect()
+}
+
 /// The value for `name`: the exact entry, else that of the longest pattern that fits.
 pub fn best_match<'a, T>(entries: &'a [(Pattern, T)], name: &str) -> Option<&'a T> {
     let fits = entries.iter().filter(|(pattern, _)| pattern.matches(name));

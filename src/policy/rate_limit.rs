@@ -17,7 +17,7 @@
 //! With `weather = { calls = 3, per = "60s" }` the fourth call within a minute is withheld with
 //! `RATE_LIMIT`, `used = 3`, `limit = 3`, `window_ms = 60000` and the wait in `retry_after_ms`.
 
-use super::pattern::{Pattern, best_match};
+use super::pattern::{Pattern, best_match, exact_names};
 use super::period::Period;
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use super::{ConfigError, Evidence, Policy};
@@ -71,6 +71,10 @@ impl Policy for RateLimit {
         }
         let tools = config.tools.into_iter().map(|(tool, limit)| (Pattern::new(tool), limit)).collect();
         Ok(Self { default: config.default, tools })
+    }
+
+    fn named_tools(&self) -> Vec<String> {
+        exact_names(&self.tools)
     }
 
     fn read(&self, event: &Event<'_>, state: &mut Released, _plan: &mut Plan) {

@@ -10,6 +10,8 @@ use std::sync::Arc;
 pub trait Rule: Send + Sync {
     /// See [`Policy::NAME`].
     fn name(&self) -> &'static str;
+    /// See [`Policy::named_tools`].
+    fn named_tools(&self) -> Vec<String>;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
 }
@@ -46,6 +48,10 @@ impl<P: Policy> RuleOf<P> {
 impl<P: Policy> Rule for RuleOf<P> {
     fn name(&self) -> &'static str {
         P::NAME
+    }
+
+    fn named_tools(&self) -> Vec<String> {
+        self.0.named_tools()
     }
 
     fn start(&self) -> Box<dyn Fold> {
@@ -102,6 +108,11 @@ impl PolicySet {
     /// The names of the policies that are on.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.rules.iter().map(|rule| rule.name())
+    }
+
+    /// The tools that the policies' settings name.
+    pub fn named_tools(&self) -> Vec<String> {
+        self.rules.iter().flat_map(|rule| rule.named_tools()).collect()
     }
 
     /// Reads the whole transcript: what shall change, and a judge that knows the conversation.

@@ -19,7 +19,7 @@
 
 mod cut;
 
-use super::pattern::{Pattern, best_match};
+use super::pattern::{Pattern, best_match, exact_names};
 use super::plan::Plan;
 use super::{ConfigError, Policy};
 use crate::transcript::identity::Domain;
@@ -27,12 +27,10 @@ use crate::transcript::memo::Derived;
 use crate::transcript::{Event, ToolResult};
 use crate::wire::body::Str;
 use crate::wire::json::decode;
+use cut::MIN_CHARS;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The smallest limit: below it a marker and two ends would not fit.
-const MIN_CHARS: usize = 200;
 
 /// See the file's head.
 pub struct Truncate {
@@ -74,6 +72,10 @@ impl Policy for Truncate {
         }
         let tools = config.tools.into_iter().map(|(tool, limit)| (Pattern::new(tool), limit)).collect();
         Ok(Self { max_chars: config.max_chars, tools })
+    }
+
+    fn named_tools(&self) -> Vec<String> {
+        exact_names(&self.tools)
     }
 
     fn read(&self, event: &Event<'_>, _state: &mut (), plan: &mut Plan) {

@@ -9,7 +9,7 @@ use crate::wire::request::Request;
 use http::{HeaderMap, HeaderName};
 
 /// The client's own name for its conversation; sent back in replies too.
-pub(crate) const CONVERSATION: HeaderName = HeaderName::from_static("x-toolrein-conversation");
+pub(crate) static CONVERSATION: HeaderName = HeaderName::from_static("x-toolrein-conversation");
 /// Headers that carry a credential, the first that is present counts: OpenAI's form, Azure's, Anthropic's.
 const CREDENTIALS: [&str; 3] = ["authorization", "api-key", "x-api-key"];
 /// The longest conversation id that is taken; a longer one is no name.
@@ -34,7 +34,8 @@ pub(crate) fn identify(
 
 fn id(text: &str) -> Option<String> {
     let text = text.trim();
-    let fits = (1..=MAX_ID_BYTES).contains(&text.len()) && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let fits =
+        (1..=MAX_ID_BYTES).contains(&text.len()) && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     fits.then(|| text.to_owned())
 }
 
@@ -69,7 +70,10 @@ mod tests {
     fn settings() -> Conversation {
         Conversation {
             headers: vec![HeaderName::from_static("x-session-id")],
-            body: vec![vec!["prompt_cache_key".to_owned()], vec!["metadata".to_owned(), "session_id".to_owned()]],
+            body: vec![
+                vec!["prompt_cache_key".to_owned()],
+                vec!["metadata".to_owned(), "session_id".to_owned()],
+            ],
         }
     }
 

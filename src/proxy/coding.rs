@@ -86,7 +86,8 @@ mod tests {
                 headers.append(ACCEPT_ENCODING, HeaderValue::from_static(value));
             }
             accept_readable(&mut headers, stream);
-            let got: Vec<&str> = headers.get_all(ACCEPT_ENCODING).iter().map(|v| v.to_str().unwrap()).collect();
+            let got: Vec<&str> =
+                headers.get_all(ACCEPT_ENCODING).iter().map(|v| v.to_str().unwrap()).collect();
             assert_eq!(got, [expected], "{given:?}");
         }
         let mut none = HeaderMap::new();

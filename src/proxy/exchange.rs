@@ -14,7 +14,7 @@ use crate::rewrite::restore::{Asked, released_keys, remembered};
 use crate::telemetry::outcome::{Fallback, On, PrefixBreak};
 use crate::transcript::identity::{Hash, Identity};
 use crate::wire::error::UpstreamError;
-use crate::wire::refusal::classify;
+use crate::wire::refusal::{Refusal, classify, misses_tools};
 use crate::wire::request::Request;
 use bytes::Bytes;
 use http::request::Parts;
@@ -48,12 +48,8 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// The request in its present form.
     pub(crate) fn request(&mut self) -> http::Request<UpBody> {
-        let source = Source {
-            body: &self.body,
-            request: &self.request,
-            edits: &self.edits,
-            restored: &self.restored,
-        };
+        let source =
+            Source { body: &self.body, request: &self.request, edits: &self.edits, restored: &self.restored };
         let body = UpBody::rope(source.write(&self.pass).into_pieces());
         self.record.outcome.billed_requests += 1;
         http::Request::from_parts(self.parts.clone(), body)
@@ -61,7 +57,10 @@ impl Exchange {
 
     /// After an upstream's error: true if another form of the request is worth a try.
     pub(crate) fn falls_back(&mut self, status: u16, error: &UpstreamError) -> bool {
-        let Some(refusal) = classify(status, error) else { return false };
+        // With its tools gone a request may be refused for the calls left in its history.
+        let bare = self.pass.tools == Tools::Dropped && !self.pass.flat;
+        let missed = || (bare && misses_tools(error)).then_some(Refusal::ToolHistory);
+        let Some(refusal) = classify(status, error).or_else(missed) else { return false };
         let Some((pass, fallback)) = self.fallbacks.next(refusal, &self.pass) else { return false };
         self.tried.push(fallback);
         match fallback {
@@ -73,6 +72,18 @@ impl Exchange {
         }
         self.pass = pass;
         true
+    }
+
+    /// Tells what was left out at once, because the model is known to refuse it.
+    pub(crate) fn tell_known(&mut self) {
+        let known = [
+            (self.pass.tools == Tools::Dropped, Fallback::Tools),
+            (self.pass.tools == Tools::WithoutChoice, Fallback::ToolChoice),
+            (self.pass.flat, Fallback::Flattened),
+        ];
+        for (_, fallback) in known.iter().filter(|(is_known, _)| *is_known) {
+            self.record.outcome.act(On::Request, TOOLS_UNSUPPORTED, fallback.as_str(), 1);
+        }
     }
 
     /// The upstream took the present form: what it had refused is remembered.

@@ -134,7 +134,9 @@ mod tests {
     }
 
     fn with_tools() -> Request {
-        request(r#"{"messages":[{"role":"user","content":"q"},{"role":"tool","tool_call_id":"a","content":""}],"tools":[{}]}"#)
+        request(
+            r#"{"messages":[{"role":"user","content":"q"},{"role":"tool","tool_call_id":"a","content":""}],"tools":[{}]}"#,
+        )
     }
 
     #[test]
@@ -142,9 +144,17 @@ mod tests {
         let plain = Pass::plain(Placement::System);
         for (refusal, expected, fallback) in [
             (Refusal::Tools, Pass { tools: Tools::Dropped, ..plain.clone() }, Fallback::Tools),
-            (Refusal::ToolChoice, Pass { tools: Tools::WithoutChoice, ..plain.clone() }, Fallback::ToolChoice),
+            (
+                Refusal::ToolChoice,
+                Pass { tools: Tools::WithoutChoice, ..plain.clone() },
+                Fallback::ToolChoice,
+            ),
             (Refusal::ToolHistory, Pass { flat: true, ..plain.clone() }, Fallback::Flattened),
-            (Refusal::LateSystem, Pass { placement: Placement::Suffix, ..plain.clone() }, Fallback::Placement),
+            (
+                Refusal::LateSystem,
+                Pass { placement: Placement::Suffix, ..plain.clone() },
+                Fallback::Placement,
+            ),
         ] {
             let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
             let (next, told) = fallbacks.next(refusal, &plain).unwrap();
@@ -166,10 +176,8 @@ mod tests {
     #[test]
     fn forced_answers_and_passing_operators_keep_their_tools() {
         let plain = Pass::plain(Placement::System);
-        for subject in [
-            Subject { forced: true, ..RETRY },
-            Subject { mode: ToolsUnsupported::Pass, ..RETRY },
-        ] {
+        for subject in [Subject { forced: true, ..RETRY }, Subject { mode: ToolsUnsupported::Pass, ..RETRY }]
+        {
             let mut fallbacks = Fallbacks::new(&with_tools(), subject);
             for refusal in [Refusal::Tools, Refusal::ToolChoice, Refusal::ToolHistory] {
                 assert_eq!(fallbacks.next(refusal, &plain), None);

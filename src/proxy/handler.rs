@@ -3,11 +3,10 @@
 //! only file that names both the core's steps and the shell's.
 
 use super::body::{ReplyBody, UpBody};
-use super::drain::Drain;
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::fallback::{Fallbacks, Subject, placement};
-use super::headers::{is_upgrade, strip_hop_by_hop};
+use super::headers::is_upgrade;
 use super::read::{ReadError, read_body};
 use super::record::Record;
 use super::respond::error_response;
@@ -22,7 +21,7 @@ use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
 use crate::rewrite::restore::{Place, places, restored, user_text_before};
 use crate::telemetry::Telemetry;
-use crate::telemetry::outcome::{PrefixBreak, Route};
+use crate::telemetry::outcome::{On, PrefixBreak, Route};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use crate::transcript::memo::Memo;
@@ -32,7 +31,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response};
 use hyper::body::Incoming;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Everything that all requests share.
@@ -43,7 +42,6 @@ pub struct Gateway {
     pub memo: Arc<dyn Memo>,
     pub telemetry: Telemetry,
     pub key: HashKey,
-    pub drain: Drain,
 }
 
 /// The gateway as the accept loop calls it.
@@ -98,12 +96,12 @@ impl Gateway {
     /// The upstream was silent for too long.
     pub(crate) fn timed_out(&self, waited: Duration) -> ProxyError {
         let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-        ProxyError::UpstreamTimeout { host: self.upstream.host().to_owned(), waited_ms }
+        ProxyError::UpstreamTimeout { host: self.upstream.name().to_owned(), waited_ms }
     }
 
     /// The upstream broke off.
     pub(crate) fn cut(&self, detail: &dyn std::fmt::Display) -> ProxyError {
-        ProxyError::UpstreamCut { host: self.upstream.host().to_owned(), detail: detail.to_string() }
+        ProxyError::UpstreamCut { host: self.upstream.name().to_owned(), detail: detail.to_string() }
     }
 
     /// The upstream answered what cannot be read.
@@ -112,24 +110,26 @@ impl Gateway {
     }
 
     async fn relay(&self, request: http::Request<Incoming>) -> Response<ReplyBody> {
-        let (parts, body) = request.into_parts();
-        let upgrade = is_upgrade(&http::Request::from_parts(parts.clone(), ()));
-        let route = if upgrade { Route::Upgrade } else { Route::Relay };
-        let mut record = Record::begin(&self.telemetry, route, &parts, self.config.mode.as_str());
-        let request = http::Request::from_parts(parts, body);
+        let route = if is_upgrade(&request) { Route::Upgrade } else { Route::Relay };
+        let record = Record::begin(&self.telemetry, route, request.headers(), self.config.mode.as_str());
+        // Shared with the body, which outlives this call. A std mutex: held for assignments alone.
+        let record = Arc::new(Mutex::new(record));
+        let idle = self.config.upstream.idle_timeout;
         let asked = Instant::now();
-        let (response, guard) = relay::relay(request, &self.upstream, &self.drain).await;
+        let response = relay::relay(request, &self.upstream, idle, Arc::clone(&record)).await;
+        let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
         record.upstream_time(asked);
         record.outcome.status = response.status().as_u16();
         record.end();
-        guard.hold(record);
+        drop(record);
         response
     }
 
     /// Steps 1 to 4 and 6 of the path; the rest is [`Self::exchange`].
     async fn govern(self: Arc<Self>, request: http::Request<Incoming>) -> Response<ReplyBody> {
         let (mut parts, body) = request.into_parts();
-        let mut record = Record::begin(&self.telemetry, Route::Chat, &parts, self.config.mode.as_str());
+        let mut record =
+            Record::begin(&self.telemetry, Route::Chat, &parts.headers, self.config.mode.as_str());
         let body = match self.read(&parts, body).await {
             Ok(body) => body,
             Err(error) => return refused(record, &error),
@@ -145,11 +145,10 @@ impl Gateway {
         };
         let reading = self.look(&parts, &request, &body, &mut record).await;
         if let Some(refusal) = reading.plan.refusal.as_ref().filter(|_| !self.is_observing()) {
-            record.outcome.act(crate::telemetry::outcome::On::Request, refusal.policy, "rejected", 1);
+            record.outcome.act(On::Request, refusal.policy, "rejected", 1);
             let error = ProxyError::Refused { code: refusal.code, message: refusal.message.clone() };
             return refused(record, &error);
         }
-        strip_hop_by_hop(&mut parts.headers);
         if !self.is_observing() {
             coding::accept_readable(&mut parts.headers, request.stream);
         }
@@ -163,31 +162,40 @@ impl Gateway {
         let limits = &self.config.limits;
         let declared = parts.headers.get(http::header::CONTENT_LENGTH);
         let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());
-        read_body(body, declared, limits.request_bytes, limits.body_timeout).await.map_err(|error| match error {
-            ReadError::TooLong => ProxyError::RequestTooLong { limit: limits.request_bytes },
-            ReadError::IdleTimeout => ProxyError::ClientTimeout,
-            ReadError::Cut => ProxyError::ClientCut,
-        })
+        read_body(body, declared, limits.request_bytes, limits.body_timeout).await.map_err(
+            |error| match error {
+                ReadError::TooLong => ProxyError::RequestTooLong { limit: limits.request_bytes },
+                ReadError::IdleTimeout => ProxyError::ClientTimeout,
+                ReadError::Cut => ProxyError::ClientCut,
+            },
+        )
     }
 
     /// Looks up what the ledger knows and reads the transcript through the policies.
     async fn look(&self, parts: &Parts, request: &Request, body: &Bytes, record: &mut Record) -> Reading {
-        let identity = caller::identify(&self.key, &parts.headers, (request, body), &self.config.conversation);
+        let identity =
+            caller::identify(&self.key, &parts.headers, (request, body), &self.config.conversation);
         let model_name = request.model_name(body);
-        let model = self.key.hash(Domain::Model, &[self.upstream.host().as_bytes(), model_name.as_bytes()]);
+        let model = self.key.hash(Domain::Model, &[self.upstream.name().as_bytes(), model_name.as_bytes()]);
         let conversation = identity.conversation(request, body);
         let (keys, places, name) = self.questions(request, body, &identity);
         let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
         let ask = Ask { calls: &keys, places: &names, model, request: name, conversation };
         let facts = self.ledger.look_up(ask).await;
-        record.outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
+        record.outcome.conversation =
+            Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
         record.outcome.model = Some(model_name.into_owned());
         record.outcome.repeated = facts.repeated;
         self.fold(request, body, (identity, model), (facts, keys, places), record)
     }
 
     /// What the ledger is asked: the newest calls, the places of hidden rounds, and the request's own name.
-    fn questions(&self, request: &Request, body: &Bytes, identity: &Identity) -> (Vec<CallKey>, Vec<Place>, Hash) {
+    fn questions(
+        &self,
+        request: &Request,
+        body: &Bytes,
+        identity: &Identity,
+    ) -> (Vec<CallKey>, Vec<Place>, Hash) {
         let transcript = Transcript::read(request, body, identity, &*self.memo);
         let keys = transcript.calls.calls.iter().rev().take(MOST_LOOKED_UP).map(|call| call.key).collect();
         let places = places(&transcript, MOST_LOOKED_UP);
@@ -290,16 +298,14 @@ impl Gateway {
     }
 
     /// Sends on as it came what toolrein cannot read.
-    async fn relay_read(&self, mut parts: Parts, body: Bytes, mut record: Record) -> Response<ReplyBody> {
-        strip_hop_by_hop(&mut parts.headers);
+    async fn relay_read(&self, parts: Parts, body: Bytes, mut record: Record) -> Response<ReplyBody> {
         let request = http::Request::from_parts(parts, UpBody::rope(vec![body]));
         let asked = Instant::now();
         let sent = self.upstream.send(request).await;
         record.upstream_time(asked);
         match sent {
             Ok(response) => {
-                let (mut head, body) = response.into_parts();
-                strip_hop_by_hop(&mut head.headers);
+                let (head, body) = response.into_parts();
                 record.outcome.status = head.status.as_u16();
                 record.end();
                 let idle = self.config.upstream.idle_timeout;

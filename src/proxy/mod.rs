@@ -5,13 +5,21 @@
 //! connection's trouble away from the others. What a request means is the service's business.
 
 pub mod body;
+mod caller;
+mod coding;
 mod connect;
 pub mod drain;
 pub mod error;
+mod exchange;
+mod fallback;
+pub mod handler;
 pub mod headers;
 pub mod read;
+mod reask;
+mod record;
 pub mod relay;
 pub mod respond;
+mod stream;
 mod target;
 mod timed;
 mod tls;

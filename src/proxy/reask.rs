@@ -5,7 +5,6 @@ use super::body::ReplyBody;
 use super::coding;
 use super::error::ProxyError;
 use super::exchange::Exchange;
-use super::headers::strip_hop_by_hop;
 use super::respond::error_response;
 use super::upstream::Retried;
 use crate::rewrite::judging::Judging;
@@ -43,7 +42,6 @@ impl Exchange {
         if response.extensions_mut().remove::<Retried>().is_some() {
             self.record.outcome.fallbacks.push(Fallback::Stale);
         }
-        strip_hop_by_hop(response.headers_mut());
         Ok(response)
     }
 

@@ -10,7 +10,6 @@ use crate::telemetry::outcome::{
     CallVerdict, JudgedCall, LimitUse, NewResult, On, Outcome, Route, SHORTENED, actions_header,
 };
 use crate::transcript::Transcript;
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,12 +31,17 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The record of the request with the head `parts`.
-    pub(crate) fn begin(telemetry: &Telemetry, route: Route, parts: &Parts, mode: &'static str) -> Self {
+    /// The record of the request with these `headers`.
+    pub(crate) fn begin(
+        telemetry: &Telemetry,
+        route: Route,
+        headers: &HeaderMap,
+        mode: &'static str,
+    ) -> Self {
         let mut outcome = Outcome::new(route);
         outcome.mode = mode;
-        outcome.request_id = text(&parts.headers, "x-request-id").unwrap_or_else(next_id);
-        outcome.traceparent = text(&parts.headers, "traceparent");
+        outcome.request_id = text(headers, "x-request-id").unwrap_or_else(next_id);
+        outcome.traceparent = text(headers, "traceparent");
         Self { outcome, telemetry: telemetry.clone(), started: Instant::now(), ended: false }
     }
 
@@ -70,7 +74,7 @@ impl Record {
         }
         let conversation = explicit.or(self.outcome.conversation.as_deref().filter(|_| acted.is_some()));
         if let Some(value) = conversation.and_then(|name| HeaderValue::from_str(name).ok()) {
-            headers.insert(super::caller::CONVERSATION, value);
+            headers.insert(&super::caller::CONVERSATION, value);
         }
     }
 
@@ -109,7 +113,9 @@ impl Record {
             let (verdict, objection) = match &judged.decision {
                 Decision::Release if judged.unjudged => (CallVerdict::Unjudged, None),
                 Decision::Release => (CallVerdict::Allowed, None),
-                Decision::Withhold { .. } | Decision::Drop => (CallVerdict::Withheld, judged.objections.first()),
+                Decision::Withhold { .. } | Decision::Drop => {
+                    (CallVerdict::Withheld, judged.objections.first())
+                }
             };
             // Every objection is told, also where the call is only observed.
             for (policy, _) in &judged.objections {

@@ -37,7 +37,11 @@ pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
 }
 
 /// The streamed reply for the client. Its head goes out at once.
-pub(crate) fn answer(mut exchange: Exchange, judging: Judging, response: Response<Incoming>) -> Response<ReplyBody> {
+pub(crate) fn answer(
+    mut exchange: Exchange,
+    judging: Judging,
+    response: Response<Incoming>,
+) -> Response<ReplyBody> {
     let (mut head, body) = response.into_parts();
     let gateway = Arc::clone(&exchange.gateway);
     exchange.record.outcome.status = head.status.as_u16();
@@ -160,7 +164,9 @@ impl Streaming {
             }
             Step::End => self.finish(),
             Step::Silence => self.comment(),
-            Step::Cut => self.break_off(&self.exchange.gateway.cut(&"the connection broke"), BodyError::UpstreamCut),
+            Step::Cut => {
+                self.break_off(&self.exchange.gateway.cut(&"the connection broke"), BodyError::UpstreamCut)
+            }
             Step::TooSilent => {
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
                 self.break_off(&self.exchange.gateway.timed_out(idle), BodyError::IdleTimeout);
@@ -330,7 +336,9 @@ fn error_data(status: u16, body: &[u8]) -> Vec<u8> {
 /// Joins pieces that stand next to each other in `chunk`, so that what nobody touched goes out as it came.
 fn rejoined(chunk: &Bytes, pieces: Vec<Bytes>) -> Vec<Bytes> {
     let start = chunk.as_ptr() as usize;
-    let place = |piece: &Bytes| (piece.as_ptr() as usize).checked_sub(start).filter(|at| at + piece.len() <= chunk.len());
+    let place = |piece: &Bytes| {
+        (piece.as_ptr() as usize).checked_sub(start).filter(|at| at + piece.len() <= chunk.len())
+    };
     let mut joined: Vec<Bytes> = Vec::with_capacity(1);
     let mut open: Option<std::ops::Range<usize>> = None;
     for piece in pieces {

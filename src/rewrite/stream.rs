@@ -173,9 +173,17 @@ impl StreamJudge {
         &self.choices
     }
 
-    /// The usage of the last reply, as it came, for metrics.
+    /// The usage of the last reply, as it came.
     pub fn usage(&self) -> Option<&Value> {
         self.usage.as_ref()
+    }
+
+    /// The usage of all replies together, for metrics.
+    pub fn total_usage(&self) -> Option<Value> {
+        match (&self.earlier_usage, &self.usage) {
+            (Some(earlier), Some(last)) => Some(usage::sum(earlier, last)),
+            (earlier, last) => earlier.clone().or_else(|| last.clone()),
+        }
     }
 
     fn piece(&mut self, piece: Piece, now_ms: u64, out: &mut Vec<Bytes>) {
@@ -200,6 +208,7 @@ impl StreamJudge {
         if let Some(error) = self.error_in(&fields) {
             if !self.begun && self.watch_head {
                 self.head_error = Some((error, raw));
+                self.watch_head = false;
                 return;
             }
             self.errored = true;

@@ -9,6 +9,7 @@ pub mod metrics;
 pub mod outcome;
 mod queue;
 mod tools;
+pub mod trace;
 
 #[cfg(test)]
 mod cases;

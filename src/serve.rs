@@ -1,0 +1,211 @@
+//! The program put together: configuration, ledger, upstream, proxy and admin server, started in this order and
+//! drained in the reverse. Knows every part and does the work of none.
+
+use crate::admin::Admin;
+use crate::admin::readiness::Readiness;
+use crate::config::{Config, LogFormat, Target};
+use crate::demo;
+use crate::ledger::Ledger as _;
+use crate::ledger::memory::{Bounds, MemoCache, Memory};
+use crate::proxy::body::ReplyBody;
+use crate::proxy::drain::Drain;
+use crate::proxy::handler::{Gateway, Handler};
+use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
+use crate::proxy::{Proxy, ServeSettings, Service};
+use crate::telemetry::Telemetry;
+use crate::telemetry::log::{Format, Level, Log, Settings};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::trace::forward;
+use crate::transcript::identity::HashKey;
+use http::{Request, Response, Uri};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+/// The simulated model's pause before each chunk: slow enough to see a stream, quick enough to wait for.
+const DEMO_PACE: Duration = Duration::from_millis(5);
+
+/// Why the program did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot listen on {address} ({key}): {error}")]
+    Listen { key: &'static str, address: SocketAddr, error: io::Error },
+    #[error(transparent)]
+    Upstream(#[from] UpstreamSetupError),
+    #[error("cannot set up metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+}
+
+/// The running program.
+pub struct Running {
+    proxy: Proxy,
+    admin: Proxy,
+    readiness: Readiness,
+    telemetry: Telemetry,
+    drain_timeout: Duration,
+    model: Option<SimulatedModel>,
+}
+
+/// The upstream `demo:`.
+pub struct SimulatedModel {
+    pub address: SocketAddr,
+    pub upstream: Arc<demo::Upstream>,
+    /// Stops it when dropped.
+    _stop: oneshot::Sender<()>,
+}
+
+impl Running {
+    /// Starts everything and says where it listens.
+    ///
+    /// # Errors
+    /// What stands in the way, in words for the operator.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let config = Arc::new(config);
+        let log = Log::start(log_settings(&config.log));
+        forward(&log, &config.log.level);
+        for warning in &config.warnings {
+            log.note(Level::Warn, warning, &[]);
+        }
+        let (base, model) = upstream_of(&config).await?;
+        let ledger = Arc::new(Memory::new(&bounds(&config)));
+        let metrics = Arc::new(Metrics::new(&config.policies.named_tools())?);
+        let counted = Arc::clone(&ledger);
+        metrics.count_conversations_by(move || counted.conversations());
+        let telemetry = Telemetry { metrics: Arc::clone(&metrics), log };
+        let drain = Drain::new();
+        let gateway = Gateway {
+            upstream: Upstream::new(upstream_settings(&config, base))?,
+            ledger,
+            memo: Arc::new(MemoCache::new(config.ledger.memo_bytes)),
+            telemetry: telemetry.clone(),
+            key: HashKey::random(),
+            config: Arc::clone(&config),
+        };
+        let readiness = Readiness::starting();
+        let admin_listener = listen("listen.admin", config.listen.admin).await?;
+        let proxy_listener = listen("listen.proxy", config.listen.proxy).await?;
+        let admin = Admin {
+            metrics,
+            config: config.effective.as_json().into(),
+            readiness: readiness.clone(),
+            loopback: config.listen.admin.ip().is_loopback(),
+        };
+        let settings = ServeSettings { header_timeout: config.limits.header_timeout };
+        let failed = |key, address| move |error| StartError::Listen { key, address, error };
+        // The admin server answers until the very end, so that probes see the drain.
+        let admin =
+            Proxy::start(admin_listener, Arc::new(AdminService(admin)), settings.clone(), Drain::new())
+                .map_err(failed("listen.admin", config.listen.admin))?;
+        let handler = Arc::new(Handler(Arc::new(gateway)));
+        let proxy = Proxy::start(proxy_listener, handler, settings, drain)
+            .map_err(failed("listen.proxy", config.listen.proxy))?;
+        let upstream = config.upstream.url.to_string();
+        telemetry.log.listening(proxy.address(), admin.address(), config.mode.as_str(), &upstream);
+        readiness.open();
+        Ok(Self { proxy, admin, readiness, telemetry, drain_timeout: config.limits.drain_timeout, model })
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.proxy.address()
+    }
+
+    /// Where metrics and health are.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin.address()
+    }
+
+    /// The simulated model, where it is the upstream.
+    pub fn model(&self) -> Option<&SimulatedModel> {
+        self.model.as_ref()
+    }
+
+    /// Drains and ends; `false` if streams had to be cut.
+    pub async fn stop(self) -> bool {
+        self.readiness.drain();
+        let log = self.telemetry.log.clone();
+        let within = humantime::format_duration(self.drain_timeout).to_string();
+        log.note(Level::Info, "draining", &[("within", &within)]);
+        let finished = self.proxy.stop(self.drain_timeout).await;
+        self.admin.stop(Duration::ZERO).await;
+        let word = if finished { "drained" } else { "streams were cut: limits.drain_timeout is over" };
+        log.note(if finished { Level::Info } else { Level::Warn }, word, &[]);
+        // Off the runtime: it waits for the writing thread.
+        let _ = tokio::task::spawn_blocking(move || log.finish(Duration::from_secs(2))).await;
+        finished
+    }
+}
+
+/// The admin pages as a service of the accept loop.
+struct AdminService(Admin);
+
+impl Service for AdminService {
+    async fn call(&self, request: Request<Incoming>) -> Response<ReplyBody> {
+        let (head, body) = self.0.handle(&request).into_parts();
+        let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+        Response::from_parts(head, ReplyBody::full(body))
+    }
+}
+
+async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|error| StartError::Listen { key, address, error })
+}
+
+/// The upstream's base address; the simulated model is started for it.
+async fn upstream_of(config: &Config) -> Result<(Uri, Option<SimulatedModel>), StartError> {
+    if let Target::Url(base) = &config.upstream.url {
+        return Ok((base.clone(), None));
+    }
+    let listener = listen("upstream.url = \"demo:\"", SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+    let address = listener.local_addr().unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let upstream = Arc::new(demo::Upstream::new(DEMO_PACE));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let shutdown = async {
+        let _ = stopped.await;
+    };
+    tokio::spawn(demo::serve(listener, Arc::clone(&upstream), shutdown));
+    let base = Uri::builder().scheme("http").authority(address.to_string()).path_and_query("/v1").build();
+    Ok((base.unwrap_or_default(), Some(SimulatedModel { address, upstream, _stop: stop })))
+}
+
+fn upstream_settings(config: &Config, base: Uri) -> UpstreamSettings {
+    let upstream = &config.upstream;
+    UpstreamSettings {
+        base,
+        connect: upstream.connect_timeout,
+        first_byte: upstream.first_byte_timeout,
+        idle: upstream.idle_timeout,
+        ca_file: upstream.ca_file.clone(),
+        http2: upstream.http2,
+    }
+}
+
+fn bounds(config: &Config) -> Bounds {
+    Bounds {
+        calls: config.ledger.calls,
+        rounds_bytes: config.ledger.rounds_bytes,
+        conversations: config.ledger.conversations,
+        lifetime: config.ledger.ttl,
+        refusals: config.upstream.remember,
+    }
+}
+
+fn log_settings(log: &crate::config::Log) -> Settings {
+    let format = match log.format {
+        LogFormat::Auto => Format::Auto,
+        LogFormat::Text => Format::Text,
+        LogFormat::Json => Format::Json,
+    };
+    // The log's own lines go by the level that stands alone in the filter; modules by theirs.
+    let levels = [("debug", Level::Debug), ("trace", Level::Debug), ("warn", Level::Warn)];
+    let alone = |directive: &str| {
+        let levels = levels.iter().chain(&[("error", Level::Error), ("off", Level::Error)]);
+        levels.clone().find(|(name, _)| name.eq_ignore_ascii_case(directive.trim())).map(|(_, level)| *level)
+    };
+    Settings { format, level: log.level.split(',').find_map(alone).unwrap_or_default() }
+}
