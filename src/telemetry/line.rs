@@ -3,7 +3,9 @@
 
 use super::bounded;
 use super::log::Level;
-use std::io::Write;
+use serde::Serialize;
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
 use std::time::{Duration, SystemTime};
 
 /// Longest value, in characters: more than any id or model name in use.
@@ -30,23 +32,21 @@ pub(super) struct Line {
 impl Line {
     /// Begins a line.
     pub(super) fn new(form: Form, at: SystemTime, level: Level, message: &str) -> Self {
-        let mut line = Self { form, bytes: Vec::with_capacity(512) };
+        let mut line = Self { form, bytes: Vec::with_capacity(1024) };
         let (at, level) = (humantime::format_rfc3339_micros(at), level.as_str());
         let message = bounded::text(message, MAX_VALUE_CHARS);
         match form {
             Form::Json => {
-                let _ = write!(line.bytes, r#"{{"timestamp":"{at}","level":"{level}","message":"#);
+                line.put(format_args!(r#"{{"timestamp":"{at}","level":"{level}","message":"#));
                 line.json(&message);
             }
-            Form::Text => {
-                let _ = write!(line.bytes, "{at} {level:5} {message}");
-            }
+            Form::Text => line.put(format_args!("{at} {level:5} {message}")),
         }
         line
     }
 
     /// A text.
-    pub(super) fn text(&mut self, key: &str, value: &str) {
+    pub(super) fn text(&mut self, key: &'static str, value: &str) {
         self.key(key);
         let value = bounded::text(value, MAX_VALUE_CHARS);
         match self.form {
@@ -56,27 +56,27 @@ impl Line {
     }
 
     /// A text, where there is one.
-    pub(super) fn some(&mut self, key: &str, value: Option<&str>) {
+    pub(super) fn some(&mut self, key: &'static str, value: Option<&str>) {
         if let Some(value) = value {
             self.text(key, value);
         }
     }
 
     /// A number, zero too.
-    pub(super) fn number(&mut self, key: &str, value: u64) {
+    pub(super) fn number(&mut self, key: &'static str, value: u64) {
         self.key(key);
-        let _ = write!(self.bytes, "{value}");
+        self.json(&value);
     }
 
     /// A number, where it is not zero.
-    pub(super) fn count(&mut self, key: &str, value: u64) {
+    pub(super) fn count(&mut self, key: &'static str, value: u64) {
         if value > 0 {
             self.number(key, value);
         }
     }
 
     /// `true`, where it is.
-    pub(super) fn flag(&mut self, key: &str, value: bool) {
+    pub(super) fn flag(&mut self, key: &'static str, value: bool) {
         if value {
             self.key(key);
             self.bytes.extend_from_slice(b"true");
@@ -84,32 +84,45 @@ impl Line {
     }
 
     /// A span of time as a number in ms, to the microsecond.
-    pub(super) fn millis(&mut self, key: &str, value: Duration) {
+    pub(super) fn millis(&mut self, key: &'static str, value: Duration) {
         self.key(key);
-        let micros = value.as_micros();
-        let _ = write!(self.bytes, "{}.{:03}", micros / 1000, micros % 1000);
+        let micros = u64::try_from(value.as_micros()).unwrap_or(u64::MAX);
+        self.json(&(micros / 1000));
+        let digit = |of: u64| b'0' + (micros / of % 10) as u8;
+        self.bytes.extend_from_slice(&[b'.', digit(100), digit(10), digit(1)]);
     }
 
     /// A list of texts, where it is not empty. `show` writes one item.
-    pub(super) fn list<T>(&mut self, key: &str, items: &[T], show: impl Fn(&T) -> String) {
+    pub(super) fn list<T>(&mut self, key: &'static str, items: &[T], show: impl Fn(&T, &mut String)) {
         if items.is_empty() {
             return;
         }
-        let fit = |item| bounded::text(&show(item), MAX_VALUE_CHARS).into_owned();
-        let mut shown: Vec<String> = items.iter().take(MAX_ITEMS).map(fit).collect();
-        if items.len() > MAX_ITEMS {
-            shown.push(format!("+{} more", items.len() - MAX_ITEMS));
-        }
         self.key(key);
-        match self.form {
-            Form::Json => {
-                for (at, item) in shown.iter().enumerate() {
-                    self.bytes.push(if at == 0 { b'[' } else { b',' });
-                    self.json(item);
-                }
-                self.bytes.push(b']');
+        let mut shown = String::new();
+        // Text is quoted as a whole, JSON item by item.
+        let mut joined = String::new();
+        for at in 0..items.len().min(MAX_ITEMS + 1) {
+            shown.clear();
+            if at == MAX_ITEMS {
+                let _ = write!(shown, "+{} more", items.len() - MAX_ITEMS);
+            } else {
+                show(&items[at], &mut shown);
             }
-            Form::Text => self.plain(&shown.join(", ")),
+            let item = bounded::text(&shown, MAX_VALUE_CHARS);
+            match self.form {
+                Form::Json => {
+                    self.bytes.push(if at == 0 { b'[' } else { b',' });
+                    self.json(&item);
+                }
+                Form::Text => {
+                    joined.push_str(if at == 0 { "" } else { ", " });
+                    joined.push_str(&item);
+                }
+            }
+        }
+        match self.form {
+            Form::Json => self.bytes.push(b']'),
+            Form::Text => self.plain(&joined),
         }
     }
 
@@ -122,31 +135,31 @@ impl Line {
         self.bytes
     }
 
-    fn key(&mut self, key: &str) {
-        match self.form {
-            Form::Json => {
-                self.bytes.push(b',');
-                self.json(key);
-                self.bytes.push(b':');
-            }
-            Form::Text => {
-                let _ = write!(self.bytes, " {key}=");
-            }
-        }
+    fn key(&mut self, key: &'static str) {
+        let parts: [&[u8]; 3] = match self.form {
+            // Keys are ours and need no escape.
+            Form::Json => [b",\"", key.as_bytes(), b"\":"],
+            Form::Text => [b" ", key.as_bytes(), b"="],
+        };
+        parts.into_iter().for_each(|part| self.bytes.extend_from_slice(part));
     }
 
-    fn json(&mut self, text: &str) {
-        let _ = serde_json::to_writer(&mut self.bytes, text);
+    fn put(&mut self, words: fmt::Arguments<'_>) {
+        let _ = self.bytes.write_fmt(words);
+    }
+
+    fn json(&mut self, value: &(impl Serialize + ?Sized)) {
+        let _ = serde_json::to_writer(&mut self.bytes, value);
     }
 
     /// As it is where it is one word, else quoted and escaped.
     fn plain(&mut self, text: &str) {
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/@*+".contains(&byte);
-        let _ = if !text.is_empty() && text.bytes().all(is_word) {
-            write!(self.bytes, "{text}")
+        if !text.is_empty() && text.bytes().all(is_word) {
+            self.bytes.extend_from_slice(text.as_bytes());
         } else {
-            write!(self.bytes, "{text:?}")
-        };
+            self.put(format_args!("{text:?}"));
+        }
     }
 }
 
@@ -170,8 +183,8 @@ mod tests {
         line.flag("no", false);
         line.flag("yes", true);
         line.millis("total_ms", Duration::from_micros(12_034));
-        line.list("empty", &[] as &[&str], |item| (*item).to_owned());
-        line.list("calls", &["a=1", "b c"], |item| (*item).to_owned());
+        line.list("empty", &[] as &[&str], |item, shown| shown.push_str(item));
+        line.list("calls", &["a=1", "b c"], |item, shown| shown.push_str(item));
     }
 
     #[test]
@@ -202,7 +215,7 @@ mod tests {
         for form in [Form::Json, Form::Text] {
             let line = written(form, |line| {
                 line.text("id", hostile);
-                line.list("calls", &[hostile], |item| (*item).to_owned());
+                line.list("calls", &[hostile], |item, shown| shown.push_str(item));
             });
             assert!(line.trim_end().chars().all(|c| !c.is_control() && c != '\u{202e}'), "{line:?}");
         }
@@ -215,7 +228,7 @@ mod tests {
         for form in [Form::Json, Form::Text] {
             let line = written(form, |line| {
                 line.text("id", &many[1]);
-                line.list("calls", &many, Clone::clone);
+                line.list("calls", &many, |item, shown| shown.push_str(item));
             });
             assert!(line.contains("+980 more") && line.len() < 6_000, "{}", line.len());
         }

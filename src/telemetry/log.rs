@@ -11,7 +11,7 @@ use super::line::{Form, Line};
 use super::outcome::{Action, EDITS, JudgedCall, LimitUse, NewResult, Outcome};
 use super::queue::Queue;
 use serde::Deserialize;
-use std::fmt::Display;
+use std::fmt::{self, Display, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl Log {
     }
 
     /// Any other line. The caller sees to it that no value is a body, an argument or a credential.
-    pub fn note(&self, level: Level, message: &str, fields: &[(&str, &dyn Display)]) {
+    pub fn note(&self, level: Level, message: &str, fields: &[(&'static str, &dyn Display)]) {
         self.write(level, message, |line| {
             for (key, value) in fields {
                 line.text(key, &value.to_string());
@@ -184,41 +184,55 @@ fn describe_deeds(outcome: &Outcome, line: &mut Line) {
     line.count("billed_requests", outcome.billed_requests.into());
     line.count("reasks", outcome.reasks.into());
     line.count("lost_rounds", outcome.lost_rounds.into());
-    line.list("fallbacks", &outcome.fallbacks, |kind| kind.as_str().to_owned());
-    line.list("prefix_breaks", &outcome.prefix_breaks, |cause| cause.as_str().to_owned());
-    line.list("unjudged", &outcome.unjudged, |why| (*why).to_owned());
+    line.list("fallbacks", &outcome.fallbacks, |kind, shown| shown.push_str(kind.as_str()));
+    line.list("prefix_breaks", &outcome.prefix_breaks, |cause, shown| shown.push_str(cause.as_str()));
+    line.list("unjudged", &outcome.unjudged, |why, shown| shown.push_str(why));
 }
 
 /// `truncate=2`, `budget=notice`: as in the header.
-fn show_action(action: &Action) -> String {
+fn show_action(action: &Action, shown: &mut String) {
+    shown.extend([action.policy, "="]);
     if EDITS.contains(&action.action) {
-        format!("{}={}", action.policy, action.count)
+        put(shown, format_args!("{}", action.count));
     } else {
-        format!("{}={}", action.policy, action.action)
+        shown.push_str(action.action);
     }
 }
 
 /// `weather=withheld by=rate_limit reason=RATE_LIMIT`. A tool's name holds no white space here.
-fn show_call(call: &JudgedCall) -> String {
-    let mut shown = format!("{}={}", bounded::name(&call.tool), call.verdict.as_str());
-    for (key, value) in [("by", call.policy), ("reason", call.reason)] {
-        if let Some(value) = value {
-            shown.push_str(&format!(" {key}={value}"));
-        }
+fn show_call(call: &JudgedCall, shown: &mut String) {
+    shown.extend([bounded::name(&call.tool).as_ref(), "=", call.verdict.as_str()]);
+    show_policy(call.policy, shown);
+    if let Some(reason) = call.reason {
+        shown.extend([" reason=", reason]);
     }
-    shown
 }
 
 /// `weather bytes=5120 tokens=1280 ms=350`.
-fn show_result(result: &NewResult) -> String {
-    let took = result.took.map(|took| format!(" ms={}", took.as_millis())).unwrap_or_default();
-    format!("{} bytes={} tokens={}{took}", bounded::name(&result.tool), result.bytes, result.tokens)
+fn show_result(result: &NewResult, shown: &mut String) {
+    shown.push_str(&bounded::name(&result.tool));
+    put(shown, format_args!(" bytes={} tokens={}", result.bytes, result.tokens));
+    if let Some(took) = result.took {
+        put(shown, format_args!(" ms={}", took.as_millis()));
+    }
 }
 
 /// `weather=3/5 by=rate_limit`.
-fn show_limit(limit: &LimitUse) -> String {
-    let policy = limit.policy.map(|policy| format!(" by={policy}")).unwrap_or_default();
-    format!("{}={}/{}{policy}", bounded::name(&limit.tool), limit.used, limit.limit)
+fn show_limit(limit: &LimitUse, shown: &mut String) {
+    shown.push_str(&bounded::name(&limit.tool));
+    put(shown, format_args!("={}/{}", limit.used, limit.limit));
+    show_policy(limit.policy, shown);
+}
+
+fn show_policy(policy: Option<&str>, shown: &mut String) {
+    if let Some(policy) = policy {
+        shown.extend([" by=", policy]);
+    }
+}
+
+/// Writing to a `String` cannot fail.
+fn put(shown: &mut String, words: fmt::Arguments<'_>) {
+    let _ = shown.write_fmt(words);
 }
 
 /// A URL without user, password, query and fragment.

@@ -151,7 +151,7 @@ mod tests {
         let calls = families.iter().find(|family| family.name() == "toolrein_tool_calls_total").unwrap();
         let label = |metric: &prometheus::proto::Metric, at: usize| metric.get_label()[at].value().to_owned();
         let allowed = calls.get_metric().iter().filter(|metric| label(metric, 1) == "allowed");
-        allowed.map(|metric| (label(metric, 0), metric.get_counter().value() as u64)).collect()
+        allowed.map(|metric| (label(metric, 0), metric.get_counter().get_value() as u64)).collect()
     }
 
     #[test]
