@@ -11,7 +11,7 @@ use futures_util::stream;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited, StreamBody};
-use hyper::body::{Frame, Incoming};
+use hyper::body::{Body as _, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -123,6 +123,7 @@ impl Upstream {
         let model = read_model(&body)?;
         self.record(model, bytes.len());
         let mut chat = Chat::read(body, model, &bytes)?;
+        let request_id = chat.ids.request();
         let reply = Reply::new(&chat, &model.reply(&chat));
         let mut response = if chat.stream {
             self.stream(reply.events())
@@ -130,7 +131,7 @@ impl Upstream {
             tokio::time::sleep(self.pace).await;
             json_response(StatusCode::OK, &reply.whole())
         };
-        if let Ok(id) = HeaderValue::try_from(chat.ids.request()) {
+        if let Ok(id) = HeaderValue::try_from(request_id) {
             response.headers_mut().insert("x-request-id", id);
         }
         Ok(response)
@@ -151,11 +152,14 @@ impl Upstream {
 /// The whole body, within the bounds of size and time.
 async fn read_body(body: Incoming) -> Result<Bytes, Refusal> {
     let refusal = |status, text: &str| Refusal::plain(status, text);
+    let too_large = || refusal(StatusCode::PAYLOAD_TOO_LARGE, "Request body is larger than 32 MiB.");
+    // A body that gives its length is refused unread.
+    if body.size_hint().lower() > MAX_BODY as u64 {
+        return Err(too_large());
+    }
     match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, "Request body is larger than 32 MiB."))
-        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(_)) => Err(refusal(StatusCode::BAD_REQUEST, "The request body ended early.")),
         Err(_) => Err(refusal(StatusCode::REQUEST_TIMEOUT, "The request body took longer than 60 s.")),
     }
