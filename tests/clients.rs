@@ -2,6 +2,8 @@
 //! plays once straight against the scripted upstream and once through toolrein, and must neither notice nor
 //! cause a difference. Runaway models are played through toolrein alone. Other clients stand elsewhere.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
+
 mod support;
 
 use serde_json::{Value, json};
@@ -102,7 +104,10 @@ fn a_tool_loop_by_the_stream_helper_ends(client: Client) {
 fn structured_output_is_parsed(client: Client) {
     unchanged(client, ("structured", ""), |_, request| {
         let format = &request.json()["response_format"];
-        assert_eq!((&format["type"], &format["json_schema"]["name"]), (&json!("json_schema"), &json!("City")));
+        assert_eq!(
+            (&format["type"], &format["json_schema"]["name"]),
+            (&json!("json_schema"), &json!("City"))
+        );
         Reply::speech(request, &Speech::text(r#"{"name":"Bern","people":134000}"#))
     });
 }
@@ -131,7 +136,8 @@ fn a_broken_stream_raises(client: Client) {
         if request.json()["model"] == "cut" {
             return Reply::events(&chunks).cut_after(2);
         }
-        let error = json!({"error": {"message": "the model fell over", "type": "server_error", "code": null}});
+        let error =
+            json!({"error": {"message": "the model fell over", "type": "server_error", "code": null}});
         Reply::events(&[chunks[0].clone(), chunks[1].clone(), error])
     });
 }

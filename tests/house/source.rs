@@ -24,7 +24,8 @@ impl Source {
 
     /// How many lines it has, its tests left out.
     pub(crate) fn lines(&self) -> usize {
-        let tests: usize = test_blocks(&blank(&self.text)).iter().map(|&(from, to)| lines(&self.text[from..to])).sum();
+        let tests: usize =
+            test_blocks(&blank(&self.text)).iter().map(|&(from, to)| lines(&self.text[from..to])).sum();
         lines(&self.text) - tests
     }
 
@@ -185,7 +186,8 @@ fn blank(text: &str) -> String {
 
 /// How long the comment or literal is with which `rest` begins; 0 for none.
 fn hidden(rest: &str, before: Option<char>) -> usize {
-    let up_to = |end: &str, from: usize| rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len());
+    let up_to =
+        |end: &str, from: usize| rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len());
     let in_word = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
     if rest.starts_with("//") {
         return rest.find('\n').unwrap_or(rest.len());
@@ -245,7 +247,10 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let source = read(folder.path(), &path);
         let names: Vec<String> = source.names().iter().map(|name| name.join("::")).collect();
-        assert_eq!(names, ["policy", "policy::plan::Plan", "rewrite::apply", "wire::body::Span", "wire::sse"]);
+        assert_eq!(
+            names,
+            ["policy", "policy::plan::Plan", "rewrite::apply", "wire::body::Span", "wire::sse"]
+        );
         assert_eq!((source.room(), source.lines()), ("policy", 5));
     }
 }
