@@ -2,6 +2,8 @@
 //! plays once straight against the scripted upstream and once through toolrein, and must neither notice nor
 //! cause a difference. Runaway models are played through toolrein alone. Other clients stand elsewhere.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
+
 mod support;
 
 use serde_json::{Value, json};

@@ -8,7 +8,8 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "shared by several test crates, each of which uses a part; a test may fail by panicking"
+    clippy::print_stderr,
+    reason = "shared by several test crates, each of which uses a part; a test may fail by panicking and says why"
 )]
 
 pub mod client;

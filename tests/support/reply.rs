@@ -184,7 +184,7 @@ impl Speech {
         }
         let choice =
             json!({"index": 0, "message": message, "logprobs": null, "finish_reason": self.finish()});
-        let mut body = frame("chat.completion", json!([choice]));
+        let mut body = frame("chat.completion", &json!([choice]));
         body["usage"] = usage();
         body
     }
@@ -204,11 +204,11 @@ impl Speech {
                 deltas.push(json!({"tool_calls": [{"index": index, "function": {"arguments": part}}]}));
             }
         }
-        let mut chunks: Vec<Value> = deltas.into_iter().map(|delta| chunk(delta, None)).collect();
-        chunks.push(chunk(json!({}), Some(self.finish())));
+        let mut chunks: Vec<Value> = deltas.iter().map(|delta| chunk(delta, None)).collect();
+        chunks.push(chunk(&json!({}), Some(self.finish())));
         if with_usage {
             chunks.iter_mut().for_each(|chunk| chunk["usage"] = Value::Null);
-            let mut last = frame("chat.completion.chunk", json!([]));
+            let mut last = frame("chat.completion.chunk", &json!([]));
             last["usage"] = usage();
             chunks.push(last);
         }
@@ -228,12 +228,12 @@ fn call_json((id, name, arguments): &(String, String, String), index: Option<usi
     call
 }
 
-fn chunk(delta: Value, finish: Option<&str>) -> Value {
+fn chunk(delta: &Value, finish: Option<&str>) -> Value {
     let choice = json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish});
-    frame("chat.completion.chunk", json!([choice]))
+    frame("chat.completion.chunk", &json!([choice]))
 }
 
-fn frame(object: &str, choices: Value) -> Value {
+fn frame(object: &str, choices: &Value) -> Value {
     json!({"id": "chatcmpl-1", "object": object, "created": 1_790_000_000, "model": "gpt-scripted", "choices": choices})
 }
 

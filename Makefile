@@ -1,0 +1,74 @@
+# toolrein's commands. They need: the Rust toolchain of rust-toolchain.toml (rustup), python3 with venv, node 20 or
+# later with npm, curl and git. What else a target needs, it installs: Debian's package prometheus with apt-get, the
+# openai packages in .venv and tests/clients/node/node_modules, cargo-deny with cargo.
+
+SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
+VENV := .venv/.installed
+NODE_MODULES := tests/clients/node/node_modules/.installed
+
+.PHONY: help test test-fast check deny audit demo bench eval cargo-deny debian clients
+
+help:
+	@echo "make test       every test; installs what the tests need"
+	@echo "make test-fast  the tests that need nothing but Rust"
+	@echo "make check      formatting, lints, licences and sources of the dependencies"
+	@echo "make audit      known vulnerabilities of the dependencies (reads the public advisory database)"
+	@echo "make demo       a simulated model that loops, and toolrein that stops it"
+	@echo "make bench      the benchmarks"
+	@echo "make eval       the shipped policy over recorded conversations: TOOLREIN_CORPUS=FOLDER make eval"
+
+# The runner that says last how many tests ran: nextest where it is installed.
+test: debian clients
+	cargo test --locked --doc
+	@if cargo nextest --version >/dev/null 2>&1; then \
+		set -x; cargo nextest run --locked; \
+	else \
+		set -x; cargo test --locked --tests; \
+	fi
+
+test-fast:
+	cargo test --locked --lib --bins --test house --test kit
+
+check: deny
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+
+# Not part of it: advisories, whose database lies outside of any package registry (make audit).
+deny: cargo-deny
+	cargo deny --locked check --hide-inclusion-graph bans licenses sources
+
+audit: cargo-deny
+	cargo deny --locked check advisories
+
+# Unoptimised, since it runs for two seconds: that takes a minute on two cores rather than several.
+cargo-deny:
+	@cargo deny --version >/dev/null 2>&1 || { \
+		set -x; CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug cargo-deny; \
+	}
+
+demo:
+	cargo run --locked --release -- demo
+
+bench:
+	cargo bench --locked
+
+eval:
+	@test -n "$(TOOLREIN_CORPUS)" || { echo "set TOOLREIN_CORPUS to a folder of recorded conversations"; exit 2; }
+	TOOLREIN_CORPUS="$(TOOLREIN_CORPUS)" cargo test --locked --release --test eval -- --nocapture
+
+debian:
+	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { \
+		set -x; $(SUDO) apt-get update -q && \
+		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends prometheus; \
+	}
+
+clients: $(VENV) $(NODE_MODULES)
+
+$(VENV): tests/clients/python/requirements.txt
+	python3 -m venv .venv
+	.venv/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+$(NODE_MODULES): tests/clients/node/package-lock.json
+	cd tests/clients/node && npm ci --no-audit --no-fund
+	@touch $@
