@@ -11,6 +11,8 @@ use crate::wire::error::parse;
 const CORPUS: &str = include_str!("../../../tests/data/refusals/corpus.jsonl");
 const HELDOUT: &str = include_str!("../../../tests/data/refusals/heldout.jsonl");
 
+const FRESH: &str = include_str!("../../../tests/data/refusals/fresh.jsonl");
+
 /// A line of `tests/data/refusals`.
 #[derive(Deserialize)]
 struct Case {
@@ -59,6 +61,12 @@ fn the_corpus_is_judged_as_labelled() {
 #[test]
 fn wordings_written_before_the_rules_are_judged_as_labelled() {
     let wrong = misjudged(HELDOUT);
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn wordings_met_after_the_rules_are_judged_as_labelled() {
+    let wrong = misjudged(FRESH);
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
