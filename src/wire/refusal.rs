@@ -8,11 +8,13 @@
 
 use super::error::UpstreamError;
 
+mod foreign;
+mod groups;
 mod pattern;
 mod rules;
 mod words;
 
-use rules::{FOREIGN, MISSED, RULES, Rule};
+use rules::{MISSED, RULES, Rule};
 use words::{COMMA, STOP, normalise};
 
 /// A thing that an upstream, or the model behind it, does not take.
@@ -44,7 +46,7 @@ pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
     let normal: Vec<String> = texts.iter().map(|text| normalise(text)).collect();
     let rows: Vec<Vec<&str>> = normal.iter().map(|text| text.split(' ').collect()).collect();
     let english = RULES.iter().find(|rule| rows.iter().any(|words| rule.applies(words)));
-    english.map(|rule| rule.refusal).or_else(|| texts.iter().find_map(|text| classify_foreign(text)))
+    english.map(|rule| rule.refusal).or_else(|| texts.iter().find_map(|text| foreign::classify(text)))
 }
 
 /// Whether a request whose tools toolrein had dropped is refused for the tool calls left in its history.
@@ -104,15 +106,6 @@ fn sentence_around<'w, 'a>(words: &'w [&'a str], start: usize, end: usize) -> &'
     let from = words[..start].iter().rposition(|word| *word == STOP).map_or(0, |at| at + 1);
     let to = words[end..].iter().position(|word| *word == STOP).map_or(words.len(), |at| end + at);
     &words[from..to]
-}
-
-fn classify_foreign(text: &str) -> Option<Refusal> {
-    let text = words::cut(text).to_lowercase();
-    text.split(['。', '.', '！', '!', '\n', ';', '；']).find_map(|sentence| {
-        let has = |list: &[&str]| list.iter().any(|term| sentence.contains(term));
-        let found = FOREIGN.iter().find(|row| has(row.subject) && has(row.lack) && !has(row.but_not));
-        found.map(|row| row.refusal)
-    })
 }
 
 #[cfg(test)]

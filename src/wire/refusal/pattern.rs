@@ -3,14 +3,14 @@
 //! Responsible for finding a pattern in a row of words. A pattern is a row of
 //! - words, with alternatives: `unknown|unsupported`,
 //! - `*.role`: a path that ends so,
-//! - groups of phrases: `TOOLS`, `NOT`, defined in `rules`,
+//! - groups of phrases: `TOOLS`, `NOT`, defined in `groups`,
 //! - `~`: any number of words that add nothing (`the`, `currently`, `parameter`), up to six,
-//! - `,`: the same, and other items of a list: `supplied: temperature, ` before `tools`,
+//! - `…`: the same, and other items of a list: `supplied: temperature, ` before `tools`,
 //! - `*`: up to eight words of the same sentence.
 //!
 //! Time is bounded: a pattern has at most three gaps of fixed width, so a search is linear in the words.
 
-use super::rules::{FILLERS, GROUPS};
+use super::groups::{FILLERS, GROUPS};
 use super::words::{COMMA, STOP};
 
 const FILLERS_AT_MOST: usize = 6;
@@ -28,7 +28,7 @@ fn match_at(pattern: &str, words: &[&str], start: usize) -> Option<usize> {
     let go_on = |at: usize| if rest.is_empty() { Some(at) } else { match_at(rest, words, at) };
     match element {
         "~" => over(words, start, FILLERS_AT_MOST, |at| FILLERS.contains(&words[at])).find_map(go_on),
-        "," => over(words, start, ITEMS_AT_MOST, |at| is_item(words, at)).find_map(go_on),
+        "…" => over(words, start, ITEMS_AT_MOST, |at| is_item(words, at)).find_map(go_on),
         "*" => over(words, start, ANY_AT_MOST, |at| words[at] != STOP).find_map(go_on),
         _ => ends(element, words, start).find_map(go_on),
     }

@@ -38,155 +38,6 @@ impl Rule {
     }
 }
 
-/// Groups of phrases that mean the same.
-pub(super) const GROUPS: [(&str, &[&str]); 12] = [
-    (
-        "TOOLS",
-        &[
-            "tools",
-            "tool use",
-            "tool usage",
-            "tool call",
-            "tool calls",
-            "tool calling",
-            "tool support",
-            "tool function calling",
-            "tools function calling",
-            "functions",
-            "function tools",
-            "function call",
-            "function calls",
-            "function calling",
-        ],
-    ),
-    ("CHOICE", &["tool choice", "toolchoice", "toolconfig.toolchoice.any", "toolconfig.toolchoice.tool"]),
-    (
-        "TOOLMESSAGE",
-        &[
-            "tool message",
-            "tool messages",
-            "tool result",
-            "tool results",
-            "tool role",
-            "role tool",
-            "tool role messages",
-            "role : tool",
-        ],
-    ),
-    (
-        "SYSTEM",
-        &[
-            "system message",
-            "system messages",
-            "system role",
-            "role system",
-            "role : system",
-            "system prompt",
-            "system prompts",
-            "system instruction",
-            "system instructions",
-            "developer instruction",
-            "developer message",
-            "developer messages",
-            "developer role",
-            "role developer",
-        ],
-    ),
-    ("NOT", &["not", "doesnt", "dont", "isnt", "arent", "cannot", "cant", "never"]),
-    ("UNABLE", &["unable to", "cannot", "cant", "can not", "not possible to"]),
-    (
-        "SUPPORT",
-        &["support", "have", "offer", "allow", "accept", "provide", "handle", "implement", "include"],
-    ),
-    (
-        "SUPPORTED",
-        &["supported", "support", "available", "enabled", "allowed", "permitted", "implemented", "accepted"],
-    ),
-    ("UNSUPPORTED", &["unsupported", "unavailable", "disabled", "not supported"]),
-    ("NONE", &["no", "none", "neither"]),
-    (
-        "UNKNOWN",
-        &["unsupported", "unrecognized", "unrecognised", "unknown", "unexpected", "extra", "invalid"],
-    ),
-    (
-        "PARAMETER",
-        &[
-            "param",
-            "params",
-            "parameter",
-            "parameters",
-            "argument",
-            "arguments",
-            "keyword argument",
-            "field",
-            "fields",
-            "property",
-            "properties",
-            "inputs",
-            "key",
-            "name",
-        ],
-    ),
-];
-
-/// Words that add nothing to a refusal.
-pub(super) const FILLERS: [&str; 54] = [
-    ":",
-    "a",
-    "an",
-    "any",
-    "api",
-    "argument",
-    "are",
-    "at",
-    "be",
-    "been",
-    "being",
-    "by",
-    "current",
-    "currently",
-    "deployment",
-    "do",
-    "does",
-    "endpoint",
-    "external",
-    "feature",
-    "features",
-    "field",
-    "for",
-    "fully",
-    "given",
-    "in",
-    "is",
-    "model",
-    "moment",
-    "native",
-    "natively",
-    "now",
-    "of",
-    "on",
-    "option",
-    "or",
-    "param",
-    "parameter",
-    "parameters",
-    "params",
-    "presently",
-    "provided",
-    "request",
-    "requested",
-    "seem",
-    "set",
-    "still",
-    "supplied",
-    "the",
-    "this",
-    "to",
-    "use",
-    "value",
-    "yet",
-];
-
 /// Not tools as such are refused, but tools beside something else, or in one place.
 const CONDITION: &[&str] = &[
     "stream|streaming|streamed",
@@ -205,6 +56,7 @@ const KIND: &[&str] = &[
     "parallel|multiple|nested|following|these|such|some|certain|mixed",
     "hosted|builtin|custom|mcp|deferred|streaming|stream|strict|search|use|code|remote|server",
     "built in",
+    "with|and",
 ];
 /// The feature that is at odds with tools.
 const MODE: &[&str] = &["stream|streaming", "thinking mode", "json|structured|response", "mode"];
@@ -218,7 +70,7 @@ pub(super) const RULES: &[Rule] = &[
         .not_after(CONDITION),
     rule(
         Tools,
-        "NOT ~ SUPPORT ~ PARAMETER , tools|functions",
+        "NOT ~ SUPPORT ~ PARAMETER … tools|functions",
         "x does not support parameters: ['n', 'tools']",
     ),
     rule(Tools, "TOOLS ~ NOT ~ SUPPORTED", "Tool calling is not supported for model: mistralai/x")
@@ -227,16 +79,61 @@ pub(super) const RULES: &[Rule] = &[
     rule(Tools, "TOOLS ~ UNSUPPORTED", "Tool calling is disabled on this server")
         .not_before(KIND)
         .not_after(CONDITION),
-    rule(Tools, "UNKNOWN ~ PARAMETER , tools|functions", "Unrecognized request argument supplied: functions")
+    rule(Tools, "UNKNOWN ~ PARAMETER … tools|functions", "Unrecognized request argument supplied: functions")
         .not_after(CONDITION)
         .not_before(&["invalid"]),
     rule(
         Tools,
-        "PARAMETER ~ NOT ~ SUPPORTED , tools|functions",
+        "tools|functions ~ NOT ~ valid|recognized|recognised|known|expected ~ PARAMETER",
+        "'tools' is not a valid parameter",
+    ),
+    rule(
+        Tools,
+        "feature|capability|functionality ~ NOT ~ SUPPORTED ~ TOOLS",
+        "feature_not_supported: function_calling",
+    )
+    .not_after(CONDITION),
+    rule(
+        Tools,
+        "tools|functions * NOT ~ SUPPORT them",
+        "Request contains 'tools' but the model does not support them",
+    )
+    .not_after(CONDITION),
+    rule(
+        Tools,
+        "TOOLS , which|that ~ NOT ~ SUPPORTED",
+        "The request uses function calling, which isn't supported",
+    )
+    .not_before(KIND)
+    .not_after(CONDITION),
+    rule(
+        Tools,
+        "TOOLS ~ only ~ SUPPORTED ~ by|on|for|with",
+        "Tool calling is only supported for mistral models",
+    )
+    .not_before(KIND)
+    .not_after(CONDITION),
+    rule(Tools, "only … * support|supports ~ TOOLS", "Only ['chatglm3', 'qwen-chat'] support tool calls")
+        .not_after(CONDITION),
+    rule(Tools, "only … * support tool messages", "Only ['chatglm3', 'qwen-chat'] support tool messages"),
+    rule(
+        Tools,
+        "NOT ~ capable|compatible|trained|configured|designed of|with|for ~ TOOLS",
+        "This model is not compatible with tools",
+    )
+    .not_after(CONDITION),
+    rule(
+        Tools,
+        "loc : body , tools|functions , msg : extra",
+        "'loc': ('body', 'tools'), 'msg': 'Extra inputs are not permitted'",
+    ),
+    rule(
+        Tools,
+        "PARAMETER ~ NOT ~ SUPPORTED … tools|functions",
         "Argument not supported on this model: tools",
     )
     .not_after(CONDITION),
-    rule(Tools, "tools|functions : extra inputs|fields ~ NOT", "body.tools: Extra inputs are not permitted"),
+    rule(Tools, "tools|functions ~ extra inputs|fields ~ NOT", "body.tools: Extra inputs are not permitted"),
     rule(Tools, "NONE * support|supports|supporting ~ TOOLS", "No endpoints found that support tool use.")
         .not_after(CONDITION),
     rule(
@@ -249,11 +146,13 @@ pub(super) const RULES: &[Rule] = &[
         .not_after(CONDITION),
     rule(Tools, "no|lacks|lack|lacking tool support", "the chat template lacks tool support")
         .not_after(CONDITION),
-    rule(Tools, "UNABLE use ~ TOOLS", "Cannot use tools with this model").not_after(CONDITION),
+    rule(Tools, "UNABLE use|call|invoke|handle ~ TOOLS", "Cannot use tools with this model")
+        .not_after(CONDITION),
+    rule(Tools, "CHOICE ~ requires|require|needs jinja", "tool_choice param requires --jinja flag"),
     rule(Tools, "TOOLS ~ requires|require|needs jinja", "tools param requires --jinja flag"),
     rule(
         Tools,
-        "requires|require|needs * tool call parser",
+        "requires|require|needs|set|specify|configure|start|launch * tool call parser",
         "\"auto\" tool choice requires --tool-call-parser",
     ),
     rule(Tools, "requires|require|needs * enable auto tool choice", "requires --enable-auto-tool-choice"),
@@ -262,7 +161,7 @@ pub(super) const RULES: &[Rule] = &[
         .not_after(MISFIT),
     rule(
         ToolChoice,
-        "NOT ~ SUPPORT ~ PARAMETER , tool choice",
+        "NOT ~ SUPPORT ~ PARAMETER … tool choice",
         "x does not support parameters: ['tool_choice']",
     ),
     rule(ToolChoice, "CHOICE ~ NOT ~ SUPPORT", "tool_choice does not support being set to required")
@@ -280,14 +179,14 @@ pub(super) const RULES: &[Rule] = &[
         "required|any|named ~ NOT ~ SUPPORTED ~ CHOICE",
         "'required' is not supported for tool_choice",
     ),
-    rule(ToolChoice, "UNKNOWN ~ PARAMETER , tool choice", "Unknown parameter: 'tool_choice'.")
+    rule(ToolChoice, "UNKNOWN ~ PARAMETER … tool choice", "Unknown parameter: 'tool_choice'.")
         .not_before(&["invalid"])
         .not_after(MISFIT),
     rule(ToolChoice, "unsupported ~ CHOICE", "Unsupported tool_choice: required").not_after(MISFIT),
-    rule(ToolChoice, "PARAMETER ~ NOT ~ SUPPORTED , tool choice", "Argument not supported: tool_choice"),
+    rule(ToolChoice, "PARAMETER ~ NOT ~ SUPPORTED … tool choice", "Argument not supported: tool_choice"),
     rule(
         ToolChoice,
-        "tool choice : extra inputs|fields ~ NOT",
+        "tool choice ~ extra inputs|fields ~ NOT",
         "body.tool_choice: Extra inputs are not permitted",
     ),
     rule(ToolChoice, "CHOICE must|should|only ~ auto|none", "Tool choice must be auto")
@@ -300,6 +199,19 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(ToolChoice, "only ~ auto|none * CHOICE", "Only 'auto' and 'none' are supported for tool_choice")
         .not_beside(&["required"]),
+    rule(ToolChoice, "CHOICE ~ input should be * auto", "tool_choice: Input should be 'none' or 'auto'")
+        .not_beside(&["required"]),
+    rule(
+        ToolChoice,
+        "CHOICE must either be",
+        "`tool_choice` must either be a named tool, \"auto\", or \"none\".",
+    ),
+    rule(ToolChoice, "only named tools ~ SUPPORTED", "Currently only named tools are supported"),
+    rule(
+        ToolChoice,
+        "loc : body , tool choice , msg : extra",
+        "'loc': ('body', 'tool_choice'), 'msg': 'Extra inputs'",
+    ),
     rule(ToolChoice, "invalid ~ CHOICE type", "Invalid tool_choice type: 'object'."),
     rule(ToolChoice, "CHOICE is invalid", "'$.tool_choice' is invalid.").not_after(MISFIT),
     rule(
@@ -313,8 +225,22 @@ pub(super) const RULES: &[Rule] = &[
     rule(ToolHistory, "TOOLMESSAGE ~ UNSUPPORTED", "role 'tool' unsupported"),
     rule(ToolHistory, "NOT ~ SUPPORT ~ TOOLMESSAGE", "This template does not support tool messages")
         .not_after(&["image|images|audio|when"]),
+    rule(
+        ToolHistory,
+        "NOT ~ SUPPORT ~ messages with|of ~ tool",
+        "x does not support messages with the 'tool' role",
+    ),
+    rule(
+        ToolHistory,
+        "messages|message with|containing ~ tool_calls ~ NOT ~ SUPPORTED",
+        "messages with tool_calls are not supported",
+    ),
+    rule(ToolHistory, "UNKNOWN message role ~ tool", "Unknown message role 'tool'")
+        .not_after(&["after|must"]),
+    rule(ToolHistory, "role ~ must|should be * system", "role must be one of: system, user, assistant")
+        .not_beside(&["tool"]),
     rule(ToolHistory, "*.role ~ NOT ~ SUPPORT ~ tool", "'messages[2].role' does not support 'tool'"),
-    rule(ToolHistory, "UNKNOWN|incorrect|unsupported|invalid|unknown ~ role ~ tool", "invalid role: tool")
+    rule(ToolHistory, "incorrect|unsupported|invalid|unknown ~ role ~ tool", "invalid role: tool")
         .not_after(&["after|must"]),
     rule(ToolHistory, "*.role ~ input should be * system", "m.role: Input should be 'system' or 'user'")
         .not_beside(&["tool"]),
@@ -344,6 +270,24 @@ pub(super) const RULES: &[Rule] = &[
         "Incorrect role system.",
     ),
     rule(LateSystem, "invalid|unsupported message role ~ system|developer", "invalid message role: system"),
+    rule(LateSystem, "SYSTEM ~ only ~ SUPPORTED", "system messages are only supported at position 0"),
+    rule(LateSystem, "only one|single ~ SYSTEM", "Only one system message is allowed"),
+    rule(
+        LateSystem,
+        "SYSTEM ~ NOT ~ follow|appear|come|occur|stand",
+        "A system message cannot follow a tool message",
+    ),
+    rule(
+        LateSystem,
+        "role|roles|message sequence|order ~ invalid|wrong|incorrect",
+        "The role sequence is invalid",
+    ),
+    rule(LateSystem, "invalid|wrong|incorrect ~ role|roles|message sequence|order", "invalid message order"),
+    rule(
+        LateSystem,
+        "tool result blocks cannot be provided ~ same turn",
+        "Conversation blocks and tool result blocks cannot be provided in the same turn.",
+    ),
     rule(LateSystem, "SYSTEM ~ middle", "chat content has system message in the middle"),
     rule(LateSystem, "unexpected role * after", "Unexpected role 'user' after role 'tool'"),
     rule(LateSystem, "expected last role", "Expected last role User or Tool for serving but got system")
@@ -376,139 +320,4 @@ pub(super) const MISSED: &[(&str, &str)] = &[
         "When using `tool_choice`, `tools` must be set.",
     ),
     ("without function declarations|tools", "Function calling config is set without function_declarations."),
-];
-
-/// A refusal in another language than English: a word of each list in one sentence.
-pub(super) struct Foreign {
-    pub(super) refusal: Refusal,
-    pub(super) subject: &'static [&'static str],
-    pub(super) lack: &'static [&'static str],
-    pub(super) but_not: &'static [&'static str],
-    #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests, and by people"))]
-    pub(super) example: &'static str,
-}
-
-const LACK: &[&str] = &[
-    "不支持",
-    "未支持",
-    "未开启",
-    "未启用",
-    "不可用",
-    "无法使用",
-    "不支援",
-    "サポートしていません",
-    "サポートされていません",
-    "対応していません",
-    "非対応",
-    "使用できません",
-    "利用できません",
-    "지원하지 않",
-    "지원되지 않",
-    "не поддержива",
-    "unterstützt kein",
-    "nicht unterstützt",
-    "ne prend pas en charge",
-    "ne supporte pas",
-    "pas pris en charge",
-    "no admite",
-    "no soporta",
-    "no es compatible con",
-    "não suporta",
-    "non supporta",
-];
-
-/// In the order of precedence. Chinese, Japanese, Korean, Russian and some of western Europe.
-pub(super) const FOREIGN: &[Foreign] = &[
-    Foreign {
-        refusal: ToolHistory,
-        subject: &[
-            "角色: tool",
-            "角色：tool",
-            "角色 tool",
-            "tool 角色",
-            "tool角色",
-            "工具消息",
-            "ツールメッセージ",
-        ],
-        lack: LACK,
-        but_not: &[],
-        example: "不支持的消息角色: tool",
-    },
-    Foreign {
-        refusal: LateSystem,
-        subject: &["system", "系统消息", "システムメッセージ", "시스템 메시지"],
-        lack: &["开头", "首位", "第一条", "最前", "先頭", "最初", "첫 번째", "처음"],
-        but_not: &[],
-        example: "system 消息必须位于消息列表的开头",
-    },
-    Foreign {
-        refusal: ToolChoice,
-        subject: &["tool_choice", "工具选择"],
-        lack: LACK,
-        but_not: &["流式", "找不到"],
-        example: "该模型不支持 tool_choice 参数",
-    },
-    Foreign {
-        refusal: Tools,
-        subject: &[
-            "工具",
-            "函数调用",
-            "ツール",
-            "関数呼び出し",
-            "도구",
-            "함수 호출",
-            "инструмент",
-            "вызов функций",
-            "вызов инструментов",
-            "werkzeug",
-            "funktionsaufruf",
-            "outils",
-            "appels de fonction",
-            "appel de fonction",
-            "herramientas",
-            "llamadas a funciones",
-            "ferramentas",
-            "strumenti",
-            "function call",
-            "tool call",
-            "tool use",
-            "tools",
-        ],
-        lack: LACK,
-        but_not: &[
-            "类型",
-            "名称",
-            "参数",
-            "流式",
-            "图片",
-            "图像",
-            "消息",
-            "角色",
-            "数量",
-            "并行",
-            "内置",
-            "联网",
-            "ストリーミング",
-            "タイプ",
-            "種類",
-            "名前",
-            "並列",
-            "組み込み",
-            "画像",
-            "유형",
-            "이름",
-            "스트리밍",
-            "병렬",
-            " тип",
-            " имя",
-            "потоков",
-            "паралл",
-            "parallel",
-            "stream",
-            "typ",
-            "custom",
-            "built-in",
-        ],
-        example: "该模型不支持工具调用",
-    },
 ];

@@ -5,11 +5,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Refusal::{LateSystem, ToolChoice, ToolHistory, Tools};
+use super::foreign::FOREIGN;
 use super::*;
 use crate::wire::error::parse;
 
 const CORPUS: &str = include_str!("../../../tests/data/refusals/corpus.jsonl");
 const HELDOUT: &str = include_str!("../../../tests/data/refusals/heldout.jsonl");
+
+const FRESH: &str = include_str!("../../../tests/data/refusals/fresh.jsonl");
 
 /// A line of `tests/data/refusals`.
 #[derive(Deserialize)]
@@ -63,6 +66,12 @@ fn wordings_written_before_the_rules_are_judged_as_labelled() {
 }
 
 #[test]
+fn wordings_met_after_the_rules_are_judged_as_labelled() {
+    let wrong = misjudged(FRESH);
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
 fn every_rule_finds_its_example() {
     for rule in RULES {
         let normal = normalise(rule.example);
@@ -77,5 +86,74 @@ fn every_rule_finds_its_example() {
         let error = UpstreamError { messages: vec![(*example).to_owned()], ..UpstreamError::default() };
         assert!(misses_tools(&error), "{says}: {example}");
         assert_eq!(judge(example), None, "the client's own mistake: {example}");
+    }
+}
+
+/// What no rule was written for, in any order: bits of rules, of near misses and of noise.
+fn soup() -> impl Strategy<Value = String> {
+    let bits = [
+        "tools",
+        "not",
+        "support",
+        " ",
+        ", ",
+        ". ",
+        "'",
+        "param",
+        "role",
+        "only",
+        "no",
+        "unsupported",
+        "é",
+        "工具",
+    ];
+    prop::collection::vec(prop::sample::select(bits.to_vec()), 0..3_000).prop_map(|bits| bits.join(" "))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn no_text_makes_it_panic(text in any::<String>(), code in any::<Option<String>>(), param in any::<Option<String>>()) {
+        let error = UpstreamError { messages: vec![text], code, param, status: None };
+        let _ = (classify(400, &error), misses_tools(&error));
+    }
+
+    #[test]
+    fn what_stands_behind_the_part_that_is_read_changes_nothing(text in soup(), tail in soup()) {
+        let front = words::cut(&text);
+        prop_assume!(front.len() < text.len());
+        prop_assert_eq!(judge(&text), judge(&format!("{front}{tail}")));
+    }
+}
+
+#[test]
+fn a_hostile_message_costs_little() {
+    // Each word begins many rules and ends none: the worst that a text of the greatest length can do.
+    let words = [
+        "not the a of ",
+        "tool call not the ",
+        "only a, tool, the, role ",
+        "unsupported parameter: a, b, ",
+        "no x y ",
+    ];
+    let start = std::time::Instant::now();
+    for word in words {
+        let error = UpstreamError { messages: vec![word.repeat(10_000); 16], ..UpstreamError::default() };
+        assert_eq!(classify(400, &error), None, "{word}");
+    }
+    // Unoptimised, on a busy machine; quadratic work would take hours.
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_key_a_purse_and_a_pace_are_no_refusal() {
+    let error =
+        UpstreamError { messages: vec!["x does not support tools".to_owned()], ..UpstreamError::default() };
+    for status in [401, 402, 408, 429] {
+        assert_eq!(classify(status, &error), None);
+    }
+    for status in [200, 400, 404, 405, 422, 500, 501] {
+        assert_eq!(classify(status, &error), Some(Tools));
     }
 }

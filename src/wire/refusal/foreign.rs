@@ -1,0 +1,153 @@
+//! Refusals in other languages than English, as gateways for one country word them.
+//!
+//! Responsible for Chinese, Japanese, Korean, Russian and some languages of western Europe. Looks for a subject and a
+//! lack in one sentence and knows no more grammar than that, so it is used only where no English rule applies.
+
+use super::Refusal::{self, LateSystem, ToolChoice, ToolHistory, Tools};
+use super::words::cut;
+
+/// What a message in another language than English refuses.
+pub(super) fn classify(text: &str) -> Option<Refusal> {
+    let text = cut(text).to_lowercase();
+    text.split(['。', '.', '！', '!', '\n', ';', '；']).find_map(|sentence| {
+        let has = |list: &[&str]| list.iter().any(|term| sentence.contains(term));
+        let found = FOREIGN.iter().find(|row| has(row.subject) && has(row.lack) && !has(row.but_not));
+        found.map(|row| row.refusal)
+    })
+}
+
+/// A refusal in another language than English: a word of each list in one sentence.
+pub(super) struct Foreign {
+    pub(super) refusal: Refusal,
+    pub(super) subject: &'static [&'static str],
+    pub(super) lack: &'static [&'static str],
+    pub(super) but_not: &'static [&'static str],
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests, and by people"))]
+    pub(super) example: &'static str,
+}
+
+const LACK: &[&str] = &[
+    "不支持",
+    "未支持",
+    "未开启",
+    "未启用",
+    "不可用",
+    "无法使用",
+    "不支援",
+    "サポートしていません",
+    "サポートされていません",
+    "対応していません",
+    "非対応",
+    "使用できません",
+    "利用できません",
+    "지원하지 않",
+    "지원되지 않",
+    "не поддержива",
+    "unterstützt kein",
+    "nicht unterstützt",
+    "ne prend pas en charge",
+    "ne supporte pas",
+    "pas pris en charge",
+    "no admite",
+    "no soporta",
+    "no es compatible con",
+    "não suporta",
+    "non supporta",
+];
+
+/// In the order of precedence. Chinese, Japanese, Korean, Russian and some of western Europe.
+pub(super) const FOREIGN: &[Foreign] = &[
+    Foreign {
+        refusal: ToolHistory,
+        subject: &[
+            "角色: tool",
+            "角色：tool",
+            "角色 tool",
+            "tool 角色",
+            "tool角色",
+            "工具消息",
+            "ツールメッセージ",
+        ],
+        lack: LACK,
+        but_not: &[],
+        example: "不支持的消息角色: tool",
+    },
+    Foreign {
+        refusal: LateSystem,
+        subject: &["system", "系统消息", "システムメッセージ", "시스템 메시지"],
+        lack: &["开头", "首位", "第一条", "最前", "先頭", "最初", "첫 번째", "처음"],
+        but_not: &[],
+        example: "system 消息必须位于消息列表的开头",
+    },
+    Foreign {
+        refusal: ToolChoice,
+        subject: &["tool_choice", "工具选择"],
+        lack: LACK,
+        but_not: &["流式", "找不到"],
+        example: "该模型不支持 tool_choice 参数",
+    },
+    Foreign {
+        refusal: Tools,
+        subject: &[
+            "工具",
+            "函数调用",
+            "ツール",
+            "関数呼び出し",
+            "도구",
+            "함수 호출",
+            "инструмент",
+            "вызов функций",
+            "вызов инструментов",
+            "werkzeug",
+            "funktionsaufruf",
+            "outils",
+            "appels de fonction",
+            "appel de fonction",
+            "herramientas",
+            "llamadas a funciones",
+            "ferramentas",
+            "strumenti",
+            "function call",
+            "tool call",
+            "tool use",
+            "tools",
+        ],
+        lack: LACK,
+        but_not: &[
+            "类型",
+            "名称",
+            "的参数",
+            "可选参数",
+            "流式",
+            "图片",
+            "图像",
+            "消息",
+            "角色",
+            "数量",
+            "并行",
+            "内置",
+            "联网",
+            "ストリーミング",
+            "タイプ",
+            "種類",
+            "名前",
+            "並列",
+            "組み込み",
+            "画像",
+            "유형",
+            "이름",
+            "스트리밍",
+            "병렬",
+            " тип",
+            " имя",
+            "потоков",
+            "паралл",
+            "parallel",
+            "stream",
+            "typ",
+            "custom",
+            "built-in",
+        ],
+        example: "该模型不支持工具调用",
+    },
+];
