@@ -48,6 +48,8 @@ use tokio::task::JoinHandle;
 /// a long conversation is some hundred KiB.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
+/// HTTP/2: how long a head may be. Hyper's 16 KiB are too few for some gateways' tokens; nginx takes 32 KiB.
+const HEADER_LIST_BYTES: u32 = 64 * 1024;
 /// HTTP/2: silence after which a ping asks whether the client is alive, and the time to answer it.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_WITHIN: Duration = Duration::from_secs(15);
@@ -123,8 +125,9 @@ pub async fn serve<S: Service>(
     let mut pause = ACCEPT_PAUSE;
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            biased;
             () = drain.begun() => return,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, _)) => {
@@ -157,10 +160,17 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 
 fn builder(settings: &ServeSettings) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new()).preserve_header_case(true);
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout);
+    // No `date` of our own: responses pass as the upstream made them.
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(settings.header_timeout)
+        .auto_date_header(false);
     builder
         .http2()
         .timer(TokioTimer::new())
+        .auto_date_header(false)
+        .max_header_list_size(HEADER_LIST_BYTES)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(PING_EVERY)
@@ -180,8 +190,7 @@ impl<S: Service> Connection<S> {
     async fn serve(self, stream: TcpStream) {
         // Fails only on a connection that is already gone.
         let _ = stream.set_nodelay(true);
-        let asked = AtomicBool::new(false);
-        let asked = Arc::new(asked);
+        let asked = Arc::new(AtomicBool::new(false));
         let service = service_fn({
             let (service, asked) = (self.service.clone(), asked.clone());
             move |request| {

@@ -3,6 +3,7 @@
 
 use super::body::{ReplyBody, UpBody};
 use super::error::ProxyError;
+use super::headers::is_upgrade;
 use super::respond::error_response;
 use super::upgrade;
 use super::upstream::Upstream;
@@ -21,7 +22,7 @@ pub async fn relay(
     if *request.method() == Method::CONNECT {
         return error_response(&ProxyError::MethodNotAllowed { method: request.method().to_string() });
     }
-    if super::headers::is_upgrade(&request) {
+    if is_upgrade(&request) {
         return upgrade::upgrade(request, upstream, idle, guard).await;
     }
     match upstream.send(request.map(|body| UpBody::relay(body, idle))).await {

@@ -31,6 +31,8 @@ const STALE_WITHIN: Duration = Duration::from_secs(1);
 /// HTTP/2: how much the upstream may send ahead on one stream, and on all of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
+/// HTTP/2: how long a response's head may be.
+const HEADER_LIST_BYTES: u32 = 64 * 1024;
 /// HTTP/2: silence after which a ping asks whether the connection is alive, and the time to answer it.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_WITHIN: Duration = Duration::from_secs(10);
@@ -254,6 +256,7 @@ fn builder() -> hyper_util::client::legacy::Builder {
         .http1_preserve_header_case(true)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_max_header_list_size(HEADER_LIST_BYTES)
         .http2_keep_alive_interval(PING_EVERY)
         .http2_keep_alive_timeout(PING_WITHIN);
     builder
