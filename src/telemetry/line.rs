@@ -33,7 +33,9 @@ impl Line {
     /// Begins a line.
     pub(super) fn new(form: Form, at: SystemTime, level: Level, message: &str) -> Self {
         let mut line = Self { form, bytes: Vec::with_capacity(1024) };
-        let (at, level) = (humantime::format_rfc3339_micros(at), level.as_str());
+        // A clock that was never set may stand before the epoch, which cannot be written.
+        let at = humantime::format_rfc3339_micros(at.max(SystemTime::UNIX_EPOCH));
+        let level = level.as_str();
         let message = bounded::text(message, MAX_VALUE_CHARS);
         match form {
             Form::Json => {
@@ -220,6 +222,13 @@ mod tests {
             assert!(line.trim_end().chars().all(|c| !c.is_control() && c != '\u{202e}'), "{line:?}");
         }
         assert!(written(Form::Text, |line| line.text("id", "a b=c \"d")).contains(r#" id="a b=c \"d""#));
+    }
+
+    #[test]
+    fn a_clock_before_the_epoch_is_written_as_the_epoch() {
+        let before = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+        let line = String::from_utf8(Line::new(Form::Text, before, Level::Info, "early").end()).unwrap();
+        assert_eq!(line, "1970-01-01T00:00:00.000000Z info  early\n");
     }
 
     #[test]
