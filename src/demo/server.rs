@@ -185,9 +185,9 @@ fn model_object(model: Model) -> Value {
 }
 
 fn not_json() -> Refusal {
-    let hint = "(HINT: This likely means you aren't using your HTTP library correctly. The OpenAI API expects \
-                a JSON payload, but what was sent was not valid JSON. If you have trouble figuring out how to fix \
-                this, please contact us through our help center at help.openai.com.)";
+    let hint = "(HINT: This likely means you aren't using your HTTP library correctly. The OpenAI API \
+                expects a JSON payload, but what was sent was not valid JSON. If you have trouble figuring \
+                out how to fix this, please contact us through our help center at help.openai.com.)";
     let text = format!("We could not parse the JSON body of your request. {hint}");
     Refusal::plain(StatusCode::BAD_REQUEST, text)
 }
