@@ -1,7 +1,7 @@
 //! The simulated model behind `upstream.url = "demo:"`, and the demonstration of `toolrein demo`: an upstream
-//! that speaks OpenAI's wire format, keeps its rules and misbehaves on request. Answers from rules, not from a
-//! language model; knows nothing of toolrein's policies and shares no code with them, so that what it refuses
-//! or accepts is a second opinion.
+//! that speaks OpenAI's wire format, keeps its rules and misbehaves on request. Answers from rules, not from
+//! a language model; knows nothing of toolrein's policies and shares no code with them, so that what it
+//! refuses or accepts is a second opinion.
 
 mod agent;
 mod check;

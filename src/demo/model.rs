@@ -207,7 +207,8 @@ impl Chat {
             .fold((0_usize, 0), |(results, all), characters| (results + 1, all + characters));
         let plural = if results == 1 { "" } else { "s" };
         format!(
-            "I have seen {results} tool result{plural} with {characters} characters, and this is my final answer."
+            "I have seen {results} tool result{plural} with {characters} characters, and this is my final \
+             answer."
         )
     }
 }

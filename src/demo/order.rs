@@ -1,6 +1,6 @@
-//! OpenAI's rule of message order: every tool call is answered directly behind the assistant message that made
-//! it, and nothing else is a tool message. The texts are OpenAI's own, its spelling of "preceeding" included;
-//! the messages' own shape has been checked before.
+//! OpenAI's rule of message order: every tool call is answered directly behind the assistant message that
+//! made it, and nothing else is a tool message. The texts are OpenAI's own, its spelling of "preceeding"
+//! included; the messages' own shape has been checked before.
 
 use super::refusal::Refusal;
 use serde_json::Value;
@@ -41,8 +41,8 @@ impl<'a> Group<'a> {
             return Err(Refusal::invalid(text, param));
         };
         if self.calls.is_empty() {
-            let text = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with \
-                        'tool_calls'.";
+            let text = "Invalid parameter: messages with role 'tool' must be a response to a preceeding \
+                        message with 'tool_calls'.";
             return Err(Refusal::invalid(text, format!("messages.[{index}].role")));
         }
         let Some(found) = self.open.iter().position(|open| *open == id) else {
@@ -92,7 +92,7 @@ mod tests {
         for messages in [
             json!([user]),
             json!([user, calls(&["a", "b"]), result("b"), result("a")]),
-            json!([user, calls(&["0"]), result("0"), calls(&["0"]), result("0"), {"role": "system", "content": "s"}]),
+            json!([user, calls(&["0"]), result("0"), calls(&["0"]), result("0"), user]),
             json!([user, calls(&["", ""]), result(""), result("")]),
         ] {
             assert_eq!(refused(&messages), None, "{messages}");

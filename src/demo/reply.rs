@@ -129,7 +129,8 @@ impl Spoken {
         json!({"index": index, "message": message, "logprobs": null, "finish_reason": self.finish})
     }
 
-    /// The deltas but for the last, empty one: the role first, with the first call's head where there is a call.
+    /// The deltas but for the last, empty one: the role first, with the first call's head where there is a
+    /// call.
     fn deltas(&self) -> Vec<Value> {
         let mut deltas = Vec::new();
         if let Some(content) = &self.content {
@@ -179,7 +180,8 @@ fn usage(prompt: u64, completion: u64) -> Value {
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
         "completion_tokens_details": {
-            "reasoning_tokens": 0, "audio_tokens": 0, "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0
+            "reasoning_tokens": 0, "audio_tokens": 0,
+            "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0
         }
     })
 }

@@ -186,7 +186,8 @@ fn read_format(body: &Value) -> Result<Format, Refusal> {
             Ok(Format::Schema(schema.clone()))
         }
         "json_object" if !speaks_of_json(&body["messages"]) => Err(Refusal::invalid(
-            "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",
+            "'messages' must contain the word 'json' in some form, to use 'response_format' of type \
+             'json_object'.",
             "messages",
         )),
         "json_object" => Ok(Format::Json),

@@ -90,12 +90,14 @@ mod tests {
     #[test]
     fn every_keyword_that_tools_use_gets_a_fitting_value() {
         let schema = json!({"type": "object", "$defs": {"kind": {"enum": ["a", "b"]}}, "properties": {
-            "text": {"type": ["string", "null"]}, "url": {"type": "string"}, "count": {"type": "integer", "minimum": 3},
+            "text": {"type": ["string", "null"]}, "url": {"type": "string"},
+            "count": {"type": "integer", "minimum": 3},
             "kind": {"$ref": "#/$defs/kind"}, "tags": {"type": "array", "items": {"type": "string"}},
             "either": {"anyOf": [{"type": "boolean"}, {"type": "null"}]}}});
         assert_eq!(
             sample(&schema, "t"),
-            json!({"text": "t", "url": "https://example.com/page", "count": 3, "kind": "a", "tags": ["t"], "either": true})
+            json!({"text": "t", "url": "https://example.com/page", "count": 3, "kind": "a",
+                "tags": ["t"], "either": true})
         );
     }
 

@@ -30,7 +30,8 @@ const MAX_BODY: usize = 32 * 1024 * 1024;
 const MAX_CONNECTIONS: usize = 256;
 /// Requests at one time on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 32;
-/// How long a connection may take for its first byte and for a request's head, idling between requests included.
+/// How long a connection may take for its first byte and for a request's head, idling between requests
+/// included.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long a request's body may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -184,9 +185,9 @@ fn model_object(model: Model) -> Value {
 }
 
 fn not_json() -> Refusal {
-    let hint = "(HINT: This likely means you aren't using your HTTP library correctly. The OpenAI API expects a JSON \
-                payload, but what was sent was not valid JSON. If you have trouble figuring out how to fix this, \
-                please contact us through our help center at help.openai.com.)";
+    let hint = "(HINT: This likely means you aren't using your HTTP library correctly. The OpenAI API \
+                expects a JSON payload, but what was sent was not valid JSON. If you have trouble figuring \
+                out how to fix this, please contact us through our help center at help.openai.com.)";
     let text = format!("We could not parse the JSON body of your request. {hint}");
     Refusal::plain(StatusCode::BAD_REQUEST, text)
 }

@@ -132,9 +132,11 @@ mod tests {
         assert_eq!(
             text.lines().skip(2).collect::<Vec<_>>(),
             [
-                "a search loop     straight                   25          25    1,234,567  gave up after 25 calls",
+                "a search loop     straight                   25          25    1,234,567  \
+                 gave up after 25 calls",
                 "                  through toolrein           10           6       12,345  answered",
-                "no tool support   straight                    1           0          900  refused (HTTP 400)",
+                "no tool support   straight                    1           0          900  \
+                 refused (HTTP 400)",
                 "                  through toolrein            2           0        1,000  answered",
                 "",
                 "toolrein: 2 of 2 scenes answered, not 0; 13,345 tokens sent, not 1,235,467 (98 % fewer).",

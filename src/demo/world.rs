@@ -15,11 +15,13 @@ pub(super) fn tools() -> Value {
         {"type": "function", "function": {
             "name": "searchAll",
             "description": "Searches all sources.",
-            "parameters": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}}},
+            "parameters":
+                {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}}},
         {"type": "function", "function": {
             "name": "urlReader",
             "description": "Reads a web page as text.",
-            "parameters": {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}}}
+            "parameters":
+                {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}}}
     ])
 }
 
@@ -42,7 +44,7 @@ fn search(query: &str) -> String {
                 "rank": rank,
                 "title": format!("{query}: source {rank}"),
                 "url": format!("https://example.com/{source}"),
-                "snippet": format!("Source {source} touches on {query}, gives some background, and refers to others."),
+                "snippet": format!("Source {source} touches on {query}, and refers to others."),
             })
         })
         .collect();

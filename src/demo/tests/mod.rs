@@ -123,7 +123,8 @@ fn group(reply: &Value, result: &str) -> Vec<Value> {
     [message].into_iter().chain(calls.iter().map(result)).collect()
 }
 
-/// The messages of a conversation in which the model made `rounds` replies with calls, and the last such reply.
+/// The messages of a conversation in which the model made `rounds` replies with calls, and the last such
+/// reply.
 async fn history(served: &Served, model: &str, rounds: usize) -> Vec<Value> {
     let mut messages = vec![user("find bicycles")];
     for _ in 0..rounds {

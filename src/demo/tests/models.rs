@@ -80,7 +80,8 @@ async fn the_polite_model_stops_when_the_newest_text_says_so_and_not_for_old_or_
 #[tokio::test]
 async fn a_model_without_tools_refuses_them_in_ollamas_words_and_answers_without() {
     let served = Served::start().await;
-    let expected = json!({"message": "demo-no-tools does not support tools", "type": "api_error", "param": null, "code": null});
+    let expected = json!({"message": "demo-no-tools does not support tools", "type": "api_error",
+         "param": null, "code": null});
     let mut legacy = chat("demo-no-tools", &[user("q")]);
     legacy["functions"] = json!([{"name": "f"}]);
     for body in [with_tools("demo-no-tools", &[user("q")], &["f"]), legacy] {
@@ -96,7 +97,8 @@ async fn the_strict_model_takes_a_system_message_at_the_beginning_alone() {
     let system = json!({"role": "system", "content": "s"});
     served.ask(chat("demo-strict", &[system.clone(), user("q")])).await;
     let late = served.refused(chat("demo-strict", &[user("q"), system.clone()])).await;
-    let expected = json!({"message": "System message must be at the beginning.", "type": "BadRequestError", "param": null, "code": 400});
+    let expected = json!({"message": "System message must be at the beginning.",
+        "type": "BadRequestError", "param": null, "code": 400});
     assert_eq!(late, (400, expected));
     served.ask(chat("demo-polite", &[user("q"), system])).await;
 }

@@ -68,7 +68,8 @@ async fn a_request_without_its_basics_is_refused() {
         ),
         (
             with("response_format", json!({"type": "json_object"})),
-            "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",
+            "'messages' must contain the word 'json' in some form, to use 'response_format' of type \
+             'json_object'.",
             "messages",
             "",
         ),
@@ -82,8 +83,8 @@ async fn a_message_out_of_shape_or_order_is_refused() {
     check([
         (
             said(json!({"role": "bot", "content": ""})),
-            "Invalid value: 'bot'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool', and \
-             'developer'.",
+            "Invalid value: 'bot'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool', \
+             and 'developer'.",
             "messages[1].role",
             "invalid_value",
         ),
@@ -132,8 +133,8 @@ async fn tools_out_of_shape_and_choices_without_tools_are_refused() {
         (with("tools", json!([])), &format!("Invalid 'tools': {EMPTY}") as &str, "tools", "empty_array"),
         (
             with("tools", Value::Array(vec![tool("f"); 129])),
-            "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with \
-             length 129 instead.",
+            "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array \
+             with length 129 instead.",
             "tools",
             "array_above_max_length",
         ),
@@ -151,8 +152,8 @@ async fn tools_out_of_shape_and_choices_without_tools_are_refused() {
         ),
         (
             with("tools", json!([tool("a.b")])),
-            "Invalid 'tools[0].function.name': string does not match pattern. Expected a string that matches the \
-             pattern '^[a-zA-Z0-9_-]+$'.",
+            "Invalid 'tools[0].function.name': string does not match pattern. Expected a string that matches \
+             the pattern '^[a-zA-Z0-9_-]+$'.",
             "tools[0].function.name",
             "invalid_value",
         ),
