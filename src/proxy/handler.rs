@@ -227,7 +227,10 @@ impl Gateway {
             record.outcome.lost_rounds = lost;
             record.outcome.prefix_breaks.push(PrefixBreak::Ledger);
         }
-        record.read(&transcript, &plan.edits, self.now_ms());
+        let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
+        record.planned(&plan.edits, new_from);
+        let now_ms = self.now_ms();
+        transcript.results_from(new_from).for_each(|result| record.result(&result, now_ms));
         let chain = transcript.calls.chain(&identity);
         let user_text = user_text_before(&transcript, request.messages.len());
         drop(transcript);

@@ -9,7 +9,7 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{
     CallVerdict, JudgedCall, LimitUse, NewResult, On, Outcome, Route, SHORTENED, actions_header,
 };
-use crate::transcript::Transcript;
+use crate::transcript::ToolResult;
 use http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,10 +78,8 @@ impl Record {
         }
     }
 
-    /// What the request brought and what was planned for it; of the history only what is new since the last
-    /// reply.
-    pub(crate) fn read(&mut self, transcript: &Transcript<'_>, edits: &[Edit], now_ms: u64) {
-        let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
+    /// What was planned for the request; of the history only what is new, from the message `new_from` on.
+    pub(crate) fn planned(&mut self, edits: &[Edit], new_from: usize) {
         for edit in edits {
             match &edit.change {
                 Change::Shorten { gone_chars, .. } => {
@@ -96,15 +94,17 @@ impl Record {
                 Change::Notice { .. } => {}
             }
         }
-        for result in transcript.results_from(new_from) {
-            let released_ms = result.call.and_then(|call| call.released_ms);
-            self.outcome.results.push(NewResult {
-                tool: result.tool().to_owned(),
-                bytes: result.view.text_bytes() as u64,
-                tokens: result.view.tokens().tokens(),
-                took: released_ms.map(|at_ms| Duration::from_millis(now_ms.saturating_sub(at_ms))),
-            });
-        }
+    }
+
+    /// A result that is new in the request.
+    pub(crate) fn result(&mut self, result: &ToolResult<'_>, now_ms: u64) {
+        let released_ms = result.call.and_then(|call| call.released_ms);
+        self.outcome.results.push(NewResult {
+            tool: result.tool().to_owned(),
+            bytes: result.view.text_bytes() as u64,
+            tokens: result.view.tokens().tokens(),
+            took: released_ms.map(|at_ms| Duration::from_millis(now_ms.saturating_sub(at_ms))),
+        });
     }
 
     /// What became of the reply's calls, and what is left of the limits.

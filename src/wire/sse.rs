@@ -27,6 +27,10 @@ pub struct Splitter {
     line_empty: bool,
     /// The last byte was a CR, so that a LF belongs to it.
     after_cr: bool,
+    /// Lines end with CR LF here.
+    crlf: bool,
+    /// The event has ended but for the LF of its last CR LF, which is yet to come.
+    awaits_lf: bool,
     /// Inside an event that was found too long.
     oversized: bool,
 }
@@ -34,7 +38,15 @@ pub struct Splitter {
 impl Splitter {
     /// A splitter at the start of a stream; events longer than `max` bytes come out in parts.
     pub fn new(max: usize) -> Self {
-        Self { max, partial: BytesMut::new(), line_empty: true, after_cr: false, oversized: false }
+        Self {
+            max,
+            partial: BytesMut::new(),
+            line_empty: true,
+            after_cr: false,
+            crlf: false,
+            awaits_lf: false,
+            oversized: false,
+        }
     }
 
     /// Takes the next bytes and gives every piece that they complete.
@@ -68,6 +80,10 @@ impl Splitter {
 
     /// Where in `chunk` the current event ends, moving the state over the bytes up to there.
     fn event_end(&mut self, chunk: &[u8]) -> Option<usize> {
+        if !chunk.is_empty() && std::mem::take(&mut self.awaits_lf) {
+            self.after_cr = false;
+            return Some(usize::from(chunk[0] == b'\n'));
+        }
         let mut at = 0;
         while let Some(found) = memchr2(b'\n', b'\r', &chunk[at..]) {
             let place = at + found;
@@ -77,14 +93,17 @@ impl Splitter {
             }
             at = place + 1;
             if chunk[place] == b'\n' && std::mem::take(&mut self.after_cr) {
+                self.crlf = true;
                 continue;
             }
             self.after_cr = chunk[place] == b'\r';
             if std::mem::replace(&mut self.line_empty, true) {
-                // A LF that is already here belongs to the CR; one that is yet to come goes with the next event.
                 if self.after_cr && chunk.get(at) == Some(&b'\n') {
                     self.after_cr = false;
                     at += 1;
+                } else if self.after_cr && self.crlf && at == chunk.len() {
+                    self.awaits_lf = true;
+                    return None;
                 }
                 return Some(at);
             }
@@ -225,7 +244,9 @@ mod tests {
     #[test]
     fn an_event_comes_out_with_its_last_byte() {
         let mut splitter = Splitter::new(1 << 20);
-        for (bytes, expected) in [("data: a\r\n", 0), ("\r", 1), ("\ndata: b\r\n\r\n", 1)] {
+        for (bytes, expected) in
+            [("data: a\r\n", 0), ("\r", 0), ("\ndata: b\r\n\r\n", 2), ("data: c\r\r", 0), ("data: d\n\n", 2)]
+        {
             let mut count = 0;
             splitter.push(Bytes::from_static(bytes.as_bytes()), |_| count += 1);
             assert_eq!(count, expected, "{bytes:?}");
