@@ -3,9 +3,11 @@
 //! Responsible for telling every accept loop, connection and stream that the end has begun, and for
 //! knowing when the last of them is done. It closes nothing itself, and does not listen for signals.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 /// A cheap handle on the one drain of the process.
@@ -15,7 +17,10 @@ pub struct Drain(Arc<State>);
 #[derive(Debug)]
 struct State {
     begun: watch::Sender<bool>,
-    open: watch::Sender<usize>,
+    /// Guards that are held. An atomic, since every request takes one.
+    open: AtomicUsize,
+    /// Told whenever the last guard is dropped.
+    emptied: Notify,
 }
 
 /// One thing that is still going on. The drain is finished when the last guard is dropped.
@@ -25,7 +30,11 @@ pub struct DrainGuard(Drain);
 impl Drain {
     /// A drain that has not begun, with nothing open.
     pub fn new() -> Self {
-        Self(Arc::new(State { begun: watch::Sender::new(false), open: watch::Sender::new(0) }))
+        Self(Arc::new(State {
+            begun: watch::Sender::new(false),
+            open: AtomicUsize::new(0),
+            emptied: Notify::new(),
+        }))
     }
 
     /// Begins the drain: no new connections, and idle ones are closed. Has no effect the second time.
@@ -46,13 +55,13 @@ impl Drain {
 
     /// Counts one more connection, stream or task, until the guard is dropped.
     pub fn guard(&self) -> DrainGuard {
-        self.0.open.send_modify(|open| *open += 1);
+        self.0.open.fetch_add(1, Ordering::AcqRel);
         DrainGuard(self.clone())
     }
 
     /// How many guards are held.
     pub fn open(&self) -> usize {
-        *self.0.open.borrow()
+        self.0.open.load(Ordering::Acquire)
     }
 
     /// Waits until the drain has begun and no guard is held. `false` if that took longer than `within`,
@@ -60,9 +69,21 @@ impl Drain {
     pub async fn finished(&self, within: Duration) -> bool {
         let done = async {
             self.begun().await;
-            let _ = self.0.open.subscribe().wait_for(|open| *open == 0).await;
+            self.emptied().await;
         };
         timeout(within, done).await.is_ok()
+    }
+
+    async fn emptied(&self) {
+        loop {
+            // Listening before looking: a guard dropped in between is not missed.
+            let mut emptied = pin!(self.0.emptied.notified());
+            emptied.as_mut().enable();
+            if self.open() == 0 {
+                return;
+            }
+            emptied.await;
+        }
     }
 }
 
@@ -74,7 +95,10 @@ impl Default for Drain {
 
 impl Drop for DrainGuard {
     fn drop(&mut self) {
-        self.0.0.open.send_modify(|open| *open -= 1);
+        let state = &self.0.0;
+        if state.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            state.emptied.notify_waiters();
+        }
     }
 }
 

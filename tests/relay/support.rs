@@ -13,18 +13,18 @@ use toolrein::proxy::upstream::{Upstream, UpstreamSettings};
 use toolrein::proxy::{Proxy, ServeSettings, Service};
 
 /// Longer than anything here takes; a test that waits this long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits, but not for ever.
-pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }
 
 /// Relays everything.
-pub struct Relaying {
-    pub upstream: Upstream,
-    pub idle: Duration,
-    pub drain: Drain,
+pub(crate) struct Relaying {
+    pub(crate) upstream: Upstream,
+    pub(crate) idle: Duration,
+    pub(crate) drain: Drain,
 }
 
 impl Service for Relaying {
@@ -34,7 +34,7 @@ impl Service for Relaying {
 }
 
 /// Time limits that no test meets by accident.
-pub fn settings(base: &str) -> UpstreamSettings {
+pub(crate) fn settings(base: &str) -> UpstreamSettings {
     UpstreamSettings {
         base: base.parse().unwrap(),
         connect: PATIENCE,
@@ -45,18 +45,18 @@ pub fn settings(base: &str) -> UpstreamSettings {
     }
 }
 
-pub fn start(settings: UpstreamSettings) -> (Proxy, Drain) {
+pub(crate) fn start(settings: UpstreamSettings) -> (Proxy, Drain) {
     let drain = Drain::new();
     let idle = settings.idle;
     let service = Relaying { upstream: Upstream::new(settings).unwrap(), idle, drain: drain.clone() };
     (serve(service, &drain), drain)
 }
 
-pub fn serve(service: impl Service, drain: &Drain) -> Proxy {
+pub(crate) fn serve(service: impl Service, drain: &Drain) -> Proxy {
     serve_with(service, drain, ServeSettings::default())
 }
 
-pub fn serve_with(service: impl Service, drain: &Drain, settings: ServeSettings) -> Proxy {
+pub(crate) fn serve_with(service: impl Service, drain: &Drain, settings: ServeSettings) -> Proxy {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let listener = TcpListener::from_std(listener).unwrap();
@@ -64,17 +64,17 @@ pub fn serve_with(service: impl Service, drain: &Drain, settings: ServeSettings)
 }
 
 /// A scripted upstream and a proxy in front of it.
-pub struct Stage {
-    pub listener: TcpListener,
-    pub proxy: Proxy,
-    pub drain: Drain,
+pub(crate) struct Stage {
+    pub(crate) listener: TcpListener,
+    pub(crate) proxy: Proxy,
+    pub(crate) drain: Drain,
 }
 
-pub async fn stage() -> Stage {
+pub(crate) async fn stage() -> Stage {
     stage_with(|settings| settings).await
 }
 
-pub async fn stage_with(change: impl FnOnce(UpstreamSettings) -> UpstreamSettings) -> Stage {
+pub(crate) async fn stage_with(change: impl FnOnce(UpstreamSettings) -> UpstreamSettings) -> Stage {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}/v1", listener.local_addr().unwrap());
     let (proxy, drain) = start(change(settings(&base)));
@@ -83,53 +83,53 @@ pub async fn stage_with(change: impl FnOnce(UpstreamSettings) -> UpstreamSetting
 
 impl Stage {
     /// A new connection of a client's.
-    pub async fn client(&self) -> Wire {
+    pub(crate) async fn client(&self) -> Wire {
         Wire::new(TcpStream::connect(self.proxy.address()).await.unwrap())
     }
 
     /// The next connection that the proxy opens to the upstream.
-    pub async fn upstream(&self) -> Wire {
+    pub(crate) async fn upstream(&self) -> Wire {
         Wire::new(soon("a connection to the upstream", self.listener.accept()).await.unwrap().0)
     }
 }
 
 /// A connection on which bytes are written and read by hand.
-pub struct Wire {
-    pub stream: TcpStream,
+pub(crate) struct Wire {
+    pub(crate) stream: TcpStream,
     read: Vec<u8>,
 }
 
 /// The head of a message: its first line, and its header lines as they were spelled.
 #[derive(Debug)]
-pub struct Head {
-    pub first: String,
-    pub lines: Vec<String>,
+pub(crate) struct Head {
+    pub(crate) first: String,
+    pub(crate) lines: Vec<String>,
 }
 
 impl Head {
-    pub fn all(&self, name: &str) -> Vec<&str> {
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let prefix = format!("{}:", name.to_ascii_lowercase());
         let matching = self.lines.iter().filter(|line| line.to_ascii_lowercase().starts_with(&prefix));
         matching.map(|line| line[prefix.len()..].trim()).collect()
     }
 
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         !self.all(name).is_empty()
     }
 }
 
 impl Wire {
-    pub fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         Self { stream, read: Vec::new() }
     }
 
-    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
 
     /// Reads one head, with each byte as one character, so that odd bytes survive.
-    pub async fn head(&mut self) -> Head {
+    pub(crate) async fn head(&mut self) -> Head {
         let bytes = self.until(b"\r\n\r\n").await;
         let text: String = bytes[..bytes.len() - 4].iter().map(|byte| char::from(*byte)).collect();
         let mut lines = text.split("\r\n").map(str::to_owned);
@@ -137,7 +137,7 @@ impl Wire {
     }
 
     /// Reads up to and with a mark.
-    pub async fn until(&mut self, mark: &[u8]) -> Vec<u8> {
+    pub(crate) async fn until(&mut self, mark: &[u8]) -> Vec<u8> {
         loop {
             if let Some(at) = self.read.windows(mark.len()).position(|window| window == mark) {
                 return self.read.drain(..at + mark.len()).collect();
@@ -147,7 +147,7 @@ impl Wire {
         }
     }
 
-    pub async fn exact(&mut self, count: usize) -> Vec<u8> {
+    pub(crate) async fn exact(&mut self, count: usize) -> Vec<u8> {
         while self.read.len() < count {
             assert!(self.more().await, "the connection ended early");
         }
@@ -155,19 +155,19 @@ impl Wire {
     }
 
     /// Everything until the connection ends, cleanly or not.
-    pub async fn rest(&mut self) -> Vec<u8> {
+    pub(crate) async fn rest(&mut self) -> Vec<u8> {
         while self.more().await {}
         std::mem::take(&mut self.read)
     }
 
     /// Waits for the other side to hang up without having said anything more.
-    pub async fn closed(&mut self) {
+    pub(crate) async fn closed(&mut self) {
         let rest = self.rest().await;
         assert!(rest.is_empty(), "unexpected: {:?}", String::from_utf8_lossy(&rest));
     }
 
     /// A whole response with `content-length`.
-    pub async fn response(&mut self) -> (Head, Vec<u8>) {
+    pub(crate) async fn response(&mut self) -> (Head, Vec<u8>) {
         let head = self.head().await;
         let length = head.all("content-length").first().map_or(0, |length| length.parse().unwrap());
         let body = self.exact(length).await;
@@ -183,9 +183,16 @@ impl Wire {
 }
 
 /// `code` and `x-should-retry` of an error of toolrein's own.
-pub fn own_error(head: &Head, body: &[u8]) -> (String, Option<String>) {
+pub(crate) fn own_error(head: &Head, body: &[u8]) -> (String, Option<String>) {
     let body: serde_json::Value = serde_json::from_slice(body).unwrap();
     assert_eq!(body["error"]["type"], "toolrein_error");
     let retry = head.all("x-should-retry").first().map(|&retry| retry.to_owned());
     (body["error"]["code"].as_str().unwrap().to_owned(), retry)
+}
+
+/// Asks for the models on a connection of its own.
+pub(crate) async fn ask(proxy: &Proxy) -> (Head, Vec<u8>) {
+    let mut client = Wire::new(TcpStream::connect(proxy.address()).await.unwrap());
+    client.send("GET /v1/models HTTP/1.1\r\nHost: us\r\n\r\n").await;
+    client.response().await
 }

@@ -1,0 +1,135 @@
+//! TLS towards the upstream: whom we trust, which protocol is agreed on, and how failures read.
+
+use crate::support::{Wire, ask, own_error, settings, start};
+use std::io::{Read, Write};
+use std::sync::{Arc, mpsc};
+use tokio::net::{TcpListener, TcpStream};
+use toolrein::proxy::upstream::UpstreamSettings;
+
+#[tokio::test]
+async fn an_upstream_vouched_for_by_the_ca_file_is_reached_over_tls() {
+    let (pem, config) = authority();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(pem.as_bytes()).unwrap();
+    let base = format!("https://127.0.0.1:{}/v1", serve_tls(config).port());
+    let (proxy, _drain) = start(UpstreamSettings { ca_file: Some(file.path().into()), ..settings(&base) });
+    let (head, body) = ask(&proxy).await;
+    assert_eq!((head.first.as_str(), &body[..]), ("HTTP/1.1 200 OK", &b"secret"[..]));
+}
+
+#[tokio::test]
+async fn an_upstream_that_nobody_vouches_for_is_a_502_that_no_retry_helps() {
+    let (_, config) = authority();
+    let base = format!("https://127.0.0.1:{}/v1", serve_tls(config).port());
+    let (proxy, _drain) = start(settings(&base));
+    let (head, body) = ask(&proxy).await;
+    assert_eq!(head.first, "HTTP/1.1 502 Bad Gateway");
+    assert_eq!(own_error(&head, &body), ("upstream_tls".into(), Some("false".into())));
+    assert!(String::from_utf8(body).unwrap().contains("upstream.ca_file"));
+}
+
+#[tokio::test]
+async fn an_upstream_that_hangs_up_in_the_handshake_is_a_502_worth_a_retry() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("https://{}", listener.local_addr().unwrap());
+    let (proxy, _drain) = start(settings(&base));
+    let asking = tokio::spawn(async move { ask(&proxy).await });
+    let (stream, _) = listener.accept().await.unwrap();
+    // Reading the greeting first makes the end a clean one.
+    stream.readable().await.unwrap();
+    let _ = stream.try_read(&mut [0; 4096]);
+    drop(stream);
+    let (head, body) = asking.await.unwrap();
+    assert_eq!(own_error(&head, &body), ("upstream_tls".into(), Some("true".into())));
+}
+
+#[tokio::test]
+async fn an_upstream_that_speaks_plain_http_where_tls_is_wanted_is_said_to_fail_at_tls() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("https://{}", listener.local_addr().unwrap());
+    let (proxy, _drain) = start(settings(&base));
+    let asking = tokio::spawn(async move { ask(&proxy).await });
+    let mut upstream = Wire::new(listener.accept().await.unwrap().0);
+    upstream.exact(5).await;
+    upstream.send("HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    let (head, body) = asking.await.unwrap();
+    assert_eq!(own_error(&head, &body), ("upstream_tls".into(), Some("false".into())));
+}
+
+#[tokio::test]
+async fn http2_is_agreed_on_where_the_upstream_offers_it_but_never_for_an_upgrade() {
+    let (pem, config) = authority();
+    let mut config = (*config).clone();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(pem.as_bytes()).unwrap();
+    let (address, spoken) = listen_tls(config);
+    let base = format!("https://{address}/v1");
+    let (proxy, _drain) = start(UpstreamSettings { ca_file: Some(file.path().into()), ..settings(&base) });
+    let mut client = Wire::new(TcpStream::connect(proxy.address()).await.unwrap());
+    client.send("GET /v1/models HTTP/1.1\r\nHost: us\r\n\r\n").await;
+    let (agreed, first) =
+        tokio::task::spawn_blocking(move || (spoken.recv().unwrap(), spoken)).await.unwrap();
+    assert_eq!((agreed.0.as_deref(), &agreed.1[..14]), (Some(&b"h2"[..]), &b"PRI * HTTP/2.0"[..]));
+    let mut client = Wire::new(TcpStream::connect(proxy.address()).await.unwrap());
+    client
+        .send("GET /v1/realtime HTTP/1.1\r\nHost: us\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+        .await;
+    let agreed = tokio::task::spawn_blocking(move || first.recv().unwrap()).await.unwrap();
+    assert_eq!((agreed.0, &agreed.1[..26]), (None, &b"GET /v1/realtime HTTP/1.1\r"[..]));
+}
+
+/// What was agreed on in the handshake, and the first bytes that came.
+type Spoken = (Option<Vec<u8>>, Vec<u8>);
+
+/// Tells of each connection, and hangs up. In a thread.
+fn listen_tls(config: rustls::ServerConfig) -> (std::net::SocketAddr, mpsc::Receiver<Spoken>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let config = Arc::new(config);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let session = rustls::ServerConnection::new(config.clone()).unwrap();
+            let mut stream = rustls::StreamOwned::new(session, stream.unwrap());
+            let mut first = vec![0; 26];
+            stream.read_exact(&mut first).unwrap();
+            let _ = sender.send((stream.conn.alpn_protocol().map(<[u8]>::to_vec), first));
+        }
+    });
+    (address, receiver)
+}
+
+/// An authority's certificate in PEM, and what a server needs that it vouches for.
+fn authority() -> (String, Arc<rustls::ServerConfig>) {
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)
+        .unwrap();
+    (cert.pem(), Arc::new(config))
+}
+
+/// Serves one response per connection over TLS, in a thread. Failed handshakes are none of its business.
+fn serve_tls(config: Arc<rustls::ServerConfig>) -> std::net::SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let session = rustls::ServerConnection::new(config.clone()).unwrap();
+            let mut stream = rustls::StreamOwned::new(session, stream.unwrap());
+            let mut buffer = [0; 4096];
+            if stream.read(&mut buffer).is_ok() {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret").unwrap();
+                stream.conn.send_close_notify();
+                let _ = stream.flush();
+            }
+        }
+    });
+    address
+}
