@@ -56,7 +56,12 @@ fn each_subcommand_takes_its_own_options_and_no_other() {
     assert_eq!(args.overrides().upstream.as_deref(), Some("demo:"));
     assert_eq!(args.overrides().listen.as_deref(), Some("127.0.0.1:0"));
     assert_eq!(parse("toolrein policies").unwrap(), Command::Policies);
-    for line in ["toolrein policies --mode off", "toolrein --mode off check", "toolrein replay", "toolrein completions"] {
+    for line in [
+        "toolrein policies --mode off",
+        "toolrein --mode off check",
+        "toolrein replay",
+        "toolrein completions",
+    ] {
         assert!(parse(line).is_err(), "{line}");
     }
 }

@@ -6,7 +6,8 @@ use super::error::{Problem, nearest};
 use super::file::{File, Overriding, Written};
 use super::source::reason;
 use super::tables::{Limits, Mode};
-use super::units::{Target, write_size, write_span};
+use super::target::Target;
+use super::units::{write_size, write_span};
 use http::Uri;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -26,8 +27,12 @@ pub(super) struct Checked {
 
 /// Checks what was written and overridden.
 pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Overriding) -> Checked {
-    let mut checker =
-        Checker { document, written, overriding, checked: Checked { problems: Vec::new(), warnings: Vec::new() } };
+    let mut checker = Checker {
+        document,
+        written,
+        overriding,
+        checked: Checked { problems: Vec::new(), warnings: Vec::new() },
+    };
     let file = &written.file;
     checker.addresses(file);
     checker.upstream(file);
@@ -74,11 +79,15 @@ impl Checker<'_> {
         }
         let is_tls = uri.scheme_str() == Some("https");
         if upstream.http2 && is_tls {
-            self.warn("upstream.http2: concerns http:// alone; with https:// HTTP/2 is agreed upon anyway".to_owned());
+            self.warn(
+                "upstream.http2: concerns http:// alone; with https:// HTTP/2 is agreed upon anyway"
+                    .to_owned(),
+            );
         }
         if let Some(path) = &upstream.ca_file {
             let trouble = std::fs::File::open(path).err().map(|error| reason(&error));
-            let text = format!("{}: {}", path.display(), trouble.as_deref().unwrap_or("is a directory, not a file"));
+            let text =
+                format!("{}: {}", path.display(), trouble.as_deref().unwrap_or("is a directory, not a file"));
             self.require(&["upstream.ca_file"], trouble.is_none() && !path.is_dir(), text);
             if !is_tls {
                 self.warn("upstream.ca_file: has no effect on an http:// upstream".to_owned());
@@ -100,8 +109,11 @@ impl Checker<'_> {
         for pair in sizes[1..].windows(2) {
             let [(small_key, small), (large_key, large)] = [pair[0], pair[1]];
             let holds = small <= large || small < MIN_BYTES || large < MIN_BYTES;
-            let text =
-                format!("{large_key} ({}) is less than {small_key} ({})", write_size(large), write_size(small));
+            let text = format!(
+                "{large_key} ({}) is less than {small_key} ({})",
+                write_size(large),
+                write_size(small)
+            );
             self.require(&[large_key, small_key], holds, text);
         }
     }
@@ -180,8 +192,9 @@ const YEAR: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 /// What to tell of a configuration in which no policy is on.
 pub(super) fn idle_warning(mode: Mode, policies: usize) -> Option<String> {
-    (policies == 0 && mode != Mode::Off)
-        .then(|| "no policy is on, so everything passes through; a policy is on where its table is present".to_owned())
+    (policies == 0 && mode != Mode::Off).then(|| {
+        "no policy is on, so everything passes through; a policy is on where its table is present".to_owned()
+    })
 }
 
 /// Whether two listeners cannot both be had.
@@ -220,13 +233,17 @@ fn level_trouble(filter: &str) -> Option<String> {
         is_word && !LEVELS.iter().any(|level| level.eq_ignore_ascii_case(directive))
     });
     if let Some(word) = stray {
-        let hint = nearest(word, LEVELS).map_or_else(String::new, |level| format!("; did you mean {level:?}?"));
+        let hint =
+            nearest(word, LEVELS).map_or_else(String::new, |level| format!("; did you mean {level:?}?"));
         return Some(format!(
             "expected a level ({}) or levels by module (\"info,toolrein::proxy=debug\"), found {word:?}{hint}",
             LEVELS.join(", ")
         ));
     }
-    EnvFilter::builder().parse(filter).err().map(|error| format!("expected a log filter, found {filter:?}: {error}"))
+    EnvFilter::builder()
+        .parse(filter)
+        .err()
+        .map(|error| format!("expected a log filter, found {filter:?}: {error}"))
 }
 
 #[cfg(test)]
@@ -269,7 +286,7 @@ mod tests {
             ("info", true),
             ("DEBUG", true),
             ("info,toolrein::proxy=debug", true),
-            ("warn, hyper=off", true),
+            ("warn,hyper=off", true),
             ("inof", false),
             ("toolrein", false),
             ("", false),

@@ -86,7 +86,7 @@ impl<'a> Document<'a> {
         read: impl Fn(Spanned<DeValue<'a>>) -> Result<T, BuildError>,
     ) -> Reading<T> {
         let mut reading = Reading { value: None, left_out: Vec::new(), problems: Vec::new() };
-        while reading.problems.len() < MOST_PROBLEMS {
+        while reading.left_out.len() < MOST_PROBLEMS {
             let error = match read(value.clone()) {
                 Ok(read) => {
                     reading.value = Some(read);
@@ -111,7 +111,11 @@ impl<'a> Document<'a> {
                 let text = struck.hint(path).unwrap_or_else(|| {
                     reworded(error.message(), struck.is_table && path.is_empty() && struck.path.len() == 1)
                 });
-                reading.problems.push(self.problem(Some(self.line_at(span.start)), key, text));
+                let problem = self.problem(Some(self.line_at(span.start)), key, text);
+                // Each entry of a list is left out for itself, and then the list may be refused in the same words.
+                if reading.problems.last() != Some(&problem) {
+                    reading.problems.push(problem);
+                }
             }
             reading.left_out.push(left_out);
             if stop {
@@ -205,7 +209,9 @@ fn locate(table: &DeTable<'_>, key: &str) -> Option<Place> {
     let here = Place { at: name.span().start, key: quoted_key(name.get_ref()), is_whole: rest.is_empty() };
     let DeValue::Table(inner) = value.get_ref() else { return Some(here) };
     match locate(inner, rest) {
-        Some(deeper) if !rest.is_empty() => Some(Place { key: format!("{}.{}", here.key, deeper.key), ..deeper }),
+        Some(deeper) if !rest.is_empty() => {
+            Some(Place { key: format!("{}.{}", here.key, deeper.key), ..deeper })
+        }
         _ => Some(here),
     }
 }

@@ -68,8 +68,7 @@ pub(super) fn reworded(message: &str, is_table: bool) -> String {
     if let Some(key) = message.strip_prefix("missing field ") {
         return format!("{key} is missing");
     }
-    let mismatch =
-        message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
+    let mismatch = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     match mismatch.and_then(|mismatch| mismatch.rsplit_once(", expected ")) {
         Some((found, expected)) => format!("expected {}, found {}", expectation(expected), finding(found)),
         None if message == "wanted string or table" => "expected a string".to_owned(),
@@ -184,14 +183,26 @@ mod tests {
     #[test]
     fn messages_of_the_reader_are_put_in_an_operators_words() {
         for (message, said) in [
-            ("unknown field `tool_cals`, expected `tool_calls` or `tokens`", "unknown key; did you mean `tool_calls`?"),
+            (
+                "unknown field `tool_cals`, expected `tool_calls` or `tokens`",
+                "unknown key; did you mean `tool_calls`?",
+            ),
             ("unknown field `colour`, expected one of `a`, `bb`, `cc`", "unknown key; known here: a, bb, cc"),
             ("unknown field `x`, there are no fields", "unknown key; there are none here"),
-            ("unknown variant `stop`, expected one of `answer`, `inform`", r#"expected "answer" or "inform", found "stop""#),
+            (
+                "unknown variant `stop`, expected one of `answer`, `inform`",
+                r#"expected "answer" or "inform", found "stop""#,
+            ),
             ("missing field `per`", "`per` is missing"),
-            ("invalid type: string \"a, expected b\", expected u64", r#"expected a whole number, 0 or more, found "a, expected b""#),
+            (
+                "invalid type: string \"a, expected b\", expected u64",
+                r#"expected a whole number, 0 or more, found "a, expected b""#,
+            ),
             ("invalid value: integer `-1`, expected u64", "expected a whole number, 0 or more, found -1"),
-            ("invalid type: floating point `1.5`, expected usize", "expected a whole number, 0 or more, found 1.5"),
+            (
+                "invalid type: floating point `1.5`, expected usize",
+                "expected a whole number, 0 or more, found 1.5",
+            ),
             ("invalid type: boolean `true`, expected a string", "expected a string, found true"),
             ("invalid type: map, expected a sequence", "expected a list, found a table"),
             ("invalid type: sequence, expected struct Limit", "expected a table, found a list"),

@@ -12,6 +12,7 @@ mod policies;
 pub mod shipped;
 mod source;
 mod tables;
+mod target;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -24,7 +25,7 @@ pub use tables::{
     Conversation, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, PlacementChoice, Reask, Tell,
     ToolsUnsupported, Upstream,
 };
-pub use units::Target;
+pub use target::Target;
 
 use crate::policy;
 use crate::policy::pattern::Pattern;
@@ -116,8 +117,20 @@ impl Config {
     }
 }
 
-/// A policy's settings, `key = value` each.
+/// A policy's settings, `key = value` each; of tables of tables, each entry on a line of its own.
 fn lines(settings: Option<&Value>) -> Vec<String> {
     let Some(Value::Object(settings)) = settings else { return Vec::new() };
-    settings.iter().map(|(key, value)| format!("{key} = {}", effective::inline(value))).collect()
+    let mut lines = Vec::new();
+    for (key, value) in settings {
+        match value {
+            Value::Object(entries) if entries.values().any(Value::is_object) => {
+                let entries = entries.iter();
+                lines.extend(
+                    entries.map(|(name, value)| format!("{key}.{}", effective::setting(name, value))),
+                );
+            }
+            _ => lines.push(effective::setting(key, value)),
+        }
+    }
+    lines
 }

@@ -3,10 +3,10 @@
 
 use super::document::{Document, Entry, in_order};
 use super::error::{Problem, suggestion};
-use super::file::not_a_table;
+use super::file::{is_table, not_a_table};
 use super::shipped;
-use crate::policy::set::Rule;
 use crate::policy;
+use crate::policy::set::Rule;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use toml::Spanned;
@@ -49,7 +49,7 @@ fn build_one<'a>(
     default: Option<&Spanned<DeValue<'_>>>,
     built: &mut Built,
 ) {
-    if !matches!(table.get_ref(), DeValue::Table(_)) {
+    if !is_table(table) {
         built.problems.push(not_a_table(document, &format!("policy.{}", entry.name)));
         return;
     }
@@ -66,7 +66,10 @@ fn build_one<'a>(
 }
 
 /// `table` with the keys of `default` that it leaves out.
-fn completed<'a>(mut table: Spanned<DeValue<'a>>, default: Option<&Spanned<DeValue<'a>>>) -> Spanned<DeValue<'a>> {
+fn completed<'a>(
+    mut table: Spanned<DeValue<'a>>,
+    default: Option<&Spanned<DeValue<'a>>>,
+) -> Spanned<DeValue<'a>> {
     if let (DeValue::Table(own), Some(DeValue::Table(default))) =
         (table.get_mut(), default.map(Spanned::get_ref))
     {

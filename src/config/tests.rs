@@ -1,7 +1,7 @@
 //! Cases of whole configurations: the shipped file against the code, what is refused and in which words, what
 //! is in effect.
 
-use super::document::{Document, read_as};
+use super::document::Document;
 use super::file::{self, File};
 use super::*;
 use crate::policy::REGISTRY;
@@ -117,7 +117,7 @@ fn a_key_left_out_of_a_policy_has_the_value_of_the_shipped_file() {
             "rate_limit",
             vec![
                 r#"default = { calls = 60, per = "60s" }"#.to_owned(),
-                r#"tools = { f = { calls = 1, per = "1s" } }"#.to_owned()
+                r#"tools.f = { calls = 1, per = "1s" }"#.to_owned()
             ]
         )]
     );
@@ -130,75 +130,225 @@ fn a_policy_is_on_where_its_table_is_present() {
     assert_eq!(names("[policy.truncate]\n[policy.budget]"), ["budget", "truncate"]);
 }
 
+/// Each text has this problem and no other.
+fn each_has_one_problem(cases: &[(&str, &str)]) {
+    for (text, said) in cases {
+        assert_eq!(problems(text), [*said], "{text}");
+    }
+}
+
 #[test]
-fn what_is_wrong_is_told_with_line_and_key() {
-    for (text, said) in [
-        // Names.
+fn unknown_names_are_told_with_the_nearest_known_one() {
+    each_has_one_problem(&[
         ("\nmod = \"off\"", r"proxy.toml:2: mod: unknown key; did you mean `mode`?"),
         ("[listn]\nproxy = 1", "proxy.toml:1: listn: unknown table; did you mean `listen`?"),
-        ("[profile.chat]", "proxy.toml:1: profile: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, ledger, log, model, policy"),
+        (
+            "[profile.chat]",
+            "proxy.toml:1: profile: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, ledger, log, model, policy",
+        ),
         ("[listen]\nprxy = 1", "proxy.toml:2: listen.prxy: unknown key; did you mean `proxy`?"),
-        ("[limits]\nrequest-bytes = 1", "proxy.toml:2: limits.request-bytes: unknown key; did you mean `request_bytes`?"),
+        (
+            "[limits]\nrequest-bytes = 1",
+            "proxy.toml:2: limits.request-bytes: unknown key; did you mean `request_bytes`?",
+        ),
         ("[policy.budgets]", "proxy.toml:1: policy.budgets: unknown policy; did you mean `budget`?"),
-        ("[policy.injection]", "proxy.toml:1: policy.injection: unknown policy; known here: budget, rate_limit, truncate"),
-        ("[policy.budget]\n\ntool_call = 3", "proxy.toml:3: policy.budget.tool_call: unknown key; did you mean `tool_calls`?"),
-        ("[policy.rate_limit.tools]\nf = { call = 3, per = \"1s\" }", "proxy.toml:2: policy.rate_limit.tools.f.call: unknown key; did you mean `calls`?"),
-        ("[model.gpt-4.1]\ntoken_factor = 1", "proxy.toml:1: model.gpt-4.1: unknown table; quote names that hold dots: [model.\"gpt-4.1\"]"),
-        ("[model.\"gpt-4.1\"]\nfactor = 1", "proxy.toml:2: model.\"gpt-4.1\".factor: unknown key; known here: token_factor"),
-        // Kinds.
-        ("mode = 1", "proxy.toml:1: mode: expected a string, found 1"),
+        (
+            "[policy.injection]",
+            "proxy.toml:1: policy.injection: unknown policy; known here: budget, rate_limit, truncate",
+        ),
+        (
+            "[policy.budget]\n\ntool_call = 3",
+            "proxy.toml:3: policy.budget.tool_call: unknown key; did you mean `tool_calls`?",
+        ),
+        (
+            "[policy.rate_limit.tools]\nf = { call = 3, per = \"1s\" }",
+            "proxy.toml:2: policy.rate_limit.tools.f.call: unknown key; did you mean `calls`?",
+        ),
+        (
+            "[model.gpt-4.1]\ntoken_factor = 1",
+            "proxy.toml:1: model.gpt-4.1: unknown table; quote names that hold dots: [model.\"gpt-4.1\"]",
+        ),
+        (
+            "[model.\"gpt-4.1\"]\nfactor = 1",
+            "proxy.toml:2: model.\"gpt-4.1\".factor: unknown key; known here: token_factor",
+        ),
+    ]);
+}
+
+#[test]
+fn values_of_the_wrong_kind_are_told() {
+    each_has_one_problem(&[
+        ("mode = 1", "proxy.toml:1: mode: expected a string"),
         ("mode = \"on\"", r#"proxy.toml:1: mode: expected "enforce" or "observe" or "off", found "on""#),
         ("listen = 3", "proxy.toml:1: listen: expected a table, such as [listen]"),
         ("[[limits]]", "proxy.toml:1: limits: expected a table, such as [limits]"),
         ("policy = 3", "proxy.toml:1: policy: expected a table, such as [policy]"),
         ("[policy]\nbudget = []", "proxy.toml:2: policy.budget: expected a table, such as [policy.budget]"),
+        (
+            "[[policy.rate_limit.tools]]\nx = 1",
+            "proxy.toml:1: policy.rate_limit.tools: expected a table, found a list",
+        ),
         ("[[policy.budget]]", "proxy.toml:1: policy.budget: expected a table, such as [policy.budget]"),
+        ("[model]\nx = 3", "proxy.toml:2: model.x: expected a table, such as [model.x]"),
+        ("[model.\"\"]", "proxy.toml:1: model: expected the name of a model, or a pattern such as \"gpt-*\""),
         ("[[model.x]]", "proxy.toml:1: model.x: expected a table, such as [model.x]"),
         ("[reask]\nmax = \"3\"", r#"proxy.toml:2: reask.max: expected a whole number, 0 or more, found "3""#),
         ("[reask]\nmax = -1", "proxy.toml:2: reask.max: expected a whole number, 0 or more, found -1"),
-        ("[upstream]\nhttp2 = \"yes\"", r#"proxy.toml:2: upstream.http2: expected true or false, found "yes""#),
-        ("[notices]\nsystem_models = \"gpt-4\"", r#"proxy.toml:2: notices.system_models: expected a list, found "gpt-4""#),
-        ("[policy.budget]\nnotify_at = \"half\"", r#"proxy.toml:2: policy.budget.notify_at: expected a number, found "half""#),
-        ("[policy.budget]\nexhausted = \"stop\"", r#"proxy.toml:2: policy.budget.exhausted: expected "answer" or "inform" or "reject", found "stop""#),
-        // Durations and sizes.
+        (
+            "[upstream]\nhttp2 = \"yes\"",
+            r#"proxy.toml:2: upstream.http2: expected true or false, found "yes""#,
+        ),
+        (
+            "[notices]\nsystem_models = \"gpt-4\"",
+            r#"proxy.toml:2: notices.system_models: expected a list, found "gpt-4""#,
+        ),
+        (
+            "[policy.budget]\nnotify_at = \"half\"",
+            r#"proxy.toml:2: policy.budget.notify_at: expected a number, found "half""#,
+        ),
+        (
+            "[policy.budget]\nexhausted = \"stop\"",
+            r#"proxy.toml:2: policy.budget.exhausted: expected "answer" or "inform" or "reject", found "stop""#,
+        ),
+    ]);
+}
+
+#[test]
+fn durations_sizes_and_policies_own_checks_are_told() {
+    each_has_one_problem(&[
         ("[upstream]\nremember = 60", "proxy.toml:2: upstream.remember: expected a string, found 60"),
-        ("[upstream]\nidle_timeout = \"soon\"", r#"proxy.toml:2: upstream.idle_timeout: expected a duration with its unit, such as "60s", "10m" or "1h", found "soon""#),
-        ("[upstream]\nidle_timeout = \"0s\"", "proxy.toml:2: upstream.idle_timeout: expected a duration from 1ms to 1 year, found 0s"),
-        ("[limits]\ndrain_timeout = \"2years\"", "proxy.toml:2: limits.drain_timeout: expected at most 1 year, found 17532h"),
-        ("[limits]\nheld_bytes = \"4 megs\"", r#"proxy.toml:2: limits.held_bytes: expected a size such as "64KiB" or "4MB", or a number of bytes, found "4 megs""#),
-        ("[limits]\nheld_bytes = -4", r#"proxy.toml:2: limits.held_bytes: expected a size such as "64KiB" or "4MB", or a number of bytes, found -4"#),
-        ("[limits]\nrequest_bytes = 0", "proxy.toml:2: limits.request_bytes: expected at least 1KiB, found 0B"),
-        ("[policy.rate_limit]\ndefault = { calls = 1, per = \"0s\" }", "proxy.toml:2: policy.rate_limit.default.per: expected a window longer than 0"),
-        ("[policy.rate_limit.tools]\n\"a.b*\" = { calls = 1, per = \"0s\" }", "proxy.toml:2: policy.rate_limit.tools.\"a.b*\".per: expected a window longer than 0"),
-        ("[policy.rate_limit]\ndefault = { calls = 1 }", "proxy.toml:2: policy.rate_limit.default: `per` is missing"),
-        ("[policy.budget]\nnotify_at = 0.9", "proxy.toml:2: policy.budget.notify_at: expected no more than critical_at"),
+        (
+            "[upstream]\nidle_timeout = \"soon\"",
+            r#"proxy.toml:2: upstream.idle_timeout: expected a duration with its unit, such as "60s", "10m" or "1h", found "soon""#,
+        ),
+        (
+            "[upstream]\nidle_timeout = \"0s\"",
+            "proxy.toml:2: upstream.idle_timeout: expected a duration from 1ms to 1 year, found 0s",
+        ),
+        (
+            "[limits]\ndrain_timeout = \"2years\"",
+            "proxy.toml:2: limits.drain_timeout: expected at most 1 year, found 17532h",
+        ),
+        (
+            "[limits]\nheld_bytes = \"4 megs\"",
+            r#"proxy.toml:2: limits.held_bytes: expected a size such as "64KiB" or "4MB", or a number of bytes, found "4 megs""#,
+        ),
+        (
+            "[limits]\nheld_bytes = -4",
+            r#"proxy.toml:2: limits.held_bytes: expected a size such as "64KiB" or "4MB", or a number of bytes, found -4"#,
+        ),
+        (
+            "[limits]\nrequest_bytes = 0",
+            "proxy.toml:2: limits.request_bytes: expected at least 1KiB, found 0B",
+        ),
+        (
+            "[policy.rate_limit]\ndefault = { calls = 1, per = \"0s\" }",
+            "proxy.toml:2: policy.rate_limit.default.per: expected a window longer than 0",
+        ),
+        (
+            "[policy.rate_limit.tools]\n\"a.b*\" = { calls = 1, per = \"0s\" }",
+            "proxy.toml:2: policy.rate_limit.tools.\"a.b*\".per: expected a window longer than 0",
+        ),
+        (
+            "[policy.rate_limit]\ndefault = { calls = 1 }",
+            "proxy.toml:2: policy.rate_limit.default: `per` is missing",
+        ),
+        (
+            "[policy.budget]\nnotify_at = 0.9",
+            "proxy.toml:2: policy.budget.notify_at: expected no more than critical_at",
+        ),
         // The shipped notify_at is not in the file, so the table is named.
-        ("\n[policy.budget]\ncritical_at = 0.1", "proxy.toml:2: policy.budget.notify_at: expected no more than critical_at"),
-        // Addresses, names and paths.
-        ("[listen]\nproxy = \"localhost:80\"", r#"proxy.toml:2: listen.proxy: expected an address and port, such as "127.0.0.1:4242", found "localhost:80" (for localhost write 127.0.0.1 or [::1])"#),
-        ("[listen]\nproxy = \"127.0.0.1:4243\"", "proxy.toml:2: listen.proxy: 127.0.0.1:4243 is taken by listen.proxy (127.0.0.1:4243)"),
-        ("[listen]\nproxy = \"127.0.0.1:1\"\nadmin = \"0.0.0.0:1\"", "proxy.toml:3: listen.admin: 0.0.0.0:1 is taken by listen.proxy (127.0.0.1:1)"),
-        ("[upstream]\nurl = \"api.openai.com/v1\"", r#"proxy.toml:2: upstream.url: expected a URL with its scheme, such as "https://api.openai.com/v1", or "demo:", found "api.openai.com/v1""#),
-        ("[upstream]\nurl = \"ftp://h/v1\"", r#"proxy.toml:2: upstream.url: expected http:// or https://, found "ftp://h/v1""#),
-        ("[upstream]\nurl = \"https://h/v1 \"", r#"proxy.toml:2: upstream.url: expected a URL without spaces, found "https://h/v1 ""#),
-        ("[upstream]\nurl = \"https://me:pw@h/v1\"", r#"proxy.toml:2: upstream.url: expected a URL without credentials (those of the client are passed on), found "https://***@h/v1""#),
-        ("[upstream]\nurl = \"http://127.0.0.1:4242/v1\"", "proxy.toml:2: upstream.url: http://127.0.0.1:4242/v1 is listen.proxy itself: requests would go round in circles"),
-        ("[upstream]\nca_file = \"/no/such.pem\"", "proxy.toml:2: upstream.ca_file: /no/such.pem: there is no such file"),
-        ("[conversation]\nheaders = [\"x y\"]", r#"proxy.toml:2: conversation.headers: expected the name of a header, such as "x-session-id", found "x y""#),
-        ("[conversation]\nheaders = [\"Authorization\"]", "proxy.toml:2: conversation.headers: authorization carries a credential, which would be shown as the conversation's id"),
-        ("[conversation]\nheaders = [\"x-toolrein-conversation\"]", "proxy.toml:2: conversation.headers: x-toolrein-conversation is always read first, so leave it out"),
-        ("[conversation]\nbody = [\"metadata.\"]", r#"proxy.toml:2: conversation.body: expected a path into the body, such as "metadata.session_id", found "metadata.""#),
-        ("[reask]\nanswer_tools = [\"\"]", r#"proxy.toml:2: reask.answer_tools: expected a name, or a pattern such as "search*", found """#),
-        ("[log]\nlevel = \"inof\"", r#"proxy.toml:2: log.level: expected a level (off, error, warn, info, debug, trace) or levels by module ("info,toolrein::proxy=debug"), found "inof"; did you mean "info"?"#),
-        // Numbers against each other.
-        ("[limits]\nheld_bytes = \"512KiB\"", "proxy.toml:2: limits.held_bytes: limits.held_bytes (512KiB) is less than limits.event_bytes (1MiB)"),
-        ("[limits]\nheld_bytes = \"64MiB\"", "proxy.toml:2: limits.held_bytes: limits.reply_bytes (32MiB) is less than limits.held_bytes (64MiB)"),
+        (
+            "\n[policy.budget]\ncritical_at = 0.1",
+            "proxy.toml:2: policy.budget.notify_at: expected no more than critical_at",
+        ),
+    ]);
+}
+
+#[test]
+fn addresses_names_and_paths_that_are_no_good_are_told() {
+    each_has_one_problem(&[
+        (
+            "[listen]\nproxy = \"localhost:80\"",
+            r#"proxy.toml:2: listen.proxy: expected an address and port, such as "127.0.0.1:4242", found "localhost:80" (for localhost write 127.0.0.1 or [::1])"#,
+        ),
+        (
+            "[listen]\nproxy = \"127.0.0.1:4243\"",
+            "proxy.toml:2: listen.proxy: 127.0.0.1:4243 is taken by listen.proxy (127.0.0.1:4243)",
+        ),
+        (
+            "[listen]\nproxy = \"127.0.0.1:1\"\nadmin = \"0.0.0.0:1\"",
+            "proxy.toml:3: listen.admin: 0.0.0.0:1 is taken by listen.proxy (127.0.0.1:1)",
+        ),
+        (
+            "[upstream]\nurl = \"api.openai.com/v1\"",
+            r#"proxy.toml:2: upstream.url: expected a URL with its scheme, such as "https://api.openai.com/v1", or "demo:", found "api.openai.com/v1""#,
+        ),
+        (
+            "[upstream]\nurl = \"ftp://h/v1\"",
+            r#"proxy.toml:2: upstream.url: expected http:// or https://, found "ftp://h/v1""#,
+        ),
+        (
+            "[upstream]\nurl = \"https://h/v1 \"",
+            r#"proxy.toml:2: upstream.url: expected a URL without spaces, found "https://h/v1 ""#,
+        ),
+        (
+            "[upstream]\nurl = \"https://me:pw@h/v1\"",
+            r#"proxy.toml:2: upstream.url: expected a URL without credentials (those of the client are passed on), found "https://***@h/v1""#,
+        ),
+        (
+            "[upstream]\nurl = \"http://127.0.0.1:4242/v1\"",
+            "proxy.toml:2: upstream.url: http://127.0.0.1:4242/v1 is listen.proxy itself: requests would go round in circles",
+        ),
+        (
+            "[upstream]\nca_file = \"/no/such.pem\"",
+            "proxy.toml:2: upstream.ca_file: /no/such.pem: there is no such file",
+        ),
+        (
+            "[conversation]\nheaders = [\"x y\"]",
+            r#"proxy.toml:2: conversation.headers: expected the name of a header, such as "x-session-id", found "x y""#,
+        ),
+        (
+            "[conversation]\nheaders = [\"Authorization\"]",
+            "proxy.toml:2: conversation.headers: authorization carries a credential, which would be shown as the conversation's id",
+        ),
+        (
+            "[conversation]\nheaders = [\"x-toolrein-conversation\"]",
+            "proxy.toml:2: conversation.headers: x-toolrein-conversation is always read first, so leave it out",
+        ),
+        (
+            "[conversation]\nbody = [\"metadata.\"]",
+            r#"proxy.toml:2: conversation.body: expected a path into the body, such as "metadata.session_id", found "metadata.""#,
+        ),
+        (
+            "[reask]\nanswer_tools = [\"\"]",
+            r#"proxy.toml:2: reask.answer_tools: expected a name, or a pattern such as "search*", found """#,
+        ),
+        (
+            "[log]\nlevel = \"inof\"",
+            r#"proxy.toml:2: log.level: expected a level (off, error, warn, info, debug, trace) or levels by module ("info,toolrein::proxy=debug"), found "inof"; did you mean "info"?"#,
+        ),
+    ]);
+}
+
+#[test]
+fn numbers_that_contradict_each_other_are_told() {
+    each_has_one_problem(&[
+        (
+            "[limits]\nheld_bytes = \"512KiB\"",
+            "proxy.toml:2: limits.held_bytes: limits.held_bytes (512KiB) is less than limits.event_bytes (1MiB)",
+        ),
+        (
+            "[limits]\nheld_bytes = \"64MiB\"",
+            "proxy.toml:2: limits.held_bytes: limits.reply_bytes (32MiB) is less than limits.held_bytes (64MiB)",
+        ),
         ("[reask]\nmax = 21", "proxy.toml:2: reask.max: expected at most 20, found 21"),
         ("[ledger]\ncalls = 0", "proxy.toml:2: ledger.calls: expected more than 0"),
-        ("[model.x]\ntoken_factor = 0", "proxy.toml:2: model.x.token_factor: expected a factor from 0.1 to 10, found 0"),
-    ] {
-        assert_eq!(problems(text), [said], "{text}");
-    }
+        (
+            "[model.x]\ntoken_factor = 0",
+            "proxy.toml:2: model.x.token_factor: expected a factor from 0.1 to 10, found 0",
+        ),
+    ]);
 }
 
 #[test]
@@ -255,8 +405,8 @@ tools = { f = { calls = 1, per = "0s" }, g = { calls = 1 } }
             (14, "policy.budget.critical_at"),
             (15, "policy.budget.exhausted"),
             (17, "policy.rate_limit.default.calls"),
-            (18, "policy.rate_limit.tools.f.per"),
             (18, "policy.rate_limit.tools.g"),
+            (18, "policy.rate_limit.tools.f.per"),
             (19, "policy.nothing"),
         ],
         "{}",
@@ -278,7 +428,8 @@ fn overrides_beat_the_file() {
         upstream: Some("demo:".to_owned()),
         mode: Some("observe".to_owned()),
     };
-    let text = "mode = \"off\"\n[listen]\nproxy = \"127.0.0.1:9\"\n[upstream]\nurl = \"https://h/v1\"\nhttp2 = true";
+    let text =
+        "mode = \"off\"\n[listen]\nproxy = \"127.0.0.1:9\"\n[upstream]\nurl = \"https://h/v1\"\nhttp2 = true";
     let config = load_with(text, &overrides).unwrap();
     assert_eq!(config.mode, Mode::Observe);
     assert_eq!((config.listen.proxy.port(), config.listen.admin.port()), (0, 0));
@@ -315,8 +466,14 @@ fn problems_of_overrides_name_the_flag_and_stand_last() {
 #[test]
 fn what_is_allowed_but_odd_is_warned_of() {
     for (text, said) in [
-        ("[listen]\nadmin = \"0.0.0.0:4243\"\n[policy.budget]", "listen.admin: 0.0.0.0:4243 can be reached from other machines"),
-        ("[upstream]\nurl = \"https://api.openai.com\"\n[policy.budget]", "upstream.url: https://api.openai.com has no path"),
+        (
+            "[listen]\nadmin = \"0.0.0.0:4243\"\n[policy.budget]",
+            "listen.admin: 0.0.0.0:4243 can be reached from other machines",
+        ),
+        (
+            "[upstream]\nurl = \"https://api.openai.com\"\n[policy.budget]",
+            "upstream.url: https://api.openai.com has no path",
+        ),
         ("[upstream]\nhttp2 = true\n[policy.budget]", "upstream.http2: concerns http:// alone"),
         ("", "no policy is on"),
     ] {
@@ -422,5 +579,8 @@ fn files_are_read_as_bounded_utf8_text() {
     assert_eq!(refused(&huge), Some(format!("{name}: larger than 1 MiB, so hardly a configuration")));
     assert_eq!(refused(b"\n# \xff"), Some(format!("{name}:2: not UTF-8 text (byte 0xff)")));
     assert_eq!(refused(b"\xef\xbb\xbfmode = \"off\"\r\n"), None);
-    assert_eq!(refused(b"\r\nmod = 1\r\n"), Some(format!("{name}:2: mod: unknown key; did you mean `mode`?")));
+    assert_eq!(
+        refused(b"\r\nmod = 1\r\n"),
+        Some(format!("{name}:2: mod: unknown key; did you mean `mode`?"))
+    );
 }
