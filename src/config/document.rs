@@ -7,8 +7,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
 
-/// Problems of one table beyond which the rest is not looked for.
-const MOST_PROBLEMS: usize = 100;
+/// Problems of one kind beyond which the rest is not looked for: looking takes time for each.
+pub(super) const MOST_PROBLEMS: usize = 100;
 
 /// A parsed document.
 pub(super) struct Document<'a> {
@@ -35,7 +35,7 @@ impl<'a> Document<'a> {
         let (root, errors) = DeTable::parse_recoverable(text);
         let document = Self { name, text, root };
         let mut problems: Vec<Problem> = Vec::new();
-        for error in &errors {
+        for error in errors.iter().take(MOST_PROBLEMS) {
             let line = document.line_at(error.span().map_or(text.len(), |span| span.start));
             // What follows on the same line is most often said by the first.
             if problems.last().is_none_or(|last| last.line != Some(line)) {
@@ -131,8 +131,8 @@ impl<'a> Document<'a> {
 
     /// The line of a byte, from 1.
     fn line_at(&self, at: usize) -> usize {
-        let before = self.text.as_bytes().iter().take(at);
-        before.filter(|&&byte| byte == b'\n').count() + 1
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        memchr::memchr_iter(b'\n', before).count() + 1
     }
 }
 

@@ -1,7 +1,7 @@
 //! The configuration as written: every table but the policies, defaults filled in, each value of the right kind
 //! and unit. Whether the values agree with each other is not asked here.
 
-use super::document::{Document, Entry, in_order, read_as};
+use super::document::{Document, Entry, MOST_PROBLEMS, in_order, read_as};
 use super::error::{Problem, reworded};
 use super::tables::{Conversation, Ledger, Limits, Listen, Log, Mode, Model, Notices, Reask, Upstream};
 use super::target::Target;
@@ -67,6 +67,9 @@ fn take_out_what_is_no_table(document: &Document<'_>, root: &mut DeTable<'_>) ->
     }
     let Some(DeValue::Table(models)) = root.get_mut("model").map(Spanned::get_mut) else { return problems };
     for Entry { name, value } in in_order(models) {
+        if problems.len() >= MOST_PROBLEMS {
+            break;
+        }
         if !is_table(&value) {
             models.remove(name.as_str());
             problems.push(not_a_table(document, &format!("model.{name}")));

@@ -416,8 +416,17 @@ tools = { f = { calls = 1, per = "0s" }, g = { calls = 1 } }
 
 #[test]
 fn a_file_of_nothing_but_mistakes_is_told_within_bounds() {
-    let text: String = (0..5_000).map(|at| format!("k{at} = 1\n")).collect();
-    assert_eq!(load(&text).unwrap_err().0.len(), 100);
+    let mistakes: [fn(usize) -> String; 4] = [
+        |at| format!("k{at} = 1\n"),
+        |at| format!("k{at} = [\n"),
+        |at| format!("[policy.p{at}]\n"),
+        |at| format!("model.m{at} = 3\n"),
+    ];
+    for mistake in mistakes {
+        let text: String = (0..5_000).map(mistake).collect();
+        let told = load(&text).unwrap_err().0.len();
+        assert!((1..=200).contains(&told), "{told} for {}", mistake(0));
+    }
 }
 
 #[test]
