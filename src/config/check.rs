@@ -159,7 +159,8 @@ impl Checker<'_> {
         self.require(&["log.level"], text.is_none(), text.unwrap_or_default());
     }
 
-    /// A problem at `keys` unless `holds`, or unless one of them was refused before: its default says nothing.
+    /// A problem at `keys` unless `holds`, or unless one of them was refused before: its default says
+    /// nothing.
     fn require(&mut self, keys: &[&str], holds: bool, text: String) {
         let refused = |key: &&str| {
             let left_out = &self.written.left_out;

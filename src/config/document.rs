@@ -59,7 +59,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// A problem at the first of `keys`, dotted from the top, that is in the file; without a line where none is.
+    /// A problem at the first of `keys`, dotted from the top, that is in the file; without a line where none
+    /// is.
     pub(super) fn problem_at(&self, keys: &[&str], text: String) -> Problem {
         let found =
             keys.iter().find_map(|key| locate(self.root.get_ref(), key).filter(|place| place.is_whole));
@@ -77,7 +78,7 @@ impl<'a> Document<'a> {
         self.problem(line, key, text)
     }
 
-    /// Reads `value` with `read`, which takes what `complete` makes of it. Where it refuses an entry, that entry
+    /// Reads `value` with `read`. Where it refuses an entry, that entry
     /// is left out and the rest read again, so that every problem is found at once.
     pub(super) fn read<T>(
         &self,
@@ -112,7 +113,8 @@ impl<'a> Document<'a> {
                     reworded(error.message(), struck.is_table && path.is_empty() && struck.path.len() == 1)
                 });
                 let problem = self.problem(Some(self.line_at(span.start)), key, text);
-                // Each entry of a list is left out for itself, and then the list may be refused in the same words.
+                // Each entry of a list is left out for itself, and then the list may be refused in the same
+                // words.
                 if reading.problems.last() != Some(&problem) {
                     reading.problems.push(problem);
                 }
@@ -137,8 +139,8 @@ impl<'a> Document<'a> {
 }
 
 impl<T> Reading<T> {
-    /// Adds what a check of the whole table found, but for what follows from values that were left out: such a
-    /// problem names the key, or is at it.
+    /// Adds what a check of the whole table found, but for what follows from values that were left out: such
+    /// a problem names the key, or is at it.
     fn add_checked(&mut self, document: &Document<'_>, path: &[&str], errors: Vec<ConfigError>) {
         for ConfigError { key, problem } in errors {
             let follows = self.left_out.iter().any(|left_out| key == *left_out || problem.contains(left_out));
@@ -199,7 +201,8 @@ struct Place {
     is_whole: bool,
 }
 
-/// The place of the unquoted dotted `key`, whose parts may hold dots themselves, or of the last table on the way.
+/// The place of the unquoted dotted `key`, whose parts may hold dots themselves, or of the last table on the
+/// way.
 fn locate(table: &DeTable<'_>, key: &str) -> Option<Place> {
     let fits = table.iter().filter_map(|(name, value)| {
         let rest = key.strip_prefix(name.get_ref().as_ref())?;

@@ -1,5 +1,5 @@
-//! The configuration as written: every table but the policies, defaults filled in, each value of the right kind
-//! and unit. Whether the values agree with each other is not asked here.
+//! The configuration as written: every table but the policies, defaults filled in, each value of the right
+//! kind and unit. Whether the values agree with each other is not asked here.
 
 use super::document::{Document, Entry, MOST_PROBLEMS, in_order, read_as};
 use super::error::{Problem, reworded};

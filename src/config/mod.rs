@@ -1,7 +1,8 @@
-//! The configuration: read once, checked whole, then immutable. Responsible for `proxy.toml`, its defaults and
-//! its problems; what a policy's keys mean is the policy's own, and the command line stands in `cli`.
+//! The configuration: read once, checked whole, then immutable. Responsible for `proxy.toml`, its defaults
+//! and its problems; what a policy's keys mean is the policy's own, and the command line stands in `cli`.
 //!
-//! Two stages: as written (`file`, over `document` and `units`), then checked (`check`), which gives [`Config`].
+//! Two stages: as written (`file`, over `document` and `units`), then checked (`check`), which gives
+//! [`Config`].
 
 mod check;
 mod document;

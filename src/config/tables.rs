@@ -252,8 +252,9 @@ impl Default for Limits {
 }
 
 impl Default for Notices {
-    /// OpenAI's chat models, bare, fine-tuned and behind a router. Not o1-mini, which refuses system messages, and
-    /// not gpt-oss, whose template drops late ones without an error (raullenchai/Rapid-MLX#1765).
+    /// OpenAI's chat models, bare, fine-tuned and behind a router. Not o1-mini, which refuses system
+    /// messages, and not gpt-oss, whose template drops late ones without an error
+    /// (raullenchai/Rapid-MLX#1765).
     fn default() -> Self {
         let models = [
             "gpt-3.5*",

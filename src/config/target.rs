@@ -9,8 +9,8 @@ use std::fmt;
 pub enum Target {
     /// The simulated model inside toolrein, written `demo:`.
     Demo,
-    /// An `http` or `https` server. Without credentials or fragment; the path has no trailing slash unless it is
-    /// `/` alone.
+    /// An `http` or `https` server. Without credentials or fragment; the path has no trailing slash unless it
+    /// is `/` alone.
     Url(Uri),
 }
 

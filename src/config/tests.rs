@@ -266,7 +266,7 @@ fn durations_sizes_and_policies_own_checks_are_told() {
 }
 
 #[test]
-fn addresses_names_and_paths_that_are_no_good_are_told() {
+fn addresses_that_are_no_good_are_told() {
     each_has_one_problem(&[
         (
             "[listen]\nproxy = \"localhost:80\"",
@@ -304,6 +304,12 @@ fn addresses_names_and_paths_that_are_no_good_are_told() {
             "[upstream]\nca_file = \"/no/such.pem\"",
             "proxy.toml:2: upstream.ca_file: /no/such.pem: there is no such file",
         ),
+    ]);
+}
+
+#[test]
+fn names_and_paths_that_are_no_good_are_told() {
+    each_has_one_problem(&[
         (
             "[conversation]\nheaders = [\"x y\"]",
             r#"proxy.toml:2: conversation.headers: expected the name of a header, such as "x-session-id", found "x y""#,
