@@ -42,6 +42,8 @@ impl Exchange {
         if response.extensions_mut().remove::<Retried>().is_some() {
             self.record.outcome.fallbacks.push(Fallback::Stale);
         }
+        // Ours is the client's version, whatever the upstream spoke.
+        *response.version_mut() = http::Version::HTTP_11;
         Ok(response)
     }
 
