@@ -62,7 +62,7 @@ impl Memory {
         }
     }
 
-    fn add_round(&self, place: Hash, round: Round) {
+    fn add_round(&self, place: Hash, round: &Round) {
         self.rounds.entry(place).and_upsert_with(|known| {
             let mut rounds = known.map_or_else(Vec::new, |entry| entry.into_value().to_vec());
             rounds.retain(|known| known.anchor != round.anchor);
@@ -95,7 +95,7 @@ impl Ledger for Memory {
             self.released_ms.entry(call).or_insert(at_ms);
         }
         for (place, round) in news.rounds {
-            self.add_round(place, round);
+            self.add_round(place, &round);
         }
         if let Some((model, facts)) = news.model {
             self.models.entry(model).and_compute_with(|known| {

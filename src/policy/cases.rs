@@ -43,13 +43,13 @@ pub(crate) struct Conversation(Judge);
 
 impl Conversation {
     /// A conversation that begins.
-    pub(crate) fn new(rule: Arc<dyn Rule>) -> Self {
+    pub(crate) fn new(rule: &Arc<dyn Rule>) -> Self {
         Self::with_calls(rule, "f", &[])
     }
 
     /// A turn in which `tool` was called and answered once for each of `released_ms`.
-    pub(crate) fn with_calls(rule: Arc<dyn Rule>, tool: &str, released_ms: &[Option<u64>]) -> Self {
-        Self(read(&rule, &turn(tool, released_ms.len()), released_ms).1)
+    pub(crate) fn with_calls(rule: &Arc<dyn Rule>, tool: &str, released_ms: &[Option<u64>]) -> Self {
+        Self(read(rule, &turn(tool, released_ms.len()), released_ms).1)
     }
 
     /// Rules on the next call.

@@ -179,11 +179,11 @@ impl Judge {
 
     /// What the conversation has used of each limit, by policy.
     pub fn usage(&self, now_ms: u64) -> Vec<(&'static str, Usage)> {
-        let of = |fold: &Box<dyn Fold>| {
+        let named = self.folds.iter().flat_map(|fold| {
             let name = fold.name();
             fold.usage(now_ms).into_iter().map(move |usage| (name, usage))
-        };
-        self.folds.iter().flat_map(of).collect()
+        });
+        named.collect()
     }
 
     fn folds_of(&mut self, choice: u32) -> &mut Vec<Box<dyn Fold>> {

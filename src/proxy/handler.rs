@@ -19,7 +19,7 @@ use crate::policy::plan::Plan;
 use crate::policy::set::Judge;
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
-use crate::rewrite::restore::{Place, places, restored, user_text_before};
+use crate::rewrite::restore::{places, restored, user_text_before};
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{On, PrefixBreak, Route};
 use crate::transcript::Transcript;
@@ -178,63 +178,46 @@ impl Gateway {
         let model_name = request.model_name(body);
         let model = self.key.hash(Domain::Model, &[self.upstream.name().as_bytes(), model_name.as_bytes()]);
         let conversation = identity.conversation(request, body);
-        let (keys, places, name) = self.questions(request, body, &identity);
-        let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
-        let ask = Ask { calls: &keys, places: &names, model, request: name, conversation };
-        let facts = self.ledger.look_up(ask).await;
-        record.outcome.conversation =
-            Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
-        record.outcome.model = Some(model_name.into_owned());
-        record.outcome.repeated = facts.repeated;
-        self.fold(request, body, (identity, model), (facts, keys, places), record)
-    }
-
-    /// What the ledger is asked: the newest calls, the places of hidden rounds, and the request's own name.
-    fn questions(
-        &self,
-        request: &Request,
-        body: &Bytes,
-        identity: &Identity,
-    ) -> (Vec<CallKey>, Vec<Place>, Hash) {
-        let transcript = Transcript::read(request, body, identity, &*self.memo);
-        let keys = transcript.calls.calls.iter().rev().take(MOST_LOOKED_UP).map(|call| call.key).collect();
-        let places = places(&transcript, MOST_LOOKED_UP);
-        let new_from = transcript.last_assistant().map_or(0, |last| request.messages[last].span.end as usize);
-        let chain = transcript.calls.chain(identity).0.to_le_bytes();
-        let count = request.messages.len().to_le_bytes();
-        let name = self.key.hash(Domain::Request, &[&chain, &count, &body[new_from..]]);
-        (keys, places, name)
-    }
-
-    fn fold(
-        &self,
-        request: &Request,
-        body: &Bytes,
-        (identity, model): (Identity, Hash),
-        (facts, keys, places): (Facts, Vec<CallKey>, Vec<Place>),
-        record: &mut Record,
-    ) -> Reading {
         let mut transcript = Transcript::read(request, body, &identity, &*self.memo);
-        let family = best_match(&self.config.models, &request.model_name(body));
+        let family = best_match(&self.config.models, &model_name);
         transcript.token_factor = family.map_or(100, |model| model.token_factor);
-        let newest = keys.iter().zip(&facts.released_ms);
-        for (call, (_, released_ms)) in transcript.calls.calls.iter_mut().rev().zip(newest) {
-            call.released_ms = *released_ms;
-        }
+        let calls: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
+        let places = places(&transcript, MOST_LOOKED_UP);
+        let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
+        let request_name = self.name(&transcript);
+        let ask = Ask { calls: &calls, places: &names, model, request: request_name, conversation };
+        let facts = self.ledger.look_up(ask).await;
+        transcript.learn_times(&facts.released_ms);
         let (plan, judge) = self.config.policies.read(&transcript);
         let (restored, lost) = restored(&transcript, &places, &facts.rounds);
-        if lost > 0 {
-            record.outcome.lost_rounds = lost;
-            record.outcome.prefix_breaks.push(PrefixBreak::Ledger);
-        }
-        let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
-        record.planned(&plan.edits, new_from);
-        let now_ms = self.now_ms();
-        transcript.results_from(new_from).for_each(|result| record.result(&result, now_ms));
+        let outcome = &mut record.outcome;
+        outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
+        outcome.model = Some(model_name.into_owned());
+        outcome.repeated = facts.repeated;
+        outcome.lost_rounds = lost;
+        outcome.prefix_breaks.extend((lost > 0).then_some(PrefixBreak::Ledger));
+        self.tell_new(&transcript, &plan, record);
         let chain = transcript.calls.chain(&identity);
         let user_text = user_text_before(&transcript, request.messages.len());
         drop(transcript);
         Reading { identity, facts, plan, judge, restored, chain, user_text, model }
+    }
+
+    /// The request's own name: its calls, the number of its messages, and every byte behind its last reply.
+    fn name(&self, transcript: &Transcript<'_>) -> Hash {
+        let (request, body) = (transcript.request, transcript.body);
+        let new_from = transcript.last_assistant().map_or(0, |last| request.messages[last].span.end as usize);
+        let chain = transcript.calls.chain(transcript.identity).0.to_le_bytes();
+        let count = request.messages.len().to_le_bytes();
+        self.key.hash(Domain::Request, &[&chain, &count, &body[new_from..]])
+    }
+
+    /// Records what is new since the last reply.
+    fn tell_new(&self, transcript: &Transcript<'_>, plan: &Plan, record: &mut Record) {
+        let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
+        record.planned(&plan.edits, new_from);
+        let now_ms = self.now_ms();
+        transcript.results_from(new_from).for_each(|result| record.result(&result, now_ms));
     }
 
     /// The exchange with the upstream and the judge of its replies.

@@ -158,14 +158,14 @@ impl Streaming {
                     *deadline = Instant::now() + self.exchange.gateway.config.upstream.idle_timeout;
                 }
                 match frame.into_data() {
-                    Ok(data) => self.push(data),
+                    Ok(data) => self.push(&data),
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
                 }
             }
             Step::End => self.finish(),
             Step::Silence => self.comment(),
             Step::Cut => {
-                self.break_off(&self.exchange.gateway.cut(&"the connection broke"), BodyError::UpstreamCut)
+                self.break_off(&self.exchange.gateway.cut(&"the connection broke"), BodyError::UpstreamCut);
             }
             Step::TooSilent => {
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
@@ -174,7 +174,7 @@ impl Streaming {
         }
     }
 
-    fn push(&mut self, data: Bytes) {
+    fn push(&mut self, data: &Bytes) {
         let own = std::time::Instant::now();
         let mut out = Vec::new();
         self.judge.push(data.clone(), self.exchange.gateway.now_ms(), &mut out);
@@ -190,7 +190,7 @@ impl Streaming {
                     self.out.extend(out);
                 }
             }
-            None => self.out.extend(rejoined(&data, out)),
+            None => self.out.extend(rejoined(data, out)),
         }
         // Before the client can act on a finish, the ledger knows what it was handed.
         let finished = self.judge.choices().iter().filter(|choice| choice.finish_shown).count();

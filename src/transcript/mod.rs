@@ -11,7 +11,7 @@ use crate::wire::json::decode;
 use crate::wire::message::{Arguments, Content, Message, Role};
 use crate::wire::request::Request;
 use calls::{Call, PairedCalls};
-use identity::{CallKey, Domain, Identity};
+use identity::{Domain, Identity};
 use memo::{Derived, Memo};
 use std::borrow::Cow;
 use tokens::{Estimate, MESSAGE_OVERHEAD, estimate_json};
@@ -130,10 +130,16 @@ impl<'a> Transcript<'a> {
         Self { request, body, memo, identity, calls, token_factor: 100 }
     }
 
-    /// Tells when each call was handed out, where the ledger knows it; times in ms since the epoch.
-    pub fn learn_times(&mut self, released_ms: impl Fn(CallKey) -> Option<u64>) {
-        for call in &mut self.calls.calls {
-            call.released_ms = released_ms(call.key);
+    /// The newest `most` calls, the newest first.
+    pub fn newest_calls(&self, most: usize) -> impl Iterator<Item = &Call<'a>> {
+        self.calls.calls.iter().rev().take(most)
+    }
+
+    /// Tells when the newest calls were handed out, in the order of [`newest_calls`](Self::newest_calls); times
+    /// in ms since the epoch, where they are known.
+    pub fn learn_times(&mut self, released_ms: &[Option<u64>]) {
+        for (call, released_ms) in self.calls.calls.iter_mut().rev().zip(released_ms) {
+            call.released_ms = *released_ms;
         }
     }
 
