@@ -7,13 +7,7 @@ use crate::support::scripted::Scripted;
 use crate::talk::{Talk, in_both_forms, search};
 
 const TWO_SEARCHES: &str =
-    "[policy.rate_limit]\ntools = { search = { calls = 2, per = \"1h\" } }\nreask.max = 0\n";
-
-fn two_searches() -> String {
-    // Top-level keys come before tables.
-    let (table, key) = TWO_SEARCHES.rsplit_once("reask").unwrap();
-    format!("reask{key}{table}")
-}
+    "reask.max = 0\n[policy.rate_limit]\ntools = { search = { calls = 2, per = \"1h\" } }\n";
 
 #[test]
 fn a_retried_request_counts_no_call_twice() {

@@ -3,7 +3,7 @@
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::Scripted;
-use crate::talk::{Talk, in_both_forms, search, text};
+use crate::talk::{Form, Talk, in_both_forms, search, text};
 use serde_json::{Value, json};
 
 const ONE_SEARCH: &str = "[policy.rate_limit]\ntools = { search = { calls = 1, per = \"1h\" } }\n";
@@ -76,17 +76,9 @@ fn rounds_before_a_text_answer_come_back_before_that_text() {
 #[test]
 fn a_reply_that_the_client_changed_gets_nothing_back_and_that_is_counted() {
     let upstream =
-        Scripted::start(|nth, request| if nth == 1 { search(1, request) } else { text("Fine.", request) });
-    let program = Toolrein::before(
-        &upstream,
-        "[policy.rate_limit]\ntools = { search = { calls = 1, per = \"1h\" } }\n",
-    );
-    let mut talk = Talk::new(crate::talk::Form::Whole);
-    let upstream_calls =
         Scripted::start(|nth, request| if nth < 2 { search(nth, request) } else { text("Fine.", request) });
-    drop(upstream);
-    drop(program);
-    let program = Toolrein::before(&upstream_calls, ONE_SEARCH);
+    let program = Toolrein::before(&upstream, ONE_SEARCH);
+    let mut talk = Talk::new(Form::Whole);
     let first = talk.ask(&program);
     talk.add(&first);
     let second = talk.ask(&program);
@@ -94,11 +86,11 @@ fn a_reply_that_the_client_changed_gets_nothing_back_and_that_is_counted() {
     talk.messages.last_mut().unwrap()["content"] = json!("something else");
     talk.say("And?");
     talk.ask(&program);
-    let sent = upstream_calls.request(3).json()["messages"].clone();
+    let sent = upstream.request(3).json()["messages"].clone();
     assert_eq!(sent, json!(talk.messages), "nothing is put back");
     program.wait_for_metric("toolrein_lost_rounds_total", 1.0);
     assert_eq!(program.metric("toolrein_prefix_breaks_total{cause=\"ledger\"}"), 1.0);
-    upstream_calls.assert_clean();
+    upstream.assert_clean();
 }
 
 #[test]
@@ -111,10 +103,10 @@ fn another_conversation_with_the_same_answer_gets_nothing_of_the_first() {
         &upstream,
         "[policy.rate_limit]\ntools = { fetch = { calls = 1, per = \"1h\" } }\n[policy.budget]\ntokens = 1\n",
     );
-    let mut first = Talk::new(crate::talk::Form::Whole);
+    let first = Talk::new(Form::Whole);
     let said = first.ask(&program);
     assert_eq!(said.text, "Fine.", "the call was withheld, the model answered");
-    let mut other = Talk::new(crate::talk::Form::Whole);
+    let mut other = Talk::new(Form::Whole);
     other.messages = vec![json!({"role": "user", "content": "Somebody else asks"})];
     other.messages.push(json!({"role": "assistant", "content": "Fine."}));
     other.say("Thanks");
