@@ -27,6 +27,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
+/// How long a stream that said `[DONE]` may stay open: servers end it at once, some proxies never do.
+const AFTER_DONE: Duration = Duration::from_secs(2);
 /// Most of an error body that is read.
 const ERROR_BYTES: usize = 64 * 1024;
 
@@ -156,12 +158,14 @@ impl Streaming {
     fn step(&mut self, step: Step) {
         match step {
             Step::Frame(frame) => {
-                if let Phase::Reading(_, deadline) = &mut self.phase {
-                    *deadline = Instant::now() + self.exchange.gateway.config.upstream.idle_timeout;
-                }
                 match frame.into_data() {
                     Ok(data) => self.push(&data),
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
+                }
+                let idle = self.exchange.gateway.config.upstream.idle_timeout;
+                let patience = if self.judge.is_done() { AFTER_DONE.min(idle) } else { idle };
+                if let Phase::Reading(_, deadline) = &mut self.phase {
+                    *deadline = Instant::now() + patience;
                 }
             }
             Step::End => self.finish(),
@@ -169,6 +173,7 @@ impl Streaming {
             Step::Cut => {
                 self.break_off(&self.exchange.gateway.cut(&"the connection broke"), BodyError::UpstreamCut);
             }
+            Step::TooSilent if self.judge.is_done() => self.finish(),
             Step::TooSilent => {
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
                 self.break_off(&self.exchange.gateway.timed_out(idle), BodyError::IdleTimeout);
