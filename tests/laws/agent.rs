@@ -15,7 +15,7 @@ use toolrein::rewrite::notice::Placement;
 use toolrein::rewrite::pass::{Asking, Pass};
 use toolrein::rewrite::reply::WholeJudge;
 use toolrein::rewrite::restore::{Asked, released_keys, remembered};
-use toolrein::rewrite::stream::{Ending, StreamJudge, StreamLimits};
+use toolrein::rewrite::stream::{Ending, NO_ANSWER, StreamJudge, StreamLimits};
 use toolrein::transcript::memo::NoMemo;
 
 /// What a model answers.
@@ -58,6 +58,8 @@ fn answer() -> impl Strategy<Value = Answer> {
         if legacy {
             calls.truncate(1);
         }
+        // A model that says nothing at all makes a history that nobody takes.
+        let text = if text.is_empty() && calls.is_empty() { "well".to_owned() } else { text };
         Answer { text, calls, legacy }
     })
 }
@@ -91,6 +93,20 @@ fn the_runs_hide_and_find_many_rounds() {
         found += agent.hidden;
     }
     assert!(found > 40, "only {found} hidden rounds were found again");
+}
+
+#[test]
+fn white_space_in_the_place_of_withheld_calls_is_no_answer() {
+    for streamed in [false, true] {
+        let calls = Answer { text: String::new(), calls: vec![("look", "{}"); 3], legacy: false };
+        let blank = Answer { text: " ".into(), calls: Vec::new(), legacy: false };
+        let answers = vec![calls.clone(), calls, blank];
+        let run = Run { answers, echo: Echo::AsItCame, streamed, placement: Placement::System, patience: 3 };
+        let mut agent = Agent::new(&run);
+        while agent.turn().unwrap() {}
+        let said = &agent.history[agent.history.len() - 2]["content"];
+        assert!(said.as_str().unwrap().contains(NO_ANSWER), "{said}");
+    }
 }
 
 struct Agent<'a> {

@@ -44,11 +44,6 @@ impl Conversation {
         let sends = |at: &usize| (roles[*at] == "user" || is_result(*at)) && !is_result(*at + 1);
         (0..roles.len()).filter(sends).map(|at| at + 1).collect()
     }
-
-    /// The messages as values; lone surrogates replaced.
-    pub fn roles(&self) -> Vec<String> {
-        self.messages.iter().map(|message| role_of(message)).collect()
-    }
 }
 
 fn role_of(message: &str) -> String {
@@ -144,8 +139,9 @@ fn members() -> impl Strategy<Value = Vec<(&'static str, &'static str)>> {
 const TOOL: &str = r#"[{"type":"function","function":{"name":"look","parameters":{"type":"object"}}}]"#;
 const FUNCTION: &str = r#"[{"name":"look","parameters":{"type":"object"}}]"#;
 
-fn step(orderly: bool) -> impl Strategy<Value = Step> {
+fn step(orderly: bool) -> BoxedStrategy<Step> {
     let calls = (maybe_text(), prop::collection::vec((0..TOOLS.len(), arguments()), 1..4));
+    let calls = calls.boxed();
     let with_results = (calls, prop::collection::vec(result(), 4), any::<bool>(), 0..5_usize).prop_map(
         move |((content, calls), mut results, reversed, given)| {
             results.truncate(if orderly { calls.len() } else { given });
@@ -161,10 +157,11 @@ fn step(orderly: bool) -> impl Strategy<Value = Step> {
         6 => with_results,
         1 => legacy,
     ]
+    .boxed()
 }
 
 /// What a user, a system or an assistant says.
-fn text() -> impl Strategy<Value = Value> {
+fn text() -> BoxedStrategy<Value> {
     prop_oneof![
         5 => words().prop_map(Value::from),
         1 => words().prop_map(|text| json!([{"type": "text", "text": text}])),
@@ -172,26 +169,28 @@ fn text() -> impl Strategy<Value = Value> {
             {"type": "text", "text": a}, {"type": "image_url", "image_url": {"url": "data:,x"}}, {"type": "text", "text": b}
         ])),
     ]
+    .boxed()
 }
 
 /// The content of an assistant message with calls; `"absent"` in an object of its own stands for none.
-fn maybe_text() -> impl Strategy<Value = Value> {
-    prop_oneof![2 => Just(Value::Null), 1 => Just(ABSENT.into()), 1 => Just("".into()), 2 => text()]
+fn maybe_text() -> BoxedStrategy<Value> {
+    prop_oneof![2 => Just(Value::Null), 1 => Just(ABSENT.into()), 1 => Just("".into()), 2 => text()].boxed()
 }
 
 const ABSENT: &str = "\u{e002}";
 
-fn arguments() -> impl Strategy<Value = Value> {
+fn arguments() -> BoxedStrategy<Value> {
     prop_oneof![
         4 => (0..3_u8).prop_map(|at| format!("{{\"q\":{at}, \"r\":[1.0,\"é\"]}}").into()),
         1 => Just("{}".into()),
         1 => Just("".into()),
         1 => Just("{\"broken\":".into()),
     ]
+    .boxed()
 }
 
 /// What a tool gives.
-fn result() -> impl Strategy<Value = Value> {
+fn result() -> BoxedStrategy<Value> {
     prop_oneof![
         3 => words().prop_map(Value::from),
         2 => (words(), 1..40_usize).prop_map(|(line, count)| lines(&line, count).into()),
@@ -205,6 +204,7 @@ fn result() -> impl Strategy<Value = Value> {
         1 => Just("".into()),
         1 => Just(ABSENT.into()),
     ]
+    .boxed()
 }
 
 fn lines(line: &str, count: usize) -> String {
@@ -217,7 +217,7 @@ fn document(text: &str, count: usize) -> String {
     if count % 2 == 0 { Value::from(rows).to_string() } else { format!("{:#}", json!({"rows": rows})) }
 }
 
-fn words() -> impl Strategy<Value = String> {
+fn words() -> BoxedStrategy<String> {
     prop_oneof![
         6 => "[a-z ]{0,40}",
         2 => "\\PC{0,30}".prop_filter("not our own marks", |text| !text.contains(['\u{e000}', '\u{e001}', '\u{e002}'])),
@@ -227,6 +227,7 @@ fn words() -> impl Strategy<Value = String> {
         1 => Just(format!("odd {LONE} text")),
         1 => Just(format!("odd {NUL}")),
     ]
+    .boxed()
 }
 
 fn messages_of(step: &Step, at: usize) -> Vec<Value> {

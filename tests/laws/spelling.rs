@@ -117,7 +117,7 @@ const UNKNOWN: [&str; 6] = [
     r#", "x_\u0061":[ 1,2 , {"messages" : [{"role":"tool"}]}]"#,
     r#","x_d":1,"x_d":12345678901234567890123"#,
     r#","x_s":"a\/b\u00e9 é \ud83d\ude00""#,
-    r#","name":null"#,
+    r#","x_y":null"#,
 ];
 
 fn unicode(character: char) -> String {
