@@ -30,6 +30,8 @@ use world::{Facts, NOW_MS, identity, read, shipped};
 const PACE_MS: u64 = 2_000;
 /// Of so many solved conversations fewer than one may see a withheld call.
 const ONE_IN: usize = 200;
+/// Tokens below which a prompt says nothing about the estimate.
+const SMALL_PROMPT: f64 = 200.0;
 
 /// What was seen of the conversations of one source.
 #[derive(Default)]
@@ -156,8 +158,11 @@ fn estimates(talk: &Value, tally: &mut Tally) {
     let between = |from: usize, to: usize| (from..to).map(|at| transcript.view(at).tokens().tokens()).sum::<u64>() as f64;
     let mut before: Option<(usize, f64)> = None;
     for usage in talk["usage"].as_array().into_iter().flatten() {
-        let upto = usage["upto"].as_u64().unwrap() as usize;
-        let Some(billed) = usage["prompt_tokens"].as_f64().filter(|billed| *billed > 0.0) else { continue };
+        let (upto, billed) = (usage["upto"].as_u64().unwrap() as usize, usage["prompt_tokens"].as_f64().unwrap());
+        // Providers add constants of their own, which are most of a small prompt.
+        if upto > request.messages.len() || billed < SMALL_PROMPT {
+            continue;
+        }
         tally.errors.push(((tools as f64 + between(0, upto)) / billed - 1.0).abs());
         if let Some((from, known)) = before.filter(|(from, _)| *from <= upto) {
             tally.anchored.push(((known + between(from, upto)) / billed - 1.0).abs());
