@@ -4,7 +4,7 @@
 use super::body::UpBody;
 use super::fallback::{Fallbacks, learned};
 use super::handler::Gateway;
-use super::record::{Record, TOOLS_UNSUPPORTED};
+use super::record::{Record, TOOLS_UNSUPPORTED, word};
 use crate::ledger::News;
 use crate::policy::plan::Edit;
 use crate::rewrite::choice::ChoiceState;
@@ -65,7 +65,7 @@ impl Exchange {
         self.tried.push(fallback);
         match fallback {
             Fallback::Placement => self.record.outcome.prefix_breaks.push(PrefixBreak::Placement),
-            other => self.record.outcome.act(On::Request, TOOLS_UNSUPPORTED, other.as_str(), 1),
+            other => self.record.outcome.act(On::Request, TOOLS_UNSUPPORTED, word(other), 1),
         }
         if self.is_observing() {
             return false;
@@ -82,7 +82,7 @@ impl Exchange {
             (self.pass.flat, Fallback::Flattened),
         ];
         for (_, fallback) in known.iter().filter(|(is_known, _)| *is_known) {
-            self.record.outcome.act(On::Request, TOOLS_UNSUPPORTED, fallback.as_str(), 1);
+            self.record.outcome.act(On::Request, TOOLS_UNSUPPORTED, word(*fallback), 1);
         }
     }
 
@@ -97,6 +97,7 @@ impl Exchange {
     /// Prepares to ask again for `choice`, all of whose calls were withheld in `round`; after too many times
     /// the model is asked for a final answer instead.
     pub(crate) fn ask_again(&mut self, choice: u32, round: Bytes, judging: &mut Judging) {
+        self.taken();
         self.rounds.push((choice, round));
         let land = self.reasks >= self.gateway.config.reask.max;
         if land {

@@ -1,7 +1,7 @@
 //! A whole reply on its way to the client: read within bounds, judged, and, where every call of a choice was
 //! withheld, asked for again until there is an answer. Sequences the asking; the judging is the core's.
 
-use super::body::ReplyBody;
+use super::body::{BodyError, ReplyBody};
 use super::coding;
 use super::error::ProxyError;
 use super::exchange::Exchange;
@@ -12,14 +12,14 @@ use crate::rewrite::reply::WholeJudge;
 use crate::telemetry::outcome::Fallback;
 use crate::wire::error::{UpstreamError, parse, parse_in_200};
 use bytes::Bytes;
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::response::Parts;
 use http::{HeaderMap, Response};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, BodyStream};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 /// A reply that was read as far as its bound allows.
@@ -158,7 +158,10 @@ impl Exchange {
         self.record.first_byte();
         let body = match (rest, trailers) {
             (None, None) => ReplyBody::rope(pieces),
-            (rest, trailers) => with_rest(pieces, rest, trailers),
+            (rest, trailers) => {
+                let idle = self.gateway.config.upstream.idle_timeout;
+                with_rest(pieces, (rest, idle), trailers)
+            }
         };
         Response::from_parts(head, body)
     }
@@ -213,12 +216,22 @@ impl Read {
     }
 }
 
-/// A body of what was read, what is left, and trailers.
-fn with_rest(pieces: Vec<Bytes>, rest: Option<Incoming>, trailers: Option<HeaderMap>) -> ReplyBody {
-    use super::body::BodyError;
-    let read = pieces.into_iter().map(Frame::data).map(Ok);
-    let left = futures_util::stream::iter(rest).flat_map(BodyStream::new);
-    let left = left.map(|frame| frame.map_err(|_| BodyError::UpstreamCut));
-    let end = futures_util::stream::iter(trailers).map(|trailers| Ok(Frame::trailers(trailers)));
-    ReplyBody::from_stream(futures_util::stream::iter(read).chain(left).chain(end))
+/// A body of what was read, what is left (within `idle` of silence each time), and trailers.
+fn with_rest(
+    pieces: Vec<Bytes>,
+    (rest, idle): (Option<Incoming>, Duration),
+    trailers: Option<HeaderMap>,
+) -> ReplyBody {
+    let read = stream::iter(pieces.into_iter().map(Frame::data).map(Ok));
+    let left = stream::unfold(rest, move |rest| async move {
+        let mut body = rest?;
+        match timeout(idle, body.frame()).await {
+            Ok(Some(Ok(frame))) => Some((Ok(frame), Some(body))),
+            Ok(Some(Err(_))) => Some((Err(BodyError::UpstreamCut), None)),
+            Ok(None) => None,
+            Err(_) => Some((Err(BodyError::IdleTimeout), None)),
+        }
+    });
+    let end = stream::iter(trailers).map(|trailers| Ok(Frame::trailers(trailers)));
+    ReplyBody::from_stream(read.chain(left).chain(end))
 }

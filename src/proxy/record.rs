@@ -7,7 +7,7 @@ use crate::rewrite::judging::{Decision, Judging};
 use crate::rewrite::stream::Unjudged;
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{
-    CallVerdict, JudgedCall, LimitUse, NewResult, On, Outcome, Route, SHORTENED, actions_header,
+    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, Route, SHORTENED, actions_header,
 };
 use crate::transcript::ToolResult;
 use http::{HeaderMap, HeaderValue};
@@ -171,6 +171,15 @@ impl Exchange {
     pub(crate) fn tell_fallbacks(&mut self) {
         self.record.outcome.fallbacks.extend(&self.tried);
         self.record.outcome.reasks = self.reasks;
+    }
+}
+
+/// What a fallback is called among actions.
+pub(crate) fn word(fallback: Fallback) -> &'static str {
+    match fallback {
+        Fallback::Tools => "dropped",
+        Fallback::ToolChoice => "choice_dropped",
+        other => other.as_str(),
     }
 }
 

@@ -27,6 +27,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
+/// How long a stream that said `[DONE]` may stay open: servers end it at once, some proxies never do.
+const AFTER_DONE: Duration = Duration::from_secs(2);
 /// Most of an error body that is read.
 const ERROR_BYTES: usize = 64 * 1024;
 
@@ -128,6 +130,8 @@ impl Streaming {
                 return Some(Ok(Frame::data(bytes)));
             }
             if let Some(broken) = self.broken.take() {
+                // The server drops what it has not written yet when a body breaks: let it write first.
+                tokio::task::yield_now().await;
                 self.phase = Phase::Over;
                 self.exchange.record.end();
                 return Some(Err(broken));
@@ -154,12 +158,14 @@ impl Streaming {
     fn step(&mut self, step: Step) {
         match step {
             Step::Frame(frame) => {
-                if let Phase::Reading(_, deadline) = &mut self.phase {
-                    *deadline = Instant::now() + self.exchange.gateway.config.upstream.idle_timeout;
-                }
                 match frame.into_data() {
                     Ok(data) => self.push(&data),
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
+                }
+                let idle = self.exchange.gateway.config.upstream.idle_timeout;
+                let patience = if self.judge.is_done() { AFTER_DONE.min(idle) } else { idle };
+                if let Phase::Reading(_, deadline) = &mut self.phase {
+                    *deadline = Instant::now() + patience;
                 }
             }
             Step::End => self.finish(),
@@ -167,6 +173,7 @@ impl Streaming {
             Step::Cut => {
                 self.break_off(&self.exchange.gateway.cut(&"the connection broke"), BodyError::UpstreamCut);
             }
+            Step::TooSilent if self.judge.is_done() => self.finish(),
             Step::TooSilent => {
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
                 self.break_off(&self.exchange.gateway.timed_out(idle), BodyError::IdleTimeout);

@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::collections::VecDeque;
 
 /// The one sentence that toolrein says in the model's place, where the model says nothing.
-pub const NO_ANSWER: &str = "I could not finish this: the tool budget of this conversation is used up and no answer came in its place.";
+pub const NO_ANSWER: &str = "I could not finish this: the tool calls that I still wanted to make were not allowed, and I gave no answer without them.";
 
 /// Bounds of one stream, in bytes.
 #[derive(Clone, Copy, Debug)]
