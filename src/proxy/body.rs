@@ -14,7 +14,13 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::task::ready;
 use std::time::Duration;
+use tokio::time::{Sleep, sleep};
+
+/// How long a body waits before it breaks off. Hyper drops what it was given and has not written yet when a body
+/// fails; over HTTP/2 another task writes.
+const BREAK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why a body ended before its end. The receiver sees a broken body, never a clean end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -125,8 +131,11 @@ impl Body for UpBody {
 
 type FrameStream = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, BodyError>> + Send>>;
 
-/// The body of a response to the client.
-pub struct ReplyBody(Reply);
+/// The body of a response to the client. What came before it breaks off is written out first.
+pub struct ReplyBody {
+    reply: Reply,
+    breaking: Option<(BodyError, Pin<Box<Sleep>>)>,
+}
 
 enum Reply {
     Rope(Rope),
@@ -141,7 +150,7 @@ enum Reply {
 impl ReplyBody {
     /// No body.
     pub fn empty() -> Self {
-        Self(Reply::Rope(Rope::default()))
+        Self::of(Reply::Rope(Rope::default()))
     }
 
     /// The whole body in one piece.
@@ -151,18 +160,22 @@ impl ReplyBody {
 
     /// The slices, one after the other.
     pub fn rope(parts: Vec<Bytes>) -> Self {
-        Self(Reply::Rope(Rope::new(parts)))
+        Self::of(Reply::Rope(Rope::new(parts)))
     }
 
     /// The upstream's body: every frame as it arrives, trailers too. Breaks with
     /// [`BodyError::IdleTimeout`] after `idle` of silence; holds `guard` until it is dropped.
     pub fn relay(body: Incoming, idle: Duration, guard: impl Send + 'static) -> Self {
-        Self(Reply::Relay { body: Timed::download(body, idle), _guard: Box::new(guard) })
+        Self::of(Reply::Relay { body: Timed::download(body, idle), _guard: Box::new(guard) })
     }
 
     /// Frames from a stream. An error breaks the body off visibly.
     pub fn from_stream(frames: impl Stream<Item = Result<Frame<Bytes>, BodyError>> + Send + 'static) -> Self {
-        Self(Reply::Stream(Box::pin(frames)))
+        Self::of(Reply::Stream(Box::pin(frames)))
+    }
+
+    fn of(reply: Reply) -> Self {
+        Self { reply, breaking: None }
     }
 }
 
@@ -174,15 +187,25 @@ impl Body for ReplyBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut self.get_mut().0 {
-            Reply::Rope(rope) => Poll::Ready(rope.next().map(|part| Ok(Frame::data(part)))),
-            Reply::Relay { body, .. } => body.poll_frame(context),
-            Reply::Stream(frames) => frames.as_mut().poll_next(context),
+        let this = self.get_mut();
+        if this.breaking.is_none() {
+            let frame = match &mut this.reply {
+                Reply::Rope(rope) => Poll::Ready(rope.next().map(|part| Ok(Frame::data(part)))),
+                Reply::Relay { body, .. } => body.poll_frame(context),
+                Reply::Stream(frames) => frames.as_mut().poll_next(context),
+            };
+            match ready!(frame) {
+                Some(Err(error)) => this.breaking = Some((error, Box::pin(sleep(BREAK_PAUSE)))),
+                frame => return Poll::Ready(frame),
+            }
         }
+        let Some((error, pause)) = &mut this.breaking else { return Poll::Ready(None) };
+        ready!(pause.as_mut().poll(context));
+        Poll::Ready(Some(Err(*error)))
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match &self.reply {
             Reply::Rope(rope) => rope.left == 0,
             Reply::Relay { body, .. } => body.is_end_stream(),
             Reply::Stream(_) => false,
@@ -190,7 +213,7 @@ impl Body for ReplyBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.reply {
             Reply::Rope(rope) => SizeHint::with_exact(rope.left),
             Reply::Relay { body, .. } => body.size_hint(),
             Reply::Stream(_) => SizeHint::default(),
@@ -200,7 +223,7 @@ impl Body for ReplyBody {
 
 impl std::fmt::Debug for ReplyBody {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = match &self.0 {
+        let kind = match &self.reply {
             Reply::Rope(_) => "rope",
             Reply::Relay { .. } => "relay",
             Reply::Stream(_) => "stream",

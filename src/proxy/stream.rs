@@ -130,8 +130,6 @@ impl Streaming {
                 return Some(Ok(Frame::data(bytes)));
             }
             if let Some(broken) = self.broken.take() {
-                // The server drops what it has not written yet when a body breaks: let it write first.
-                tokio::task::yield_now().await;
                 self.phase = Phase::Over;
                 self.exchange.record.end();
                 return Some(Err(broken));
