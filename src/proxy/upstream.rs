@@ -191,6 +191,9 @@ impl Upstream {
         loop {
             match timeout_at(deadline, &mut response).await {
                 Ok(Ok(response)) => {
+                    let mut response = response;
+                    // Ours is the client's version, whatever the upstream spoke.
+                    *response.version_mut() = Version::HTTP_11;
                     if let Some(note) = response.extensions().get::<Note>() {
                         note.mark_served();
                     }
