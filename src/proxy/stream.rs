@@ -183,19 +183,8 @@ impl Streaming {
         let own = std::time::Instant::now();
         let mut out = Vec::new();
         self.judge.push(data.clone(), self.exchange.gateway.now_ms(), &mut out);
-        match self.judge.take_head_error() {
-            Some((error, raw)) => {
-                let status = error.status.unwrap_or(200);
-                if self.exchange.falls_back(status, &error) {
-                    self.judge.restart(true);
-                    self.judge.tell = self.exchange.tell();
-                    self.ask();
-                } else {
-                    self.out.push_back(raw);
-                    self.out.extend(out);
-                }
-            }
-            None => self.out.extend(rejoined(data, out)),
+        if !self.asks_anew(&mut out) {
+            self.out.extend(rejoined(data, out));
         }
         // Before the client can act on a finish, the ledger knows what it was handed.
         let finished = self.judge.choices().iter().filter(|choice| choice.finish_shown).count();
@@ -206,10 +195,27 @@ impl Streaming {
         self.exchange.record.own_time(own);
     }
 
+    /// Where the first event is an error: true if another form of the request is asked instead. Else the error
+    /// is put in its place in `out`.
+    fn asks_anew(&mut self, out: &mut Vec<Bytes>) -> bool {
+        let Some((error, raw, place)) = self.judge.take_head_error() else { return false };
+        if !self.exchange.falls_back(error.status.unwrap_or(200), &error) {
+            out.insert(place, raw);
+            return false;
+        }
+        self.judge.restart(true);
+        self.judge.tell = self.exchange.tell();
+        self.ask();
+        true
+    }
+
     /// The upstream's body has ended.
     fn finish(&mut self) {
         let mut out = Vec::new();
         let ending = self.judge.finish(self.exchange.gateway.now_ms(), &mut out);
+        if self.asks_anew(&mut out) {
+            return;
+        }
         self.out.extend(out);
         match ending {
             Ending::Reask { choice, round } if !self.exchange.is_observing() => {

@@ -223,6 +223,7 @@ fn an_error_inside_a_200_that_is_no_refusal_of_tools_passes_as_it_came() {
         (true, format!(": PROCESSING\n\n: PROCESSING\n\n{event}: bye\n\ndata: [DONE]\n\n")),
         (true, format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"a\"}}}}]}}\n\n{event}data: [DONE]\n\n")),
         (true, format!("event: error\n{event}")),
+        (true, event.trim_end().to_owned()),
     ];
     let reply = |(stream, body): &(bool, String)| {
         if *stream { Reply::stream([body]) } else { Reply::bytes(200, "application/json", body.clone()) }
