@@ -168,10 +168,11 @@ impl Streaming {
             }
             Step::End => self.finish(),
             Step::Silence => self.comment(),
+            // All has been said; that the connection ends badly is no loss.
+            Step::Cut | Step::TooSilent if self.judge.is_done() => self.finish(),
             Step::Cut => {
                 self.break_off(&self.exchange.gateway.cut(&"the connection broke"), BodyError::UpstreamCut);
             }
-            Step::TooSilent if self.judge.is_done() => self.finish(),
             Step::TooSilent => {
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
                 self.break_off(&self.exchange.gateway.timed_out(idle), BodyError::IdleTimeout);

@@ -114,7 +114,7 @@ fn a_stream_that_breaks_off_while_a_call_is_held_or_hidden_shows_nothing_of_the_
 }
 
 #[test]
-fn a_stream_that_breaks_off_behind_its_done_gets_no_error_event() {
+fn a_stream_that_breaks_off_behind_its_done_is_whole() {
     let sent = bytes_of(&Reply::events(&Speech::text("whole").chunks(true)));
     let upstream = Scripted::start(move |_, _| {
         let events = Reply::events(&Speech::text("whole").chunks(true));
@@ -123,8 +123,8 @@ fn a_stream_that_breaks_off_behind_its_done_gets_no_error_event() {
     });
     let toolrein = Toolrein::before(&upstream, GENEROUS);
     let reply = chat(&toolrein, question(true));
-    assert!(reply.cut, "as it came");
-    assert_eq!(reply.text(), String::from_utf8(sent).unwrap());
+    assert_eq!((reply.text(), reply.cut), (String::from_utf8(sent).unwrap(), false));
+    assert_eq!(log_line(&toolrein, 0).get("error"), None);
 }
 
 #[test]
