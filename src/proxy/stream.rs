@@ -73,6 +73,7 @@ pub(crate) fn answer(
         out: VecDeque::new(),
         trailers: None,
         broken: None,
+        shown: Instant::now(),
         remembered: 0,
         _open: open,
     };
@@ -92,6 +93,8 @@ struct Streaming {
     trailers: Option<HeaderMap>,
     /// How the stream breaks off behind what is still to go out.
     broken: Option<BodyError>,
+    /// When the client got something last.
+    shown: Instant,
     /// How many choices were finished when the ledger was told last.
     remembered: usize,
     _open: StreamGuard,
@@ -125,6 +128,7 @@ impl Streaming {
     async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
         loop {
             if let Some(bytes) = self.out.pop_front() {
+                self.shown = Instant::now();
                 self.exchange.record.first_byte();
                 self.exchange.record.outcome.reply_bytes += bytes.len() as u64;
                 return Some(Ok(Frame::data(bytes)));
@@ -134,14 +138,16 @@ impl Streaming {
                 self.exchange.record.end();
                 return Some(Err(broken));
             }
-            let keepalive = self.exchange.gateway.config.limits.keepalive_comment;
+            let due = self.shown + self.exchange.gateway.config.limits.keepalive_comment;
+            // What comes may all be for us: the arguments of a call that is not shown can take minutes.
+            let hiding = self.judge.is_hiding() || self.exchange.reasks > 0;
             match &mut self.phase {
+                Phase::Reading(..) if hiding && due <= Instant::now() => self.comment(),
                 Phase::Reading(body, deadline) => {
-                    let holding = self.judge.is_holding();
-                    let step = wait(body, *deadline, holding.then_some(keepalive)).await;
+                    let step = wait(body, *deadline, hiding.then_some(due)).await;
                     self.step(step);
                 }
-                Phase::Asking(asking) => match timeout(keepalive, asking).await {
+                Phase::Asking(asking) => match timeout_at(due, asking).await {
                     Ok(asked) => self.asked(asked),
                     Err(_) => self.comment(),
                 },
@@ -261,6 +267,7 @@ impl Streaming {
 
     /// Keeps the client's connection alive while it has to wait.
     fn comment(&mut self) {
+        self.shown = Instant::now();
         if self.judge.at_boundary() {
             self.out.push_back(Bytes::from_static(b": toolrein waits\n\n"));
         }
@@ -295,13 +302,13 @@ impl Drop for Streaming {
     }
 }
 
-/// Waits for the next frame until `deadline`, or for `keepalive` if that is shorter.
-async fn wait(body: &mut Incoming, deadline: Instant, keepalive: Option<Duration>) -> Step {
+/// Waits for the next frame until `deadline`, or until a comment is `due` if that is earlier.
+async fn wait(body: &mut Incoming, deadline: Instant, due: Option<Instant>) -> Step {
     // Most frames are here already: no timer is armed for them.
     let frame = match body.frame().now_or_never() {
         Some(frame) => frame,
         None => {
-            let until = keepalive.map_or(deadline, |keepalive| deadline.min(Instant::now() + keepalive));
+            let until = due.map_or(deadline, |due| deadline.min(due));
             match timeout_at(until, body.frame()).await {
                 Ok(frame) => frame,
                 Err(_) if Instant::now() < deadline => return Step::Silence,

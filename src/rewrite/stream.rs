@@ -139,6 +139,11 @@ impl StreamJudge {
         !self.held.is_empty()
     }
 
+    /// Whether something of this reply does not reach the client, for now or for good.
+    pub fn is_hiding(&self) -> bool {
+        self.is_holding() || self.choices.iter().any(ChoiceState::is_edited)
+    }
+
     /// Whether an event of ours may be written now.
     pub fn at_boundary(&self) -> bool {
         self.splitter.at_boundary()
