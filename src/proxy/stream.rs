@@ -296,9 +296,8 @@ impl Drop for Streaming {
             self.exchange.record.unjudged(label(*why));
         }
         let now_ms = self.exchange.gateway.now_ms();
-        self.exchange.record.judged(&self.judge.judging, now_ms);
+        self.exchange.record.judged(&mut self.judge.judging, now_ms);
         self.exchange.record.usage(self.judge.total_usage().as_ref());
-        self.exchange.tell_fallbacks();
     }
 }
 
