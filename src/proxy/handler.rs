@@ -144,10 +144,12 @@ impl Gateway {
             }
         };
         let reading = self.look(&parts, &request, &body, &mut record).await;
-        if let Some(refusal) = reading.plan.refusal.as_ref().filter(|_| !self.is_observing()) {
+        if let Some(refusal) = &reading.plan.refusal {
             record.outcome.act(On::Request, refusal.policy, "rejected", 1);
-            let error = ProxyError::Refused { code: refusal.code, message: refusal.message.clone() };
-            return refused(record, &error);
+            if !self.is_observing() {
+                let error = ProxyError::Refused { code: refusal.code, message: refusal.message.clone() };
+                return refused(record, &error);
+            }
         }
         if !self.is_observing() {
             coding::accept_readable(&mut parts.headers, request.stream);
