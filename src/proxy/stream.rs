@@ -7,6 +7,7 @@ use super::coding;
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::handler::Gateway;
+use super::headers::retain;
 use super::record::label;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::stream::{Ending, StreamJudge, StreamLimits};
@@ -58,8 +59,10 @@ pub(crate) fn answer(
         exchange.record.end();
         return Response::from_parts(head, ReplyBody::relay(body, idle, (exchange, open)));
     }
-    // What acts may change the length.
-    head.headers.remove(CONTENT_LENGTH);
+    if !exchange.is_observing() {
+        // What acts may change the length. Not `remove`, which moves another header to the gap.
+        retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH);
+    }
     let limits = &gateway.config.limits;
     let limits =
         StreamLimits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
