@@ -6,11 +6,12 @@
 
 use super::timed::{Timed, UploadClock};
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, stream};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use std::any::Any;
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -169,6 +170,31 @@ impl ReplyBody {
         Self::of(Reply::Relay { body: Timed::download(body, idle), _guard: Box::new(guard) })
     }
 
+    /// As [`Self::relay`]; `tell` learns the length of each piece, and `None` at the proper end.
+    pub(crate) fn relay_told<G: Send + 'static>(
+        body: Incoming,
+        idle: Duration,
+        mut guard: G,
+        tell: fn(&mut G, Option<usize>),
+    ) -> Self {
+        if body.is_end_stream() {
+            tell(&mut guard, None);
+            return Self::relay(body, idle, guard);
+        }
+        let body = Timed::download(body, idle);
+        Self::from_stream(stream::unfold((body, guard), move |(mut body, mut guard)| async move {
+            let frame = poll_fn(|context| body.poll_frame(context)).await;
+            if let Some(Ok(data)) = frame.as_ref().map(|frame| frame.as_ref().map(Frame::data_ref)) {
+                tell(&mut guard, Some(data.map_or(0, Bytes::len)));
+            }
+            // A body of known length is not asked for more behind its last byte.
+            if frame.is_none() || body.is_end_stream() {
+                tell(&mut guard, None);
+            }
+            frame.map(|frame| (frame, (body, guard)))
+        }))
+    }
+
     /// Frames from a stream. An error breaks the body off visibly.
     pub fn from_stream(frames: impl Stream<Item = Result<Frame<Bytes>, BodyError>> + Send + 'static) -> Self {
         Self::of(Reply::Stream(Box::pin(frames)))
@@ -235,7 +261,6 @@ impl std::fmt::Debug for ReplyBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::stream;
     use http_body_util::BodyExt;
 
     fn parts() -> Vec<Bytes> {

@@ -295,9 +295,8 @@ impl Gateway {
             Ok(response) => {
                 let (head, body) = response.into_parts();
                 record.outcome.status = head.status.as_u16();
-                record.end();
                 let idle = self.config.upstream.idle_timeout;
-                Response::from_parts(head, ReplyBody::relay(body, idle, record))
+                Response::from_parts(head, ReplyBody::relay_told(body, idle, record, Record::passes))
             }
             Err(error) => refused(record, &error),
         }
@@ -340,6 +339,8 @@ fn refused(mut record: Record, error: &ProxyError) -> Response<ReplyBody> {
     record.outcome.status = error.status().as_u16();
     record.outcome.error = Some(error.code());
     record.write_head(response.headers_mut(), None);
-    record.end();
+    if *error != ProxyError::ClientCut {
+        record.end();
+    }
     response
 }

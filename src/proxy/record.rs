@@ -60,6 +60,17 @@ impl Record {
         self.outcome.times.first_byte.get_or_insert(since);
     }
 
+    /// A piece of a body of this length goes out; `None`: the body has ended.
+    pub(crate) fn passes(&mut self, length: Option<usize>) {
+        match length {
+            Some(length) => {
+                self.first_byte();
+                self.outcome.reply_bytes += length as u64;
+            }
+            None => self.end(),
+        }
+    }
+
     /// The request has come to its end.
     pub(crate) fn end(&mut self) {
         self.ended = true;

@@ -56,8 +56,8 @@ pub(crate) fn answer(
     let idle = gateway.config.upstream.idle_timeout;
     if coding::is_coded(&head.headers) {
         exchange.record.unjudged("unreadable_coding");
-        exchange.record.end();
-        return Response::from_parts(head, ReplyBody::relay(body, idle, (exchange, open)));
+        let tell = |(exchange, _): &mut (Exchange, StreamGuard), length| exchange.record.passes(length);
+        return Response::from_parts(head, ReplyBody::relay_told(body, idle, (exchange, open), tell));
     }
     if !exchange.is_observing() {
         // What acts may change the length. Not `remove`, which moves another header to the gap.
