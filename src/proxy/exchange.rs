@@ -63,7 +63,7 @@ impl Exchange {
         let missed = || (bare && misses_tools(error)).then_some(Refusal::ToolHistory);
         let Some(refusal) = classify(status, error).or_else(missed) else { return false };
         let Some((pass, fallback)) = self.fallbacks.next(refusal, &self.pass) else { return false };
-        self.tried.push(fallback);
+        self.try_next(&[fallback]);
         match fallback {
             Fallback::Placement => self.record.outcome.prefix_breaks.push(PrefixBreak::Placement),
             other => self.record.outcome.act(On::Request, TOOLS_UNSUPPORTED, word(other), 1),
@@ -73,6 +73,12 @@ impl Exchange {
         }
         self.pass = pass;
         true
+    }
+
+    /// Told at once: the client may leave before the end.
+    fn try_next(&mut self, fallbacks: &[Fallback]) {
+        self.tried.extend(fallbacks);
+        self.record.outcome.fallbacks.extend(fallbacks);
     }
 
     /// Tells what was left out at once, because the model is known to refuse it.
@@ -105,6 +111,7 @@ impl Exchange {
             judging.land();
         }
         self.reasks += 1;
+        self.record.outcome.reasks = self.reasks;
         let mine = self.rounds.iter().filter(|(of, _)| *of == choice);
         let rounds = mine.map(|(_, round)| round.clone()).collect();
         self.pass.asking = Some(Asking { rounds, land: land && !self.keeps_tools });
@@ -120,7 +127,7 @@ impl Exchange {
             return false;
         }
         (self.pass.tools, self.pass.flat) = (Tools::Dropped, true);
-        self.tried.extend([Fallback::Tools, Fallback::Flattened]);
+        self.try_next(&[Fallback::Tools, Fallback::Flattened]);
         true
     }
 

@@ -144,10 +144,12 @@ impl Gateway {
             }
         };
         let reading = self.look(&parts, &request, &body, &mut record).await;
-        if let Some(refusal) = reading.plan.refusal.as_ref().filter(|_| !self.is_observing()) {
+        if let Some(refusal) = &reading.plan.refusal {
             record.outcome.act(On::Request, refusal.policy, "rejected", 1);
-            let error = ProxyError::Refused { code: refusal.code, message: refusal.message.clone() };
-            return refused(record, &error);
+            if !self.is_observing() {
+                let error = ProxyError::Refused { code: refusal.code, message: refusal.message.clone() };
+                return refused(record, &error);
+            }
         }
         if !self.is_observing() {
             coding::accept_readable(&mut parts.headers, request.stream);
@@ -285,9 +287,8 @@ impl Gateway {
             Ok(response) => {
                 let (head, body) = response.into_parts();
                 record.outcome.status = head.status.as_u16();
-                record.end();
                 let idle = self.config.upstream.idle_timeout;
-                Response::from_parts(head, ReplyBody::relay(body, idle, record))
+                Response::from_parts(head, ReplyBody::relay_told(body, idle, record, Record::passes))
             }
             Err(error) => refused(record, &error),
         }
@@ -337,6 +338,8 @@ fn refused(mut record: Record, error: &ProxyError) -> Response<ReplyBody> {
     record.outcome.status = error.status().as_u16();
     record.outcome.error = Some(error.code());
     record.write_head(response.headers_mut(), None);
-    record.end();
+    if *error != ProxyError::ClientCut {
+        record.end();
+    }
     response
 }

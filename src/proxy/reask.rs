@@ -87,6 +87,8 @@ impl Exchange {
         let mut judge = judge;
         self.record.own_time(own);
         while let Some((choice, round)) = judge.pending().filter(|_| !self.is_observing()) {
+            // At once: the asking may fail, and the client may leave meanwhile.
+            self.tell_judged(&mut judge);
             self.ask_again(choice, round, &mut judge.judging);
             let again = match self.ask_whole().await {
                 Ok(again) => again,
@@ -99,8 +101,7 @@ impl Exchange {
         let own = Instant::now();
         judge.tell = self.tell();
         self.remember(judge.choices());
-        self.record.judged(&judge.judging, self.gateway.now_ms());
-        self.record.usage(judge.usage());
+        self.tell_judged(&mut judge);
         let written = judge.write();
         let response = match written {
             Some(changed) => {
@@ -180,9 +181,13 @@ impl Exchange {
         self.gateway.tells_person(&self.request, &self.pass).then(|| TELL.to_owned())
     }
 
+    fn tell_judged(&mut self, judge: &mut WholeJudge) {
+        self.record.judged(&mut judge.judging, self.gateway.now_ms());
+        self.record.usage(judge.usage());
+    }
+
     fn tell_end(&mut self, status: u16) {
         self.record.outcome.status = status;
-        self.tell_fallbacks();
         self.record.end();
     }
 }

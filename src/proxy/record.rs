@@ -1,7 +1,6 @@
 //! The record of one client request while it runs: filled in on the way, told once at the end, also where the
 //! client leaves before the end. Decides nothing.
 
-use super::exchange::Exchange;
 use crate::policy::plan::{Change, Plan};
 use crate::rewrite::judging::{Decision, Judging};
 use crate::rewrite::stream::Unjudged;
@@ -61,6 +60,17 @@ impl Record {
         self.outcome.times.first_byte.get_or_insert(since);
     }
 
+    /// A piece of a body of this length goes out; `None`: the body has ended.
+    pub(crate) fn passes(&mut self, length: Option<usize>) {
+        match length {
+            Some(length) => {
+                self.first_byte();
+                self.outcome.reply_bytes += length as u64;
+            }
+            None => self.end(),
+        }
+    }
+
     /// The request has come to its end.
     pub(crate) fn end(&mut self) {
         self.ended = true;
@@ -109,9 +119,9 @@ impl Record {
         });
     }
 
-    /// What became of the reply's calls, and what is left of the limits.
-    pub(crate) fn judged(&mut self, judging: &Judging, now_ms: u64) {
-        for judged in &judging.record {
+    /// What became of the reply's calls since this was told last, and what is left of the limits.
+    pub(crate) fn judged(&mut self, judging: &mut Judging, now_ms: u64) {
+        for judged in judging.record.drain(..) {
             let (verdict, objection) = match &judged.decision {
                 Decision::Release if judged.unjudged => (CallVerdict::Unjudged, None),
                 Decision::Release => (CallVerdict::Allowed, None),
@@ -165,14 +175,6 @@ impl Drop for Record {
         self.outcome.client_gone = !self.ended;
         self.outcome.times.total = self.started.elapsed();
         self.telemetry.record(&self.outcome);
-    }
-}
-
-impl Exchange {
-    /// Tells what the exchange tried beside the plain request.
-    pub(crate) fn tell_fallbacks(&mut self) {
-        self.record.outcome.fallbacks.extend(&self.tried);
-        self.record.outcome.reasks = self.reasks;
     }
 }
 
