@@ -93,8 +93,9 @@ fn observing_changes_no_byte_and_tells_what_would_have_been_done() {
 
 #[test]
 fn a_stream_of_known_length_keeps_it_while_observing() {
-    let upstream =
-        Scripted::start(|_, _| Reply::bytes(200, "text/event-stream", "data: {\"choices\":[]}\n\ndata: [DONE]\n\n"));
+    let upstream = Scripted::start(|_, _| {
+        Reply::bytes(200, "text/event-stream", "data: {\"choices\":[]}\n\ndata: [DONE]\n\n")
+    });
     let toolrein = Toolrein::before(&upstream, &format!("mode = \"observe\"\n{}", budget(1)));
     let reply = chat(&toolrein, after(&["r"], true));
     assert_eq!((reply.header("content-length"), reply.header("transfer-encoding")), (Some("36"), None));
@@ -117,10 +118,8 @@ fn calls_that_are_only_observed_are_counted_as_allowed() {
 fn off_relays_everything_and_reads_nothing() {
     let upstream = Scripted::start(calling(2));
     let policies = format!("{}[policy.truncate]\nmax_chars = 1000\n", budget(1));
-    let toolrein = Toolrein::before(
-        &upstream,
-        &format!("mode = \"off\"\nlimits.request_bytes = 1024\n{policies}"),
-    );
+    let toolrein =
+        Toolrein::before(&upstream, &format!("mode = \"off\"\nlimits.request_bytes = 1024\n{policies}"));
     let long = long_text(3000);
     let bodies = [after(&[&long], false), after(&[&long], true), "not json".to_owned()];
     for (nth, body) in bodies.iter().enumerate() {

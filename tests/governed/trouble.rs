@@ -28,7 +28,8 @@ fn a_dead_upstream_is_a_502_that_may_be_retried() {
 #[test]
 fn an_upstream_that_does_not_begin_is_a_504_that_may_be_retried() {
     let upstream = Scripted::start(|_, _| Reply::silence());
-    let toolrein = Toolrein::before(&upstream, &format!("upstream.first_byte_timeout = \"50ms\"\n{GENEROUS}"));
+    let toolrein =
+        Toolrein::before(&upstream, &format!("upstream.first_byte_timeout = \"50ms\"\n{GENEROUS}"));
     for (nth, body) in [question(false), question(true), "not json".to_owned()].into_iter().enumerate() {
         let reply = chat(&toolrein, body);
         assert_eq!(own_error(&reply, 504, "upstream_timeout").as_deref(), Some("true"));
@@ -144,8 +145,7 @@ fn an_event_over_the_limit_passes_unread_and_is_counted_and_the_rest_is_judged()
         let reply = chat(&toolrein, question(true));
         assert_eq!((reply.text() == sent, reply.cut), (true, false), "{}", reply.text());
         toolrein.wait_for_metric("toolrein_unjudged_total{why=\"event_too_long\"}", nth.into());
-        toolrein
-            .wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allowed\"}", nth.into());
+        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allowed\"}", nth.into());
     }
 }
 
@@ -183,8 +183,9 @@ fn errors_of_the_upstream_pass_byte_for_byte_with_their_headers() {
     let replies: Vec<Reply> = [400, 401, 403, 404, 409, 413, 422, 429, 500, 503]
         .into_iter()
         .flat_map(|status| {
-            let body =
-                format!("{{ \"error\" : {{\"message\":\"no \\u00e9 {status}\", \"code\":\"c{status}\"}} }}\n");
+            let body = format!(
+                "{{ \"error\" : {{\"message\":\"no \\u00e9 {status}\", \"code\":\"c{status}\"}} }}\n"
+            );
             let json = Reply::bytes(status, "application/json", body);
             let page = Reply::bytes(status, "text/html", format!("<h1>{status}</h1>"));
             let event = Reply { status, ..Reply::stream(["data: {\"error\":{\"message\":\"x\"}}\n\n"]) };
@@ -221,7 +222,10 @@ fn an_error_inside_a_200_that_is_no_refusal_of_tools_passes_as_it_came() {
         (true, event.clone()),
         (true, format!("{event}data: [DONE]\n\n")),
         (true, format!(": PROCESSING\n\n: PROCESSING\n\n{event}: bye\n\ndata: [DONE]\n\n")),
-        (true, format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"a\"}}}}]}}\n\n{event}data: [DONE]\n\n")),
+        (
+            true,
+            format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"a\"}}}}]}}\n\n{event}data: [DONE]\n\n"),
+        ),
         (true, format!("event: error\n{event}")),
         (true, event.trim_end().to_owned()),
     ];
@@ -251,9 +255,11 @@ fn what_was_withheld_is_told_though_asking_again_fails() {
         [(503, "overloaded"), (502, "upstream_cut"), (502, "upstream_cut")].into_iter().enumerate()
     {
         for stream in BOTH {
-            let upstream = Scripted::start(move |at, request| {
-                if at == 0 { calling(1)(at, request) } else { failing(nth) }
-            });
+            let upstream = Scripted::start(
+                move |at, request| {
+                    if at == 0 { calling(1)(at, request) } else { failing(nth) }
+                },
+            );
             let toolrein = Toolrein::before(&upstream, &budget(1));
             let reply = chat(&toolrein, after(&["r"], stream));
             if stream {
