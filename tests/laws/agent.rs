@@ -45,35 +45,52 @@ struct Run {
     placement: Placement,
     /// How often the model is asked again before it has to land.
     patience: usize,
+    /// The user says the same words over and over.
+    insists: bool,
 }
 
 fn answer() -> impl Strategy<Value = Answer> {
     let arguments = prop_oneof![
-        Just("{}"), Just(""), Just("{\"city\":\"Paris\",\"n\":1.0}"), Just("{ \"b\": 1e5, \"a\": [null, \"\\u00e9/\"] }"),
-        Just("{\"a\":1,\"a\":2}"), Just("{\"n\":-0, \"m\":0.10, \"k\":2.5E-3}"), Just("{broken"),
+        Just("{}"),
+        Just(""),
+        Just("{\"city\":\"Paris\",\"n\":1.0}"),
+        Just("{ \"b\": 1e5, \"a\": [null, \"\\u00e9/\"] }"),
+        Just("{\"a\":1,\"a\":2}"),
+        Just("{\"n\":-0, \"m\":0.10, \"k\":2.5E-3}"),
+        Just("{broken"),
     ];
     let call = (prop_oneof![Just("look"), Just("weather"), Just("say")], arguments);
     let text = prop_oneof![Just(String::new()), Just(" ".to_owned()), "[a-z é\n\"]{1,12}"];
-    (text, prop::collection::vec(call, 0..4), prop::bool::weighted(0.15)).prop_map(|(text, mut calls, legacy)| {
-        if legacy {
-            calls.truncate(1);
-        }
-        // A model that says nothing at all makes a history that nobody takes.
-        let text = if text.is_empty() && calls.is_empty() { "well".to_owned() } else { text };
-        Answer { text, calls, legacy }
-    })
+    (text, prop::collection::vec(call, 0..4), prop::bool::weighted(0.15)).prop_map(
+        |(text, mut calls, legacy)| {
+            if legacy {
+                calls.truncate(1);
+            }
+            // A model that says nothing at all makes a history that nobody takes.
+            let text = if text.is_empty() && calls.is_empty() { "well".to_owned() } else { text };
+            Answer { text, calls, legacy }
+        },
+    )
 }
 
 fn run() -> impl Strategy<Value = Run> {
     let echo = prop_oneof![Just(Echo::AsItCame), Just(Echo::Respelled), Just(Echo::Scripted)];
     let placement = prop_oneof![Just(Placement::System), Just(Placement::Suffix)];
-    (prop::collection::vec(answer(), 3..14), echo, any::<bool>(), placement, 0..3_usize).prop_map(
-        |(answers, echo, streamed, placement, patience)| Run { answers, echo, streamed, placement, patience },
+    let flags = (any::<bool>(), any::<bool>());
+    (prop::collection::vec(answer(), 3..14), echo, flags, placement, 0..3_usize).prop_map(
+        |(answers, echo, (streamed, insists), placement, patience)| Run {
+            answers,
+            echo,
+            streamed,
+            placement,
+            patience,
+            insists,
+        },
     )
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(250))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn each_sending_continues_the_one_before_and_finds_what_was_hidden(run in run()) {
@@ -101,12 +118,30 @@ fn white_space_in_the_place_of_withheld_calls_is_no_answer() {
         let calls = Answer { text: String::new(), calls: vec![("look", "{}"); 3], legacy: false };
         let blank = Answer { text: " ".into(), calls: Vec::new(), legacy: false };
         let answers = vec![calls.clone(), calls, blank];
-        let run = Run { answers, echo: Echo::AsItCame, streamed, placement: Placement::System, patience: 3 };
+        let run = run_of(answers, streamed);
         let mut agent = Agent::new(&run);
         while agent.turn().unwrap() {}
         let said = &agent.history[agent.history.len() - 2]["content"];
         assert!(said.as_str().unwrap().contains(NO_ANSWER), "{said}");
     }
+}
+
+#[test]
+fn equal_words_to_equal_answers_do_not_mix_up_their_hidden_rounds() {
+    for streamed in [false, true] {
+        let said = Answer { text: "well".into(), calls: Vec::new(), legacy: false };
+        let calls = |count| Answer { text: String::new(), calls: vec![("look", "{}"); count], legacy: false };
+        // The third is one too many: the first "well" after it has a hidden round, the second has none.
+        let answers = vec![said.clone(), calls(2), calls(1), said.clone(), said];
+        let run = Run { patience: 0, insists: true, ..run_of(answers, streamed) };
+        let mut agent = Agent::new(&run);
+        while agent.turn().unwrap() {}
+        assert_eq!(agent.hidden, 1);
+    }
+}
+
+fn run_of(answers: Vec<Answer>, streamed: bool) -> Run {
+    Run { answers, echo: Echo::AsItCame, streamed, placement: Placement::System, patience: 3, insists: false }
 }
 
 struct Agent<'a> {
@@ -130,7 +165,8 @@ impl<'a> Agent<'a> {
     /// One request of the client and its answer; false when the model has no more to say.
     fn turn(&mut self) -> Result<bool, TestCaseError> {
         let body = Bytes::from(
-            json!({"model": "m", "messages": self.history, "tools": [tool()], "stream": self.run.streamed}).to_string(),
+            json!({"model": "m", "messages": self.history, "tools": [tool()], "stream": self.run.streamed})
+                .to_string(),
         );
         let reading = read(&body, low(), &self.facts);
         prop_assert_eq!(reading.restored.len(), self.hidden, "hidden rounds found in {}", lossy(&body));
@@ -163,7 +199,12 @@ impl<'a> Agent<'a> {
     }
 
     /// The answer to asking again; when the model has no more to say, it says so.
-    fn ask_again(&mut self, reading: &Reading, rounds: &[Bytes], judging: &mut Judging) -> Result<Answer, TestCaseError> {
+    fn ask_again(
+        &mut self,
+        reading: &Reading,
+        rounds: &[Bytes],
+        judging: &mut Judging,
+    ) -> Result<Answer, TestCaseError> {
         let land = rounds.len() > self.run.patience;
         if land {
             judging.land();
@@ -239,7 +280,8 @@ impl<'a> Agent<'a> {
         if let Some(name) = &legacy {
             self.history.push(json!({"role": "function", "name": name, "content": format!("result {at}")}));
         } else if calls.is_empty() {
-            self.history.push(json!({"role": "user", "content": format!("go on {at}")}));
+            let words = if self.run.insists { "go on".to_owned() } else { format!("go on {at}") };
+            self.history.push(json!({"role": "user", "content": words}));
         }
         Ok(())
     }

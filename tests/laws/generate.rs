@@ -247,7 +247,9 @@ fn messages_of(step: &Step, at: usize) -> Vec<Value> {
             let mut answers: Vec<Value> = results
                 .iter()
                 .enumerate()
-                .map(|(call, content)| with_content(json!({"role": "tool", "tool_call_id": id(call)}), content))
+                .map(|(call, content)| {
+                    with_content(json!({"role": "tool", "tool_call_id": id(call)}), content)
+                })
                 .collect();
             if *reversed {
                 answers.reverse();

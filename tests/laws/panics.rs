@@ -25,8 +25,20 @@ enum Harm {
 }
 
 const BURRS: [&[u8]; 14] = [
-    b"\0", b"\\u0000", b"\\ud83d", b"\\ude00", b"\xff", b"\xed\xa0\x80", b"\"", b"\\", b"{", b"]", b",", b"null",
-    b"\"content\":null,", b"\"tool_calls\":[{\"index\":4294967295,\"function\":{\"arguments\":{}}}],",
+    b"\0",
+    b"\\u0000",
+    b"\\ud83d",
+    b"\\ude00",
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"\"",
+    b"\\",
+    b"{",
+    b"]",
+    b",",
+    b"null",
+    b"\"content\":null,",
+    b"\"tool_calls\":[{\"index\":4294967295,\"function\":{\"arguments\":{}}}],",
 ];
 
 fn harm() -> impl Strategy<Value = Harm> {
@@ -48,7 +60,8 @@ fn harmed(mut bytes: Vec<u8>, harms: &[Harm]) -> Vec<u8> {
             Harm::Flip(at, bits) => bytes[place(at)] ^= bits,
             Harm::Cut(at) => bytes.truncate(place(at)),
             Harm::Again(a, b, to) => {
-                let (start, end) = (place(a).min(place(b)), place(a).max(place(b)).min(place(a).min(place(b)) + 300));
+                let (start, end) =
+                    (place(a).min(place(b)), place(a).max(place(b)).min(place(a).min(place(b)) + 300));
                 let piece = bytes[start..end].to_vec();
                 bytes.splice(place(to)..place(to), piece);
             }

@@ -82,7 +82,9 @@ fn pythonic(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("[{}]", items.iter().map(pythonic).collect::<Vec<_>>().join(", ")),
         Value::Object(members) => {
-            let members = members.iter().map(|(key, value)| format!("{}: {}", pythonic(&key.as_str().into()), pythonic(value)));
+            let members = members
+                .iter()
+                .map(|(key, value)| format!("{}: {}", pythonic(&key.as_str().into()), pythonic(value)));
             format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
         }
         Value::String(text) => {
@@ -92,7 +94,9 @@ fn pythonic(value: &Value) -> String {
                     out.push(character);
                 } else {
                     let mut units = [0; 2];
-                    out.extend(character.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+                    out.extend(
+                        character.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")),
+                    );
                 }
             }
             out + "\""

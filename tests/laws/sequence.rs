@@ -62,12 +62,13 @@ fn every_form_is_taken(talk: &Conversation, policies: &PolicySet, facts: &Facts)
 
 /// The rounds of a reply of which every call is withheld.
 fn judged_rounds(talk: &Conversation, facts: &Facts) -> Vec<Bytes> {
-    let call = |at: usize, arguments: &str| {
-        json!({"id": format!("w{at}"), "type": "function", "function": {"name": "look", "arguments": arguments}})
-    };
+    let call = |at: usize, arguments: &str| json!({"id": format!("w{at}"), "type": "function", "function": {"name": "look", "arguments": arguments}});
     // So many that the limits are passed whatever the history holds.
-    let calls: Vec<Value> =
-        ["{}", "{\"a\":\"é\\n\"}", "", "{broken", "[1"].iter().enumerate().map(|(at, a)| call(at, a)).collect();
+    let calls: Vec<Value> = ["{}", "{\"a\":\"é\\n\"}", "", "{broken", "[1"]
+        .iter()
+        .enumerate()
+        .map(|(at, a)| call(at, a))
+        .collect();
     let reply = json!({"choices": [{"index": 0, "finish_reason": "tool_calls",
         "message": {"role": "assistant", "content": "I \u{e9} look", "reasoning_content": "hm", "tool_calls": calls}}]});
     let judging = read(&talk.body(), low(), facts).judging();
