@@ -1,7 +1,7 @@
 //! What the policies' cases share: a policy from its table, a plan from a body, a conversation to judge in.
 //! For tests alone.
 
-use super::plan::{Plan, Proposed};
+use super::plan::Plan;
 use super::set::{Judge, PolicySet, Rule, Ruling};
 use super::{Policy, build};
 use crate::transcript::Transcript;
@@ -54,7 +54,7 @@ impl Conversation {
 
     /// Rules on the next call.
     pub(crate) fn judge(&mut self, tool: &str, arguments: &str, now_ms: u64) -> Ruling {
-        self.0.rule(0, &Proposed { name: tool, arguments: Some(arguments), now_ms })
+        self.0.rule(0, tool, Some(arguments), now_ms)
     }
 }
 

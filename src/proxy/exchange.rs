@@ -6,7 +6,7 @@ use super::fallback::{Fallbacks, learned};
 use super::handler::Gateway;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
 use crate::ledger::News;
-use crate::policy::plan::Edit;
+use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::pass::{Asking, Pass, Source, Tools};
@@ -27,7 +27,8 @@ pub(crate) struct Exchange {
     pub(crate) body: Bytes,
     pub(crate) request: Request,
     pub(crate) identity: Identity,
-    pub(crate) edits: Vec<Edit>,
+    /// What policies want; empty while observing.
+    pub(crate) plan: Plan,
     pub(crate) restored: Vec<(usize, Bytes)>,
     /// The chain of calls at the end of the request's history.
     pub(crate) chain: Hash,
@@ -49,7 +50,7 @@ impl Exchange {
     /// The request in its present form.
     pub(crate) fn request(&mut self) -> http::Request<UpBody> {
         let source =
-            Source { body: &self.body, request: &self.request, edits: &self.edits, restored: &self.restored };
+            Source { body: &self.body, request: &self.request, plan: &self.plan, restored: &self.restored };
         let body = UpBody::rope(source.write(&self.pass).into_pieces());
         self.record.outcome.billed_requests += 1;
         http::Request::from_parts(self.parts.clone(), body)

@@ -15,7 +15,7 @@ use super::{Service, caller, coding, relay, stream};
 use crate::config::{Config, Mode, Tell};
 use crate::ledger::{Ask, Facts, Ledger, MOST_LOOKED_UP};
 use crate::policy::pattern::best_match;
-use crate::policy::plan::Plan;
+use crate::policy::plan::{Change, Plan};
 use crate::policy::set::Judge;
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
@@ -189,7 +189,7 @@ impl Gateway {
         let request_name = self.name(&transcript);
         let ask = Ask { calls: &calls, places: &names, model, request: request_name, conversation };
         let facts = self.ledger.look_up(ask).await;
-        transcript.learn_times(&facts.released_ms);
+        transcript.learn_times(&facts.released_ms, self.now_ms());
         let (plan, judge) = self.config.policies.read(&transcript);
         let (restored, lost) = restored(&transcript, &places, &facts.rounds);
         let outcome = &mut record.outcome;
@@ -198,7 +198,7 @@ impl Gateway {
         outcome.repeated = facts.repeated;
         outcome.lost_rounds = lost;
         outcome.prefix_breaks.extend((lost > 0).then_some(PrefixBreak::Ledger));
-        self.tell_new(&transcript, &plan, record);
+        tell_new(&transcript, &plan, record);
         let chain = transcript.calls.chain(&identity);
         let user_text = user_text_before(&transcript, request.messages.len());
         drop(transcript);
@@ -214,14 +214,6 @@ impl Gateway {
         self.key.hash(Domain::Request, &[&chain, &count, &body[new_from..]])
     }
 
-    /// Records what is new since the last reply.
-    fn tell_new(&self, transcript: &Transcript<'_>, plan: &Plan, record: &mut Record) {
-        let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
-        record.planned(&plan.edits, new_from);
-        let now_ms = self.now_ms();
-        transcript.results_from(new_from).for_each(|result| record.result(&result, now_ms));
-    }
-
     /// The exchange with the upstream and the judge of its replies.
     fn prepare(
         self: Arc<Self>,
@@ -234,7 +226,7 @@ impl Gateway {
         let observe = self.is_observing();
         let answers = self.answers(&request, &body);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
-        let notices = !plan.edits.is_empty();
+        let notices = plan.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }));
         let subject = Subject {
             mode: self.config.upstream.tools_unsupported,
             forced: request.choice == Choice::Forced,
@@ -251,14 +243,14 @@ impl Gateway {
         pass.ask_usage =
             self.config.upstream.ask_usage && request.stream && !request.include_usage && !observe;
         let judging = Judging::new(judge, answers, observe);
-        let (edits, restored) = if observe { (Vec::new(), Vec::new()) } else { (plan.edits, restored) };
+        let (plan, restored) = if observe { (Plan::default(), Vec::new()) } else { (plan, restored) };
         let mut exchange = Exchange {
             gateway: self,
             parts,
             body,
             request,
             identity,
-            edits,
+            plan,
             restored,
             chain,
             user_text,
@@ -331,6 +323,13 @@ impl Exchange {
             return self.judge_whole(read, judging).await;
         }
     }
+}
+
+/// Records what is new since the last reply.
+fn tell_new(transcript: &Transcript<'_>, plan: &Plan, record: &mut Record) {
+    let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
+    record.planned(plan, new_from);
+    transcript.results_from(new_from).for_each(|result| record.result(&result));
 }
 
 /// An error of ours, recorded.

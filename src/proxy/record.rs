@@ -1,7 +1,7 @@
 //! The record of one client request while it runs: filled in on the way, told once at the end, also where the
 //! client leaves before the end. Decides nothing.
 
-use crate::policy::plan::{Change, Edit};
+use crate::policy::plan::{Change, Plan};
 use crate::rewrite::judging::{Decision, Judging};
 use crate::rewrite::stream::Unjudged;
 use crate::telemetry::Telemetry;
@@ -89,8 +89,11 @@ impl Record {
     }
 
     /// What was planned for the request; of the history only what is new, from the message `new_from` on.
-    pub(crate) fn planned(&mut self, edits: &[Edit], new_from: usize) {
-        for edit in edits {
+    pub(crate) fn planned(&mut self, plan: &Plan, new_from: usize) {
+        for (policy, _) in &plan.hidden {
+            self.outcome.act(On::Request, policy, "hidden", 1);
+        }
+        for edit in &plan.edits {
             match &edit.change {
                 Change::Shorten { gone_chars, .. } => {
                     self.outcome.tokens.saved += saved_tokens(*gone_chars);
@@ -98,22 +101,21 @@ impl Record {
                         self.outcome.act(On::Request, edit.policy, SHORTENED, 1);
                     }
                 }
-                Change::Notice { word, .. } if edit.message >= new_from => {
+                Change::Notice { word, .. } | Change::Remark { word } if edit.message >= new_from => {
                     self.outcome.act(On::Request, edit.policy, word, 1);
                 }
-                Change::Notice { .. } => {}
+                Change::Notice { .. } | Change::Remark { .. } => {}
             }
         }
     }
 
     /// A result that is new in the request.
-    pub(crate) fn result(&mut self, result: &ToolResult<'_>, now_ms: u64) {
-        let released_ms = result.call.and_then(|call| call.released_ms);
+    pub(crate) fn result(&mut self, result: &ToolResult<'_>) {
         self.outcome.results.push(NewResult {
             tool: result.tool().to_owned(),
             bytes: result.view.text_bytes() as u64,
             tokens: result.view.tokens().tokens(),
-            took: released_ms.map(|at_ms| Duration::from_millis(now_ms.saturating_sub(at_ms))),
+            took: result.took_ms.map(Duration::from_millis),
         });
     }
 

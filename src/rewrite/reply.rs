@@ -130,7 +130,8 @@ fn rewritten_choice(alone: &Bytes, state: &mut ChoiceState) -> Bytes {
 }
 
 fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: &mut Splices) {
-    if state.is_silent() && (state.is_edited() || state.is_continued()) {
+    let spoken = state.is_silent() && (state.is_edited() || state.is_continued());
+    if spoken {
         state.speak(NO_ANSWER);
     }
     if let Some(index) = choice.member(body, b"index").filter(|_| choice.index != state.index) {
@@ -138,7 +139,8 @@ fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: 
     }
     edit_calls(body, &choice.delta, state, splices);
     let text = state.text();
-    if choice.delta.content.texts().map(|text| text.span.len()).sum::<usize>() == 0
+    if spoken
+        || choice.delta.content.texts().map(|text| text.span.len()).sum::<usize>() == 0
         || !state.earlier_text().is_empty()
     {
         set_content(body, &choice.delta, &text, splices);
