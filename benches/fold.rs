@@ -35,7 +35,8 @@ fn fold(bencher: Bencher<'_, '_>, size: &str, memo: &dyn Memo) {
     let body = bodies::sized(size).bytes;
     let request = Request::parse(&body).unwrap();
     let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
-    let policies: PolicySet = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap().policies;
+    let policies: PolicySet =
+        Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap().policies;
     bencher.counter(BytesCount::new(body.len())).bench_local(|| {
         let transcript = Transcript::read(&request, divan::black_box(&body), &identity, memo);
         policies.read(&transcript)

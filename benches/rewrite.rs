@@ -30,7 +30,10 @@ fn cut_and_notice(bencher: Bencher<'_, '_>, bytes: usize) {
     let gone_chars = bytes - shorter.len();
     let changes = [
         Change::Shorten { text: 0, by: shorter, gone_chars },
-        Change::Notice { text: "[toolrein] 12 of 50 tool calls of this turn used.".to_owned(), word: "notice" },
+        Change::Notice {
+            text: "[toolrein] 12 of 50 tool calls of this turn used.".to_owned(),
+            word: "notice",
+        },
     ];
     let edits: Vec<Edit> =
         changes.into_iter().map(|change| Edit { message: 2, policy: "truncate", change }).collect();

@@ -41,7 +41,8 @@ fn judge(bencher: Bencher<'_, '_>, events: Vec<Vec<u8>>) {
     let body = bodies::sized("1KB").bytes;
     let request = Request::parse(&body).unwrap();
     let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
-    let policies: PolicySet = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap().policies;
+    let policies: PolicySet =
+        Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap().policies;
     let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
     let counted = bencher.counter(BytesCount::new(bytes)).counter(ItemsCount::new(chunks.len()));
     counted

@@ -152,8 +152,30 @@ impl Text {
 
     fn word(&mut self) -> &'static str {
         const WORDS: [&str; 24] = [
-            "the", "request", "of", "policy", "and", "transcript", "a", "budget", "in", "result", "to", "window",
-            "call", "is", "stream", "value", "with", "handler", "for", "error", "index", "body", "that", "limit",
+            "the",
+            "request",
+            "of",
+            "policy",
+            "and",
+            "transcript",
+            "a",
+            "budget",
+            "in",
+            "result",
+            "to",
+            "window",
+            "call",
+            "is",
+            "stream",
+            "value",
+            "with",
+            "handler",
+            "for",
+            "error",
+            "index",
+            "body",
+            "that",
+            "limit",
         ];
         WORDS[self.next(WORDS.len())]
     }
@@ -170,14 +192,16 @@ impl Text {
     fn code(&mut self, bytes: usize) -> String {
         self.filled(bytes, |text, out| {
             let (a, b, c) = (text.word(), text.word(), text.word());
-            let _ = write!(out, r#"    let {a} = self.{b}(\"{c}\", {}).unwrap_or_default();\n"#, text.next(1000));
+            let _ =
+                write!(out, r#"    let {a} = self.{b}(\"{c}\", {}).unwrap_or_default();\n"#, text.next(1000));
         })
     }
 
     fn rows(&mut self, bytes: usize) -> String {
         self.filled(bytes, |text, out| {
             let (a, b) = (text.word(), text.word());
-            let _ = write!(out, r#"{{\"id\": {}, \"name\": \"{a} {b}\", \"open\": true}},\n"#, text.next(9999));
+            let _ =
+                write!(out, r#"{{\"id\": {}, \"name\": \"{a} {b}\", \"open\": true}},\n"#, text.next(9999));
         })
     }
 

@@ -35,12 +35,14 @@ const CASES: [Case; 3] = [
 ];
 
 fn main() {
-    let program = std::env::args().nth(1).unwrap_or_else(|| panic!("usage: compare PATH_OF_TOOLREIN"));
+    let mut arguments = std::env::args().skip(1);
+    let program = arguments.next().unwrap_or_else(|| panic!("usage: compare PATH_OF_TOOLREIN [ROW]"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(compare(&program));
+    runtime.block_on(compare(&program, arguments.next().as_deref()));
 }
 
-async fn compare(program: &str) {
+/// `only`: the name of the one row that is wanted.
+async fn compare(program: &str, only: Option<&str>) {
     let upstream = upstream::start().await;
     let folder = tempfile::tempdir().unwrap();
     let begun = Instant::now();
@@ -57,7 +59,7 @@ async fn compare(program: &str) {
     println!("CPU us per request (stream: per chunk); the least of {ROUNDS} rounds; x: ratio to nginx");
     println!("{:<8} {:>8} {:>14} {:>14} {:>14}", "", "nginx", "relayed", "warm", "cold");
     let mut number = 1;
-    for case in &CASES {
+    for case in CASES.iter().filter(|case| only.is_none_or(|only| only == case.name)) {
         let body = bodies::conversation(case.bytes, case.results, false);
         let plans = [(&nginx, Same), (&off, Same), (&enforce, Warm), (&enforce, Cold)];
         let mut least = [f64::MAX; 4];
@@ -76,7 +78,7 @@ async fn compare(program: &str) {
         row(case.name, &least);
     }
     let mut least = [f64::MAX; 3];
-    for _ in 0..ROUNDS {
+    for _ in 0..if only.is_none_or(|only| only == "stream") { ROUNDS } else { 0 } {
         for (at, subject) in [&nginx, &off, &enforce].into_iter().enumerate() {
             let body = bodies::conversation(1 << 10, 0, true);
             let mut load = Load { port: subject.port, body, number, stream: Some(CHUNKS) };

@@ -66,13 +66,19 @@ fn is_governed<B>(request: &http::Request<B>) -> bool {
 /// What is known once the policies have read a request.
 struct Reading {
     identity: Identity,
+    /// The model at its upstream.
+    model: Hash,
+    folded: Folded,
+}
+
+/// What the fold over the transcript gives.
+struct Folded {
     facts: Facts,
     plan: Plan,
     judge: Judge,
     restored: Vec<(usize, Bytes)>,
     chain: Hash,
     user_text: String,
-    model: Hash,
 }
 
 impl Gateway {
@@ -144,7 +150,7 @@ impl Gateway {
             }
         };
         let reading = self.look(&parts, &request, &body, &mut record).await;
-        if let Some(refusal) = reading.plan.refusal.as_ref().filter(|_| !self.is_observing()) {
+        if let Some(refusal) = reading.folded.plan.refusal.as_ref().filter(|_| !self.is_observing()) {
             record.outcome.act(On::Request, refusal.policy, "rejected", 1);
             let error = ProxyError::Refused { code: refusal.code, message: refusal.message.clone() };
             return refused(record, &error);
@@ -178,29 +184,32 @@ impl Gateway {
         let model_name = request.model_name(body);
         let model = self.key.hash(Domain::Model, &[self.upstream.name().as_bytes(), model_name.as_bytes()]);
         let conversation = identity.conversation(request, body);
-        let (keys, places, name) = self.questions(request, body, &identity);
+        let mut transcript = Transcript::read(request, body, &identity, &*self.memo);
+        let (keys, places, name) = self.questions(&transcript);
         let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
         let ask = Ask { calls: &keys, places: &names, model, request: name, conversation };
         let facts = self.ledger.look_up(ask).await;
         record.outcome.conversation =
             Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
+        let family = best_match(&self.config.models, &model_name);
+        transcript.token_factor = family.map_or(100, |model| model.token_factor);
         record.outcome.model = Some(model_name.into_owned());
         record.outcome.repeated = facts.repeated;
-        self.fold(request, body, (identity, model), (facts, keys, places), record)
+        for (call, released_ms) in transcript.calls.calls.iter_mut().rev().zip(&facts.released_ms) {
+            call.released_ms = *released_ms;
+        }
+        let folded = self.fold(&transcript, (facts, places), record);
+        drop(transcript);
+        Reading { identity, model, folded }
     }
 
     /// What the ledger is asked: the newest calls, the places of hidden rounds, and the request's own name.
-    fn questions(
-        &self,
-        request: &Request,
-        body: &Bytes,
-        identity: &Identity,
-    ) -> (Vec<CallKey>, Vec<Place>, Hash) {
-        let transcript = Transcript::read(request, body, identity, &*self.memo);
+    fn questions(&self, transcript: &Transcript<'_>) -> (Vec<CallKey>, Vec<Place>, Hash) {
+        let Transcript { request, body, .. } = transcript;
         let keys = transcript.calls.calls.iter().rev().take(MOST_LOOKED_UP).map(|call| call.key).collect();
-        let places = places(&transcript, MOST_LOOKED_UP);
+        let places = places(transcript, MOST_LOOKED_UP);
         let new_from = transcript.last_assistant().map_or(0, |last| request.messages[last].span.end as usize);
-        let chain = transcript.calls.chain(identity).0.to_le_bytes();
+        let chain = transcript.calls.chain(transcript.identity).0.to_le_bytes();
         let count = request.messages.len().to_le_bytes();
         let name = self.key.hash(Domain::Request, &[&chain, &count, &body[new_from..]]);
         (keys, places, name)
@@ -208,21 +217,12 @@ impl Gateway {
 
     fn fold(
         &self,
-        request: &Request,
-        body: &Bytes,
-        (identity, model): (Identity, Hash),
-        (facts, keys, places): (Facts, Vec<CallKey>, Vec<Place>),
+        transcript: &Transcript<'_>,
+        (facts, places): (Facts, Vec<Place>),
         record: &mut Record,
-    ) -> Reading {
-        let mut transcript = Transcript::read(request, body, &identity, &*self.memo);
-        let family = best_match(&self.config.models, &request.model_name(body));
-        transcript.token_factor = family.map_or(100, |model| model.token_factor);
-        let newest = keys.iter().zip(&facts.released_ms);
-        for (call, (_, released_ms)) in transcript.calls.calls.iter_mut().rev().zip(newest) {
-            call.released_ms = *released_ms;
-        }
-        let (plan, judge) = self.config.policies.read(&transcript);
-        let (restored, lost) = restored(&transcript, &places, &facts.rounds);
+    ) -> Folded {
+        let (plan, judge) = self.config.policies.read(transcript);
+        let (restored, lost) = restored(transcript, &places, &facts.rounds);
         if lost > 0 {
             record.outcome.lost_rounds = lost;
             record.outcome.prefix_breaks.push(PrefixBreak::Ledger);
@@ -231,10 +231,9 @@ impl Gateway {
         record.planned(&plan.edits, new_from);
         let now_ms = self.now_ms();
         transcript.results_from(new_from).for_each(|result| record.result(&result, now_ms));
-        let chain = transcript.calls.chain(&identity);
-        let user_text = user_text_before(&transcript, request.messages.len());
-        drop(transcript);
-        Reading { identity, facts, plan, judge, restored, chain, user_text, model }
+        let chain = transcript.calls.chain(transcript.identity);
+        let user_text = user_text_before(transcript, transcript.request.messages.len());
+        Folded { facts, plan, judge, restored, chain, user_text }
     }
 
     /// The exchange with the upstream and the judge of its replies.
@@ -245,7 +244,8 @@ impl Gateway {
         reading: Reading,
         record: Record,
     ) -> (Exchange, Judging) {
-        let Reading { identity, facts, plan, judge, restored, chain, user_text, model } = reading;
+        let Reading { identity, model, folded } = reading;
+        let Folded { facts, plan, judge, restored, chain, user_text } = folded;
         let observe = self.is_observing();
         let answers = self.answers(&request, &body);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();

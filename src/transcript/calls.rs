@@ -110,27 +110,41 @@ impl<'a> PairedCalls<'a> {
 
 /// The hash of a call's canonical arguments; spellings of the same JSON agree.
 pub fn arguments_hash(text: &str, identity: &Identity, memo: &dyn Memo) -> Hash {
-    let raw = identity.key.hash(Domain::Arguments, &[text.as_bytes()]);
-    let derived = memo.derive(raw, &mut || {
-        let canonical = canonical(text.as_bytes());
-        Derived::Arguments(identity.key.hash(Domain::Arguments, &[b"canonical", &canonical]))
-    });
-    if let Derived::Arguments(hash) = derived { hash } else { raw }
+    let name = identity.key.hash(Domain::Arguments, &[text.as_bytes()]);
+    remembered(name, memo, || canonical_hash(text, identity))
+}
+
+/// The same of a call in a request. The memo is asked by the bytes as written, so that what it knows is not even
+/// unescaped.
+fn arguments_hash_of(arguments: &Arguments, body: &[u8], identity: &Identity, memo: &dyn Memo) -> Hash {
+    // An object stands for the string that holds it.
+    let Arguments::Text(text) = arguments else {
+        return arguments_hash(&arguments.text(body), identity, memo);
+    };
+    let name = identity.key.hash(Domain::Arguments, &[b"written", text.raw(body)]);
+    remembered(name, memo, || canonical_hash(&decode(*text, body), identity))
+}
+
+fn canonical_hash(text: &str, identity: &Identity) -> Hash {
+    identity.key.hash(Domain::Arguments, &[b"canonical", &canonical(text.as_bytes())])
+}
+
+fn remembered(name: Hash, memo: &dyn Memo, hash: impl Fn() -> Hash) -> Hash {
+    match memo.derive(name, &mut || Derived::Arguments(hash())) {
+        Derived::Arguments(hash) => hash,
+        // Another kind of value under this name: not this memo's doing.
+        _ => hash(),
+    }
 }
 
 fn read_call<'a>(call: &ToolCall, body: &'a [u8], identity: &Identity, memo: &dyn Memo) -> Call<'a> {
-    let text = match call.arguments {
-        // An object stands for the string that holds it.
-        Arguments::Value(span) => String::from_utf8_lossy(span.of(body)),
-        other => other.text(body),
-    };
     Call {
         message: 0,
         position: 0,
         key: Hash::default(),
         id: call.id.map_or("".into(), |id| decode(id, body)),
         name: call.name.map_or("".into(), |name| decode(name, body)),
-        arguments: arguments_hash(&text, identity, memo),
+        arguments: arguments_hash_of(&call.arguments, body, identity, memo),
         result: None,
         released_ms: None,
     }
