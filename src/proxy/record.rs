@@ -57,8 +57,8 @@ impl Record {
 
     /// The first byte of the reply's body goes out.
     pub(crate) fn first_byte(&mut self) {
-        let since = self.started.elapsed();
-        self.outcome.times.first_byte.get_or_insert(since);
+        let started = self.started;
+        self.outcome.times.first_byte.get_or_insert_with(|| started.elapsed());
     }
 
     /// The request has come to its end.

@@ -25,7 +25,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 /// Most of an error body that is read.
 const ERROR_BYTES: usize = 64 * 1024;
@@ -67,7 +67,7 @@ pub(crate) fn answer(
     let streaming = Streaming {
         exchange,
         judge,
-        phase: Phase::Reading(body, Instant::now() + idle),
+        phase: Phase::Reading(body, Instant::now() + idle, Alarm::default()),
         out: VecDeque::new(),
         trailers: None,
         broken: None,
@@ -97,7 +97,7 @@ struct Streaming {
 
 enum Phase {
     /// The upstream's body, and when its silence becomes too long.
-    Reading(Incoming, Instant),
+    Reading(Incoming, Instant, Alarm),
     Asking(Pin<Box<dyn Future<Output = Asked> + Send>>),
     Over,
 }
@@ -134,9 +134,9 @@ impl Streaming {
             }
             let keepalive = self.exchange.gateway.config.limits.keepalive_comment;
             match &mut self.phase {
-                Phase::Reading(body, deadline) => {
+                Phase::Reading(body, deadline, alarm) => {
                     let holding = self.judge.is_holding();
-                    let step = wait(body, *deadline, holding.then_some(keepalive)).await;
+                    let step = wait((body, alarm), *deadline, holding.then_some(keepalive)).await;
                     self.step(step);
                 }
                 Phase::Asking(asking) => match timeout(keepalive, asking).await {
@@ -154,11 +154,12 @@ impl Streaming {
     fn step(&mut self, step: Step) {
         match step {
             Step::Frame(frame) => {
-                if let Phase::Reading(_, deadline) = &mut self.phase {
-                    *deadline = Instant::now() + self.exchange.gateway.config.upstream.idle_timeout;
+                let now = Instant::now();
+                if let Phase::Reading(_, deadline, _) = &mut self.phase {
+                    *deadline = now + self.exchange.gateway.config.upstream.idle_timeout;
                 }
                 match frame.into_data() {
-                    Ok(data) => self.push(data),
+                    Ok(data) => self.push(data, now.into_std()),
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
                 }
             }
@@ -174,8 +175,8 @@ impl Streaming {
         }
     }
 
-    fn push(&mut self, data: Bytes) {
-        let own = std::time::Instant::now();
+    /// Judges what came; `own` is when it came.
+    fn push(&mut self, data: Bytes, own: std::time::Instant) {
         let mut out = Vec::new();
         self.judge.push(data.clone(), self.exchange.gateway.now_ms(), &mut out);
         match self.judge.take_head_error() {
@@ -230,7 +231,7 @@ impl Streaming {
         match asked {
             Asked::Stream(body) => {
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
-                self.phase = Phase::Reading(body, Instant::now() + idle);
+                self.phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
             }
             Asked::Refused { status, .. } if self.exchange.lands_bare(status) => self.ask(),
             Asked::Refused { status, body } => {
@@ -283,17 +284,45 @@ impl Drop for Streaming {
     }
 }
 
+/// Rings at the end of a wait. Armed once and not set anew for each frame: it may ring too early, and is armed again
+/// then. To arm a timer for each chunk would cost more than to judge it.
+#[derive(Default)]
+struct Alarm(Option<Pin<Box<Sleep>>>);
+
+impl Alarm {
+    /// Waits until `until`.
+    async fn ring(&mut self, until: Instant) {
+        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        if sleep.deadline() > until {
+            sleep.as_mut().reset(until);
+        }
+        loop {
+            sleep.as_mut().await;
+            if Instant::now() >= until {
+                return;
+            }
+            sleep.as_mut().reset(until);
+        }
+    }
+}
+
 /// Waits for the next frame until `deadline`, or for `keepalive` if that is shorter.
-async fn wait(body: &mut Incoming, deadline: Instant, keepalive: Option<Duration>) -> Step {
+async fn wait(
+    (body, alarm): (&mut Incoming, &mut Alarm),
+    deadline: Instant,
+    keepalive: Option<Duration>,
+) -> Step {
     // Most frames are here already: no timer is armed for them.
     let frame = match body.frame().now_or_never() {
         Some(frame) => frame,
         None => {
             let until = keepalive.map_or(deadline, |keepalive| deadline.min(Instant::now() + keepalive));
-            match timeout_at(until, body.frame()).await {
-                Ok(frame) => frame,
-                Err(_) if Instant::now() < deadline => return Step::Silence,
-                Err(_) => return Step::TooSilent,
+            tokio::select! {
+                biased;
+                frame = body.frame() => frame,
+                () = alarm.ring(until) => {
+                    return if Instant::now() < deadline { Step::Silence } else { Step::TooSilent };
+                }
             }
         }
     };

@@ -14,6 +14,12 @@ pub fn decode<'a>(string: Str, text: &'a [u8]) -> Cow<'a, str> {
     simdutf8::basic::from_utf8(raw).map_or_else(|_| String::from_utf8_lossy(raw), Cow::Borrowed)
 }
 
+/// The bytes of a string read from `text`, to be compared with a name.
+pub(super) fn decode_bytes<'a>(string: Str, text: &'a [u8]) -> Cow<'a, [u8]> {
+    let raw = string.raw(text);
+    if string.escaped { Cow::Owned(unescape(raw).into_bytes()) } else { Cow::Borrowed(raw) }
+}
+
 /// The text of the bytes between two quotes, escapes resolved; lone surrogates become U+FFFD.
 pub fn unescape(raw: &[u8]) -> String {
     let mut out = Vec::with_capacity(raw.len());
