@@ -2,6 +2,7 @@
 //! tried. Writes requests to the upstream and news to the ledger; its callers decide when.
 
 use super::body::UpBody;
+use super::error::ProxyError;
 use super::fallback::{Fallbacks, learned};
 use super::handler::Gateway;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
@@ -17,7 +18,9 @@ use crate::wire::error::UpstreamError;
 use crate::wire::refusal::{Refusal, classify, misses_tools};
 use crate::wire::request::Request;
 use bytes::Bytes;
+use http::Response;
 use http::request::Parts;
+use hyper::body::Incoming;
 use std::sync::Arc;
 
 /// See the file's head.
@@ -49,10 +52,21 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// The request in its present form.
     pub(crate) fn request(&mut self) -> http::Request<UpBody> {
+        self.record.outcome.billed_requests += 1;
+        self.written()
+    }
+
+    /// Sends the request in its present form.
+    pub(crate) async fn send_request(&mut self) -> Result<Response<Incoming>, ProxyError> {
+        self.record.outcome.billed_requests += 1;
+        let this = &*self;
+        this.gateway.upstream.send_made(|| this.written()).await
+    }
+
+    fn written(&self) -> http::Request<UpBody> {
         let source =
             Source { body: &self.body, request: &self.request, plan: &self.plan, restored: &self.restored };
         let body = UpBody::rope(source.write(&self.pass).into_pieces());
-        self.record.outcome.billed_requests += 1;
         http::Request::from_parts(self.parts.clone(), body)
     }
 

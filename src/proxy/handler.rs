@@ -66,13 +66,14 @@ fn is_governed<B>(request: &http::Request<B>) -> bool {
 /// What is known once the policies have read a request.
 struct Reading {
     identity: Identity,
+    /// The model at its upstream.
+    model: Hash,
     facts: Facts,
     plan: Plan,
     judge: Judge,
     restored: Vec<(usize, Bytes)>,
     chain: Hash,
     user_text: String,
-    model: Hash,
 }
 
 impl Gateway {

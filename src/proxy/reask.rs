@@ -34,9 +34,8 @@ pub(crate) struct Read {
 impl Exchange {
     /// Sends the present form of the request.
     pub(crate) async fn send(&mut self) -> Result<Response<Incoming>, ProxyError> {
-        let request = self.request();
         let asked = Instant::now();
-        let sent = self.gateway.upstream.send(request).await;
+        let sent = self.send_request().await;
         self.record.upstream_time(asked);
         let mut response = sent?;
         if response.extensions_mut().remove::<Retried>().is_some() {

@@ -108,33 +108,56 @@ impl<'a> PairedCalls<'a> {
     }
 }
 
+/// Arguments so short are brought into their canonical form in less time than a look-up takes (about 1 us in a
+/// full cache).
+const SMALL_BYTES: usize = 512;
+
 /// The hash of a call's canonical arguments; spellings of the same JSON agree, and none are an empty object: so
 /// clients send back a call that came without.
 pub fn arguments_hash(text: &str, identity: &Identity, memo: &dyn Memo) -> Hash {
-    let text = if text.trim().is_empty() { "{}" } else { text };
-    let raw = identity.key.hash(Domain::Arguments, &[text.as_bytes()]);
-    let derived = memo.derive(raw, &mut || Derived::Hash(canonical_hash(text, &identity.key)));
-    if let Derived::Hash(hash) = derived { hash } else { raw }
+    if text.len() <= SMALL_BYTES {
+        return canonical_hash(text, &identity.key);
+    }
+    let name = identity.key.hash(Domain::Arguments, &[text.as_bytes()]);
+    remembered(name, memo, || canonical_hash(text, &identity.key))
+}
+
+/// The same of a call in a request. The memo is asked by the bytes as written, so that what it knows is not even
+/// unescaped.
+fn arguments_hash_of(arguments: &Arguments, body: &[u8], identity: &Identity, memo: &dyn Memo) -> Hash {
+    // An object stands for the string that holds it.
+    let Arguments::Text(text) = arguments else {
+        return arguments_hash(&arguments.text(body), identity, memo);
+    };
+    let hash = || canonical_hash(&decode(*text, body), &identity.key);
+    if text.span.len() <= SMALL_BYTES {
+        return hash();
+    }
+    remembered(identity.key.hash(Domain::Arguments, &[b"written", text.raw(body)]), memo, hash)
 }
 
 /// The same, not looked up and not kept.
 pub fn canonical_hash(text: &str, key: &HashKey) -> Hash {
+    let text = if text.trim().is_empty() { "{}" } else { text };
     key.hash(Domain::Arguments, &[b"canonical", &canonical(text.as_bytes())])
 }
 
+fn remembered(name: Hash, memo: &dyn Memo, hash: impl Fn() -> Hash) -> Hash {
+    match memo.derive(name, &mut || Derived::Hash(hash())) {
+        Derived::Hash(hash) => hash,
+        // Another kind of value under this name: not this memo's doing.
+        _ => hash(),
+    }
+}
+
 fn read_call<'a>(call: &ToolCall, body: &'a [u8], identity: &Identity, memo: &dyn Memo) -> Call<'a> {
-    let text = match call.arguments {
-        // An object stands for the string that holds it.
-        Arguments::Value(span) => String::from_utf8_lossy(span.of(body)),
-        other => other.text(body),
-    };
     Call {
         message: 0,
         position: 0,
         key: Hash::default(),
         id: call.id.map_or("".into(), |id| decode(id, body)),
         name: call.name.map_or("".into(), |name| decode(name, body)),
-        arguments: arguments_hash(&text, identity, memo),
+        arguments: arguments_hash_of(&call.arguments, body, identity, memo),
         result: None,
         released_ms: None,
     }
