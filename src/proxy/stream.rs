@@ -197,8 +197,13 @@ impl Streaming {
         if !self.asks_anew(&mut out) {
             self.out.extend(rejoined(data, out));
         }
+        if self.judge.spoiled {
+            let error = self.exchange.gateway.cut(&"an event is too long to be judged");
+            self.break_off(&error, BodyError::UpstreamCut);
+        }
         // Before the client can act on a finish, the ledger knows what it was handed.
         let finished = self.judge.choices().iter().filter(|choice| choice.finish_shown).count();
+        let finished = finished + usize::from(self.judge.is_done());
         if finished > self.remembered {
             self.remembered = finished;
             self.exchange.remember(self.judge.choices());
@@ -210,7 +215,13 @@ impl Streaming {
     /// is put in its place in `out`.
     fn asks_anew(&mut self, out: &mut Vec<Bytes>) -> bool {
         let Some((error, raw, place)) = self.judge.take_head_error() else { return false };
-        if !self.exchange.falls_back(error.status.unwrap_or(200), &error) {
+        let again = match self.exchange.pass.asking {
+            // An error that says nothing of its status is a refusal of what was asked.
+            Some(_) => self.exchange.lands_bare(error.status.unwrap_or(400)),
+            None => self.exchange.falls_back(error.status.unwrap_or(200), &error),
+        };
+        if !again {
+            self.judge.fail();
             out.insert(place, raw);
             return false;
         }

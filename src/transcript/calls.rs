@@ -7,6 +7,7 @@ use crate::wire::json::{canonical, decode};
 use crate::wire::message::{Arguments, Role, ToolCall};
 use crate::wire::request::Request;
 use std::borrow::Cow;
+use std::collections::VecDeque;
 
 /// One tool call that the model made earlier in the conversation.
 #[derive(Clone, Debug)]
@@ -51,7 +52,7 @@ impl<'a> PairedCalls<'a> {
         let mut paired = Self { calls: Vec::new(), by_message: Vec::with_capacity(request.messages.len()) };
         let mut chain = identity.root();
         // The calls of the last assistant message, as far as they are not answered.
-        let mut open: Vec<usize> = Vec::new();
+        let mut open: VecDeque<usize> = VecDeque::new();
         for (index, message) in request.messages.iter().enumerate() {
             let mut place = Place { chain_before: chain, ..Place::default() };
             place.first = paired.calls.len();
@@ -163,10 +164,14 @@ fn read_call<'a>(call: &ToolCall, body: &'a [u8], identity: &Identity, memo: &dy
     }
 }
 
+/// The most open calls that are searched for an id: more parallel calls than any provider makes, so that a request
+/// made of nothing else costs no more than its length.
+const MOST_SEARCHED: usize = 256;
+
 /// Takes the open call that a result answers: the first with its id, else the first open one, since some
 /// providers give no ids and some clients change them.
-fn take_answered(open: &mut Vec<usize>, id: Option<&str>, calls: &[Call<'_>]) -> Option<usize> {
-    let by_id = id.and_then(|id| open.iter().position(|call| calls[*call].id == id));
-    let at = by_id.or((!open.is_empty()).then_some(0))?;
-    Some(open.remove(at))
+fn take_answered(open: &mut VecDeque<usize>, id: Option<&str>, calls: &[Call<'_>]) -> Option<usize> {
+    let near = || open.iter().take(MOST_SEARCHED);
+    let by_id = id.and_then(|id| near().position(|call| calls[*call].id == id));
+    open.remove(by_id.unwrap_or(0))
 }
