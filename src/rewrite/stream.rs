@@ -65,7 +65,7 @@ pub struct StreamJudge {
     /// Usage of the replies before this one, and of this one.
     earlier_usage: Option<Value>,
     usage: Option<Value>,
-    /// A first event that is an error waits here for the caller's decision, with its place in what is given out.
+    /// A first event that is an error waits here for the caller's decision.
     head_error: Option<(UpstreamError, Bytes, usize)>,
     watch_head: bool,
     begun: bool,
@@ -156,8 +156,7 @@ impl StreamJudge {
         self.splitter.at_boundary()
     }
 
-    /// An error that came in the place of the first event, with its bytes, which the client has not got, and
-    /// their place in what the last [`push`](Self::push) gave: comments may stand on both sides.
+    /// An error that began the stream, its bytes, not given out, and their place in what the last push gave.
     pub fn take_head_error(&mut self) -> Option<(UpstreamError, Bytes, usize)> {
         self.head_error.take()
     }
