@@ -14,11 +14,11 @@ pub const EXIT_REFUSED: u8 = 2;
 
 const EXAMPLES: &str = "\
 Examples:
-  toolrein                                        in front of api.openai.com, with the shipped policies
-  toolrein --upstream http://127.0.0.1:11434/v1   in front of a local server
-  toolrein --config proxy.toml --mode observe     count what the policies would do, change nothing
-  toolrein check proxy.toml                       every mistake at once, or what is in effect
-  toolrein demo                                   no key needed: a simulated model that loops
+  toolrein                                       in front of api.openai.com
+  toolrein --upstream http://127.0.0.1:11434/v1  in front of a local server
+  toolrein --config proxy.toml --mode observe    count what would be done, change nothing
+  toolrein check proxy.toml                      every mistake, or what is in effect
+  toolrein demo                                  a simulated model that loops; no key needed
 
 Then point a client at it:
   export OPENAI_BASE_URL=http://127.0.0.1:4242/v1
@@ -63,7 +63,7 @@ pub enum Command {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct ServeArgs {
     /// The configuration; without it the shipped one.
-    #[arg(long, value_name = "FILE", env = "TOOLREIN_CONFIG", value_parser = file())]
+    #[arg(long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
     config: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
@@ -73,7 +73,7 @@ pub struct ServeArgs {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct CheckArgs {
     /// The configuration; without it the shipped one.
-    #[arg(value_name = "FILE", env = "TOOLREIN_CONFIG", value_parser = file())]
+    #[arg(value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
     config: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
@@ -83,16 +83,16 @@ pub struct CheckArgs {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 struct Settings {
     /// Where clients connect (listen.proxy), such as 127.0.0.1:4242.
-    #[arg(long, value_name = "ADDR", env = "TOOLREIN_LISTEN")]
+    #[arg(long, value_name = "ADDR", env = "TOOLREIN_LISTEN", hide_env_values = true)]
     listen: Option<String>,
     /// Where metrics and health are served (listen.admin), such as 127.0.0.1:4243.
-    #[arg(long, value_name = "ADDR", env = "TOOLREIN_ADMIN")]
+    #[arg(long, value_name = "ADDR", env = "TOOLREIN_ADMIN", hide_env_values = true)]
     admin: Option<String>,
     /// Where requests go (upstream.url), such as https://api.openai.com/v1; demo: is a simulated model.
     #[arg(long, value_name = "URL", env = "TOOLREIN_UPSTREAM", hide_env_values = true)]
     upstream: Option<String>,
     /// What to do with what the policies decide: enforce, observe or off.
-    #[arg(long, value_name = "MODE", env = "TOOLREIN_MODE")]
+    #[arg(long, value_name = "MODE", env = "TOOLREIN_MODE", hide_env_values = true)]
     mode: Option<String>,
 }
 
@@ -100,10 +100,10 @@ struct Settings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct DemoArgs {
     /// Where clients connect, such as 127.0.0.1:4242.
-    #[arg(long, value_name = "ADDR", env = "TOOLREIN_LISTEN")]
+    #[arg(long, value_name = "ADDR", env = "TOOLREIN_LISTEN", hide_env_values = true)]
     listen: Option<String>,
     /// Where metrics and health are served, such as 127.0.0.1:4243.
-    #[arg(long, value_name = "ADDR", env = "TOOLREIN_ADMIN")]
+    #[arg(long, value_name = "ADDR", env = "TOOLREIN_ADMIN", hide_env_values = true)]
     admin: Option<String>,
     /// Print the table and exit.
     #[arg(long)]

@@ -6,7 +6,8 @@ use super::error::{Problem, nearest};
 use super::file::{File, Overriding, Written};
 use super::source::reason;
 use super::tables::{Limits, Mode};
-use super::units::{Target, write_size, write_span};
+use super::target::Target;
+use super::units::{write_size, write_span};
 use http::Uri;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -158,7 +159,8 @@ impl Checker<'_> {
         self.require(&["log.level"], text.is_none(), text.unwrap_or_default());
     }
 
-    /// A problem at `keys` unless `holds`, or unless one of them was refused before: its default says nothing.
+    /// A problem at `keys` unless `holds`, or unless one of them was refused before: its default says
+    /// nothing.
     fn require(&mut self, keys: &[&str], holds: bool, text: String) {
         let refused = |key: &&str| {
             let left_out = &self.written.left_out;
@@ -285,7 +287,7 @@ mod tests {
             ("info", true),
             ("DEBUG", true),
             ("info,toolrein::proxy=debug", true),
-            ("warn, hyper=off", true),
+            ("warn,hyper=off", true),
             ("inof", false),
             ("toolrein", false),
             ("", false),

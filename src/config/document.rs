@@ -7,8 +7,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
 
-/// Problems of one table beyond which the rest is not looked for.
-const MOST_PROBLEMS: usize = 100;
+/// Problems of one kind beyond which the rest is not looked for: looking takes time for each.
+pub(super) const MOST_PROBLEMS: usize = 100;
 
 /// A parsed document.
 pub(super) struct Document<'a> {
@@ -35,7 +35,7 @@ impl<'a> Document<'a> {
         let (root, errors) = DeTable::parse_recoverable(text);
         let document = Self { name, text, root };
         let mut problems: Vec<Problem> = Vec::new();
-        for error in &errors {
+        for error in errors.iter().take(MOST_PROBLEMS) {
             let line = document.line_at(error.span().map_or(text.len(), |span| span.start));
             // What follows on the same line is most often said by the first.
             if problems.last().is_none_or(|last| last.line != Some(line)) {
@@ -59,7 +59,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// A problem at the first of `keys`, dotted from the top, that is in the file; without a line where none is.
+    /// A problem at the first of `keys`, dotted from the top, that is in the file; without a line where none
+    /// is.
     pub(super) fn problem_at(&self, keys: &[&str], text: String) -> Problem {
         let found =
             keys.iter().find_map(|key| locate(self.root.get_ref(), key).filter(|place| place.is_whole));
@@ -77,7 +78,7 @@ impl<'a> Document<'a> {
         self.problem(line, key, text)
     }
 
-    /// Reads `value` with `read`, which takes what `complete` makes of it. Where it refuses an entry, that entry
+    /// Reads `value` with `read`. Where it refuses an entry, that entry
     /// is left out and the rest read again, so that every problem is found at once.
     pub(super) fn read<T>(
         &self,
@@ -86,7 +87,7 @@ impl<'a> Document<'a> {
         read: impl Fn(Spanned<DeValue<'a>>) -> Result<T, BuildError>,
     ) -> Reading<T> {
         let mut reading = Reading { value: None, left_out: Vec::new(), problems: Vec::new() };
-        while reading.problems.len() < MOST_PROBLEMS {
+        while reading.left_out.len() < MOST_PROBLEMS {
             let error = match read(value.clone()) {
                 Ok(read) => {
                     reading.value = Some(read);
@@ -111,7 +112,12 @@ impl<'a> Document<'a> {
                 let text = struck.hint(path).unwrap_or_else(|| {
                     reworded(error.message(), struck.is_table && path.is_empty() && struck.path.len() == 1)
                 });
-                reading.problems.push(self.problem(Some(self.line_at(span.start)), key, text));
+                let problem = self.problem(Some(self.line_at(span.start)), key, text);
+                // Each entry of a list is left out for itself, and then the list may be refused in the same
+                // words.
+                if reading.problems.last() != Some(&problem) {
+                    reading.problems.push(problem);
+                }
             }
             reading.left_out.push(left_out);
             if stop {
@@ -127,14 +133,14 @@ impl<'a> Document<'a> {
 
     /// The line of a byte, from 1.
     fn line_at(&self, at: usize) -> usize {
-        let before = self.text.as_bytes().iter().take(at);
-        before.filter(|&&byte| byte == b'\n').count() + 1
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        memchr::memchr_iter(b'\n', before).count() + 1
     }
 }
 
 impl<T> Reading<T> {
-    /// Adds what a check of the whole table found, but for what follows from values that were left out: such a
-    /// problem names the key, or is at it.
+    /// Adds what a check of the whole table found, but for what follows from values that were left out: such
+    /// a problem names the key, or is at it.
     fn add_checked(&mut self, document: &Document<'_>, path: &[&str], errors: Vec<ConfigError>) {
         for ConfigError { key, problem } in errors {
             let follows = self.left_out.iter().any(|left_out| key == *left_out || problem.contains(left_out));
@@ -195,7 +201,8 @@ struct Place {
     is_whole: bool,
 }
 
-/// The place of the unquoted dotted `key`, whose parts may hold dots themselves, or of the last table on the way.
+/// The place of the unquoted dotted `key`, whose parts may hold dots themselves, or of the last table on the
+/// way.
 fn locate(table: &DeTable<'_>, key: &str) -> Option<Place> {
     let fits = table.iter().filter_map(|(name, value)| {
         let rest = key.strip_prefix(name.get_ref().as_ref())?;

@@ -31,15 +31,19 @@ impl Effective {
     }
 }
 
-/// One value as TOML, on one line.
-pub(super) fn inline(value: &Value) -> String {
+/// One setting as a line of TOML.
+pub(super) fn setting(key: &str, value: &Value) -> String {
+    format!("{} = {}", quoted_key(key), inline(value))
+}
+
+fn inline(value: &Value) -> String {
     match value {
         Value::Null => "\"\"".to_owned(),
         Value::String(text) => toml::Value::from(text.as_str()).to_string(),
         Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
         Value::Object(table) if table.is_empty() => "{}".to_owned(),
         Value::Object(table) => {
-            let entries = table.iter().map(|(key, value)| format!("{} = {}", quoted_key(key), inline(value)));
+            let entries = table.iter().map(|(key, value)| setting(key, value));
             format!("{{ {} }}", entries.collect::<Vec<_>>().join(", "))
         }
         Value::Bool(_) | Value::Number(_) => value.to_string(),
@@ -53,7 +57,8 @@ fn write_table(table: &Map<String, Value>, path: &mut Vec<String>, out: &mut Str
         out.push_str(&format!("\n[{}]\n", path.join(".")));
     }
     for (key, value) in plain {
-        out.push_str(&format!("{} = {}\n", quoted_key(key), inline(value)));
+        out.push_str(&setting(key, value));
+        out.push('\n');
     }
     for (key, value) in headed {
         if let Value::Object(inner) = value {

@@ -1,16 +1,18 @@
-//! The configuration as written: every table but the policies, defaults filled in, each value of the right kind
-//! and unit. Whether the values agree with each other is not asked here.
+//! The configuration as written: every table but the policies, defaults filled in, each value of the right
+//! kind and unit. Whether the values agree with each other is not asked here.
 
-use super::document::{Document, in_order, read_as};
+use super::document::{Document, Entry, MOST_PROBLEMS, in_order, read_as};
 use super::error::{Problem, reworded};
 use super::tables::{Conversation, Ledger, Limits, Listen, Log, Mode, Model, Notices, Reask, Upstream};
-use super::units::{Target, parse_address};
+use super::target::Target;
+use super::units::parse_address;
 use serde::de::value::StrDeserializer;
 use serde::de::{IgnoredAny, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use toml::de::DeValue;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// The file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -45,22 +47,7 @@ pub(super) fn read(document: &Document<'_>) -> Written {
     let mut root = document.root();
     let mut written = Written::default();
     if let DeValue::Table(root) = root.get_mut() {
-        for entry in in_order(root) {
-            let is_table = matches!(entry.value.get_ref(), DeValue::Table(_));
-            if TABLES.contains(&entry.name.as_str()) && !is_table {
-                root.remove(entry.name.as_str());
-                written.problems.push(not_a_table(document, &entry.name));
-            }
-        }
-    }
-    for model in document.tables("model").unwrap_or_default() {
-        let key = format!("model.{}", model.name);
-        if model.name.is_empty() {
-            let text = "expected the name of a model, or a pattern such as \"gpt-*\"".to_owned();
-            written.problems.push(document.problem_within("model", text));
-        } else if matches!(model.value.get_ref(), DeValue::Array(_)) {
-            written.problems.push(not_a_table(document, &key));
-        }
+        written.problems = take_out_what_is_no_table(document, root);
     }
     let reading = document.read(&[], root, read_as::<File>);
     written.problems.extend(reading.problems);
@@ -69,9 +56,39 @@ pub(super) fn read(document: &Document<'_>) -> Written {
     written
 }
 
+/// Takes out of `root` what should be a table and is not, since a list would be read as one.
+fn take_out_what_is_no_table(document: &Document<'_>, root: &mut DeTable<'_>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for Entry { name, value } in in_order(root) {
+        if TABLES.contains(&name.as_str()) && !is_table(&value) {
+            root.remove(name.as_str());
+            problems.push(not_a_table(document, &name));
+        }
+    }
+    let Some(DeValue::Table(models)) = root.get_mut("model").map(Spanned::get_mut) else { return problems };
+    for Entry { name, value } in in_order(models) {
+        if problems.len() >= MOST_PROBLEMS {
+            break;
+        }
+        if !is_table(&value) {
+            models.remove(name.as_str());
+            problems.push(not_a_table(document, &format!("model.{name}")));
+        } else if name.is_empty() {
+            let text = "expected the name of a model, or a pattern such as \"gpt-*\"".to_owned();
+            problems.push(document.problem_within("model", text));
+        }
+    }
+    problems
+}
+
 /// Everything at the top but `mode`.
 const TABLES: [&str; 10] =
     ["listen", "upstream", "limits", "notices", "conversation", "reask", "ledger", "log", "model", "policy"];
+
+/// Whether a value is a table.
+pub(super) fn is_table(value: &Spanned<DeValue<'_>>) -> bool {
+    matches!(value.get_ref(), DeValue::Table(_))
+}
 
 /// The problem that `key` is not written as a table. A list would be taken for one.
 pub(super) fn not_a_table(document: &Document<'_>, key: &str) -> Problem {

@@ -1,7 +1,8 @@
-//! The configuration: read once, checked whole, then immutable. Responsible for `proxy.toml`, its defaults and
-//! its problems; what a policy's keys mean is the policy's own, and the command line stands in `cli`.
+//! The configuration: read once, checked whole, then immutable. Responsible for `proxy.toml`, its defaults
+//! and its problems; what a policy's keys mean is the policy's own, and the command line stands in `cli`.
 //!
-//! Two stages: as written (`file`, over `document` and `units`), then checked (`check`), which gives [`Config`].
+//! Two stages: as written (`file`, over `document` and `units`), then checked (`check`), which gives
+//! [`Config`].
 
 mod check;
 mod document;
@@ -12,6 +13,7 @@ mod policies;
 pub mod shipped;
 mod source;
 mod tables;
+mod target;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -24,7 +26,7 @@ pub use tables::{
     Conversation, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, PlacementChoice, Reask, Tell,
     ToolsUnsupported, Upstream,
 };
-pub use units::Target;
+pub use target::Target;
 
 use crate::policy;
 use crate::policy::pattern::Pattern;
@@ -116,8 +118,20 @@ impl Config {
     }
 }
 
-/// A policy's settings, `key = value` each.
+/// A policy's settings, `key = value` each; of tables of tables, each entry on a line of its own.
 fn lines(settings: Option<&Value>) -> Vec<String> {
     let Some(Value::Object(settings)) = settings else { return Vec::new() };
-    settings.iter().map(|(key, value)| format!("{key} = {}", effective::inline(value))).collect()
+    let mut lines = Vec::new();
+    for (key, value) in settings {
+        match value {
+            Value::Object(entries) if entries.values().any(Value::is_object) => {
+                let entries = entries.iter();
+                lines.extend(
+                    entries.map(|(name, value)| format!("{key}.{}", effective::setting(name, value))),
+                );
+            }
+            _ => lines.push(effective::setting(key, value)),
+        }
+    }
+    lines
 }

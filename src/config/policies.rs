@@ -1,9 +1,9 @@
 //! The policies that are on, built from their tables. A key that a table leaves out has the value of the
 //! shipped file, so that file's word is true by construction. Knows no policy and no key of one.
 
-use super::document::{Document, Entry, in_order};
+use super::document::{Document, Entry, MOST_PROBLEMS, in_order};
 use super::error::{Problem, suggestion};
-use super::file::not_a_table;
+use super::file::{is_table, not_a_table};
 use super::shipped;
 use crate::policy;
 use crate::policy::set::Rule;
@@ -27,7 +27,8 @@ pub(super) fn build(document: &Document<'_>, registry: &[policy::Entry]) -> Buil
     let mut built = Built::default();
     let tables = document.tables("policy").unwrap_or_default();
     let known: Vec<&str> = registry.iter().map(|entry| entry.name).collect();
-    for Entry { name, .. } in tables.iter().filter(|table| !known.contains(&table.name.as_str())) {
+    let unknown = tables.iter().filter(|table| !known.contains(&table.name.as_str()));
+    for Entry { name, .. } in unknown.take(MOST_PROBLEMS) {
         let text = format!("unknown policy; {}", suggestion(name, &known));
         built.problems.push(document.problem_within(&format!("policy.{name}"), text));
     }
@@ -49,7 +50,7 @@ fn build_one<'a>(
     default: Option<&Spanned<DeValue<'_>>>,
     built: &mut Built,
 ) {
-    if !matches!(table.get_ref(), DeValue::Table(_)) {
+    if !is_table(table) {
         built.problems.push(not_a_table(document, &format!("policy.{}", entry.name)));
         return;
     }

@@ -1,5 +1,5 @@
-//! The shipped `proxy.toml`: the default configuration, and the defaults of every policy. Holds the text; reads
-//! none of it.
+//! The shipped `proxy.toml`: the default configuration, and the defaults of every policy. Holds the text;
+//! reads none of it.
 
 /// What stands in problems for its name.
 pub(super) const NAME: &str = "proxy.toml (shipped)";

@@ -1,7 +1,8 @@
 //! The tables of `proxy.toml` other than policies, each with its defaults in code. Says what each key means
 //! and which unit it has; what must hold between keys is checked elsewhere.
 
-use super::units::{Target, address, headers, paths, patterns, percent, size, span, target};
+use super::target::Target;
+use super::units::{address, headers, paths, patterns, percent, size, span, target};
 use crate::policy::pattern::Pattern;
 use http::{HeaderName, Uri};
 use serde::{Deserialize, Serialize};
@@ -263,8 +264,9 @@ impl Default for Limits {
 }
 
 impl Default for Notices {
-    /// OpenAI's chat models, bare, fine-tuned and behind a router. Not o1-mini, which refuses system messages, and
-    /// not gpt-oss, whose template drops late ones without an error (raullenchai/Rapid-MLX#1765).
+    /// OpenAI's chat models, bare, fine-tuned and behind a router. Not o1-mini, which refuses system
+    /// messages, and not gpt-oss, whose template drops late ones without an error
+    /// (raullenchai/Rapid-MLX#1765).
     fn default() -> Self {
         let models = [
             "gpt-3.5*",

@@ -1,7 +1,7 @@
 //! Cases of whole configurations: the shipped file against the code, what is refused and in which words, what
 //! is in effect.
 
-use super::document::{Document, read_as};
+use super::document::Document;
 use super::file::{self, File};
 use super::*;
 use crate::policy::REGISTRY;
@@ -117,7 +117,7 @@ fn a_key_left_out_of_a_policy_has_the_value_of_the_shipped_file() {
             "rate_limit",
             vec![
                 r#"default = { calls = 60, per = "60s" }"#.to_owned(),
-                r#"tools = { f = { calls = 1, per = "1s" } }"#.to_owned()
+                r#"tools.f = { calls = 1, per = "1s" }"#.to_owned()
             ]
         )]
     );
@@ -130,10 +130,16 @@ fn a_policy_is_on_where_its_table_is_present() {
     assert_eq!(names("[policy.truncate]\n[policy.budget]"), ["budget", "truncate"]);
 }
 
+/// Each text has this problem and no other.
+fn each_has_one_problem(cases: &[(&str, &str)]) {
+    for (text, said) in cases {
+        assert_eq!(problems(text), [*said], "{text}");
+    }
+}
+
 #[test]
-fn what_is_wrong_is_told_with_line_and_key() {
-    for (text, said) in [
-        // Names.
+fn unknown_names_are_told_with_the_nearest_known_one() {
+    each_has_one_problem(&[
         ("\nmod = \"off\"", r"proxy.toml:2: mod: unknown key; did you mean `mode`?"),
         ("[listn]\nproxy = 1", "proxy.toml:1: listn: unknown table; did you mean `listen`?"),
         (
@@ -166,14 +172,25 @@ fn what_is_wrong_is_told_with_line_and_key() {
             "[model.\"gpt-4.1\"]\nfactor = 1",
             "proxy.toml:2: model.\"gpt-4.1\".factor: unknown key; known here: token_factor",
         ),
-        // Kinds.
-        ("mode = 1", "proxy.toml:1: mode: expected a string, found 1"),
+    ]);
+}
+
+#[test]
+fn values_of_the_wrong_kind_are_told() {
+    each_has_one_problem(&[
+        ("mode = 1", "proxy.toml:1: mode: expected a string"),
         ("mode = \"on\"", r#"proxy.toml:1: mode: expected "enforce" or "observe" or "off", found "on""#),
         ("listen = 3", "proxy.toml:1: listen: expected a table, such as [listen]"),
         ("[[limits]]", "proxy.toml:1: limits: expected a table, such as [limits]"),
         ("policy = 3", "proxy.toml:1: policy: expected a table, such as [policy]"),
         ("[policy]\nbudget = []", "proxy.toml:2: policy.budget: expected a table, such as [policy.budget]"),
+        (
+            "[[policy.rate_limit.tools]]\nx = 1",
+            "proxy.toml:1: policy.rate_limit.tools: expected a table, found a list",
+        ),
         ("[[policy.budget]]", "proxy.toml:1: policy.budget: expected a table, such as [policy.budget]"),
+        ("[model]\nx = 3", "proxy.toml:2: model.x: expected a table, such as [model.x]"),
+        ("[model.\"\"]", "proxy.toml:1: model: expected the name of a model, or a pattern such as \"gpt-*\""),
         ("[[model.x]]", "proxy.toml:1: model.x: expected a table, such as [model.x]"),
         ("[reask]\nmax = \"3\"", r#"proxy.toml:2: reask.max: expected a whole number, 0 or more, found "3""#),
         ("[reask]\nmax = -1", "proxy.toml:2: reask.max: expected a whole number, 0 or more, found -1"),
@@ -193,7 +210,12 @@ fn what_is_wrong_is_told_with_line_and_key() {
             "[policy.budget]\nexhausted = \"stop\"",
             r#"proxy.toml:2: policy.budget.exhausted: expected "answer" or "inform" or "reject", found "stop""#,
         ),
-        // Durations and sizes.
+    ]);
+}
+
+#[test]
+fn durations_sizes_and_policies_own_checks_are_told() {
+    each_has_one_problem(&[
         ("[upstream]\nremember = 60", "proxy.toml:2: upstream.remember: expected a string, found 60"),
         (
             "[upstream]\nidle_timeout = \"soon\"",
@@ -240,7 +262,12 @@ fn what_is_wrong_is_told_with_line_and_key() {
             "\n[policy.budget]\ncritical_at = 0.1",
             "proxy.toml:2: policy.budget.notify_at: expected no more than critical_at",
         ),
-        // Addresses, names and paths.
+    ]);
+}
+
+#[test]
+fn addresses_that_are_no_good_are_told() {
+    each_has_one_problem(&[
         (
             "[listen]\nproxy = \"localhost:80\"",
             r#"proxy.toml:2: listen.proxy: expected an address and port, such as "127.0.0.1:4242", found "localhost:80" (for localhost write 127.0.0.1 or [::1])"#,
@@ -277,6 +304,12 @@ fn what_is_wrong_is_told_with_line_and_key() {
             "[upstream]\nca_file = \"/no/such.pem\"",
             "proxy.toml:2: upstream.ca_file: /no/such.pem: there is no such file",
         ),
+    ]);
+}
+
+#[test]
+fn names_and_paths_that_are_no_good_are_told() {
+    each_has_one_problem(&[
         (
             "[conversation]\nheaders = [\"x y\"]",
             r#"proxy.toml:2: conversation.headers: expected the name of a header, such as "x-session-id", found "x y""#,
@@ -301,7 +334,12 @@ fn what_is_wrong_is_told_with_line_and_key() {
             "[log]\nlevel = \"inof\"",
             r#"proxy.toml:2: log.level: expected a level (off, error, warn, info, debug, trace) or levels by module ("info,toolrein::proxy=debug"), found "inof"; did you mean "info"?"#,
         ),
-        // Numbers against each other.
+    ]);
+}
+
+#[test]
+fn numbers_that_contradict_each_other_are_told() {
+    each_has_one_problem(&[
         (
             "[limits]\nheld_bytes = \"512KiB\"",
             "proxy.toml:2: limits.held_bytes: limits.held_bytes (512KiB) is less than limits.event_bytes (1MiB)",
@@ -316,9 +354,7 @@ fn what_is_wrong_is_told_with_line_and_key() {
             "[model.x]\ntoken_factor = 0",
             "proxy.toml:2: model.x.token_factor: expected a factor from 0.1 to 10, found 0",
         ),
-    ] {
-        assert_eq!(problems(text), [said], "{text}");
-    }
+    ]);
 }
 
 #[test]
@@ -375,8 +411,8 @@ tools = { f = { calls = 1, per = "0s" }, g = { calls = 1 } }
             (14, "policy.budget.critical_at"),
             (15, "policy.budget.exhausted"),
             (17, "policy.rate_limit.default.calls"),
-            (18, "policy.rate_limit.tools.f.per"),
             (18, "policy.rate_limit.tools.g"),
+            (18, "policy.rate_limit.tools.f.per"),
             (19, "policy.nothing"),
         ],
         "{}",
@@ -386,8 +422,17 @@ tools = { f = { calls = 1, per = "0s" }, g = { calls = 1 } }
 
 #[test]
 fn a_file_of_nothing_but_mistakes_is_told_within_bounds() {
-    let text: String = (0..5_000).map(|at| format!("k{at} = 1\n")).collect();
-    assert_eq!(load(&text).unwrap_err().0.len(), 100);
+    let mistakes: [fn(usize) -> String; 4] = [
+        |at| format!("k{at} = 1\n"),
+        |at| format!("k{at} = [\n"),
+        |at| format!("[policy.p{at}]\n"),
+        |at| format!("model.m{at} = 3\n"),
+    ];
+    for mistake in mistakes {
+        let text: String = (0..5_000).map(mistake).collect();
+        let told = load(&text).unwrap_err().0.len();
+        assert!((1..=200).contains(&told), "{told} for {}", mistake(0));
+    }
 }
 
 #[test]

@@ -16,6 +16,8 @@ use std::time::Duration;
 const MOST_ROUNDS_AT_ONE_PLACE: usize = 64;
 /// What an entry costs beside its bytes, about: key, counters and links of the cache.
 const ENTRY_BYTES: usize = 200;
+/// What a compiled schema takes, about: some hundred nodes.
+const COMPILED_BYTES: usize = 32 * 1024;
 
 /// How much is kept and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +64,7 @@ impl Memory {
         }
     }
 
-    fn add_round(&self, place: Hash, round: Round) {
+    fn add_round(&self, place: Hash, round: &Round) {
         self.rounds.entry(place).and_upsert_with(|known| {
             let mut rounds = known.map_or_else(Vec::new, |entry| entry.into_value().to_vec());
             rounds.retain(|known| known.anchor != round.anchor);
@@ -95,7 +97,7 @@ impl Ledger for Memory {
             self.released_ms.entry(call).or_insert(at_ms);
         }
         for (place, round) in news.rounds {
-            self.add_round(place, round);
+            self.add_round(place, &round);
         }
         if let Some((model, facts)) = news.model {
             self.models.entry(model).and_compute_with(|known| {
@@ -116,8 +118,12 @@ impl MemoCache {
     /// An empty cache that keeps up to `bytes`.
     pub fn new(bytes: u64) -> Self {
         let weigh = |_: &Hash, derived: &Derived| {
-            let text = if let Derived::Cut(Some((text, _))) = derived { text.len() } else { 0 };
-            u32::try_from(text + ENTRY_BYTES).unwrap_or(u32::MAX)
+            let bytes = match derived {
+                Derived::Cut(Some((text, _))) => text.len(),
+                Derived::Compiled(_) => COMPILED_BYTES,
+                _ => 0,
+            };
+            u32::try_from(bytes + ENTRY_BYTES).unwrap_or(u32::MAX)
         };
         Self(Cache::builder().max_capacity(bytes).weigher(weigh).build())
     }
@@ -216,7 +222,7 @@ mod tests {
         for _ in 0..3 {
             memo.derive(Hash(1), &mut || {
                 computed += 1;
-                Derived::Arguments(Hash(2))
+                Derived::Hash(Hash(2))
             });
         }
         assert_eq!(computed, 1);

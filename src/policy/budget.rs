@@ -161,7 +161,7 @@ impl Budget {
     /// Counts tokens only where something depends on them.
     fn count(&self, message: &View<'_>, used: &mut Used) {
         if self.config.tokens > 0 {
-            used.tokens = used.tokens + message.tokens();
+            used.tokens += message.tokens();
         }
     }
 
@@ -306,7 +306,7 @@ mod tests {
     fn calls_beyond_the_budget_are_withheld_in_order() {
         for (used, verdicts) in [(8, [true, true, false, false]), (10, [false; 4])] {
             let mut talk =
-                Conversation::with_calls(policy::<Budget>("tool_calls = 10"), "f", &vec![None; used]);
+                Conversation::with_calls(&policy::<Budget>("tool_calls = 10"), "f", &vec![None; used]);
             for allowed in verdicts {
                 let ruling = talk.judge("f", "{}", 0);
                 assert_eq!(ruling.is_allowed(), allowed, "{used} used");
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn informing_withholds_nothing_and_rejecting_refuses_the_request() {
         let mut talk = Conversation::with_calls(
-            policy::<Budget>("tool_calls = 1\nexhausted = \"inform\""),
+            &policy::<Budget>("tool_calls = 1\nexhausted = \"inform\""),
             "f",
             &[None],
         );
@@ -346,7 +346,7 @@ mod tests {
         assert!(notices("tool_calls = 0\ntokens = 80", &body).iter().all(|notice| notice.1 != "fresh"));
         assert!(told.last().unwrap().2.contains("of 50 tokens used"), "{told:?}");
         let mut talk =
-            Conversation::with_calls(policy::<Budget>("tool_calls = 0\ntokens = 20"), "f", &[None; 3]);
+            Conversation::with_calls(&policy::<Budget>("tool_calls = 0\ntokens = 20"), "f", &[None; 3]);
         assert!(!talk.judge("f", "{}", 0).is_allowed());
     }
 

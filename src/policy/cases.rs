@@ -1,7 +1,7 @@
 //! What the policies' cases share: a policy from its table, a plan from a body, a conversation to judge in.
 //! For tests alone.
 
-use super::plan::{Plan, Proposed};
+use super::plan::Plan;
 use super::set::{Judge, PolicySet, Rule, Ruling};
 use super::{Policy, build};
 use crate::transcript::Transcript;
@@ -43,18 +43,18 @@ pub(crate) struct Conversation(Judge);
 
 impl Conversation {
     /// A conversation that begins.
-    pub(crate) fn new(rule: Arc<dyn Rule>) -> Self {
+    pub(crate) fn new(rule: &Arc<dyn Rule>) -> Self {
         Self::with_calls(rule, "f", &[])
     }
 
     /// A turn in which `tool` was called and answered once for each of `released_ms`.
-    pub(crate) fn with_calls(rule: Arc<dyn Rule>, tool: &str, released_ms: &[Option<u64>]) -> Self {
-        Self(read(&rule, &turn(tool, released_ms.len()), released_ms).1)
+    pub(crate) fn with_calls(rule: &Arc<dyn Rule>, tool: &str, released_ms: &[Option<u64>]) -> Self {
+        Self(read(rule, &turn(tool, released_ms.len()), released_ms).1)
     }
 
     /// Rules on the next call.
     pub(crate) fn judge(&mut self, tool: &str, arguments: &str, now_ms: u64) -> Ruling {
-        self.0.rule(0, &Proposed { name: tool, arguments: Some(arguments), now_ms })
+        self.0.rule(0, tool, Some(arguments), now_ms)
     }
 }
 

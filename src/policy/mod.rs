@@ -16,10 +16,13 @@ mod truncate;
 // First line of a new policy: `mod NAME;`.
 
 use crate::transcript::Event;
+use crate::transcript::identity::HashKey;
+use crate::transcript::memo::Memo;
 use plan::{Plan, Proposed, Usage, Verdict};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use set::{Rule, RuleOf};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Every policy, in the order in which they speak: the first that objects to a call gives the reason.
@@ -63,6 +66,9 @@ pub trait Policy: Sized + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Sees what the request declares, before the first event.
+    fn open(&self, _request: &RequestFacts<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
+
     /// Reads the next event; may edit that event through `plan`, and no other.
     fn read(&self, _event: &Event<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
 
@@ -86,6 +92,23 @@ pub trait Policy: Sized + Send + Sync + 'static {
     fn usage(&self, _state: &Self::State, _now_ms: u64) -> Vec<Usage> {
         Vec::new()
     }
+}
+
+/// What a request says beside its messages.
+pub struct RequestFacts<'a> {
+    /// The tools that it declares, in order.
+    pub tools: Vec<DeclaredTool<'a>>,
+    /// What was derived before, for what is costly to derive from a tool's declaration.
+    pub memo: &'a dyn Memo,
+    /// Names what is kept in the memo.
+    pub key: &'a HashKey,
+}
+
+/// A tool that the model may call.
+pub struct DeclaredTool<'a> {
+    pub name: Cow<'a, str>,
+    /// Its JSON Schema as written, where it has one.
+    pub parameters: Option<&'a [u8]>,
 }
 
 /// One problem in a policy's settings.

@@ -1,12 +1,15 @@
 //! What policies decide, as plain data: edits of events, verdicts on calls, a refusal of the request. Says
 //! what shall be, never how bytes change.
 
+use crate::transcript::identity::Hash;
 use std::sync::Arc;
 
 /// Everything that the policies want done to one request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     pub edits: Vec<Edit>,
+    /// Tools that the model shall not be shown, with the policy that says so.
+    pub hidden: Vec<(&'static str, String)>,
     /// The request shall not be sent, only answered with this.
     pub refusal: Option<Refusal>,
     /// Where the fold stands: set by the runner, so that a policy can edit only what it reads.
@@ -35,6 +38,8 @@ pub enum Change {
     Shorten { text: usize, by: Arc<str>, gone_chars: usize },
     /// A text of ours that the model reads right after this message; `word` names it in headers and metrics.
     Notice { text: String, word: &'static str },
+    /// Nothing changes; `word` is told in metrics and the log.
+    Remark { word: &'static str },
 }
 
 /// A request that a policy will not send.
@@ -62,6 +67,19 @@ impl Plan {
         self.edit(Change::Notice { text, word });
     }
 
+    /// Tells the operator, and nobody else, of the event being read.
+    pub fn remark(&mut self, word: &'static str) {
+        self.edit(Change::Remark { word });
+    }
+
+    /// Keeps the tool `name` from the model. To be a function of the configuration and the declared tools alone,
+    /// so that `tools` stays the same through a conversation and the prompt's cache with it.
+    pub fn hide(&mut self, name: &str) {
+        if !self.hidden.iter().any(|(_, hidden)| hidden == name) {
+            self.hidden.push((self.at.policy, name.to_owned()));
+        }
+    }
+
     /// Refuses the request; the first refusal counts.
     pub fn refuse(&mut self, code: &'static str, message: String) {
         let policy = self.at.policy;
@@ -70,7 +88,7 @@ impl Plan {
 
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        self.edits.is_empty() && self.refusal.is_none()
+        self.edits.is_empty() && self.hidden.is_empty() && self.refusal.is_none()
     }
 
     fn edit(&mut self, change: Change) {
@@ -84,6 +102,8 @@ pub struct Proposed<'a> {
     pub name: &'a str,
     /// Its arguments as JSON text; `None` where it is judged by name.
     pub arguments: Option<&'a str>,
+    /// Their hash, equal for every spelling of the same JSON, as in [`Call::arguments`](crate::transcript::calls::Call).
+    pub arguments_hash: Option<Hash>,
     /// Now, in ms since the epoch.
     pub now_ms: u64,
 }
@@ -112,6 +132,9 @@ pub struct Reason {
 pub enum ReasonKind {
     RateLimit,
     BudgetExceeded,
+    LoopDetected,
+    Validation,
+    ModeRestricted,
 }
 
 impl ReasonKind {
@@ -120,6 +143,9 @@ impl ReasonKind {
         match self {
             Self::RateLimit => "RATE_LIMIT",
             Self::BudgetExceeded => "BUDGET_EXCEEDED",
+            Self::LoopDetected => "LOOP_DETECTED",
+            Self::Validation => "VALIDATION",
+            Self::ModeRestricted => "MODE_RESTRICTED",
         }
     }
 }

@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_tool_is_withheld_at_the_limit_and_allowed_after_the_window() {
         let policy = policy::<RateLimit>(r#"tools = { weather = { calls = 3, per = "60s" } }"#);
-        let mut talk = Conversation::new(policy);
+        let mut talk = Conversation::new(&policy);
         for now in [1_000, 2_000, 3_000] {
             assert_eq!(withheld(&mut talk, "weather", MINUTE + now), None);
         }
@@ -204,7 +204,7 @@ mod tests {
         let policy = policy::<RateLimit>(
             "default = { calls = 2, per = \"60s\" }\ntools.\"search*\" = { calls = 1, per = \"60s\" }\ntools.searchAll = { calls = 0, per = \"1s\" }",
         );
-        let mut talk = Conversation::new(policy);
+        let mut talk = Conversation::new(&policy);
         for (tool, allowed) in [
             ("searchNotes", true),
             ("searchNotes", false),
@@ -228,7 +228,7 @@ mod tests {
             (vec![Some(70_000), Some(71_000), None], false),
             (vec![Some(71_000), Some(10_000)], true),
         ] {
-            let mut talk = Conversation::with_calls(policy.clone(), "f", &released);
+            let mut talk = Conversation::with_calls(&policy, "f", &released);
             assert_eq!(withheld(&mut talk, "f", 80_000).is_none(), allowed, "{released:?}");
         }
     }
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_withheld_call_does_not_lengthen_the_wait() {
         let policy = policy::<RateLimit>(r#"default = { calls = 1, per = "60s" }"#);
-        let mut talk = Conversation::new(policy);
+        let mut talk = Conversation::new(&policy);
         assert_eq!(withheld(&mut talk, "f", MINUTE), None);
         assert!(withheld(&mut talk, "f", MINUTE + 30_000).is_some());
         assert_eq!(withheld(&mut talk, "f", 2 * MINUTE), None);
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn a_clock_that_runs_backwards_withholds_nothing_for_ever() {
         let policy = policy::<RateLimit>(r#"default = { calls = 1, per = "60s" }"#);
-        let mut talk = Conversation::with_calls(policy, "f", &[Some(10 * MINUTE)]);
+        let mut talk = Conversation::with_calls(&policy, "f", &[Some(10 * MINUTE)]);
         let reason = withheld(&mut talk, "f", MINUTE).unwrap();
         assert_eq!(reason.numbers[0], ("used", 1));
         assert_eq!(withheld(&mut talk, "f", 11 * MINUTE), None);

@@ -2,8 +2,11 @@
 //! states then judge the calls of the reply. Knows the order of policies and nothing of what they do.
 
 use super::plan::{Plan, Proposed, Reason, Usage, Verdict};
-use super::{Evidence, Policy};
+use super::{DeclaredTool, Evidence, Policy, RequestFacts};
+use crate::transcript::calls::canonical_hash;
+use crate::transcript::identity::HashKey;
 use crate::transcript::{Event, Transcript};
+use crate::wire::json::decode;
 use std::sync::Arc;
 
 /// A configured policy whose type is forgotten.
@@ -19,6 +22,7 @@ pub trait Rule: Send + Sync {
 /// A policy with the state of one transcript.
 pub trait Fold: Send {
     fn name(&self) -> &'static str;
+    fn open(&mut self, request: &RequestFacts<'_>, plan: &mut Plan);
     fn read(&mut self, event: &Event<'_>, plan: &mut Plan);
     fn close(&self, plan: &mut Plan);
     fn evidence(&self, name: &str) -> Evidence;
@@ -62,6 +66,10 @@ impl<P: Policy> Rule for RuleOf<P> {
 impl<P: Policy> Fold for Running<P> {
     fn name(&self) -> &'static str {
         P::NAME
+    }
+
+    fn open(&mut self, request: &RequestFacts<'_>, plan: &mut Plan) {
+        self.policy.open(request, &mut self.state, plan);
     }
 
     fn read(&mut self, event: &Event<'_>, plan: &mut Plan) {
@@ -119,6 +127,11 @@ impl PolicySet {
     pub fn read(&self, transcript: &Transcript<'_>) -> (Plan, Judge) {
         let mut plan = Plan::default();
         let mut folds: Vec<Box<dyn Fold>> = self.rules.iter().map(|rule| rule.start()).collect();
+        let facts = facts_of(transcript);
+        for fold in &mut folds {
+            plan.stand_at(0, fold.name());
+            fold.open(&facts, &mut plan);
+        }
         for event in transcript.events() {
             for fold in &mut folds {
                 plan.stand_at(event.message(), fold.name());
@@ -129,8 +142,17 @@ impl PolicySet {
             plan.stand_at(transcript.request.messages.len(), fold.name());
             fold.close(&mut plan);
         }
-        (plan, Judge { folds, choices: Vec::new() })
+        (plan, Judge { folds, choices: Vec::new(), key: transcript.identity.key.clone() })
     }
+}
+
+fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
+    let body = transcript.body;
+    let declared = transcript.request.tools.iter().filter_map(|tool| {
+        let name = decode(tool.name?, body);
+        Some(DeclaredTool { name, parameters: tool.parameters.map(|span| span.of(body)) })
+    });
+    RequestFacts { tools: declared.collect(), memo: transcript.memo, key: &transcript.identity.key }
 }
 
 /// Rules on the calls of a reply, each choice on its own.
@@ -138,6 +160,7 @@ pub struct Judge {
     folds: Vec<Box<dyn Fold>>,
     /// The folds as each choice has moved them, by choice index.
     choices: Vec<(u32, Vec<Box<dyn Fold>>)>,
+    key: HashKey,
 }
 
 /// What all policies together say of one call.
@@ -160,8 +183,10 @@ impl Judge {
         self.folds_of(choice).iter().map(|fold| fold.evidence(name)).max().unwrap_or(Evidence::Nothing)
     }
 
-    /// Rules on the next call of `choice`.
-    pub fn rule(&mut self, choice: u32, call: &Proposed<'_>) -> Ruling {
+    /// Rules on the next call of `choice`: a call of the tool `name` with `arguments`, where they are known.
+    pub fn rule(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Ruling {
+        let arguments_hash = arguments.map(|text| canonical_hash(text, &self.key));
+        let call = &Proposed { name, arguments, arguments_hash, now_ms };
         let folds = self.folds_of(choice);
         let mut ruling = Ruling::default();
         for fold in folds.iter() {
@@ -179,11 +204,11 @@ impl Judge {
 
     /// What the conversation has used of each limit, by policy.
     pub fn usage(&self, now_ms: u64) -> Vec<(&'static str, Usage)> {
-        let of = |fold: &Box<dyn Fold>| {
+        let named = self.folds.iter().flat_map(|fold| {
             let name = fold.name();
             fold.usage(now_ms).into_iter().map(move |usage| (name, usage))
-        };
-        self.folds.iter().flat_map(of).collect()
+        });
+        named.collect()
     }
 
     fn folds_of(&mut self, choice: u32) -> &mut Vec<Box<dyn Fold>> {

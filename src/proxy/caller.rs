@@ -6,11 +6,12 @@ use crate::transcript::identity::{Domain, HashKey, Identity};
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::decode;
 use crate::wire::request::Request;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The client's own name for its conversation; sent back in replies too.
 pub(crate) static CONVERSATION: HeaderName = HeaderName::from_static("x-toolrein-conversation");
-/// Headers that carry a credential, the first that is present counts: OpenAI's form, Azure's, Anthropic's.
+/// Headers that carry a credential, OpenAI's form, Azure's, Anthropic's. All of them count: which one an upstream
+/// goes by is its own affair.
 const CREDENTIALS: [&str; 3] = ["authorization", "api-key", "x-api-key"];
 /// The longest conversation id that is taken; a longer one is no name.
 const MAX_ID_BYTES: usize = 256;
@@ -22,8 +23,9 @@ pub(crate) fn identify(
     (request, body): (&Request, &[u8]),
     settings: &Conversation,
 ) -> Identity {
-    let credential = CREDENTIALS.iter().find_map(|name| headers.get(*name));
-    let principal = key.hash(Domain::Principal, &[credential.map_or(b"", |value| value.as_bytes())]);
+    let credentials = CREDENTIALS.iter().flat_map(|name| headers.get_all(*name));
+    let credentials: Vec<&[u8]> = credentials.map(HeaderValue::as_bytes).collect();
+    let principal = key.hash(Domain::Principal, &credentials);
     let by_header = || {
         let names = std::iter::once(&CONVERSATION).chain(&settings.headers);
         names.filter_map(|name| headers.get(name)?.to_str().ok()).find_map(id)
@@ -65,7 +67,6 @@ fn member(body: &[u8], object: Span, name: &str) -> Option<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
 
     fn settings() -> Conversation {
         Conversation {

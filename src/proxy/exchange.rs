@@ -4,9 +4,9 @@
 use super::body::UpBody;
 use super::fallback::{Fallbacks, learned};
 use super::handler::Gateway;
-use super::record::{Record, TOOLS_UNSUPPORTED};
+use super::record::{Record, TOOLS_UNSUPPORTED, word};
 use crate::ledger::News;
-use crate::policy::plan::Edit;
+use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::pass::{Asking, Pass, Source, Tools};
@@ -27,7 +27,8 @@ pub(crate) struct Exchange {
     pub(crate) body: Bytes,
     pub(crate) request: Request,
     pub(crate) identity: Identity,
-    pub(crate) edits: Vec<Edit>,
+    /// What policies want; empty while observing.
+    pub(crate) plan: Plan,
     pub(crate) restored: Vec<(usize, Bytes)>,
     /// The chain of calls at the end of the request's history.
     pub(crate) chain: Hash,
@@ -49,7 +50,7 @@ impl Exchange {
     /// The request in its present form.
     pub(crate) fn request(&mut self) -> http::Request<UpBody> {
         let source =
-            Source { body: &self.body, request: &self.request, edits: &self.edits, restored: &self.restored };
+            Source { body: &self.body, request: &self.request, plan: &self.plan, restored: &self.restored };
         let body = UpBody::rope(source.write(&self.pass).into_pieces());
         self.record.outcome.billed_requests += 1;
         http::Request::from_parts(self.parts.clone(), body)
@@ -62,16 +63,22 @@ impl Exchange {
         let missed = || (bare && misses_tools(error)).then_some(Refusal::ToolHistory);
         let Some(refusal) = classify(status, error).or_else(missed) else { return false };
         let Some((pass, fallback)) = self.fallbacks.next(refusal, &self.pass) else { return false };
-        self.tried.push(fallback);
+        self.try_next(&[fallback]);
         match fallback {
             Fallback::Placement => self.record.outcome.prefix_breaks.push(PrefixBreak::Placement),
-            other => self.record.outcome.act(On::Request, TOOLS_UNSUPPORTED, other.as_str(), 1),
+            other => self.record.outcome.act(On::Request, TOOLS_UNSUPPORTED, word(other), 1),
         }
         if self.is_observing() {
             return false;
         }
         self.pass = pass;
         true
+    }
+
+    /// Told at once: the client may leave before the end.
+    fn try_next(&mut self, fallbacks: &[Fallback]) {
+        self.tried.extend(fallbacks);
+        self.record.outcome.fallbacks.extend(fallbacks);
     }
 
     /// Tells what was left out at once, because the model is known to refuse it.
@@ -82,7 +89,7 @@ impl Exchange {
             (self.pass.flat, Fallback::Flattened),
         ];
         for (_, fallback) in known.iter().filter(|(is_known, _)| *is_known) {
-            self.record.outcome.act(On::Request, TOOLS_UNSUPPORTED, fallback.as_str(), 1);
+            self.record.outcome.act(On::Request, TOOLS_UNSUPPORTED, word(*fallback), 1);
         }
     }
 
@@ -97,12 +104,14 @@ impl Exchange {
     /// Prepares to ask again for `choice`, all of whose calls were withheld in `round`; after too many times
     /// the model is asked for a final answer instead.
     pub(crate) fn ask_again(&mut self, choice: u32, round: Bytes, judging: &mut Judging) {
+        self.taken();
         self.rounds.push((choice, round));
         let land = self.reasks >= self.gateway.config.reask.max;
         if land {
             judging.land();
         }
         self.reasks += 1;
+        self.record.outcome.reasks = self.reasks;
         let mine = self.rounds.iter().filter(|(of, _)| *of == choice);
         let rounds = mine.map(|(_, round)| round.clone()).collect();
         self.pass.asking = Some(Asking { rounds, land: land && !self.keeps_tools });
@@ -118,7 +127,7 @@ impl Exchange {
             return false;
         }
         (self.pass.tools, self.pass.flat) = (Tools::Dropped, true);
-        self.tried.extend([Fallback::Tools, Fallback::Flattened]);
+        self.try_next(&[Fallback::Tools, Fallback::Flattened]);
         true
     }
 

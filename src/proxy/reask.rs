@@ -1,7 +1,7 @@
 //! A whole reply on its way to the client: read within bounds, judged, and, where every call of a choice was
 //! withheld, asked for again until there is an answer. Sequences the asking; the judging is the core's.
 
-use super::body::ReplyBody;
+use super::body::{BodyError, ReplyBody};
 use super::coding;
 use super::error::ProxyError;
 use super::exchange::Exchange;
@@ -12,14 +12,14 @@ use crate::rewrite::reply::WholeJudge;
 use crate::telemetry::outcome::Fallback;
 use crate::wire::error::{UpstreamError, parse, parse_in_200};
 use bytes::Bytes;
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::response::Parts;
 use http::{HeaderMap, Response};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, BodyStream};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 /// A reply that was read as far as its bound allows.
@@ -42,6 +42,8 @@ impl Exchange {
         if response.extensions_mut().remove::<Retried>().is_some() {
             self.record.outcome.fallbacks.push(Fallback::Stale);
         }
+        // Ours is the client's version, whatever the upstream spoke.
+        *response.version_mut() = http::Version::HTTP_11;
         Ok(response)
     }
 
@@ -85,6 +87,8 @@ impl Exchange {
         let mut judge = judge;
         self.record.own_time(own);
         while let Some((choice, round)) = judge.pending().filter(|_| !self.is_observing()) {
+            // At once: the asking may fail, and the client may leave meanwhile.
+            self.tell_judged(&mut judge);
             self.ask_again(choice, round, &mut judge.judging);
             let again = match self.ask_whole().await {
                 Ok(again) => again,
@@ -97,8 +101,7 @@ impl Exchange {
         let own = Instant::now();
         judge.tell = self.tell();
         self.remember(judge.choices());
-        self.record.judged(&judge.judging, self.gateway.now_ms());
-        self.record.usage(judge.usage());
+        self.tell_judged(&mut judge);
         let written = judge.write();
         let response = match written {
             Some(changed) => {
@@ -156,7 +159,10 @@ impl Exchange {
         self.record.first_byte();
         let body = match (rest, trailers) {
             (None, None) => ReplyBody::rope(pieces),
-            (rest, trailers) => with_rest(pieces, rest, trailers),
+            (rest, trailers) => {
+                let idle = self.gateway.config.upstream.idle_timeout;
+                with_rest(pieces, (rest, idle), trailers)
+            }
         };
         Response::from_parts(head, body)
     }
@@ -175,9 +181,13 @@ impl Exchange {
         self.gateway.tells_person(&self.request, &self.pass).then(|| TELL.to_owned())
     }
 
+    fn tell_judged(&mut self, judge: &mut WholeJudge) {
+        self.record.judged(&mut judge.judging, self.gateway.now_ms());
+        self.record.usage(judge.usage());
+    }
+
     fn tell_end(&mut self, status: u16) {
         self.record.outcome.status = status;
-        self.tell_fallbacks();
         self.record.end();
     }
 }
@@ -211,12 +221,22 @@ impl Read {
     }
 }
 
-/// A body of what was read, what is left, and trailers.
-fn with_rest(pieces: Vec<Bytes>, rest: Option<Incoming>, trailers: Option<HeaderMap>) -> ReplyBody {
-    use super::body::BodyError;
-    let read = pieces.into_iter().map(Frame::data).map(Ok);
-    let left = futures_util::stream::iter(rest).flat_map(BodyStream::new);
-    let left = left.map(|frame| frame.map_err(|_| BodyError::UpstreamCut));
-    let end = futures_util::stream::iter(trailers).map(|trailers| Ok(Frame::trailers(trailers)));
-    ReplyBody::from_stream(futures_util::stream::iter(read).chain(left).chain(end))
+/// A body of what was read, what is left (within `idle` of silence each time), and trailers.
+fn with_rest(
+    pieces: Vec<Bytes>,
+    (rest, idle): (Option<Incoming>, Duration),
+    trailers: Option<HeaderMap>,
+) -> ReplyBody {
+    let read = stream::iter(pieces.into_iter().map(Frame::data).map(Ok));
+    let left = stream::unfold(rest, move |rest| async move {
+        let mut body = rest?;
+        match timeout(idle, body.frame()).await {
+            Ok(Some(Ok(frame))) => Some((Ok(frame), Some(body))),
+            Ok(Some(Err(_))) => Some((Err(BodyError::UpstreamCut), None)),
+            Ok(None) => None,
+            Err(_) => Some((Err(BodyError::IdleTimeout), None)),
+        }
+    });
+    let end = stream::iter(trailers).map(|trailers| Ok(Frame::trailers(trailers)));
+    ReplyBody::from_stream(read.chain(left).chain(end))
 }

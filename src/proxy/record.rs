@@ -1,13 +1,12 @@
 //! The record of one client request while it runs: filled in on the way, told once at the end, also where the
 //! client leaves before the end. Decides nothing.
 
-use super::exchange::Exchange;
-use crate::policy::plan::{Change, Edit};
+use crate::policy::plan::{Change, Plan};
 use crate::rewrite::judging::{Decision, Judging};
 use crate::rewrite::stream::Unjudged;
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{
-    CallVerdict, JudgedCall, LimitUse, NewResult, On, Outcome, Route, SHORTENED, actions_header,
+    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, Route, SHORTENED, actions_header,
 };
 use crate::transcript::ToolResult;
 use http::{HeaderMap, HeaderValue};
@@ -61,6 +60,17 @@ impl Record {
         self.outcome.times.first_byte.get_or_insert(since);
     }
 
+    /// A piece of a body of this length goes out; `None`: the body has ended.
+    pub(crate) fn passes(&mut self, length: Option<usize>) {
+        match length {
+            Some(length) => {
+                self.first_byte();
+                self.outcome.reply_bytes += length as u64;
+            }
+            None => self.end(),
+        }
+    }
+
     /// The request has come to its end.
     pub(crate) fn end(&mut self) {
         self.ended = true;
@@ -79,8 +89,11 @@ impl Record {
     }
 
     /// What was planned for the request; of the history only what is new, from the message `new_from` on.
-    pub(crate) fn planned(&mut self, edits: &[Edit], new_from: usize) {
-        for edit in edits {
+    pub(crate) fn planned(&mut self, plan: &Plan, new_from: usize) {
+        for (policy, _) in &plan.hidden {
+            self.outcome.act(On::Request, policy, "hidden", 1);
+        }
+        for edit in &plan.edits {
             match &edit.change {
                 Change::Shorten { gone_chars, .. } => {
                     self.outcome.tokens.saved += saved_tokens(*gone_chars);
@@ -88,28 +101,27 @@ impl Record {
                         self.outcome.act(On::Request, edit.policy, SHORTENED, 1);
                     }
                 }
-                Change::Notice { word, .. } if edit.message >= new_from => {
+                Change::Notice { word, .. } | Change::Remark { word } if edit.message >= new_from => {
                     self.outcome.act(On::Request, edit.policy, word, 1);
                 }
-                Change::Notice { .. } => {}
+                Change::Notice { .. } | Change::Remark { .. } => {}
             }
         }
     }
 
     /// A result that is new in the request.
-    pub(crate) fn result(&mut self, result: &ToolResult<'_>, now_ms: u64) {
-        let released_ms = result.call.and_then(|call| call.released_ms);
+    pub(crate) fn result(&mut self, result: &ToolResult<'_>) {
         self.outcome.results.push(NewResult {
             tool: result.tool().to_owned(),
             bytes: result.view.text_bytes() as u64,
             tokens: result.view.tokens().tokens(),
-            took: released_ms.map(|at_ms| Duration::from_millis(now_ms.saturating_sub(at_ms))),
+            took: result.took_ms.map(Duration::from_millis),
         });
     }
 
-    /// What became of the reply's calls, and what is left of the limits.
-    pub(crate) fn judged(&mut self, judging: &Judging, now_ms: u64) {
-        for judged in &judging.record {
+    /// What became of the reply's calls since this was told last, and what is left of the limits.
+    pub(crate) fn judged(&mut self, judging: &mut Judging, now_ms: u64) {
+        for judged in judging.record.drain(..) {
             let (verdict, objection) = match &judged.decision {
                 Decision::Release if judged.unjudged => (CallVerdict::Unjudged, None),
                 Decision::Release => (CallVerdict::Allowed, None),
@@ -166,11 +178,12 @@ impl Drop for Record {
     }
 }
 
-impl Exchange {
-    /// Tells what the exchange tried beside the plain request.
-    pub(crate) fn tell_fallbacks(&mut self) {
-        self.record.outcome.fallbacks.extend(&self.tried);
-        self.record.outcome.reasks = self.reasks;
+/// What a fallback is called among actions.
+pub(crate) fn word(fallback: Fallback) -> &'static str {
+    match fallback {
+        Fallback::Tools => "dropped",
+        Fallback::ToolChoice => "choice_dropped",
+        other => other.as_str(),
     }
 }
 

@@ -7,6 +7,7 @@ use super::coding;
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::handler::Gateway;
+use super::headers::retain;
 use super::record::label;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::stream::{Ending, StreamJudge, StreamLimits};
@@ -27,6 +28,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
+/// How long a stream that said `[DONE]` may stay open: servers end it at once, some proxies never do.
+const AFTER_DONE: Duration = Duration::from_secs(2);
 /// Most of an error body that is read.
 const ERROR_BYTES: usize = 64 * 1024;
 
@@ -53,11 +56,13 @@ pub(crate) fn answer(
     let idle = gateway.config.upstream.idle_timeout;
     if coding::is_coded(&head.headers) {
         exchange.record.unjudged("unreadable_coding");
-        exchange.record.end();
-        return Response::from_parts(head, ReplyBody::relay(body, idle, (exchange, open)));
+        let tell = |(exchange, _): &mut (Exchange, StreamGuard), length| exchange.record.passes(length);
+        return Response::from_parts(head, ReplyBody::relay_told(body, idle, (exchange, open), tell));
     }
-    // What acts may change the length.
-    head.headers.remove(CONTENT_LENGTH);
+    if !exchange.is_observing() {
+        // What acts may change the length. Not `remove`, which moves another header to the gap.
+        retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH);
+    }
     let limits = &gateway.config.limits;
     let limits =
         StreamLimits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
@@ -71,6 +76,7 @@ pub(crate) fn answer(
         out: VecDeque::new(),
         trailers: None,
         broken: None,
+        shown: Instant::now(),
         remembered: 0,
         _open: open,
     };
@@ -90,6 +96,8 @@ struct Streaming {
     trailers: Option<HeaderMap>,
     /// How the stream breaks off behind what is still to go out.
     broken: Option<BodyError>,
+    /// When the client got something last.
+    shown: Instant,
     /// How many choices were finished when the ledger was told last.
     remembered: usize,
     _open: StreamGuard,
@@ -123,6 +131,7 @@ impl Streaming {
     async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
         loop {
             if let Some(bytes) = self.out.pop_front() {
+                self.shown = Instant::now();
                 self.exchange.record.first_byte();
                 self.exchange.record.outcome.reply_bytes += bytes.len() as u64;
                 return Some(Ok(Frame::data(bytes)));
@@ -132,14 +141,16 @@ impl Streaming {
                 self.exchange.record.end();
                 return Some(Err(broken));
             }
-            let keepalive = self.exchange.gateway.config.limits.keepalive_comment;
+            let due = self.shown + self.exchange.gateway.config.limits.keepalive_comment;
+            // What comes may all be for us: the arguments of a call that is not shown can take minutes.
+            let hiding = self.judge.is_hiding() || self.exchange.reasks > 0;
             match &mut self.phase {
+                Phase::Reading(..) if hiding && due <= Instant::now() => self.comment(),
                 Phase::Reading(body, deadline) => {
-                    let holding = self.judge.is_holding();
-                    let step = wait(body, *deadline, holding.then_some(keepalive)).await;
+                    let step = wait(body, *deadline, hiding.then_some(due)).await;
                     self.step(step);
                 }
-                Phase::Asking(asking) => match timeout(keepalive, asking).await {
+                Phase::Asking(asking) => match timeout_at(due, asking).await {
                     Ok(asked) => self.asked(asked),
                     Err(_) => self.comment(),
                 },
@@ -154,18 +165,22 @@ impl Streaming {
     fn step(&mut self, step: Step) {
         match step {
             Step::Frame(frame) => {
-                if let Phase::Reading(_, deadline) = &mut self.phase {
-                    *deadline = Instant::now() + self.exchange.gateway.config.upstream.idle_timeout;
-                }
                 match frame.into_data() {
-                    Ok(data) => self.push(data),
+                    Ok(data) => self.push(&data),
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
+                }
+                let idle = self.exchange.gateway.config.upstream.idle_timeout;
+                let patience = if self.judge.is_done() { AFTER_DONE.min(idle) } else { idle };
+                if let Phase::Reading(_, deadline) = &mut self.phase {
+                    *deadline = Instant::now() + patience;
                 }
             }
             Step::End => self.finish(),
             Step::Silence => self.comment(),
+            // All has been said; that the connection ends badly is no loss.
+            Step::Cut | Step::TooSilent if self.judge.is_done() => self.finish(),
             Step::Cut => {
-                self.break_off(&self.exchange.gateway.cut(&"the connection broke"), BodyError::UpstreamCut)
+                self.break_off(&self.exchange.gateway.cut(&"the connection broke"), BodyError::UpstreamCut);
             }
             Step::TooSilent => {
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
@@ -174,23 +189,12 @@ impl Streaming {
         }
     }
 
-    fn push(&mut self, data: Bytes) {
+    fn push(&mut self, data: &Bytes) {
         let own = std::time::Instant::now();
         let mut out = Vec::new();
         self.judge.push(data.clone(), self.exchange.gateway.now_ms(), &mut out);
-        match self.judge.take_head_error() {
-            Some((error, raw)) => {
-                let status = error.status.unwrap_or(200);
-                if self.exchange.falls_back(status, &error) {
-                    self.judge.restart(true);
-                    self.judge.tell = self.exchange.tell();
-                    self.ask();
-                } else {
-                    self.out.push_back(raw);
-                    self.out.extend(out);
-                }
-            }
-            None => self.out.extend(rejoined(&data, out)),
+        if !self.asks_anew(&mut out) {
+            self.out.extend(rejoined(data, out));
         }
         // Before the client can act on a finish, the ledger knows what it was handed.
         let finished = self.judge.choices().iter().filter(|choice| choice.finish_shown).count();
@@ -201,10 +205,27 @@ impl Streaming {
         self.exchange.record.own_time(own);
     }
 
+    /// Where the first event is an error: true if another form of the request is asked instead. Else the error
+    /// is put in its place in `out`.
+    fn asks_anew(&mut self, out: &mut Vec<Bytes>) -> bool {
+        let Some((error, raw, place)) = self.judge.take_head_error() else { return false };
+        if !self.exchange.falls_back(error.status.unwrap_or(200), &error) {
+            out.insert(place, raw);
+            return false;
+        }
+        self.judge.restart(true);
+        self.judge.tell = self.exchange.tell();
+        self.ask();
+        true
+    }
+
     /// The upstream's body has ended.
     fn finish(&mut self) {
         let mut out = Vec::new();
         let ending = self.judge.finish(self.exchange.gateway.now_ms(), &mut out);
+        if self.asks_anew(&mut out) {
+            return;
+        }
         self.out.extend(out);
         match ending {
             Ending::Reask { choice, round } if !self.exchange.is_observing() => {
@@ -249,6 +270,7 @@ impl Streaming {
 
     /// Keeps the client's connection alive while it has to wait.
     fn comment(&mut self) {
+        self.shown = Instant::now();
         if self.judge.at_boundary() {
             self.out.push_back(Bytes::from_static(b": toolrein waits\n\n"));
         }
@@ -277,19 +299,18 @@ impl Drop for Streaming {
             self.exchange.record.unjudged(label(*why));
         }
         let now_ms = self.exchange.gateway.now_ms();
-        self.exchange.record.judged(&self.judge.judging, now_ms);
+        self.exchange.record.judged(&mut self.judge.judging, now_ms);
         self.exchange.record.usage(self.judge.total_usage().as_ref());
-        self.exchange.tell_fallbacks();
     }
 }
 
-/// Waits for the next frame until `deadline`, or for `keepalive` if that is shorter.
-async fn wait(body: &mut Incoming, deadline: Instant, keepalive: Option<Duration>) -> Step {
+/// Waits for the next frame until `deadline`, or until a comment is `due` if that is earlier.
+async fn wait(body: &mut Incoming, deadline: Instant, due: Option<Instant>) -> Step {
     // Most frames are here already: no timer is armed for them.
     let frame = match body.frame().now_or_never() {
         Some(frame) => frame,
         None => {
-            let until = keepalive.map_or(deadline, |keepalive| deadline.min(Instant::now() + keepalive));
+            let until = due.map_or(deadline, |due| deadline.min(due));
             match timeout_at(until, body.frame()).await {
                 Ok(frame) => frame,
                 Err(_) if Instant::now() < deadline => return Step::Silence,

@@ -86,7 +86,7 @@ impl Upstream {
     pub fn new(settings: UpstreamSettings) -> Result<Self, UpstreamSetupError> {
         let UpstreamSettings { base: url, connect, first_byte, idle, ca_file, http2 } = settings;
         let base =
-            Base::new(&url).map_err(|problem| UpstreamSetupError::Url { url: url.to_string(), problem })?;
+            Base::new(&url).map_err(|problem| UpstreamSetupError::Url { url: shown(&url), problem })?;
         let tls = if base.is_https() { tls::client_config(ca_file.as_deref())? } else { tls::no_trust() };
         let prior_knowledge = http2 && !base.is_https();
         let pooled = Connector::new(tls.clone(), Offer::Http1And2, connect);
@@ -191,6 +191,9 @@ impl Upstream {
         loop {
             match timeout_at(deadline, &mut response).await {
                 Ok(Ok(response)) => {
+                    let mut response = response;
+                    // Ours is the client's version, whatever the upstream spoke.
+                    *response.version_mut() = Version::HTTP_11;
                     if let Some(note) = response.extensions().get::<Note>() {
                         note.mark_served();
                     }
@@ -238,6 +241,13 @@ impl std::fmt::Debug for Upstream {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Upstream").field("name", &self.name()).finish_non_exhaustive()
     }
+}
+
+/// A URL for a message: neither user nor query, which may hold credentials.
+fn shown(url: &Uri) -> String {
+    let scheme = url.scheme_str().map_or_else(String::new, |scheme| format!("{scheme}://"));
+    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+    format!("{scheme}{}{port}{}", url.host().unwrap_or_default(), url.path())
 }
 
 /// What became of one attempt.

@@ -3,7 +3,7 @@
 
 use crate::policy::Evidence;
 use crate::policy::pattern::Pattern;
-use crate::policy::plan::{Proposed, Reason, Usage};
+use crate::policy::plan::{Reason, Usage};
 use crate::policy::set::Judge;
 use crate::wire::assemble::Assembled;
 
@@ -103,8 +103,7 @@ impl Judging {
     pub fn decide(&mut self, choice: u32, call: &Assembled, whole: bool, now_ms: u64) -> Decision {
         let name = call.name();
         let arguments = whole.then(|| call.arguments());
-        let proposed = Proposed { name: &name, arguments: arguments.as_deref(), now_ms };
-        let ruling = self.judge.rule(choice, &proposed);
+        let ruling = self.judge.rule(choice, &name, arguments.as_deref(), now_ms);
         let objections = ruling.objections;
         let decision = match objections.first() {
             _ if self.observe || self.answers.includes(&name) => Decision::Release,

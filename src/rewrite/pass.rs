@@ -5,10 +5,11 @@
 use super::flatten::flatten;
 use super::notice::Placement;
 use super::request::{
-    append, apply_edits, ask_for_answer, ask_for_one, ask_for_usage, restore, without_choice, without_tools,
+    append, apply_edits, ask_for_answer, ask_for_one, ask_for_usage, hide, restore, without_choice,
+    without_tools,
 };
 use super::splice::{Rope, Splices};
-use crate::policy::plan::{Change, Edit};
+use crate::policy::plan::{Change, Edit, Plan};
 use crate::wire::message::Role;
 use crate::wire::request::Request;
 use bytes::Bytes;
@@ -22,7 +23,7 @@ const NO_TOOLS: &str = "[toolrein] No tools can be called here: this model does 
 pub struct Source<'a> {
     pub body: &'a Bytes,
     pub request: &'a Request,
-    pub edits: &'a [Edit],
+    pub plan: &'a Plan,
     /// Hidden rounds, each with the place of the message it is put back before.
     pub restored: &'a [(usize, Bytes)],
 }
@@ -73,9 +74,13 @@ impl Source<'_> {
     pub fn write(&self, pass: &Pass) -> Rope {
         let mut splices = Splices::default();
         match pass.tools {
-            Tools::Kept => apply_edits(self.request, self.edits, pass.placement, &mut splices),
+            Tools::Kept => {
+                apply_edits(self.request, &self.plan.edits, pass.placement, &mut splices);
+                hide(self.request, self.body, &self.plan.hidden, &mut splices);
+            }
             Tools::WithoutChoice => {
-                apply_edits(self.request, self.edits, pass.placement, &mut splices);
+                apply_edits(self.request, &self.plan.edits, pass.placement, &mut splices);
+                hide(self.request, self.body, &self.plan.hidden, &mut splices);
                 without_choice(self.request, self.body, &mut splices);
             }
             Tools::Dropped => {
@@ -102,7 +107,7 @@ impl Source<'_> {
 
     /// The edits and one notice more, at a place that stays the same as the conversation grows.
     fn edits_without_tools(&self) -> Vec<Edit> {
-        let mut edits = self.edits.to_vec();
+        let mut edits = self.plan.edits.clone();
         if let Some(message) = self.opening() {
             let change = Change::Notice { text: NO_TOOLS.to_owned(), word: "notice" };
             let at = edits.partition_point(|edit| edit.message <= message);
@@ -134,10 +139,12 @@ fn flattened(body: &Bytes) -> Option<Rope> {
 mod tests {
     use super::*;
 
-    fn written(body: &str, pass: &Pass, edits: &[Edit], restored: &[(usize, Bytes)]) -> String {
+    fn written(body: &str, pass: &Pass, hidden: &[&str], restored: &[(usize, Bytes)]) -> String {
+        let mut plan = Plan::default();
+        plan.hidden = hidden.iter().map(|name| ("allow", (*name).to_owned())).collect();
         let body = Bytes::copy_from_slice(body.as_bytes());
         let request = Request::parse(&body).unwrap();
-        let out = Source { body: &body, request: &request, edits, restored }.write(pass).join();
+        let out = Source { body: &body, request: &request, plan: &plan, restored }.write(pass).join();
         Request::parse(&out).unwrap();
         String::from_utf8(out.to_vec()).unwrap()
     }
@@ -188,6 +195,20 @@ mod tests {
     fn without_choice_the_tools_stay() {
         let pass = Pass { tools: Tools::WithoutChoice, ..plain() };
         assert_eq!(written(TOOLS, &pass, &[], &[]), TOOLS.replace(r#","tool_choice":"auto""#, ""));
+    }
+
+    #[test]
+    fn hidden_tools_are_not_declared_and_with_the_last_one_the_whole_list_goes() {
+        let tools = r#"{"messages":[{"role":"user","content":"q"}],"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}}],"tool_choice":"auto"}"#;
+        let out = written(tools, &plain(), &["a"], &[]);
+        assert!(
+            out.ends_with(r#""tools":[{"type":"function","function":{"name":"b"}}],"tool_choice":"auto"}"#),
+            "{out}"
+        );
+        assert_eq!(
+            written(tools, &plain(), &["b", "a"], &[]),
+            r#"{"messages":[{"role":"user","content":"q"}]}"#
+        );
     }
 
     #[test]

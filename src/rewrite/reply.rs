@@ -30,12 +30,9 @@ impl WholeJudge {
     /// Judges the reply in `body`.
     ///
     /// # Errors
-    /// A [`Fault`] where it cannot be read; it is to be passed on as it came. The judge is given back.
-    pub fn read(body: &Bytes, mut judging: Judging, now_ms: u64) -> Result<Self, (Fault, Judging)> {
-        let reply = match Reply::parse(body) {
-            Ok(reply) => reply,
-            Err(fault) => return Err((fault, judging)),
-        };
+    /// A [`Fault`] where it cannot be read; it is to be passed on as it came.
+    pub fn read(body: &Bytes, mut judging: Judging, now_ms: u64) -> Result<Self, Fault> {
+        let reply = Reply::parse(body)?;
         let mut choices = Vec::with_capacity(reply.choices.len());
         for choice in &reply.choices {
             let mut state = ChoiceState::new(choice.index);

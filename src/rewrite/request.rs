@@ -6,7 +6,7 @@ use super::splice::Splices;
 use crate::policy::plan::{Change, Edit};
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::{decode, escape_into};
-use crate::wire::request::{Member, Request};
+use crate::wire::request::{Choice, Member, Request, Tool};
 use bytes::Bytes;
 
 /// The members that go together when a model takes no tools; leaving one of them is refused by some servers.
@@ -85,6 +85,27 @@ pub fn ask_for_usage(request: &Request, body: &[u8], splices: &mut Splices) {
         Some(member) => splices.replace(member.value, "true"),
         None if members.is_empty() => splices.replace(options, WANTED),
         None => splices.insert(options.start + 1, "\"include_usage\":true,"),
+    }
+}
+
+/// Takes out the declarations of `hidden` tools; with the last tool goes all that belongs to tools, since some
+/// upstreams refuse an empty list.
+pub fn hide(request: &Request, body: &[u8], hidden: &[(&'static str, String)], splices: &mut Splices) {
+    // A forced choice may name one of them; the client must get its answer.
+    if hidden.is_empty() || request.choice == Choice::Forced {
+        return;
+    }
+    let is_hidden = |tool: &Tool| {
+        tool.name.is_some_and(|name| hidden.iter().any(|(_, hidden)| *hidden == decode(name, body)))
+    };
+    if !request.tools.is_empty() && request.tools.iter().all(is_hidden) {
+        return without_tools(request, body, splices);
+    }
+    for list in ["tools", "functions"] {
+        let Some(span) = request.value(body, list) else { continue };
+        let inside = |tool: &&Tool| (span.start..span.end).contains(&tool.span.start);
+        let tools: Vec<&Tool> = request.tools.iter().filter(inside).collect();
+        splices.remove_items(&tools, |tool| tool.span, |tool| is_hidden(tool));
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::collections::VecDeque;
 
 /// The one sentence that toolrein says in the model's place, where the model says nothing.
-pub const NO_ANSWER: &str = "I could not finish this: the tool budget of this conversation is used up and no answer came in its place.";
+pub const NO_ANSWER: &str = "I could not finish this: the tool calls that I still wanted to make were not allowed, and I gave no answer without them.";
 
 /// Bounds of one stream, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +61,8 @@ pub struct StreamJudge {
     /// Usage of the replies before this one, and of this one.
     earlier_usage: Option<Value>,
     usage: Option<Value>,
-    /// A first event that is an error waits here for the caller's decision.
-    head_error: Option<(UpstreamError, Bytes)>,
+    /// A first event that is an error waits here for the caller's decision, with its place in what is given out.
+    head_error: Option<(UpstreamError, Bytes, usize)>,
     watch_head: bool,
     begun: bool,
     errored: bool,
@@ -139,13 +139,19 @@ impl StreamJudge {
         !self.held.is_empty()
     }
 
+    /// Whether something of this reply does not reach the client, for now or for good.
+    pub fn is_hiding(&self) -> bool {
+        self.is_holding() || self.choices.iter().any(ChoiceState::is_edited)
+    }
+
     /// Whether an event of ours may be written now.
     pub fn at_boundary(&self) -> bool {
         self.splitter.at_boundary()
     }
 
-    /// An error that came in the place of the first event, with its bytes, which the client has not got.
-    pub fn take_head_error(&mut self) -> Option<(UpstreamError, Bytes)> {
+    /// An error that came in the place of the first event, with its bytes, which the client has not got, and
+    /// their place in what the last [`push`](Self::push) gave: comments may stand on both sides.
+    pub fn take_head_error(&mut self) -> Option<(UpstreamError, Bytes, usize)> {
         self.head_error.take()
     }
 
@@ -207,7 +213,7 @@ impl StreamJudge {
         }
         if let Some(error) = self.error_in(&fields) {
             if !self.begun && self.watch_head {
-                self.head_error = Some((error, raw));
+                self.head_error = Some((error, raw, out.len()));
                 self.watch_head = false;
                 return;
             }

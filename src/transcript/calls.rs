@@ -1,7 +1,7 @@
 //! The calls of a conversation, paired with their results by id and, where ids repeat or are missing, by
 //! position; and the chain of keys that names each call. Knows no policy and no time of its own.
 
-use super::identity::{CallKey, Domain, Hash, Identity};
+use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::memo::{Derived, Memo};
 use crate::wire::json::{canonical, decode};
 use crate::wire::message::{Arguments, Role, ToolCall};
@@ -113,11 +113,13 @@ impl<'a> PairedCalls<'a> {
 pub fn arguments_hash(text: &str, identity: &Identity, memo: &dyn Memo) -> Hash {
     let text = if text.trim().is_empty() { "{}" } else { text };
     let raw = identity.key.hash(Domain::Arguments, &[text.as_bytes()]);
-    let derived = memo.derive(raw, &mut || {
-        let canonical = canonical(text.as_bytes());
-        Derived::Arguments(identity.key.hash(Domain::Arguments, &[b"canonical", &canonical]))
-    });
-    if let Derived::Arguments(hash) = derived { hash } else { raw }
+    let derived = memo.derive(raw, &mut || Derived::Hash(canonical_hash(text, &identity.key)));
+    if let Derived::Hash(hash) = derived { hash } else { raw }
+}
+
+/// The same, not looked up and not kept.
+pub fn canonical_hash(text: &str, key: &HashKey) -> Hash {
+    key.hash(Domain::Arguments, &[b"canonical", &canonical(text.as_bytes())])
 }
 
 fn read_call<'a>(call: &ToolCall, body: &'a [u8], identity: &Identity, memo: &dyn Memo) -> Call<'a> {

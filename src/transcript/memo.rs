@@ -4,17 +4,20 @@
 
 use super::identity::Hash;
 use super::tokens::Estimate;
+use std::any::Any;
 use std::sync::Arc;
 
 /// A value derived from some bytes, cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Derived {
-    /// The hash of a call's canonical arguments.
-    Arguments(Hash),
+    /// The hash of a canonical form.
+    Hash(Hash),
     /// Estimated tokens.
     Tokens(Estimate),
     /// A shortened text and the characters that are gone; `None` where the text is left as it is.
     Cut(Option<(Arc<str>, usize)>),
+    /// What one policy compiled, such as a validator; it knows the type again.
+    Compiled(Arc<dyn Any + Send + Sync>),
 }
 
 /// A cache of derived values. Implementations may forget at any time.

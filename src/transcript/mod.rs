@@ -11,7 +11,7 @@ use crate::wire::json::decode;
 use crate::wire::message::{Arguments, Content, Message, Role};
 use crate::wire::request::Request;
 use calls::{Call, PairedCalls};
-use identity::{CallKey, Domain, Identity};
+use identity::{Domain, Identity};
 use memo::{Derived, Memo};
 use std::borrow::Cow;
 use tokens::{Estimate, MESSAGE_OVERHEAD, estimate_json};
@@ -25,6 +25,8 @@ pub struct Transcript<'a> {
     pub calls: PairedCalls<'a>,
     /// What the class estimate of tokens is multiplied by for this family of models, in percent.
     pub token_factor: u32,
+    /// When the request came, in ms since the epoch. For what is counted, never for what is written.
+    pub now_ms: u64,
 }
 
 /// A message with the bytes it stands in.
@@ -84,6 +86,8 @@ impl<'a> View<'a> {
 pub struct ToolResult<'a> {
     pub view: View<'a>,
     pub call: Option<&'a Call<'a>>,
+    /// From the call's release to now, in ms, where the result is new in this request and the release is known.
+    pub took_ms: Option<u64>,
 }
 
 impl ToolResult<'_> {
@@ -127,13 +131,20 @@ impl<'a> Transcript<'a> {
     /// Reads the conversation in `request`, which was read from `body`.
     pub fn read(request: &'a Request, body: &'a [u8], identity: &'a Identity, memo: &'a dyn Memo) -> Self {
         let calls = PairedCalls::read(request, body, identity, memo);
-        Self { request, body, memo, identity, calls, token_factor: 100 }
+        Self { request, body, memo, identity, calls, token_factor: 100, now_ms: 0 }
     }
 
-    /// Tells when each call was handed out, where the ledger knows it; times in ms since the epoch.
-    pub fn learn_times(&mut self, released_ms: impl Fn(CallKey) -> Option<u64>) {
-        for call in &mut self.calls.calls {
-            call.released_ms = released_ms(call.key);
+    /// The newest `most` calls, the newest first.
+    pub fn newest_calls(&self, most: usize) -> impl Iterator<Item = &Call<'a>> {
+        self.calls.calls.iter().rev().take(most)
+    }
+
+    /// Tells when the newest calls were handed out, in the order of [`newest_calls`](Self::newest_calls); times
+    /// in ms since the epoch, where they are known. `now_ms`: when the request came.
+    pub fn learn_times(&mut self, released_ms: &[Option<u64>], now_ms: u64) {
+        self.now_ms = now_ms;
+        for (call, released_ms) in self.calls.calls.iter_mut().rev().zip(released_ms) {
+            call.released_ms = *released_ms;
         }
     }
 
@@ -147,7 +158,15 @@ impl<'a> Transcript<'a> {
     pub fn results_from(&'a self, first: usize) -> impl Iterator<Item = ToolResult<'a>> {
         let tools = (first..self.request.messages.len())
             .filter(|index| self.request.messages[*index].role == Role::Tool);
-        tools.map(|index| ToolResult { view: self.view(index), call: self.calls.answered_by(index) })
+        tools.map(|index| self.result(index))
+    }
+
+    fn result(&'a self, index: usize) -> ToolResult<'a> {
+        let call = self.calls.answered_by(index);
+        let is_new = self.last_assistant().is_none_or(|last| last < index);
+        let released_ms = call.and_then(|call| call.released_ms).filter(|_| is_new);
+        let took_ms = released_ms.map(|at_ms| self.now_ms.saturating_sub(at_ms));
+        ToolResult { view: self.view(index), call, took_ms }
     }
 
     /// The message at `index`.
@@ -181,8 +200,7 @@ impl<'a> Transcript<'a> {
                 events
             }
             Role::Tool => {
-                let call = self.calls.answered_by(index);
-                let mut events = vec![Event::Result(ToolResult { view, call })];
+                let mut events = vec![Event::Result(self.result(index))];
                 if self.calls.completes_group(index) {
                     events.push(Event::ResultsComplete(view));
                 }

@@ -189,13 +189,13 @@ impl Scan {
             return 0;
         }
         let mut twice = [0; BLOCK];
-        for at in 0..BLOCK {
-            twice[at] = meant[at] & !escaped[at + 1] | meant[at + 1] & escaped[at + 1];
+        for (at, twice) in twice.iter_mut().enumerate() {
+            *twice = meant[at] & !escaped[at + 1] | meant[at + 1] & escaped[at + 1];
         }
         let read = length - usize::from(escaped[length] & 1);
         let mut doubled = 0;
-        for at in 0..BLOCK {
-            doubled += if at < read { escaped[at] & 1 } else { 0 };
+        for (at, escaped) in escaped[..BLOCK].iter().enumerate() {
+            doubled += if at < read { escaped & 1 } else { 0 };
         }
         self.doubled += u64::from(doubled);
         self.write(&twice, read);
@@ -403,7 +403,7 @@ fn decode_json(bytes: &[u8]) -> (u32, usize) {
     match bytes {
         [b'\\', b'u', rest @ ..] => match (hex(rest), rest.get(4..)) {
             (Some(high @ 0xD800..0xDC00), Some([b'\\', b'u', rest @ ..])) => match hex(rest) {
-                Some(low @ 0xDC00..0xE000) => (0x1_0000 + ((high - 0xD800) << 10 | low - 0xDC00), 12),
+                Some(low @ 0xDC00..0xE000) => (0x1_0000 + (((high - 0xD800) << 10) | (low - 0xDC00)), 12),
                 _ => (high, 6),
             },
             (Some(code), _) => (code, 6),

@@ -192,119 +192,121 @@ mod tests {
 
     const F_AND_G: &[(&str, &str, &str)] = &[("a", "f", "{\"x\":1}"), ("b", "g", "{}")];
 
+    /// A name for each way, and its events' `tool_calls`.
+    const WAYS: &[(&str, &[&str])] = &[
+        (
+            "OpenAI",
+            &[
+                r#"[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]"#,
+                r#"[{"index":0,"function":{"arguments":"{\"x\""}}]"#,
+                r#"[{"index":0,"function":{"arguments":":1}"}}]"#,
+                r#"[{"index":1,"id":"b","type":"function","function":{"name":"g","arguments":""}}]"#,
+                r#"[{"index":1,"function":{"arguments":"{}"}}]"#,
+            ],
+        ),
+        (
+            "whole calls in one delta (Groq, xAI)",
+            &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]"#,
+                r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ],
+        ),
+        (
+            "both in one delta (Mistral)",
+            &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}},{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ],
+        ),
+        (
+            "both in one delta without index (Gemini)",
+            &[
+                r#"[{"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}},{"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ],
+        ),
+        (
+            "index null (relays)",
+            &[
+                r#"[{"index":null,"id":"a","function":{"name":"f","arguments":"{\"x\":"}}]"#,
+                r#"[{"index":null,"function":{"arguments":"1}"}}]"#,
+                r#"[{"index":null,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ],
+        ),
+        (
+            "every call has index 0 (Ollama 0.20)",
+            &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]"#,
+                r#"[{"index":0,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ],
+        ),
+        (
+            "sparse index (Anthropic)",
+            &[
+                r#"[{"index":1,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]"#,
+                r#"[{"index":7,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ],
+        ),
+        (
+            "id empty in later deltas (Qwen)",
+            &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]"#,
+                r#"[{"index":0,"id":"","function":{"name":"","arguments":"{\"x\":1}"}}]"#,
+                r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ],
+        ),
+        (
+            "id null and type repeated (Fireworks)",
+            &[
+                r#"[{"index":0,"id":"a","type":"function","function":{"name":"f"}}]"#,
+                r#"[{"index":0,"id":null,"type":"function","function":{"name":null,"arguments":"{\"x\":1}"}}]"#,
+                r#"[{"index":1,"id":"b","type":"function","function":{"name":"g","arguments":"{}"}}]"#,
+            ],
+        ),
+        (
+            "id and name in every delta (Novita)",
+            &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\""}}]"#,
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":":1}"}}]"#,
+                r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{"}}]"#,
+                r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"}"}}]"#,
+            ],
+        ),
+        (
+            "later deltas have arguments only (OCI)",
+            &[
+                r#"[{"id":"a","function":{"name":"f","arguments":""}}]"#,
+                r#"[{"function":{"arguments":"{\"x\":1}"}}]"#,
+                r#"[{"id":"b","function":{"name":"g","arguments":""}}]"#,
+                r#"[{"function":{"arguments":"{}"}}]"#,
+            ],
+        ),
+        (
+            "arguments as an object (llama.cpp)",
+            &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":{"x":1}}}]"#,
+                r#"[{"index":1,"id":"b","function":{"name":"g","arguments":{}}}]"#,
+            ],
+        ),
+        (
+            "arguments before the name (SGLang)",
+            &[
+                r#"[{"index":0,"id":"a","function":{"arguments":"{\"x\""}}]"#,
+                r#"[{"index":0,"function":{"name":"f","arguments":":1}"}}]"#,
+                r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
+            ],
+        ),
+        (
+            "interleaved",
+            &[
+                r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\""}}]"#,
+                r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{"}}]"#,
+                r#"[{"index":0,"function":{"arguments":":1}"}},{"index":1,"function":{"arguments":"}"}}]"#,
+            ],
+        ),
+    ];
+
     #[test]
     fn every_recorded_way_to_stream_two_calls_gives_the_same_two_calls() {
-        let ways: &[(&str, &[&str])] = &[
-            (
-                "OpenAI",
-                &[
-                    r#"[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]"#,
-                    r#"[{"index":0,"function":{"arguments":"{\"x\""}}]"#,
-                    r#"[{"index":0,"function":{"arguments":":1}"}}]"#,
-                    r#"[{"index":1,"id":"b","type":"function","function":{"name":"g","arguments":""}}]"#,
-                    r#"[{"index":1,"function":{"arguments":"{}"}}]"#,
-                ],
-            ),
-            (
-                "whole calls in one delta (Groq, xAI)",
-                &[
-                    r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]"#,
-                    r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
-                ],
-            ),
-            (
-                "both in one delta (Mistral)",
-                &[
-                    r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}},{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
-                ],
-            ),
-            (
-                "both in one delta without index (Gemini)",
-                &[
-                    r#"[{"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}},{"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
-                ],
-            ),
-            (
-                "index null (relays)",
-                &[
-                    r#"[{"index":null,"id":"a","function":{"name":"f","arguments":"{\"x\":"}}]"#,
-                    r#"[{"index":null,"function":{"arguments":"1}"}}]"#,
-                    r#"[{"index":null,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
-                ],
-            ),
-            (
-                "every call has index 0 (Ollama 0.20)",
-                &[
-                    r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]"#,
-                    r#"[{"index":0,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
-                ],
-            ),
-            (
-                "sparse index (Anthropic)",
-                &[
-                    r#"[{"index":1,"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}}]"#,
-                    r#"[{"index":7,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
-                ],
-            ),
-            (
-                "id empty in later deltas (Qwen)",
-                &[
-                    r#"[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]"#,
-                    r#"[{"index":0,"id":"","function":{"name":"","arguments":"{\"x\":1}"}}]"#,
-                    r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
-                ],
-            ),
-            (
-                "id null and type repeated (Fireworks)",
-                &[
-                    r#"[{"index":0,"id":"a","type":"function","function":{"name":"f"}}]"#,
-                    r#"[{"index":0,"id":null,"type":"function","function":{"name":null,"arguments":"{\"x\":1}"}}]"#,
-                    r#"[{"index":1,"id":"b","type":"function","function":{"name":"g","arguments":"{}"}}]"#,
-                ],
-            ),
-            (
-                "id and name in every delta (Novita)",
-                &[
-                    r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\""}}]"#,
-                    r#"[{"index":0,"id":"a","function":{"name":"f","arguments":":1}"}}]"#,
-                    r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{"}}]"#,
-                    r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"}"}}]"#,
-                ],
-            ),
-            (
-                "later deltas have arguments only (OCI)",
-                &[
-                    r#"[{"id":"a","function":{"name":"f","arguments":""}}]"#,
-                    r#"[{"function":{"arguments":"{\"x\":1}"}}]"#,
-                    r#"[{"id":"b","function":{"name":"g","arguments":""}}]"#,
-                    r#"[{"function":{"arguments":"{}"}}]"#,
-                ],
-            ),
-            (
-                "arguments as an object (llama.cpp)",
-                &[
-                    r#"[{"index":0,"id":"a","function":{"name":"f","arguments":{"x":1}}}]"#,
-                    r#"[{"index":1,"id":"b","function":{"name":"g","arguments":{}}}]"#,
-                ],
-            ),
-            (
-                "arguments before the name (SGLang)",
-                &[
-                    r#"[{"index":0,"id":"a","function":{"arguments":"{\"x\""}}]"#,
-                    r#"[{"index":0,"function":{"name":"f","arguments":":1}"}}]"#,
-                    r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{}"}}]"#,
-                ],
-            ),
-            (
-                "interleaved",
-                &[
-                    r#"[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\""}}]"#,
-                    r#"[{"index":1,"id":"b","function":{"name":"g","arguments":"{"}}]"#,
-                    r#"[{"index":0,"function":{"arguments":":1}"}},{"index":1,"function":{"arguments":"}"}}]"#,
-                ],
-            ),
-        ];
-        for (who, events) in ways {
+        for (who, events) in WAYS {
             assert_eq!(assemble(events), calls(F_AND_G), "{who}");
         }
     }

@@ -59,7 +59,9 @@ pub fn parse(body: &[u8]) -> Option<UpstreamError> {
 /// `object` is `"error"` (vLLM), if the body is a list whose first element is one of these (Gemini),
 /// or if MiniMax's `base_resp` reports a failure.
 pub fn parse_in_200(body: &[u8]) -> Option<UpstreamError> {
-    if memmem::find(body, QUOTED_ERROR).is_none() && memmem::find(body, b"\"base_resp\"").is_none() {
+    let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
+    // Ordinary replies end here. Inside a JSON string the quotes would be escaped, so text about errors does not match.
+    if SIGNS.iter().all(|sign| memmem::find(body, sign).is_none()) {
         return None;
     }
     let top = match body.trim_ascii_start().first()? {
@@ -73,17 +75,13 @@ pub fn parse_in_200(body: &[u8]) -> Option<UpstreamError> {
 ///
 /// `event_name` is the value of the event's `event:` line, `field_name` the name of the field that
 /// holds `data` (GPUStack writes `error: {...}` where others write `data: {...}`). It is an error if
-/// either of them is `error`, if the data has a top-level `error` that is set, if its `object` or
-/// `type` is `"error"`, or if it is the Responses API's `response.failed`.
+/// either of them is `error`, if the data is what [`parse_in_200`] takes for an error, or if its `type`
+/// is `error` or the Responses API's `response.failed`.
 pub fn parse_event(event_name: Option<&str>, field_name: &str, data: &[u8]) -> Option<UpstreamError> {
     if event_name == Some("error") || field_name == "error" {
         return Some(parse(data).unwrap_or_default());
     }
-    // Ordinary chunks end here. Inside a JSON string the quotes would be escaped, so text about
-    // errors does not match.
-    memmem::find(data, QUOTED_ERROR)?;
-    let top = serde_json::from_slice::<Top<'_>>(data).ok()?;
-    top.is_error().then(|| top.read(data))
+    parse_in_200(data)
 }
 
 /// The body of an error of toolrein's own, in OpenAI's shape:
@@ -93,7 +91,9 @@ pub fn own_error_body(message: &str, code: &str) -> String {
     format!(r#"{{"error":{{"message":{message},"type":"toolrein_error","param":null,"code":{code}}}}}"#)
 }
 
-const QUOTED_ERROR: &[u8] = b"\"error\"";
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+/// One of these stands in every reply or event that reports an error.
+const SIGNS: [&[u8]; 3] = [b"\"error\"", b"\"response.failed\"", b"\"base_resp\""];
 
 /// The members of a top-level object that tell an error from a reply, unread.
 #[derive(Deserialize)]
@@ -111,7 +111,7 @@ struct Top<'a> {
 impl Top<'_> {
     fn is_error(&self) -> bool {
         let says = |member: Option<&RawValue>, word: &str| member.is_some_and(|raw| raw.get() == word);
-        self.error.is_some_and(|raw| !matches!(raw.get(), "null" | "false" | "0" | "\"\"" | "{}" | "[]"))
+        self.error.is_some_and(is_set)
             || says(self.object, "\"error\"")
             || says(self.kind, "\"error\"")
             || says(self.kind, "\"response.failed\"")
@@ -123,6 +123,14 @@ impl Top<'_> {
         let part = if whole.len() > READ_BYTES { self.error.map(|raw| raw.get().as_bytes()) } else { None };
         parse(part.unwrap_or(whole)).unwrap_or_default()
     }
+}
+
+/// Whether an `error` member says that there is one; what Python takes for false says there is none, as in OpenAI's
+/// own client.
+fn is_set(raw: &RawValue) -> bool {
+    let mut rest = raw.get().bytes().filter(|byte| !byte.is_ascii_whitespace());
+    let start: [u8; 2] = [rest.next().unwrap_or_default(), rest.next().unwrap_or_default()];
+    !matches!(raw.get(), "null" | "false" | "0" | "\"\"") && !matches!(&start, b"{}" | b"[]")
 }
 
 /// MiniMax answers 200 to everything and tells success by `status_code` 0.
@@ -270,3 +278,6 @@ fn event_payloads(text: &str) -> Option<impl Iterator<Item = &str>> {
     let payload = |line| str::strip_prefix(line, "data:").or_else(|| str::strip_prefix(line, "error:"));
     Some(text.lines().filter_map(payload).filter(is_payload))
 }
+
+#[cfg(test)]
+mod tests;

@@ -133,10 +133,10 @@ fn parse_choice(scanner: &mut Scanner<'_>) -> Result<Choice, Fault> {
             b"delta" if kind == Kind::Object => choice.delta = parse_delta(scanner)?,
             // Perplexity sends the whole text so far as `message` beside each delta: the delta counts.
             b"message" if kind == Kind::Object && choice.delta.span.is_empty() => {
-                choice.delta = parse_delta(scanner)?
+                choice.delta = parse_delta(scanner)?;
             }
             b"finish_reason" => {
-                choice.finish = string_or_skip(scanner)?.filter(|reason| !reason.span.is_empty())
+                choice.finish = string_or_skip(scanner)?.filter(|reason| !reason.span.is_empty());
             }
             _ => {
                 scanner.skip()?;

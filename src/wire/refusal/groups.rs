@@ -16,6 +16,8 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
             "tool support",
             "tool function calling",
             "tools function calling",
+            "function tool calling",
+            "function tool calls",
             "functions",
             "function tools",
             "toolconfig",

@@ -2,7 +2,7 @@
 //!
 //! Responsible for finding a pattern in a row of words. A pattern is a row of
 //! - words, with alternatives: `unknown|unsupported`,
-//! - `*.role`: a path that ends so,
+//! - `*.role`: a word that ends so,
 //! - groups of phrases: `TOOLS`, `NOT`, defined in `groups`,
 //! - `~`: any number of words that add nothing (`the`, `currently`, `parameter`), up to six,
 //! - `…`: the same, and other items of a list: `supplied: temperature, ` before `tools`,

@@ -53,6 +53,7 @@ const CONDITION: &[&str] = &[
 ];
 /// Not all tools are meant.
 const KIND: &[&str] = &[
+    "forced",
     "parallel|multiple|nested|following|these|such|some|certain|mixed",
     "hosted|builtin|custom|mcp|deferred|streaming|stream|strict|search|use|code|remote|server",
     "built in",
@@ -120,6 +121,17 @@ pub(super) const RULES: &[Rule] = &[
         Tools,
         "NOT ~ capable|compatible|trained|configured|designed of|with|for ~ TOOLS",
         "This model is not compatible with tools",
+    )
+    .not_after(CONDITION),
+    rule(
+        Tools,
+        "body tools|functions , extra fields|inputs ~ NOT",
+        "body -> functions\n  extra fields not permitted",
+    ),
+    rule(
+        Tools,
+        "request|requests with|containing ~ TOOLS ~ NOT ~ SUPPORTED",
+        "Requests with tools are not supported",
     )
     .not_after(CONDITION),
     rule(
@@ -203,6 +215,14 @@ pub(super) const RULES: &[Rule] = &[
         .not_beside(&["required"]),
     rule(
         ToolChoice,
+        "invalid|unsupported CHOICE * only ~ auto|none",
+        "Invalid tool_choice: this model supports only auto",
+    )
+    .not_beside(&["required"]),
+    rule(ToolChoice, "NOT ~ SUPPORT forced|forcing TOOLS", "This model does not support forced tool use"),
+    rule(ToolChoice, "forced TOOLS ~ NOT ~ SUPPORTED", "Forced tool use is not supported"),
+    rule(
+        ToolChoice,
         "CHOICE must either be",
         "`tool_choice` must either be a named tool, \"auto\", or \"none\".",
     ),
@@ -237,7 +257,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(ToolHistory, "UNKNOWN message role ~ tool", "Unknown message role 'tool'")
         .not_after(&["after|must"]),
-    rule(ToolHistory, "role ~ must|should be * system", "role must be one of: system, user, assistant")
+    rule(ToolHistory, "*role ~ must|should be * system", "role must be one of: system, user, assistant")
         .not_beside(&["tool"]),
     rule(ToolHistory, "*.role ~ NOT ~ SUPPORT ~ tool", "'messages[2].role' does not support 'tool'"),
     rule(ToolHistory, "incorrect|unsupported|invalid|unknown ~ role ~ tool", "invalid role: tool")
@@ -287,6 +307,11 @@ pub(super) const RULES: &[Rule] = &[
         LateSystem,
         "tool result blocks cannot be provided ~ same turn",
         "Conversation blocks and tool result blocks cannot be provided in the same turn.",
+    ),
+    rule(
+        LateSystem,
+        "first message * only SYSTEM",
+        "Expected the first message to be the only system message",
     ),
     rule(LateSystem, "SYSTEM ~ middle", "chat content has system message in the middle"),
     rule(LateSystem, "unexpected role * after", "Unexpected role 'user' after role 'tool'"),

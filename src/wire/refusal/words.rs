@@ -10,7 +10,7 @@ const READ_BYTES: usize = 2 * 1024;
 
 /// The end of a sentence: no pattern reaches across it.
 pub(super) const STOP: &str = ".";
-/// A comma or a brace: items of a list go on behind it, a qualification does not.
+/// A comma, a brace or a line end: items of a list go on behind it, a qualification does not.
 pub(super) const COMMA: &str = ",";
 
 /// Joined words are taken apart if they consist of these alone: `tool-use`, `function/tool`, but no model's name.
@@ -81,8 +81,8 @@ fn is_apostrophe(c: char, next: char, word: &str) -> bool {
 
 fn mark(c: char) -> &'static str {
     match c {
-        '.' | '!' | '?' | ';' | '\n' | '|' | '。' | '；' => STOP,
-        ',' | '{' | '}' | '，' | '、' => COMMA,
+        '.' | '!' | '?' | ';' | '|' | '。' | '；' => STOP,
+        ',' | '{' | '}' | '\n' | '，' | '、' => COMMA,
         ':' | '：' => ":",
         _ => "",
     }
@@ -90,10 +90,9 @@ fn mark(c: char) -> &'static str {
 
 fn flush(word: &mut String, out: &mut String) {
     let whole = word.strip_prefix("body.").unwrap_or(word);
-    let is_joined = whole.contains(['-', '/']);
-    if whole.contains(['.', '[']) || MEMBERS.contains(&whole) {
-        push(whole, out);
-    } else if is_joined && !whole.split(['-', '/']).all(|part| PARTS.contains(&part)) {
+    let is_path = whole.contains(['.', '[']) || MEMBERS.contains(&whole);
+    let is_name = whole.contains(['-', '/']) && !whole.split(['-', '/']).all(|part| PARTS.contains(&part));
+    if is_path || is_name {
         push(whole, out);
     } else {
         whole.split(['-', '/', '_']).for_each(|part| push(part, out));

@@ -1,0 +1,66 @@
+//! Ruling 6: several choices in one reply.
+
+use crate::support::client::{Response, post};
+use crate::support::program::Toolrein;
+use crate::support::reply::Reply;
+use crate::support::scripted::{Recorded, Scripted};
+use crate::talk::{Form, Talk, in_both_forms};
+use serde_json::{Value, json};
+
+/// A reply whose choice 0 says something and whose choice 1 calls.
+fn two(request: &Recorded) -> Reply {
+    let call = json!([{"index": 0, "id": "a", "type": "function", "function": {"name": "search", "arguments": "{}"}}]);
+    if request.json()["stream"] != true {
+        return Reply::json(
+            200,
+            &json!({"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "one"}, "finish_reason": "stop"},
+            {"index": 1, "message": {"role": "assistant", "content": null, "tool_calls": call}, "finish_reason": "tool_calls"},
+        ], "usage": {"total_tokens": 3}}),
+        );
+    }
+    let chunk = |index: u32, delta: Value, finish: Value| {
+        json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m",
+            "choices": [{"index": index, "delta": delta, "finish_reason": finish}]})
+    };
+    Reply::events(&[
+        chunk(0, json!({"role": "assistant", "content": "one"}), Value::Null),
+        chunk(1, json!({"role": "assistant", "tool_calls": call}), Value::Null),
+        chunk(0, json!({}), json!("stop")),
+        chunk(1, json!({}), json!("tool_calls")),
+    ])
+}
+
+/// What each choice says.
+fn texts(response: &Response, form: Form) -> Vec<String> {
+    let mut texts = vec![String::new(), String::new()];
+    let (chunks, member) = match form {
+        Form::Whole => (vec![response.json()], "message"),
+        Form::Streamed => (response.chunks(), "delta"),
+    };
+    for choice in chunks.iter().flat_map(|chunk| chunk["choices"].as_array().unwrap()) {
+        let at = choice["index"].as_u64().unwrap() as usize;
+        texts[at] += choice[member]["content"].as_str().unwrap_or_default();
+        assert!(choice[member].get("tool_calls").is_none());
+    }
+    texts
+}
+
+#[test]
+fn a_wholly_withheld_choice_is_asked_for_again_alone_and_answers_under_its_own_index() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => two(request),
+            _ => crate::talk::text("two", request),
+        });
+        let program = Toolrein::before(&upstream, "[policy.budget]\ntokens = 1\n");
+        let mut talk = Talk::new(form);
+        talk.members["n"] = json!(2);
+        let response = post(&program.chat_url(), talk.body().to_string());
+        assert_eq!(texts(&response, form), ["one", "two"], "{}", response.text());
+        let asked = upstream.request(1).json();
+        assert_eq!((&asked["n"], asked["messages"].as_array().unwrap().len()), (&json!(1), 3));
+        assert_eq!(upstream.requests().len(), 2);
+        upstream.assert_clean();
+    });
+}

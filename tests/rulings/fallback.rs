@@ -1,0 +1,201 @@
+//! Fallbacks: what an upstream refuses is left out once, remembered, and told. Forced answers are never touched.
+
+use crate::support::client::post;
+use crate::support::program::Toolrein;
+use crate::support::reply::{Reply, Speech};
+use crate::support::scripted::{Recorded, Scripted};
+use crate::talk::{Form, Talk, in_both_forms, text};
+use serde_json::json;
+
+const NO_TOOLS: &str = "registry.ollama.ai/library/gemma:2b does not support tools";
+
+fn refusing_tools(request: &Recorded) -> Reply {
+    match request.json().get("tools") {
+        Some(_) => Reply::error(400, "invalid_request_error", "bad", NO_TOOLS),
+        None => text("Without tools, then.", request),
+    }
+}
+
+fn with_all_five(form: Form) -> Talk {
+    let mut talk = Talk::new(form);
+    talk.members["tool_choice"] = json!("auto");
+    talk.members["parallel_tool_calls"] = json!(true);
+    talk
+}
+
+#[test]
+fn a_model_without_tools_answers_once_without_them_and_that_is_remembered_and_told() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|_, request| refusing_tools(request));
+        let program = Toolrein::before(&upstream, "");
+        let said = with_all_five(form).ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.text, "Without tools, then.");
+        assert!(said.response.header("x-toolrein-actions").unwrap().contains("tools_unsupported="));
+        let retried = upstream.request(1).json();
+        for member in ["tools", "tool_choice", "parallel_tool_calls"] {
+            assert!(retried.get(member).is_none(), "{member}");
+        }
+        let notice = retried["messages"].as_array().unwrap().last().unwrap();
+        assert_eq!(notice["role"], "system");
+        assert!(notice["content"].as_str().unwrap().starts_with("[toolrein] No tools"));
+        with_all_five(form).ask(&program);
+        assert_eq!(upstream.requests().len(), 3, "the second request goes without tools at once");
+        program.wait_for_metric("toolrein_fallbacks_total{kind=\"tools\"}", 1.0);
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn an_error_inside_a_200_body_or_at_the_head_of_a_stream_counts_too() {
+    for (form, refusal) in [
+        (Form::Whole, Reply::error(200, "invalid_request_error", "bad", NO_TOOLS)),
+        (Form::Streamed, Reply::stream([format!("data: {{\"error\":{{\"message\":\"{NO_TOOLS}\"}}}}\n\n")])),
+        (
+            Form::Streamed,
+            Reply::stream([
+                format!("event: error\ndata: {{\"error\":{{\"message\":\"{NO_TOOLS}\"}}}}\n\n"),
+                "data: [DONE]\n\n".into(),
+            ]),
+        ),
+    ] {
+        let upstream = Scripted::start(move |nth, request| match nth {
+            0 => refusal.clone(),
+            _ => refusing_tools(request),
+        });
+        let program = Toolrein::before(&upstream, "");
+        let said = Talk::new(form).ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.text, "Without tools, then.");
+    }
+}
+
+#[test]
+fn other_errors_and_an_operator_who_wants_them_passed_on_see_the_refusal() {
+    let upstream = Scripted::start(|_, request| refusing_tools(request));
+    let program = Toolrein::before(&upstream, "upstream.tools_unsupported = \"pass\"\n");
+    let response = post(&program.chat_url(), Talk::new(Form::Whole).body().to_string());
+    assert_eq!((response.status, response.json()["error"]["message"].as_str()), (400, Some(NO_TOOLS)));
+    let upstream = Scripted::start(|_, _| {
+        Reply::error(
+            400,
+            "invalid_request_error",
+            "bad",
+            "Invalid schema for function 'search': missing properties",
+        )
+    });
+    let program = Toolrein::before(&upstream, "");
+    assert_eq!(post(&program.chat_url(), Talk::new(Form::Whole).body().to_string()).status, 400);
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn a_forced_answer_is_never_asked_for_without_its_tool() {
+    for choice in [json!("required"), json!({"type": "function", "function": {"name": "search"}})] {
+        let upstream = Scripted::start(|_, request| refusing_tools(request));
+        let program = Toolrein::before(&upstream, "");
+        let mut talk = Talk::new(Form::Whole);
+        talk.members["tool_choice"] = choice;
+        let response = post(&program.chat_url(), talk.body().to_string());
+        assert_eq!((response.status, upstream.requests().len()), (400, 1));
+    }
+}
+
+#[test]
+fn a_refused_choice_is_dropped_alone() {
+    in_both_forms(|form| {
+        let refused = "tool_choice is not supported by this model";
+        let upstream = Scripted::start(move |_, request| match request.json().get("tool_choice") {
+            Some(_) => Reply::error(400, "invalid_request_error", "bad", refused),
+            None => text("Fine.", request),
+        });
+        let program = Toolrein::before(&upstream, "");
+        let said = with_all_five(form).ask(&program);
+        assert_eq!(said.text, "Fine.");
+        let retried = upstream.request(1).json();
+        assert!(retried.get("tools").is_some() && retried.get("tool_choice").is_none());
+    });
+}
+
+#[test]
+fn tool_history_goes_as_text_where_the_upstream_refuses_it() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|_, request| {
+            let body = request.json();
+            let messages = body["messages"].as_array().unwrap().clone();
+            if body.get("tools").is_some() {
+                return Reply::error(400, "invalid_request_error", "bad", NO_TOOLS);
+            }
+            if messages.iter().any(|message| message["role"] == "tool") {
+                let text = "Messages with role 'tool' are not supported by this model";
+                return Reply::error(400, "invalid_request_error", "bad", text);
+            }
+            text("As text, then.", request)
+        });
+        let program = Toolrein::before(&upstream, "");
+        let mut talk = Talk::new(form);
+        talk.messages.push(json!({"role": "assistant", "content": null, "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "search", "arguments": "{\"q\":1}"}}]}));
+        talk.messages.push(json!({"role": "tool", "tool_call_id": "a", "content": "found"}));
+        let said = talk.ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.text, "As text, then.");
+        let flat = upstream.request(2).json()["messages"].to_string();
+        assert!(flat.contains("[called search with") && flat.contains("[result of search]"), "{flat}");
+        assert_eq!(upstream.requests().len(), 3);
+    });
+}
+
+#[test]
+fn a_refused_late_system_message_is_placed_once_more_as_a_suffix_and_remembered() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|_, request| {
+            let messages = request.json()["messages"].as_array().unwrap().clone();
+            if messages.iter().skip(1).any(|message| message["role"] == "system") {
+                return Reply::error(
+                    400,
+                    "BadRequestError",
+                    "400",
+                    "System message must be at the beginning.",
+                );
+            }
+            Reply::speech(request, &Speech::text("Seen."))
+        });
+        let program = Toolrein::before(&upstream, "[policy.budget]\ntool_calls = 1\n");
+        let mut talk = Talk::new(form);
+        talk.messages.push(json!({"role": "assistant", "content": null, "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "search", "arguments": "{}"}}]}));
+        talk.messages.push(json!({"role": "tool", "tool_call_id": "a", "content": "found"}));
+        assert_eq!(talk.ask(&program).text, "Seen.");
+        let second = upstream.request(1).json()["messages"][2]["content"].as_str().unwrap().to_owned();
+        assert!(second.starts_with("found\n\n[toolrein] Budget: 1 of 1 tool calls"), "{second}");
+        assert_eq!(talk.ask(&program).text, "Seen.");
+        assert_eq!(upstream.requests().len(), 3, "remembered");
+        program.wait_for_metric("toolrein_prefix_breaks_total{cause=\"placement\"}", 1.0);
+    });
+}
+
+#[test]
+fn the_person_is_told_in_the_answer_where_the_operator_wants_that() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|_, request| refusing_tools(request));
+        let program = Toolrein::before(&upstream, "upstream.tools_unsupported_tell = \"text\"\n");
+        for _ in 0..2 {
+            let said = Talk::new(form).ask(&program);
+            said.assert_coherent(form);
+            assert_eq!(
+                said.text,
+                "(This model cannot use tools; the answer is given without them.)\n\nWithout tools, then."
+            );
+        }
+    });
+}
+
+#[test]
+fn while_observing_a_refusal_is_passed_on() {
+    let upstream = Scripted::start(|_, request| refusing_tools(request));
+    let program = Toolrein::before(&upstream, "mode = \"observe\"\n");
+    let response = post(&program.chat_url(), Talk::new(Form::Whole).body().to_string());
+    assert_eq!((response.status, upstream.requests().len()), (400, 1));
+    program.wait_for_metric("toolrein_fallbacks_total{kind=\"tools\"}", 1.0);
+}

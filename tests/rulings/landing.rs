@@ -1,0 +1,199 @@
+//! Rulings 4 and 5: from withheld calls to a real answer, in one coherent reply, within a bounded number of
+//! upstream requests.
+
+use crate::support::program::Toolrein;
+use crate::support::reply::{Reply, Speech};
+use crate::support::scripted::{Recorded, Scripted};
+use crate::talk::{Form, Said, Talk, in_both_forms, search, text};
+use serde_json::{Value, json};
+
+const NONE_LEFT: &str = "reask.max = 2\n[policy.budget]\ntokens = 1\ntool_calls = 0\n";
+
+fn wants_no_calls(request: &Recorded) -> bool {
+    let body = request.json();
+    body["tool_choice"] == "none" || body.get("tools").is_none()
+}
+
+/// A model that calls until it may not.
+fn obedient(nth: usize, request: &Recorded) -> Reply {
+    if wants_no_calls(request) { text("This is what I know.", request) } else { search(nth, request) }
+}
+
+#[test]
+fn after_the_re_asks_the_model_is_asked_for_an_answer_with_its_tools_still_declared() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(obedient);
+        let program = Toolrein::before(&upstream, NONE_LEFT);
+        let said = Talk::new(form).ask(&program);
+        said.assert_coherent(form);
+        assert_eq!((said.text.as_str(), said.finishes[0].as_str()), ("This is what I know.", "stop"));
+        assert!(said.calls.is_empty());
+        let requests = upstream.requests();
+        assert_eq!(requests.len(), 4, "one, two re-asks, one landing");
+        let last = requests[3].json();
+        assert_eq!((&last["tool_choice"], last["tools"].as_array().unwrap().len()), (&json!("none"), 2));
+        assert_eq!(last["messages"].as_array().unwrap().len(), 1 + 3 * 2, "each round with its explanation");
+        assert_eq!(said.usage["total_tokens"], 25 * 4, "all of them were billed");
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn a_refused_landing_is_tried_once_more_without_tools_and_with_the_history_as_text() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| {
+            if request.json()["tool_choice"] == "none" {
+                return Reply::error(
+                    400,
+                    "invalid_request_error",
+                    "x",
+                    "tool_choice none is not for this model",
+                );
+            }
+            obedient(nth, request)
+        });
+        let program = Toolrein::before(&upstream, NONE_LEFT);
+        let said = Talk::new(form).ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.text, "This is what I know.");
+        let last = upstream.requests().last().unwrap().json();
+        assert!(last.get("tools").is_none() && last.get("tool_choice").is_none());
+        let messages = last["messages"].as_array().unwrap();
+        assert!(
+            messages.iter().all(|message| message["role"] != "tool" && message.get("tool_calls").is_none())
+        );
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn a_model_that_calls_to_the_end_gets_its_calls_dropped_and_an_honest_sentence_is_said() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(search);
+        let program = Toolrein::before(&upstream, NONE_LEFT);
+        let said = Talk::new(form).ask(&program);
+        said.assert_coherent(form);
+        assert!(said.text.starts_with("I could not finish this"), "{}", said.text);
+        assert_eq!((said.finishes[0].as_str(), said.calls.len()), ("stop", 0));
+        assert_eq!(upstream.requests().len(), 4);
+    });
+}
+
+#[test]
+fn texts_of_several_replies_are_told_apart_by_a_blank_line() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => {
+                let calls = Speech::calls(&[("a", "search", "{}")]);
+                Reply::speech(request, &Speech { text: "Let me look.".into(), ..calls })
+            }
+            _ => text("No need.", request),
+        });
+        let program = Toolrein::before(&upstream, NONE_LEFT);
+        let said = Talk::new(form).ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.text, "Let me look.\n\nNo need.");
+    });
+}
+
+#[test]
+fn a_re_ask_may_bring_calls_that_are_allowed() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => Reply::speech(request, &Speech::calls(&[("a", "search", "{}"), ("b", "search", "{}")])),
+            _ => Reply::speech(request, &Speech::calls(&[("c", "fetch", "{\"u\":1}")])),
+        });
+        let settings = "[policy.rate_limit]\ntools = { search = { calls = 1, per = \"1h\" } }\n";
+        let program = Toolrein::before(&upstream, settings);
+        let mut talk = Talk::new(form);
+        let first = talk.ask(&program);
+        assert_eq!(first.calls.len(), 1);
+        talk.add(&first);
+        let settings_again = talk.ask(&program);
+        settings_again.assert_coherent(form);
+        assert_eq!(settings_again.calls[0].0, "c");
+        assert_eq!(settings_again.finishes, ["tool_calls"]);
+    });
+}
+
+#[test]
+fn a_re_ask_that_fails_upstream_is_told_as_the_upstream_told_it() {
+    let fail = |nth: usize, request: &Recorded| match nth {
+        0 => search(0, request),
+        _ => {
+            Reply::error(429, "rate_limit_error", "slow_down", "Too many requests").header("retry-after", "7")
+        }
+    };
+    let upstream = Scripted::start(fail);
+    let program = Toolrein::before(&upstream, NONE_LEFT);
+    let whole = crate::support::client::post(&program.chat_url(), Talk::new(Form::Whole).body().to_string());
+    assert_eq!((whole.status, whole.header("retry-after")), (429, Some("7")));
+    assert_eq!(whole.json()["error"]["code"], "slow_down");
+    let upstream = Scripted::start(fail);
+    let program = Toolrein::before(&upstream, NONE_LEFT);
+    let streamed =
+        crate::support::client::post(&program.chat_url(), Talk::new(Form::Streamed).body().to_string());
+    assert_eq!(streamed.status, 200, "the head was sent long before");
+    let last = streamed.data().last().cloned().unwrap();
+    let last: Value = serde_json::from_str(&last).unwrap();
+    assert_eq!(last["error"]["code"], "slow_down");
+    assert!(streamed.cut, "and the stream does not end as if it were whole");
+}
+
+#[test]
+fn clients_that_need_a_call_for_an_answer_keep_their_tools_and_get_it() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0..3 => search(nth, request),
+            _ => Reply::speech(request, &Speech::calls(&[("z", "final_answer", "{\"a\":1}")])),
+        });
+        let program = Toolrein::before(&upstream, NONE_LEFT);
+        let mut talk = Talk::new(form);
+        talk.members["tools"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"type": "function", "function": {"name": "final_answer"}}));
+        talk.members["tool_choice"] = json!("required");
+        let said = talk.ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.calls, [("z".into(), "final_answer".into(), "{\"a\":1}".into())]);
+        for request in upstream.requests() {
+            assert_eq!(request.json()["tool_choice"], "required", "a forced choice stays");
+        }
+        let told = upstream.request(1).json()["messages"][2]["content"].to_string();
+        assert!(told.contains("To answer, call final_answer."), "{told}");
+    });
+}
+
+#[test]
+fn a_forced_named_function_is_an_answer_over_any_budget() {
+    let upstream = Scripted::start(search);
+    let program = Toolrein::before(&upstream, NONE_LEFT);
+    let mut talk = Talk::new(Form::Whole);
+    talk.members["tool_choice"] = json!({"type": "function", "function": {"name": "search"}});
+    assert_eq!(talk.ask(&program).calls.len(), 1);
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn an_agent_that_never_stops_by_itself_is_brought_to_an_answer() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(obedient);
+        let program = Toolrein::before(&upstream, "[policy.budget]\ntool_calls = 5\n");
+        let mut talk = Talk::new(form);
+        let mut last: Option<Said> = None;
+        for _ in 0..20 {
+            let said = talk.ask(&program);
+            said.assert_coherent(form);
+            talk.add(&said);
+            let ended = said.calls.is_empty();
+            last = Some(said);
+            if ended {
+                break;
+            }
+        }
+        assert_eq!(last.unwrap().text, "This is what I know.");
+        assert_eq!(upstream.requests().len(), 6 + 4, "five calls, then three re-asks and a landing");
+        upstream.assert_clean();
+    });
+}

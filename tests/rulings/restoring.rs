@@ -1,0 +1,115 @@
+//! Ruling 1: hidden rounds are put back before the assistant message that ended the reply they belong to.
+
+use crate::support::program::Toolrein;
+use crate::support::reply::{Reply, Speech};
+use crate::support::scripted::Scripted;
+use crate::talk::{Form, Talk, in_both_forms, search, text};
+use serde_json::{Value, json};
+
+const ONE_SEARCH: &str = "[policy.rate_limit]\ntools = { search = { calls = 1, per = \"1h\" } }\n";
+
+#[test]
+fn a_partly_withheld_reply_gets_its_withheld_calls_back_in_the_next_request() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => {
+                let calls =
+                    [("a", "search", "{\"q\":1}"), ("b", "search", "{\"q\":2}"), ("c", "fetch", "{\"u\":1}")];
+                Reply::speech(request, &Speech { text: "I look.".into(), ..Speech::calls(&calls) })
+            }
+            _ => text("Done.", request),
+        });
+        let program = Toolrein::before(&upstream, ONE_SEARCH);
+        let mut talk = Talk::new(form);
+        let said = talk.ask(&program);
+        said.assert_coherent(form);
+        let names: Vec<&str> = said.calls.iter().map(|(id, ..)| id.as_str()).collect();
+        assert_eq!((names, said.text.as_str()), (vec!["a", "c"], "I look."));
+        talk.add(&said);
+        talk.ask(&program).assert_coherent(form);
+        let sent = upstream.request(1).json()["messages"].clone();
+        let roles: Vec<&str> =
+            sent.as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
+        assert_eq!(roles, ["user", "assistant", "tool", "assistant", "tool", "tool"]);
+        assert_eq!(sent[1]["tool_calls"][0]["id"], "b");
+        let envelope: Value = serde_json::from_str(sent[2]["content"].as_str().unwrap()).unwrap();
+        assert_eq!(envelope["ok"], false);
+        assert_eq!(envelope["error"]["type"], "RATE_LIMIT");
+        assert_eq!(envelope["error"]["used"], 1);
+        assert_eq!(envelope["error"]["limit"], 1);
+        assert_eq!(envelope["error"]["window_ms"], 3_600_000);
+        assert!(envelope["error"]["retry_after_ms"].as_u64().unwrap() <= 3_600_000);
+        assert_eq!(envelope["meta"], json!({"by": "toolrein", "policy": "rate_limit"}));
+        assert_eq!(sent[3]["tool_calls"].as_array().unwrap().len(), 2);
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn rounds_before_a_text_answer_come_back_before_that_text() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => search(0, request),
+            1 | 2 => search(nth, request),
+            3 => text("Here it is.", request),
+            _ => text("You are welcome.", request),
+        });
+        let program = Toolrein::before(&upstream, ONE_SEARCH);
+        let mut talk = Talk::new(form);
+        let first = talk.ask(&program);
+        talk.add(&first);
+        let second = talk.ask(&program);
+        second.assert_coherent(form);
+        assert_eq!(second.text, "Here it is.");
+        talk.add(&second);
+        talk.say("Thanks");
+        talk.ask(&program);
+        let asked_last = upstream.request(3).json()["messages"].clone();
+        let sent = upstream.request(4).json()["messages"].clone();
+        let (before, sent) = (asked_last.as_array().unwrap(), sent.as_array().unwrap());
+        assert_eq!(&sent[..before.len()], before, "the model sees what it saw, so its cache still fits");
+        assert_eq!(sent[before.len()]["content"], "Here it is.");
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn a_reply_that_the_client_changed_gets_nothing_back_and_that_is_counted() {
+    let upstream =
+        Scripted::start(|nth, request| if nth < 2 { search(nth, request) } else { text("Fine.", request) });
+    let program = Toolrein::before(&upstream, ONE_SEARCH);
+    let mut talk = Talk::new(Form::Whole);
+    let first = talk.ask(&program);
+    talk.add(&first);
+    let second = talk.ask(&program);
+    talk.add(&second);
+    talk.messages.last_mut().unwrap()["content"] = json!("something else");
+    talk.say("And?");
+    talk.ask(&program);
+    let sent = upstream.request(3).json()["messages"].clone();
+    assert_eq!(sent, json!(talk.messages), "nothing is put back");
+    program.wait_for_metric("toolrein_lost_rounds_total", 1.0);
+    assert_eq!(program.metric("toolrein_prefix_breaks_total{cause=\"ledger\"}"), 1.0);
+    upstream.assert_clean();
+}
+
+#[test]
+fn another_conversation_with_the_same_answer_gets_nothing_of_the_first() {
+    let upstream = Scripted::start(|nth, request| match nth {
+        0 => Reply::speech(request, &Speech::calls(&[("x", "fetch", "{}")])),
+        _ => text("Fine.", request),
+    });
+    let program = Toolrein::before(
+        &upstream,
+        "[policy.rate_limit]\ntools = { fetch = { calls = 1, per = \"1h\" } }\n[policy.budget]\ntokens = 1\n",
+    );
+    let first = Talk::new(Form::Whole);
+    let said = first.ask(&program);
+    assert_eq!(said.text, "Fine.", "the call was withheld, the model answered");
+    let mut other = Talk::new(Form::Whole);
+    other.messages = vec![json!({"role": "user", "content": "Somebody else asks"})];
+    other.messages.push(json!({"role": "assistant", "content": "Fine."}));
+    other.say("Thanks");
+    other.ask(&program);
+    assert!(!String::from_utf8_lossy(&upstream.requests().last().unwrap().body).contains("tool_calls"));
+}
