@@ -111,7 +111,6 @@ impl<'a> PairedCalls<'a> {
 /// The hash of a call's canonical arguments; spellings of the same JSON agree, and none are an empty object: so
 /// clients send back a call that came without.
 pub fn arguments_hash(text: &str, identity: &Identity, memo: &dyn Memo) -> Hash {
-    let text = if text.trim().is_empty() { "{}" } else { text };
     let raw = identity.key.hash(Domain::Arguments, &[text.as_bytes()]);
     let derived = memo.derive(raw, &mut || Derived::Hash(canonical_hash(text, &identity.key)));
     if let Derived::Hash(hash) = derived { hash } else { raw }
@@ -119,6 +118,7 @@ pub fn arguments_hash(text: &str, identity: &Identity, memo: &dyn Memo) -> Hash 
 
 /// The same, not looked up and not kept.
 pub fn canonical_hash(text: &str, key: &HashKey) -> Hash {
+    let text = if text.trim().is_empty() { "{}" } else { text };
     key.hash(Domain::Arguments, &[b"canonical", &canonical(text.as_bytes())])
 }
 
