@@ -86,7 +86,12 @@ fn a_body_that_cannot_be_read_is_relayed_untouched_both_ways_and_counted() {
 
 #[test]
 fn messages_with_odd_strings_are_governed_but_never_edited() {
-    let upstream = Scripted::start(calling(2));
+    // Half of a surrogate pair is no JSON to the test's own parser.
+    let upstream = Scripted::start(|_, request| {
+        let speech = Speech::calls(&[("call_0", "f", "{}"), ("call_1", "f", "{}")]);
+        let stream = String::from_utf8_lossy(&request.body).contains("\"stream\":true");
+        if stream { Reply::events(&speech.chunks(false)) } else { Reply::json(200, &speech.whole()) }
+    });
     let settings = format!("{}[policy.truncate]\nmax_chars = 1000\n", budget(4));
     let toolrein = Toolrein::before(&upstream, &settings);
     for (nth, odd) in [r"\u0000", r"\ud800", r"\udc00\ud800", r"\u0000\ud83d"].into_iter().enumerate() {
@@ -113,8 +118,7 @@ fn messages_with_odd_strings_are_governed_but_never_edited() {
 fn a_request_over_the_limit_is_refused_on_governed_routes_only() {
     let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("ok")));
     let toolrein = Toolrein::before(&upstream, &format!("limits.request_bytes = 2048\n{GENEROUS}"));
-    let fits = json!({"model": "m", "messages": [], "x": "x".repeat(2048 - 37)}).to_string();
-    assert_eq!(fits.len(), 2048);
+    let fits = format!("{:2048}", json!({"model": "m", "messages": []}).to_string());
     assert_eq!(chat(&toolrein, &fits).status, 200);
     let long = format!("{fits} ");
     let declared = chat(&toolrein, &long);

@@ -9,6 +9,10 @@ use crate::talk::{
     BOTH, GENEROUS, after, budget, bytes_of, calling, chat, grouped, log_line, own_error, question,
     toolrein_before,
 };
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 use std::net::TcpListener;
 
@@ -98,6 +102,28 @@ fn a_stream_that_stops_or_breaks_off_ends_in_an_error_event_and_is_broken() {
 }
 
 #[test]
+fn a_broken_stream_shows_its_error_event_over_http_2_too() {
+    let event = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"shown\"}}]}\n\n";
+    let upstream = Scripted::queue([Reply::stream([event, event]).cut_after(2)]);
+    let toolrein = Toolrein::before(&upstream, GENEROUS);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (text, ended) = runtime.block_on(async {
+        let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+        let request = http::Request::post(toolrein.chat_url()).body(Full::new(Bytes::from(question(true))));
+        let mut body = client.request(request.unwrap()).await.unwrap().into_body();
+        let mut text = Vec::new();
+        loop {
+            match body.frame().await {
+                Some(Ok(frame)) => text.extend(frame.into_data().unwrap()),
+                other => break (String::from_utf8(text).unwrap(), other.is_none()),
+            }
+        }
+    });
+    assert!(!ended, "never a silent end");
+    assert!(text.starts_with(&event.repeat(2)) && text.contains("upstream_cut"), "{text}");
+}
+
+#[test]
 fn a_stream_that_breaks_off_while_a_call_is_held_or_hidden_shows_nothing_of_the_call() {
     let role = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
     // Without a name nobody can rule on it.
@@ -173,9 +199,10 @@ fn a_whole_reply_over_the_limit_that_falls_silent_is_given_up_too() {
     let settings = "limits.event_bytes = 1024\nlimits.held_bytes = 1024\nlimits.reply_bytes = 2048\n";
     let settings = format!("upstream.idle_timeout = \"100ms\"\n{settings}{GENEROUS}");
     let toolrein = Toolrein::before(&upstream, &settings);
-    let reply = chat(&toolrein, question(false));
-    assert!(reply.cut, "broken, not whole");
+    let stream = Request::post(&toolrein.chat_url(), question(false)).open();
+    // Before the client gives up.
     upstream.wait_for_hang_up(0);
+    assert!(stream.rest().cut, "broken, not whole");
 }
 
 #[test]
