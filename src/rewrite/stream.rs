@@ -210,7 +210,8 @@ impl StreamJudge {
             Piece::Oversized(raw) => {
                 self.note(Unjudged::EventTooLong);
                 // Part of a call whose beginning was not shown would be taken for part of another.
-                self.spoiled |= !self.judging.observes() && self.choices.iter().any(ChoiceState::has_withheld);
+                self.spoiled |=
+                    !self.judging.observes() && self.choices.iter().any(ChoiceState::has_withheld);
                 if !self.spoiled {
                     self.pass(raw, out);
                 }

@@ -214,7 +214,11 @@ fn lines(line: &str, count: usize) -> String {
 
 fn document(text: &str, count: usize) -> String {
     let rows: Vec<Value> = (0..count).map(|at| json!({"id": at, "text": text, "more": [at, null]})).collect();
-    if count.is_multiple_of(2) { Value::from(rows).to_string() } else { format!("{:#}", json!({"rows": rows})) }
+    if count.is_multiple_of(2) {
+        Value::from(rows).to_string()
+    } else {
+        format!("{:#}", json!({"rows": rows}))
+    }
 }
 
 fn words() -> BoxedStrategy<String> {
