@@ -38,7 +38,7 @@ fn every_recorded_request_is_read_and_sent_as_it_came() {
         // Requests of other routes have none and are not read.
         if has_messages {
             let reading = read(&body, shipped(), &Facts::default());
-            assert_eq!(reading.edits, [], "{}", recording.name);
+            assert_eq!(reading.plan.edits, [], "{}", recording.name);
             assert_eq!(reading.write(&Pass::plain(Placement::System)), body, "{}", recording.name);
         }
     }

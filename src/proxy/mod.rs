@@ -57,9 +57,6 @@ const PING_WITHIN: Duration = Duration::from_secs(15);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How long connections that are cut may take to be gone.
-const CUT_WITHIN: Duration = Duration::from_millis(500);
-
 /// What answers requests. One service stands behind each port.
 pub trait Service: Send + Sync + 'static {
     /// Answers one request. Dropped when the client goes away before the response's head is sent.
@@ -107,18 +104,12 @@ impl Proxy {
     }
 
     /// Drains: refuses new connections and lets streams finish. `false` if some were still open
-    /// after `within`; they are cut.
+    /// after `within`.
     pub async fn stop(self, within: Duration) -> bool {
         self.drain.begin();
         // It ends by itself as the drain begins; an error would be a panic, which was logged.
         let _ = self.task.await;
-        let finished = self.drain.finished(within).await;
-        if !finished {
-            // Here rather than by the runtime's end, so that what is cut is recorded.
-            self.drain.cut();
-            self.drain.finished(CUT_WITHIN).await;
-        }
-        finished
+        self.drain.finished(within).await
     }
 }
 

@@ -122,7 +122,8 @@ impl Source<'_> {
     fn opening(&self) -> Option<usize> {
         let messages = &self.request.messages;
         let user = messages.iter().position(|message| message.role == Role::User);
-        let first = messages.iter().position(|message| message.role != Role::System).unwrap_or(messages.len());
+        let first =
+            messages.iter().position(|message| message.role != Role::System).unwrap_or(messages.len());
         if user == Some(first) { user } else { first.checked_sub(1).or(user) }
     }
 }
@@ -184,7 +185,10 @@ mod tests {
             let shorter = sent(&shorter);
             assert!(longer.starts_with(shorter.strip_suffix("]}").unwrap()), "{shorter} {longer}");
         }
-        assert_eq!(written(r#"{"messages":[{}]}"#, &Pass { tools: Tools::Dropped, ..plain() }, &[], &[]), r#"{"messages":[{}]}"#);
+        assert_eq!(
+            written(r#"{"messages":[{}]}"#, &Pass { tools: Tools::Dropped, ..plain() }, &[], &[]),
+            r#"{"messages":[{}]}"#
+        );
     }
 
     #[test]

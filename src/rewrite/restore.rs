@@ -82,16 +82,20 @@ pub fn released_keys(asked: &Asked<'_>, identity: &Identity, choice: &ChoiceStat
 pub struct Asked<'a> {
     /// The chain after the last call of the history.
     pub chain: Hash,
-    /// The last user message's text.
+    /// What [`user_text_before`] tells of the end of the history.
     pub user_text: &'a str,
     pub memo: &'a dyn Memo,
 }
 
-/// The text of the last user message before the message at `end`.
+/// The text of the last user message before the message at `end`, behind the number of replies without calls since
+/// the last call: else two equal replies to equal words, such as "go on", would share one hidden round.
 pub fn user_text_before(transcript: &Transcript<'_>, end: usize) -> String {
-    let messages = transcript.request.messages[..end].iter();
-    let user = messages.rev().find(|message| message.role == Role::User);
-    user.map_or_else(String::new, |user| text_of(user, transcript.body))
+    let before = &transcript.request.messages[..end];
+    let replies = before.iter().rev().filter(|message| message.role == Role::Assistant);
+    let replies = replies.take_while(|message| message.calls.is_empty()).count();
+    let user = before.iter().rev().find(|message| message.role == Role::User);
+    let text = user.map_or_else(String::new, |user| text_of(user, transcript.body));
+    format!("{replies}:{}", text.trim())
 }
 
 fn name_of(transcript: &Transcript<'_>, message: usize) -> Hash {

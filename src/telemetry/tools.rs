@@ -138,6 +138,7 @@ impl Tool {
 mod tests {
     use super::*;
     use prometheus::Registry;
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     fn tools(registry: &Registry, configured: &[&str]) -> Tools {

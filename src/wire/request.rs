@@ -379,7 +379,10 @@ mod tests {
             "tools":[{"functi\u006fn":{"n\u0061me":"f"}}]}"#;
         let (request, bytes) = (parse(body), body.as_bytes());
         let call = request.messages[0].calls[0];
-        assert_eq!((decode(call.id.unwrap(), bytes), decode(call.name.unwrap(), bytes)), ("a".into(), "f".into()));
+        assert_eq!(
+            (decode(call.id.unwrap(), bytes), decode(call.name.unwrap(), bytes)),
+            ("a".into(), "f".into())
+        );
         assert_eq!(call.arguments.text(bytes), "{}");
         assert_eq!(request.messages[1].content.texts().count(), 1);
         assert!(request.tools[0].name.is_some());

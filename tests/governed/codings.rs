@@ -75,7 +75,8 @@ fn a_whole_reply_in_a_known_coding_is_judged_and_forwarded_as_it_came() {
 fn a_reply_in_a_coding_that_cannot_be_read_passes_unjudged_and_is_counted() {
     let body = Speech::calls(&[("c", "f", "{}")]).whole().to_string().into_bytes();
     let events = bytes_of(&Reply::events(&Speech::calls(&[("c", "f", "{}")]).chunks(false)));
-    let streamed = |bytes: Vec<u8>| Reply { pieces: Reply::bytes(200, "", bytes).pieces, ..Reply::stream([""]) };
+    let streamed =
+        |bytes: Vec<u8>| Reply { pieces: Reply::bytes(200, "", bytes).pieces, ..Reply::stream([""]) };
     let replies = [
         ("zstd", Reply::bytes(200, "application/json", b"\x28\xb5\x2f\xfd\x00".to_vec())),
         ("gzip", Reply::bytes(200, "application/json", b"no gzip".to_vec())),

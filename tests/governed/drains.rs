@@ -72,5 +72,7 @@ fn a_stream_that_outlasts_the_drain_is_cut_and_the_program_fails() {
     assert!(whole.cut && whole.text().contains("one"), "{}", whole.text());
     upstream.wait_for_hang_up(0);
     assert_eq!(toolrein.wait().code(), Some(1));
-    until("the last words", || toolrein.logs().concat().contains("limits.drain_timeout is over").then_some(()));
+    until("the last words", || {
+        toolrein.logs().concat().contains("limits.drain_timeout is over").then_some(())
+    });
 }

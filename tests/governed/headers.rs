@@ -73,7 +73,8 @@ fn only_codings_that_cannot_be_read_are_taken_out_of_what_a_client_accepts() {
     .into_iter()
     .enumerate()
     {
-        let mut request = Request::post(&format!("{}{}", toolrein.origin(), path(governed)), question(stream));
+        let mut request =
+            Request::post(&format!("{}{}", toolrein.origin(), path(governed)), question(stream));
         request = request.header("x-before", "1");
         if let Some(given) = given {
             request = request.header("accept-encoding", given);
@@ -108,7 +109,8 @@ fn headers_of_a_reply_come_in_their_order_and_none_is_added() {
     });
     let toolrein = Toolrein::before(&upstream, GENEROUS);
     for stream in BOTH {
-        let straight = Request::post(&format!("{}/chat/completions", upstream.base_url()), question(stream)).send();
+        let straight =
+            Request::post(&format!("{}/chat/completions", upstream.base_url()), question(stream)).send();
         let through = chat(&toolrein, question(stream));
         assert_eq!(through.head.first_line.split(' ').nth(1), Some("200"));
         assert_eq!(grouped(&through.head.headers, &[]), grouped(&straight.head.headers, &[]));

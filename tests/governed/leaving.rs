@@ -44,7 +44,8 @@ fn a_client_that_leaves_in_the_middle_of_a_whole_reply_lets_the_upstream_go() {
 fn a_client_that_leaves_in_the_middle_of_a_stream_lets_the_upstream_go() {
     let held = || Reply::events(&Speech::text("one two").chunks(false)).held_after(2, &Gate::shut());
     let coded = held().header("content-encoding", "zstd");
-    for (reply, body) in [(held(), question(true)), (coded, question(true)), (held(), "not json".to_owned())] {
+    for (reply, body) in [(held(), question(true)), (coded, question(true)), (held(), "not json".to_owned())]
+    {
         let upstream = Scripted::queue([reply]);
         let toolrein = Toolrein::before(&upstream, GENEROUS);
         let mut stream = Request::post(&toolrein.chat_url(), &body).open();
@@ -76,9 +77,11 @@ fn a_client_that_leaves_while_a_call_is_held_lets_the_upstream_go() {
 #[test]
 fn a_client_that_leaves_while_the_model_is_asked_again_lets_the_upstream_go() {
     for stream in BOTH {
-        let upstream = Scripted::start(|nth, request| {
-            if nth == 0 { calling(1)(nth, request) } else { Reply::silence() }
-        });
+        let upstream = Scripted::start(
+            |nth, request| {
+                if nth == 0 { calling(1)(nth, request) } else { Reply::silence() }
+            },
+        );
         let toolrein = Toolrein::before(&upstream, &budget(1));
         let mut connection = Connection::open(&toolrein.chat_url());
         connection.write(&Request::post(&toolrein.chat_url(), after(&["r"], stream)).bytes());
@@ -86,7 +89,10 @@ fn a_client_that_leaves_while_the_model_is_asked_again_lets_the_upstream_go() {
         drop(connection);
         gone(&toolrein, &upstream, 1);
         let withheld = "toolrein_tool_calls_total{tool=\"f\",verdict=\"withheld\"}";
-        assert!((toolrein.metric(withheld) - 1.0).abs() < 0.5, "what was withheld is told, streamed: {stream}");
+        assert!(
+            (toolrein.metric(withheld) - 1.0).abs() < 0.5,
+            "what was withheld is told, streamed: {stream}"
+        );
     }
 }
 

@@ -46,7 +46,7 @@ fn calls_that_are_judged_by_their_names_arrive_as_the_model_writes_them() {
     let upstream = Scripted::queue([reply]);
     let toolrein = Toolrein::before(&upstream, &budget(2));
     let mut stream = Request::post(&toolrein.chat_url(), question(true)).open();
-    let shown = ["c1", "{\\\"fir", "st\\\":1}", "c2", "{\\\"sec", "ond\\\":2}"];
+    let shown = ["c1", "{\\\"fir", "st\\\":1}", "c2", "{\\\"seco", "nd\\\":2}"];
     stream.until("\"role\"");
     for (needle, gate) in shown.iter().zip(&gates) {
         gate.open();

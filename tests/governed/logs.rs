@@ -36,11 +36,11 @@ fn a_request_has_one_line_with_the_promised_fields() {
             ("reply_bytes", json!(reply.body.len())),
             ("actions", json!(["truncate=1", "budget=withheld"])),
             ("calls", json!(["f=allowed", "f=withheld by=budget reason=BUDGET_EXCEEDED"])),
-            ("limits", json!(["*=3/3 by=budget"])),
         ] {
             assert_eq!(line[field], expected, "{field}, streamed {stream}: {line}");
         }
         assert_eq!(line["streamed"] == true, stream);
+        assert!(line["limits"][0].as_str().is_some_and(|limit| limit.ends_with("/3 by=budget")), "{line}");
         assert_eq!(line["results"].as_array().unwrap().len(), 2, "{line}");
         for field in ["timestamp", "total_ms", "overhead_ms", "upstream_ms", "first_byte_ms"] {
             assert!(line[field].is_string() || line[field].is_number(), "{field}: {line}");
@@ -72,7 +72,9 @@ fn whisper(toolrein: &Toolrein) {
     let secret_result = format!("{SECRET} ").repeat(600);
     for stream in BOTH {
         let talk = after_groups(&[&[&secret_result]], stream);
-        let talk = talk.replace("\"q\"", "\"my password is s3cr3t\"").replace("\\\"a\\\":1", "\\\"a\\\":\\\"s3cr3t\\\"");
+        let talk = talk
+            .replace("\"q\"", "\"my password is s3cr3t\"")
+            .replace("\\\"a\\\":1", "\\\"a\\\":\\\"s3cr3t\\\"");
         let talk = talk.replacen('{', "{\"user\":\"s3cr3t\",", 1);
         for body in [talk.clone(), format!("{talk} s3cr3t"), format!("{{\"s3cr3t\":{}}}", "[".repeat(200))] {
             for path in ["/v1/chat/completions?key=s3cr3t", "/v1/responses?api-key=s3cr3t"] {
@@ -88,13 +90,19 @@ fn whisper(toolrein: &Toolrein) {
 #[test]
 fn no_body_argument_or_credential_is_found_in_logs_metrics_or_configuration() {
     let upstream = Scripted::start(|nth, request| match nth % 4 {
-        0 => Reply::speech(request, &Speech::calls(&[("c", "f", "{\"a\":\"s3cr3t\"}"), ("d", "f", "s3cr3t")])),
+        0 => {
+            Reply::speech(request, &Speech::calls(&[("c", "f", "{\"a\":\"s3cr3t\"}"), ("d", "f", "s3cr3t")]))
+        }
         1 => Reply::error(400, "s3cr3t", "s3cr3t", "s3cr3t is no good").header("set-cookie", "s3cr3t"),
-        2 => Reply::stream(["data: s3cr3t\n\n", "data: {\"error\":{\"message\":\"s3cr3t\"}}\n\n"]).cut_after(1),
+        2 => {
+            Reply::stream(["data: s3cr3t\n\n", "data: {\"error\":{\"message\":\"s3cr3t\"}}\n\n"]).cut_after(1)
+        }
         _ => Reply::speech(request, &Speech::text("The password is s3cr3t.")),
     });
     let policies = format!("{}[policy.truncate]\nmax_chars = 1000\n", budget(2));
-    for settings in ["log.level = \"trace\"\n", "log.level = \"trace\"\nlog.format = \"json\"\nmode = \"observe\"\n"] {
+    for settings in
+        ["log.level = \"trace\"\n", "log.level = \"trace\"\nlog.format = \"json\"\nmode = \"observe\"\n"]
+    {
         let toolrein = Toolrein::before(&upstream, &format!("{settings}{policies}"));
         whisper(&toolrein);
         let pages = ["/metrics", "/config", "/", "/readyz", "/nothing"];

@@ -10,9 +10,8 @@ fn a_request_over_a_budget_that_rejects_never_reaches_the_upstream() {
     let upstream = Scripted::start(calling(1));
     let toolrein = Toolrein::before(&upstream, "[policy.budget]\ntool_calls = 2\nexhausted = \"reject\"\n");
     for (nth, stream) in BOTH.into_iter().enumerate() {
-        let ask = |body: String| {
-            Request::post(&toolrein.chat_url(), body).header("x-session-id", "talk").send()
-        };
+        let ask =
+            |body: String| Request::post(&toolrein.chat_url(), body).header("x-session-id", "talk").send();
         assert_eq!(ask(question(stream)).status, 200);
         let reply = ask(after(&["r", "r"], stream));
         assert_eq!(own_error(&reply, 400, "budget_exceeded").as_deref(), Some("false"));

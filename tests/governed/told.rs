@@ -4,7 +4,9 @@ use crate::support::client::Request;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::Scripted;
-use crate::talk::{BOTH, GENEROUS, after, after_groups, budget, calling, chat, log_line, long_text, question};
+use crate::talk::{
+    BOTH, GENEROUS, after, after_groups, budget, calling, chat, log_line, long_text, question,
+};
 use serde_json::{Value, json};
 
 const ACTIONS: &str = "x-toolrein-actions";

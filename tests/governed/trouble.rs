@@ -9,6 +9,10 @@ use crate::talk::{
     BOTH, GENEROUS, after, budget, bytes_of, calling, chat, grouped, log_line, own_error, question,
     toolrein_before,
 };
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 use std::net::TcpListener;
 
@@ -28,7 +32,8 @@ fn a_dead_upstream_is_a_502_that_may_be_retried() {
 #[test]
 fn an_upstream_that_does_not_begin_is_a_504_that_may_be_retried() {
     let upstream = Scripted::start(|_, _| Reply::silence());
-    let toolrein = Toolrein::before(&upstream, &format!("upstream.first_byte_timeout = \"50ms\"\n{GENEROUS}"));
+    let toolrein =
+        Toolrein::before(&upstream, &format!("upstream.first_byte_timeout = \"50ms\"\n{GENEROUS}"));
     for (nth, body) in [question(false), question(true), "not json".to_owned()].into_iter().enumerate() {
         let reply = chat(&toolrein, body);
         assert_eq!(own_error(&reply, 504, "upstream_timeout").as_deref(), Some("true"));
@@ -97,6 +102,28 @@ fn a_stream_that_stops_or_breaks_off_ends_in_an_error_event_and_is_broken() {
 }
 
 #[test]
+fn a_broken_stream_shows_its_error_event_over_http_2_too() {
+    let event = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"shown\"}}]}\n\n";
+    let upstream = Scripted::queue([Reply::stream([event, event]).cut_after(2)]);
+    let toolrein = Toolrein::before(&upstream, GENEROUS);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (text, ended) = runtime.block_on(async {
+        let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+        let request = http::Request::post(toolrein.chat_url()).body(Full::new(Bytes::from(question(true))));
+        let mut body = client.request(request.unwrap()).await.unwrap().into_body();
+        let mut text = Vec::new();
+        loop {
+            match body.frame().await {
+                Some(Ok(frame)) => text.extend(frame.into_data().unwrap()),
+                other => break (String::from_utf8(text).unwrap(), other.is_none()),
+            }
+        }
+    });
+    assert!(!ended, "never a silent end");
+    assert!(text.starts_with(&event.repeat(2)) && text.contains("upstream_cut"), "{text}");
+}
+
+#[test]
 fn a_stream_that_breaks_off_while_a_call_is_held_or_hidden_shows_nothing_of_the_call() {
     let role = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
     // Without a name nobody can rule on it.
@@ -144,8 +171,7 @@ fn an_event_over_the_limit_passes_unread_and_is_counted_and_the_rest_is_judged()
         let reply = chat(&toolrein, question(true));
         assert_eq!((reply.text() == sent, reply.cut), (true, false), "{}", reply.text());
         toolrein.wait_for_metric("toolrein_unjudged_total{why=\"event_too_long\"}", nth.into());
-        toolrein
-            .wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allowed\"}", nth.into());
+        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allowed\"}", nth.into());
     }
 }
 
@@ -173,9 +199,10 @@ fn a_whole_reply_over_the_limit_that_falls_silent_is_given_up_too() {
     let settings = "limits.event_bytes = 1024\nlimits.held_bytes = 1024\nlimits.reply_bytes = 2048\n";
     let settings = format!("upstream.idle_timeout = \"100ms\"\n{settings}{GENEROUS}");
     let toolrein = Toolrein::before(&upstream, &settings);
-    let reply = chat(&toolrein, question(false));
-    assert!(reply.cut, "broken, not whole");
+    let stream = Request::post(&toolrein.chat_url(), question(false)).open();
+    // Before the client gives up.
     upstream.wait_for_hang_up(0);
+    assert!(stream.rest().cut, "broken, not whole");
 }
 
 #[test]
@@ -183,8 +210,9 @@ fn errors_of_the_upstream_pass_byte_for_byte_with_their_headers() {
     let replies: Vec<Reply> = [400, 401, 403, 404, 409, 413, 422, 429, 500, 503]
         .into_iter()
         .flat_map(|status| {
-            let body =
-                format!("{{ \"error\" : {{\"message\":\"no \\u00e9 {status}\", \"code\":\"c{status}\"}} }}\n");
+            let body = format!(
+                "{{ \"error\" : {{\"message\":\"no \\u00e9 {status}\", \"code\":\"c{status}\"}} }}\n"
+            );
             let json = Reply::bytes(status, "application/json", body);
             let page = Reply::bytes(status, "text/html", format!("<h1>{status}</h1>"));
             let event = Reply { status, ..Reply::stream(["data: {\"error\":{\"message\":\"x\"}}\n\n"]) };
@@ -221,7 +249,10 @@ fn an_error_inside_a_200_that_is_no_refusal_of_tools_passes_as_it_came() {
         (true, event.clone()),
         (true, format!("{event}data: [DONE]\n\n")),
         (true, format!(": PROCESSING\n\n: PROCESSING\n\n{event}: bye\n\ndata: [DONE]\n\n")),
-        (true, format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"a\"}}}}]}}\n\n{event}data: [DONE]\n\n")),
+        (
+            true,
+            format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"a\"}}}}]}}\n\n{event}data: [DONE]\n\n"),
+        ),
         (true, format!("event: error\n{event}")),
         (true, event.trim_end().to_owned()),
     ];
@@ -251,9 +282,11 @@ fn what_was_withheld_is_told_though_asking_again_fails() {
         [(503, "overloaded"), (502, "upstream_cut"), (502, "upstream_cut")].into_iter().enumerate()
     {
         for stream in BOTH {
-            let upstream = Scripted::start(move |at, request| {
-                if at == 0 { calling(1)(at, request) } else { failing(nth) }
-            });
+            let upstream = Scripted::start(
+                move |at, request| {
+                    if at == 0 { calling(1)(at, request) } else { failing(nth) }
+                },
+            );
             let toolrein = Toolrein::before(&upstream, &budget(1));
             let reply = chat(&toolrein, after(&["r"], stream));
             if stream {

@@ -45,6 +45,8 @@ struct Run {
     placement: Placement,
     /// How often the model is asked again before it has to land.
     patience: usize,
+    /// The user says the same words over and over.
+    insists: bool,
 }
 
 fn answer() -> impl Strategy<Value = Answer> {
@@ -74,13 +76,21 @@ fn answer() -> impl Strategy<Value = Answer> {
 fn run() -> impl Strategy<Value = Run> {
     let echo = prop_oneof![Just(Echo::AsItCame), Just(Echo::Respelled), Just(Echo::Scripted)];
     let placement = prop_oneof![Just(Placement::System), Just(Placement::Suffix)];
-    (prop::collection::vec(answer(), 3..14), echo, any::<bool>(), placement, 0..3_usize).prop_map(
-        |(answers, echo, streamed, placement, patience)| Run { answers, echo, streamed, placement, patience },
+    let flags = (any::<bool>(), any::<bool>());
+    (prop::collection::vec(answer(), 3..14), echo, flags, placement, 0..3_usize).prop_map(
+        |(answers, echo, (streamed, insists), placement, patience)| Run {
+            answers,
+            echo,
+            streamed,
+            placement,
+            patience,
+            insists,
+        },
     )
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(250))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn each_sending_continues_the_one_before_and_finds_what_was_hidden(run in run()) {
@@ -108,12 +118,30 @@ fn white_space_in_the_place_of_withheld_calls_is_no_answer() {
         let calls = Answer { text: String::new(), calls: vec![("look", "{}"); 3], legacy: false };
         let blank = Answer { text: " ".into(), calls: Vec::new(), legacy: false };
         let answers = vec![calls.clone(), calls, blank];
-        let run = Run { answers, echo: Echo::AsItCame, streamed, placement: Placement::System, patience: 3 };
+        let run = run_of(answers, streamed);
         let mut agent = Agent::new(&run);
         while agent.turn().unwrap() {}
         let said = &agent.history[agent.history.len() - 2]["content"];
         assert!(said.as_str().unwrap().contains(NO_ANSWER), "{said}");
     }
+}
+
+#[test]
+fn equal_words_to_equal_answers_do_not_mix_up_their_hidden_rounds() {
+    for streamed in [false, true] {
+        let said = Answer { text: "well".into(), calls: Vec::new(), legacy: false };
+        let calls = |count| Answer { text: String::new(), calls: vec![("look", "{}"); count], legacy: false };
+        // The third is one too many: the first "well" after it has a hidden round, the second has none.
+        let answers = vec![said.clone(), calls(2), calls(1), said.clone(), said];
+        let run = Run { patience: 0, insists: true, ..run_of(answers, streamed) };
+        let mut agent = Agent::new(&run);
+        while agent.turn().unwrap() {}
+        assert_eq!(agent.hidden, 1);
+    }
+}
+
+fn run_of(answers: Vec<Answer>, streamed: bool) -> Run {
+    Run { answers, echo: Echo::AsItCame, streamed, placement: Placement::System, patience: 3, insists: false }
 }
 
 struct Agent<'a> {
@@ -252,7 +280,8 @@ impl<'a> Agent<'a> {
         if let Some(name) = &legacy {
             self.history.push(json!({"role": "function", "name": name, "content": format!("result {at}")}));
         } else if calls.is_empty() {
-            self.history.push(json!({"role": "user", "content": format!("go on {at}")}));
+            let words = if self.run.insists { "go on".to_owned() } else { format!("go on {at}") };
+            self.history.push(json!({"role": "user", "content": words}));
         }
         Ok(())
     }

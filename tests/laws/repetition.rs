@@ -22,7 +22,7 @@ proptest! {
         // Twice with a memory: the second time everything is remembered.
         for seed in [2, 3, 3] {
             let again = read_as(&body, policies(set), &facts, (&identity(seed), &memo)).unwrap();
-            prop_assert_eq!(&again.edits, &once.edits);
+            prop_assert_eq!(&again.plan.edits, &once.plan.edits);
             for placement in STEADY {
                 prop_assert_eq!(again.write(&Pass::plain(placement)), once.write(&Pass::plain(placement)));
             }
@@ -37,12 +37,12 @@ proptest! {
         let Some(anew) = spelled_anew(&talk, &mut Spelling::new(choices.clone()), true) else { return Ok(()) };
         let none = Facts::default();
         prop_assert_eq!(
-            read(&anew.body(), low(), &none).edits, read(&talk.body(), low(), &none).edits, "{:?}", anew);
+            read(&anew.body(), low(), &none).plan.edits, read(&talk.body(), low(), &none).plan.edits, "{:?}", anew);
         prop_assert_eq!(keys(&anew), keys(&talk), "{:?}", anew);
         // Tokens are counted over the arguments as written, which therefore stay here.
         let anew = spelled_anew(&talk, &mut Spelling::new(choices), false).unwrap();
         prop_assert_eq!(
-            read(&anew.body(), by_tokens(), &none).edits, read(&talk.body(), by_tokens(), &none).edits, "{:?}", anew);
+            read(&anew.body(), by_tokens(), &none).plan.edits, read(&talk.body(), by_tokens(), &none).plan.edits, "{:?}", anew);
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock};
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::policy::REGISTRY;
-use toolrein::policy::plan::Edit;
+use toolrein::policy::plan::Plan;
 use toolrein::policy::set::{Judge, PolicySet};
 use toolrein::rewrite::judging::{AnswerTools, Judging};
 use toolrein::rewrite::notice::Placement;
@@ -103,7 +103,7 @@ impl Memo for KeepAll {
 pub struct Reading {
     pub body: Bytes,
     pub request: Request,
-    pub edits: Vec<Edit>,
+    pub plan: Plan,
     pub restored: Vec<(usize, Bytes)>,
     pub lost: u32,
     pub judge: Judge,
@@ -131,7 +131,9 @@ pub fn read_as(
 ) -> Option<Reading> {
     let request = Request::parse(body).ok()?;
     let mut transcript = Transcript::read(&request, body, identity, memo);
-    transcript.learn_times(|key| facts.released_ms.get(&key).copied());
+    let released_ms: Vec<Option<u64>> =
+        transcript.newest_calls(1024).map(|call| facts.released_ms.get(&call.key).copied()).collect();
+    transcript.learn_times(&released_ms, 0);
     let (plan, judge) = policies.read(&transcript);
     let places = places(&transcript, 1024);
     let known: Vec<Vec<Round>> =
@@ -140,13 +142,13 @@ pub fn read_as(
     let chain = transcript.calls.chain(identity);
     let user_text = user_text_before(&transcript, request.messages.len());
     drop(transcript);
-    Some(Reading { body: body.clone(), request, edits: plan.edits, restored, lost, judge, chain, user_text })
+    Some(Reading { body: body.clone(), request, plan, restored, lost, judge, chain, user_text })
 }
 
 impl Reading {
     pub fn rope(&self, pass: &Pass) -> Rope {
-        let Self { body, request, edits, restored, .. } = self;
-        pass::Source { body, request, edits, restored }.write(pass)
+        let Self { body, request, plan, restored, .. } = self;
+        pass::Source { body, request, plan, restored }.write(pass)
     }
 
     pub fn write(&self, pass: &Pass) -> Bytes {
