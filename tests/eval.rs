@@ -19,7 +19,7 @@ mod world;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use toolrein::policy::plan::{Change, Proposed};
+use toolrein::policy::plan::Change;
 use toolrein::transcript::Transcript;
 use toolrein::transcript::memo::NoMemo;
 use toolrein::transcript::tokens::estimate_json;
@@ -124,8 +124,7 @@ fn withheld(talk: &Value, tally: &mut Tally) -> Option<String> {
         for call in calls {
             let name = call["function"]["name"].as_str().unwrap_or_default();
             let now_ms = NOW_MS + at * PACE_MS;
-            let ruling =
-                judge.rule(0, &Proposed { name, arguments: call["function"]["arguments"].as_str(), now_ms });
+            let ruling = judge.rule(0, name, call["function"]["arguments"].as_str(), now_ms);
             if let Some((policy, reason)) = ruling.objections.first() {
                 first.get_or_insert_with(|| {
                     format!("{}: call {at}, {policy}: {}", talk["id"], reason.message)
@@ -150,7 +149,7 @@ fn paced(talk: &Value) -> BTreeMap<toolrein::transcript::identity::Hash, u64> {
 fn cuts(talk: &Value, tally: &mut Tally) {
     let messages = talk["messages"].as_array().unwrap();
     tally.results += messages.iter().filter(|message| message["role"] == "tool").count();
-    for edit in read(&body(talk, messages.len()), shipped(), &Facts::default()).edits {
+    for edit in read(&body(talk, messages.len()), shipped(), &Facts::default()).plan.edits {
         if let Change::Shorten { gone_chars, .. } = edit.change {
             tally.cut += 1;
             tally.saved_tokens += gone_chars * 10 / 36;

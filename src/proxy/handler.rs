@@ -18,7 +18,7 @@ use crate::policy::plan::{Change, Plan};
 use crate::policy::set::Judge;
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
-use crate::rewrite::restore::{places, restored, user_text_before};
+use crate::rewrite::restore::{places, restored};
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{On, PrefixBreak, Route};
 use crate::transcript::Transcript;
@@ -64,13 +64,13 @@ fn is_governed<B>(request: &http::Request<B>) -> bool {
 /// What is known once the policies have read a request.
 struct Reading {
     identity: Identity,
+    /// The model at its upstream.
+    model: Hash,
     facts: Facts,
     plan: Plan,
     judge: Judge,
     restored: Vec<(usize, Bytes)>,
     chain: Hash,
-    user_text: String,
-    model: Hash,
 }
 
 impl Gateway {
@@ -176,7 +176,9 @@ impl Gateway {
         let identity =
             caller::identify(&self.key, &parts.headers, (request, body), &self.config.conversation);
         let model_name = request.model_name(body);
-        let model = self.key.hash(Domain::Model, &[self.upstream.name().as_bytes(), model_name.as_bytes()]);
+        // The path too: some providers name the model there (Azure's deployments).
+        let place = [self.upstream.name().as_bytes(), parts.uri.path().as_bytes(), model_name.as_bytes()];
+        let model = self.key.hash(Domain::Model, &place);
         let conversation = identity.conversation(request, body);
         let mut transcript = Transcript::read(request, body, &identity, &*self.memo);
         transcript.token_factor = self.config.token_factor(&model_name);
@@ -187,9 +189,17 @@ impl Gateway {
         let ask = Ask { calls: &calls, places: &names, model, request: request_name, conversation };
         let facts = self.ledger.look_up(ask).await;
         transcript.learn_times(&facts.released_ms, self.now_ms());
-        let (plan, judge) = self.config.policies.read(&transcript);
-        let (restored, lost) = restored(&transcript, &places, &facts.rounds);
+        let (mut plan, judge) = self.config.policies.read(&transcript);
+        let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         let outcome = &mut record.outcome;
+        if request.odd {
+            // Parsers differ on what its strings say, so it goes up as it is; the reply is judged all the same,
+            // or any page on the web could switch that off.
+            outcome.ungoverned = Some("odd_text");
+            plan.edits.clear();
+            plan.hidden.clear();
+            restored.clear();
+        }
         outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
         outcome.model = Some(model_name.into_owned());
         outcome.repeated = facts.repeated;
@@ -197,9 +207,8 @@ impl Gateway {
         outcome.prefix_breaks.extend((lost > 0).then_some(PrefixBreak::Ledger));
         tell_new(&transcript, &plan, record);
         let chain = transcript.calls.chain(&identity);
-        let user_text = user_text_before(&transcript, request.messages.len());
         drop(transcript);
-        Reading { identity, facts, plan, judge, restored, chain, user_text, model }
+        Reading { identity, facts, plan, judge, restored, chain, model }
     }
 
     /// The request's own name: its calls, the number of its messages, and every byte behind its last reply.
@@ -219,14 +228,14 @@ impl Gateway {
         reading: Reading,
         record: Record,
     ) -> (Exchange, Judging) {
-        let Reading { identity, facts, plan, judge, restored, chain, user_text, model } = reading;
+        let Reading { identity, facts, plan, judge, restored, chain, model } = reading;
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
         let notices = plan.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }));
         let subject = Subject {
             mode: self.config.upstream.tools_unsupported,
-            forced: request.choice == Choice::Forced,
+            forced: keeps_tools,
             notices,
         };
         let fallbacks = Fallbacks::new(&request, subject);
@@ -250,13 +259,13 @@ impl Gateway {
             plan,
             restored,
             chain,
-            user_text,
             model,
             pass,
             fallbacks,
             tried: Vec::new(),
             rounds: Vec::new(),
             reasks: 0,
+            bare: false,
             keeps_tools,
             record,
         };

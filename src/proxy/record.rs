@@ -56,8 +56,8 @@ impl Record {
 
     /// The first byte of the reply's body goes out.
     pub(crate) fn first_byte(&mut self) {
-        let since = self.started.elapsed();
-        self.outcome.times.first_byte.get_or_insert(since);
+        let started = self.started;
+        self.outcome.times.first_byte.get_or_insert_with(|| started.elapsed());
     }
 
     /// A piece of a body of this length goes out; `None`: the body has ended.
@@ -150,12 +150,12 @@ impl Record {
     /// Tokens as billed, summed over all replies.
     pub(crate) fn usage(&mut self, usage: Option<&Value>) {
         let Some(usage) = usage else { return };
-        let at = |path: &str| usage.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+        let count = |value: &Value| value.as_u64().unwrap_or(0);
         let tokens = &mut self.outcome.tokens;
-        tokens.prompt = at("/prompt_tokens");
-        tokens.cached = at("/prompt_tokens_details/cached_tokens");
-        tokens.completion = at("/completion_tokens");
-        tokens.reasoning = at("/completion_tokens_details/reasoning_tokens");
+        tokens.prompt = count(&usage["prompt_tokens"]);
+        tokens.cached = count(&usage["prompt_tokens_details"]["cached_tokens"]);
+        tokens.completion = count(&usage["completion_tokens"]);
+        tokens.reasoning = count(&usage["completion_tokens_details"]["reasoning_tokens"]);
     }
 
     /// Something passed unjudged.

@@ -26,7 +26,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
 /// How long a stream that said `[DONE]` may stay open: servers end it at once, some proxies never do.
 const AFTER_DONE: Duration = Duration::from_secs(2);
@@ -72,7 +72,7 @@ pub(crate) fn answer(
     let streaming = Streaming {
         exchange,
         judge,
-        phase: Phase::Reading(body, Instant::now() + idle),
+        phase: Phase::Reading(body, Instant::now() + idle, Alarm::default()),
         out: VecDeque::new(),
         trailers: None,
         broken: None,
@@ -105,7 +105,7 @@ struct Streaming {
 
 enum Phase {
     /// The upstream's body, and when its silence becomes too long.
-    Reading(Incoming, Instant),
+    Reading(Incoming, Instant, Alarm),
     Asking(Pin<Box<dyn Future<Output = Asked> + Send>>),
     Over,
 }
@@ -146,8 +146,8 @@ impl Streaming {
             let hiding = self.judge.is_hiding() || self.exchange.reasks > 0;
             match &mut self.phase {
                 Phase::Reading(..) if hiding && due <= Instant::now() => self.comment(),
-                Phase::Reading(body, deadline) => {
-                    let step = wait(body, *deadline, hiding.then_some(due)).await;
+                Phase::Reading(body, deadline, alarm) => {
+                    let step = wait((body, alarm), *deadline, hiding.then_some(due)).await;
                     self.step(step);
                 }
                 Phase::Asking(asking) => match timeout_at(due, asking).await {
@@ -165,14 +165,15 @@ impl Streaming {
     fn step(&mut self, step: Step) {
         match step {
             Step::Frame(frame) => {
+                let now = Instant::now();
                 match frame.into_data() {
-                    Ok(data) => self.push(&data),
+                    Ok(data) => self.push(&data, now.into_std()),
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
                 }
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
                 let patience = if self.judge.is_done() { AFTER_DONE.min(idle) } else { idle };
-                if let Phase::Reading(_, deadline) = &mut self.phase {
-                    *deadline = Instant::now() + patience;
+                if let Phase::Reading(_, deadline, _) = &mut self.phase {
+                    *deadline = now + patience;
                 }
             }
             Step::End => self.finish(),
@@ -189,15 +190,20 @@ impl Streaming {
         }
     }
 
-    fn push(&mut self, data: &Bytes) {
-        let own = std::time::Instant::now();
+    /// Judges what came; `own` is when it came.
+    fn push(&mut self, data: &Bytes, own: std::time::Instant) {
         let mut out = Vec::new();
         self.judge.push(data.clone(), self.exchange.gateway.now_ms(), &mut out);
         if !self.asks_anew(&mut out) {
             self.out.extend(rejoined(data, out));
         }
+        if self.judge.spoiled {
+            let error = self.exchange.gateway.cut(&"an event is too long to be judged");
+            self.break_off(&error, BodyError::UpstreamCut);
+        }
         // Before the client can act on a finish, the ledger knows what it was handed.
         let finished = self.judge.choices().iter().filter(|choice| choice.finish_shown).count();
+        let finished = finished + usize::from(self.judge.is_done());
         if finished > self.remembered {
             self.remembered = finished;
             self.exchange.remember(self.judge.choices());
@@ -209,7 +215,13 @@ impl Streaming {
     /// is put in its place in `out`.
     fn asks_anew(&mut self, out: &mut Vec<Bytes>) -> bool {
         let Some((error, raw, place)) = self.judge.take_head_error() else { return false };
-        if !self.exchange.falls_back(error.status.unwrap_or(200), &error) {
+        let again = match self.exchange.pass.asking {
+            // An error that says nothing of its status is a refusal of what was asked.
+            Some(_) => self.exchange.lands_bare(error.status.unwrap_or(400)),
+            None => self.exchange.falls_back(error.status.unwrap_or(200), &error),
+        };
+        if !again {
+            self.judge.fail();
             out.insert(place, raw);
             return false;
         }
@@ -251,7 +263,7 @@ impl Streaming {
         match asked {
             Asked::Stream(body) => {
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
-                self.phase = Phase::Reading(body, Instant::now() + idle);
+                self.phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
             }
             Asked::Refused { status, .. } if self.exchange.lands_bare(status) => self.ask(),
             Asked::Refused { status, body } => {
@@ -304,17 +316,41 @@ impl Drop for Streaming {
     }
 }
 
+/// Rings at the end of a wait. Armed once and not set anew for each frame: it may ring too early, and is armed again
+/// then. To arm a timer for each chunk would cost more than to judge it.
+#[derive(Default)]
+struct Alarm(Option<Pin<Box<Sleep>>>);
+
+impl Alarm {
+    /// Waits until `until`.
+    async fn ring(&mut self, until: Instant) {
+        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        if sleep.deadline() > until {
+            sleep.as_mut().reset(until);
+        }
+        loop {
+            sleep.as_mut().await;
+            if Instant::now() >= until {
+                return;
+            }
+            sleep.as_mut().reset(until);
+        }
+    }
+}
+
 /// Waits for the next frame until `deadline`, or until a comment is `due` if that is earlier.
-async fn wait(body: &mut Incoming, deadline: Instant, due: Option<Instant>) -> Step {
+async fn wait((body, alarm): (&mut Incoming, &mut Alarm), deadline: Instant, due: Option<Instant>) -> Step {
     // Most frames are here already: no timer is armed for them.
     let frame = match body.frame().now_or_never() {
         Some(frame) => frame,
         None => {
             let until = due.map_or(deadline, |due| deadline.min(due));
-            match timeout_at(until, body.frame()).await {
-                Ok(frame) => frame,
-                Err(_) if Instant::now() < deadline => return Step::Silence,
-                Err(_) => return Step::TooSilent,
+            tokio::select! {
+                biased;
+                frame = body.frame() => frame,
+                () = alarm.ring(until) => {
+                    return if Instant::now() < deadline { Step::Silence } else { Step::TooSilent };
+                }
             }
         }
     };

@@ -126,6 +126,25 @@ impl Upstream {
         Ok(response)
     }
 
+    /// As [`send`](Self::send), with the request made by the caller, once more where it must be sent once more:
+    /// cheaper than a copy of every request for the few that need it.
+    pub async fn send_made(
+        &self,
+        make: impl Fn() -> Request<UpBody> + Sync,
+    ) -> Result<Response<Incoming>, ProxyError> {
+        let started = Instant::now();
+        let mut sent = self.attempt(&self.client, self.prepare(make())?).await;
+        if let Err(failure) = &sent
+            && failure.stale
+            && started.elapsed() < STALE_WITHIN
+        {
+            sent = self.attempt_again(&self.client, self.prepare(make())?).await;
+        }
+        let mut response = sent.map_err(|failure| failure.error)?;
+        headers::strip_hop_by_hop(response.headers_mut());
+        Ok(response)
+    }
+
     /// Sends a request to leave HTTP. The response is as the upstream gave it, so that one with status
     /// 101 still has its `upgrade`.
     pub(super) async fn send_upgrade(
@@ -171,13 +190,21 @@ impl Upstream {
         };
         match again {
             Some(again) if failure.stale && started.elapsed() < STALE_WITHIN => {
-                tracing::debug!(upstream = self.name(), "the connection was stale; sending once more");
-                let mut response = self.attempt(client, again).await.map_err(|failure| failure.error)?;
-                response.extensions_mut().insert(Retried);
-                Ok(response)
+                self.attempt_again(client, again).await.map_err(|failure| failure.error)
             }
             _ => Err(failure.error),
         }
+    }
+
+    async fn attempt_again(
+        &self,
+        client: &Client<Connector, UpBody>,
+        request: Request<UpBody>,
+    ) -> Result<Response<Incoming>, Failure> {
+        tracing::debug!(upstream = self.name(), "the connection was stale; sending once more");
+        let mut response = self.attempt(client, request).await?;
+        response.extensions_mut().insert(Retried);
+        Ok(response)
     }
 
     async fn attempt(

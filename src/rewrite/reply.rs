@@ -2,6 +2,7 @@
 //! the choices they were asked for, and the client gets one coherent body. Asks nobody again by itself.
 
 use super::choice::ChoiceState;
+use super::event::set_member;
 use super::judging::{Decision, Judging};
 use super::splice::Splices;
 use super::stream::NO_ANSWER;
@@ -171,6 +172,9 @@ fn edit_calls(body: &[u8], message: &Delta, state: &ChoiceState, splices: &mut S
     for (at, call) in items.iter().filter(|(at, _)| !gone(*at) && state.is_shifted(*at)) {
         if let Some((span, _)) = call.index {
             splices.replace(span, state.dense_index(*at).to_string());
+        }
+        if let Some(signature) = state.signature_for(*at) {
+            set_member(body, call.span, "extra_content", signature, splices);
         }
     }
 }

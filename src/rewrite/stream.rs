@@ -28,6 +28,10 @@ pub struct StreamLimits {
     pub reply: usize,
 }
 
+/// Most calls of a choice and most choices that are judged: several times what any provider allows (128 each).
+const MOST_CALLS: usize = 512;
+const MOST_CHOICES: usize = 512;
+
 /// Why something passed unjudged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unjudged {
@@ -61,7 +65,7 @@ pub struct StreamJudge {
     /// Usage of the replies before this one, and of this one.
     earlier_usage: Option<Value>,
     usage: Option<Value>,
-    /// A first event that is an error waits here for the caller's decision, with its place in what is given out.
+    /// A first event that is an error waits here for the caller's decision.
     head_error: Option<(UpstreamError, Bytes, usize)>,
     watch_head: bool,
     begun: bool,
@@ -74,6 +78,8 @@ pub struct StreamJudge {
     pub cut_usage: bool,
     /// A line to the person who reads the answer, put before it.
     pub tell: Option<String>,
+    /// What follows can no longer be told from what is withheld: the stream is to be broken off.
+    pub spoiled: bool,
 }
 
 /// An event that waits for its calls to be decided on.
@@ -108,6 +114,7 @@ impl StreamJudge {
             unjudged: Vec::new(),
             cut_usage: false,
             tell: None,
+            spoiled: false,
         }
     }
 
@@ -149,10 +156,14 @@ impl StreamJudge {
         self.splitter.at_boundary()
     }
 
-    /// An error that came in the place of the first event, with its bytes, which the client has not got, and
-    /// their place in what the last [`push`](Self::push) gave: comments may stand on both sides.
+    /// An error that began the stream, its bytes, not given out, and their place in what the last push gave.
     pub fn take_head_error(&mut self) -> Option<(UpstreamError, Bytes, usize)> {
         self.head_error.take()
+    }
+
+    /// The error at the head stands: nothing of ours follows it.
+    pub fn fail(&mut self) {
+        self.errored = true;
     }
 
     /// The first reply was an error and is forgotten: another one comes in its place.
@@ -163,7 +174,7 @@ impl StreamJudge {
 
     /// Goes on with a further reply to the same request, for the choice that was asked again.
     pub fn continue_with(&mut self, choice: u32) {
-        self.restart(false);
+        self.restart(true);
         self.continuing = Some(choice);
         if let Some(state) = self.choices.iter_mut().find(|state| state.index == choice) {
             state.begin_next_reply();
@@ -198,7 +209,11 @@ impl StreamJudge {
             Piece::Event(raw) => self.event(raw, now_ms, out),
             Piece::Oversized(raw) => {
                 self.note(Unjudged::EventTooLong);
-                self.pass(raw, out);
+                // Part of a call whose beginning was not shown would be taken for part of another.
+                self.spoiled |= !self.judging.observes() && self.choices.iter().any(ChoiceState::has_withheld);
+                if !self.spoiled {
+                    self.pass(raw, out);
+                }
             }
         }
     }
@@ -236,6 +251,11 @@ impl StreamJudge {
     }
 
     fn chunk(&mut self, raw: Bytes, reply: Reply, data: &[u8], (now_ms, out): (u64, &mut Vec<Bytes>)) {
+        let calls = |choice: &Choice| choice.delta.calls.len();
+        if reply.choices.len() > MOST_CHOICES || reply.choices.iter().map(calls).sum::<usize>() > MOST_CALLS {
+            self.go_blind(out);
+            return self.pass(raw, out);
+        }
         if self.head.is_none() && !reply.choices.is_empty() {
             self.head = Some(Continuation::of(&reply, data));
         }
@@ -282,11 +302,18 @@ impl StreamJudge {
             self.release_all(out);
         }
         let kept: usize = self.choices.iter().map(ChoiceState::size).sum();
-        if kept > self.limits.reply {
-            self.note(Unjudged::ReplyTooLong);
-            self.blind = true;
-            self.release_all(out);
+        let calls = self.choices.iter().map(ChoiceState::calls).max().unwrap_or(0);
+        if kept > self.limits.reply || calls > MOST_CALLS || self.choices.len() > MOST_CHOICES {
+            self.go_blind(out);
         }
+    }
+
+    /// Reads no further: more came than is kept.
+    fn go_blind(&mut self, out: &mut Vec<Bytes>) {
+        self.note(Unjudged::ReplyTooLong);
+        self.blind = true;
+        self.spoiled |= !self.judging.observes() && self.choices.iter().any(ChoiceState::has_withheld);
+        self.release_all(out);
     }
 
     fn release_all(&mut self, out: &mut Vec<Bytes>) {
@@ -376,12 +403,11 @@ impl StreamJudge {
 
     /// Before the finish of a choice in which nothing remains to read: says so in the model's place.
     fn speak_if_silent(&mut self, reply: &Reply, out: &mut Vec<Bytes>) {
-        if self.continuing.is_none() || self.pending().is_some() {
-            return;
-        }
         for choice in reply.choices.iter().filter(|choice| choice.finish.is_some()) {
             let place = self.place_of(choice.index);
-            if self.choices[place].is_silent() && choice.delta.content.text_bytes() == 0 {
+            let state = &self.choices[place];
+            let ends = state.is_continued() && !state.is_wholly_withheld();
+            if ends && state.is_silent() && choice.delta.content.text_bytes() == 0 {
                 self.speak(place, out);
             }
         }
@@ -441,7 +467,7 @@ impl StreamJudge {
             return;
         }
         for place in 0..self.choices.len() {
-            if self.choices[place].finish_shown || self.continuing != Some(self.choices[place].index) {
+            if self.choices[place].finish_shown || !self.choices[place].is_continued() {
                 continue;
             }
             if self.choices[place].is_silent() {

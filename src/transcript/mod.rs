@@ -187,26 +187,28 @@ impl<'a> Transcript<'a> {
         self.request.messages.iter().rposition(|message| message.role == Role::Assistant)
     }
 
-    fn events_of(&'a self, index: usize, turns: &mut TurnTracker) -> Vec<Event<'a>> {
+    fn events_of(
+        &'a self,
+        index: usize,
+        turns: &mut TurnTracker,
+    ) -> impl Iterator<Item = Event<'a>> + use<'a> {
         let view = self.view(index);
-        match view.message.role {
-            Role::System | Role::Other => vec![Event::System(view)],
-            Role::User if turns.user_begins_turn() => vec![Event::TurnBegins(view), Event::User(view)],
-            Role::User => vec![Event::User(view)],
+        let (first, second) = match view.message.role {
+            Role::System | Role::Other => (Event::System(view), None),
+            Role::User if turns.user_begins_turn() => (Event::TurnBegins(view), Some(Event::User(view))),
+            Role::User => (Event::User(view), None),
             Role::Assistant => {
                 turns.assistant(view.message);
-                let mut events = vec![Event::Assistant(view)];
-                events.extend(self.calls.made_by(index).iter().map(Event::Call));
-                events
+                (Event::Assistant(view), None)
             }
             Role::Tool => {
-                let mut events = vec![Event::Result(self.result(index))];
-                if self.calls.completes_group(index) {
-                    events.push(Event::ResultsComplete(view));
-                }
-                events
+                let completes = self.calls.completes_group(index);
+                (Event::Result(self.result(index)), completes.then_some(Event::ResultsComplete(view)))
             }
-        }
+        };
+        // Only an assistant's message made any.
+        let calls = self.calls.made_by(index).iter().map(Event::Call);
+        std::iter::once(first).chain(second).chain(calls)
     }
 }
 

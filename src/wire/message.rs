@@ -2,7 +2,7 @@
 //! Responsible for the many legal shapes of these members; judges nothing and keeps no text.
 
 use super::body::{Fault, Kind, Scanner, Span, Str};
-use super::json::decode;
+use super::json::{decode, decode_bytes};
 
 /// Who speaks in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Message {
         scanner.object()?;
         let mut seen = Seen::default();
         while let Some(key) = scanner.member()? {
-            message.member(&decode(key, scanner.text()), scanner, &mut seen)?;
+            message.member(&decode_bytes(key, scanner.text()), scanner, &mut seen)?;
         }
         message.span = Span::new(start, scanner.at());
         message.odd = scanner.odd();
@@ -140,35 +140,35 @@ impl Message {
         Ok(message)
     }
 
-    fn member(&mut self, key: &str, scanner: &mut Scanner<'_>, seen: &mut Seen) -> Result<(), Fault> {
+    fn member(&mut self, key: &[u8], scanner: &mut Scanner<'_>, seen: &mut Seen) -> Result<(), Fault> {
         match key {
-            "role" => {
+            b"role" => {
                 seen.once(0)?;
                 if scanner.peek()? != Kind::String {
                     return Err(Fault::Type);
                 }
                 let role = scanner.string()?;
-                self.role = Role::parse(&decode(role, scanner.text()));
+                self.role = Role::parse(&decode_bytes(role, scanner.text()));
             }
-            "content" => {
+            b"content" => {
                 seen.once(1)?;
                 self.content = parse_content(scanner)?;
             }
-            "tool_calls" => {
+            b"tool_calls" => {
                 seen.once(2)?;
                 parse_calls(scanner, &mut self.calls)?;
             }
-            "function_call" => {
+            b"function_call" => {
                 seen.once(3)?;
                 if let Some(call) = parse_legacy_call(scanner)? {
                     self.calls.push(call);
                 }
             }
-            "tool_call_id" => {
+            b"tool_call_id" => {
                 seen.once(4)?;
                 self.tool_call_id = string_or_skip(scanner)?;
             }
-            "name" => self.name = string_or_skip(scanner)?,
+            b"name" => self.name = string_or_skip(scanner)?,
             _ => {
                 scanner.skip()?;
             }
@@ -178,12 +178,12 @@ impl Message {
 }
 
 impl Role {
-    fn parse(role: &str) -> Self {
+    fn parse(role: &[u8]) -> Self {
         match role {
-            "system" | "developer" => Self::System,
-            "user" => Self::User,
-            "assistant" => Self::Assistant,
-            "tool" | "function" => Self::Tool,
+            b"system" | b"developer" => Self::System,
+            b"user" => Self::User,
+            b"assistant" => Self::Assistant,
+            b"tool" | b"function" => Self::Tool,
             _ => Self::Other,
         }
     }

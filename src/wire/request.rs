@@ -85,6 +85,7 @@ impl Request {
         }
         let start = scanner.at();
         let mut request = Self { choices: 1, ..Self::default() };
+        request.messages.reserve(body.len() / BYTES_A_MESSAGE + 4);
         scanner.object()?;
         let mut seen = Seen::default();
         while let Some(key) = scanner.member()? {
@@ -167,6 +168,9 @@ impl Request {
         Ok(())
     }
 }
+
+/// Most conversations have fewer messages than that, so that their list grows once at most.
+const BYTES_A_MESSAGE: usize = 1024;
 
 /// Members whose second occurrence would change what is governed.
 const DECIDING: [&str; 10] = [

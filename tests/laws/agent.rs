@@ -253,7 +253,7 @@ impl<'a> Agent<'a> {
 
     fn remember(&mut self, reading: &Reading, choice: &ChoiceState, rounds: &[Bytes]) {
         let identity = identity(1);
-        let asked = Asked { chain: reading.chain, user_text: &reading.user_text, memo: &NoMemo };
+        let asked = Asked { chain: reading.chain, story: reading.story, memo: &NoMemo };
         for key in released_keys(&asked, &identity, choice) {
             self.facts.released_ms.insert(key, self.now_ms);
         }

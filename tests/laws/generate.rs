@@ -115,7 +115,7 @@ fn conversation(steps: BoxedStrategy<Vec<Step>>) -> impl Strategy<Value = Conver
                 let depth = depth.min(127);
                 after.push_str(&format!(",\"x_deep\":{}{}", "[".repeat(depth), "]".repeat(depth)));
                 if depth == 0 {
-                    after.push_str("0");
+                    after.push('0');
                 }
             }
             after.push_str(&format!("{}}}{}", space(), space()));
@@ -209,12 +209,12 @@ fn result() -> BoxedStrategy<Value> {
 
 fn lines(line: &str, count: usize) -> String {
     let lines: Vec<String> = (0..count).map(|at| format!("{at}: {line} error at line {at}")).collect();
-    lines.join(if count % 3 == 0 { "\r\n" } else { "\n" })
+    lines.join(if count.is_multiple_of(3) { "\r\n" } else { "\n" })
 }
 
 fn document(text: &str, count: usize) -> String {
     let rows: Vec<Value> = (0..count).map(|at| json!({"id": at, "text": text, "more": [at, null]})).collect();
-    if count % 2 == 0 { Value::from(rows).to_string() } else { format!("{:#}", json!({"rows": rows})) }
+    if count.is_multiple_of(2) { Value::from(rows).to_string() } else { format!("{:#}", json!({"rows": rows})) }
 }
 
 fn words() -> BoxedStrategy<String> {

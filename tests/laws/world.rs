@@ -11,7 +11,7 @@ use toolrein::policy::set::{Judge, PolicySet};
 use toolrein::rewrite::judging::{AnswerTools, Judging};
 use toolrein::rewrite::notice::Placement;
 use toolrein::rewrite::pass::{self, Asking, Pass, Tools};
-use toolrein::rewrite::restore::{places, restored, user_text_before};
+use toolrein::rewrite::restore::{places, restored, story};
 use toolrein::rewrite::rounds::Round;
 use toolrein::rewrite::splice::Rope;
 use toolrein::transcript::Transcript;
@@ -109,7 +109,7 @@ pub struct Reading {
     pub judge: Judge,
     /// The chain of calls at the end of the history.
     pub chain: Hash,
-    pub user_text: String,
+    pub story: Hash,
 }
 
 /// Reads a body as the program does; `None` where it passes ungoverned.
@@ -140,9 +140,9 @@ pub fn read_as(
         places.iter().map(|place| facts.rounds.get(&place.name).cloned().unwrap_or_default()).collect();
     let (restored, lost) = restored(&transcript, &places, &known);
     let chain = transcript.calls.chain(identity);
-    let user_text = user_text_before(&transcript, request.messages.len());
     drop(transcript);
-    Some(Reading { body: body.clone(), request, plan, restored, lost, judge, chain, user_text })
+    let story = story(&request, body, identity);
+    Some(Reading { body: body.clone(), request, plan, restored, lost, judge, chain, story })
 }
 
 impl Reading {
