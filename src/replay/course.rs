@@ -95,12 +95,11 @@ impl Course<'_> {
         let recorded_ms = self.recording.times_ms.get(step.reply.start).copied().flatten();
         transcript.learn_times(&newest, recorded_ms.unwrap_or(self.clock.now_ms));
         let (plan, judge) = config.policies.read(&transcript);
-        let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
         self.figures.requests += 1;
         if let Some(refusal) = &plan.refusal {
             return self.refuse(refusal, step);
         }
-        self.planned(&plan, new_from);
+        self.planned(&plan, &transcript);
         let (choice, listed) = (config.notices.placement, &config.notices.system_models);
         let pass = Pass::plain(placement(choice, listed, &model, ModelFacts::default()));
         self.send(Source { body: &body, request: &request, plan: &plan, restored: &[] }, &pass);
@@ -122,7 +121,8 @@ impl Course<'_> {
     }
 
     /// Counts what is new in the plan, and what all of it saves.
-    fn planned(&mut self, plan: &Plan, new_from: usize) {
+    fn planned(&mut self, plan: &Plan, transcript: &Transcript<'_>) {
+        let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
         if self.figures.requests == 1 {
             for (policy, tool) in &plan.hidden {
                 self.acts.entry(policy).or_default().acted += 1;
@@ -136,13 +136,14 @@ impl Course<'_> {
             if *message < new_from {
                 continue;
             }
-            let word = match change {
-                Change::Shorten { .. } => "shortened",
-                Change::Notice { word, .. } | Change::Remark { word } => word,
+            let tool = || Some(&*transcript.calls.answered_by(*message)?.name);
+            let (word, tool) = match change {
+                Change::Shorten { .. } => ("shortened", tool()),
+                Change::Notice { word, .. } | Change::Remark { word } => (*word, None),
             };
             acts.acted += u64::from(!matches!(change, Change::Remark { .. }));
             acts.notices += u64::from(matches!(change, Change::Notice { .. }));
-            self.tell(*message, policy, word, (None, None));
+            self.tell(*message, policy, word, (tool, None));
         }
     }
 
