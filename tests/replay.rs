@@ -71,9 +71,7 @@ fn the_table_tells_per_policy_and_source_what_would_have_been_done() {
     assert_eq!(output.status.code(), Some(0));
     let table = text(&output);
     assert_eq!(table, std::fs::read_to_string(data().join("table.txt")).unwrap());
-    assert!(
-        table.lines().all(|line| line.chars().count() <= 110 || line.ends_with('.') || line.ends_with(")."))
-    );
+    assert!(table.lines().all(|line| line.chars().count() <= 110), "{table}");
 }
 
 #[test]
@@ -149,7 +147,7 @@ fn the_report_is_the_same_on_any_number_of_threads() {
 fn sample() -> String {
     let recorded = std::fs::read_to_string(data().join("../transcripts/sample.jsonl")).unwrap();
     let short: String = (0..40).map(|at| talk(at % 5, &format!(",\"id\":{at}"))).collect();
-    [&recorded, &short, "broken\n", &recorded].map(String::as_str).concat()
+    [recorded.as_str(), &short, "broken\n", &recorded].concat()
 }
 
 #[test]
@@ -225,11 +223,11 @@ fn broken_lines_are_named_up_to_five_and_all_are_counted() {
 
 #[test]
 fn a_line_longer_than_a_request_may_be_is_named_and_the_next_one_replayed() {
-    let config = "limits.request_bytes = 1000\n[policy.truncate]";
+    let config = "limits.request_bytes = \"1KiB\"\n[policy.truncate]";
     let report = report(config, &[talk(50, ""), talk(1, "")].concat());
     assert_eq!((&report["conversations"], &report["broken"]), (&json!(1), &json!(1)));
     assert!(
-        report["broken_lines"][0]["broken"].as_str().unwrap().contains("limits.request_bytes (1000 bytes)")
+        report["broken_lines"][0]["broken"].as_str().unwrap().contains("limits.request_bytes (1024 bytes)")
     );
 }
 

@@ -48,12 +48,12 @@ impl<'a> Progress<'a> {
 
 fn text(lines: u64, bytes_read: u64, total_bytes: Option<u64>) -> String {
     let Some(total) = total_bytes.filter(|total| *total > 0) else {
-        return format!("{lines} lines replayed");
+        return format!("lines replayed: {lines}");
     };
     let share = bytes_read.min(total) as f64 / total as f64;
     let full = (share * WIDTH as f64) as usize;
     let bar = ["#".repeat(full), "-".repeat(WIDTH - full)].concat();
-    format!("[{bar}] {:3.0} %  {lines} lines replayed", share * 100.0)
+    format!("[{bar}] {:3.0} %  lines replayed: {lines}", share * 100.0)
 }
 
 #[cfg(test)]
@@ -62,14 +62,14 @@ mod tests {
 
     #[test]
     fn the_bar_fills_and_is_taken_away() {
-        assert_eq!(text(7, 0, None), "7 lines replayed");
-        assert_eq!(text(7, 0, Some(0)), "7 lines replayed");
-        assert_eq!(text(1, 50, Some(100)), "[###############---------------]  50 %  1 lines replayed");
-        assert_eq!(text(2, 120, Some(100)), "[##############################] 100 %  2 lines replayed");
+        assert_eq!(text(7, 0, None), "lines replayed: 7");
+        assert_eq!(text(7, 0, Some(0)), "lines replayed: 7");
+        assert_eq!(text(1, 50, Some(100)), "[###############---------------]  50 %  lines replayed: 1");
+        assert_eq!(text(2, 120, Some(100)), "[##############################] 100 %  lines replayed: 2");
         let mut out = Vec::new();
         let mut progress = Progress::new(Some(&mut out), None);
         progress.advance(1);
         progress.clear();
-        assert_eq!(String::from_utf8(out).unwrap(), "\r\x1b[K1 lines replayed\r\x1b[K");
+        assert_eq!(String::from_utf8(out).unwrap(), "\r\x1b[Klines replayed: 1\r\x1b[K");
     }
 }

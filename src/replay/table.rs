@@ -98,7 +98,7 @@ fn policy_row(policy: &str, source: &str, (sum, group): (&PolicySum, &Group)) ->
 fn write_sources(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut rows = vec![head(&[
         "source",
-        "conversations",
+        "conv.",
         "touched",
         "withheld",
         "solved, withheld",
@@ -184,15 +184,15 @@ fn write_total(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let text = counted(*solved, "solved conversation");
         writeln!(out, "{} of {text} would have seen a withheld call: {share}.", grouped(*solved_stopped))?;
     }
+    let (before, after) = (grouped(*bytes_before), grouped(*bytes_after));
     writeln!(
         out,
-        "{} bytes of requests became {}; about {} tokens saved. Of each request's messages the next one keeps {} ({}).",
-        grouped(*bytes_before),
-        grouped(*bytes_after),
-        grouped(*tokens_saved),
-        percent(figures.prefix_kept, figures.prefix_bytes),
-        counted(figures.prefix_breaks, "break"),
+        "{before} bytes of requests became {after}; about {} tokens saved.",
+        grouped(*tokens_saved)
     )?;
+    let kept = percent(figures.prefix_kept, figures.prefix_bytes);
+    let breaks = counted(figures.prefix_breaks, "break");
+    writeln!(out, "Of each request's messages the next one begins with {kept} ({breaks}).")?;
     if report.continued > 0 {
         writeln!(out, "{} continued by a later one.", counted(report.continued, "request body"))?;
     }
