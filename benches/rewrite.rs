@@ -9,7 +9,7 @@ use bytes::Bytes;
 use divan::Bencher;
 use divan::counter::BytesCount;
 use std::sync::Arc;
-use toolrein::policy::plan::{Change, Edit};
+use toolrein::policy::plan::{Change, Edit, Plan};
 use toolrein::rewrite::notice::Placement;
 use toolrein::rewrite::pass::{Pass, Source};
 use toolrein::wire::request::Request;
@@ -21,7 +21,7 @@ fn main() {
 #[divan::bench(args = ["1KB", "32KB", "256KB", "1MB"], max_time = 1)]
 fn untouched(bencher: Bencher<'_, '_>, size: &str) {
     let body = bodies::sized(size).bytes;
-    write(bencher, body, &[]);
+    write(bencher, body, &Plan::default());
 }
 
 #[divan::bench(args = [60_000], max_time = 1)]
@@ -35,16 +35,16 @@ fn cut_and_notice(bencher: Bencher<'_, '_>, bytes: usize) {
             word: "notice",
         },
     ];
-    let edits: Vec<Edit> =
-        changes.into_iter().map(|change| Edit { message: 2, policy: "truncate", change }).collect();
-    write(bencher, bodies::with_bloated_result(bytes), &edits);
+    let mut plan = Plan::default();
+    plan.edits.extend(changes.map(|change| Edit { message: 2, policy: "truncate", change }));
+    write(bencher, bodies::with_bloated_result(bytes), &plan);
 }
 
-fn write(bencher: Bencher<'_, '_>, body: Vec<u8>, edits: &[Edit]) {
+fn write(bencher: Bencher<'_, '_>, body: Vec<u8>, plan: &Plan) {
     let body = Bytes::from(body);
     let request = Request::parse(&body).unwrap();
     let pass = Pass::plain(Placement::System);
     bencher.counter(BytesCount::new(body.len())).bench_local(|| {
-        Source { body: divan::black_box(&body), request: &request, edits, restored: &[] }.write(&pass)
+        Source { body: divan::black_box(&body), request: &request, plan, restored: &[] }.write(&pass)
     });
 }

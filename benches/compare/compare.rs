@@ -11,11 +11,11 @@ mod upstream;
 
 use load::Freshness::{Cold, Same, Warm};
 use load::{Load, Plan};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use subject::Subject;
 
 /// The least of so many rounds counts.
-const ROUNDS: u32 = 3;
+const ROUNDS: u32 = 5;
 /// Chunks of one stream.
 pub const CHUNKS: usize = 200;
 const IDLE_STREAMS: usize = 1000;
@@ -45,68 +45,89 @@ fn main() {
 async fn compare(program: &str, only: Option<&str>) {
     let upstream = upstream::start().await;
     let folder = tempfile::tempdir().unwrap();
-    let begun = Instant::now();
-    let nginx = Subject::nginx(folder.path(), upstream).await;
-    let mut starts = vec![begun.elapsed()];
-    let begun = Instant::now();
-    let off = Subject::toolrein(program, folder.path(), upstream, "off").await;
-    starts.push(begun.elapsed());
-    let begun = Instant::now();
-    let enforce = Subject::toolrein(program, folder.path(), upstream, "enforce").await;
-    starts.push(begun.elapsed());
-    let idle: Vec<f64> = [&nginx, &off, &enforce].map(Subject::resident_mb).into();
+    let mut subjects = Vec::new();
+    let mut starts = Vec::new();
+    for mode in [None, Some("off"), Some("enforce")] {
+        let begun = Instant::now();
+        subjects.push(match mode {
+            None => Subject::nginx(folder.path(), upstream).await,
+            Some(mode) => Subject::toolrein(program, folder.path(), upstream, mode).await,
+        });
+        starts.push(begun.elapsed().as_secs_f64() * 1e3);
+    }
+    let idle: Vec<f64> = subjects.iter().map(Subject::resident_mb).collect();
 
     println!("CPU us per request (stream: per chunk); the least of {ROUNDS} rounds; x: ratio to nginx");
     println!("{:<8} {:>8} {:>14} {:>14} {:>14}", "", "nginx", "relayed", "warm", "cold");
     let mut number = 1;
     for case in CASES.iter().filter(|case| only.is_none_or(|only| only == case.name)) {
-        let body = bodies::conversation(case.bytes, case.results, false);
-        let plans = [(&nginx, Same), (&off, Same), (&enforce, Warm), (&enforce, Cold)];
-        let mut least = [f64::MAX; 4];
-        for _ in 0..ROUNDS {
-            for (at, (subject, freshness)) in plans.iter().enumerate() {
-                let mut load = Load { port: subject.port, body: body.clone(), number, stream: None };
-                let plan = Plan { freshness: *freshness, requests: case.requests / 10 };
-                load.run(plan).await;
-                let before = subject.cpu();
-                load.run(Plan { requests: case.requests, ..plan }).await;
-                let spent = (subject.cpu() - before).as_secs_f64() * 1e6 / f64::from(case.requests);
-                least[at] = least[at].min(spent);
-                number = load.number;
-            }
-        }
-        row(case.name, &least);
+        row(case.name, &requests(&subjects, case, &mut number).await);
     }
-    let mut least = [f64::MAX; 3];
-    for _ in 0..if only.is_none_or(|only| only == "stream") { ROUNDS } else { 0 } {
-        for (at, subject) in [&nginx, &off, &enforce].into_iter().enumerate() {
-            let body = bodies::conversation(1 << 10, 0, true);
-            let mut load = Load { port: subject.port, body, number, stream: Some(CHUNKS) };
-            load.run(Plan { freshness: Warm, requests: 8 }).await;
-            let before = subject.cpu();
-            load.run(Plan { freshness: Warm, requests: 64 }).await;
-            least[at] = least[at].min((subject.cpu() - before).as_secs_f64() * 1e6 / (64.0 * CHUNKS as f64));
-            number = load.number;
-        }
+    if only.is_none_or(|only| only == "stream") {
+        row("stream", &chunks(&subjects, &mut number).await);
     }
-    row("stream", &least);
 
     println!("\n{:<40} {:>8} {:>8} {:>8}", "", "nginx", "relayed", "enforce");
-    let ms = |time: &Duration| time.as_secs_f64() * 1e3;
-    figures("start to first answer, ms", &starts.iter().map(ms).collect::<Vec<_>>());
+    figures("start to first answer, ms", &starts);
     figures("memory before the first request, MB", &idle);
-    let subjects = [&nginx, &off, &enforce];
-    figures("memory after all of the above, MB", &subjects.map(Subject::resident_mb));
-    let mut streaming = Vec::new();
+    figures(
+        "memory after all of the above, MB",
+        &subjects.iter().map(Subject::resident_mb).collect::<Vec<_>>(),
+    );
+    figures("more with 1,000 idle streams, MB", &memory_of_streams(&subjects).await);
+    figures("size of the program, MB", &subjects.iter().map(Subject::program_mb).collect::<Vec<_>>());
+}
+
+/// CPU time per request in us: nginx, relayed, and governed with a history seen before and with one never seen.
+async fn requests(subjects: &[Subject], case: &Case, number: &mut u32) -> [f64; 4] {
+    let body = bodies::conversation(case.bytes, case.results, false);
+    let plans = [(&subjects[0], Same), (&subjects[1], Same), (&subjects[2], Warm), (&subjects[2], Cold)];
+    let mut least = [f64::MAX; 4];
+    for _ in 0..ROUNDS {
+        for (at, (subject, freshness)) in plans.into_iter().enumerate() {
+            let mut load = Load { port: subject.port, body: body.clone(), number: *number, stream: None };
+            load.run(Plan { freshness, requests: case.requests / 10 }).await;
+            let spent = measured(subject, &mut load, Plan { freshness, requests: case.requests }).await;
+            least[at] = least[at].min(spent);
+            *number = load.number;
+        }
+    }
+    least
+}
+
+/// CPU time per chunk of a stream in us, for each subject.
+async fn chunks(subjects: &[Subject], number: &mut u32) -> [f64; 3] {
+    let mut least = [f64::MAX; 3];
+    for _ in 0..ROUNDS {
+        for (least, subject) in least.iter_mut().zip(subjects) {
+            let body = bodies::conversation(1 << 10, 0, true);
+            let mut load = Load { port: subject.port, body, number: *number, stream: Some(CHUNKS) };
+            load.run(Plan { freshness: Warm, requests: 8 }).await;
+            let spent = measured(subject, &mut load, Plan { freshness: Warm, requests: 64 }).await;
+            *least = least.min(spent / CHUNKS as f64);
+            *number = load.number;
+        }
+    }
+    least
+}
+
+/// CPU time per request in us.
+async fn measured(subject: &Subject, load: &mut Load, plan: Plan) -> f64 {
+    let before = subject.cpu();
+    load.run(plan).await;
+    (subject.cpu() - before).as_secs_f64() * 1e6 / f64::from(plan.requests)
+}
+
+async fn memory_of_streams(subjects: &[Subject]) -> Vec<f64> {
+    let mut more = Vec::new();
     for subject in subjects {
         let body = bodies::conversation(1 << 10, 0, true);
         let before = subject.resident_mb();
         let open = load::open_streams(subject.port, &body, IDLE_STREAMS).await;
-        streaming.push(subject.resident_mb() - before);
+        more.push(subject.resident_mb() - before);
         drop(open);
     }
-    figures("more with 1,000 idle streams, MB", &streaming);
-    figures("size of the program, MB", &subjects.map(|subject| subject.program_mb()));
+    more
 }
 
 fn row(name: &str, spent: &[f64]) {

@@ -165,7 +165,8 @@ impl Exchange {
     /// Tells the ledger what the client was handed and what it was not shown.
     pub(crate) fn remember(&self, choices: &[ChoiceState]) {
         let has_rounds = !self.rounds.is_empty() || choices.iter().any(ChoiceState::has_withheld);
-        let story = if has_rounds { story(&self.request, &self.body, &self.identity) } else { Hash::default() };
+        let story =
+            if has_rounds { story(&self.request, &self.body, &self.identity) } else { Hash::default() };
         let asked = Asked { chain: self.chain, story, memo: &*self.gateway.memo };
         let now_ms = self.gateway.now_ms();
         let mut news = News::default();

@@ -233,11 +233,7 @@ impl Gateway {
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
         let notices = plan.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }));
-        let subject = Subject {
-            mode: self.config.upstream.tools_unsupported,
-            forced: keeps_tools,
-            notices,
-        };
+        let subject = Subject { mode: self.config.upstream.tools_unsupported, forced: keeps_tools, notices };
         let fallbacks = Fallbacks::new(&request, subject);
         let settings = &self.config.notices;
         let model_name = request.model_name(&body);

@@ -2,20 +2,20 @@
 //! last policy that needs them has ruled. What nothing acts on goes out as it came, byte for byte. Responsible
 //! for order, holding and the one coherent stream out of several replies; asks nobody again by itself.
 
+mod words;
+
+pub use words::NO_ANSWER;
+
 use super::choice::ChoiceState;
 use super::event::{CallAt, Context, Continuation, Edited, edit};
-use super::judging::{Decision, Judging};
+use super::judging::Judging;
 use super::usage;
 use crate::wire::error::{UpstreamError, parse_event};
-use crate::wire::json::quote;
 use crate::wire::reply::{Choice, Reply};
 use crate::wire::sse::{Fields, Piece, Splitter, parse_fields, write_event};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::VecDeque;
-
-/// The one sentence that toolrein says in the model's place, where the model says nothing.
-pub const NO_ANSWER: &str = "I could not finish this: the tool calls that I still wanted to make were not allowed, and I gave no answer without them.";
 
 /// Bounds of one stream, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -210,7 +210,8 @@ impl StreamJudge {
             Piece::Oversized(raw) => {
                 self.note(Unjudged::EventTooLong);
                 // Part of a call whose beginning was not shown would be taken for part of another.
-                self.spoiled |= !self.judging.observes() && self.choices.iter().any(ChoiceState::has_withheld);
+                self.spoiled |=
+                    !self.judging.observes() && self.choices.iter().any(ChoiceState::has_withheld);
                 if !self.spoiled {
                     self.pass(raw, out);
                 }
@@ -387,42 +388,6 @@ impl StreamJudge {
         edit(&one_line(raw), reply, calls, &context)
     }
 
-    /// Before the first event of a choice: the line to the person.
-    fn preface(&mut self, reply: &Reply, out: &mut Vec<Bytes>) {
-        let Some((tell, head)) = self.tell.as_ref().zip(self.head.as_ref()) else { return };
-        let index_of = |choice: &Choice| self.continuing.unwrap_or(choice.index);
-        for index in reply.choices.iter().map(index_of) {
-            let Some(state) = self.choices.iter_mut().find(|state| state.index == index) else { continue };
-            if state.preface(tell) {
-                let delta = format!("{{\"role\":\"assistant\",\"content\":{}}}", quote(tell));
-                out.push(head.event(index, &delta, "null"));
-                state.role_sent = true;
-            }
-        }
-    }
-
-    /// Before the finish of a choice in which nothing remains to read: says so in the model's place.
-    fn speak_if_silent(&mut self, reply: &Reply, out: &mut Vec<Bytes>) {
-        for choice in reply.choices.iter().filter(|choice| choice.finish.is_some()) {
-            let place = self.place_of(choice.index);
-            let state = &self.choices[place];
-            let ends = state.is_continued() && !state.is_wholly_withheld();
-            if ends && state.is_silent() && choice.delta.content.text_bytes() == 0 {
-                self.speak(place, out);
-            }
-        }
-    }
-
-    /// Writes the fixed sentence as the text of a choice.
-    fn speak(&mut self, place: usize, out: &mut Vec<Bytes>) {
-        let Some(head) = &self.head else { return };
-        let state = &mut self.choices[place];
-        let role = if std::mem::replace(&mut state.role_sent, true) { "" } else { r#""role":"assistant","# };
-        let delta = format!("{{{role}\"content\":{}}}", quote(NO_ANSWER));
-        out.push(head.event(state.index, &delta, "null"));
-        state.speak(NO_ANSWER);
-    }
-
     fn done(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         self.finish_choices(now_ms, out);
         self.done_seen = true;
@@ -459,43 +424,6 @@ impl StreamJudge {
         }
         let state = self.choices.iter().find(|state| state.is_wholly_withheld())?;
         state.round().map(|round| (state.index, round))
-    }
-
-    /// A choice that was cut short by us gets the finish that its reply did not bring.
-    fn close_choices(&mut self, out: &mut Vec<Bytes>) {
-        if self.errored || self.judging.observes() {
-            return;
-        }
-        for place in 0..self.choices.len() {
-            if self.choices[place].finish_shown || !self.choices[place].is_continued() {
-                continue;
-            }
-            if self.choices[place].is_silent() {
-                self.speak(place, out);
-            }
-            if let Some(head) = &self.head {
-                out.push(head.event(self.choices[place].index, "{}", "\"stop\""));
-            }
-            self.choices[place].finish_shown = true;
-        }
-    }
-
-    /// One comment that tells what acted on the reply.
-    fn remark(&self) -> Option<Bytes> {
-        let mut words: Vec<(&str, usize)> = Vec::new();
-        for judged in &self.judging.record {
-            let Decision::Withhold { policy, .. } = &judged.decision else { continue };
-            match words.iter_mut().find(|(seen, _)| seen == policy) {
-                Some((_, count)) => *count += 1,
-                None => words.push((policy, 1)),
-            }
-        }
-        if words.is_empty() || self.judging.observes() {
-            return None;
-        }
-        let words: Vec<String> =
-            words.iter().map(|(policy, count)| format!("{policy}=withheld:{count}")).collect();
-        Some(format!(": toolrein {}\n\n", words.join(", ")).into())
     }
 
     /// Gives bytes out as they came, in their place behind what is held.

@@ -90,7 +90,7 @@ fn run() -> impl Strategy<Value = Run> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn each_sending_continues_the_one_before_and_finds_what_was_hidden(run in run()) {

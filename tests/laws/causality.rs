@@ -16,7 +16,7 @@ use toolrein::wire::json::decode;
 use toolrein::wire::request::Request;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
+    #![proptest_config(ProptestConfig::with_cases(80))]
 
     #[test]
     fn a_shorter_history_is_a_prefix_of_a_longer_one(talk in orderly(), set in 0..3_usize, hidden in any::<u16>()) {

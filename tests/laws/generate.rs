@@ -5,6 +5,8 @@ use super::spelling::{LONE, NUL, Spelling};
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use toolrein::wire::message::Role;
+use toolrein::wire::request::Request;
 
 /// A request whose messages are known one by one.
 #[derive(Clone)]
@@ -39,17 +41,15 @@ impl Conversation {
     /// How many messages a client has whenever it sends a request: up to a user message or a result, and where
     /// results follow each other up to the last of them.
     pub fn cuts(&self) -> Vec<usize> {
-        let roles: Vec<String> = self.messages.iter().map(|message| role_of(message)).collect();
-        let is_result = |at: usize| roles.get(at).is_some_and(|role| role == "tool" || role == "function");
-        let sends = |at: &usize| (roles[*at] == "user" || is_result(*at)) && !is_result(*at + 1);
+        let roles: Vec<Role> = self.messages.iter().map(|message| role_of(message)).collect();
+        let is_result = |at: usize| roles.get(at) == Some(&Role::Tool);
+        let sends = |at: &usize| (roles[*at] == Role::User || is_result(*at)) && !is_result(*at + 1);
         (0..roles.len()).filter(sends).map(|at| at + 1).collect()
     }
 }
 
-fn role_of(message: &str) -> String {
-    let readable = message.replace("\\ud83d\"", "\"").replace("\\ud83d", "?");
-    let role = serde_json::from_str::<Value>(message).or_else(|_| serde_json::from_str::<Value>(&readable));
-    role.ok().and_then(|message| message["role"].as_str().map(str::to_owned)).unwrap_or_default()
+fn role_of(message: &str) -> Role {
+    Request::parse(format!("{{\"messages\":[{message}]}}").as_bytes()).unwrap().messages[0].role
 }
 
 /// A part of a conversation.
@@ -214,7 +214,11 @@ fn lines(line: &str, count: usize) -> String {
 
 fn document(text: &str, count: usize) -> String {
     let rows: Vec<Value> = (0..count).map(|at| json!({"id": at, "text": text, "more": [at, null]})).collect();
-    if count.is_multiple_of(2) { Value::from(rows).to_string() } else { format!("{:#}", json!({"rows": rows})) }
+    if count.is_multiple_of(2) {
+        Value::from(rows).to_string()
+    } else {
+        format!("{:#}", json!({"rows": rows}))
+    }
 }
 
 fn words() -> BoxedStrategy<String> {

@@ -13,7 +13,7 @@ use toolrein::transcript::memo::NoMemo;
 use toolrein::wire::request::Request;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
     fn the_same_request_gives_the_same_bytes_in_every_process(talk in orderly(), set in 0..3_usize) {

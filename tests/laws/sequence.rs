@@ -17,7 +17,7 @@ use toolrein::rewrite::reply::WholeJudge;
 #[test]
 fn what_a_strict_provider_takes_it_takes_in_every_form() {
     let taken = Cell::new(0);
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(150));
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(100));
     let result = runner.run(&(orderly(), 0..3_usize, any::<u16>()), |(talk, set, hidden)| {
         if violations(&talk.body()).is_empty() {
             taken.set(taken.get() + 1);
