@@ -14,7 +14,6 @@ use super::upstream::Upstream;
 use super::{Service, caller, coding, relay, stream};
 use crate::config::{Config, Mode, Tell};
 use crate::ledger::{Ask, Facts, Ledger, MOST_LOOKED_UP};
-use crate::policy::pattern::best_match;
 use crate::policy::plan::{Change, Plan};
 use crate::policy::set::Judge;
 use crate::rewrite::judging::{AnswerTools, Judging};
@@ -25,7 +24,6 @@ use crate::telemetry::outcome::{On, PrefixBreak, Route};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use crate::transcript::memo::Memo;
-use crate::wire::json::decode;
 use crate::wire::request::{Choice, Request};
 use bytes::Bytes;
 use http::request::Parts;
@@ -183,8 +181,7 @@ impl Gateway {
         let model = self.key.hash(Domain::Model, &place);
         let conversation = identity.conversation(request, body);
         let mut transcript = Transcript::read(request, body, &identity, &*self.memo);
-        let family = best_match(&self.config.models, &model_name);
-        transcript.token_factor = family.map_or(100, |model| model.token_factor);
+        transcript.token_factor = self.config.token_factor(&model_name);
         let calls: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
         let places = places(&transcript, MOST_LOOKED_UP);
         let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
@@ -233,7 +230,7 @@ impl Gateway {
     ) -> (Exchange, Judging) {
         let Reading { identity, facts, plan, judge, restored, chain, model } = reading;
         let observe = self.is_observing();
-        let answers = self.answers(&request, &body);
+        let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
         let notices = plan.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }));
         let subject = Subject { mode: self.config.upstream.tools_unsupported, forced: keeps_tools, notices };
@@ -270,16 +267,6 @@ impl Gateway {
         };
         exchange.tell_known();
         (exchange, judging)
-    }
-
-    /// Which calls are answers to this request.
-    fn answers(&self, request: &Request, body: &[u8]) -> AnswerTools {
-        let named = self.config.reask.answer_tools.clone();
-        let tools = request.tools.iter().filter_map(|tool| tool.name);
-        let names = tools.map(|name| decode(name, body).into_owned());
-        let declared: Vec<String> =
-            names.filter(|name| named.iter().any(|pattern| pattern.matches(name))).collect();
-        AnswerTools { named, any: request.choice == Choice::Forced && declared.is_empty(), declared }
     }
 
     /// Sends on as it came what toolrein cannot read.

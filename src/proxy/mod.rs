@@ -11,7 +11,7 @@ mod connect;
 pub mod drain;
 pub mod error;
 mod exchange;
-mod fallback;
+pub(crate) mod fallback;
 pub mod handler;
 pub mod headers;
 pub mod read;

@@ -94,17 +94,13 @@ impl Record {
             self.outcome.act(On::Request, policy, "hidden", 1);
         }
         for edit in &plan.edits {
-            match &edit.change {
-                Change::Shorten { gone_chars, .. } => {
-                    self.outcome.tokens.saved += saved_tokens(*gone_chars);
-                    if edit.message >= new_from {
-                        self.outcome.act(On::Request, edit.policy, SHORTENED, 1);
-                    }
-                }
-                Change::Notice { word, .. } | Change::Remark { word } if edit.message >= new_from => {
-                    self.outcome.act(On::Request, edit.policy, word, 1);
-                }
-                Change::Notice { .. } | Change::Remark { .. } => {}
+            self.outcome.tokens.saved += edit.change.saved_tokens();
+            let word = match &edit.change {
+                Change::Shorten { .. } => SHORTENED,
+                Change::Notice { word, .. } | Change::Remark { word } => word,
+            };
+            if edit.message >= new_from {
+                self.outcome.act(On::Request, edit.policy, word, 1);
             }
         }
     }
@@ -195,11 +191,6 @@ pub(crate) fn label(why: Unjudged) -> &'static str {
         Unjudged::ReplyTooLong => "reply_too_long",
         Unjudged::NotJson => "not_json",
     }
-}
-
-/// 3.6 characters a token: between prose (4.2) and JSON (3.3), as measured on recorded results.
-fn saved_tokens(gone_chars: usize) -> u64 {
-    gone_chars as u64 * 10 / 36
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
