@@ -95,8 +95,12 @@ impl Policy for TurnLimits {
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
         let mut problems = Vec::new();
-        let mut limits =
-            Self { calls: config.calls, parallel: config.parallel, categories: Vec::new(), tools: Vec::new() };
+        let mut limits = Self {
+            calls: config.calls,
+            parallel: config.parallel,
+            categories: Vec::new(),
+            tools: Vec::new(),
+        };
         for (at, (name, category)) in config.categories.into_iter().enumerate() {
             let slow_ms = category.slow.millis();
             for tool in category.tools {
@@ -121,7 +125,10 @@ impl Policy for TurnLimits {
         match event {
             Event::TurnBegins(_) => {
                 if used.all.told || used.categories.iter().any(|count| count.told) {
-                    plan.notice("fresh", "[toolrein] New turn: the limits on tool calls begin anew.".to_owned());
+                    plan.notice(
+                        "fresh",
+                        "[toolrein] New turn: the limits on tool calls begin anew.".to_owned(),
+                    );
                 }
                 *used = Used::default();
             }
@@ -133,19 +140,21 @@ impl Policy for TurnLimits {
     }
 
     fn evidence(&self, name: &str, _used: &Used) -> Evidence {
-        let limited = self.calls > 0 || self.parallel > 0 || self.category(name).is_some_and(|(_, it)| it.calls > 0);
+        let limited =
+            self.calls > 0 || self.parallel > 0 || self.category(name).is_some_and(|(_, it)| it.calls > 0);
         if limited { Evidence::Name } else { Evidence::Nothing }
     }
 
     fn judge(&self, call: &Proposed<'_>, used: &Used) -> Verdict {
         if self.calls > 0 && used.all.calls >= self.calls {
-            let what = format!("all {} tool calls of this turn are used", self.calls);
+            let what = format!("{} of {} tool calls of this turn are used", used.all.calls, self.calls);
             return Verdict::Withhold(used_up(&what, ANSWER, (used.all.calls, self.calls)));
         }
         if let Some((at, category)) = self.category(call.name).filter(|(_, category)| category.calls > 0) {
             let calls = used.category(at).calls;
             if calls >= category.calls {
-                let what = format!("all {} calls of {} tools in this turn are used", category.calls, category.name);
+                let what =
+                    format!("all {} calls of {} tools in this turn are used", category.calls, category.name);
                 return Verdict::Withhold(used_up(&what, OTHER_TOOLS, (calls, category.calls)));
             }
         }
@@ -161,7 +170,8 @@ impl Policy for TurnLimits {
     }
 
     fn usage(&self, used: &Used, _now_ms: u64) -> Vec<Usage> {
-        let all = (self.calls > 0).then(|| Usage { tool: "*".to_owned(), used: used.all.calls, limit: self.calls });
+        let all =
+            (self.calls > 0).then(|| Usage { tool: "*".to_owned(), used: used.all.calls, limit: self.calls });
         let categories = self.categories.iter().enumerate().filter(|(_, category)| category.calls > 0);
         let categories = categories.map(|(at, category)| Usage {
             tool: format!("category:{}", category.name),
@@ -197,15 +207,19 @@ impl TurnLimits {
     fn tell(&self, used: &mut Used, plan: &mut Plan) {
         let mut lines = Vec::new();
         if used.all.is_news(self.calls) {
-            lines.push(format!("[toolrein] All {} tool calls of this turn are used. {ANSWER}", self.calls));
+            lines.push(format!(
+                "[toolrein] {} of {} tool calls of this turn are used. {ANSWER}",
+                used.all.calls, self.calls
+            ));
         }
         // With no calls left at all, nothing more needs to be said.
         if !used.all.told {
             for (at, category) in self.categories.iter().enumerate() {
                 if used.category_mut(at).is_news(category.calls) {
-                    let Category { name, calls, .. } = category;
+                    let Category { name, calls: limit, .. } = category;
+                    let calls = used.category(at).calls;
                     lines.push(format!(
-                        "[toolrein] All {calls} calls of {name} tools in this turn are used. {OTHER_TOOLS}"
+                        "[toolrein] {calls} of {limit} calls of {name} tools in this turn are used. {OTHER_TOOLS}"
                     ));
                 }
             }
@@ -260,4 +274,168 @@ fn used_up(what: &str, advice: &str, (used, limit): (u64, u64)) -> Reason {
 
 fn no_bound() -> Period {
     Period(Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::{policy, read, turn};
+    use super::*;
+    use crate::policy::plan::Change;
+    use crate::policy::set::Judge;
+    use crate::transcript::Transcript;
+    use crate::transcript::identity::{Hash, HashKey, Identity};
+    use crate::transcript::memo::NoMemo;
+    use crate::wire::request::Request;
+
+    const SEARCHES: &str = "categories.retrieval = { tools = [\"search*\"], calls = 3 }\n";
+
+    fn judge(table: &str, body: &str) -> Judge {
+        read(&policy::<TurnLimits>(table), body, &[]).1
+    }
+
+    /// Which of the calls of one reply are let through.
+    fn allowed(judge: &mut Judge, tools: &[&str]) -> Vec<bool> {
+        tools.iter().map(|tool| judge.rule(0, tool, None, 0).is_allowed()).collect()
+    }
+
+    fn reason(judge: &mut Judge, tool: &str) -> Reason {
+        judge.rule(0, tool, None, 0).objections.remove(0).1
+    }
+
+    /// Each notice: its message, its word, its text.
+    fn notices(table: &str, body: &str) -> Vec<(usize, &'static str, String)> {
+        let plan = read(&policy::<TurnLimits>(table), body, &[]).0;
+        let notices = plan.edits.into_iter().map(|edit| match edit.change {
+            Change::Notice { text, word } => (edit.message, word, text),
+            other => panic!("{other:?}"),
+        });
+        notices.collect()
+    }
+
+    /// `body` with an answer and a further question.
+    fn next_turn(body: &str) -> String {
+        let next = r#",{"role":"assistant","content":"done"},{"role":"user","content":"more"}]}"#;
+        format!("{}{next}", body.strip_suffix("]}").unwrap())
+    }
+
+    #[test]
+    fn calls_beyond_the_turns_limit_are_withheld_and_a_new_turn_begins_anew() {
+        let mut second = judge("calls = 3", &turn("f", 2));
+        assert_eq!(allowed(&mut second, &["f", "g", "f"]), [true, false, false]);
+        let reason = reason(&mut second, "f");
+        assert_eq!((reason.kind, reason.retryable), (ReasonKind::BudgetExceeded, false));
+        assert_eq!(reason.numbers, [("calls_used", 3), ("calls_limit", 3)]);
+        assert!(reason.message.contains("Give your final answer now"), "{}", reason.message);
+        assert_eq!(allowed(&mut judge("calls = 3", &next_turn(&turn("f", 5))), &["f"]), [true]);
+        assert_eq!(allowed(&mut judge("", &turn("f", 99)), &["f"]), [true], "0 switches off");
+    }
+
+    #[test]
+    fn more_calls_at_once_than_allowed_are_withheld_and_may_be_made_later() {
+        let mut judge = judge("parallel = 2", &turn("f", 9));
+        assert_eq!(allowed(&mut judge, &["f", "g", "f"]), [true, true, false]);
+        let reason = reason(&mut judge, "g");
+        assert_eq!((reason.kind, reason.retryable), (ReasonKind::BudgetExceeded, true));
+        assert_eq!(reason.numbers, [("calls_in_reply", 2), ("calls_limit", 2)]);
+        assert!(reason.message.contains("Call fewer at once"), "{}", reason.message);
+        assert!(judge.rule(1, "f", None, 0).is_allowed(), "another choice has calls of its own");
+    }
+
+    #[test]
+    fn each_category_has_its_own_limit_and_other_tools_go_on() {
+        let mut judge = judge(SEARCHES, &turn("searchAll", 2));
+        assert_eq!(
+            allowed(&mut judge, &["searchNotes", "searchAll", "fetch", "searchNotes"]),
+            [true, false, true, false]
+        );
+        let reason = reason(&mut judge, "searchAll");
+        assert_eq!((reason.kind, reason.retryable), (ReasonKind::BudgetExceeded, false));
+        assert_eq!(reason.numbers, [("calls_used", 3), ("calls_limit", 3)]);
+        assert!(
+            reason.message.contains("3 of 3 calls of retrieval tools in this turn are used"),
+            "{}",
+            reason.message
+        );
+    }
+
+    #[test]
+    fn a_tool_belongs_to_the_category_that_fits_it_best() {
+        let table =
+            format!("{SEARCHES}categories.mine = {{ tools = [\"searchN*\", \"searchAll\"], calls = 1 }}");
+        let mut judge = judge(&table, &turn("searchAll", 1));
+        assert_eq!(allowed(&mut judge, &["searchNotes", "searchAll", "searchFiles"]), [false, false, true]);
+    }
+
+    #[test]
+    fn names_are_enough_and_tools_without_a_limit_are_not_looked_at() {
+        for (table, tool, evidence) in [
+            ("calls = 1", "f", Evidence::Name),
+            ("parallel = 1", "f", Evidence::Name),
+            (SEARCHES, "searchAll", Evidence::Name),
+            (SEARCHES, "f", Evidence::Nothing),
+            ("categories.a = { tools = [\"f\"], slow = \"1s\" }", "f", Evidence::Nothing),
+        ] {
+            assert_eq!(judge(table, &turn("f", 0)).evidence(0, tool), evidence, "{table} {tool}");
+        }
+    }
+
+    #[test]
+    fn the_model_is_told_once_that_a_limit_is_reached_and_that_the_next_turn_is_free() {
+        let told = notices(SEARCHES, &next_turn(&turn("searchAll", 5)));
+        let at: Vec<_> = told.iter().map(|(message, word, _)| (*message, *word)).collect();
+        assert_eq!(at, [(6, "notice"), (12, "fresh")]);
+        assert!(told[0].2.starts_with("[toolrein] 3 of 3 calls of retrieval tools in this turn are used."));
+        let both = notices(&format!("calls = 3\n{SEARCHES}"), &turn("searchAll", 4));
+        assert_eq!(both.len(), 1, "no calls left at all says it all");
+        assert!(
+            both[0]
+                .2
+                .starts_with("[toolrein] 3 of 3 tool calls of this turn are used. Give your final answer")
+        );
+        assert_eq!(notices(SEARCHES, &next_turn(&turn("searchAll", 2))), []);
+    }
+
+    #[test]
+    fn a_late_result_is_counted_where_it_is_new_and_nothing_else_happens() {
+        let table = "categories.a = { tools = [\"f\"], slow = \"5s\" }\ncategories.b = { tools = [\"g\"] }";
+        for (tool, released_ms, remarks) in [
+            ("f", vec![Some(0), Some(4_999)], vec![(4, Change::Remark { word: "slow" })]),
+            ("f", vec![Some(0), Some(5_000)], vec![]),
+            ("f", vec![Some(0), None], vec![]),
+            ("g", vec![Some(0), Some(0)], vec![]),
+            ("h", vec![Some(0), Some(0)], vec![]),
+        ] {
+            let body = turn(tool, 2);
+            let request = Request::parse(body.as_bytes()).unwrap();
+            let identity = Identity { key: HashKey::fixed(7), principal: Hash(1), explicit: None };
+            let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+            let newest_first: Vec<_> = released_ms.iter().rev().copied().collect();
+            transcript.learn_times(&newest_first, 10_000);
+            let plan =
+                crate::policy::set::PolicySet::new(vec![policy::<TurnLimits>(table)]).read(&transcript).0;
+            let edits: Vec<_> = plan.edits.into_iter().map(|edit| (edit.message, edit.change)).collect();
+            assert_eq!(edits, remarks, "{tool} {released_ms:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_each_limit_is_told_to_the_operator() {
+        let judge = judge(
+            &format!("calls = 9\n{SEARCHES}categories.free = {{ tools = [\"f\"] }}"),
+            &turn("searchAll", 2),
+        );
+        let usage: Vec<_> = judge.usage(0).into_iter().map(|(_, it)| (it.tool, it.used, it.limit)).collect();
+        assert_eq!(usage, [("*".to_owned(), 2, 9), ("category:retrieval".to_owned(), 2, 3)]);
+    }
+
+    #[test]
+    fn a_tool_in_two_categories_is_refused() {
+        let table = "categories = { a = { tools = [\"f\"] }, b = { tools = [\"g\", \"f\"] }, c = { tools = [\"h\", \"h\"] } }";
+        let problems = TurnLimits::new(toml::from_str(table).unwrap()).err().unwrap();
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            ["categories.b.tools: f is named in a already", "categories.c.tools: h is named in c already"]
+        );
+    }
 }

@@ -15,7 +15,8 @@ const LONGEST_EMPTY: usize = 512;
 /// The longest text in which a member that tells of a failure is looked for, in bytes as written.
 const LONGEST_READ: usize = 4096;
 /// How texts that tell of a failure begin, in lower case.
-const FAILED: [&str; 6] = ["error", "exception", "traceback (most recent call last)", "fatal", "failed", "failure"];
+const FAILED: [&str; 6] =
+    ["error", "exception", "traceback (most recent call last)", "fatal", "failed", "failure"];
 /// Members beside an empty list of results that only say what was asked for, or that nothing was found.
 const ECHOES: [&str; 8] = ["query", "q", "status", "message", "msg", "type", "next", "cursor"];
 
@@ -48,7 +49,8 @@ impl Answer {
     /// Whether two results in `body` say the same. A text is the same in one part or as a plain string, and
     /// whatever a client notes beside it, such as a mark for the provider's cache.
     pub fn equals(&self, other: &Self, body: &[u8]) -> bool {
-        self.0.len() == other.0.len() && iter::zip(&self.0, &other.0).all(|(one, other)| one.of(body) == other.of(body))
+        self.0.len() == other.0.len()
+            && iter::zip(&self.0, &other.0).all(|(one, other)| one.of(body) == other.of(body))
     }
 }
 
@@ -114,7 +116,8 @@ fn object_is_empty(object: &Map<String, Value>, emptiness: &dyn Emptiness) -> bo
     if tells_failure(object) {
         return false;
     }
-    let (results, others): (Vec<_>, Vec<_>) = object.iter().partition(|(key, _)| emptiness.holds_results(key));
+    let (results, others): (Vec<_>, Vec<_>) =
+        object.iter().partition(|(key, _)| emptiness.holds_results(key));
     if !results.iter().all(|(_, value)| value_is_empty(value, emptiness)) {
         return false;
     }
@@ -209,11 +212,27 @@ mod tests {
     #[test]
     fn nothing_is_empty_in_all_its_spellings() {
         for text in [
-            "", " \n\t", "null", "\"\"", "\" \"", "[]", "{}", " [ ] ", "{\n}", "[[], {}]", "[null]", "Nothing here.",
-            "\"Nothing here.\"", r#"{"results":[]}"#, r#"{"results": null, "total": 0, "query": "bicycles"}"#,
+            "",
+            " \n\t",
+            "null",
+            "\"\"",
+            "\" \"",
+            "[]",
+            "{}",
+            " [ ] ",
+            "{\n}",
+            "[[], {}]",
+            "[null]",
+            "Nothing here.",
+            "\"Nothing here.\"",
+            r#"{"results":[]}"#,
+            r#"{"results": null, "total": 0, "query": "bicycles"}"#,
             r#"{"data":{"results":[]},"took_ms":3,"shards":{"failed":0,"total":5}}"#,
-            r#"{"data":{"search":{"nodes":[]}}}"#, r#"{"name":"","tags":[]}"#, r#"{"results":"Nothing here."}"#,
-            r#"{"content":[{"type":"text","text":"[]"}],"isError":false}"#, r#"{"status":"ok","results":[]}"#,
+            r#"{"data":{"search":{"nodes":[]}}}"#,
+            r#"{"name":"","tags":[]}"#,
+            r#"{"results":"Nothing here."}"#,
+            r#"{"content":[{"type":"text","text":"[]"}],"isError":false}"#,
+            r#"{"status":"ok","results":[]}"#,
             r#"{"results":[],"errors":[]}"#,
         ] {
             assert!(empty(content(&quote(text))), "{text}");
@@ -227,9 +246,20 @@ mod tests {
     #[test]
     fn whatever_can_be_used_is_not_empty() {
         for text in [
-            "0", "false", "[0]", "none of it", "nullable", "[", r#"{"results":[1]}"#, r#"{"total":0}"#,
-            r#"{"results":[],"summary":"They rode on."}"#, r#"{"name":"x","tags":[]}"#, r#"{"errors":[]}"#,
-            r#"{"results":[],"error":"quota"}"#, r#"{"ok":false,"data":null}"#, r#"{"warnings":[]}"#,
+            "0",
+            "false",
+            "[0]",
+            "none of it",
+            "nullable",
+            "[",
+            r#"{"results":[1]}"#,
+            r#"{"total":0}"#,
+            r#"{"results":[],"summary":"They rode on."}"#,
+            r#"{"name":"x","tags":[]}"#,
+            r#"{"errors":[]}"#,
+            r#"{"results":[],"error":"quota"}"#,
+            r#"{"ok":false,"data":null}"#,
+            r#"{"warnings":[]}"#,
         ] {
             assert!(!empty(content(&quote(text))), "{text}");
         }
@@ -242,16 +272,34 @@ mod tests {
     #[test]
     fn failures_are_told_by_their_first_word_or_by_a_member() {
         for text in [
-            "Error: no such file", "  error\n", "Traceback (most recent call last):\n...", "FAILED (3 tests)",
-            r#"{"error":"no"}"#, r#"{"error":{"code":1}}"#, r#"{"isError":true}"#, r#"{"ok":false,"data":null}"#,
-            r#"{"success":false}"#, r#"{"status":"Error"}"#, r#"{"status":404}"#, r#"{"errors":["x"],"data":null}"#,
+            "Error: no such file",
+            "  error\n",
+            "Traceback (most recent call last):\n...",
+            "FAILED (3 tests)",
+            r#"{"error":"no"}"#,
+            r#"{"error":{"code":1}}"#,
+            r#"{"isError":true}"#,
+            r#"{"ok":false,"data":null}"#,
+            r#"{"success":false}"#,
+            r#"{"status":"Error"}"#,
+            r#"{"status":404}"#,
+            r#"{"errors":["x"],"data":null}"#,
         ] {
             assert!(failed(text), "{text}");
         }
         assert!(failed(&format!("Error: {}", "x".repeat(2 * LONGEST_READ))));
         for text in [
-            "", "Errors are human", "error_log.txt", "The error is fixed", r#"{"error":null,"data":1}"#,
-            r#"{"error":""}"#, r#"{"errors":[]}"#, r#"{"ok":true}"#, r#"{"status":200}"#, r#"["error"]"#, "{",
+            "",
+            "Errors are human",
+            "error_log.txt",
+            "The error is fixed",
+            r#"{"error":null,"data":1}"#,
+            r#"{"error":""}"#,
+            r#"{"errors":[]}"#,
+            r#"{"ok":true}"#,
+            r#"{"status":200}"#,
+            r#"["error"]"#,
+            "{",
         ] {
             assert!(!failed(text), "{text}");
         }
@@ -260,12 +308,22 @@ mod tests {
 
     #[test]
     fn answers_are_the_same_where_their_texts_and_other_parts_are() {
-        let image = |url: &str| format!(r#"[{{"type":"text","text":"a"}},{{"type":"image_url","image_url":"{url}"}}]"#);
+        let image = |url: &str| {
+            format!(r#"[{{"type":"text","text":"a"}},{{"type":"image_url","image_url":"{url}"}}]"#)
+        };
         for (one, other, same) in [
             (r#""a""#.to_owned(), r#""a""#.to_owned(), true),
             (r#""a""#.to_owned(), r#""b""#.to_owned(), false),
-            (r#""a""#.to_owned(), r#"[{"text":"a","type":"text","cache_control":{"type":"x"}}]"#.to_owned(), true),
-            (r#""ab""#.to_owned(), r#"[{"type":"text","text":"a"},{"type":"text","text":"b"}]"#.to_owned(), false),
+            (
+                r#""a""#.to_owned(),
+                r#"[{"text":"a","type":"text","cache_control":{"type":"x"}}]"#.to_owned(),
+                true,
+            ),
+            (
+                r#""ab""#.to_owned(),
+                r#"[{"type":"text","text":"a"},{"type":"text","text":"b"}]"#.to_owned(),
+                false,
+            ),
             (image("u"), image("u"), true),
             (image("u"), image("v"), false),
             ("null".to_owned(), "null".to_owned(), true),

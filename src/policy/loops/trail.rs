@@ -111,19 +111,25 @@ impl Trail {
         circles.filter(move |circle| circle.rounds >= enough(circle.steps.len()))
     }
 
-    /// The shortest circle with as many rounds as `enough` says for its length, if it has grown by a round since
-    /// it was last told of. It counts as told.
-    pub fn tell(&mut self, enough: impl Fn(usize) -> usize) -> Option<Circle<'_>> {
-        let told = |at: usize| if at < LONGEST { self.streaks[at].told } else { self.replies.told };
+    /// The shortest circle with as many rounds as `enough` says for its length, where it was not told of yet or is
+    /// to be told of `again` by its rounds and those when it last was. It counts as told. A longer circle that goes
+    /// round with it is the same one.
+    pub fn tell(
+        &mut self,
+        enough: impl Fn(usize) -> usize,
+        again: impl Fn(usize, usize) -> bool,
+    ) -> Option<Circle<'_>> {
         let at = (0..=LONGEST).find(|at| {
             let circle = self.circle(*at);
-            circle.rounds >= enough(circle.steps.len()) && circle.rounds > told(*at)
+            circle.rounds >= enough(circle.steps.len())
         })?;
-        let rounds = self.circle(at).rounds;
-        if at < LONGEST {
-            self.streaks[at].told = rounds;
-        } else {
-            self.replies.told = rounds;
+        let (rounds, told) = (self.circle(at).rounds, self.streak(at).told);
+        if rounds == told || (told > 0 && !again(rounds, told)) {
+            return None;
+        }
+        match self.streaks.get_mut(at) {
+            Some(streak) => streak.told = rounds,
+            None => self.replies.told = rounds,
         }
         Some(self.circle(at))
     }
@@ -137,6 +143,10 @@ impl Trail {
             self.recent.remove(0);
         }
         self.recent.push(step.clone());
+    }
+
+    fn streak(&self, at: usize) -> Streak {
+        self.streaks.get(at).copied().unwrap_or(self.replies)
     }
 
     /// The circle of `at + 1` steps, or, behind those, that of whole replies.

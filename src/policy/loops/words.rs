@@ -42,7 +42,9 @@ pub fn notice_empty(results: usize, tools: &[String]) -> String {
 pub fn withheld_empty(tool: &str, results: usize) -> String {
     let last = if results == 1 { "result was" } else { "results were" };
     let count = if results == 1 { String::new() } else { format!("{results} ") };
-    format!("The call was not run: the last {count}{last} empty, those of {tool} among them. Instead of calling it again, {ELSEWHERE}")
+    format!(
+        "The call was not run: the last {count}{last} empty, those of {tool} among them. Instead of calling it again, {ELSEWHERE}"
+    )
 }
 
 const ELSEWHERE: &str = "look in another place with another tool, work with what you have, or tell the user that \
@@ -56,7 +58,9 @@ fn made(circle: &Circle<'_>) -> String {
         Kind::Failed => "failed in the same way each time",
     };
     match circle.steps {
-        [step] => format!("{} was called {rounds} times in a row with the same arguments and {result}", step.tool),
+        [step] => {
+            format!("{} was called {rounds} times in a row with the same arguments and {result}", step.tool)
+        }
         steps => format!(
             "The same {} calls ({}) were made {rounds} times in a row, and each {result}",
             steps.len(),
