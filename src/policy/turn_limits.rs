@@ -153,8 +153,10 @@ impl Policy for TurnLimits {
         if let Some((at, category)) = self.category(call.name).filter(|(_, category)| category.calls > 0) {
             let calls = used.category(at).calls;
             if calls >= category.calls {
-                let what =
-                    format!("all {} calls of {} tools in this turn are used", category.calls, category.name);
+                let what = format!(
+                    "{calls} of {} calls of {} tools in this turn are used",
+                    category.calls, category.name
+                );
                 return Verdict::Withhold(used_up(&what, OTHER_TOOLS, (calls, category.calls)));
             }
         }

@@ -56,7 +56,7 @@ fn the_fifth_equal_call_is_withheld_and_the_model_answers_with_what_it_has() {
             (&4.into(), &1.into())
         );
         assert!(envelope["error"]["message"].as_str().unwrap().contains("use the result that you have"));
-        assert_eq!(program.metric("toolrein_actions_total{policy=\"loops\",action=\"withheld\"}"), 1.0);
+        program.wait_for_metric("toolrein_actions_total{policy=\"loops\",action=\"withheld\"}", 1.0);
         upstream.assert_clean();
     });
 }

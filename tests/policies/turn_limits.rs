@@ -67,7 +67,7 @@ fn a_used_up_category_leaves_the_other_tools_open_and_a_new_turn_has_it_back() {
                 .unwrap()
                 .contains("1 of 1 calls of retrieval tools in this turn are used")
         );
-        assert_eq!(program.metric("toolrein_actions_total{policy=\"turn_limits\",action=\"withheld\"}"), 1.0);
+        program.wait_for_metric("toolrein_actions_total{policy=\"turn_limits\",action=\"withheld\"}", 1.0);
         upstream.assert_clean();
     });
 }
