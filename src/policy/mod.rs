@@ -4,6 +4,8 @@
 //! To add one: write `NAME.rs` with a type that is a [`Policy`], add the two lines marked below, its table in
 //! `proxy.toml`, and its cases.
 
+mod allow;
+mod arguments;
 mod budget;
 #[cfg(test)]
 pub(crate) mod cases;
@@ -29,6 +31,8 @@ use std::sync::Arc;
 pub const REGISTRY: &[Entry] = &[
     Entry::of::<budget::Budget>(),
     Entry::of::<rate_limit::RateLimit>(),
+    Entry::of::<allow::Allow>(),
+    Entry::of::<arguments::Arguments>(),
     Entry::of::<truncate::Truncate>(),
     // Second line of a new policy: `Entry::of::<NAME::TYPE>(),`.
 ];

@@ -32,6 +32,7 @@ pub enum Domain {
     Place,
     Model,
     Request,
+    Schema,
 }
 
 impl std::fmt::Display for Hash {
