@@ -196,7 +196,8 @@ mod tests {
             reason,
             Reason {
                 kind: ReasonKind::ModeRestricted,
-                message: "The call was not run: write may not be called here. You may call: read, read_all.".into(),
+                message: "The call was not run: write may not be called here. You may call: read, read_all."
+                    .into(),
                 retryable: false,
                 numbers: vec![],
             }

@@ -61,9 +61,7 @@ pub fn excuse(error: &ValidationError<'_>, schema: &Value, arguments: &Value) ->
             let value = Some(coerced(found, kind)?);
             Some(vec![Mend { place: place.to_owned(), value }])
         }
-        Kind::Enum { options } => {
-            is_advice(found, options.as_array()?, error, schema).then(Vec::new)
-        }
+        Kind::Enum { options } => is_advice(found, options.as_array()?, error, schema).then(Vec::new),
         Kind::Constant { expected_value } => {
             is_advice(found, std::slice::from_ref(&**expected_value), error, schema).then(Vec::new)
         }
@@ -71,9 +69,9 @@ pub fn excuse(error: &ValidationError<'_>, schema: &Value, arguments: &Value) ->
             context.iter().find_map(|branch| excuse_all(branch, schema, arguments))
         }
         // Written where `anyOf` was meant; or beyond what the engine of patterns can do.
-        Kind::OneOfMultipleValid { .. } | Kind::BacktrackLimitExceeded { .. } | Kind::RegexEngineFailure { .. } => {
-            Some(Vec::new())
-        }
+        Kind::OneOfMultipleValid { .. }
+        | Kind::BacktrackLimitExceeded { .. }
+        | Kind::RegexEngineFailure { .. } => Some(Vec::new()),
         _ => None,
     }
 }

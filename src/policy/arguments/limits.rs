@@ -48,10 +48,15 @@ impl Limit {
             },
             None => None,
         };
-        if written.hosts.iter().any(|host| host.as_str().contains(['/', ':', '@']) || host.as_str().is_empty()) {
+        if written
+            .hosts
+            .iter()
+            .any(|host| host.as_str().contains(['/', ':', '@']) || host.as_str().is_empty())
+        {
             return Err(("hosts", "expected names of hosts such as \"*.example.org\"".to_owned()));
         }
-        let hosts = written.hosts.iter().map(|host| Pattern::new(host.as_str().to_ascii_lowercase())).collect();
+        let hosts =
+            written.hosts.iter().map(|host| Pattern::new(host.as_str().to_ascii_lowercase())).collect();
         let path = argument.split('.').map(str::to_owned).collect();
         Ok(Self { path, max_chars: written.max_chars, pattern, hosts })
     }
@@ -134,8 +139,12 @@ fn host_of(url: &str) -> Option<String> {
     let is_plain = |host: &str| {
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         match inner {
-            Some(address) => address.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.')),
-            None => host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')),
+            Some(address) => {
+                address.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'))
+            }
+            None => {
+                host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
+            }
         }
     };
     let host = host.strip_suffix('.').unwrap_or(host);
@@ -207,7 +216,11 @@ mod tests {
             ("hosts = [\"a.b\"]", json!({"href": "https://evil.net"}), Some("q: type, expected string")),
             ("pattern = \"b\"", json!(null), None),
         ] {
-            assert_eq!(problems("q", limit, &json!({ "q": value })), Vec::from_iter(expected), "{limit} {value}");
+            assert_eq!(
+                problems("q", limit, &json!({ "q": value })),
+                Vec::from_iter(expected),
+                "{limit} {value}"
+            );
         }
     }
 
@@ -215,10 +228,19 @@ mod tests {
     fn texts_within_objects_and_lists_are_found() {
         let limit = "max_chars = 1";
         let nested = json!({"pages": [{"url": "ab"}, {"url": "c"}, {"other": 1}], "url": "abc"});
-        assert_eq!(problems("pages.url", limit, &nested), ["pages[0].url: max_chars, expected at most 1 characters"]);
-        assert_eq!(problems("a", limit, &json!({"a": ["b", ["cd"]]})), ["a[1][0]: max_chars, expected at most 1 characters"]);
+        assert_eq!(
+            problems("pages.url", limit, &nested),
+            ["pages[0].url: max_chars, expected at most 1 characters"]
+        );
+        assert_eq!(
+            problems("a", limit, &json!({"a": ["b", ["cd"]]})),
+            ["a[1][0]: max_chars, expected at most 1 characters"]
+        );
         let spelled = json!({"pages": "{\"url\":\"ab\"}"});
-        assert_eq!(problems("pages.url", limit, &spelled), ["pages.url: max_chars, expected at most 1 characters"]);
+        assert_eq!(
+            problems("pages.url", limit, &spelled),
+            ["pages.url: max_chars, expected at most 1 characters"]
+        );
         assert_eq!(problems("absent", limit, &nested), Vec::<String>::new());
     }
 

@@ -143,7 +143,10 @@ fn declared_names(owner: Option<&Value>) -> String {
 }
 
 /// The one branch of a union that takes values of this kind at all: its objections are the ones that help.
-fn meant<'a>(context: &'a [Vec<ValidationError<'static>>], place: &str) -> Option<&'a [ValidationError<'static>]> {
+fn meant<'a>(
+    context: &'a [Vec<ValidationError<'static>>],
+    place: &str,
+) -> Option<&'a [ValidationError<'static>]> {
     let takes_kind = |branch: &&Vec<ValidationError<'static>>| {
         !branch.is_empty()
             && branch.iter().all(|error| {
@@ -176,7 +179,8 @@ fn expectation(kind: &Kind, found: &Value) -> String {
     match kind {
         Kind::Type { kind } => format!("{}, found {}", one_of(type_names(kind).into_iter()), kind_of(found)),
         Kind::Enum { options } => {
-            let options: Vec<String> = options.as_array().into_iter().flatten().map(Value::to_string).collect();
+            let options: Vec<String> =
+                options.as_array().into_iter().flatten().map(Value::to_string).collect();
             format!("one of {}", options.join(", "))
         }
         Kind::Constant { expected_value } => expected_value.to_string(),

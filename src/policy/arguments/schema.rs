@@ -278,7 +278,10 @@ mod tests {
             (json!({"minimum": 3, "exclusiveMinimum": true}), json!({"exclusiveMinimum": 3})),
             (json!({"minimum": 3, "exclusiveMinimum": false}), json!({"minimum": 3})),
             (json!({"required": true, "enum": [], "anyOf": [], "minLength": "3", "items": 7}), json!({})),
-            (json!({"pattern": "(?=a)", "patternProperties": {"(": {}, "^a": {}}}), json!({"patternProperties": {"^a": {}}})),
+            (
+                json!({"pattern": "(?=a)", "patternProperties": {"(": {}, "^a": {}}}),
+                json!({"patternProperties": {"^a": {}}}),
+            ),
             (
                 json!({"not": {"type": "string", "enum": ["a"], "nullable": true}}),
                 json!({"not": {"type": ["string", "null"], "enum": ["a", null]}}),

@@ -133,7 +133,8 @@ fn values_outside_an_enum_pass_only_where_they_are_of_its_kind() {
 #[test]
 fn no_arguments_are_right_where_the_tool_needs_none() {
     let free = json!({"type": "object", "properties": {"a": {"type": "string"}}});
-    let single = json!({"type": ["object", "null"], "required": ["a"], "properties": {"a": {"type": "string"}}});
+    let single =
+        json!({"type": ["object", "null"], "required": ["a"], "properties": {"a": {"type": "string"}}});
     for arguments in ["", "  ", "null", "{}"] {
         for table in ["", "strict = true"] {
             assert_eq!(objection(table, &free, arguments), None, "{arguments:?}");
@@ -153,8 +154,14 @@ fn what_is_no_json_object_is_refused_whatever_the_schema() {
             r#"{"city":"Par"#,
             "arguments: JSON, expected one JSON object, found EOF while parsing a string at line 1 column 12",
         ),
-        (r#"{"city":"Paris"}}"#, "arguments: JSON, expected one JSON object, found trailing characters at line 1 column 17"),
-        ("{'city':'Paris'}", "arguments: JSON, expected one JSON object, found key must be a string at line 1 column 2"),
+        (
+            r#"{"city":"Paris"}}"#,
+            "arguments: JSON, expected one JSON object, found trailing characters at line 1 column 17",
+        ),
+        (
+            "{'city':'Paris'}",
+            "arguments: JSON, expected one JSON object, found key must be a string at line 1 column 2",
+        ),
     ] {
         assert_eq!(told("", &weather(), arguments), expected, "{arguments}");
         assert!(objection("", &json!({"$ref": "https://example.com/"}), arguments).is_some(), "{arguments}");
@@ -168,7 +175,10 @@ fn json_that_other_programs_take_is_not_ours_to_refuse() {
     for arguments in [r#"{"city":"\ud800"}"#, r#"{"city":1e999}"#, &deep] {
         assert_eq!(objection("", &weather(), arguments), None, "{arguments}");
         for table in ["strict = true", "tools.f.url = { hosts = [\"a.b\"] }"] {
-            assert!(told(table, &weather(), arguments).starts_with("arguments: JSON, expected"), "{arguments}");
+            assert!(
+                told(table, &weather(), arguments).starts_with("arguments: JSON, expected"),
+                "{arguments}"
+            );
         }
     }
     assert!(objection("", &weather(), r#"{"city":"\ud800","\u005f_proto__":1}"#).is_some());
@@ -251,7 +261,8 @@ fn a_recursive_schema_is_judged_at_every_depth() {
             "required": ["name"],
         }},
     });
-    let leaf = |node: &str| format!(r#"{{"tree":{{"name":"a","children":[{{"name":"b","children":[{node}]}}]}}}}"#);
+    let leaf =
+        |node: &str| format!(r#"{{"tree":{{"name":"a","children":[{{"name":"b","children":[{node}]}}]}}}}"#);
     assert_eq!(objection("", &schema, &leaf(r#"{"name":"c"}"#)), None);
     assert_eq!(
         told("", &schema, &leaf(r#"{"title":"c"}"#)),
@@ -263,7 +274,9 @@ fn a_recursive_schema_is_judged_at_every_depth() {
 fn schemas_and_arguments_made_to_take_long_take_no_time() {
     let node = json!({"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}, "end": {"type": "integer"}}});
     let twice = json!({"$ref": "#/$defs/node", "$defs": {"node": {"anyOf": vec![node; 8]}}});
-    let nested = |levels: usize| (0..levels).fold(r#"{"end":"no"}"#.to_owned(), |inner, _| format!(r#"{{"child":{inner}}}"#));
+    let nested = |levels: usize| {
+        (0..levels).fold(r#"{"end":"no"}"#.to_owned(), |inner, _| format!(r#"{{"child":{inner}}}"#))
+    };
     let started = Instant::now();
     for levels in [1, 5, 20, 60, 120] {
         objection("", &twice, &nested(levels));
@@ -279,7 +292,8 @@ fn schemas_and_arguments_made_to_take_long_take_no_time() {
 /// The stack of a test's thread is that of a worker's: 2 MiB.
 #[test]
 fn the_deepest_schema_and_arguments_fit_the_stack() {
-    let chain = (0..14).fold(json!({"properties": {"c": {"$ref": "#"}}}), |inner, _| json!({"allOf": [inner]}));
+    let chain =
+        (0..14).fold(json!({"properties": {"c": {"$ref": "#"}}}), |inner, _| json!({"allOf": [inner]}));
     let nested = (0..63).fold("7".to_owned(), |inner, _| format!(r#"{{"c":{inner}}}"#));
     assert_eq!(objection("", &chain, &nested), None);
     let refusing = (0..13).fold(
@@ -313,7 +327,10 @@ fn the_operators_limits_hold_with_and_without_a_schema() {
     for schema in [schema, json!(null)] {
         for (arguments, expected) in [
             (r#"{"url":"https://a.example.org/"}"#, ""),
-            (r#"{"url":"https://example.net/","q":"abcd"}"#, "q: max_chars, expected at most 3 characters; url: hosts, expected a plain http(s) URL of *.example.org"),
+            (
+                r#"{"url":"https://example.net/","q":"abcd"}"#,
+                "q: max_chars, expected at most 3 characters; url: hosts, expected a plain http(s) URL of *.example.org",
+            ),
         ] {
             assert_eq!(told(table, &schema, arguments), expected, "{schema} {arguments}");
         }

@@ -119,7 +119,13 @@ impl<'a> Graph<'a> {
     }
 
     /// The length of the longest chain from `node` on. A circle ends at the bound too.
-    fn visit(&self, node: usize, length: usize, chains: &mut [usize], order: &mut Vec<usize>) -> Option<usize> {
+    fn visit(
+        &self,
+        node: usize,
+        length: usize,
+        chains: &mut [usize],
+        order: &mut Vec<usize>,
+    ) -> Option<usize> {
         if length > LONGEST_CHAIN {
             return None;
         }
@@ -223,7 +229,9 @@ mod tests {
 
     #[test]
     fn references_that_lead_nowhere_outside_or_in_a_circle_have_no_weight() {
-        for reference in ["#/$defs/none", "https://example.com/x.json", "other.json#/a", "#anchor", "#/$defs/%zz"] {
+        for reference in
+            ["#/$defs/none", "https://example.com/x.json", "other.json#/a", "#anchor", "#/$defs/%zz"]
+        {
             assert!(Weight::of(&json!({"$ref": reference, "$defs": {"a": {}}})).is_none(), "{reference}");
         }
         assert!(Weight::of(&json!({"$ref": "#"})).is_none());
