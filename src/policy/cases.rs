@@ -3,7 +3,7 @@
 
 use super::plan::Plan;
 use super::set::{Judge, PolicySet, Rule, Ruling};
-use super::{Policy, build};
+use super::{Evidence, Policy, build};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{Hash, HashKey, Identity};
 use crate::transcript::memo::NoMemo;
@@ -53,10 +53,32 @@ impl Conversation {
         Self(read(rule, &turn(tool, released_ms.len()), released_ms).1)
     }
 
+    /// A conversation as far as `body` tells it.
+    pub(crate) fn over(rule: &Arc<dyn Rule>, body: &str) -> Self {
+        Self(read(rule, body, &[]).1)
+    }
+
+    /// How much of a call must be seen.
+    pub(crate) fn evidence(&mut self, tool: &str) -> Evidence {
+        self.0.evidence(0, tool)
+    }
+
     /// Rules on the next call.
     pub(crate) fn judge(&mut self, tool: &str, arguments: &str, now_ms: u64) -> Ruling {
         self.0.rule(0, tool, Some(arguments), now_ms)
     }
+}
+
+/// A request that declares tools, each a name and its parameters.
+pub(crate) fn declaring(tools: &[(&str, &str)]) -> String {
+    let tools: Vec<String> = tools
+        .iter()
+        .map(|(name, parameters)| {
+            format!(r#"{{"type":"function","function":{{"name":"{name}","parameters":{parameters}}}}}"#)
+        })
+        .collect();
+    let tools = tools.join(",");
+    format!(r#"{{"model":"m","tools":[{tools}],"messages":[{{"role":"user","content":"q"}}]}}"#)
 }
 
 /// A request whose running turn holds `calls` calls of `tool`, each answered.

@@ -4,6 +4,8 @@
 //! To add one: write `NAME.rs` with a type that is a [`Policy`], add the two lines marked below, its table in
 //! `proxy.toml`, and its cases.
 
+mod allow;
+mod arguments;
 mod budget;
 #[cfg(test)]
 pub(crate) mod cases;
@@ -33,6 +35,8 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<rate_limit::RateLimit>(),
     Entry::of::<loops::Loops>(),
     Entry::of::<turn_limits::TurnLimits>(),
+    Entry::of::<allow::Allow>(),
+    Entry::of::<arguments::Arguments>(),
     Entry::of::<truncate::Truncate>(),
     // Second line of a new policy: `Entry::of::<NAME::TYPE>(),`.
 ];

@@ -7,8 +7,8 @@
 use super::timed::{Timed, UploadClock};
 use bytes::Bytes;
 use futures_util::{Stream, stream};
-use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use hyper::body::{Body, Frame, SizeHint};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -29,7 +29,7 @@ pub mod upstream;
 use self::body::ReplyBody;
 use self::drain::{Drain, DrainGuard};
 use http::{Method, Request, Response};
-use http_body::Body;
+use hyper::body::Body;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};

@@ -2,8 +2,8 @@
 //! not decode and does not look at the bytes.
 
 use bytes::{Bytes, BytesMut};
-use http_body::Body;
 use http_body_util::BodyExt;
+use hyper::body::Body;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::proxy::body::{BodyError, ReplyBody};
     use futures_util::stream;
-    use http_body::Frame;
+    use hyper::body::Frame;
 
     const IDLE: Duration = Duration::from_secs(10);
 

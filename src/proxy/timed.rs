@@ -3,8 +3,8 @@
 
 use super::body::BodyError;
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use hyper::body::{Body, Frame, SizeHint};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -33,6 +33,7 @@ pub enum Domain {
     Story,
     Model,
     Request,
+    Schema,
 }
 
 impl std::fmt::Display for Hash {

@@ -5,8 +5,11 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+#[allow(dead_code, reason = "shared with tests/rulings; each uses a part")]
 #[path = "../rulings/talk.rs"]
 mod talk;
 
+mod allow;
+mod arguments;
 mod loops;
 mod turn_limits;

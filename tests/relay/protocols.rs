@@ -4,8 +4,8 @@ use crate::support::{PATIENCE, Stage, Wire, serve, settings, soon, stage, start}
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, Request, Response, Version};
-use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;

@@ -1,0 +1,268 @@
+//! Which tools may be called at all, by name.
+//!
+//! # What it does
+//! A tool may be called if it fits one of `only` (where any are given) and none of `except`. The call of any
+//! other tool is withheld; the model reads which it may call instead. With `hide` the request's `tools` lose
+//! those that may not be called, so that the model never sees them. A call of a tool that the request does not
+//! declare at all is withheld too, unless `undeclared` says otherwise.
+//!
+//! # Why
+//! The same agent runs in places of different trust. What it must not do here is better taken from the model
+//! than asked of it; and a call of a tool that nobody offered can only fail at the client. Hidden is what the
+//! configuration and the declared tools say, nothing else: `tools` then stays the same through a conversation
+//! and the provider's prompt cache keeps hitting.
+//!
+//! # State
+//! The names that the request declares.
+//!
+//! # Example
+//! With `except = ["delete_*"]` a call of `delete_all` is withheld with `MODE_RESTRICTED` and the names of up to
+//! ten tools that may be called.
+
+use super::pattern::Pattern;
+use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use super::{ConfigError, Evidence, Policy, RequestFacts};
+use serde::Deserialize;
+use std::cmp::Reverse;
+
+/// The most names that the model is told: enough to choose from, short enough to read.
+const TOLD: usize = 10;
+
+/// The longest name that is repeated, in characters: what OpenAI allows.
+const LONGEST_NAME: usize = 64;
+
+/// See the file's head.
+pub struct Allow {
+    config: Config,
+}
+
+/// `[policy.allow]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The tools that may be called; none named: all.
+    only: Vec<Pattern>,
+    /// The tools that may not, although they fit `only`.
+    except: Vec<Pattern>,
+    /// Keep from the model the tools that may not be called.
+    hide: bool,
+    /// What to do with calls of tools that the request does not declare.
+    undeclared: Undeclared,
+}
+
+/// What becomes of calls of tools that the request does not declare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Undeclared {
+    #[default]
+    Withhold,
+    Pass,
+}
+
+/// The names that the request declares, in order.
+#[derive(Clone, Default)]
+pub struct Declared(Vec<String>);
+
+impl Policy for Allow {
+    const NAME: &'static str = "allow";
+    const SUMMARY: &'static str = "lets only some tools be called, by name, and hides the others if asked to";
+    type Config = Config;
+    type State = Declared;
+
+    fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
+        let mut problems = Vec::new();
+        for (key, patterns) in [("only", &config.only), ("except", &config.except)] {
+            if patterns.iter().any(|pattern| pattern.as_str().is_empty()) {
+                problems.push(ConfigError::new(key, "expected names or patterns, found an empty one"));
+            }
+        }
+        for pattern in config.except.iter().filter(|pattern| config.only.contains(pattern)) {
+            let text = format!("`{}` stands in `only` as well", pattern.as_str());
+            problems.push(ConfigError::new("except", text));
+        }
+        if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
+    }
+
+    fn named_tools(&self) -> Vec<String> {
+        let patterns = self.config.only.iter().chain(&self.config.except);
+        patterns.filter(|pattern| pattern.is_exact()).map(|pattern| pattern.as_str().to_owned()).collect()
+    }
+
+    fn open(&self, request: &RequestFacts<'_>, state: &mut Declared, plan: &mut Plan) {
+        state.0 = request.tools.iter().map(|tool| tool.name.clone().into_owned()).collect();
+        if self.config.hide {
+            for name in state.0.iter().filter(|name| !self.allows(name)) {
+                plan.hide(name);
+            }
+        }
+    }
+
+    fn evidence(&self, _name: &str, _state: &Declared) -> Evidence {
+        Evidence::Name
+    }
+
+    fn judge(&self, call: &Proposed<'_>, state: &Declared) -> Verdict {
+        let problem = if !self.allows(call.name) {
+            "may not be called here"
+        } else if self.config.undeclared == Undeclared::Withhold && !state.declares(call.name) {
+            "is not among the tools of this conversation"
+        } else {
+            return Verdict::Allow;
+        };
+        let may: Vec<&str> = state.0.iter().map(String::as_str).filter(|name| self.allows(name)).collect();
+        Verdict::Withhold(reason(call.name, problem, may))
+    }
+}
+
+impl Allow {
+    fn allows(&self, name: &str) -> bool {
+        let fits = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(name));
+        (self.config.only.is_empty() || fits(&self.config.only)) && !fits(&self.config.except)
+    }
+}
+
+impl Declared {
+    fn declares(&self, name: &str) -> bool {
+        self.0.iter().any(|declared| declared == name)
+    }
+}
+
+fn reason(name: &str, problem: &str, mut may: Vec<&str>) -> Reason {
+    // The likeliest to be meant come first: some names are misspelt.
+    may.sort_by_cached_key(|known| Reverse(likeness(known, name)));
+    let more = may.len().saturating_sub(TOLD);
+    let told: Vec<String> = may.iter().take(TOLD).map(|name| clipped(name)).collect();
+    let instead = match (told.is_empty(), more) {
+        (true, _) => "No tool may be called; answer with what you have.".to_owned(),
+        (false, 0) => format!("You may call: {}.", told.join(", ")),
+        (false, more) => format!("You may call: {} and {more} more.", told.join(", ")),
+    };
+    Reason {
+        kind: ReasonKind::ModeRestricted,
+        message: format!("The call was not run: {} {problem}. {instead}", clipped(name)),
+        retryable: false,
+        numbers: Vec::new(),
+    }
+}
+
+/// How many characters two names share at their ends, case aside.
+fn likeness(a: &str, b: &str) -> usize {
+    let same = |(a, b): &(char, char)| a.eq_ignore_ascii_case(b);
+    let head = a.chars().zip(b.chars()).take_while(same).count();
+    let tail = a.chars().rev().zip(b.chars().rev()).take_while(same).count();
+    head + tail
+}
+
+fn clipped(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::{Conversation, declaring, plan_of, policy};
+    use super::*;
+
+    fn withheld(table: &str, tools: &[&str], name: &str) -> Option<Reason> {
+        let policy = policy::<Allow>(table);
+        let tools: Vec<(&str, &str)> = tools.iter().map(|name| (*name, "{}")).collect();
+        let mut talk = Conversation::over(&policy, &declaring(&tools));
+        talk.judge(name, "{}", 0).objections.pop().map(|(_, reason)| reason)
+    }
+
+    #[test]
+    fn a_tool_may_be_called_if_it_fits_only_and_not_except() {
+        for (table, name, allowed) in [
+            ("", "read", true),
+            ("only = [\"read\"]", "read", true),
+            ("only = [\"read\"]", "read_all", false),
+            ("only = [\"read*\"]", "read_all", true),
+            ("only = [\"read*\"]", "write", false),
+            ("only = [\"Read\"]", "read", false),
+            ("except = [\"write\"]", "write", false),
+            ("except = [\"*_all\"]", "read_all", false),
+            ("except = [\"*_all\"]", "read", true),
+            ("only = [\"read*\"]\nexcept = [\"read_all\"]", "read_all", false),
+            ("except = [\"*\"]", "read", false),
+        ] {
+            let reason = withheld(table, &["read", "read_all", "write"], name);
+            assert_eq!(reason.is_none(), allowed, "{table} {name}");
+        }
+    }
+
+    #[test]
+    fn the_model_reads_what_it_may_call_instead() {
+        let reason = withheld("except = [\"write\"]", &["read", "read_all", "write"], "write").unwrap();
+        assert_eq!(
+            reason,
+            Reason {
+                kind: ReasonKind::ModeRestricted,
+                message: "The call was not run: write may not be called here. You may call: read, read_all."
+                    .into(),
+                retryable: false,
+                numbers: vec![],
+            }
+        );
+        let none = withheld("except = [\"*\"]", &["read"], "read").unwrap();
+        assert!(none.message.ends_with("No tool may be called; answer with what you have."));
+    }
+
+    #[test]
+    fn at_most_ten_names_are_told_the_likeliest_first() {
+        let names: Vec<String> = (10..40).map(|at| format!("tool_{at}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let reason = withheld("", &names, "tol_39").unwrap();
+        assert!(reason.message.contains("You may call: tool_39, "), "{}", reason.message);
+        assert!(reason.message.ends_with(" and 20 more."), "{}", reason.message);
+        assert_eq!(reason.message.matches("tool_").count(), 10);
+        let long = "x".repeat(10_000);
+        assert!(withheld("", &[&long], &format!("{long}y")).unwrap().message.len() < 300);
+    }
+
+    #[test]
+    fn a_tool_that_the_request_does_not_declare_may_not_be_called_unless_the_operator_says_so() {
+        for (table, tools, allowed) in [
+            ("", vec!["read"], false),
+            ("", vec![], false),
+            ("undeclared = \"pass\"", vec!["read"], true),
+            ("undeclared = \"pass\"\nonly = [\"read\"]", vec!["read"], false),
+        ] {
+            assert_eq!(withheld(table, &tools, "browse").is_none(), allowed, "{table}");
+        }
+        let reason = withheld("", &["read"], "browse").unwrap();
+        assert!(reason.message.contains("browse is not among the tools of this conversation"));
+    }
+
+    #[test]
+    fn only_what_may_not_be_called_is_hidden_and_only_if_asked_to() {
+        let body = declaring(&[("read", "{}"), ("write", "{}"), ("delete", "{}")]);
+        for (table, expected) in [
+            ("only = [\"read\"]", vec![]),
+            ("only = [\"read\"]\nhide = true", vec!["write", "delete"]),
+            ("except = [\"delete\"]\nhide = true", vec!["delete"]),
+            ("hide = true", vec![]),
+        ] {
+            let plan = plan_of(&policy::<Allow>(table), &body);
+            let hidden: Vec<&str> = plan.hidden.iter().map(|(_, name)| name.as_str()).collect();
+            assert_eq!(hidden, expected, "{table}");
+            assert!(plan.edits.is_empty() && plan.refusal.is_none());
+        }
+    }
+
+    #[test]
+    fn a_hidden_tool_that_is_called_all_the_same_is_withheld_and_not_told_of() {
+        let reason = withheld("except = [\"write\"]\nhide = true", &["read", "write"], "write").unwrap();
+        assert!(reason.message.ends_with("You may call: read."), "{}", reason.message);
+    }
+
+    #[test]
+    fn settings_that_contradict_themselves_are_refused() {
+        for (table, key) in [
+            ("only = [\"a\"]\nexcept = [\"a\"]", "except"),
+            ("only = [\"\"]", "only"),
+            ("except = [\"\"]", "except"),
+        ] {
+            let config: Config = toml::from_str(table).unwrap();
+            assert_eq!(Allow::new(config).err().unwrap()[0].key, key, "{table}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The arguments of calls, held against what their tool declares.
+//!
+//! # What it does
+//! The arguments must be one JSON object that fits the JSON Schema in the tool's declaration and the operator's
+//! own limits (`tools`): length, pattern, the hosts that a URL may lead to. Absent, empty and null arguments
+//! count as none, which is right for a tool that needs none. Keys that harm programs in JavaScript are refused.
+//! A call that does not fit is withheld; the model reads where, which rule and what was expected, and may mend it.
+//!
+//! The lenient form passes what does no harm: null for an optional parameter, a value outside an enum, a string
+//! that parses to the type that was expected, a number or truth value where text was. `strict` passes none of it.
+//!
+//! # Why
+//! Models get arguments wrong, and clients fail on them in ways that no model can mend. Schemas are sloppy too:
+//! of 3,922 calls known to be good, strict validation refuses 1.4 %, the lenient form 0.1 %, and it finds 98 % of
+//! the broken ones beside those that it passes by design (`tests/arguments_eval.rs`). Whatever cannot be
+//! judged passes: no schema, one that is too large or leads elsewhere, arguments that would take too long.
+//!
+//! # State
+//! The schemas that the request declares, compiled at the first call that needs them and kept in the memo under
+//! the hash of their bytes.
+//!
+//! # Example
+//! A call of `weather` with `{"days":"many"}` is withheld with `VALIDATION` and "city: required, expected string;
+//! days: type, expected integer, found string".
+
+mod lenient;
+mod limits;
+mod problem;
+mod schema;
+mod validator;
+mod weight;
+
+use super::pattern::{Pattern, best_match, exact_names};
+use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use super::{ConfigError, Evidence, Policy, RequestFacts};
+use crate::transcript::identity::Domain;
+use crate::transcript::memo::Derived;
+use crate::wire::body::{Fault, Scanner};
+use crate::wire::json::unescape;
+use limits::{Limit, Written};
+use problem::{Problem, message};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use validator::Deferred;
+
+/// Keys that reach the prototypes of JavaScript objects where a program merges what it was given.
+const UNSAFE_KEYS: [&str; 3] = ["__proto__", "constructor", "prototype"];
+
+/// See the file's head.
+pub struct Arguments {
+    strict: bool,
+    unsafe_keys: UnsafeKeys,
+    tools: Vec<(Pattern, Vec<Limit>)>,
+}
+
+/// `[policy.arguments]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Hold calls to the letter of their schemas.
+    strict: bool,
+    /// What to do with calls that hold `__proto__`, `constructor` or `prototype` as a key.
+    unsafe_keys: UnsafeKeys,
+    /// Further limits: by tool name or pattern, then by argument.
+    tools: BTreeMap<String, BTreeMap<String, Written>>,
+}
+
+/// What becomes of calls with keys that harm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum UnsafeKeys {
+    #[default]
+    Refuse,
+    Off,
+}
+
+/// The schemas that the request declares, by tool.
+#[derive(Clone, Default)]
+pub struct Declared(BTreeMap<String, Arc<Deferred>>);
+
+impl Policy for Arguments {
+    const NAME: &'static str = "arguments";
+    const SUMMARY: &'static str = "holds the arguments of calls against the tool's JSON Schema";
+    type Config = Config;
+    type State = Declared;
+
+    fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
+        let mut problems = Vec::new();
+        let mut tools = Vec::with_capacity(config.tools.len());
+        for (tool, written) in config.tools {
+            let mut limits = Vec::with_capacity(written.len());
+            for (argument, limit) in written {
+                match Limit::new(&argument, limit) {
+                    Ok(limit) => limits.push(limit),
+                    Err((key, text)) => {
+                        problems.push(ConfigError::new(format!("tools.{tool}.{argument}.{key}"), text));
+                    }
+                }
+            }
+            tools.push((Pattern::new(tool), limits));
+        }
+        let policy = Self { strict: config.strict, unsafe_keys: config.unsafe_keys, tools };
+        if problems.is_empty() { Ok(policy) } else { Err(problems) }
+    }
+
+    fn named_tools(&self) -> Vec<String> {
+        exact_names(&self.tools)
+    }
+
+    fn open(&self, request: &RequestFacts<'_>, state: &mut Declared, _plan: &mut Plan) {
+        for tool in &request.tools {
+            let Some(parameters) = tool.parameters.filter(|schema| schema.starts_with(b"{")) else {
+                continue;
+            };
+            if let Some(schema) = self.schema(parameters, request)
+                && !state.0.contains_key(&*tool.name)
+            {
+                state.0.insert(tool.name.clone().into_owned(), schema);
+            }
+        }
+    }
+
+    fn evidence(&self, name: &str, state: &Declared) -> Evidence {
+        let concerned = state.0.contains_key(name) || best_match(&self.tools, name).is_some();
+        if concerned { Evidence::Arguments } else { Evidence::Nothing }
+    }
+
+    fn judge(&self, call: &Proposed<'_>, state: &Declared) -> Verdict {
+        let (schema, limits) = (state.0.get(call.name), best_match(&self.tools, call.name));
+        let Some(text) = call.arguments.filter(|_| schema.is_some() || limits.is_some()) else {
+            return Verdict::Allow;
+        };
+        let value = match parse(text) {
+            Parsed::Object(value) => value,
+            Parsed::OnlyByOthers if self.must_see(text, limits.is_some()) => {
+                return withhold(call.name, &[Problem::ambiguous()]);
+            }
+            Parsed::OnlyByOthers => return Verdict::Allow,
+            Parsed::Wrong(problem) => return withhold(call.name, &[problem]),
+        };
+        let problems = self.problems(value, text.len(), schema, limits.map_or(&[], Vec::as_slice));
+        if problems.is_empty() { Verdict::Allow } else { withhold(call.name, &problems) }
+    }
+}
+
+impl Arguments {
+    fn schema(&self, parameters: &[u8], request: &RequestFacts<'_>) -> Option<Arc<Deferred>> {
+        let key = request.key.hash(Domain::Schema, &[parameters, &[u8::from(self.strict)]]);
+        let derived = request
+            .memo
+            .derive(key, &mut || Derived::Compiled(Arc::new(Deferred::new(parameters, self.strict))));
+        let Derived::Compiled(schema) = derived else { return None };
+        schema.downcast::<Deferred>().ok()
+    }
+
+    /// Whether arguments that only other programs can read may not pass, since something is at stake in them.
+    fn must_see(&self, text: &str, limited: bool) -> bool {
+        let names_key = || {
+            let text = unescape(text.as_bytes());
+            UNSAFE_KEYS.iter().any(|key| text.contains(key))
+        };
+        limited || self.strict || (self.unsafe_keys == UnsafeKeys::Refuse && names_key())
+    }
+
+    /// What is wrong with `value`, which was written in `bytes` bytes.
+    fn problems(
+        &self,
+        mut value: Value,
+        bytes: usize,
+        schema: Option<&Arc<Deferred>>,
+        limits: &[Limit],
+    ) -> Vec<Problem> {
+        let validator = schema.and_then(|schema| schema.validator());
+        // First, since it mends what the lenient form passes: the rest looks at what the tool will make of it.
+        let unfit = validator.map_or_else(Vec::new, |validator| validator.problems(&mut value, bytes));
+        let mut problems = Vec::new();
+        if self.unsafe_keys == UnsafeKeys::Refuse {
+            let harms = |key: &str| {
+                UNSAFE_KEYS.contains(&key) && !validator.is_some_and(|validator| validator.expects_key(key))
+            };
+            find_keys(&value, "", &harms, &mut problems);
+        }
+        problems.extend(unfit);
+        problems.extend(limits.iter().flat_map(|limit| limit.problems(&value)));
+        problems
+    }
+}
+
+fn withhold(tool: &str, problems: &[Problem]) -> Verdict {
+    Verdict::Withhold(Reason {
+        kind: ReasonKind::Validation,
+        message: message(tool, problems),
+        retryable: true,
+        numbers: vec![("problems", problems.len() as u64)],
+    })
+}
+
+/// Arguments as read.
+enum Parsed {
+    Object(Value),
+    /// JSON by its grammar that we cannot hold: too deep, half a surrogate pair, a number out of range.
+    OnlyByOthers,
+    Wrong(Problem),
+}
+
+fn parse(text: &str) -> Parsed {
+    // Providers write no arguments in all these ways, and clients take them so.
+    if matches!(text.trim(), "" | "null") {
+        return Parsed::Object(Value::Object(Map::new()));
+    }
+    match serde_json::from_str::<Value>(text) {
+        Ok(value @ Value::Object(_)) => Parsed::Object(value),
+        Ok(other) => Parsed::Wrong(Problem::not_an_object(&other)),
+        Err(error) => {
+            let mut scanner = Scanner::new(text.as_bytes());
+            match scanner.skip().and_then(|_| scanner.end()) {
+                Ok(()) | Err(Fault::Depth) => Parsed::OnlyByOthers,
+                Err(_) => Parsed::Wrong(Problem::not_json(&error)),
+            }
+        }
+    }
+}
+
+/// Collects the keys that `harm`, anywhere in `value`, which stands at the JSON pointer `place`.
+fn find_keys(value: &Value, place: &str, harms: &dyn Fn(&str) -> bool, problems: &mut Vec<Problem>) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                if harms(key) {
+                    problems.push(Problem::unsafe_key(place, key));
+                } else {
+                    find_keys(value, &problem::join(place, key), harms, problems);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                find_keys(item, &problem::join(place, &at.to_string()), harms, problems);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

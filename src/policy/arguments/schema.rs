@@ -1,0 +1,312 @@
+//! A tool's schema as written into the one that is compiled: only the keywords that bear on a value, each in the
+//! shape that JSON Schema 2020-12 asks for. Older drafts, OpenAPI's `nullable` and the type names of programming
+//! languages are translated; what cannot be understood is left out, so that it refuses nothing.
+
+use jsonschema::{PatternOptions, Regex};
+use serde_json::{Map, Value, json};
+
+/// The deepest nesting of schemas that is read: those of real tools have less than ten levels.
+const DEEPEST: usize = 32;
+
+/// The most regular expressions in one schema; each may take up to [`PATTERN_BYTES`].
+const MOST_PATTERNS: usize = 64;
+
+/// The largest compiled regular expression, in bytes.
+const PATTERN_BYTES: usize = 256 * 1024;
+
+/// Where the schemas of a keyword apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applies {
+    /// To the value itself.
+    Here,
+    /// To a member or an item of the value.
+    Below,
+    /// To one member of the value each.
+    Named,
+    /// Nowhere, until something refers to them.
+    Apart,
+}
+
+/// What the value of a keyword must be.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
+    Schema(Applies),
+    List(Applies),
+    Map(Applies),
+    Count,
+    Number,
+    Positive,
+    Flag,
+    Pattern,
+    Text,
+    Names,
+    NamesByName,
+    Type,
+    Options,
+    Anything,
+}
+
+/// The keywords that are kept.
+pub const KEYWORDS: &[(&str, Shape)] = &[
+    ("$ref", Shape::Text),
+    ("$defs", Shape::Map(Applies::Apart)),
+    ("definitions", Shape::Map(Applies::Apart)),
+    ("type", Shape::Type),
+    ("enum", Shape::Options),
+    ("const", Shape::Anything),
+    ("properties", Shape::Map(Applies::Named)),
+    ("patternProperties", Shape::Map(Applies::Below)),
+    ("additionalProperties", Shape::Schema(Applies::Below)),
+    ("unevaluatedProperties", Shape::Schema(Applies::Below)),
+    ("propertyNames", Shape::Schema(Applies::Below)),
+    ("required", Shape::Names),
+    ("dependentRequired", Shape::NamesByName),
+    ("dependentSchemas", Shape::Map(Applies::Here)),
+    ("minProperties", Shape::Count),
+    ("maxProperties", Shape::Count),
+    ("prefixItems", Shape::List(Applies::Below)),
+    ("items", Shape::Schema(Applies::Below)),
+    ("unevaluatedItems", Shape::Schema(Applies::Below)),
+    ("contains", Shape::Schema(Applies::Below)),
+    ("minContains", Shape::Count),
+    ("maxContains", Shape::Count),
+    ("minItems", Shape::Count),
+    ("maxItems", Shape::Count),
+    ("uniqueItems", Shape::Flag),
+    ("allOf", Shape::List(Applies::Here)),
+    ("anyOf", Shape::List(Applies::Here)),
+    ("oneOf", Shape::List(Applies::Here)),
+    ("not", Shape::Schema(Applies::Here)),
+    ("if", Shape::Schema(Applies::Here)),
+    ("then", Shape::Schema(Applies::Here)),
+    ("else", Shape::Schema(Applies::Here)),
+    ("minLength", Shape::Count),
+    ("maxLength", Shape::Count),
+    ("pattern", Shape::Pattern),
+    ("format", Shape::Text),
+    ("minimum", Shape::Number),
+    ("maximum", Shape::Number),
+    ("exclusiveMinimum", Shape::Number),
+    ("exclusiveMaximum", Shape::Number),
+    ("multipleOf", Shape::Positive),
+];
+
+/// The schema that arguments are held against; `None` where it is too deep or has too many patterns. That
+/// arguments are an object is for others to see, so the root takes every type.
+pub fn read(written: &Value) -> Option<Value> {
+    let mut reader = Reader { patterns: 0 };
+    let mut schema = reader.schema(written, 0)?;
+    if let Some(members) = schema.as_object_mut() {
+        members.remove("type");
+    }
+    Some(schema)
+}
+
+/// Engines without backtracking alone: the time they take is linear in the text.
+pub fn patterns() -> PatternOptions<Regex> {
+    PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES)
+}
+
+/// A validator of one pattern, if it is one.
+pub fn compile_pattern(pattern: &str) -> Option<jsonschema::Validator> {
+    jsonschema::options().with_pattern_options(patterns()).build(&json!({ "pattern": pattern })).ok()
+}
+
+struct Reader {
+    patterns: usize,
+}
+
+impl Reader {
+    /// `None` gives up on the whole schema.
+    fn schema(&mut self, written: &Value, depth: usize) -> Option<Value> {
+        let Value::Object(written) = written else {
+            return Some(Value::Bool(written != &Value::Bool(false)));
+        };
+        if depth > DEEPEST {
+            return None;
+        }
+        let mut schema = Map::new();
+        for (keyword, value) in &translated(written) {
+            let Some((_, shape)) = KEYWORDS.iter().find(|(known, _)| known == keyword) else { continue };
+            if let Some(value) = self.keyword(*shape, keyword, value, depth)? {
+                schema.insert(keyword.clone(), value);
+            }
+        }
+        Some(if written.get("nullable") == Some(&Value::Bool(true)) {
+            or_null(schema)
+        } else {
+            Value::Object(schema)
+        })
+    }
+
+    /// The outer `None` gives up on the whole schema, the inner leaves the keyword out.
+    fn keyword(&mut self, shape: Shape, name: &str, value: &Value, depth: usize) -> Option<Option<Value>> {
+        let fits = match shape {
+            Shape::Schema(_) => match value {
+                Value::Object(_) | Value::Bool(_) => return self.schema(value, depth + 1).map(Some),
+                _ => false,
+            },
+            Shape::List(_) => return self.list(value, depth),
+            Shape::Map(_) => return self.map(name, value, depth),
+            Shape::Pattern => return self.pattern(value.as_str()).map(|fits| fits.then(|| value.clone())),
+            Shape::Type => return Some(read_type(value)),
+            Shape::Count => value.as_u64().is_some(),
+            Shape::Number => value.is_number(),
+            Shape::Positive => value.as_f64().is_some_and(|number| number > 0.0),
+            Shape::Flag => value.is_boolean(),
+            Shape::Text => value.is_string(),
+            Shape::Names => is_names(value),
+            Shape::NamesByName => value.as_object().is_some_and(|names| names.values().all(is_names)),
+            Shape::Options => value.as_array().is_some_and(|options| !options.is_empty()),
+            Shape::Anything => true,
+        };
+        Some(fits.then(|| value.clone()))
+    }
+
+    fn list(&mut self, value: &Value, depth: usize) -> Option<Option<Value>> {
+        let Some(items) = value.as_array().filter(|items| !items.is_empty()) else { return Some(None) };
+        let schemas: Option<Vec<Value>> = items.iter().map(|item| self.schema(item, depth + 1)).collect();
+        schemas.map(|schemas| Some(Value::Array(schemas)))
+    }
+
+    fn map(&mut self, name: &str, value: &Value, depth: usize) -> Option<Option<Value>> {
+        let Some(members) = value.as_object() else { return Some(None) };
+        let mut schemas = Map::new();
+        for (key, schema) in members {
+            if name != "patternProperties" || self.pattern(Some(key))? {
+                schemas.insert(key.clone(), self.schema(schema, depth + 1)?);
+            }
+        }
+        Some(Some(Value::Object(schemas)))
+    }
+
+    /// Whether it is a pattern that we can match; `None` if there are too many.
+    fn pattern(&mut self, pattern: Option<&str>) -> Option<bool> {
+        self.patterns += 1;
+        let fits = || pattern.is_some_and(|pattern| compile_pattern(pattern).is_some());
+        (self.patterns <= MOST_PATTERNS).then(fits)
+    }
+}
+
+/// The members of a schema with the habits of older drafts put into today's words.
+fn translated(written: &Map<String, Value>) -> Map<String, Value> {
+    let mut schema = written.clone();
+    if schema.get("items").is_some_and(Value::is_array) {
+        let rest = schema.remove("additionalItems");
+        if let Some(first) = schema.remove("items") {
+            schema.insert("prefixItems".to_owned(), first);
+        }
+        if let Some(rest) = rest {
+            schema.insert("items".to_owned(), rest);
+        }
+    }
+    for (bound, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
+        if schema.get(exclusive) == Some(&Value::Bool(true))
+            && let Some(value) = schema.remove(bound)
+        {
+            schema.insert(exclusive.to_owned(), value);
+        }
+    }
+    schema
+}
+
+fn or_null(mut schema: Map<String, Value>) -> Value {
+    match schema.get_mut("type") {
+        Some(Value::Array(types)) => types.push(json!("null")),
+        Some(single) => *single = json!([single, "null"]),
+        None => return json!({ "anyOf": [schema, { "type": "null" }] }),
+    }
+    if let Some(Value::Array(options)) = schema.get_mut("enum") {
+        options.push(Value::Null);
+    }
+    Value::Object(schema)
+}
+
+fn is_names(value: &Value) -> bool {
+    value.as_array().is_some_and(|names| names.iter().all(Value::is_string))
+}
+
+/// One or several types in JSON Schema's words; `None` where one of them says nothing that we know.
+fn read_type(written: &Value) -> Option<Value> {
+    match written {
+        Value::String(name) => type_name(name).map(Value::from),
+        Value::Array(names) => {
+            let mut types: Vec<&str> = Vec::with_capacity(names.len());
+            for name in names {
+                let name = type_name(name.as_str()?)?;
+                if !types.contains(&name) {
+                    types.push(name);
+                }
+            }
+            (!types.is_empty()).then(|| Value::from(types))
+        }
+        _ => None,
+    }
+}
+
+fn type_name(written: &str) -> Option<&'static str> {
+    Some(match written.to_ascii_lowercase().as_str() {
+        "string" | "str" | "text" => "string",
+        "integer" | "int" | "long" => "integer",
+        "number" | "float" | "double" | "decimal" => "number",
+        "boolean" | "bool" => "boolean",
+        "object" | "dict" | "map" | "hashmap" => "object",
+        "array" | "list" | "tuple" | "set" | "arraylist" => "array",
+        "null" | "none" => "null",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_older_drafts_and_other_worlds_write_is_put_into_todays_words() {
+        for (written, expected) in [
+            (json!({"title": "t", "description": "d", "default": 1, "$schema": "s", "$id": "i"}), json!({})),
+            (
+                json!({"properties": {"a": {"type": "STRING"}, "type": {"type": "dict"}}}),
+                json!({"properties": {"a": {"type": "string"}, "type": {"type": "object"}}}),
+            ),
+            (json!({"not": {"type": "any"}}), json!({"not": {}})),
+            (json!({"not": {"type": ["int", "date"]}}), json!({"not": {}})),
+            (
+                json!({"items": [{"type": "float"}], "additionalItems": false}),
+                json!({"prefixItems": [{"type": "number"}], "items": false}),
+            ),
+            (json!({"minimum": 3, "exclusiveMinimum": true}), json!({"exclusiveMinimum": 3})),
+            (json!({"minimum": 3, "exclusiveMinimum": false}), json!({"minimum": 3})),
+            (json!({"required": true, "enum": [], "anyOf": [], "minLength": "3", "items": 7}), json!({})),
+            (
+                json!({"pattern": "(?=a)", "patternProperties": {"(": {}, "^a": {}}}),
+                json!({"patternProperties": {"^a": {}}}),
+            ),
+            (
+                json!({"not": {"type": "string", "enum": ["a"], "nullable": true}}),
+                json!({"not": {"type": ["string", "null"], "enum": ["a", null]}}),
+            ),
+            (
+                json!({"not": {"$ref": "#/$defs/a", "nullable": true}}),
+                json!({"not": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]}}),
+            ),
+        ] {
+            assert_eq!(read(&written), Some(expected), "{written}");
+        }
+    }
+
+    #[test]
+    fn schemas_that_are_too_deep_or_have_too_many_patterns_are_given_up() {
+        let nested = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({ "items": inner }));
+        assert!(read(&nested(DEEPEST)).is_some());
+        assert!(read(&nested(DEEPEST + 1)).is_none());
+        let patterns = |count: usize| json!({ "allOf": vec![json!({ "pattern": "a" }); count] });
+        assert!(read(&patterns(MOST_PATTERNS)).is_some());
+        assert!(read(&patterns(MOST_PATTERNS + 1)).is_none());
+    }
+
+    #[test]
+    fn a_pattern_that_would_take_much_memory_is_left_out() {
+        assert_eq!(read(&json!({"pattern": "((a{1000}){1000}){1000}"})), Some(json!({})));
+    }
+}

@@ -1,0 +1,150 @@
+//! `arguments`: calls that fit arrive as they were made, calls that do not are explained to the model, which
+//! mends them, and the client sees the mended call alone.
+
+use crate::support::client::Request;
+use crate::support::program::Toolrein;
+use crate::support::reply::{Gate, Reply, Speech};
+use crate::support::scripted::{Recorded, Scripted};
+use crate::talk::{Form, Said, Talk, in_both_forms, text};
+use serde_json::{Value, json};
+
+const ON: &str = "[policy.arguments]\n";
+
+fn weather(form: Form) -> Talk {
+    let mut talk = Talk::new(form);
+    talk.members["tools"] = json!([{"type": "function", "function": {"name": "weather", "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "days": {"type": "integer"}, "unit": {"type": "string", "enum": ["C", "F"]}},
+        "required": ["city"],
+        "additionalProperties": false,
+    }}}]);
+    talk
+}
+
+fn call(id: &str, arguments: &str, request: &Recorded) -> Reply {
+    Reply::speech(request, &Speech::calls(&[(id, "weather", arguments)]))
+}
+
+#[test]
+fn a_call_that_fits_arrives_byte_for_byte() {
+    in_both_forms(|form| {
+        for arguments in [r#"{"city": "Paris", "days": 3}"#, r#"{"city":"Paris","days":null,"unit":"K"}"#] {
+            let upstream = Scripted::start(move |_, request| call("a", arguments, request));
+            let talk = weather(form);
+            let through = Toolrein::before(&upstream, ON);
+            let without = Toolrein::before(&upstream, "mode = \"off\"\n");
+            let said = talk.ask(&through);
+            said.assert_coherent(form);
+            assert_eq!(said.calls, [("a".into(), "weather".into(), arguments.into())]);
+            assert_eq!(said.response.text(), talk.ask(&without).response.text());
+            assert_eq!(upstream.request(0).body, talk.body().to_string().into_bytes());
+        }
+    });
+}
+
+#[test]
+fn text_goes_through_while_a_call_is_held_until_it_is_whole() {
+    let gate = Gate::shut();
+    let held = gate.clone();
+    let upstream = Scripted::start(move |_, request| {
+        let speech = Speech {
+            text: "Let me see.".into(),
+            ..Speech::calls(&[("a", "weather", r#"{"city":"Paris"}"#)])
+        };
+        // The role, three words, the call's head and the first part of its arguments.
+        Reply::speech(request, &speech).held_after(6, &held)
+    });
+    let program = Toolrein::before(&upstream, ON);
+    let mut stream = Request::post(&program.chat_url(), weather(Form::Streamed).body().to_string()).open();
+    let early = stream.until("see.");
+    assert!(!early.contains("weather"), "{early}");
+    gate.open();
+    let said = Said::read(stream.rest(), Form::Streamed);
+    said.assert_coherent(Form::Streamed);
+    assert_eq!(said.calls, [("a".into(), "weather".into(), r#"{"city":"Paris"}"#.into())]);
+}
+
+#[test]
+fn a_bad_call_is_withheld_and_the_client_sees_the_mended_one_alone() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => call("bad", r#"{"town":"Paris","days":"many"}"#, request),
+            _ => call("good", r#"{"city":"Paris","days":2}"#, request),
+        });
+        let program = Toolrein::before(&upstream, ON);
+        let said = weather(form).ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.calls, [("good".into(), "weather".into(), r#"{"city":"Paris","days":2}"#.into())]);
+        assert!(!said.response.text().contains("many"), "{}", said.response.text());
+        let messages = upstream.request(1).json()["messages"].clone();
+        let told: Value = serde_json::from_str(messages[2]["content"].as_str().unwrap()).unwrap();
+        assert_eq!(
+            messages[1]["tool_calls"][0]["function"]["arguments"],
+            r#"{"town":"Paris","days":"many"}"#
+        );
+        assert_eq!(
+            (&told["error"]["type"], &told["error"]["retryable"], &told["error"]["problems"]),
+            (&json!("VALIDATION"), &json!(true), &json!(3))
+        );
+        let message = told["error"]["message"].as_str().unwrap();
+        for problem in [
+            "city: required, expected string",
+            "days: type, expected integer, found string",
+            "town: additionalProperties, expected only city, days, unit",
+        ] {
+            assert!(message.contains(problem), "{message}");
+        }
+        upstream.assert_clean();
+        program.wait_for_metric("toolrein_actions_total{policy=\"arguments\",action=\"withheld\"}", 1.0);
+    });
+}
+
+#[test]
+fn broken_json_is_withheld_and_never_sent_back_upstream_as_it_was() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => call("bad", r#"{"city":"Par"#, request),
+            _ => text("It is sunny.", request),
+        });
+        let program = Toolrein::before(&upstream, ON);
+        let said = weather(form).ask(&program);
+        said.assert_coherent(form);
+        assert_eq!((said.text.as_str(), said.calls.len()), ("It is sunny.", 0));
+        let arguments =
+            upstream.request(1).json()["messages"][1]["tool_calls"][0]["function"]["arguments"].clone();
+        assert!(serde_json::from_str::<Value>(arguments.as_str().unwrap()).is_ok(), "{arguments}");
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn good_calls_of_a_reply_arrive_in_order_beside_a_bad_one() {
+    in_both_forms(|form| {
+        let calls = [
+            ("a", "weather", r#"{"city":"Paris"}"#),
+            ("b", "weather", r#"{"days":1}"#),
+            ("c", "weather", r#"{"city":"Rome","days":1}"#),
+        ];
+        let upstream = Scripted::start(move |_, request| Reply::speech(request, &Speech::calls(&calls)));
+        let program = Toolrein::before(&upstream, ON);
+        let said = weather(form).ask(&program);
+        said.assert_coherent(form);
+        let seen: Vec<(&str, &str)> =
+            said.calls.iter().map(|(id, _, text)| (id.as_str(), text.as_str())).collect();
+        assert_eq!(seen, [("a", calls[0].2), ("c", calls[2].2)]);
+    });
+}
+
+#[test]
+fn what_is_strict_is_a_setting() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => call("a", r#"{"city":"Paris","unit":"K"}"#, request),
+            _ => call("b", r#"{"city":"Paris","unit":"C"}"#, request),
+        });
+        let program = Toolrein::before(&upstream, "[policy.arguments]\nstrict = true\n");
+        let said = weather(form).ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.calls[0].0, "b");
+    });
+}
