@@ -115,10 +115,11 @@ fn check_tells_what_is_in_effect() {
         "    exhausted = \"answer\"",
         "    default = { calls = 60, per = \"60s\" }",
         "    max_chars = 16000",
+        "Off: allow",
     ] {
         assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
     }
-    assert!(!report.contains("warning") && report.contains("\nOff: turn_limits\n"), "{report}");
+    assert!(!report.contains("warning") && report.contains("\nOff: turn_limits, allow\n"), "{report}");
 }
 
 #[test]
@@ -126,7 +127,8 @@ fn check_warns_and_names_what_is_off() {
     let (report, code) = check(text("[listen]\nadmin = \"0.0.0.0:4243\"\n[policy.budget]\ntool_calls = 7"));
     assert_eq!(code, 0);
     assert!(report.contains("    tool_calls = 7\n"), "{report}");
-    assert!(report.contains("\nOff: rate_limit, loops, turn_limits, truncate\n"), "{report}");
+    let off: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).filter(|name| *name != "budget").collect();
+    assert!(report.contains(&format!("\nOff: {}\n", off.join(", "))), "{report}");
     assert!(report.contains("\nwarning: listen.admin: 0.0.0.0:4243 can be reached"), "{report}");
     assert!(check(text("")).0.contains("Policies that are on:\n\n  none\n"));
 }
