@@ -62,9 +62,9 @@ pub fn run(
     })?;
     progress.clear();
     if options.json {
-        report.write_json(out)?
+        report.write_json(out)?;
     } else {
-        table::write(&report, out)?
+        table::write(&report, out)?;
     }
     out.flush()?;
     Ok(report.total.conversations > 0)
