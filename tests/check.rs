@@ -118,7 +118,7 @@ fn check_tells_what_is_in_effect() {
     ] {
         assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
     }
-    assert!(!report.contains("warning") && !report.contains("Off:"), "{report}");
+    assert!(!report.contains("warning") && report.contains("\nOff: turn_limits\n"), "{report}");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn check_warns_and_names_what_is_off() {
     let (report, code) = check(text("[listen]\nadmin = \"0.0.0.0:4243\"\n[policy.budget]\ntool_calls = 7"));
     assert_eq!(code, 0);
     assert!(report.contains("    tool_calls = 7\n"), "{report}");
-    assert!(report.contains("\nOff: rate_limit, truncate\n"), "{report}");
+    assert!(report.contains("\nOff: rate_limit, loops, turn_limits, truncate\n"), "{report}");
     assert!(report.contains("\nwarning: listen.admin: 0.0.0.0:4243 can be reached"), "{report}");
     assert!(check(text("")).0.contains("Policies that are on:\n\n  none\n"));
 }
@@ -159,7 +159,7 @@ fn check_tells_plainly_that_a_file_is_missing_or_none() {
 fn policies_are_listed_with_what_they_do() {
     let listed = policies_report(REGISTRY);
     assert_eq!(listed.lines().count(), REGISTRY.len());
-    assert!(listed.contains("rate_limit  limits how often"), "{listed}");
+    assert!(listed.contains("rate_limit   limits how often"), "{listed}");
 }
 
 #[test]

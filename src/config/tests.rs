@@ -99,7 +99,7 @@ fn every_shipped_key_is_explained_by_a_comment_above_it() {
 #[test]
 fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
     let config = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap();
-    assert_eq!(config.policies.names().collect::<Vec<_>>(), ["budget", "rate_limit", "truncate"]);
+    assert_eq!(config.policies.names().collect::<Vec<_>>(), ["budget", "rate_limit", "loops", "truncate"]);
     assert_eq!(config.warnings, [""; 0]);
     assert_eq!(config.models, []);
     assert_eq!(config.mode, Mode::Enforce);
@@ -108,7 +108,7 @@ fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
 #[test]
 fn a_key_left_out_of_a_policy_has_the_value_of_the_shipped_file() {
     let shipped = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap();
-    let bare = load("[policy.truncate]\n[policy.rate_limit]\n[policy.budget]").unwrap();
+    let bare = load("[policy.truncate]\n[policy.loops]\n[policy.rate_limit]\n[policy.budget]").unwrap();
     assert_eq!(bare.effective, shipped.effective);
     let own = load("[policy.rate_limit]\ntools = { f = { calls = 1, per = \"1s\" } }").unwrap();
     assert_eq!(
@@ -154,7 +154,7 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
         ("[policy.budgets]", "proxy.toml:1: policy.budgets: unknown policy; did you mean `budget`?"),
         (
             "[policy.injection]",
-            "proxy.toml:1: policy.injection: unknown policy; known here: budget, rate_limit, truncate",
+            "proxy.toml:1: policy.injection: unknown policy; known here: budget, rate_limit, loops, turn_limits, truncate",
         ),
         (
             "[policy.budget]\n\ntool_call = 3",

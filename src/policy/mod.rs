@@ -7,12 +7,14 @@
 mod budget;
 #[cfg(test)]
 pub(crate) mod cases;
+mod loops;
 pub mod pattern;
 mod period;
 pub mod plan;
 mod rate_limit;
 pub mod set;
 mod truncate;
+mod turn_limits;
 // First line of a new policy: `mod NAME;`.
 
 use crate::transcript::Event;
@@ -29,6 +31,8 @@ use std::sync::Arc;
 pub const REGISTRY: &[Entry] = &[
     Entry::of::<budget::Budget>(),
     Entry::of::<rate_limit::RateLimit>(),
+    Entry::of::<loops::Loops>(),
+    Entry::of::<turn_limits::TurnLimits>(),
     Entry::of::<truncate::Truncate>(),
     // Second line of a new policy: `Entry::of::<NAME::TYPE>(),`.
 ];

@@ -4,6 +4,7 @@
 pub mod calls;
 pub mod identity;
 pub mod memo;
+pub mod outcome;
 pub mod tokens;
 
 use crate::wire::body::Str;

@@ -1,0 +1,672 @@
+//! Loops: calls that are made again and again and bring nothing new.
+//!
+//! # What it does
+//! A call that gets the same result `notice` times in a row is followed by a notice; the `withhold`-th such call
+//! is withheld. So are circles of two or three calls, and replies of more parallel calls that are made over and
+//! over: told after `notice - 1` full rounds, withheld from the call that begins the `withhold`-th on. `empty`
+//! results in a row that hold nothing are followed by a notice. Arguments are compared as JSON, whatever the
+//! order of their keys. Tools in `exempt` (thinking, waiting) are not looked at, and after one everything begins
+//! anew: what is asked again behind a wait is a new question. With `strict = true` what would be told is withheld
+//! at once, and equal calls count wherever in the turn they stand and whatever they bring.
+//!
+//! # Why
+//! A model that is stuck does not see it. Of the calls that repeat an earlier one most are healthy (80 % of those
+//! of coding agents bring a changed result), so call *and* result are compared, and only next to each other: by
+//! name and arguments alone 72 % of healthy coding runs would be stopped.
+//!
+//! # State
+//! The last steps of the turn, each a call with the place of its result, and how long they have gone in circles;
+//! the empty results in a row. All from the transcript. It begins anew where a turn begins, and not with every
+//! user message: some clients put one of their own behind each group of results (dspy), and would never be told.
+//!
+//! # Example
+//! `weather` is called five times with `{"city":"Paris"}` and answers "rain" each time: behind the third and the
+//! fourth result the model reads that this will not change, and the fifth call is withheld with `LOOP_DETECTED`.
+
+mod trail;
+mod words;
+
+use super::pattern::{Pattern, exact_names};
+use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use super::{ConfigError, Evidence, Policy};
+use crate::transcript::calls::Call;
+use crate::transcript::identity::Hash;
+use crate::transcript::outcome::{Answer, Emptiness, has_failed, is_empty};
+use crate::transcript::{Event, ToolResult, View};
+use serde::Deserialize;
+use std::collections::HashMap;
+use trail::{Kind, Step, Trail};
+
+/// See the file's head.
+pub struct Loops {
+    notice: usize,
+    withhold: usize,
+    empty: usize,
+    strict: bool,
+    exempt: Vec<Pattern>,
+    words: Nothing,
+}
+
+/// `[policy.loops]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Equal calls with equal results in a row from which the model is told; 0: never.
+    notice: usize,
+    /// The equal call in a row that is withheld; 0: none.
+    withhold: usize,
+    /// Empty results in a row from which the model is told; 0: never.
+    empty: usize,
+    /// Withhold what would be told, and compare calls alone.
+    strict: bool,
+    /// Tools that may repeat themselves, by name or pattern.
+    exempt: Vec<Pattern>,
+    /// Texts that count as empty results, as patterns; case does not count.
+    empty_texts: Vec<String>,
+    /// Members of an object that hold its results.
+    empty_keys: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        Self {
+            notice: 3,
+            withhold: 5,
+            empty: 2,
+            strict: false,
+            exempt: ["think", "wait*"].map(Pattern::new).to_vec(),
+            empty_texts: owned(&["none", "no results*", "no matches*", "nothing found*"]),
+            empty_keys: owned(&[
+                "results",
+                "result",
+                "items",
+                "data",
+                "hits",
+                "matches",
+                "documents",
+                "rows",
+                "content",
+                "text",
+            ]),
+        }
+    }
+}
+
+/// What the settings count as empty.
+struct Nothing {
+    /// In lower case.
+    texts: Vec<Pattern>,
+    keys: Vec<String>,
+}
+
+/// A turn as far as it was read.
+#[derive(Clone, Default)]
+pub struct Turn {
+    /// The calls of the last reply; those that are exempt have no step.
+    reply: Vec<Made>,
+    trail: Trail,
+    empty: EmptyRun,
+    /// How often each call was made; counted where the policy is strict.
+    equal: HashMap<(String, Hash), usize>,
+}
+
+/// A call of a reply whose results are coming.
+#[derive(Clone)]
+struct Made {
+    tool: String,
+    arguments: Hash,
+    answer: Option<(Answer, Kind)>,
+}
+
+/// Empty results in a row.
+#[derive(Clone, Default)]
+struct EmptyRun {
+    results: usize,
+    /// The results when the model was last told.
+    told: usize,
+    /// The tools that gave them, each once.
+    tools: Vec<String>,
+}
+
+impl Policy for Loops {
+    const NAME: &'static str = "loops";
+    const SUMMARY: &'static str = "tells the model that it goes round in circles, then withholds the call";
+    type Config = Config;
+    type State = Turn;
+
+    fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
+        let counts = [("notice", config.notice), ("withhold", config.withhold)];
+        let problems: Vec<ConfigError> = counts
+            .into_iter()
+            .filter(|(_, count)| *count == 1)
+            .map(|(key, _)| ConfigError::new(key, "expected 0 (off) or at least 2: one call is no loop"))
+            .collect();
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let texts = config.empty_texts.iter().map(|text| Pattern::new(text.trim().to_lowercase())).collect();
+        Ok(Self {
+            notice: config.notice,
+            withhold: config.withhold,
+            empty: config.empty,
+            strict: config.strict,
+            exempt: config.exempt,
+            words: Nothing { texts, keys: config.empty_keys },
+        })
+    }
+
+    fn named_tools(&self) -> Vec<String> {
+        let exempt: Vec<_> = self.exempt.iter().map(|pattern| (pattern.clone(), ())).collect();
+        exact_names(&exempt)
+    }
+
+    fn read(&self, event: &Event<'_>, turn: &mut Turn, plan: &mut Plan) {
+        match event {
+            Event::TurnBegins(_) => *turn = Turn::default(),
+            Event::Assistant(_) => turn.begin_reply(),
+            Event::Call(call) => self.add_call(call, turn),
+            Event::Result(result) => self.add_result(result, turn),
+            Event::ResultsComplete(view) => {
+                self.add_reply(view, turn);
+                if !self.strict {
+                    self.tell(turn, plan);
+                }
+            }
+            Event::System(_) | Event::User(_) => {}
+        }
+    }
+
+    fn evidence(&self, name: &str, turn: &Turn) -> Evidence {
+        if self.is_exempt(name) {
+            return Evidence::Nothing;
+        }
+        let counts = self.strict && self.notice > 0;
+        if counts || self.closed(turn).any(|circle| circle.has_tool(name)) {
+            return Evidence::Arguments;
+        }
+        if self.strict && self.empty > 0 { Evidence::Name } else { Evidence::Nothing }
+    }
+
+    fn judge(&self, call: &Proposed<'_>, turn: &Turn) -> Verdict {
+        if self.is_exempt(call.name) {
+            return Verdict::Allow;
+        }
+        let reason = self.strict_reason(call, turn).or_else(|| self.reason(call, turn));
+        reason.map_or(Verdict::Allow, Verdict::Withhold)
+    }
+
+    fn release(&self, call: &Proposed<'_>, turn: &mut Turn) {
+        // What it brings is not known yet, so nothing behind it can be the next round of anything.
+        turn.trail.clear();
+        if let Some(arguments) = call.arguments_hash.filter(|_| self.strict && !self.is_exempt(call.name)) {
+            turn.count(call.name, arguments);
+        }
+    }
+}
+
+impl Loops {
+    fn is_exempt(&self, tool: &str) -> bool {
+        self.exempt.iter().any(|pattern| pattern.matches(tool))
+    }
+
+    /// The circles whose next round is withheld.
+    fn closed<'a>(&self, turn: &'a Turn) -> impl Iterator<Item = trail::Circle<'a>> {
+        let withhold = self.withhold;
+        turn.trail.circles(move |length| match length {
+            1 if withhold > 0 => withhold - 1,
+            _ => enough(withhold, length),
+        })
+    }
+
+    fn add_call(&self, call: &Call<'_>, turn: &mut Turn) {
+        if self.strict && !self.is_exempt(&call.name) {
+            turn.count(&call.name, call.arguments);
+        }
+        turn.reply.push(Made { tool: call.name.to_string(), arguments: call.arguments, answer: None });
+    }
+
+    fn add_result(&self, result: &ToolResult<'_>, turn: &mut Turn) {
+        let view = &result.view;
+        let Some(made) = result.call.and_then(|call| turn.reply.get_mut(call.position)) else { return };
+        let kind = if self.empty > 0 && is_empty(view, &self.words) {
+            Kind::Empty
+        } else if turn.trail.knows(&made.tool, made.arguments) && has_failed(view) {
+            Kind::Failed
+        } else {
+            Kind::Useful
+        };
+        made.answer = Some((Answer::of(view), kind));
+    }
+
+    /// The last reply is answered: takes its steps up to the trail, in the order of the calls.
+    fn add_reply(&self, last: &View<'_>, turn: &mut Turn) {
+        let mut steps = Vec::new();
+        for made in turn.reply.drain(..) {
+            let Some((answer, kind)) = made.answer.filter(|_| !self.is_exempt(&made.tool)) else {
+                turn.trail.clear();
+                turn.empty = EmptyRun::default();
+                steps.clear();
+                continue;
+            };
+            turn.empty.add(&made.tool, kind);
+            steps.push(Step { tool: made.tool, arguments: made.arguments, answer, kind });
+        }
+        turn.trail.add_reply(steps, last.body);
+    }
+
+    /// Tells the model of the circle that it goes in: when it is one, before its last round, and now and then where
+    /// it is not stopped. Else of its empty results.
+    fn tell(&self, turn: &mut Turn, plan: &mut Plan) {
+        let (notice, withhold) = (self.notice, self.withhold);
+        let nothing_again = self.empty > 0 && turn.empty.results >= turn.empty.told + self.empty;
+        if nothing_again {
+            turn.empty.told = turn.empty.results;
+        }
+        let is_last = |rounds: usize| withhold > 0 && rounds + 1 >= withhold;
+        let again = |rounds: usize, told| rounds + 1 == withhold || rounds >= told + notice;
+        if let Some(circle) = turn.trail.tell(|length| enough(notice, length), again) {
+            plan.notice("notice", words::notice(&circle, is_last(circle.rounds)));
+        } else if nothing_again {
+            plan.notice("empty", words::notice_empty(turn.empty.results, &turn.empty.tools));
+        }
+    }
+
+    fn reason(&self, call: &Proposed<'_>, turn: &Turn) -> Option<Reason> {
+        let arguments = call.arguments_hash?;
+        let circle = self.closed(turn).find(|circle| circle.has_call(call.name, arguments))?;
+        let numbers = vec![("rounds", circle.rounds as u64), ("calls_per_round", circle.steps.len() as u64)];
+        Some(reason(words::withheld(&circle), numbers))
+    }
+
+    fn strict_reason(&self, call: &Proposed<'_>, turn: &Turn) -> Option<Reason> {
+        if !self.strict {
+            return None;
+        }
+        let equal = call.arguments_hash.map_or(0, |arguments| turn.count_of(call.name, arguments));
+        if self.notice > 0 && equal + 1 >= self.notice {
+            return Some(reason(
+                words::withheld_equal(call.name, equal),
+                vec![("equal_calls", equal as u64)],
+            ));
+        }
+        let empty = &turn.empty;
+        let found_nothing = empty.tools.iter().any(|tool| tool == call.name);
+        if self.empty > 0 && empty.results >= self.empty && found_nothing {
+            let numbers = vec![("empty_results", empty.results as u64)];
+            return Some(reason(words::withheld_empty(call.name, empty.results), numbers));
+        }
+        None
+    }
+}
+
+/// The rounds of a circle of `length` calls for a setting that is given for single calls. Of two or three calls a
+/// round less is enough, but never one: what was made once is no circle. 0 switches off.
+fn enough(setting: usize, length: usize) -> usize {
+    match (setting, length) {
+        (0, _) => usize::MAX,
+        (_, 1) => setting,
+        _ => (setting - 1).max(2),
+    }
+}
+
+fn reason(message: String, numbers: Vec<(&'static str, u64)>) -> Reason {
+    Reason { kind: ReasonKind::LoopDetected, message, retryable: false, numbers }
+}
+
+impl Turn {
+    /// A reply begins. One before it that was never answered in full breaks every circle.
+    fn begin_reply(&mut self) {
+        if !self.reply.is_empty() {
+            self.reply.clear();
+            self.trail.clear();
+            self.empty = EmptyRun::default();
+        }
+    }
+
+    fn count(&mut self, tool: &str, arguments: Hash) {
+        *self.equal.entry((tool.to_owned(), arguments)).or_default() += 1;
+    }
+
+    fn count_of(&self, tool: &str, arguments: Hash) -> usize {
+        self.equal.get(&(tool.to_owned(), arguments)).copied().unwrap_or_default()
+    }
+}
+
+impl EmptyRun {
+    fn add(&mut self, tool: &str, kind: Kind) {
+        if kind != Kind::Empty {
+            *self = Self::default();
+            return;
+        }
+        self.results += 1;
+        if !self.tools.iter().any(|known| known == tool) {
+            self.tools.push(tool.to_owned());
+        }
+    }
+}
+
+impl Emptiness for Nothing {
+    fn says_nothing(&self, text: &str) -> bool {
+        let text = text.to_lowercase();
+        self.texts.iter().any(|pattern| pattern.matches(&text))
+    }
+
+    fn holds_results(&self, key: &str) -> bool {
+        self.keys.iter().any(|known| known == key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::{policy, read};
+    use super::*;
+    use crate::policy::plan::Change;
+    use crate::policy::set::{Judge, Rule};
+    use crate::wire::json::quote;
+    use std::sync::Arc;
+
+    /// A call as its tool and arguments, and its result.
+    type Pair = (&'static str, &'static str, &'static str);
+
+    const RAIN: Pair = ("weather", r#"{"city":"Paris"}"#, "rain");
+    const SUN: Pair = ("weather", r#"{"city":"Rome"}"#, "sun");
+    const FOG: Pair = ("fog", "{}", "thick");
+    const NOTHING: Pair = ("search", r#"{"q":"a"}"#, "[]");
+    const THOUGHT: Pair = ("think", r#"{"t":"hm"}"#, "");
+
+    /// Messages behind a question: one reply for each item, its calls answered in order.
+    fn replies(replies: &[&[Pair]]) -> String {
+        let mut messages = String::from(r#"{"role":"user","content":"q"}"#);
+        for (at, pairs) in replies.iter().enumerate() {
+            let calls: Vec<String> = pairs.iter().enumerate().map(|(place, (tool, arguments, _))| {
+                let arguments = quote(arguments);
+                format!(r#"{{"id":"c{at}_{place}","type":"function","function":{{"name":"{tool}","arguments":{arguments}}}}}"#)
+            }).collect();
+            messages +=
+                &format!(r#",{{"role":"assistant","content":null,"tool_calls":[{}]}}"#, calls.join(","));
+            for (place, (.., result)) in pairs.iter().enumerate() {
+                messages += &format!(
+                    r#",{{"role":"tool","tool_call_id":"c{at}_{place}","content":{}}}"#,
+                    quote(result)
+                );
+            }
+        }
+        messages
+    }
+
+    fn one_by_one(pairs: &[Pair]) -> String {
+        replies(&pairs.iter().map(std::slice::from_ref).collect::<Vec<_>>())
+    }
+
+    fn read_messages(rule: &Arc<dyn Rule>, messages: &str) -> (Plan, Judge) {
+        read(rule, &format!(r#"{{"model":"m","messages":[{messages}]}}"#), &[])
+    }
+
+    /// Each notice: its message, its word, its text.
+    fn notices(table: &str, messages: &str) -> Vec<(usize, &'static str, String)> {
+        let plan = read_messages(&policy::<Loops>(table), messages).0;
+        let notices = plan.edits.into_iter().map(|edit| match edit.change {
+            Change::Notice { text, word } => (edit.message, word, text),
+            other => panic!("{other:?}"),
+        });
+        notices.collect()
+    }
+
+    fn places(table: &str, messages: &str) -> Vec<(usize, &'static str)> {
+        notices(table, messages).into_iter().map(|(message, word, _)| (message, word)).collect()
+    }
+
+    /// Why the next calls of one reply are withheld, one after the other.
+    fn reasons(table: &str, messages: &str, calls: &[Pair]) -> Vec<Option<Reason>> {
+        let mut judge = read_messages(&policy::<Loops>(table), messages).1;
+        let mut rule = |(tool, arguments, _): &Pair| {
+            let arguments = (judge.evidence(0, tool) == Evidence::Arguments).then_some(*arguments);
+            judge.rule(0, tool, arguments, 0).objections.pop().map(|(_, reason)| reason)
+        };
+        calls.iter().map(&mut rule).collect()
+    }
+
+    fn allowed(table: &str, messages: &str, calls: &[Pair]) -> Vec<bool> {
+        reasons(table, messages, calls).iter().map(Option::is_none).collect()
+    }
+
+    #[test]
+    fn equal_calls_with_equal_results_are_told_at_the_third_and_before_the_last() {
+        let told = notices("", &one_by_one(&[RAIN; 4]));
+        let at: Vec<_> = told.iter().map(|(message, word, _)| (*message, *word)).collect();
+        assert_eq!(at, [(6, "notice"), (8, "notice")]);
+        assert_eq!(
+            told[0].2,
+            "[toolrein] weather was called 3 times in a row with the same arguments and gave the same result each \
+             time. Calling again right away will not change that: use the result that you have, change the arguments, \
+             use another tool, or give your answer."
+        );
+        assert!(told[1].2.ends_with("The next time the call will not be run."), "{}", told[1].2);
+    }
+
+    #[test]
+    fn what_is_no_loop_is_left_alone() {
+        let other_order = ("weather", r#"{ "day":1,"city":"Paris"}"#, "rain");
+        let ordered = ("weather", r#"{"city":"Paris","day":1.0}"#, "rain");
+        let dry = ("weather", r#"{"city":"Paris"}"#, "dry");
+        for (case, pairs, told) in [
+            ("other results", vec![RAIN, dry, RAIN, dry, RAIN], vec![(8, "notice")]),
+            ("a changed result", vec![RAIN, RAIN, dry, RAIN, RAIN], vec![]),
+            ("other arguments", vec![RAIN, RAIN, SUN, RAIN, RAIN], vec![]),
+            ("another tool", vec![RAIN, RAIN, FOG, RAIN, RAIN], vec![]),
+            ("respelled arguments", vec![ordered, other_order, ordered], vec![(6, "notice")]),
+            ("thoughts", vec![THOUGHT; 9], vec![]),
+            ("thoughts in between", vec![RAIN, THOUGHT, RAIN, THOUGHT, RAIN, THOUGHT, RAIN, THOUGHT], vec![]),
+        ] {
+            assert_eq!(places("", &one_by_one(&pairs)), told, "{case}");
+        }
+        assert_eq!(places("exempt = [\"weath*\"]", &one_by_one(&[RAIN; 9])), []);
+        assert_eq!(places("notice = 0", &one_by_one(&[RAIN; 9])), []);
+    }
+
+    #[test]
+    fn the_fifth_equal_call_is_withheld_and_any_other_is_not() {
+        for (made, fifth) in [(3, true), (4, false), (7, false)] {
+            assert_eq!(allowed("", &one_by_one(&vec![RAIN; made]), &[RAIN]), [fifth], "after {made}");
+        }
+        assert_eq!(allowed("", &one_by_one(&[RAIN; 4]), &[SUN]), [true]);
+        let table = "withhold = 2";
+        assert_eq!(allowed(table, &one_by_one(&[RAIN]), &[RAIN]), [false]);
+        assert_eq!(allowed(table, &one_by_one(&[RAIN, SUN]), &[RAIN]), [true], "no circle yet");
+        assert_eq!(allowed("withhold = 0", &one_by_one(&[RAIN; 9]), &[RAIN]), [true]);
+    }
+
+    #[test]
+    fn the_reason_says_what_to_do_instead() {
+        let failed = ("weather", r#"{"city":"Paris"}"#, "Error: no such city");
+        for (pair, said) in [
+            (RAIN, "use the result that you have"),
+            (failed, "correct the arguments, use another tool, or tell the user what does not work"),
+            (NOTHING, "or tell the user that nothing was found"),
+        ] {
+            let reason = reasons("", &one_by_one(&[pair; 4]), &[pair]).remove(0).unwrap();
+            assert_eq!((reason.kind, reason.retryable), (ReasonKind::LoopDetected, false));
+            assert_eq!(reason.numbers, [("rounds", 4), ("calls_per_round", 1)]);
+            assert!(reason.message.starts_with("The call was not run: "), "{}", reason.message);
+            assert!(reason.message.contains("was called 4 times in a row"), "{}", reason.message);
+            assert!(reason.message.contains(said), "{}", reason.message);
+        }
+    }
+
+    #[test]
+    fn circles_of_two_and_three_are_told_after_two_rounds_and_withheld_from_the_fifth() {
+        for (circle, told) in [(vec![RAIN, SUN], [8, 16]), (vec![RAIN, SUN, FOG], [12, 24])] {
+            let rounds = |count: usize| one_by_one(&circle.repeat(count));
+            assert_eq!(places("", &rounds(4)), told.map(|at| (at, "notice")), "{circle:?}");
+            assert_eq!(allowed("", &rounds(3), &circle[..1]), [true]);
+            let reason = reasons("", &rounds(4), &circle[..1]).remove(0).unwrap();
+            let length = circle.len() as u64;
+            assert_eq!(reason.numbers, [("rounds", 4), ("calls_per_round", length)]);
+            assert!(
+                reason.message.contains(&format!("The same {length} calls (weather")),
+                "{}",
+                reason.message
+            );
+            assert_eq!(allowed("", &rounds(4), &[NOTHING]), [true]);
+        }
+        let four = [RAIN, SUN, FOG, NOTHING].repeat(5);
+        assert_eq!(places("", &one_by_one(&four)), [], "too long a circle to be sure");
+    }
+
+    #[test]
+    fn a_circle_within_a_circle_is_told_once() {
+        assert_eq!(
+            places("withhold = 0", &one_by_one(&[RAIN; 9])),
+            [(6, "notice"), (12, "notice"), (18, "notice")]
+        );
+    }
+
+    #[test]
+    fn parallel_calls_are_compared_when_their_group_is_complete() {
+        assert_eq!(places("", &replies(&[&[RAIN, RAIN], &[RAIN, RAIN]])), [(6, "notice")]);
+        let messages = replies(&[&[RAIN, RAIN], &[RAIN, RAIN]]);
+        assert_eq!(allowed("", &messages, &[RAIN, RAIN]), [false, false]);
+        assert_eq!(allowed("", &messages, &[SUN, RAIN]), [true, true], "something new stands before it");
+        assert_eq!(allowed("", &messages, &[RAIN, SUN]), [false, true]);
+        let three = replies(&[&[RAIN], &[RAIN, RAIN]]);
+        assert_eq!(
+            allowed("", &three, &[RAIN, RAIN]),
+            [true, true],
+            "what the fourth brings is not known yet"
+        );
+        assert_eq!(places("", &replies(&[&[RAIN], &[RAIN], &[SUN, RAIN]])), [], "not in a row");
+    }
+
+    #[test]
+    fn results_may_come_in_any_order() {
+        let reply = |at: usize, order: [usize; 2]| {
+            let call = |place: usize, (tool, arguments, _): Pair| {
+                format!(
+                    r#"{{"id":"c{at}_{place}","function":{{"name":"{tool}","arguments":{}}}}}"#,
+                    quote(arguments)
+                )
+            };
+            let calls = [call(0, RAIN), call(1, SUN)].join(",");
+            let result = |place: usize| {
+                format!(
+                    r#"{{"role":"tool","tool_call_id":"c{at}_{place}","content":"{}"}}"#,
+                    [RAIN, SUN][place].2
+                )
+            };
+            format!(
+                r#"{{"role":"assistant","tool_calls":[{calls}]}},{},{}"#,
+                result(order[0]),
+                result(order[1])
+            )
+        };
+        let messages =
+            [r#"{"role":"user","content":"q"}"#.to_owned(), reply(0, [0, 1]), reply(1, [1, 0])].join(",");
+        assert_eq!(places("", &messages), [(6, "notice")]);
+    }
+
+    #[test]
+    fn a_reply_of_many_calls_made_over_and_over_is_a_circle() {
+        let reply: &[Pair] = &[RAIN, SUN, FOG, NOTHING];
+        let messages = replies(&[reply; 4]);
+        assert_eq!(places("", &messages), [(10, "notice"), (20, "notice")]);
+        assert_eq!(allowed("", &messages, reply), [false; 4]);
+        assert_eq!(allowed("", &replies(&[reply; 3]), reply), [true; 4]);
+        let changed: &[Pair] = &[RAIN, SUN, FOG, ("search", r#"{"q":"a"}"#, "found")];
+        assert_eq!(places("", &replies(&[reply, changed, reply, changed])), []);
+    }
+
+    #[test]
+    fn a_new_turn_begins_anew_and_a_user_message_behind_results_does_not() {
+        let behind = |message: &str| format!("{},{message}", one_by_one(&[RAIN; 4]));
+        let answer = r#"{"role":"assistant","content":"It rains."},{"role":"user","content":"And now?"}"#;
+        assert_eq!(allowed("", &behind(answer), &[RAIN]), [true]);
+        let moved_along = r#"{"role":"user","content":"Respond with the fields."}"#;
+        assert_eq!(allowed("", &behind(moved_along), &[RAIN]), [false]);
+    }
+
+    #[test]
+    fn a_group_that_is_never_completed_gets_no_notice_and_breaks_the_circle() {
+        let open = r#",{"role":"assistant","tool_calls":[{"id":"x","function":{"name":"weather","arguments":"{\"city\":\"Paris\"}"}},{"id":"y","function":{"name":"f"}}]},{"role":"tool","tool_call_id":"x","content":"rain"}"#;
+        let again = one_by_one(&[RAIN]).replacen(r#"{"role":"user","content":"q"}"#, "", 1);
+        let messages = one_by_one(&[RAIN, RAIN]) + open + &again;
+        assert_eq!(places("", &messages), []);
+    }
+
+    #[test]
+    fn empty_results_in_a_row_are_told_at_every_second() {
+        let other = ("fetch", r#"{"u":1}"#, "No results found.");
+        let third = ("search", r#"{"q":"c"}"#, r#"{"results":[],"total":0}"#);
+        let told = notices("", &one_by_one(&[NOTHING, other, third, RAIN, third]));
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].0, told[0].1), (4, "empty"));
+        assert!(
+            told[0].2.starts_with("[toolrein] The last 2 tool results were empty (search, fetch)."),
+            "{}",
+            told[0].2
+        );
+        let many: Vec<Pair> = ["1", "2", "3", "4"].map(|arguments| ("search", arguments, "")).to_vec();
+        assert_eq!(places("", &one_by_one(&many)), [(4, "empty"), (8, "empty")]);
+        assert_eq!(places("empty = 0", &one_by_one(&many)), []);
+        assert_eq!(places("exempt = [\"search\"]", &one_by_one(&many)), []);
+        let own = "empty_texts = [\"nichts*\"]\nempty_keys = [\"treffer\"]";
+        let german = [("f", "1", "Nichts gefunden"), ("f", "2", r#"{"treffer":[],"zahl":0}"#)];
+        assert_eq!(places(own, &one_by_one(&german)), [(4, "empty")]);
+        assert_eq!(places(own, &one_by_one(&[other, third])), [], "the shipped words are replaced");
+        assert_eq!(allowed("", &one_by_one(&many), &[("search", "5", "")]), [true], "told, not withheld");
+    }
+
+    #[test]
+    fn one_notice_at_a_place_is_enough() {
+        assert_eq!(places("", &one_by_one(&[NOTHING; 4])), [(4, "empty"), (6, "notice"), (8, "notice")]);
+    }
+
+    #[test]
+    fn the_strict_form_withholds_at_once_and_compares_calls_alone() {
+        let table = "strict = true";
+        let dry = ("weather", r#"{"city":"Paris"}"#, "dry");
+        assert_eq!(places(table, &one_by_one(&[NOTHING; 4])), []);
+        assert_eq!(allowed(table, &one_by_one(&[RAIN, SUN]), &[RAIN]), [true]);
+        let reason = reasons(table, &one_by_one(&[RAIN, SUN, FOG, dry]), &[RAIN]).remove(0).unwrap();
+        assert_eq!(reason.numbers, [("equal_calls", 2)]);
+        assert!(
+            reason.message.contains("weather was already called 2 times in this turn"),
+            "{}",
+            reason.message
+        );
+        assert_eq!(allowed(table, &one_by_one(&[FOG]), &[RAIN, RAIN, RAIN, SUN]), [true, true, false, true]);
+        assert_eq!(allowed(table, &one_by_one(&[THOUGHT; 5]), &[THOUGHT]), [true]);
+        let other = ("search", r#"{"q":"b"}"#, "");
+        let reason =
+            reasons(table, &one_by_one(&[NOTHING, other]), &[("search", "3", "")]).remove(0).unwrap();
+        assert_eq!(reason.numbers, [("empty_results", 2)]);
+        assert!(reason.message.contains("the last 2 results were empty"), "{}", reason.message);
+        assert_eq!(allowed(table, &one_by_one(&[NOTHING, other]), &[RAIN]), [true], "another tool is open");
+    }
+
+    #[test]
+    fn arguments_are_asked_for_only_where_a_call_could_close_a_circle() {
+        for (table, pairs, tool, evidence) in [
+            ("", vec![RAIN; 3], "weather", Evidence::Nothing),
+            ("", vec![RAIN; 4], "weather", Evidence::Arguments),
+            ("", vec![RAIN; 4], "fog", Evidence::Nothing),
+            ("", [RAIN, FOG].repeat(4), "weather", Evidence::Arguments),
+            ("strict = true", vec![], "weather", Evidence::Arguments),
+            ("strict = true", vec![], "think", Evidence::Nothing),
+            ("strict = true\nnotice = 0", vec![], "weather", Evidence::Name),
+        ] {
+            let mut judge = read_messages(&policy::<Loops>(table), &one_by_one(&pairs)).1;
+            assert_eq!(judge.evidence(0, tool), evidence, "{table} {tool}");
+        }
+    }
+
+    #[test]
+    fn a_single_call_is_refused_as_a_loop() {
+        let config: Config = toml::from_str("notice = 1\nwithhold = 1").unwrap();
+        let problems = Loops::new(config).err().unwrap();
+        assert_eq!(
+            problems.iter().map(|problem| problem.key.as_str()).collect::<Vec<_>>(),
+            ["notice", "withhold"]
+        );
+    }
+}

@@ -1,0 +1,443 @@
+//! Limits on one turn's calls: in all, by category of tool, and at once.
+//!
+//! # What it does
+//! At most `calls` calls run in a turn, at most `parallel` out of one reply, and of each category of tools at most
+//! its own number in a turn; the calls beyond are withheld. When a limit is reached the model is told once, behind
+//! the results. A tool belongs to the category that names it, else to that of the longest pattern that fits. A
+//! category may have a latency bound, `slow`: results that take longer are counted and logged, nothing else.
+//!
+//! # Why
+//! Some tools are cheap and some are not: a ceiling on retrieval alone leaves the agent its hands for the work.
+//! Many calls at once are what overruns a small backend. The latency bound is soft because a late result is
+//! still a result.
+//!
+//! # State
+//! The calls of the running turn, in all and by category, and those already let through out of the reply being
+//! judged. Withheld calls do not count. How long a call took is from its release to the request that brings its
+//! result, as the ledger knows it.
+//!
+//! # Example
+//! With `categories = { retrieval = { tools = ["search*"], calls = 3 } }` the fourth search of a turn is withheld
+//! with `BUDGET_EXCEEDED`, `calls_used = 3`, `calls_limit = 3`; other tools go on.
+
+use super::pattern::{Pattern, best_match, exact_names};
+use super::period::Period;
+use super::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
+use super::{ConfigError, Evidence, Policy};
+use crate::transcript::{Event, ToolResult};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// See the file's head.
+pub struct TurnLimits {
+    calls: u64,
+    parallel: u64,
+    categories: Vec<Category>,
+    /// Names and patterns of tools, each with the place of its category.
+    tools: Vec<(Pattern, usize)>,
+}
+
+/// `[policy.turn_limits]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Calls in one turn; 0: no limit.
+    calls: u64,
+    /// Calls out of one reply; 0: no limit.
+    parallel: u64,
+    /// By name.
+    categories: BTreeMap<String, CategoryConfig>,
+}
+
+/// One category as written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CategoryConfig {
+    /// Its tools, by name or pattern.
+    tools: Vec<Pattern>,
+    /// Its calls in one turn; 0: no limit.
+    #[serde(default)]
+    calls: u64,
+    /// How long a call may take unnoticed; 0: for ever.
+    #[serde(default = "no_bound")]
+    slow: Period,
+}
+
+struct Category {
+    name: String,
+    calls: u64,
+    slow_ms: u64,
+}
+
+/// What the running turn has used.
+#[derive(Clone, Default)]
+pub struct Used {
+    all: Count,
+    /// By the place of the category; shorter where the rest was not called.
+    categories: Vec<Count>,
+    /// Let through out of the reply being judged.
+    in_reply: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Count {
+    calls: u64,
+    /// The model knows that no more are left.
+    told: bool,
+}
+
+impl Policy for TurnLimits {
+    const NAME: &'static str = "turn_limits";
+    const SUMMARY: &'static str = "limits the calls of a turn, in all, at once and by category of tool";
+    type Config = Config;
+    type State = Used;
+
+    fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
+        let mut problems = Vec::new();
+        let mut limits = Self {
+            calls: config.calls,
+            parallel: config.parallel,
+            categories: Vec::new(),
+            tools: Vec::new(),
+        };
+        for (at, (name, category)) in config.categories.into_iter().enumerate() {
+            let slow_ms = category.slow.millis();
+            for tool in category.tools {
+                if let Some((_, other)) = limits.tools.iter().find(|(known, _)| *known == tool) {
+                    let other = limits.categories.get(*other).map_or(&name, |other| &other.name);
+                    let problem = format!("{} is named in {other} already", tool.as_str());
+                    problems.push(ConfigError::new(format!("categories.{name}.tools"), problem));
+                } else {
+                    limits.tools.push((tool, at));
+                }
+            }
+            limits.categories.push(Category { name, calls: category.calls, slow_ms });
+        }
+        if problems.is_empty() { Ok(limits) } else { Err(problems) }
+    }
+
+    fn named_tools(&self) -> Vec<String> {
+        exact_names(&self.tools)
+    }
+
+    fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {
+        match event {
+            Event::TurnBegins(_) => {
+                if used.all.told || used.categories.iter().any(|count| count.told) {
+                    plan.notice(
+                        "fresh",
+                        "[toolrein] New turn: the limits on tool calls begin anew.".to_owned(),
+                    );
+                }
+                *used = Used::default();
+            }
+            Event::Call(call) => self.count(&call.name, used),
+            Event::Result(result) if self.is_slow(result) => plan.remark("slow"),
+            Event::ResultsComplete(_) => self.tell(used, plan),
+            _ => {}
+        }
+    }
+
+    fn evidence(&self, name: &str, _used: &Used) -> Evidence {
+        let limited =
+            self.calls > 0 || self.parallel > 0 || self.category(name).is_some_and(|(_, it)| it.calls > 0);
+        if limited { Evidence::Name } else { Evidence::Nothing }
+    }
+
+    fn judge(&self, call: &Proposed<'_>, used: &Used) -> Verdict {
+        if self.calls > 0 && used.all.calls >= self.calls {
+            let what = format!("{} of {} tool calls of this turn are used", used.all.calls, self.calls);
+            return Verdict::Withhold(used_up(&what, ANSWER, (used.all.calls, self.calls)));
+        }
+        if let Some((at, category)) = self.category(call.name).filter(|(_, category)| category.calls > 0) {
+            let calls = used.category(at).calls;
+            if calls >= category.calls {
+                let what = format!(
+                    "{calls} of {} calls of {} tools in this turn are used",
+                    category.calls, category.name
+                );
+                return Verdict::Withhold(used_up(&what, OTHER_TOOLS, (calls, category.calls)));
+            }
+        }
+        if self.parallel > 0 && used.in_reply >= self.parallel {
+            return Verdict::Withhold(self.too_many_at_once(used.in_reply));
+        }
+        Verdict::Allow
+    }
+
+    fn release(&self, call: &Proposed<'_>, used: &mut Used) {
+        self.count(call.name, used);
+        used.in_reply += 1;
+    }
+
+    fn usage(&self, used: &Used, _now_ms: u64) -> Vec<Usage> {
+        let all =
+            (self.calls > 0).then(|| Usage { tool: "*".to_owned(), used: used.all.calls, limit: self.calls });
+        let categories = self.categories.iter().enumerate().filter(|(_, category)| category.calls > 0);
+        let categories = categories.map(|(at, category)| Usage {
+            tool: format!("category:{}", category.name),
+            used: used.category(at).calls,
+            limit: category.calls,
+        });
+        all.into_iter().chain(categories).collect()
+    }
+}
+
+const ANSWER: &str = "Give your final answer now with what you have, or ask the user how to go on.";
+const OTHER_TOOLS: &str = "Go on with what you have or with other tools.";
+
+impl TurnLimits {
+    fn category(&self, tool: &str) -> Option<(usize, &Category)> {
+        let at = *best_match(&self.tools, tool)?;
+        Some((at, self.categories.get(at)?))
+    }
+
+    fn count(&self, tool: &str, used: &mut Used) {
+        used.all.calls += 1;
+        if let Some((at, _)) = self.category(tool) {
+            used.category_mut(at).calls += 1;
+        }
+    }
+
+    fn is_slow(&self, result: &ToolResult<'_>) -> bool {
+        let bound_ms = self.category(result.tool()).map_or(0, |(_, category)| category.slow_ms);
+        bound_ms > 0 && result.took_ms.is_some_and(|took_ms| took_ms > bound_ms)
+    }
+
+    /// Tells the model, once, which limits it has reached.
+    fn tell(&self, used: &mut Used, plan: &mut Plan) {
+        let mut lines = Vec::new();
+        if used.all.is_news(self.calls) {
+            lines.push(format!(
+                "[toolrein] {} of {} tool calls of this turn are used. {ANSWER}",
+                used.all.calls, self.calls
+            ));
+        }
+        // With no calls left at all, nothing more needs to be said.
+        if !used.all.told {
+            for (at, category) in self.categories.iter().enumerate() {
+                if used.category_mut(at).is_news(category.calls) {
+                    let Category { name, calls: limit, .. } = category;
+                    let calls = used.category(at).calls;
+                    lines.push(format!(
+                        "[toolrein] {calls} of {limit} calls of {name} tools in this turn are used. {OTHER_TOOLS}"
+                    ));
+                }
+            }
+        }
+        if !lines.is_empty() {
+            plan.notice("notice", lines.join("\n"));
+        }
+    }
+
+    fn too_many_at_once(&self, in_reply: u64) -> Reason {
+        Reason {
+            kind: ReasonKind::BudgetExceeded,
+            message: format!(
+                "The call was not run: {} calls at once are allowed, and so many of your reply were run. Call fewer \
+                 at once; this one can be made again in your next reply.",
+                self.parallel
+            ),
+            retryable: true,
+            numbers: vec![("calls_in_reply", in_reply), ("calls_limit", self.parallel)],
+        }
+    }
+}
+
+impl Used {
+    fn category(&self, at: usize) -> Count {
+        self.categories.get(at).copied().unwrap_or_default()
+    }
+
+    fn category_mut(&mut self, at: usize) -> &mut Count {
+        if self.categories.len() <= at {
+            self.categories.resize(at + 1, Count::default());
+        }
+        &mut self.categories[at]
+    }
+}
+
+impl Count {
+    /// Whether the limit is reached and the model does not know it yet; from now on it does.
+    fn is_news(&mut self, limit: u64) -> bool {
+        limit > 0 && self.calls >= limit && !std::mem::replace(&mut self.told, true)
+    }
+}
+
+fn used_up(what: &str, advice: &str, (used, limit): (u64, u64)) -> Reason {
+    Reason {
+        kind: ReasonKind::BudgetExceeded,
+        message: format!("The call was not run: {what}. {advice}"),
+        retryable: false,
+        numbers: vec![("calls_used", used), ("calls_limit", limit)],
+    }
+}
+
+fn no_bound() -> Period {
+    Period(Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::{policy, read, turn};
+    use super::*;
+    use crate::policy::plan::Change;
+    use crate::policy::set::Judge;
+    use crate::transcript::Transcript;
+    use crate::transcript::identity::{Hash, HashKey, Identity};
+    use crate::transcript::memo::NoMemo;
+    use crate::wire::request::Request;
+
+    const SEARCHES: &str = "categories.retrieval = { tools = [\"search*\"], calls = 3 }\n";
+
+    fn judge(table: &str, body: &str) -> Judge {
+        read(&policy::<TurnLimits>(table), body, &[]).1
+    }
+
+    /// Which of the calls of one reply are let through.
+    fn allowed(judge: &mut Judge, tools: &[&str]) -> Vec<bool> {
+        tools.iter().map(|tool| judge.rule(0, tool, None, 0).is_allowed()).collect()
+    }
+
+    fn reason(judge: &mut Judge, tool: &str) -> Reason {
+        judge.rule(0, tool, None, 0).objections.remove(0).1
+    }
+
+    /// Each notice: its message, its word, its text.
+    fn notices(table: &str, body: &str) -> Vec<(usize, &'static str, String)> {
+        let plan = read(&policy::<TurnLimits>(table), body, &[]).0;
+        let notices = plan.edits.into_iter().map(|edit| match edit.change {
+            Change::Notice { text, word } => (edit.message, word, text),
+            other => panic!("{other:?}"),
+        });
+        notices.collect()
+    }
+
+    /// `body` with an answer and a further question.
+    fn next_turn(body: &str) -> String {
+        let next = r#",{"role":"assistant","content":"done"},{"role":"user","content":"more"}]}"#;
+        format!("{}{next}", body.strip_suffix("]}").unwrap())
+    }
+
+    #[test]
+    fn calls_beyond_the_turns_limit_are_withheld_and_a_new_turn_begins_anew() {
+        let mut second = judge("calls = 3", &turn("f", 2));
+        assert_eq!(allowed(&mut second, &["f", "g", "f"]), [true, false, false]);
+        let reason = reason(&mut second, "f");
+        assert_eq!((reason.kind, reason.retryable), (ReasonKind::BudgetExceeded, false));
+        assert_eq!(reason.numbers, [("calls_used", 3), ("calls_limit", 3)]);
+        assert!(reason.message.contains("Give your final answer now"), "{}", reason.message);
+        assert_eq!(allowed(&mut judge("calls = 3", &next_turn(&turn("f", 5))), &["f"]), [true]);
+        assert_eq!(allowed(&mut judge("", &turn("f", 99)), &["f"]), [true], "0 switches off");
+    }
+
+    #[test]
+    fn more_calls_at_once_than_allowed_are_withheld_and_may_be_made_later() {
+        let mut judge = judge("parallel = 2", &turn("f", 9));
+        assert_eq!(allowed(&mut judge, &["f", "g", "f"]), [true, true, false]);
+        let reason = reason(&mut judge, "g");
+        assert_eq!((reason.kind, reason.retryable), (ReasonKind::BudgetExceeded, true));
+        assert_eq!(reason.numbers, [("calls_in_reply", 2), ("calls_limit", 2)]);
+        assert!(reason.message.contains("Call fewer at once"), "{}", reason.message);
+        assert!(judge.rule(1, "f", None, 0).is_allowed(), "another choice has calls of its own");
+    }
+
+    #[test]
+    fn each_category_has_its_own_limit_and_other_tools_go_on() {
+        let mut judge = judge(SEARCHES, &turn("searchAll", 2));
+        assert_eq!(
+            allowed(&mut judge, &["searchNotes", "searchAll", "fetch", "searchNotes"]),
+            [true, false, true, false]
+        );
+        let reason = reason(&mut judge, "searchAll");
+        assert_eq!((reason.kind, reason.retryable), (ReasonKind::BudgetExceeded, false));
+        assert_eq!(reason.numbers, [("calls_used", 3), ("calls_limit", 3)]);
+        assert!(
+            reason.message.contains("3 of 3 calls of retrieval tools in this turn are used"),
+            "{}",
+            reason.message
+        );
+    }
+
+    #[test]
+    fn a_tool_belongs_to_the_category_that_fits_it_best() {
+        let table =
+            format!("{SEARCHES}categories.mine = {{ tools = [\"searchN*\", \"searchAll\"], calls = 1 }}");
+        let mut judge = judge(&table, &turn("searchAll", 1));
+        assert_eq!(allowed(&mut judge, &["searchNotes", "searchAll", "searchFiles"]), [false, false, true]);
+    }
+
+    #[test]
+    fn names_are_enough_and_tools_without_a_limit_are_not_looked_at() {
+        for (table, tool, evidence) in [
+            ("calls = 1", "f", Evidence::Name),
+            ("parallel = 1", "f", Evidence::Name),
+            (SEARCHES, "searchAll", Evidence::Name),
+            (SEARCHES, "f", Evidence::Nothing),
+            ("categories.a = { tools = [\"f\"], slow = \"1s\" }", "f", Evidence::Nothing),
+        ] {
+            assert_eq!(judge(table, &turn("f", 0)).evidence(0, tool), evidence, "{table} {tool}");
+        }
+    }
+
+    #[test]
+    fn the_model_is_told_once_that_a_limit_is_reached_and_that_the_next_turn_is_free() {
+        let told = notices(SEARCHES, &next_turn(&turn("searchAll", 5)));
+        let at: Vec<_> = told.iter().map(|(message, word, _)| (*message, *word)).collect();
+        assert_eq!(at, [(6, "notice"), (12, "fresh")]);
+        assert!(told[0].2.starts_with("[toolrein] 3 of 3 calls of retrieval tools in this turn are used."));
+        let both = notices(&format!("calls = 3\n{SEARCHES}"), &turn("searchAll", 4));
+        assert_eq!(both.len(), 1, "no calls left at all says it all");
+        assert!(
+            both[0]
+                .2
+                .starts_with("[toolrein] 3 of 3 tool calls of this turn are used. Give your final answer")
+        );
+        assert_eq!(notices(SEARCHES, &next_turn(&turn("searchAll", 2))), []);
+    }
+
+    #[test]
+    fn a_late_result_is_counted_where_it_is_new_and_nothing_else_happens() {
+        let table = "categories.a = { tools = [\"f\"], slow = \"5s\" }\ncategories.b = { tools = [\"g\"] }";
+        for (tool, released_ms, remarks) in [
+            ("f", vec![Some(0), Some(4_999)], vec![(4, Change::Remark { word: "slow" })]),
+            ("f", vec![Some(0), Some(5_000)], vec![]),
+            ("f", vec![Some(0), None], vec![]),
+            ("g", vec![Some(0), Some(0)], vec![]),
+            ("h", vec![Some(0), Some(0)], vec![]),
+        ] {
+            let body = turn(tool, 2);
+            let request = Request::parse(body.as_bytes()).unwrap();
+            let identity = Identity { key: HashKey::fixed(7), principal: Hash(1), explicit: None };
+            let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+            let newest_first: Vec<_> = released_ms.iter().rev().copied().collect();
+            transcript.learn_times(&newest_first, 10_000);
+            let plan =
+                crate::policy::set::PolicySet::new(vec![policy::<TurnLimits>(table)]).read(&transcript).0;
+            let edits: Vec<_> = plan.edits.into_iter().map(|edit| (edit.message, edit.change)).collect();
+            assert_eq!(edits, remarks, "{tool} {released_ms:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_each_limit_is_told_to_the_operator() {
+        let judge = judge(
+            &format!("calls = 9\n{SEARCHES}categories.free = {{ tools = [\"f\"] }}"),
+            &turn("searchAll", 2),
+        );
+        let usage: Vec<_> = judge.usage(0).into_iter().map(|(_, it)| (it.tool, it.used, it.limit)).collect();
+        assert_eq!(usage, [("*".to_owned(), 2, 9), ("category:retrieval".to_owned(), 2, 3)]);
+    }
+
+    #[test]
+    fn a_tool_in_two_categories_is_refused() {
+        let table = "categories = { a = { tools = [\"f\"] }, b = { tools = [\"g\", \"f\"] }, c = { tools = [\"h\", \"h\"] } }";
+        let problems = TurnLimits::new(toml::from_str(table).unwrap()).err().unwrap();
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            ["categories.b.tools: f is named in a already", "categories.c.tools: h is named in c already"]
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! `loops`: the model that makes one call for ever is told, stopped, and answers.
+
+use crate::support::program::Toolrein;
+use crate::support::reply::{Reply, Speech};
+use crate::support::scripted::{Recorded, Scripted};
+use crate::talk::{Talk, in_both_forms, text};
+use serde_json::Value;
+
+/// A model that makes the same call, spelled in one of two ways, until it reads that the call was not run.
+fn stuck(nth: usize, request: &Recorded) -> Reply {
+    let last = request.json()["messages"].as_array().unwrap().last().unwrap()["content"].clone();
+    if last.as_str().is_some_and(|text| text.contains("LOOP_DETECTED")) {
+        return text("It is what it is.", request);
+    }
+    let arguments = [r#"{"q":"a","page":1}"#, r#"{ "page": 1, "q": "a" }"#][nth % 2];
+    Reply::speech(request, &Speech::calls(&[(&format!("call_{nth}"), "search", arguments)]))
+}
+
+#[test]
+fn the_fifth_equal_call_is_withheld_and_the_model_answers_with_what_it_has() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(stuck);
+        let program = Toolrein::before(&upstream, "[policy.loops]\n");
+        let mut talk = Talk::new(form);
+        for round in 0..4 {
+            let said = talk.ask(&program);
+            said.assert_coherent(form);
+            assert_eq!(said.calls.len(), 1, "round {round}");
+            talk.add(&said);
+        }
+        let said = talk.ask(&program);
+        said.assert_coherent(form);
+        assert_eq!((said.text.as_str(), said.calls.len()), ("It is what it is.", 0));
+
+        let requests = upstream.requests();
+        assert_eq!(requests.len(), 6, "five of the client's and one more after the call was withheld");
+        let systems = |request: &Recorded| -> Vec<String> {
+            let messages = request.json()["messages"].as_array().unwrap().clone();
+            let system = messages.into_iter().filter(|message| message["role"] == "system");
+            system.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(systems(&requests[2]), [""; 0]);
+        assert_eq!(systems(&requests[3]).len(), 1);
+        assert!(systems(&requests[3])[0].starts_with("[toolrein] search was called 3 times in a row"));
+        assert_eq!(systems(&requests[4])[0], systems(&requests[3])[0], "the same place says the same again");
+        assert!(systems(&requests[4])[1].ends_with("The next time the call will not be run."));
+
+        let messages = requests[5].json()["messages"].clone();
+        let envelope: Value =
+            serde_json::from_str(messages.as_array().unwrap().last().unwrap()["content"].as_str().unwrap())
+                .unwrap();
+        assert_eq!(envelope["error"]["type"], "LOOP_DETECTED");
+        assert_eq!(envelope["error"]["retryable"], false);
+        assert_eq!(
+            (&envelope["error"]["rounds"], &envelope["error"]["calls_per_round"]),
+            (&4.into(), &1.into())
+        );
+        assert!(envelope["error"]["message"].as_str().unwrap().contains("use the result that you have"));
+        program.wait_for_metric("toolrein_actions_total{policy=\"loops\",action=\"withheld\"}", 1.0);
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn a_new_question_begins_anew_and_the_strict_form_does_not_wait_for_the_fifth() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(stuck);
+        let program = Toolrein::before(&upstream, "[policy.loops]\nstrict = true\n");
+        let mut talk = Talk::new(form);
+        for _ in 0..2 {
+            for calls in [1, 1, 0] {
+                let said = talk.ask(&program);
+                said.assert_coherent(form);
+                assert_eq!(said.calls.len(), calls);
+                talk.add(&said);
+            }
+            talk.say("And again?");
+        }
+        upstream.assert_clean();
+    });
+}

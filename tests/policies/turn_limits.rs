@@ -1,0 +1,73 @@
+//! `turn_limits`: calls of a turn, at once and by category.
+
+use crate::support::program::Toolrein;
+use crate::support::reply::{Reply, Speech};
+use crate::support::scripted::Scripted;
+use crate::talk::{Talk, in_both_forms, search, text};
+use serde_json::Value;
+
+#[test]
+fn of_many_calls_at_once_the_first_run_and_the_others_are_made_later() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => {
+                let calls =
+                    [("a", "search", "{\"q\":1}"), ("b", "search", "{\"q\":2}"), ("c", "fetch", "{\"u\":1}")];
+                Reply::speech(request, &Speech::calls(&calls))
+            }
+            1 => Reply::speech(request, &Speech::calls(&[("d", "fetch", "{\"u\":1}")])),
+            _ => text("Done.", request),
+        });
+        let program = Toolrein::before(&upstream, "[policy.turn_limits]\nparallel = 2\n");
+        let mut talk = Talk::new(form);
+        let first = talk.ask(&program);
+        first.assert_coherent(form);
+        let ids: Vec<&str> = first.calls.iter().map(|(id, ..)| id.as_str()).collect();
+        assert_eq!(ids, ["a", "b"]);
+        talk.add(&first);
+        let second = talk.ask(&program);
+        second.assert_coherent(form);
+        assert_eq!(second.calls[0].0, "d", "made later, it runs");
+        let messages = upstream.request(1).json()["messages"].clone();
+        let envelope: Value = serde_json::from_str(messages[2]["content"].as_str().unwrap()).unwrap();
+        assert_eq!(envelope["error"]["type"], "BUDGET_EXCEEDED");
+        assert_eq!(
+            (&envelope["error"]["retryable"], &envelope["error"]["calls_limit"]),
+            (&true.into(), &2.into())
+        );
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn a_used_up_category_leaves_the_other_tools_open_and_a_new_turn_has_it_back() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 | 1 | 4 => search(nth, request),
+            2 => Reply::speech(request, &Speech::calls(&[("f", "fetch", "{}")])),
+            _ => text("Here.", request),
+        });
+        let settings =
+            "[policy.turn_limits]\ncategories = { retrieval = { tools = [\"sea*\"], calls = 1 } }\n";
+        let program = Toolrein::before(&upstream, settings);
+        let mut talk = Talk::new(form);
+        for expected in ["call_0", "f", ""] {
+            let said = talk.ask(&program);
+            said.assert_coherent(form);
+            assert_eq!(said.calls.first().map_or("", |(id, ..)| id), expected);
+            talk.add(&said);
+        }
+        talk.say("And now?");
+        assert_eq!(talk.ask(&program).calls[0].0, "call_4");
+        let told = upstream.request(1).json()["messages"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!(told["role"], "system");
+        assert!(
+            told["content"]
+                .as_str()
+                .unwrap()
+                .contains("1 of 1 calls of retrieval tools in this turn are used")
+        );
+        program.wait_for_metric("toolrein_actions_total{policy=\"turn_limits\",action=\"withheld\"}", 1.0);
+        upstream.assert_clean();
+    });
+}
