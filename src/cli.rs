@@ -31,6 +31,8 @@ Every option can be given as a variable too; an option beats its variable, both 
 const REPLAY_HELP: &str = "\
 A line is a JSON object: {\"messages\": [...], \"tools\": [...]} or a whole request body. It may also say its source, id,
 model and reward (1: the task was solved); messages may say when they were said (timestamp: RFC 3339, or seconds).
+Of request bodies that go on with each other the last one is replayed. A conversation goes on as it was
+recorded, also behind a call that would be withheld.
 
 Exits with 0 if a conversation was replayed, with 1 if none could be read, with 2 where the configuration is not good.
 

@@ -267,6 +267,12 @@ fn the_mode_of_the_configuration_makes_no_difference() {
 }
 
 #[test]
+fn equal_conversations_count_each() {
+    let report = report("[policy.budget]", &talk(2, "").repeat(3));
+    assert_eq!((&report["conversations"], &report["continued"]), (&json!(3), &json!(0)));
+}
+
+#[test]
 fn request_bodies_of_one_conversation_count_once_however_many_run_at_a_time() {
     let body = |talk: usize, messages: usize| {
         let said: Vec<Value> = (0..messages)

@@ -4,6 +4,7 @@
 use super::input::{Flaw, Line};
 use super::recording::Labels;
 use crate::wire::body::Span;
+use crate::wire::message::Role;
 use crate::wire::request::Request;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -23,7 +24,7 @@ pub(super) struct Growth {
 
 struct Held {
     line: Line,
-    /// The messages without their brackets; none where the line is a whole conversation by its labels.
+    /// The messages without their brackets; none where the line is no request.
     messages: Option<Span>,
 }
 
@@ -61,11 +62,14 @@ impl Held {
     }
 }
 
-/// The messages of a line that is a request as it was sent, without their brackets.
+/// The messages of a line that is a request as it was sent, without their brackets. Such a line names a model, has no
+/// labels, and waits for a reply; any other is a conversation of its own, however alike to others.
 fn messages_of(line: &Bytes) -> Option<Span> {
-    let request = Request::parse(line).ok().filter(|request| !request.messages.is_empty())?;
+    let request = Request::parse(line).ok()?;
+    let waits = request.messages.last().is_some_and(|message| message.role != Role::Assistant);
     let labels = Labels::read(&request, line);
-    if labels.id.is_some() || labels.source.is_some() || labels.solved.is_some() {
+    let labelled = labels.id.is_some() || labels.source.is_some() || labels.solved.is_some();
+    if !waits || labelled || labels.model.is_none() {
         return None;
     }
     let Span { start, end } = request.messages_span;
