@@ -3,11 +3,13 @@
 
 use crate::config::{Config, Overrides, Source};
 use crate::policy;
+use crate::replay;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The exit code of a configuration that is refused, as that of a wrong command line.
 pub const EXIT_REFUSED: u8 = 2;
@@ -19,11 +21,20 @@ Examples:
   toolrein --config proxy.toml --mode observe    count what would be done, change nothing
   toolrein check proxy.toml                      every mistake, or what is in effect
   toolrein demo                                  a simulated model that loops; no key needed
+  toolrein replay conversations.jsonl            what the policies would have done
 
 Then point a client at it:
   export OPENAI_BASE_URL=http://127.0.0.1:4242/v1
 
 Every option can be given as a variable too; an option beats its variable, both beat the file.";
+
+const REPLAY_HELP: &str = "\
+A line is a JSON object: {\"messages\": [...], \"tools\": [...]} or a whole request body. It may also say its source, id,
+model and reward (1: the task was solved); messages may say when they were said (timestamp: RFC 3339, or seconds).
+
+Exits with 0 if a conversation was replayed, with 1 if none could be read, with 2 where the configuration is not good.
+
+Example: toolrein replay --config proxy.toml conversations.jsonl";
 
 /// A sidecar proxy that keeps agents' tool calls in hand, in front of any OpenAI-compatible API.
 #[derive(Clone, Debug, PartialEq, Eq, Parser)]
@@ -49,6 +60,9 @@ pub enum Command {
     /// Run the proxy in front of a simulated model and watch it keep a runaway agent in hand.
     #[command(after_help = "Example: toolrein demo --once")]
     Demo(DemoArgs),
+    /// Tell what the policies would have done to recorded conversations. Needs no network.
+    #[command(after_help = REPLAY_HELP)]
+    Replay(ReplayArgs),
     /// List the policies.
     Policies,
     /// Write the completions of a shell.
@@ -110,6 +124,26 @@ pub struct DemoArgs {
     pub once: bool,
 }
 
+/// Options of `replay`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct ReplayArgs {
+    /// Recorded conversations, one a line; - is standard input.
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// The configuration; without it the shipped one. Read as if its mode were enforce.
+    #[arg(long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
+    config: Option<PathBuf>,
+    /// From one call to the next where no times are recorded.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
+    pace: Duration,
+    /// Tell of each conversation too.
+    #[arg(long)]
+    pub verbose: bool,
+    /// Write JSON: one object, with --verbose one for each line before it.
+    #[arg(long)]
+    json: bool,
+}
+
 impl Cli {
     /// What is asked for; without a subcommand, to serve.
     pub fn into_command(self) -> Command {
@@ -138,6 +172,18 @@ impl CheckArgs {
     /// What beats it.
     pub fn overrides(&self) -> Overrides {
         self.settings.overrides()
+    }
+}
+
+impl ReplayArgs {
+    /// Where the configuration comes from.
+    pub fn source(&self) -> Source {
+        source(self.config.as_ref())
+    }
+
+    /// How to replay, and what to tell.
+    pub fn options(&self) -> replay::Options {
+        replay::Options { pace: self.pace, verbose: self.verbose, json: self.json, threads: 0 }
     }
 }
 

@@ -7,6 +7,7 @@ pub mod demo;
 pub mod ledger;
 pub mod policy;
 pub mod proxy;
+pub mod replay;
 pub mod rewrite;
 pub mod serve;
 pub mod telemetry;

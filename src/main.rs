@@ -2,10 +2,12 @@
 //! output and exit codes.
 
 use clap::Parser as _;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
-use toolrein::cli::{Cli, Command, DemoArgs, EXIT_REFUSED, check_report, completions, policies_report};
+use toolrein::cli::{
+    Cli, Command, DemoArgs, EXIT_REFUSED, ReplayArgs, check_report, completions, policies_report,
+};
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::demo;
 use toolrein::policy::REGISTRY;
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => return start(args.source(), &args.overrides(), None),
         Command::Demo(args) => return start(Source::Shipped, &args.overrides(), Some(args)),
         Command::Check(args) => check_report(args.source(), &args.overrides(), REGISTRY),
+        Command::Replay(args) => return replay(&args),
         Command::Policies => (policies_report(REGISTRY), 0),
         Command::Completions { shell } => (completions(shell), 0),
     };
@@ -47,6 +50,25 @@ fn start(source: Source, overrides: &Overrides, demonstration: Option<DemoArgs>)
             Err(error) => fail(&error, EXIT_FAILED),
         }
     })
+}
+
+fn replay(args: &ReplayArgs) -> ExitCode {
+    let config = match Config::load(args.source(), &Overrides::default(), REGISTRY) {
+        Ok(config) => config,
+        Err(problems) => return fail(&problems, EXIT_REFUSED),
+    };
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut terminal = io::stderr();
+    // Where both are the same terminal, lines of one would stand in the other's.
+    let shows_bar = terminal.is_terminal() && !(args.verbose && io::stdout().is_terminal());
+    let bar: Option<&mut dyn io::Write> = if shows_bar { Some(&mut terminal) } else { None };
+    match toolrein::replay::run(&config, &args.files, &args.options(), &mut out, bar) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(EXIT_FAILED),
+        // A reader that has left (`| head`) has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => fail(&error, EXIT_FAILED),
+    }
 }
 
 /// Runs until a signal comes, or to the end of the demonstration where nothing more is asked for.

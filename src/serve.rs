@@ -30,6 +30,9 @@ use tokio::sync::oneshot;
 /// The simulated model's pause before each chunk: slow enough to see a stream, quick enough to wait for.
 const DEMO_PACE: Duration = Duration::from_millis(5);
 
+/// How long connections that are cut may take to be gone.
+const CUT_WITHIN: Duration = Duration::from_millis(500);
+
 /// Why the program did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -47,6 +50,7 @@ pub struct Running {
     admin: Proxy,
     readiness: Readiness,
     telemetry: Telemetry,
+    drain: Drain,
     drain_timeout: Duration,
     model: Option<SimulatedModel>,
 }
@@ -102,12 +106,13 @@ impl Running {
             Proxy::start(admin_listener, Arc::new(AdminService(admin)), settings.clone(), Drain::new())
                 .map_err(failed("listen.admin", config.listen.admin))?;
         let handler = Arc::new(Handler(Arc::new(gateway)));
-        let proxy = Proxy::start(proxy_listener, handler, settings, drain)
+        let proxy = Proxy::start(proxy_listener, handler, settings, drain.clone())
             .map_err(failed("listen.proxy", config.listen.proxy))?;
         let upstream = config.upstream.url.to_string();
         telemetry.log.listening(proxy.address(), admin.address(), config.mode.as_str(), &upstream);
         readiness.open();
-        Ok(Self { proxy, admin, readiness, telemetry, drain_timeout: config.limits.drain_timeout, model })
+        let drain_timeout = config.limits.drain_timeout;
+        Ok(Self { proxy, admin, readiness, telemetry, drain, drain_timeout, model })
     }
 
     /// Where clients connect.
@@ -132,6 +137,11 @@ impl Running {
         let within = humantime::format_duration(self.drain_timeout).to_string();
         log.note(Level::Info, "draining", &[("within", &within)]);
         let finished = self.proxy.stop(self.drain_timeout).await;
+        if !finished {
+            // Here rather than by the runtime's end, so that what is cut is still recorded.
+            self.drain.cut();
+            self.drain.finished(CUT_WITHIN).await;
+        }
         self.admin.stop(Duration::ZERO).await;
         let word = if finished { "drained" } else { "streams were cut: limits.drain_timeout is over" };
         log.note(if finished { Level::Info } else { Level::Warn }, word, &[]);

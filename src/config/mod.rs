@@ -29,7 +29,7 @@ pub use tables::{
 pub use target::Target;
 
 use crate::policy;
-use crate::policy::pattern::Pattern;
+use crate::policy::pattern::{Pattern, best_match};
 use crate::policy::set::PolicySet;
 use document::Document;
 use file::{File, Overriding};
@@ -89,6 +89,11 @@ impl Config {
         }
         checked.warnings.extend(check::idle_warning(written.file.mode, built.rules.len()));
         Ok(Self::new(written.file, PolicySet::new(built.rules), built.settings, checked.warnings))
+    }
+
+    /// What the class estimate of tokens is multiplied by for `model`, in percent.
+    pub fn token_factor(&self, model: &str) -> u32 {
+        best_match(&self.models, model).map_or(100, |model| model.token_factor)
     }
 
     fn new(file: File, policies: PolicySet, settings: Map<String, Value>, warnings: Vec<String>) -> Self {

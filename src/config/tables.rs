@@ -255,7 +255,7 @@ impl Default for Limits {
             event_bytes: 1 << 20,
             held_bytes: 4 << 20,
             reply_bytes: 32 << 20,
-            header_timeout: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(100),
             body_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
             keepalive_comment: Duration::from_secs(15),

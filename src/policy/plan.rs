@@ -42,6 +42,17 @@ pub enum Change {
     Remark { word: &'static str },
 }
 
+impl Change {
+    /// Tokens that the model need not read, estimated. 3.6 characters a token: between prose (4.2) and JSON (3.3), as
+    /// measured on recorded results.
+    pub fn saved_tokens(&self) -> u64 {
+        match self {
+            Self::Shorten { gone_chars, .. } => *gone_chars as u64 * 10 / 36,
+            Self::Notice { .. } | Self::Remark { .. } => 0,
+        }
+    }
+}
+
 /// A request that a policy will not send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {

@@ -97,7 +97,7 @@ impl Policy for RateLimit {
             return Verdict::Allow;
         }
         // The call is free again when so many have left the window that one more fits.
-        let leaves = inside[inside.len() - limit.calls] + limit.per.millis();
+        let leaves = inside[inside.len() - limit.calls].saturating_add(limit.per.millis());
         let retry_after_ms = leaves.saturating_sub(call.now_ms);
         Verdict::Withhold(limit.reason(call.name, inside.len(), retry_after_ms))
     }

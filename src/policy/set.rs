@@ -204,7 +204,9 @@ impl Judge {
 
     /// What the conversation has used of each limit, by policy.
     pub fn usage(&self, now_ms: u64) -> Vec<(&'static str, Usage)> {
-        let named = self.folds.iter().flat_map(|fold| {
+        // With the calls of the reply, where one has been judged.
+        let folds = self.choices.first().map_or(&self.folds, |(_, folds)| folds);
+        let named = folds.iter().flat_map(|fold| {
             let name = fold.name();
             fold.usage(now_ms).into_iter().map(move |usage| (name, usage))
         });

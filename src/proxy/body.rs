@@ -6,15 +6,22 @@
 
 use super::timed::{Timed, UploadClock};
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, stream};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use std::any::Any;
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::ready;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::time::{Sleep, sleep};
+
+/// How long a body waits before it breaks off. Hyper drops what it was given and has not written yet when a body
+/// fails; over HTTP/2 another task writes.
+const BREAK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why a body ended before its end. The receiver sees a broken body, never a clean end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -125,8 +132,11 @@ impl Body for UpBody {
 
 type FrameStream = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, BodyError>> + Send>>;
 
-/// The body of a response to the client.
-pub struct ReplyBody(Reply);
+/// The body of a response to the client. What came before it breaks off is written out first.
+pub struct ReplyBody {
+    reply: Reply,
+    breaking: Option<(BodyError, Pin<Box<Sleep>>)>,
+}
 
 enum Reply {
     Rope(Rope),
@@ -141,7 +151,7 @@ enum Reply {
 impl ReplyBody {
     /// No body.
     pub fn empty() -> Self {
-        Self(Reply::Rope(Rope::default()))
+        Self::of(Reply::Rope(Rope::default()))
     }
 
     /// The whole body in one piece.
@@ -151,18 +161,47 @@ impl ReplyBody {
 
     /// The slices, one after the other.
     pub fn rope(parts: Vec<Bytes>) -> Self {
-        Self(Reply::Rope(Rope::new(parts)))
+        Self::of(Reply::Rope(Rope::new(parts)))
     }
 
     /// The upstream's body: every frame as it arrives, trailers too. Breaks with
     /// [`BodyError::IdleTimeout`] after `idle` of silence; holds `guard` until it is dropped.
     pub fn relay(body: Incoming, idle: Duration, guard: impl Send + 'static) -> Self {
-        Self(Reply::Relay { body: Timed::download(body, idle), _guard: Box::new(guard) })
+        Self::of(Reply::Relay { body: Timed::download(body, idle), _guard: Box::new(guard) })
+    }
+
+    /// As [`Self::relay`]; `tell` learns the length of each piece, and `None` at the proper end.
+    pub(crate) fn relay_told<G: Send + 'static>(
+        body: Incoming,
+        idle: Duration,
+        mut guard: G,
+        tell: fn(&mut G, Option<usize>),
+    ) -> Self {
+        if body.is_end_stream() {
+            tell(&mut guard, None);
+            return Self::relay(body, idle, guard);
+        }
+        let body = Timed::download(body, idle);
+        Self::from_stream(stream::unfold((body, guard), move |(mut body, mut guard)| async move {
+            let frame = poll_fn(|context| body.poll_frame(context)).await;
+            if let Some(Ok(data)) = frame.as_ref().map(|frame| frame.as_ref().map(Frame::data_ref)) {
+                tell(&mut guard, Some(data.map_or(0, Bytes::len)));
+            }
+            // A body of known length is not asked for more behind its last byte.
+            if frame.is_none() || body.is_end_stream() {
+                tell(&mut guard, None);
+            }
+            frame.map(|frame| (frame, (body, guard)))
+        }))
     }
 
     /// Frames from a stream. An error breaks the body off visibly.
     pub fn from_stream(frames: impl Stream<Item = Result<Frame<Bytes>, BodyError>> + Send + 'static) -> Self {
-        Self(Reply::Stream(Box::pin(frames)))
+        Self::of(Reply::Stream(Box::pin(frames)))
+    }
+
+    fn of(reply: Reply) -> Self {
+        Self { reply, breaking: None }
     }
 }
 
@@ -174,15 +213,25 @@ impl Body for ReplyBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut self.get_mut().0 {
-            Reply::Rope(rope) => Poll::Ready(rope.next().map(|part| Ok(Frame::data(part)))),
-            Reply::Relay { body, .. } => body.poll_frame(context),
-            Reply::Stream(frames) => frames.as_mut().poll_next(context),
+        let this = self.get_mut();
+        if this.breaking.is_none() {
+            let frame = match &mut this.reply {
+                Reply::Rope(rope) => Poll::Ready(rope.next().map(|part| Ok(Frame::data(part)))),
+                Reply::Relay { body, .. } => body.poll_frame(context),
+                Reply::Stream(frames) => frames.as_mut().poll_next(context),
+            };
+            match ready!(frame) {
+                Some(Err(error)) => this.breaking = Some((error, Box::pin(sleep(BREAK_PAUSE)))),
+                frame => return Poll::Ready(frame),
+            }
         }
+        let Some((error, pause)) = &mut this.breaking else { return Poll::Ready(None) };
+        ready!(pause.as_mut().poll(context));
+        Poll::Ready(Some(Err(*error)))
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match &self.reply {
             Reply::Rope(rope) => rope.left == 0,
             Reply::Relay { body, .. } => body.is_end_stream(),
             Reply::Stream(_) => false,
@@ -190,7 +239,7 @@ impl Body for ReplyBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.reply {
             Reply::Rope(rope) => SizeHint::with_exact(rope.left),
             Reply::Relay { body, .. } => body.size_hint(),
             Reply::Stream(_) => SizeHint::default(),
@@ -200,7 +249,7 @@ impl Body for ReplyBody {
 
 impl std::fmt::Debug for ReplyBody {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = match &self.0 {
+        let kind = match &self.reply {
             Reply::Rope(_) => "rope",
             Reply::Relay { .. } => "relay",
             Reply::Stream(_) => "stream",
@@ -212,7 +261,6 @@ impl std::fmt::Debug for ReplyBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::stream;
     use http_body_util::BodyExt;
 
     fn parts() -> Vec<Bytes> {

@@ -8,26 +8,26 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue};
 use std::io::Read;
 
-/// Codings that can be read in a whole reply.
+/// Codings that can be read in a whole reply; the last one in a stream too.
 const READABLE: [&str; 5] = ["gzip", "x-gzip", "deflate", "br", "identity"];
 
 /// Takes codings that cannot be read out of `accept-encoding`; of a stream none can. A request without the
 /// header, or with readable codings only, stays as it is.
 pub(crate) fn accept_readable(headers: &mut HeaderMap, stream: bool) {
-    let readable = |coding: &str| {
-        let name = coding.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
-        if stream { name == "identity" } else { READABLE.contains(&name.as_str()) }
+    let readable = |coding: &str| -> bool {
+        let name = coding.split(';').next().unwrap_or("").trim();
+        let known = if stream { &READABLE[READABLE.len() - 1..] } else { &READABLE };
+        known.iter().any(|readable| name.eq_ignore_ascii_case(readable))
     };
-    let given: Vec<String> = headers
-        .get_all(ACCEPT_ENCODING)
-        .iter()
-        .flat_map(|value| value.to_str().unwrap_or("").split(',').map(|coding| coding.trim().to_owned()))
-        .filter(|coding| !coding.is_empty())
-        .collect();
-    let kept: Vec<String> = given.iter().filter(|coding| readable(coding)).cloned().collect();
-    if kept.len() == given.len() {
+    let given = || {
+        let values = headers.get_all(ACCEPT_ENCODING).iter();
+        let codings = values.flat_map(|value| value.to_str().unwrap_or("").split(',').map(str::trim));
+        codings.filter(|coding| !coding.is_empty())
+    };
+    if given().all(readable) {
         return;
     }
+    let kept: Vec<&str> = given().filter(|coding| readable(coding)).collect();
     let value = if kept.is_empty() { "identity".to_owned() } else { kept.join(", ") };
     if let Ok(value) = HeaderValue::from_str(&value) {
         headers.insert(ACCEPT_ENCODING, value);

@@ -1,7 +1,7 @@
 //! The drain: how the process stops without cutting anybody off.
 //!
 //! Responsible for telling every accept loop, connection and stream that the end has begun, and for
-//! knowing when the last of them is done. It closes nothing itself, and does not listen for signals.
+//! knowing when the last of them is done or time is over. It closes nothing itself, and does not listen for signals.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,6 +17,8 @@ pub struct Drain(Arc<State>);
 #[derive(Debug)]
 struct State {
     begun: watch::Sender<bool>,
+    /// What is open is to be cut.
+    over: watch::Sender<bool>,
     /// Guards that are held. An atomic, since every request takes one.
     open: AtomicUsize,
     /// Told whenever the last guard is dropped.
@@ -32,6 +34,7 @@ impl Drain {
     pub fn new() -> Self {
         Self(Arc::new(State {
             begun: watch::Sender::new(false),
+            over: watch::Sender::new(false),
             open: AtomicUsize::new(0),
             emptied: Notify::new(),
         }))
@@ -51,6 +54,17 @@ impl Drain {
     pub async fn begun(&self) {
         // An error means that the sender is gone, and `self` holds it.
         let _ = self.0.begun.subscribe().wait_for(|begun| *begun).await;
+    }
+
+    /// Ends the drain before it is finished: connections are to be cut.
+    pub fn cut(&self) {
+        self.0.over.send_replace(true);
+    }
+
+    /// Returns once connections are to be cut.
+    pub async fn over(&self) {
+        // An error means that the sender is gone, and `self` holds it.
+        let _ = self.0.over.subscribe().wait_for(|over| *over).await;
     }
 
     /// Counts one more connection, stream or task, until the guard is dropped.

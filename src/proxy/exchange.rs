@@ -2,6 +2,7 @@
 //! tried. Writes requests to the upstream and news to the ledger; its callers decide when.
 
 use super::body::UpBody;
+use super::error::ProxyError;
 use super::fallback::{Fallbacks, learned};
 use super::handler::Gateway;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
@@ -10,14 +11,16 @@ use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::pass::{Asking, Pass, Source, Tools};
-use crate::rewrite::restore::{Asked, released_keys, remembered};
+use crate::rewrite::restore::{Asked, released_keys, remembered, story};
 use crate::telemetry::outcome::{Fallback, On, PrefixBreak};
 use crate::transcript::identity::{Hash, Identity};
 use crate::wire::error::UpstreamError;
 use crate::wire::refusal::{Refusal, classify, misses_tools};
 use crate::wire::request::Request;
 use bytes::Bytes;
+use http::Response;
 use http::request::Parts;
+use hyper::body::Incoming;
 use std::sync::Arc;
 
 /// See the file's head.
@@ -32,7 +35,6 @@ pub(crate) struct Exchange {
     pub(crate) restored: Vec<(usize, Bytes)>,
     /// The chain of calls at the end of the request's history.
     pub(crate) chain: Hash,
-    pub(crate) user_text: String,
     /// The model at its upstream.
     pub(crate) model: Hash,
     pub(crate) pass: Pass,
@@ -41,6 +43,8 @@ pub(crate) struct Exchange {
     /// The hidden rounds of each choice, oldest first.
     pub(crate) rounds: Vec<(u32, Bytes)>,
     pub(crate) reasks: u32,
+    /// The tools were taken away for the final answer alone.
+    pub(crate) bare: bool,
     /// The client must or may be answered by a call, so that tools stay open to the end.
     pub(crate) keeps_tools: bool,
     pub(crate) record: Record,
@@ -49,11 +53,29 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// The request in its present form.
     pub(crate) fn request(&mut self) -> http::Request<UpBody> {
+        self.record.outcome.billed_requests += 1;
+        self.written()
+    }
+
+    /// Sends the request in its present form.
+    pub(crate) async fn send_request(&mut self) -> Result<Response<Incoming>, ProxyError> {
+        self.record.outcome.billed_requests += 1;
+        let this = &*self;
+        this.gateway.upstream.send_made(|| this.written()).await
+    }
+
+    fn written(&self) -> http::Request<UpBody> {
         let source =
             Source { body: &self.body, request: &self.request, plan: &self.plan, restored: &self.restored };
-        let body = UpBody::rope(source.write(&self.pass).into_pieces());
-        self.record.outcome.billed_requests += 1;
-        http::Request::from_parts(self.parts.clone(), body)
+        let pieces = source.write(&self.pass).into_pieces();
+        let mut parts = self.parts.clone();
+        // Not true of other bytes than the client's. Looked for first, since removing disturbs the order.
+        for digest in ["content-md5", "digest", "content-digest"] {
+            if pieces.len() > 1 && parts.headers.contains_key(digest) {
+                parts.headers.remove(digest);
+            }
+        }
+        http::Request::from_parts(parts, UpBody::rope(pieces))
     }
 
     /// After an upstream's error: true if another form of the request is worth a try.
@@ -63,7 +85,7 @@ impl Exchange {
         let missed = || (bare && misses_tools(error)).then_some(Refusal::ToolHistory);
         let Some(refusal) = classify(status, error).or_else(missed) else { return false };
         let Some((pass, fallback)) = self.fallbacks.next(refusal, &self.pass) else { return false };
-        self.tried.push(fallback);
+        self.try_next(&[fallback]);
         match fallback {
             Fallback::Placement => self.record.outcome.prefix_breaks.push(PrefixBreak::Placement),
             other => self.record.outcome.act(On::Request, TOOLS_UNSUPPORTED, word(other), 1),
@@ -73,6 +95,12 @@ impl Exchange {
         }
         self.pass = pass;
         true
+    }
+
+    /// Told at once: the client may leave before the end.
+    fn try_next(&mut self, fallbacks: &[Fallback]) {
+        self.tried.extend(fallbacks);
+        self.record.outcome.fallbacks.extend(fallbacks);
     }
 
     /// Tells what was left out at once, because the model is known to refuse it.
@@ -105,9 +133,15 @@ impl Exchange {
             judging.land();
         }
         self.reasks += 1;
+        self.record.outcome.reasks = self.reasks;
         let mine = self.rounds.iter().filter(|(of, _)| *of == choice);
         let rounds = mine.map(|(_, round)| round.clone()).collect();
-        self.pass.asking = Some(Asking { rounds, land: land && !self.keeps_tools });
+        let land = land && !self.keeps_tools;
+        if land && self.pass.tools == Tools::WithoutChoice {
+            // The choice that would ask for an answer is refused, as is known.
+            self.go_bare();
+        }
+        self.pass.asking = Some(Asking { rounds, land });
     }
 
     /// After the upstream refused to be asked for a final answer: true if it is to be asked once more without
@@ -119,14 +153,21 @@ impl Exchange {
         if !landing || !refused || self.pass.tools == Tools::Dropped {
             return false;
         }
-        (self.pass.tools, self.pass.flat) = (Tools::Dropped, true);
-        self.tried.extend([Fallback::Tools, Fallback::Flattened]);
+        self.go_bare();
         true
+    }
+
+    fn go_bare(&mut self) {
+        (self.pass.tools, self.pass.flat, self.bare) = (Tools::Dropped, true, true);
+        self.try_next(&[Fallback::Tools, Fallback::Flattened]);
     }
 
     /// Tells the ledger what the client was handed and what it was not shown.
     pub(crate) fn remember(&self, choices: &[ChoiceState]) {
-        let asked = Asked { chain: self.chain, user_text: &self.user_text, memo: &*self.gateway.memo };
+        let has_rounds = !self.rounds.is_empty() || choices.iter().any(ChoiceState::has_withheld);
+        let story =
+            if has_rounds { story(&self.request, &self.body, &self.identity) } else { Hash::default() };
+        let asked = Asked { chain: self.chain, story, memo: &*self.gateway.memo };
         let now_ms = self.gateway.now_ms();
         let mut news = News::default();
         for choice in choices {

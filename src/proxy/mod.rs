@@ -11,7 +11,7 @@ mod connect;
 pub mod drain;
 pub mod error;
 mod exchange;
-mod fallback;
+pub(crate) mod fallback;
 pub mod handler;
 pub mod headers;
 pub mod read;
@@ -210,6 +210,7 @@ impl<S: Service> Connection<S> {
                     }
                     return;
                 }
+                () = self.drain.over() => return,
                 () = self.drain.begun(), if !draining => {
                     connection.as_mut().graceful_shutdown();
                     draining = true;

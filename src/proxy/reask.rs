@@ -13,7 +13,6 @@ use crate::telemetry::outcome::Fallback;
 use crate::wire::error::{UpstreamError, parse, parse_in_200};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use http::response::Parts;
 use http::{HeaderMap, Response};
 use http_body::Frame;
@@ -34,9 +33,8 @@ pub(crate) struct Read {
 impl Exchange {
     /// Sends the present form of the request.
     pub(crate) async fn send(&mut self) -> Result<Response<Incoming>, ProxyError> {
-        let request = self.request();
         let asked = Instant::now();
-        let sent = self.gateway.upstream.send(request).await;
+        let sent = self.send_request().await;
         self.record.upstream_time(asked);
         let mut response = sent?;
         if response.extensions_mut().remove::<Retried>().is_some() {
@@ -87,6 +85,8 @@ impl Exchange {
         let mut judge = judge;
         self.record.own_time(own);
         while let Some((choice, round)) = judge.pending().filter(|_| !self.is_observing()) {
+            // At once: the asking may fail, and the client may leave meanwhile.
+            self.tell_judged(&mut judge);
             self.ask_again(choice, round, &mut judge.judging);
             let again = match self.ask_whole().await {
                 Ok(again) => again,
@@ -98,14 +98,15 @@ impl Exchange {
         }
         let own = Instant::now();
         judge.tell = self.tell();
-        self.remember(judge.choices());
-        self.record.judged(&judge.judging, self.gateway.now_ms());
-        self.record.usage(judge.usage());
+        // Written first: what the client reads, our own words included, is what it sends back.
         let written = judge.write();
+        self.remember(judge.choices());
+        self.tell_judged(&mut judge);
         let response = match written {
             Some(changed) => {
-                read.head.headers.remove(CONTENT_LENGTH);
-                read.head.headers.remove(CONTENT_ENCODING);
+                for told_of_the_bytes in OF_THE_BYTES {
+                    read.head.headers.remove(told_of_the_bytes);
+                }
                 read.pieces = vec![changed];
                 self.pass_on(read)
             }
@@ -136,7 +137,10 @@ impl Exchange {
             let response = self.send().await.map_err(|error| self.fail(&error))?;
             let status = response.status();
             let mut read = self.read(response).await.map_err(|error| self.fail(&error))?;
-            if self.lands_bare(status.as_u16()) {
+            // An error that says nothing of its status is a refusal of what was asked.
+            let refused = read.error(self.gateway.config.limits.reply_bytes).map(|(status, _)| status);
+            let refused = refused.map(|status| if status < 400 { 400 } else { status });
+            if self.lands_bare(refused.unwrap_or(status.as_u16())) {
                 continue;
             }
             let body = read.decoded(self.gateway.config.limits.reply_bytes);
@@ -177,16 +181,23 @@ impl Exchange {
 
     /// The line to the person, where the answer comes without the tools that the client offered.
     pub(crate) fn tell(&self) -> Option<String> {
-        self.gateway.tells_person(&self.request, &self.pass).then(|| TELL.to_owned())
+        (!self.bare && self.gateway.tells_person(&self.request, &self.pass)).then(|| TELL.to_owned())
+    }
+
+    fn tell_judged(&mut self, judge: &mut WholeJudge) {
+        self.record.judged(&mut judge.judging, self.gateway.now_ms());
+        self.record.usage(judge.usage());
     }
 
     fn tell_end(&mut self, status: u16) {
         self.record.outcome.status = status;
-        self.tell_fallbacks();
         self.record.end();
     }
 }
 
+/// Headers that are true of the upstream's bytes alone.
+const OF_THE_BYTES: [&str; 7] =
+    ["content-length", "content-encoding", "etag", "content-md5", "digest", "content-digest", "repr-digest"];
 /// What the person reads where a model takes no tools.
 const TELL: &str = "(This model cannot use tools; the answer is given without them.)";
 

@@ -1,7 +1,6 @@
 //! The record of one client request while it runs: filled in on the way, told once at the end, also where the
 //! client leaves before the end. Decides nothing.
 
-use super::exchange::Exchange;
 use crate::policy::plan::{Change, Plan};
 use crate::rewrite::judging::{Decision, Judging};
 use crate::rewrite::stream::Unjudged;
@@ -57,8 +56,19 @@ impl Record {
 
     /// The first byte of the reply's body goes out.
     pub(crate) fn first_byte(&mut self) {
-        let since = self.started.elapsed();
-        self.outcome.times.first_byte.get_or_insert(since);
+        let started = self.started;
+        self.outcome.times.first_byte.get_or_insert_with(|| started.elapsed());
+    }
+
+    /// A piece of a body of this length goes out; `None`: the body has ended.
+    pub(crate) fn passes(&mut self, length: Option<usize>) {
+        match length {
+            Some(length) => {
+                self.first_byte();
+                self.outcome.reply_bytes += length as u64;
+            }
+            None => self.end(),
+        }
     }
 
     /// The request has come to its end.
@@ -84,17 +94,13 @@ impl Record {
             self.outcome.act(On::Request, policy, "hidden", 1);
         }
         for edit in &plan.edits {
-            match &edit.change {
-                Change::Shorten { gone_chars, .. } => {
-                    self.outcome.tokens.saved += saved_tokens(*gone_chars);
-                    if edit.message >= new_from {
-                        self.outcome.act(On::Request, edit.policy, SHORTENED, 1);
-                    }
-                }
-                Change::Notice { word, .. } | Change::Remark { word } if edit.message >= new_from => {
-                    self.outcome.act(On::Request, edit.policy, word, 1);
-                }
-                Change::Notice { .. } | Change::Remark { .. } => {}
+            self.outcome.tokens.saved += edit.change.saved_tokens();
+            let word = match &edit.change {
+                Change::Shorten { .. } => SHORTENED,
+                Change::Notice { word, .. } | Change::Remark { word } => word,
+            };
+            if edit.message >= new_from {
+                self.outcome.act(On::Request, edit.policy, word, 1);
             }
         }
     }
@@ -109,9 +115,9 @@ impl Record {
         });
     }
 
-    /// What became of the reply's calls, and what is left of the limits.
-    pub(crate) fn judged(&mut self, judging: &Judging, now_ms: u64) {
-        for judged in &judging.record {
+    /// What became of the reply's calls since this was told last, and what is left of the limits.
+    pub(crate) fn judged(&mut self, judging: &mut Judging, now_ms: u64) {
+        for judged in judging.record.drain(..) {
             let (verdict, objection) = match &judged.decision {
                 Decision::Release if judged.unjudged => (CallVerdict::Unjudged, None),
                 Decision::Release => (CallVerdict::Allowed, None),
@@ -144,12 +150,12 @@ impl Record {
     /// Tokens as billed, summed over all replies.
     pub(crate) fn usage(&mut self, usage: Option<&Value>) {
         let Some(usage) = usage else { return };
-        let at = |path: &str| usage.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+        let count = |value: &Value| value.as_u64().unwrap_or(0);
         let tokens = &mut self.outcome.tokens;
-        tokens.prompt = at("/prompt_tokens");
-        tokens.cached = at("/prompt_tokens_details/cached_tokens");
-        tokens.completion = at("/completion_tokens");
-        tokens.reasoning = at("/completion_tokens_details/reasoning_tokens");
+        tokens.prompt = count(&usage["prompt_tokens"]);
+        tokens.cached = count(&usage["prompt_tokens_details"]["cached_tokens"]);
+        tokens.completion = count(&usage["completion_tokens"]);
+        tokens.reasoning = count(&usage["completion_tokens_details"]["reasoning_tokens"]);
     }
 
     /// Something passed unjudged.
@@ -165,14 +171,6 @@ impl Drop for Record {
         self.outcome.client_gone = !self.ended;
         self.outcome.times.total = self.started.elapsed();
         self.telemetry.record(&self.outcome);
-    }
-}
-
-impl Exchange {
-    /// Tells what the exchange tried beside the plain request.
-    pub(crate) fn tell_fallbacks(&mut self) {
-        self.record.outcome.fallbacks.extend(&self.tried);
-        self.record.outcome.reasks = self.reasks;
     }
 }
 
@@ -193,11 +191,6 @@ pub(crate) fn label(why: Unjudged) -> &'static str {
         Unjudged::ReplyTooLong => "reply_too_long",
         Unjudged::NotJson => "not_json",
     }
-}
-
-/// 3.6 characters a token: between prose (4.2) and JSON (3.3), as measured on recorded results.
-fn saved_tokens(gone_chars: usize) -> u64 {
-    gone_chars as u64 * 10 / 36
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {

@@ -7,7 +7,7 @@ use super::headers::is_upgrade;
 use super::respond::error_response;
 use super::upgrade;
 use super::upstream::Upstream;
-use http::{Method, Request, Response, StatusCode, Version};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use std::time::Duration;
 
@@ -39,11 +39,9 @@ pub async fn relay(
 
 /// The upstream's response as ours, its body relayed as it comes.
 pub(super) fn reply(
-    mut response: Response<Incoming>,
+    response: Response<Incoming>,
     idle: Duration,
     guard: impl Send + 'static,
 ) -> Response<ReplyBody> {
-    // Ours is the client's version, whatever the upstream spoke.
-    *response.version_mut() = Version::HTTP_11;
     response.map(|body| ReplyBody::relay(body, idle, guard))
 }

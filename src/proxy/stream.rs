@@ -7,6 +7,7 @@ use super::coding;
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::handler::Gateway;
+use super::headers::retain;
 use super::record::label;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::stream::{Ending, StreamJudge, StreamLimits};
@@ -25,7 +26,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
 /// How long a stream that said `[DONE]` may stay open: servers end it at once, some proxies never do.
 const AFTER_DONE: Duration = Duration::from_secs(2);
@@ -55,11 +56,13 @@ pub(crate) fn answer(
     let idle = gateway.config.upstream.idle_timeout;
     if coding::is_coded(&head.headers) {
         exchange.record.unjudged("unreadable_coding");
-        exchange.record.end();
-        return Response::from_parts(head, ReplyBody::relay(body, idle, (exchange, open)));
+        let tell = |(exchange, _): &mut (Exchange, StreamGuard), length| exchange.record.passes(length);
+        return Response::from_parts(head, ReplyBody::relay_told(body, idle, (exchange, open), tell));
     }
-    // What acts may change the length.
-    head.headers.remove(CONTENT_LENGTH);
+    if !exchange.is_observing() {
+        // What acts may change the length. Not `remove`, which moves another header to the gap.
+        retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH);
+    }
     let limits = &gateway.config.limits;
     let limits =
         StreamLimits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
@@ -69,10 +72,11 @@ pub(crate) fn answer(
     let streaming = Streaming {
         exchange,
         judge,
-        phase: Phase::Reading(body, Instant::now() + idle),
+        phase: Phase::Reading(body, Instant::now() + idle, Alarm::default()),
         out: VecDeque::new(),
         trailers: None,
         broken: None,
+        shown: Instant::now(),
         remembered: 0,
         _open: open,
     };
@@ -92,6 +96,8 @@ struct Streaming {
     trailers: Option<HeaderMap>,
     /// How the stream breaks off behind what is still to go out.
     broken: Option<BodyError>,
+    /// When the client got something last.
+    shown: Instant,
     /// How many choices were finished when the ledger was told last.
     remembered: usize,
     _open: StreamGuard,
@@ -99,7 +105,7 @@ struct Streaming {
 
 enum Phase {
     /// The upstream's body, and when its silence becomes too long.
-    Reading(Incoming, Instant),
+    Reading(Incoming, Instant, Alarm),
     Asking(Pin<Box<dyn Future<Output = Asked> + Send>>),
     Over,
 }
@@ -125,25 +131,26 @@ impl Streaming {
     async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
         loop {
             if let Some(bytes) = self.out.pop_front() {
+                self.shown = Instant::now();
                 self.exchange.record.first_byte();
                 self.exchange.record.outcome.reply_bytes += bytes.len() as u64;
                 return Some(Ok(Frame::data(bytes)));
             }
             if let Some(broken) = self.broken.take() {
-                // The server drops what it has not written yet when a body breaks: let it write first.
-                tokio::task::yield_now().await;
                 self.phase = Phase::Over;
                 self.exchange.record.end();
                 return Some(Err(broken));
             }
-            let keepalive = self.exchange.gateway.config.limits.keepalive_comment;
+            let due = self.shown + self.exchange.gateway.config.limits.keepalive_comment;
+            // What comes may all be for us: the arguments of a call that is not shown can take minutes.
+            let hiding = self.judge.is_hiding() || self.exchange.reasks > 0;
             match &mut self.phase {
-                Phase::Reading(body, deadline) => {
-                    let holding = self.judge.is_holding();
-                    let step = wait(body, *deadline, holding.then_some(keepalive)).await;
+                Phase::Reading(..) if hiding && due <= Instant::now() => self.comment(),
+                Phase::Reading(body, deadline, alarm) => {
+                    let step = wait((body, alarm), *deadline, hiding.then_some(due)).await;
                     self.step(step);
                 }
-                Phase::Asking(asking) => match timeout(keepalive, asking).await {
+                Phase::Asking(asking) => match timeout_at(due, asking).await {
                     Ok(asked) => self.asked(asked),
                     Err(_) => self.comment(),
                 },
@@ -158,22 +165,24 @@ impl Streaming {
     fn step(&mut self, step: Step) {
         match step {
             Step::Frame(frame) => {
+                let now = Instant::now();
                 match frame.into_data() {
-                    Ok(data) => self.push(&data),
+                    Ok(data) => self.push(&data, now.into_std()),
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
                 }
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
                 let patience = if self.judge.is_done() { AFTER_DONE.min(idle) } else { idle };
-                if let Phase::Reading(_, deadline) = &mut self.phase {
-                    *deadline = Instant::now() + patience;
+                if let Phase::Reading(_, deadline, _) = &mut self.phase {
+                    *deadline = now + patience;
                 }
             }
             Step::End => self.finish(),
             Step::Silence => self.comment(),
+            // All has been said; that the connection ends badly is no loss.
+            Step::Cut | Step::TooSilent if self.judge.is_done() => self.finish(),
             Step::Cut => {
                 self.break_off(&self.exchange.gateway.cut(&"the connection broke"), BodyError::UpstreamCut);
             }
-            Step::TooSilent if self.judge.is_done() => self.finish(),
             Step::TooSilent => {
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
                 self.break_off(&self.exchange.gateway.timed_out(idle), BodyError::IdleTimeout);
@@ -181,26 +190,20 @@ impl Streaming {
         }
     }
 
-    fn push(&mut self, data: &Bytes) {
-        let own = std::time::Instant::now();
+    /// Judges what came; `own` is when it came.
+    fn push(&mut self, data: &Bytes, own: std::time::Instant) {
         let mut out = Vec::new();
         self.judge.push(data.clone(), self.exchange.gateway.now_ms(), &mut out);
-        match self.judge.take_head_error() {
-            Some((error, raw)) => {
-                let status = error.status.unwrap_or(200);
-                if self.exchange.falls_back(status, &error) {
-                    self.judge.restart(true);
-                    self.judge.tell = self.exchange.tell();
-                    self.ask();
-                } else {
-                    self.out.push_back(raw);
-                    self.out.extend(out);
-                }
-            }
-            None => self.out.extend(rejoined(data, out)),
+        if !self.asks_anew(&mut out) {
+            self.out.extend(rejoined(data, out));
+        }
+        if self.judge.spoiled {
+            let error = self.exchange.gateway.cut(&"an event is too long to be judged");
+            self.break_off(&error, BodyError::UpstreamCut);
         }
         // Before the client can act on a finish, the ledger knows what it was handed.
         let finished = self.judge.choices().iter().filter(|choice| choice.finish_shown).count();
+        let finished = finished + usize::from(self.judge.is_done());
         if finished > self.remembered {
             self.remembered = finished;
             self.exchange.remember(self.judge.choices());
@@ -208,10 +211,33 @@ impl Streaming {
         self.exchange.record.own_time(own);
     }
 
+    /// Where the first event is an error: true if another form of the request is asked instead. Else the error
+    /// is put in its place in `out`.
+    fn asks_anew(&mut self, out: &mut Vec<Bytes>) -> bool {
+        let Some((error, raw, place)) = self.judge.take_head_error() else { return false };
+        let again = match self.exchange.pass.asking {
+            // An error that says nothing of its status is a refusal of what was asked.
+            Some(_) => self.exchange.lands_bare(error.status.unwrap_or(400)),
+            None => self.exchange.falls_back(error.status.unwrap_or(200), &error),
+        };
+        if !again {
+            self.judge.fail();
+            out.insert(place, raw);
+            return false;
+        }
+        self.judge.restart(true);
+        self.judge.tell = self.exchange.tell();
+        self.ask();
+        true
+    }
+
     /// The upstream's body has ended.
     fn finish(&mut self) {
         let mut out = Vec::new();
         let ending = self.judge.finish(self.exchange.gateway.now_ms(), &mut out);
+        if self.asks_anew(&mut out) {
+            return;
+        }
         self.out.extend(out);
         match ending {
             Ending::Reask { choice, round } if !self.exchange.is_observing() => {
@@ -237,7 +263,7 @@ impl Streaming {
         match asked {
             Asked::Stream(body) => {
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
-                self.phase = Phase::Reading(body, Instant::now() + idle);
+                self.phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
             }
             Asked::Refused { status, .. } if self.exchange.lands_bare(status) => self.ask(),
             Asked::Refused { status, body } => {
@@ -256,6 +282,7 @@ impl Streaming {
 
     /// Keeps the client's connection alive while it has to wait.
     fn comment(&mut self) {
+        self.shown = Instant::now();
         if self.judge.at_boundary() {
             self.out.push_back(Bytes::from_static(b": toolrein waits\n\n"));
         }
@@ -284,23 +311,46 @@ impl Drop for Streaming {
             self.exchange.record.unjudged(label(*why));
         }
         let now_ms = self.exchange.gateway.now_ms();
-        self.exchange.record.judged(&self.judge.judging, now_ms);
+        self.exchange.record.judged(&mut self.judge.judging, now_ms);
         self.exchange.record.usage(self.judge.total_usage().as_ref());
-        self.exchange.tell_fallbacks();
     }
 }
 
-/// Waits for the next frame until `deadline`, or for `keepalive` if that is shorter.
-async fn wait(body: &mut Incoming, deadline: Instant, keepalive: Option<Duration>) -> Step {
+/// Rings at the end of a wait. Armed once and not set anew for each frame: it may ring too early, and is armed again
+/// then. To arm a timer for each chunk would cost more than to judge it.
+#[derive(Default)]
+struct Alarm(Option<Pin<Box<Sleep>>>);
+
+impl Alarm {
+    /// Waits until `until`.
+    async fn ring(&mut self, until: Instant) {
+        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        if sleep.deadline() > until {
+            sleep.as_mut().reset(until);
+        }
+        loop {
+            sleep.as_mut().await;
+            if Instant::now() >= until {
+                return;
+            }
+            sleep.as_mut().reset(until);
+        }
+    }
+}
+
+/// Waits for the next frame until `deadline`, or until a comment is `due` if that is earlier.
+async fn wait((body, alarm): (&mut Incoming, &mut Alarm), deadline: Instant, due: Option<Instant>) -> Step {
     // Most frames are here already: no timer is armed for them.
     let frame = match body.frame().now_or_never() {
         Some(frame) => frame,
         None => {
-            let until = keepalive.map_or(deadline, |keepalive| deadline.min(Instant::now() + keepalive));
-            match timeout_at(until, body.frame()).await {
-                Ok(frame) => frame,
-                Err(_) if Instant::now() < deadline => return Step::Silence,
-                Err(_) => return Step::TooSilent,
+            let until = due.map_or(deadline, |due| deadline.min(due));
+            tokio::select! {
+                biased;
+                frame = body.frame() => frame,
+                () = alarm.ring(until) => {
+                    return if Instant::now() < deadline { Step::Silence } else { Step::TooSilent };
+                }
             }
         }
     };

@@ -86,7 +86,7 @@ impl Upstream {
     pub fn new(settings: UpstreamSettings) -> Result<Self, UpstreamSetupError> {
         let UpstreamSettings { base: url, connect, first_byte, idle, ca_file, http2 } = settings;
         let base =
-            Base::new(&url).map_err(|problem| UpstreamSetupError::Url { url: url.to_string(), problem })?;
+            Base::new(&url).map_err(|problem| UpstreamSetupError::Url { url: shown(&url), problem })?;
         let tls = if base.is_https() { tls::client_config(ca_file.as_deref())? } else { tls::no_trust() };
         let prior_knowledge = http2 && !base.is_https();
         let pooled = Connector::new(tls.clone(), Offer::Http1And2, connect);
@@ -122,6 +122,25 @@ impl Upstream {
     /// Dropping the future closes or resets what it has opened, at once.
     pub async fn send(&self, request: Request<UpBody>) -> Result<Response<Incoming>, ProxyError> {
         let mut response = self.exchange(&self.client, self.prepare(request)?).await?;
+        headers::strip_hop_by_hop(response.headers_mut());
+        Ok(response)
+    }
+
+    /// As [`send`](Self::send), with the request made by the caller, once more where it must be sent once more:
+    /// cheaper than a copy of every request for the few that need it.
+    pub async fn send_made(
+        &self,
+        make: impl Fn() -> Request<UpBody> + Sync,
+    ) -> Result<Response<Incoming>, ProxyError> {
+        let started = Instant::now();
+        let mut sent = self.attempt(&self.client, self.prepare(make())?).await;
+        if let Err(failure) = &sent
+            && failure.stale
+            && started.elapsed() < STALE_WITHIN
+        {
+            sent = self.attempt_again(&self.client, self.prepare(make())?).await;
+        }
+        let mut response = sent.map_err(|failure| failure.error)?;
         headers::strip_hop_by_hop(response.headers_mut());
         Ok(response)
     }
@@ -171,13 +190,21 @@ impl Upstream {
         };
         match again {
             Some(again) if failure.stale && started.elapsed() < STALE_WITHIN => {
-                tracing::debug!(upstream = self.name(), "the connection was stale; sending once more");
-                let mut response = self.attempt(client, again).await.map_err(|failure| failure.error)?;
-                response.extensions_mut().insert(Retried);
-                Ok(response)
+                self.attempt_again(client, again).await.map_err(|failure| failure.error)
             }
             _ => Err(failure.error),
         }
+    }
+
+    async fn attempt_again(
+        &self,
+        client: &Client<Connector, UpBody>,
+        request: Request<UpBody>,
+    ) -> Result<Response<Incoming>, Failure> {
+        tracing::debug!(upstream = self.name(), "the connection was stale; sending once more");
+        let mut response = self.attempt(client, request).await?;
+        response.extensions_mut().insert(Retried);
+        Ok(response)
     }
 
     async fn attempt(
@@ -191,6 +218,9 @@ impl Upstream {
         loop {
             match timeout_at(deadline, &mut response).await {
                 Ok(Ok(response)) => {
+                    let mut response = response;
+                    // Ours is the client's version, whatever the upstream spoke.
+                    *response.version_mut() = Version::HTTP_11;
                     if let Some(note) = response.extensions().get::<Note>() {
                         note.mark_served();
                     }
@@ -238,6 +268,13 @@ impl std::fmt::Debug for Upstream {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Upstream").field("name", &self.name()).finish_non_exhaustive()
     }
+}
+
+/// A URL for a message: neither user nor query, which may hold credentials.
+fn shown(url: &Uri) -> String {
+    let scheme = url.scheme_str().map_or_else(String::new, |scheme| format!("{scheme}://"));
+    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+    format!("{scheme}{}{port}{}", url.host().unwrap_or_default(), url.path())
 }
 
 /// What became of one attempt.

@@ -10,6 +10,9 @@ use crate::wire::message::ToolCall;
 use crate::wire::reply::{Choice, Delta};
 use bytes::Bytes;
 
+/// What a call or a choice takes beside its text, about.
+const CALL_BYTES: usize = 256;
+
 /// A choice as it has come so far.
 #[derive(Debug, Default)]
 pub struct ChoiceState {
@@ -31,6 +34,10 @@ pub struct ChoiceState {
     pub finish_shown: bool,
     /// Words of ours stand before the answer.
     prefaced: bool,
+    /// It said something that is neither text nor a call: a refusal, or audio.
+    spoke_otherwise: bool,
+    /// Every call before it is decided on.
+    undecided: usize,
 }
 
 impl ChoiceState {
@@ -51,11 +58,13 @@ impl ChoiceState {
         let at = self.assembler.add(delta, text);
         if at >= known {
             self.decisions.push(None);
-            for earlier in 0..at {
+            for earlier in self.undecided..at {
                 if self.decisions[earlier].is_none() && self.assembler.calls()[earlier].is_whole() {
                     self.decide(earlier, true, judging, now_ms);
                 }
             }
+            let is_decided = |decision: &&Option<Decision>| decision.is_some();
+            self.undecided += self.decisions[self.undecided..].iter().take_while(is_decided).count();
         }
         if self.decisions[at].is_none() {
             let name = self.assembler.calls()[at].name();
@@ -82,6 +91,8 @@ impl ChoiceState {
             if key.starts_with(b"reasoning") || key == b"extra_content" {
                 carry(&mut self.said.carried, key, member.value.of(text));
             }
+            let says_nothing = matches!(member.value.of(text), b"null" | b"\"\"");
+            self.spoke_otherwise |= matches!(key, b"refusal" | b"audio") && !says_nothing;
         }
     }
 
@@ -140,7 +151,8 @@ impl ChoiceState {
     /// Whether the client gets nothing to read and nothing to run from this choice.
     pub fn is_silent(&self) -> bool {
         let blank = |text: &[u8]| unescape(text).trim().is_empty();
-        self.released().next().is_none() && blank(&self.earlier_text) && blank(&self.said.text)
+        let nothing_said = !self.spoke_otherwise && blank(&self.earlier_text) && blank(&self.said.text);
+        nothing_said && self.released().next().is_none()
     }
 
     /// Whether an earlier reply gave text and the client was shown none of this one yet.
@@ -202,6 +214,7 @@ impl ChoiceState {
         self.said = Said::default();
         self.assembler = Assembler::default();
         self.decisions.clear();
+        self.undecided = 0;
         self.text_shown = false;
         self.continued = true;
     }
@@ -213,8 +226,21 @@ impl ChoiceState {
 
     /// Bytes kept.
     pub fn size(&self) -> usize {
-        let calls: usize = self.assembler.calls().iter().map(Assembled::size).sum();
-        calls + self.said.text.len() + self.earlier_text.len()
+        let calls: usize = self.assembler.calls().iter().map(|call| call.size() + CALL_BYTES).sum();
+        let carried: usize = self.said.carried.iter().map(|(key, value)| key.len() + value.len()).sum();
+        CALL_BYTES + calls + carried + self.said.text.len() + self.earlier_text.len()
+    }
+
+    /// How many calls it has made.
+    pub fn calls(&self) -> usize {
+        self.decisions.len()
+    }
+
+    /// What the first call says of its reply (Gemini signs the first call of each), where it is withheld and `at` is
+    /// the first one released: the upstream wants to find it there again.
+    pub fn signature_for(&self, at: usize) -> Option<&[u8]> {
+        let first = self.assembler.calls().first().filter(|_| at > 0 && self.dense_index(at) == 0)?;
+        first.extra.iter().find(|(key, _)| key == b"extra_content").map(|(_, value)| value.as_slice())
     }
 
     /// The text of earlier replies, escapes as written.
@@ -234,6 +260,11 @@ impl ChoiceState {
     }
 }
 
+/// Whether a JSON array holds anything.
+fn has_items(array: &[u8]) -> bool {
+    array.get(1..array.len() - 1).is_some_and(|inside| !inside.trim_ascii().is_empty())
+}
+
 /// Joins a member over deltas: strings and arrays go on, anything else is the newest.
 fn carry(carried: &mut Vec<(Vec<u8>, Vec<u8>)>, key: &[u8], value: &[u8]) {
     if value == b"null" {
@@ -246,7 +277,7 @@ fn carry(carried: &mut Vec<(Vec<u8>, Vec<u8>)>, key: &[u8], value: &[u8]) {
     let kinds = (so_far.first().copied(), value.first().copied());
     let joint: &[u8] = match kinds {
         (Some(b'"'), Some(b'"')) => b"",
-        (Some(b'['), Some(b'[')) if so_far.len() > 2 && value.len() > 2 => b",",
+        (Some(b'['), Some(b'[')) if has_items(so_far) && has_items(value) => b",",
         (Some(b'['), Some(b'[')) => b"",
         _ => {
             *so_far = value.to_vec();

@@ -4,6 +4,7 @@
 use super::choice::ChoiceState;
 use super::judging::Decision;
 use super::splice::Splices;
+use crate::wire::body::{Scanner, Span};
 use crate::wire::message::ToolCall;
 use crate::wire::reply::{Choice, Delta, Reply};
 use crate::wire::request::Member;
@@ -161,20 +162,44 @@ fn edit_calls(
         splices.remove_items(&items, |(_, call)| call.span, |(place, _)| gone[*place]);
     }
     for at in calls.iter().filter(|at| released(at)) {
-        renumber(&delta.calls[at.delta], at.call, state, splices);
+        renumber(data, &delta.calls[at.delta], at.call, state, splices);
     }
     gone.iter().any(|gone| !gone)
 }
 
 /// Gives a released call the index that it has among the released ones.
-fn renumber(call: &ToolCall, at: usize, state: &ChoiceState, splices: &mut Splices) {
+fn renumber(data: &[u8], call: &ToolCall, at: usize, state: &ChoiceState, splices: &mut Splices) {
     let dense = state.dense_index(at) as u32;
     match call.index {
         _ if call.legacy || !state.is_shifted(at) => {}
         Some((span, index)) if index != dense => splices.replace(span, dense.to_string()),
         Some(_) => {}
-        None => splices.insert(call.span.start + 1, format!("\"index\":{dense},")),
+        None => set_member(data, call.span, "index", dense.to_string().as_bytes(), splices),
     }
+    if let Some(signature) = state.signature_for(at).filter(|_| call.name.is_some() && !call.legacy) {
+        set_member(data, call.span, "extra_content", signature, splices);
+    }
+}
+
+/// Gives the object at `span` the member `key`, unless it has one that is not null.
+pub(super) fn set_member(data: &[u8], span: Span, key: &str, value: &[u8], splices: &mut Splices) {
+    let mut scanner = Scanner::within(data, span);
+    if scanner.object().is_err() {
+        return;
+    }
+    let mut is_empty = true;
+    while let Ok(Some(found)) = scanner.member() {
+        is_empty = false;
+        let Ok(place) = scanner.skip() else { return };
+        if found.raw(data) == key.as_bytes() {
+            if place.of(data) == b"null" {
+                splices.replace(place, value.to_vec());
+            }
+            return;
+        }
+    }
+    let comma: &[u8] = if is_empty { b"" } else { b"," };
+    splices.insert(span.start + 1, [b"\"", key.as_bytes(), b"\":", value, comma].concat());
 }
 
 /// The finish of a choice that is to be asked again is held back; true if the client gets one.

@@ -6,10 +6,11 @@ use crate::wire::body::Span;
 use crate::wire::json::{decode, escape_into};
 use crate::wire::message::{Content, Message, Role};
 use crate::wire::request::Request;
+use std::collections::HashMap;
 
 /// Rewrites every call and result of `request`; true if there was any.
 pub fn flatten(request: &Request, body: &[u8], splices: &mut Splices) -> bool {
-    let mut calls: Vec<(String, String)> = Vec::new();
+    let mut calls = HashMap::new();
     let mut changed = false;
     let mut at = 0;
     while at < request.messages.len() {
@@ -31,7 +32,7 @@ pub fn flatten(request: &Request, body: &[u8], splices: &mut Splices) -> bool {
     changed
 }
 
-fn names_by_id(message: &Message, body: &[u8]) -> Vec<(String, String)> {
+fn names_by_id(message: &Message, body: &[u8]) -> HashMap<String, String> {
     let text = |string: Option<_>| string.map_or(String::new(), |string| decode(string, body).into_owned());
     message.calls.iter().map(|call| (text(call.id), text(call.name))).collect()
 }
@@ -51,7 +52,7 @@ fn flat_calls(message: &Message, body: &[u8]) -> Vec<u8> {
 }
 
 /// The results of one group as one user message, since many templates want roles to alternate.
-fn flat_results(results: &[Message], calls: &[(String, String)], body: &[u8]) -> Vec<u8> {
+fn flat_results(results: &[Message], calls: &HashMap<String, String>, body: &[u8]) -> Vec<u8> {
     let only_text = results.iter().all(|result| match &result.content {
         Content::Parts { parts, .. } => parts.iter().all(|part| part.text.is_some()),
         _ => true,
@@ -93,10 +94,10 @@ fn write_parts(result: &Message, heading: &str, body: &[u8], out: &mut Vec<u8>) 
     }
 }
 
-fn name_of(result: &Message, calls: &[(String, String)], body: &[u8]) -> String {
+fn name_of(result: &Message, calls: &HashMap<String, String>, body: &[u8]) -> String {
     let by_name = result.name.map(|name| decode(name, body).into_owned());
     let id = result.tool_call_id.map(|id| decode(id, body));
-    let by_id = || calls.iter().find(|(call, _)| id.as_deref() == Some(call)).map(|(_, name)| name.clone());
+    let by_id = || calls.get(id.as_deref()?).cloned();
     by_name.or_else(by_id).unwrap_or_else(|| "a tool".to_owned())
 }
 

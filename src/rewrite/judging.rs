@@ -6,6 +6,8 @@ use crate::policy::pattern::Pattern;
 use crate::policy::plan::{Reason, Usage};
 use crate::policy::set::Judge;
 use crate::wire::assemble::Assembled;
+use crate::wire::json::decode;
+use crate::wire::request::{Choice, Request};
 
 /// What happens to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +43,16 @@ pub struct AnswerTools {
 }
 
 impl AnswerTools {
+    /// Which calls are answers to `request`, where the operator `named` some.
+    pub fn of(request: &Request, body: &[u8], named: &[Pattern]) -> Self {
+        let tools = request.tools.iter().filter_map(|tool| tool.name);
+        let names = tools.map(|name| decode(name, body).into_owned());
+        let declared: Vec<String> =
+            names.filter(|name| named.iter().any(|pattern| pattern.matches(name))).collect();
+        let any = request.choice == Choice::Forced && declared.is_empty();
+        Self { named: named.to_vec(), any, declared }
+    }
+
     /// Whether a call of the tool `name` is an answer.
     pub fn includes(&self, name: &str) -> bool {
         self.any || self.named.iter().any(|pattern| pattern.matches(name))

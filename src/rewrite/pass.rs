@@ -107,15 +107,24 @@ impl Source<'_> {
 
     /// The edits and one notice more, at a place that stays the same as the conversation grows.
     fn edits_without_tools(&self) -> Vec<Edit> {
-        let messages = &self.request.messages;
         let mut edits = self.plan.edits.clone();
-        let first_user = messages.iter().position(|message| message.role == Role::User);
-        if let Some(message) = first_user.or(messages.len().checked_sub(1)) {
+        if let Some(message) = self.opening() {
             let change = Change::Notice { text: NO_TOOLS.to_owned(), word: "notice" };
             let at = edits.partition_point(|edit| edit.message <= message);
             edits.insert(at, Edit { message, policy: "tools_unsupported", change });
         }
         edits
+    }
+
+    /// The user message that opens the conversation; where another one does, the last of the system messages
+    /// before it, or the first user message if there are none: a place that later messages do not move, and that
+    /// no call stands open at.
+    fn opening(&self) -> Option<usize> {
+        let messages = &self.request.messages;
+        let user = messages.iter().position(|message| message.role == Role::User);
+        let first =
+            messages.iter().position(|message| message.role != Role::System).unwrap_or(messages.len());
+        if user == Some(first) { user } else { first.checked_sub(1).or(user) }
     }
 }
 
@@ -159,6 +168,27 @@ mod tests {
             r#"{"messages":[{"role":"user","content":"q"},{"role":"system","content":"[toolrein] No tools"#
         ));
         assert!(out.ends_with(r#"],"n":2}"#), "{out}");
+    }
+
+    #[test]
+    fn what_is_said_of_missing_tools_stays_where_it_was_as_the_conversation_grows() {
+        let call = r#"{"role":"assistant","tool_calls":[{"id":"a"}]},{"role":"tool","tool_call_id":"a"}"#;
+        for (shorter, more) in [
+            (format!(r#"{{"role":"system"}},{call}"#), format!(",{call}")),
+            (format!(r#"{{"role":"system"}},{call}"#), r#",{"role":"user","content":"q"}"#.to_owned()),
+            (call.to_owned(), format!(",{call}")),
+            (r#"{"role":"system"},{"role":"user","content":"q"}"#.to_owned(), format!(",{call}")),
+        ] {
+            let pass = Pass { tools: Tools::Dropped, ..plain() };
+            let sent = |messages: &str| written(&format!(r#"{{"messages":[{messages}]}}"#), &pass, &[], &[]);
+            let longer = sent(&format!("{shorter}{more}"));
+            let shorter = sent(&shorter);
+            assert!(longer.starts_with(shorter.strip_suffix("]}").unwrap()), "{shorter} {longer}");
+        }
+        assert_eq!(
+            written(r#"{"messages":[{}]}"#, &Pass { tools: Tools::Dropped, ..plain() }, &[], &[]),
+            r#"{"messages":[{}]}"#
+        );
     }
 
     #[test]

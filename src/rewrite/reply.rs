@@ -2,6 +2,7 @@
 //! the choices they were asked for, and the client gets one coherent body. Asks nobody again by itself.
 
 use super::choice::ChoiceState;
+use super::event::set_member;
 use super::judging::{Decision, Judging};
 use super::splice::Splices;
 use super::stream::NO_ANSWER;
@@ -130,7 +131,8 @@ fn rewritten_choice(alone: &Bytes, state: &mut ChoiceState) -> Bytes {
 }
 
 fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: &mut Splices) {
-    if state.is_silent() && (state.is_edited() || state.is_continued()) {
+    let spoken = state.is_silent() && (state.is_edited() || state.is_continued());
+    if spoken {
         state.speak(NO_ANSWER);
     }
     if let Some(index) = choice.member(body, b"index").filter(|_| choice.index != state.index) {
@@ -138,7 +140,8 @@ fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: 
     }
     edit_calls(body, &choice.delta, state, splices);
     let text = state.text();
-    if choice.delta.content.texts().map(|text| text.span.len()).sum::<usize>() == 0
+    if spoken
+        || choice.delta.content.texts().map(|text| text.span.len()).sum::<usize>() == 0
         || !state.earlier_text().is_empty()
     {
         set_content(body, &choice.delta, &text, splices);
@@ -169,6 +172,9 @@ fn edit_calls(body: &[u8], message: &Delta, state: &ChoiceState, splices: &mut S
     for (at, call) in items.iter().filter(|(at, _)| !gone(*at) && state.is_shifted(*at)) {
         if let Some((span, _)) = call.index {
             splices.replace(span, state.dense_index(*at).to_string());
+        }
+        if let Some(signature) = state.signature_for(*at) {
+            set_member(body, call.span, "extra_content", signature, splices);
         }
     }
 }

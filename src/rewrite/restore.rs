@@ -5,10 +5,11 @@ use super::choice::ChoiceState;
 use super::rounds::Round;
 use crate::transcript::Transcript;
 use crate::transcript::calls::arguments_hash;
-use crate::transcript::identity::{Hash, Identity};
+use crate::transcript::identity::{Domain, Hash, Identity};
 use crate::transcript::memo::Memo;
 use crate::wire::json::decode;
 use crate::wire::message::{Message, Role};
+use crate::wire::request::Request;
 use bytes::Bytes;
 
 /// An assistant message before which a round may belong.
@@ -26,7 +27,13 @@ pub fn places(transcript: &Transcript<'_>, most: usize) -> Vec<Place> {
     let assistants: Vec<usize> =
         (0..messages.len()).filter(|at| messages[*at].role == Role::Assistant).collect();
     let newest = &assistants[assistants.len().saturating_sub(most)..];
-    newest.iter().map(|message| Place { message: *message, name: name_of(transcript, *message) }).collect()
+    let is_text = |message: &usize| transcript.calls.made_by(*message).is_empty();
+    let stories = if newest.iter().any(is_text) { stories(transcript) } else { Vec::new() };
+    let name = |message: usize| {
+        let chain = transcript.calls.chain_before(message);
+        if is_text(&message) { transcript.identity.text_place(chain, stories[message]) } else { chain }
+    };
+    newest.iter().map(|message| Place { message: *message, name: name(*message) }).collect()
 }
 
 /// The rounds that stand before messages of the request, and how many are lost: known at the newest reply's
@@ -63,7 +70,7 @@ pub fn remembered(
     if let Some(first) = released_keys(asked, identity, choice).first() {
         return Some((asked.chain, Round { anchor: *first, messages }));
     }
-    let place = identity.text_place(asked.chain, asked.user_text);
+    let place = identity.text_place(asked.chain, asked.story);
     Some((place, Round { anchor: identity.text_anchor(place, &choice.text()), messages }))
 }
 
@@ -82,24 +89,37 @@ pub fn released_keys(asked: &Asked<'_>, identity: &Identity, choice: &ChoiceStat
 pub struct Asked<'a> {
     /// The chain after the last call of the history.
     pub chain: Hash,
-    /// The last user message's text.
-    pub user_text: &'a str,
+    /// See [`story`].
+    pub story: Hash,
     pub memo: &'a dyn Memo,
 }
 
-/// The text of the last user message before the message at `end`.
-pub fn user_text_before(transcript: &Transcript<'_>, end: usize) -> String {
-    let messages = transcript.request.messages[..end].iter();
-    let user = messages.rev().find(|message| message.role == Role::User);
-    user.map_or_else(String::new, |user| text_of(user, transcript.body))
+/// What was said up to the end of the conversation, as the system and the users said it, and how often the model
+/// answered in text. Conversations without calls share their chain, and a round of one must never turn up in another.
+pub fn story(request: &Request, body: &[u8], identity: &Identity) -> Hash {
+    request.messages.iter().fold(Hash::default(), |story, message| goes_on(story, message, body, identity))
 }
 
-fn name_of(transcript: &Transcript<'_>, message: usize) -> Hash {
-    let chain = transcript.calls.chain_before(message);
-    if !transcript.calls.made_by(message).is_empty() {
-        return chain;
+/// The same up to each message.
+fn stories(transcript: &Transcript<'_>) -> Vec<Hash> {
+    let mut story = Hash::default();
+    let before = transcript.request.messages.iter().map(|message| {
+        let next = goes_on(story, message, transcript.body, transcript.identity);
+        std::mem::replace(&mut story, next)
+    });
+    before.collect()
+}
+
+fn goes_on(story: Hash, message: &Message, body: &[u8], identity: &Identity) -> Hash {
+    let so_far = story.0.to_le_bytes();
+    match message.role {
+        Role::System | Role::User => {
+            let text = text_of(message, body);
+            identity.key.hash(Domain::Story, &[&so_far, text.trim().as_bytes()])
+        }
+        Role::Assistant if message.calls.is_empty() => identity.key.hash(Domain::Story, &[&so_far]),
+        _ => story,
     }
-    transcript.identity.text_place(chain, &user_text_before(transcript, message))
 }
 
 fn anchor_of(transcript: &Transcript<'_>, place: Place) -> Hash {

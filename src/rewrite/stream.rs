@@ -2,20 +2,20 @@
 //! last policy that needs them has ruled. What nothing acts on goes out as it came, byte for byte. Responsible
 //! for order, holding and the one coherent stream out of several replies; asks nobody again by itself.
 
+mod words;
+
+pub use words::NO_ANSWER;
+
 use super::choice::ChoiceState;
 use super::event::{CallAt, Context, Continuation, Edited, edit};
-use super::judging::{Decision, Judging};
+use super::judging::Judging;
 use super::usage;
 use crate::wire::error::{UpstreamError, parse_event};
-use crate::wire::json::quote;
 use crate::wire::reply::{Choice, Reply};
 use crate::wire::sse::{Fields, Piece, Splitter, parse_fields, write_event};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::VecDeque;
-
-/// The one sentence that toolrein says in the model's place, where the model says nothing.
-pub const NO_ANSWER: &str = "I could not finish this: the tool calls that I still wanted to make were not allowed, and I gave no answer without them.";
 
 /// Bounds of one stream, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,10 @@ pub struct StreamLimits {
     /// Most that is kept of one reply's text and calls.
     pub reply: usize,
 }
+
+/// Most calls of a choice and most choices that are judged: several times what any provider allows (128 each).
+const MOST_CALLS: usize = 512;
+const MOST_CHOICES: usize = 512;
 
 /// Why something passed unjudged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +66,7 @@ pub struct StreamJudge {
     earlier_usage: Option<Value>,
     usage: Option<Value>,
     /// A first event that is an error waits here for the caller's decision.
-    head_error: Option<(UpstreamError, Bytes)>,
+    head_error: Option<(UpstreamError, Bytes, usize)>,
     watch_head: bool,
     begun: bool,
     errored: bool,
@@ -74,6 +78,8 @@ pub struct StreamJudge {
     pub cut_usage: bool,
     /// A line to the person who reads the answer, put before it.
     pub tell: Option<String>,
+    /// What follows can no longer be told from what is withheld: the stream is to be broken off.
+    pub spoiled: bool,
 }
 
 /// An event that waits for its calls to be decided on.
@@ -108,6 +114,7 @@ impl StreamJudge {
             unjudged: Vec::new(),
             cut_usage: false,
             tell: None,
+            spoiled: false,
         }
     }
 
@@ -139,14 +146,24 @@ impl StreamJudge {
         !self.held.is_empty()
     }
 
+    /// Whether something of this reply does not reach the client, for now or for good.
+    pub fn is_hiding(&self) -> bool {
+        self.is_holding() || self.choices.iter().any(ChoiceState::is_edited)
+    }
+
     /// Whether an event of ours may be written now.
     pub fn at_boundary(&self) -> bool {
         self.splitter.at_boundary()
     }
 
-    /// An error that came in the place of the first event, with its bytes, which the client has not got.
-    pub fn take_head_error(&mut self) -> Option<(UpstreamError, Bytes)> {
+    /// An error that began the stream, its bytes, not given out, and their place in what the last push gave.
+    pub fn take_head_error(&mut self) -> Option<(UpstreamError, Bytes, usize)> {
         self.head_error.take()
+    }
+
+    /// The error at the head stands: nothing of ours follows it.
+    pub fn fail(&mut self) {
+        self.errored = true;
     }
 
     /// The first reply was an error and is forgotten: another one comes in its place.
@@ -157,7 +174,7 @@ impl StreamJudge {
 
     /// Goes on with a further reply to the same request, for the choice that was asked again.
     pub fn continue_with(&mut self, choice: u32) {
-        self.restart(false);
+        self.restart(true);
         self.continuing = Some(choice);
         if let Some(state) = self.choices.iter_mut().find(|state| state.index == choice) {
             state.begin_next_reply();
@@ -192,7 +209,12 @@ impl StreamJudge {
             Piece::Event(raw) => self.event(raw, now_ms, out),
             Piece::Oversized(raw) => {
                 self.note(Unjudged::EventTooLong);
-                self.pass(raw, out);
+                // Part of a call whose beginning was not shown would be taken for part of another.
+                self.spoiled |=
+                    !self.judging.observes() && self.choices.iter().any(ChoiceState::has_withheld);
+                if !self.spoiled {
+                    self.pass(raw, out);
+                }
             }
         }
     }
@@ -207,7 +229,7 @@ impl StreamJudge {
         }
         if let Some(error) = self.error_in(&fields) {
             if !self.begun && self.watch_head {
-                self.head_error = Some((error, raw));
+                self.head_error = Some((error, raw, out.len()));
                 self.watch_head = false;
                 return;
             }
@@ -230,6 +252,11 @@ impl StreamJudge {
     }
 
     fn chunk(&mut self, raw: Bytes, reply: Reply, data: &[u8], (now_ms, out): (u64, &mut Vec<Bytes>)) {
+        let calls = |choice: &Choice| choice.delta.calls.len();
+        if reply.choices.len() > MOST_CHOICES || reply.choices.iter().map(calls).sum::<usize>() > MOST_CALLS {
+            self.go_blind(out);
+            return self.pass(raw, out);
+        }
         if self.head.is_none() && !reply.choices.is_empty() {
             self.head = Some(Continuation::of(&reply, data));
         }
@@ -276,11 +303,18 @@ impl StreamJudge {
             self.release_all(out);
         }
         let kept: usize = self.choices.iter().map(ChoiceState::size).sum();
-        if kept > self.limits.reply {
-            self.note(Unjudged::ReplyTooLong);
-            self.blind = true;
-            self.release_all(out);
+        let calls = self.choices.iter().map(ChoiceState::calls).max().unwrap_or(0);
+        if kept > self.limits.reply || calls > MOST_CALLS || self.choices.len() > MOST_CHOICES {
+            self.go_blind(out);
         }
+    }
+
+    /// Reads no further: more came than is kept.
+    fn go_blind(&mut self, out: &mut Vec<Bytes>) {
+        self.note(Unjudged::ReplyTooLong);
+        self.blind = true;
+        self.spoiled |= !self.judging.observes() && self.choices.iter().any(ChoiceState::has_withheld);
+        self.release_all(out);
     }
 
     fn release_all(&mut self, out: &mut Vec<Bytes>) {
@@ -354,43 +388,6 @@ impl StreamJudge {
         edit(&one_line(raw), reply, calls, &context)
     }
 
-    /// Before the first event of a choice: the line to the person.
-    fn preface(&mut self, reply: &Reply, out: &mut Vec<Bytes>) {
-        let Some((tell, head)) = self.tell.as_ref().zip(self.head.as_ref()) else { return };
-        let index_of = |choice: &Choice| self.continuing.unwrap_or(choice.index);
-        for index in reply.choices.iter().map(index_of) {
-            let Some(state) = self.choices.iter_mut().find(|state| state.index == index) else { continue };
-            if state.preface(tell) {
-                let delta = format!("{{\"role\":\"assistant\",\"content\":{}}}", quote(tell));
-                out.push(head.event(index, &delta, "null"));
-                state.role_sent = true;
-            }
-        }
-    }
-
-    /// Before the finish of a choice in which nothing remains to read: says so in the model's place.
-    fn speak_if_silent(&mut self, reply: &Reply, out: &mut Vec<Bytes>) {
-        if self.continuing.is_none() || self.pending().is_some() {
-            return;
-        }
-        for choice in reply.choices.iter().filter(|choice| choice.finish.is_some()) {
-            let place = self.place_of(choice.index);
-            if self.choices[place].is_silent() && choice.delta.content.text_bytes() == 0 {
-                self.speak(place, out);
-            }
-        }
-    }
-
-    /// Writes the fixed sentence as the text of a choice.
-    fn speak(&mut self, place: usize, out: &mut Vec<Bytes>) {
-        let Some(head) = &self.head else { return };
-        let state = &mut self.choices[place];
-        let role = if std::mem::replace(&mut state.role_sent, true) { "" } else { r#""role":"assistant","# };
-        let delta = format!("{{{role}\"content\":{}}}", quote(NO_ANSWER));
-        out.push(head.event(state.index, &delta, "null"));
-        state.speak(NO_ANSWER);
-    }
-
     fn done(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         self.finish_choices(now_ms, out);
         self.done_seen = true;
@@ -427,43 +424,6 @@ impl StreamJudge {
         }
         let state = self.choices.iter().find(|state| state.is_wholly_withheld())?;
         state.round().map(|round| (state.index, round))
-    }
-
-    /// A choice that was cut short by us gets the finish that its reply did not bring.
-    fn close_choices(&mut self, out: &mut Vec<Bytes>) {
-        if self.errored || self.judging.observes() {
-            return;
-        }
-        for place in 0..self.choices.len() {
-            if self.choices[place].finish_shown || self.continuing != Some(self.choices[place].index) {
-                continue;
-            }
-            if self.choices[place].is_silent() {
-                self.speak(place, out);
-            }
-            if let Some(head) = &self.head {
-                out.push(head.event(self.choices[place].index, "{}", "\"stop\""));
-            }
-            self.choices[place].finish_shown = true;
-        }
-    }
-
-    /// One comment that tells what acted on the reply.
-    fn remark(&self) -> Option<Bytes> {
-        let mut words: Vec<(&str, usize)> = Vec::new();
-        for judged in &self.judging.record {
-            let Decision::Withhold { policy, .. } = &judged.decision else { continue };
-            match words.iter_mut().find(|(seen, _)| seen == policy) {
-                Some((_, count)) => *count += 1,
-                None => words.push((policy, 1)),
-            }
-        }
-        if words.is_empty() || self.judging.observes() {
-            return None;
-        }
-        let words: Vec<String> =
-            words.iter().map(|(policy, count)| format!("{policy}=withheld:{count}")).collect();
-        Some(format!(": toolrein {}\n\n", words.join(", ")).into())
     }
 
     /// Gives bytes out as they came, in their place behind what is held.

@@ -20,7 +20,16 @@ const ANSWER_SECONDS: [f64; 14] =
 /// Reasons known beforehand, so that their counters begin at 0. Others are exposed once they are seen.
 const UNJUDGED: [&str; 5] =
     ["event_too_long", "held_too_much", "reply_too_long", "not_json", "unreadable_coding"];
-const UNGOVERNED: [&str; 3] = ["not_json", "no_messages", "lone_surrogate"];
+const UNGOVERNED: [&str; 8] = [
+    "not_json",
+    "no_messages",
+    "wrong_type",
+    "duplicate_key",
+    "too_deep",
+    "not_utf8",
+    "too_large",
+    "odd_text",
+];
 /// In the order of [`Tokens`].
 const TOKEN_KINDS: [&str; 5] = ["prompt", "cached", "completion", "reasoning", "saved"];
 

@@ -14,7 +14,7 @@ const MAX_WAITING_BYTES: usize = 4 * 1024 * 1024;
 const KEPT_BYTES: usize = 64 * 1024;
 /// The writer rests this long after each write, so that under load lines go out by the hundred, and senders
 /// need no system call to wake it for every one of them.
-const REST: Duration = Duration::from_millis(2);
+const REST: Duration = Duration::from_millis(10);
 
 /// The sending side. When it is dropped the thread writes what waits, and ends.
 pub(super) struct Queue(Arc<Shared>);

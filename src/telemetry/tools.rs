@@ -4,9 +4,12 @@
 use super::bounded;
 use super::families::Maker;
 use super::outcome::{CallVerdict, NewResult};
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
 use prometheus::{Error, Histogram, HistogramVec, IntCounter, IntCounterVec};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Tools with series of their own beside the configured ones.
 const MAX_UNKNOWN: usize = 100;
@@ -25,15 +28,10 @@ const SECONDS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.
 pub(super) struct Tools {
     families: Families,
     configured: BTreeSet<String>,
-    /// A std lock: no await is held under it, and it is written only when a tool is first seen.
-    seen: RwLock<Seen>,
-}
-
-#[derive(Default)]
-struct Seen {
-    by_name: BTreeMap<String, Arc<Tool>>,
+    /// By name. Read for every call, written when a tool is first seen.
+    seen: DashMap<String, Arc<Tool>>,
     /// How many of them are not configured.
-    unknown: usize,
+    unknown: AtomicUsize,
 }
 
 struct Families {
@@ -77,33 +75,35 @@ impl Tools {
             )?,
         };
         let configured = configured.iter().map(|tool| bounded::name(tool).into_owned()).collect();
-        Ok(Self { families, configured, seen: RwLock::default() })
+        Ok(Self { families, configured, seen: DashMap::new(), unknown: AtomicUsize::new(0) })
     }
 
     /// The metrics of the tool with this name, or those of all others if there are too many.
     pub(super) fn tool(&self, raw: &str) -> Arc<Tool> {
         let name = bounded::name(raw);
-        let seen = self.seen.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tool) = seen.by_name.get(name.as_ref()) {
-            return Arc::clone(tool);
+        if let Some(tool) = self.seen.get(name.as_ref()) {
+            return Arc::clone(&tool);
         }
-        // Past the cap no unknown name takes the lock for writing, however many there are.
-        let is_full = seen.unknown >= MAX_UNKNOWN && !self.configured.contains(name.as_ref());
-        if is_full && let Some(other) = seen.by_name.get(OTHER) {
-            return Arc::clone(other);
+        // Past the cap no unknown name is kept, however many there are.
+        let is_full = self.unknown.load(Ordering::Relaxed) >= MAX_UNKNOWN;
+        if is_full && !self.configured.contains(name.as_ref()) {
+            return self.meet(OTHER);
         }
-        drop(seen);
         self.meet(&name)
     }
 
     /// Resolves the metrics of a tool that was not seen before.
     fn meet(&self, name: &str) -> Arc<Tool> {
-        let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
-        let is_unknown = name != OTHER && !self.configured.contains(name) && !seen.by_name.contains_key(name);
-        let name = if is_unknown && seen.unknown >= MAX_UNKNOWN { OTHER } else { name };
-        seen.unknown += usize::from(is_unknown && name != OTHER);
-        let tool = seen.by_name.entry(name.to_owned()).or_insert_with(|| Arc::new(self.families.tool(name)));
-        Arc::clone(tool)
+        let tool = match self.seen.entry(name.to_owned()) {
+            Entry::Occupied(known) => return Arc::clone(known.get()),
+            Entry::Vacant(vacant) => {
+                let is_unknown = name != OTHER && !self.configured.contains(name);
+                // Counted while the entry is held, so that two at once cannot pass the cap together.
+                let fits = !is_unknown || self.unknown.fetch_add(1, Ordering::Relaxed) < MAX_UNKNOWN;
+                fits.then(|| Arc::clone(&vacant.insert(Arc::new(self.families.tool(name)))))
+            }
+        };
+        tool.unwrap_or_else(|| self.meet(OTHER))
     }
 }
 
@@ -138,6 +138,7 @@ impl Tool {
 mod tests {
     use super::*;
     use prometheus::Registry;
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     fn tools(registry: &Registry, configured: &[&str]) -> Tools {

@@ -7,6 +7,7 @@ use crate::wire::json::{canonical, decode};
 use crate::wire::message::{Arguments, Role, ToolCall};
 use crate::wire::request::Request;
 use std::borrow::Cow;
+use std::collections::VecDeque;
 
 /// One tool call that the model made earlier in the conversation.
 #[derive(Clone, Debug)]
@@ -51,7 +52,7 @@ impl<'a> PairedCalls<'a> {
         let mut paired = Self { calls: Vec::new(), by_message: Vec::with_capacity(request.messages.len()) };
         let mut chain = identity.root();
         // The calls of the last assistant message, as far as they are not answered.
-        let mut open: Vec<usize> = Vec::new();
+        let mut open: VecDeque<usize> = VecDeque::new();
         for (index, message) in request.messages.iter().enumerate() {
             let mut place = Place { chain_before: chain, ..Place::default() };
             place.first = paired.calls.len();
@@ -108,40 +109,69 @@ impl<'a> PairedCalls<'a> {
     }
 }
 
-/// The hash of a call's canonical arguments; spellings of the same JSON agree.
+/// Arguments so short are brought into their canonical form in less time than a look-up takes (about 1 us in a
+/// full cache).
+const SMALL_BYTES: usize = 512;
+
+/// The hash of a call's canonical arguments; spellings of the same JSON agree, and none are an empty object: so
+/// clients send back a call that came without.
 pub fn arguments_hash(text: &str, identity: &Identity, memo: &dyn Memo) -> Hash {
-    let raw = identity.key.hash(Domain::Arguments, &[text.as_bytes()]);
-    let derived = memo.derive(raw, &mut || Derived::Hash(canonical_hash(text, &identity.key)));
-    if let Derived::Hash(hash) = derived { hash } else { raw }
+    if text.len() <= SMALL_BYTES {
+        return canonical_hash(text, &identity.key);
+    }
+    let name = identity.key.hash(Domain::Arguments, &[text.as_bytes()]);
+    remembered(name, memo, || canonical_hash(text, &identity.key))
+}
+
+/// The same of a call in a request. The memo is asked by the bytes as written, so that what it knows is not even
+/// unescaped.
+fn arguments_hash_of(arguments: &Arguments, body: &[u8], identity: &Identity, memo: &dyn Memo) -> Hash {
+    // An object stands for the string that holds it.
+    let Arguments::Text(text) = arguments else {
+        return arguments_hash(&arguments.text(body), identity, memo);
+    };
+    let hash = || canonical_hash(&decode(*text, body), &identity.key);
+    if text.span.len() <= SMALL_BYTES {
+        return hash();
+    }
+    remembered(identity.key.hash(Domain::Arguments, &[b"written", text.raw(body)]), memo, hash)
 }
 
 /// The same, not looked up and not kept.
 pub fn canonical_hash(text: &str, key: &HashKey) -> Hash {
+    let text = if text.trim().is_empty() { "{}" } else { text };
     key.hash(Domain::Arguments, &[b"canonical", &canonical(text.as_bytes())])
 }
 
+fn remembered(name: Hash, memo: &dyn Memo, hash: impl Fn() -> Hash) -> Hash {
+    match memo.derive(name, &mut || Derived::Hash(hash())) {
+        Derived::Hash(hash) => hash,
+        // Another kind of value under this name: not this memo's doing.
+        _ => hash(),
+    }
+}
+
 fn read_call<'a>(call: &ToolCall, body: &'a [u8], identity: &Identity, memo: &dyn Memo) -> Call<'a> {
-    let text = match call.arguments {
-        // An object stands for the string that holds it.
-        Arguments::Value(span) => String::from_utf8_lossy(span.of(body)),
-        other => other.text(body),
-    };
     Call {
         message: 0,
         position: 0,
         key: Hash::default(),
         id: call.id.map_or("".into(), |id| decode(id, body)),
         name: call.name.map_or("".into(), |name| decode(name, body)),
-        arguments: arguments_hash(&text, identity, memo),
+        arguments: arguments_hash_of(&call.arguments, body, identity, memo),
         result: None,
         released_ms: None,
     }
 }
 
+/// The most open calls that are searched for an id: more parallel calls than any provider makes, so that a request
+/// made of nothing else costs no more than its length.
+const MOST_SEARCHED: usize = 256;
+
 /// Takes the open call that a result answers: the first with its id, else the first open one, since some
 /// providers give no ids and some clients change them.
-fn take_answered(open: &mut Vec<usize>, id: Option<&str>, calls: &[Call<'_>]) -> Option<usize> {
-    let by_id = id.and_then(|id| open.iter().position(|call| calls[*call].id == id));
-    let at = by_id.or((!open.is_empty()).then_some(0))?;
-    Some(open.remove(at))
+fn take_answered(open: &mut VecDeque<usize>, id: Option<&str>, calls: &[Call<'_>]) -> Option<usize> {
+    let near = || open.iter().take(MOST_SEARCHED);
+    let by_id = id.and_then(|id| near().position(|call| calls[*call].id == id));
+    open.remove(by_id.unwrap_or(0))
 }

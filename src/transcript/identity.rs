@@ -30,6 +30,7 @@ pub enum Domain {
     Cut,
     Text,
     Place,
+    Story,
     Model,
     Request,
 }
@@ -89,10 +90,9 @@ impl Identity {
         self.key.hash(Domain::Call, &[&chain, id.as_bytes(), name.as_bytes(), &arguments])
     }
 
-    /// Where a text reply stands: behind `chain`, and behind what the user `asked` last, since many
-    /// conversations of one principal have no calls yet and so the same chain.
-    pub fn text_place(&self, chain: Hash, asked: &str) -> Hash {
-        self.key.hash(Domain::Place, &[&chain.0.to_le_bytes(), asked.trim().as_bytes()])
+    /// Where a text reply stands: behind `chain`, and behind the `story` so far.
+    pub fn text_place(&self, chain: Hash, story: Hash) -> Hash {
+        self.key.hash(Domain::Place, &[&chain.0.to_le_bytes(), &story.0.to_le_bytes()])
     }
 
     /// The name of a text reply at `place`.

@@ -28,6 +28,7 @@ pub struct Transcript<'a> {
     pub token_factor: u32,
     /// When the request came, in ms since the epoch. For what is counted, never for what is written.
     pub now_ms: u64,
+    last_assistant: Option<usize>,
 }
 
 /// A message with the bytes it stands in.
@@ -132,7 +133,8 @@ impl<'a> Transcript<'a> {
     /// Reads the conversation in `request`, which was read from `body`.
     pub fn read(request: &'a Request, body: &'a [u8], identity: &'a Identity, memo: &'a dyn Memo) -> Self {
         let calls = PairedCalls::read(request, body, identity, memo);
-        Self { request, body, memo, identity, calls, token_factor: 100, now_ms: 0 }
+        let last_assistant = request.messages.iter().rposition(|message| message.role == Role::Assistant);
+        Self { request, body, memo, identity, calls, token_factor: 100, now_ms: 0, last_assistant }
     }
 
     /// The newest `most` calls, the newest first.
@@ -164,7 +166,7 @@ impl<'a> Transcript<'a> {
 
     fn result(&'a self, index: usize) -> ToolResult<'a> {
         let call = self.calls.answered_by(index);
-        let is_new = self.last_assistant().is_none_or(|last| last < index);
+        let is_new = self.last_assistant.is_none_or(|last| last < index);
         let released_ms = call.and_then(|call| call.released_ms).filter(|_| is_new);
         let took_ms = released_ms.map(|at_ms| self.now_ms.saturating_sub(at_ms));
         ToolResult { view: self.view(index), call, took_ms }
@@ -185,29 +187,31 @@ impl<'a> Transcript<'a> {
 
     /// The place of the last assistant message; what stands behind it is new in this request.
     pub fn last_assistant(&self) -> Option<usize> {
-        self.request.messages.iter().rposition(|message| message.role == Role::Assistant)
+        self.last_assistant
     }
 
-    fn events_of(&'a self, index: usize, turns: &mut TurnTracker) -> Vec<Event<'a>> {
+    fn events_of(
+        &'a self,
+        index: usize,
+        turns: &mut TurnTracker,
+    ) -> impl Iterator<Item = Event<'a>> + use<'a> {
         let view = self.view(index);
-        match view.message.role {
-            Role::System | Role::Other => vec![Event::System(view)],
-            Role::User if turns.user_begins_turn() => vec![Event::TurnBegins(view), Event::User(view)],
-            Role::User => vec![Event::User(view)],
+        let (first, second) = match view.message.role {
+            Role::System | Role::Other => (Event::System(view), None),
+            Role::User if turns.user_begins_turn() => (Event::TurnBegins(view), Some(Event::User(view))),
+            Role::User => (Event::User(view), None),
             Role::Assistant => {
                 turns.assistant(view.message);
-                let mut events = vec![Event::Assistant(view)];
-                events.extend(self.calls.made_by(index).iter().map(Event::Call));
-                events
+                (Event::Assistant(view), None)
             }
             Role::Tool => {
-                let mut events = vec![Event::Result(self.result(index))];
-                if self.calls.completes_group(index) {
-                    events.push(Event::ResultsComplete(view));
-                }
-                events
+                let completes = self.calls.completes_group(index);
+                (Event::Result(self.result(index)), completes.then_some(Event::ResultsComplete(view)))
             }
-        }
+        };
+        // Only an assistant's message made any.
+        let calls = self.calls.made_by(index).iter().map(Event::Call);
+        std::iter::once(first).chain(second).chain(calls)
     }
 }
 

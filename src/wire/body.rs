@@ -203,16 +203,7 @@ impl<'a> Scanner<'a> {
     pub fn string(&mut self) -> Result<Str, Fault> {
         self.expect(b'"')?;
         let start = self.at;
-        let (mut escaped, mut odd) = (false, false);
-        loop {
-            let Some(found) = memchr2(b'"', b'\\', &self.text[self.at..]) else { return Err(Fault::Syntax) };
-            self.at += found + 1;
-            if self.text[self.at - 1] == b'"' {
-                break;
-            }
-            escaped = true;
-            odd |= self.escape()?;
-        }
+        let (escaped, odd) = if self.close_by() { (false, false) } else { self.rest_of_string()? };
         self.odd |= odd;
         Ok(Str { span: Span::new(start, self.at - 1), escaped, odd })
     }
@@ -236,6 +227,59 @@ impl<'a> Scanner<'a> {
     /// Where the scanner stands, in bytes from the start of the text.
     pub fn at(&self) -> usize {
         self.at
+    }
+
+    /// Passes a string that ends within the next bytes and has no escape there, as names do.
+    fn close_by(&mut self) -> bool {
+        let (words, _) = self.text[self.at..self.text.len().min(self.at + 16)].as_chunks::<8>();
+        for (at, word) in words.iter().enumerate() {
+            let word = u64::from_le_bytes(*word);
+            let found = zero_bytes(word ^ (ONES * b'"' as u64)) | zero_bytes(word ^ (ONES * b'\\' as u64));
+            if found != 0 {
+                let place = found.trailing_zeros() / 8;
+                let is_end = (word >> (place * 8)) as u8 == b'"';
+                self.at += if is_end { at * 8 + place as usize + 1 } else { 0 };
+                return is_end;
+            }
+        }
+        false
+    }
+
+    /// Passes the rest of a string by blocks; whether it holds escapes, and odd ones.
+    fn rest_of_string(&mut self) -> Result<(bool, bool), Fault> {
+        let (mut escaped, mut odd) = (false, false);
+        while let Some(block) = self.text[self.at..].first_chunk::<BLOCK>() {
+            let start = self.at;
+            self.at += BLOCK;
+            let mut marks = quotes_and_backslashes(block);
+            while marks != 0 {
+                let place = marks.trailing_zeros() as usize;
+                if block[place] == b'"' {
+                    self.at = start + place + 1;
+                    return Ok((escaped, odd));
+                }
+                escaped = true;
+                // What belongs to an escape marks nothing.
+                if block.get(place + 1).is_some_and(|byte| IS_SIMPLE_ESCAPE[*byte as usize]) {
+                    let mark = marks & marks.wrapping_neg();
+                    marks &= !(mark | mark << 1);
+                } else {
+                    self.at = start + place + 1;
+                    odd |= self.escape()?;
+                    marks &= u64::MAX.checked_shl((self.at - start) as u32).unwrap_or(0);
+                    self.at = self.at.max(start + BLOCK);
+                }
+            }
+        }
+        loop {
+            let Some(found) = memchr2(b'"', b'\\', &self.text[self.at..]) else { return Err(Fault::Syntax) };
+            self.at += found + 1;
+            if self.text[self.at - 1] == b'"' {
+                return Ok((escaped, odd));
+            }
+            escaped = true;
+            odd |= self.escape()?;
+        }
     }
 
     fn skip_scalar(&mut self, kind: Kind) -> Result<(), Fault> {
@@ -314,7 +358,7 @@ impl<'a> Scanner<'a> {
         let byte = *self.text.get(self.at).ok_or(Fault::Syntax)?;
         self.at += 1;
         match byte {
-            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(false),
+            byte if IS_SIMPLE_ESCAPE[byte as usize] => Ok(false),
             b'u' => {
                 let unit = self.hex4()?;
                 match unit {
@@ -381,6 +425,52 @@ impl<'a> Scanner<'a> {
 
 fn is_number(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
+}
+
+/// How many bytes of a string are looked at together.
+const BLOCK: usize = 64;
+/// One in every byte.
+const ONES: u64 = u64::MAX / 0xFF;
+
+/// Whether a byte makes a whole escape together with a backslash before it.
+const IS_SIMPLE_ESCAPE: [bool; 256] = {
+    let mut simple = [false; 256];
+    let mut at = 0;
+    while at < SIMPLE_ESCAPES.len() {
+        simple[SIMPLE_ESCAPES[at] as usize] = true;
+        at += 1;
+    }
+    simple
+};
+const SIMPLE_ESCAPES: &[u8] = br#""\/bfnrt"#;
+
+/// One bit for each byte of the block that is a quote or a backslash. Loops of fixed length, which compile to vector
+/// instructions: where a text has many escapes, a call of `memchr2` for each costs more than all else.
+fn quotes_and_backslashes(block: &[u8; BLOCK]) -> u64 {
+    let mut bits = [0; BLOCK];
+    for at in 0..BLOCK {
+        let is_mark = (block[at] == b'"') | (block[at] == b'\\');
+        bits[at] = if is_mark { 1 << (at / 8) } else { 0 };
+    }
+    // Each byte of a word stands for one column of eight bytes, its bits for the rows.
+    let (words, _) = bits.as_chunks::<8>();
+    transposed(words.iter().fold(0, |union, word| union | u64::from_le_bytes(*word)))
+}
+
+/// Eight by eight bits with rows and columns exchanged (Warren, Hacker's Delight, section 7-3).
+fn transposed(mut bits: u64) -> u64 {
+    for (shift, mask) in
+        [(7, 0x00AA_00AA_00AA_00AA), (14, 0x0000_CCCC_0000_CCCC), (28, 0x0000_0000_F0F0_F0F0)]
+    {
+        let moved = (bits ^ bits >> shift) & mask;
+        bits ^= moved ^ moved << shift;
+    }
+    bits
+}
+
+/// The high bit of each byte that is zero; bits above the lowest may be wrong.
+fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word & (ONES << 7)
 }
 
 #[cfg(test)]

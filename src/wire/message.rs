@@ -2,7 +2,7 @@
 //! Responsible for the many legal shapes of these members; judges nothing and keeps no text.
 
 use super::body::{Fault, Kind, Scanner, Span, Str};
-use super::json::decode;
+use super::json::{decode, decode_bytes};
 
 /// Who speaks in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Message {
         scanner.object()?;
         let mut seen = Seen::default();
         while let Some(key) = scanner.member()? {
-            message.member(&decode(key, scanner.text()), scanner, &mut seen)?;
+            message.member(&decode_bytes(key, scanner.text()), scanner, &mut seen)?;
         }
         message.span = Span::new(start, scanner.at());
         message.odd = scanner.odd();
@@ -140,35 +140,35 @@ impl Message {
         Ok(message)
     }
 
-    fn member(&mut self, key: &str, scanner: &mut Scanner<'_>, seen: &mut Seen) -> Result<(), Fault> {
+    fn member(&mut self, key: &[u8], scanner: &mut Scanner<'_>, seen: &mut Seen) -> Result<(), Fault> {
         match key {
-            "role" => {
+            b"role" => {
                 seen.once(0)?;
                 if scanner.peek()? != Kind::String {
                     return Err(Fault::Type);
                 }
                 let role = scanner.string()?;
-                self.role = Role::parse(&decode(role, scanner.text()));
+                self.role = Role::parse(&decode_bytes(role, scanner.text()));
             }
-            "content" => {
+            b"content" => {
                 seen.once(1)?;
                 self.content = parse_content(scanner)?;
             }
-            "tool_calls" => {
+            b"tool_calls" => {
                 seen.once(2)?;
                 parse_calls(scanner, &mut self.calls)?;
             }
-            "function_call" => {
+            b"function_call" => {
                 seen.once(3)?;
                 if let Some(call) = parse_legacy_call(scanner)? {
                     self.calls.push(call);
                 }
             }
-            "tool_call_id" => {
+            b"tool_call_id" => {
                 seen.once(4)?;
                 self.tool_call_id = string_or_skip(scanner)?;
             }
-            "name" => self.name = string_or_skip(scanner)?,
+            b"name" => self.name = string_or_skip(scanner)?,
             _ => {
                 scanner.skip()?;
             }
@@ -178,12 +178,12 @@ impl Message {
 }
 
 impl Role {
-    fn parse(role: &str) -> Self {
+    fn parse(role: &[u8]) -> Self {
         match role {
-            "system" | "developer" => Self::System,
-            "user" => Self::User,
-            "assistant" => Self::Assistant,
-            "tool" | "function" => Self::Tool,
+            b"system" | b"developer" => Self::System,
+            b"user" => Self::User,
+            b"assistant" => Self::Assistant,
+            b"tool" | b"function" => Self::Tool,
             _ => Self::Other,
         }
     }
@@ -267,11 +267,11 @@ pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
     let start = scanner.at();
     scanner.object()?;
     while let Some(key) = scanner.member()? {
-        match key.raw(scanner.text()) {
-            b"id" => call.id = string_or_skip(scanner)?.or(call.id),
-            b"index" => call.index = parse_index(scanner)?,
-            kind @ (b"function" | b"custom") if scanner.peek()? == Kind::Object => {
-                call.custom = kind == b"custom";
+        match &*decode(key, scanner.text()) {
+            "id" => call.id = string_or_skip(scanner)?.or(call.id),
+            "index" => call.index = parse_index(scanner)?,
+            kind @ ("function" | "custom") if scanner.peek()? == Kind::Object => {
+                call.custom = kind == "custom";
                 parse_function(scanner, &mut call)?;
             }
             _ => {
@@ -286,10 +286,10 @@ pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
 fn parse_function(scanner: &mut Scanner<'_>, call: &mut ToolCall) -> Result<(), Fault> {
     scanner.object()?;
     while let Some(key) = scanner.member()? {
-        match key.raw(scanner.text()) {
-            b"name" => call.name = string_or_skip(scanner)?.or(call.name),
+        match &*decode(key, scanner.text()) {
+            "name" => call.name = string_or_skip(scanner)?.or(call.name),
             // A custom tool's `input` is free text where a function has arguments.
-            b"arguments" | b"input" => call.arguments = parse_arguments(scanner)?,
+            "arguments" | "input" => call.arguments = parse_arguments(scanner)?,
             _ => {
                 scanner.skip()?;
             }
@@ -320,12 +320,12 @@ fn parse_part(scanner: &mut Scanner<'_>) -> Result<Part, Fault> {
     let (mut text, mut is_text) = (None, true);
     scanner.object()?;
     while let Some(key) = scanner.member()? {
-        match key.raw(scanner.text()) {
-            b"type" => {
+        match &*decode(key, scanner.text()) {
+            "type" => {
                 let kind = string_or_skip(scanner)?;
-                is_text = kind.is_some_and(|kind| kind.raw(scanner.text()) == b"text");
+                is_text = kind.is_some_and(|kind| decode(kind, scanner.text()) == "text");
             }
-            b"text" => text = string_or_skip(scanner)?,
+            "text" => text = string_or_skip(scanner)?,
             _ => {
                 scanner.skip()?;
             }

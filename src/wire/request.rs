@@ -85,6 +85,7 @@ impl Request {
         }
         let start = scanner.at();
         let mut request = Self { choices: 1, ..Self::default() };
+        request.messages.reserve(body.len() / BYTES_A_MESSAGE + 4);
         scanner.object()?;
         let mut seen = Seen::default();
         while let Some(key) = scanner.member()? {
@@ -168,6 +169,9 @@ impl Request {
     }
 }
 
+/// Most conversations have fewer messages than that, so that their list grows once at most.
+const BYTES_A_MESSAGE: usize = 1024;
+
 /// Members whose second occurrence would change what is governed.
 const DECIDING: [&str; 10] = [
     "model",
@@ -204,12 +208,12 @@ fn parse_tool(scanner: &mut Scanner<'_>) -> Result<Tool, Fault> {
 fn parse_tool_members(scanner: &mut Scanner<'_>, tool: &mut Tool, outer: bool) -> Result<(), Fault> {
     scanner.object()?;
     while let Some(key) = scanner.member()? {
-        match key.raw(scanner.text()) {
-            b"function" | b"custom" if outer && scanner.peek()? == Kind::Object => {
+        match &*decode(key, scanner.text()) {
+            "function" | "custom" if outer && scanner.peek()? == Kind::Object => {
                 parse_tool_members(scanner, tool, false)?;
             }
-            b"name" => tool.name = string_or_skip(scanner)?.or(tool.name),
-            b"parameters" => tool.parameters = Some(scanner.skip()?),
+            "name" => tool.name = string_or_skip(scanner)?.or(tool.name),
+            "parameters" => tool.parameters = Some(scanner.skip()?),
             _ => {
                 scanner.skip()?;
             }
@@ -369,6 +373,23 @@ mod tests {
         let names: Vec<_> =
             request.tools.iter().map(|tool| tool.name.map(|name| decode(name, body.as_bytes()))).collect();
         assert_eq!(names, [Some("a".into()), Some("b".into()), None, Some("c".into())]);
+    }
+
+    #[test]
+    fn keys_are_known_in_any_spelling() {
+        let body = r#"{"messages":[{"r\u006fle":"assistant","tool_c\u0061lls":[
+            {"\u0069d":"a","functi\u006fn":{"n\u0061me":"f","\u0061rguments":"{}"}}]},
+            {"role":"tool","content":[{"typ\u0065":"te\u0078t","t\u0065xt":"r"}]}],
+            "tools":[{"functi\u006fn":{"n\u0061me":"f"}}]}"#;
+        let (request, bytes) = (parse(body), body.as_bytes());
+        let call = request.messages[0].calls[0];
+        assert_eq!(
+            (decode(call.id.unwrap(), bytes), decode(call.name.unwrap(), bytes)),
+            ("a".into(), "f".into())
+        );
+        assert_eq!(call.arguments.text(bytes), "{}");
+        assert_eq!(request.messages[1].content.texts().count(), 1);
+        assert!(request.tools[0].name.is_some());
     }
 
     #[test]

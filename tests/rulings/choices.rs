@@ -64,3 +64,34 @@ fn a_wholly_withheld_choice_is_asked_for_again_alone_and_answers_under_its_own_i
         upstream.assert_clean();
     });
 }
+
+#[test]
+fn each_choice_that_stays_silent_gets_the_sentence() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => silent(request),
+            _ => crate::talk::search(nth, request),
+        });
+        let program = Toolrein::before(&upstream, "reask.max = 0\n[policy.budget]\ntokens = 1\n");
+        let mut talk = Talk::new(form);
+        talk.members["n"] = json!(2);
+        let response = post(&program.chat_url(), talk.body().to_string());
+        for text in texts(&response, form) {
+            assert!(text.starts_with("I could not finish this"), "{}", response.text());
+        }
+    });
+}
+
+/// A reply whose two choices both call.
+fn silent(request: &Recorded) -> Reply {
+    let call = json!([{"index": 0, "id": "a", "type": "function", "function": {"name": "search", "arguments": "{}"}}]);
+    let choice = |index: u32, member: &str| json!({"index": index, member: {"role": "assistant", "content": null, "tool_calls": call}, "finish_reason": "tool_calls"});
+    let body = |choices: Value, object: &str| json!({"id": "c1", "object": object, "created": 1, "model": "m", "choices": choices});
+    if request.json()["stream"] == true {
+        return Reply::events(&[
+            body(json!([choice(0, "delta")]), "chat.completion.chunk"),
+            body(json!([choice(1, "delta")]), "chat.completion.chunk"),
+        ]);
+    }
+    Reply::json(200, &body(json!([choice(0, "message"), choice(1, "message")]), "chat.completion"))
+}

@@ -199,3 +199,59 @@ fn while_observing_a_refusal_is_passed_on() {
     assert_eq!((response.status, upstream.requests().len()), (400, 1));
     program.wait_for_metric("toolrein_fallbacks_total{kind=\"tools\"}", 1.0);
 }
+
+#[test]
+fn an_answer_tool_that_is_offered_keeps_all_tools() {
+    let upstream = Scripted::start(|_, request| refusing_tools(request));
+    let program = Toolrein::before(&upstream, "");
+    let mut talk = Talk::new(Form::Whole);
+    talk.members["tools"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"type": "function", "function": {"name": "final_answer"}}));
+    assert_eq!(post(&program.chat_url(), talk.body().to_string()).status, 400);
+    assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn what_one_deployment_refuses_is_not_held_against_another() {
+    let upstream = Scripted::start(|_, request| {
+        let refuses = request.path.contains("/small/") && request.json().get("tools").is_some();
+        if refuses { refusing_tools(request) } else { text("Here.", request) }
+    });
+    let program = Toolrein::before(&upstream, "");
+    let mut talk = Talk::new(Form::Whole);
+    talk.members.as_object_mut().unwrap().remove("model");
+    for deployment in ["small", "big"] {
+        let url = format!("{}/openai/deployments/{deployment}/chat/completions", program.origin());
+        assert_eq!(post(&url, talk.body().to_string()).status, 200);
+    }
+    assert!(upstream.requests().last().unwrap().json().get("tools").is_some());
+}
+
+#[test]
+fn where_a_choice_is_refused_the_landing_goes_without_tools_at_once() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| {
+            let body = request.json();
+            if body.get("tool_choice").is_some() {
+                return Reply::error(
+                    400,
+                    "invalid_request_error",
+                    "bad",
+                    "tool_choice is not supported by this model",
+                );
+            }
+            if body.get("tools").is_some() {
+                crate::talk::search(nth, request)
+            } else {
+                text("So be it.", request)
+            }
+        });
+        let program = Toolrein::before(&upstream, "reask.max = 0\n[policy.budget]\ntokens = 1\n");
+        let said = with_all_five(form).ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.text, "So be it.", "and no line to the person that the model takes no tools");
+        assert_eq!(upstream.requests().len(), 3, "refused, asked without choice, landed");
+    });
+}

@@ -113,3 +113,42 @@ fn another_conversation_with_the_same_answer_gets_nothing_of_the_first() {
     other.ask(&program);
     assert!(!String::from_utf8_lossy(&upstream.requests().last().unwrap().body).contains("tool_calls"));
 }
+
+#[test]
+fn a_sentence_of_ours_is_an_anchor_like_any_other() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(search);
+        let program = Toolrein::before(&upstream, "reask.max = 0\n[policy.budget]\ntokens = 1\n");
+        let mut talk = Talk::new(form);
+        let said = talk.ask(&program);
+        talk.add(&said);
+        talk.say("And now?");
+        talk.ask(&program);
+        let sent = upstream.request(2).json()["messages"].clone();
+        let roles: Vec<&str> =
+            sent.as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
+        assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user"]);
+        assert!(sent[3]["content"].as_str().unwrap().starts_with("I could not finish this"));
+    });
+}
+
+#[test]
+fn equal_questions_and_answers_in_two_conversations_share_nothing() {
+    let upstream = Scripted::start(|nth, request| match nth {
+        0 => Reply::speech(request, &Speech::calls(&[("x", "search", "{\"secret\":\"of the first\"}")])),
+        _ => text("Sorry, no.", request),
+    });
+    let program = Toolrein::before(&upstream, "[policy.budget]\ntokens = 1\n");
+    let conversation = |system: &str| {
+        let mut talk = Talk::new(Form::Whole);
+        talk.messages.insert(0, json!({"role": "system", "content": system}));
+        talk
+    };
+    let said = conversation("You help A.").ask(&program);
+    assert_eq!(said.text, "Sorry, no.");
+    let mut other = conversation("You help B.");
+    other.messages.push(json!({"role": "assistant", "content": said.text}));
+    other.say("Why?");
+    other.ask(&program);
+    assert!(!String::from_utf8_lossy(&upstream.requests().last().unwrap().body).contains("secret"));
+}

@@ -1,0 +1,220 @@
+//! Generated requests and streams of known size: conversations with tool results as agents send them, the same
+//! bytes on every machine. Makes bytes; measures nothing.
+
+#![allow(dead_code, reason = "each benchmark uses its part")]
+
+use std::fmt::Write as _;
+
+/// Calls per turn: fewer than the shipped budget speaks of.
+const CALLS_A_TURN: usize = 20;
+/// The digits of a mark.
+const MARK: &str = "00000000";
+
+/// A request's body, and where in each message eight digits stand that make it another message.
+#[derive(Clone)]
+pub struct Body {
+    pub bytes: Vec<u8>,
+    pub marks: Vec<usize>,
+}
+
+impl Body {
+    /// Makes every message one that was never sent before.
+    pub fn renew_all(&mut self, number: u32) {
+        for mark in 0..self.marks.len() {
+            self.write(mark, number);
+        }
+    }
+
+    /// Makes the last message another one; the history stays.
+    pub fn renew_last(&mut self, number: u32) {
+        self.write(self.marks.len() - 1, number);
+    }
+
+    fn write(&mut self, mark: usize, number: u32) {
+        let at = self.marks[mark];
+        self.bytes[at..at + MARK.len()].copy_from_slice(format!("{number:08}").as_bytes());
+    }
+}
+
+/// The sizes that are measured: their name, bytes, and tool results.
+pub const SIZES: [(&str, usize, usize); 4] =
+    [("1KB", 1 << 10, 0), ("32KB", 32 << 10, 10), ("256KB", 256 << 10, 60), ("1MB", 1 << 20, 200)];
+
+/// The body of the size `name`.
+pub fn sized(name: &str) -> Body {
+    let (_, bytes, results) = SIZES.into_iter().find(|(known, ..)| *known == name).unwrap_or(SIZES[0]);
+    conversation(bytes, results, false)
+}
+
+/// A request of `size` bytes whose history holds so many tool results; without any it is a plain question.
+pub fn conversation(size: usize, results: usize, stream: bool) -> Body {
+    let mut text = Text(0x9E37_79B9_7F4A_7C15);
+    let mut json = format!(r#"{{"model":"gpt-4o-mini","temperature":0.2,"stream":{stream},"messages":["#);
+    let system = if results == 0 { 200 } else { 1500 };
+    message(&mut json, "system", &text.prose(system));
+    if results == 0 {
+        let rest = (size - 2).saturating_sub(json.len() + r#",{"role":"user","content":"00000000"}"#.len());
+        message(&mut json, "user", &text.prose(rest));
+    } else {
+        // Each result comes with its call, about 230 bytes of framing.
+        let each = (size - json.len() - TOOLS.len()).div_ceil(results).saturating_sub(300);
+        for at in 0..results {
+            if at % CALLS_A_TURN == 0 {
+                message(&mut json, "user", &text.prose(80));
+            }
+            let _ = write!(
+                json,
+                r#",{{"role":"assistant","content":null,"tool_calls":[{{"id":"call_{MARK}_{at}","type":"function","function":{{"name":"{}","arguments":"{{\"path\":\"src/{MARK}/{}.rs\",\"limit\":{at}}}"}}}}]}}"#,
+                ["readFile", "listFolder", "findText"][at % 3],
+                text.word(),
+            );
+            let content = match at % 3 {
+                0 => text.code(each),
+                1 => text.rows(each),
+                _ => text.prose(each),
+            };
+            let _ = write!(
+                json,
+                r#",{{"role":"tool","tool_call_id":"call_{MARK}_{at}","content":"{MARK}{content}"}}"#
+            );
+            if at % CALLS_A_TURN == CALLS_A_TURN - 1 || at == results - 1 {
+                message(&mut json, "assistant", &text.prose(120));
+            }
+        }
+        message(&mut json, "user", "and now?");
+    }
+    json.push(']');
+    json.push_str(if results == 0 { "" } else { TOOLS });
+    json.push('}');
+    let marks = json.match_indices(MARK).map(|(at, _)| at).collect();
+    Body { bytes: json.into_bytes(), marks }
+}
+
+/// A request whose last tool result has so many bytes, behind a short history.
+pub fn with_bloated_result(bytes: usize) -> Vec<u8> {
+    let content = Text(7).code(bytes);
+    let call = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"readFile","arguments":"{}"}}]}"#;
+    format!(
+        r#"{{"model":"gpt-4o-mini","messages":[{{"role":"user","content":"q"}},{call},{{"role":"tool","tool_call_id":"c","content":"{content}"}}]{TOOLS}}}"#
+    )
+    .into_bytes()
+}
+
+/// One chunk of a streamed reply as an event: `delta` and `finish` as JSON.
+pub fn event(delta: &str, finish: &str) -> Vec<u8> {
+    format!(
+        "data: {{\"id\":\"chatcmpl-B9MHDbslfkBeAs8l4bebGdFOJ6PeG\",\"object\":\"chat.completion.chunk\",\"created\":1741570283,\"model\":\"gpt-4o-mini-2024-07-18\",\"system_fingerprint\":\"fp_06737a9306\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"logprobs\":null,\"finish_reason\":{finish}}}]}}\n\n"
+    )
+    .into_bytes()
+}
+
+/// A streamed reply of so many chunks of text, and its end.
+pub fn text_stream(chunks: usize) -> Vec<Vec<u8>> {
+    let mut text = Text(3);
+    let mut events = vec![event(r#"{"role":"assistant","content":"","refusal":null}"#, "null")];
+    events.extend((1..chunks).map(|_| event(&format!("{{\"content\":\" {}\"}}", text.word()), "null")));
+    events.push(event("{}", "\"stop\""));
+    events.push(b"data: [DONE]\n\n".to_vec());
+    events
+}
+
+/// A streamed reply of one tool call whose arguments come in so many chunks.
+pub fn call_stream(chunks: usize) -> Vec<Vec<u8>> {
+    let call = r#"{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_x","type":"function","function":{"name":"writeFile","arguments":""}}]}"#;
+    let piece = |text: &str| {
+        event(&format!(r#"{{"tool_calls":[{{"index":0,"function":{{"arguments":"{text}"}}}}]}}"#), "null")
+    };
+    let mut text = Text(5);
+    let mut events = vec![event(call, "null"), piece(r#"{\"text\":\""#)];
+    events.extend((3..chunks).map(|_| piece(&format!(" {}", text.word()))));
+    events.extend([piece(r#"\"}"#), event("{}", "\"tool_calls\""), b"data: [DONE]\n\n".to_vec()]);
+    events
+}
+
+/// Some tools, as agents declare them with every request.
+const TOOLS: &str = r#","tools":[{"type":"function","function":{"name":"readFile","description":"Reads a file of the project and gives its lines with their numbers.","parameters":{"type":"object","properties":{"path":{"type":"string","description":"Relative to the project."},"limit":{"type":"integer","minimum":1}},"required":["path"],"additionalProperties":false}}},{"type":"function","function":{"name":"listFolder","description":"Lists a folder.","parameters":{"type":"object","properties":{"path":{"type":"string"},"limit":{"type":"integer"}},"required":["path"]}}},{"type":"function","function":{"name":"findText","description":"Finds a text in all files.","parameters":{"type":"object","properties":{"path":{"type":"string"},"limit":{"type":"integer"}},"required":["path"]}}}]"#;
+
+fn message(json: &mut String, role: &str, content: &str) {
+    let comma = if json.ends_with('[') { "" } else { "," };
+    let _ = write!(json, r#"{comma}{{"role":"{role}","content":"{MARK}{content}"}}"#);
+}
+
+/// Text out of a small generator, escaped as inside a JSON string.
+struct Text(u64);
+
+impl Text {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) as usize % below
+    }
+
+    fn word(&mut self) -> &'static str {
+        const WORDS: [&str; 24] = [
+            "the",
+            "request",
+            "of",
+            "policy",
+            "and",
+            "transcript",
+            "a",
+            "budget",
+            "in",
+            "result",
+            "to",
+            "window",
+            "call",
+            "is",
+            "stream",
+            "value",
+            "with",
+            "handler",
+            "for",
+            "error",
+            "index",
+            "body",
+            "that",
+            "limit",
+        ];
+        WORDS[self.next(WORDS.len())]
+    }
+
+    fn prose(&mut self, bytes: usize) -> String {
+        self.filled(bytes, |text, out| {
+            for _ in 0..12 {
+                let _ = write!(out, "{} ", text.word());
+            }
+            out.push_str(r"\n");
+        })
+    }
+
+    fn code(&mut self, bytes: usize) -> String {
+        self.filled(bytes, |text, out| {
+            let (a, b, c) = (text.word(), text.word(), text.word());
+            let _ =
+                write!(out, r#"    let {a} = self.{b}(\"{c}\", {}).unwrap_or_default();\n"#, text.next(1000));
+        })
+    }
+
+    fn rows(&mut self, bytes: usize) -> String {
+        self.filled(bytes, |text, out| {
+            let (a, b) = (text.word(), text.word());
+            let _ =
+                write!(out, r#"{{\"id\": {}, \"name\": \"{a} {b}\", \"open\": true}},\n"#, text.next(9999));
+        })
+    }
+
+    /// Lines until there are so many bytes; the last one is cut where no escape is.
+    fn filled(&mut self, bytes: usize, line: impl Fn(&mut Self, &mut String)) -> String {
+        let mut out = String::with_capacity(bytes + 200);
+        while out.len() < bytes {
+            line(self, &mut out);
+        }
+        out.truncate(bytes);
+        while out.ends_with('\\') {
+            out.pop();
+        }
+        out
+    }
+}

@@ -1,0 +1,94 @@
+//! An upstream that costs next to nothing: reads a request by its length and answers with a fixed reply, or streams
+//! chunks, each when the client has seen the one before. Understands HTTP/1.1 as far as the subjects write it.
+
+use super::bodies;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+/// Requests carry the number of their client here, so that both ends of a stream find the same semaphore.
+pub const STREAM_HEADER: &str = "x-stream";
+/// A stream with this number stops after its first chunk.
+pub const IDLE: usize = 63;
+
+/// How many chunks each client's stream may send.
+pub fn permits(client: usize) -> &'static Semaphore {
+    static PERMITS: OnceLock<Vec<Semaphore>> = OnceLock::new();
+    &PERMITS.get_or_init(|| (0..64).map(|_| Semaphore::new(0)).collect())[client]
+}
+
+/// Starts it in the background.
+pub async fn start() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let reply = Arc::new(reply());
+        loop {
+            let (socket, _) = listener.accept().await.unwrap();
+            socket.set_nodelay(true).unwrap();
+            let reply = Arc::clone(&reply);
+            tokio::spawn(async move { serve(socket, &reply).await });
+        }
+    });
+    address
+}
+
+async fn serve(mut socket: TcpStream, reply: &[u8]) -> Option<()> {
+    let mut buffer = vec![0; 256 * 1024];
+    let mut filled = 0;
+    loop {
+        let head = loop {
+            if let Some(end) = memchr::memmem::find(&buffer[..filled], b"\r\n\r\n") {
+                break end + 4;
+            }
+            filled += nonzero(socket.read(&mut buffer[filled..]).await.ok()?)?;
+        };
+        let length = number(&buffer[..head], "content-length").unwrap_or(0);
+        let stream = number(&buffer[..head], STREAM_HEADER);
+        let mut body = filled - head;
+        while body < length {
+            body += nonzero(socket.read(&mut buffer).await.ok()?)?;
+        }
+        filled = 0;
+        match stream {
+            Some(client) => write_stream(&mut socket, client).await?,
+            None => socket.write_all(reply).await.ok()?,
+        }
+    }
+}
+
+async fn write_stream(socket: &mut TcpStream, client: usize) -> Option<()> {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    socket.write_all(head.as_bytes()).await.ok()?;
+    let events = bodies::text_stream(super::CHUNKS - 2);
+    for event in events {
+        let chunk = [format!("{:x}\r\n", event.len()).as_bytes(), &event, b"\r\n"].concat();
+        socket.write_all(&chunk).await.ok()?;
+        permits(client).acquire().await.ok()?.forget();
+    }
+    socket.write_all(b"0\r\n\r\n").await.ok()
+}
+
+/// A chat completion of about 1 KB.
+fn reply() -> Vec<u8> {
+    let text = "An answer of some length that a model might give to a question. ".repeat(9);
+    let body = format!(
+        r#"{{"id":"chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT","object":"chat.completion","created":1741569952,"model":"gpt-4o-mini-2024-07-18","choices":[{{"index":0,"message":{{"role":"assistant","content":"{text}","refusal":null,"annotations":[]}},"logprobs":null,"finish_reason":"stop"}}],"usage":{{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29,"prompt_tokens_details":{{"cached_tokens":0,"audio_tokens":0}},"completion_tokens_details":{{"reasoning_tokens":0}}}},"service_tier":"default","system_fingerprint":"fp_06737a9306"}}"#
+    );
+    let length = body.len();
+    format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}")
+        .into()
+}
+
+/// The number in the header `name`, wherever it stands.
+pub fn number(head: &[u8], name: &str) -> Option<usize> {
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let line = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().parse().ok()
+}
+
+fn nonzero(read: usize) -> Option<usize> {
+    (read > 0).then_some(read)
+}

@@ -1,0 +1,44 @@
+//! The transcript read and folded through the shipped policies, by size: at first sight, and with a history that
+//! was seen before.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark may stop")]
+
+#[path = "bodies/mod.rs"]
+mod bodies;
+
+use divan::Bencher;
+use divan::counter::BytesCount;
+use toolrein::config::{Config, Overrides, Source};
+use toolrein::ledger::memory::MemoCache;
+use toolrein::policy::REGISTRY;
+use toolrein::policy::set::PolicySet;
+use toolrein::transcript::Transcript;
+use toolrein::transcript::identity::{Hash, HashKey, Identity};
+use toolrein::transcript::memo::{Memo, NoMemo};
+use toolrein::wire::request::Request;
+
+fn main() {
+    divan::main();
+}
+
+#[divan::bench(args = ["1KB", "32KB", "256KB", "1MB"], max_time = 2)]
+fn cold(bencher: Bencher<'_, '_>, size: &str) {
+    fold(bencher, size, &NoMemo);
+}
+
+#[divan::bench(args = ["1KB", "32KB", "256KB", "1MB"], max_time = 2)]
+fn warm(bencher: Bencher<'_, '_>, size: &str) {
+    fold(bencher, size, &MemoCache::new(64 << 20));
+}
+
+fn fold(bencher: Bencher<'_, '_>, size: &str, memo: &dyn Memo) {
+    let body = bodies::sized(size).bytes;
+    let request = Request::parse(&body).unwrap();
+    let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+    let policies: PolicySet =
+        Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap().policies;
+    bencher.counter(BytesCount::new(body.len())).bench_local(|| {
+        let transcript = Transcript::read(&request, divan::black_box(&body), &identity, memo);
+        policies.read(&transcript)
+    });
+}

@@ -1,0 +1,50 @@
+//! The request written for the upstream: untouched, by size, and with one long result cut and one notice.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark may stop")]
+
+#[path = "bodies/mod.rs"]
+mod bodies;
+
+use bytes::Bytes;
+use divan::Bencher;
+use divan::counter::BytesCount;
+use std::sync::Arc;
+use toolrein::policy::plan::{Change, Edit, Plan};
+use toolrein::rewrite::notice::Placement;
+use toolrein::rewrite::pass::{Pass, Source};
+use toolrein::wire::request::Request;
+
+fn main() {
+    divan::main();
+}
+
+#[divan::bench(args = ["1KB", "32KB", "256KB", "1MB"], max_time = 1)]
+fn untouched(bencher: Bencher<'_, '_>, size: &str) {
+    let body = bodies::sized(size).bytes;
+    write(bencher, body, &Plan::default());
+}
+
+#[divan::bench(args = [60_000], max_time = 1)]
+fn cut_and_notice(bencher: Bencher<'_, '_>, bytes: usize) {
+    let shorter: Arc<str> = "a line that was kept of the long result\n".repeat(400).into();
+    let gone_chars = bytes - shorter.len();
+    let changes = [
+        Change::Shorten { text: 0, by: shorter, gone_chars },
+        Change::Notice {
+            text: "[toolrein] 12 of 50 tool calls of this turn used.".to_owned(),
+            word: "notice",
+        },
+    ];
+    let mut plan = Plan::default();
+    plan.edits.extend(changes.map(|change| Edit { message: 2, policy: "truncate", change }));
+    write(bencher, bodies::with_bloated_result(bytes), &plan);
+}
+
+fn write(bencher: Bencher<'_, '_>, body: Vec<u8>, plan: &Plan) {
+    let body = Bytes::from(body);
+    let request = Request::parse(&body).unwrap();
+    let pass = Pass::plain(Placement::System);
+    bencher.counter(BytesCount::new(body.len())).bench_local(|| {
+        Source { body: divan::black_box(&body), request: &request, plan, restored: &[] }.write(&pass)
+    });
+}

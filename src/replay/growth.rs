@@ -1,0 +1,77 @@
+//! Request bodies recorded one after the other: each holds the conversation so far, so that the last one holds
+//! all. Lets the lines pass in order and drops those that a later line goes on with.
+
+use super::input::{Flaw, Line};
+use super::recording::Labels;
+use crate::wire::body::Span;
+use crate::wire::request::Request;
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+/// Lines held back until it is known whether another goes on with them: as many conversations may be
+/// recorded at the same time.
+const MOST_HELD: usize = 64;
+/// The same in bytes.
+const MOST_HELD_BYTES: usize = 64 << 20;
+
+/// The lines held back, oldest first.
+#[derive(Default)]
+pub(super) struct Growth {
+    held: VecDeque<Held>,
+    bytes: usize,
+}
+
+struct Held {
+    line: Line,
+    /// The messages without their brackets; none where the line is a whole conversation by its labels.
+    messages: Option<Span>,
+}
+
+impl Growth {
+    /// Takes a line; says whether it takes the place of one before.
+    pub(super) fn take(&mut self, line: Line) -> bool {
+        let messages = line.content.as_ref().ok().and_then(messages_of);
+        let new = messages.zip(line.content.as_ref().ok()).map(|(span, content)| span.of(content));
+        let known = new.and_then(|new| self.held.iter().position(|held| held.is_begun_by(new)));
+        if let Some(held) = known.and_then(|at| self.held.remove(at)) {
+            self.bytes -= size(&held.line.content);
+        }
+        self.bytes += size(&line.content);
+        self.held.push_back(Held { line, messages });
+        known.is_some()
+    }
+
+    /// The next line for which no more room is left, or with `all` the next one.
+    pub(super) fn next(&mut self, all: bool) -> Option<Line> {
+        if !all && self.held.len() <= MOST_HELD && self.bytes <= MOST_HELD_BYTES {
+            return None;
+        }
+        let line = self.held.pop_front()?.line;
+        self.bytes -= size(&line.content);
+        Some(line)
+    }
+}
+
+impl Held {
+    /// Whether `later` messages begin with these, or are the same.
+    fn is_begun_by(&self, later: &[u8]) -> bool {
+        let Some((span, content)) = self.messages.zip(self.line.content.as_ref().ok()) else { return false };
+        let rest = later.strip_prefix(span.of(content).trim_ascii_end());
+        rest.is_some_and(|rest| rest.trim_ascii_start().first().is_none_or(|next| *next == b','))
+    }
+}
+
+/// The messages of a line that is a request as it was sent, without their brackets.
+fn messages_of(line: &Bytes) -> Option<Span> {
+    let request = Request::parse(line).ok().filter(|request| !request.messages.is_empty())?;
+    let labels = Labels::read(&request, line);
+    if labels.id.is_some() || labels.source.is_some() || labels.solved.is_some() {
+        return None;
+    }
+    let Span { start, end } = request.messages_span;
+    Some(Span { start: start + 1, end: end - 1 })
+}
+
+fn size(content: &Result<Bytes, Flaw>) -> usize {
+    content.as_ref().map_or(0, Bytes::len)
+}

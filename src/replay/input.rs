@@ -1,0 +1,207 @@
+//! Lines of files: one after the other, each bounded, whatever else is wrong with them. Gives bytes and their
+//! places; understands none of them.
+
+use crate::wire::body::Fault;
+use bytes::Bytes;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file's name for standard input.
+const STDIN: &str = "-";
+/// What some editors put before the first line.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// A line, or what is wrong there.
+pub(super) struct Line {
+    pub place: Place,
+    pub content: Result<Bytes, Flaw>,
+}
+
+/// Where a line stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub file: Arc<str>,
+    /// From 1; 0: the file as a whole.
+    pub line: u64,
+}
+
+/// Why there is nothing to replay in a line, or in a whole file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Flaw {
+    #[error("cannot be read: {0}")]
+    Unreadable(String),
+    #[error("the line is longer than limits.request_bytes ({0} bytes)")]
+    TooLong(u64),
+    #[error("{}", in_words(.0))]
+    Fault(Fault),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => out.write_str(&self.file),
+            line => write!(out, "{}:{line}", self.file),
+        }
+    }
+}
+
+/// Bytes in all `files` together, where that is known.
+pub(super) fn total_bytes(files: &[PathBuf]) -> Option<u64> {
+    let size = |path: &PathBuf| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+    files.iter().map(|path| size(path).map(|file| file.len())).sum()
+}
+
+/// Hands on every line of `files` that is not blank, with the bytes read so far, until `take` wants no more.
+/// `limit`: the longest line, in bytes.
+pub(super) fn read_files(files: &[PathBuf], limit: u64, take: &mut dyn FnMut(Line, u64) -> bool) {
+    let mut bytes_read = 0;
+    for path in files {
+        let name: Arc<str> = path.to_string_lossy().into();
+        let mut lines = match open(path) {
+            Ok(reader) => Lines { reader, limit, bytes_read, line: 0 },
+            Err(error) => {
+                let place = Place { file: name, line: 0 };
+                if !take(Line { place, content: Err(Flaw::Unreadable(error.to_string())) }, bytes_read) {
+                    return;
+                }
+                continue;
+            }
+        };
+        while let Some(content) = lines.next_line() {
+            let place = Place { file: Arc::clone(&name), line: lines.line };
+            if !take(Line { place, content }, lines.bytes_read) {
+                return;
+            }
+        }
+        bytes_read = lines.bytes_read;
+    }
+}
+
+fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    if path.as_os_str() == STDIN {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    Ok(Box::new(BufReader::with_capacity(1 << 18, File::open(path)?)))
+}
+
+struct Lines {
+    reader: Box<dyn BufRead>,
+    limit: u64,
+    bytes_read: u64,
+    line: u64,
+}
+
+impl Lines {
+    /// The next line that is not blank, without its end.
+    fn next_line(&mut self) -> Option<Result<Bytes, Flaw>> {
+        loop {
+            self.line += 1;
+            let mut line = Vec::new();
+            match self.read_bounded(&mut line) {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(error) => return Some(Err(self.give_up(&error))),
+            }
+            if line.len() as u64 > self.limit && line.last() != Some(&b'\n') {
+                return Some(Err(match self.skip_rest() {
+                    Ok(()) => Flaw::TooLong(self.limit),
+                    Err(error) => self.give_up(&error),
+                }));
+            }
+            let text = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| self.line == 1).unwrap_or(&line);
+            let text = text.trim_ascii();
+            if !text.is_empty() {
+                let from = text.as_ptr() as usize - line.as_ptr() as usize;
+                let range = from..from + text.len();
+                return Some(Ok(Bytes::from(line).slice(range)));
+            }
+        }
+    }
+
+    /// One byte more than the limit at most, so that a longer line is known.
+    fn read_bounded(&mut self, line: &mut Vec<u8>) -> io::Result<usize> {
+        let read = self.reader.by_ref().take(self.limit + 1).read_until(b'\n', line)?;
+        self.bytes_read += read as u64;
+        Ok(read)
+    }
+
+    fn skip_rest(&mut self) -> io::Result<()> {
+        let skipped = self.reader.skip_until(b'\n')?;
+        self.bytes_read += skipped as u64;
+        Ok(())
+    }
+
+    /// Ends the file at an error: to read on might bring the same error for ever.
+    fn give_up(&mut self, error: &io::Error) -> Flaw {
+        self.reader = Box::new(io::empty());
+        Flaw::Unreadable(error.to_string())
+    }
+}
+
+/// A fault of a request's body, said of a line.
+fn in_words(fault: &Fault) -> String {
+    fault.to_string().replacen("the body", "the line", 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn lines(text: &[u8], limit: u64) -> Vec<(u64, Result<String, Flaw>)> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text).unwrap();
+        let mut found = Vec::new();
+        let mut last = 0;
+        read_files(&[file.path().to_owned()], limit, &mut |line, bytes_read| {
+            let text = line.content.map(|text| String::from_utf8_lossy(&text).into_owned());
+            found.push((line.place.line, text));
+            last = bytes_read;
+            true
+        });
+        assert!(last <= text.len() as u64);
+        found
+    }
+
+    #[test]
+    fn lines_are_found_whatever_ends_them_and_blank_ones_are_passed_over() {
+        let ok = |text: &str| Ok(text.to_owned());
+        assert_eq!(
+            lines(b"\xEF\xBB\xBFone\r\n\n  \ntwo \nthree", 100),
+            [(1, ok("one")), (4, ok("two")), (5, ok("three"))]
+        );
+        assert_eq!(lines(b"", 100), []);
+        assert_eq!(lines(b"\n\n", 100), []);
+    }
+
+    #[test]
+    fn a_line_beyond_the_limit_is_told_and_the_next_one_read() {
+        let ok = |text: &str| Ok(text.to_owned());
+        assert_eq!(
+            lines(b"12345\n123456\n1234\n1234567", 5),
+            [(1, ok("12345")), (2, Err(Flaw::TooLong(5))), (3, ok("1234")), (4, Err(Flaw::TooLong(5)))]
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named_and_the_others_are_read() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"x\n").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let files = [folder.path().join("none"), folder.path().to_owned(), file.path().to_owned()];
+        let mut found = Vec::new();
+        read_files(&files, 10, &mut |line, _| {
+            found.push((line.place.line, line.content.is_ok()));
+            true
+        });
+        assert_eq!(found, [(0, false), (0, false), (1, true)]);
+        assert_eq!(total_bytes(&files), None);
+        assert_eq!(total_bytes(&files[2..]), Some(2));
+    }
+}

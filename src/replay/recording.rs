@@ -1,0 +1,216 @@
+//! One line of a recording as the conversation it holds: the body of its last request, without what the
+//! recorder added, and what the recorder says of it. Keeps the conversation's own bytes as they are.
+
+use super::times::parse_ms;
+use crate::rewrite::splice::Splices;
+use crate::wire::body::{Fault, Scanner, Span};
+use crate::wire::json::decode;
+use crate::wire::message::{Message, Role};
+use crate::wire::request::{Member, Request};
+use bytes::Bytes;
+use serde_json::Value;
+use std::ops::Range;
+
+/// Members that a recorder adds to a line; no request has them.
+const LABELS: [&str; 5] = ["source", "id", "ref", "reward", "usage"];
+/// Members that a recorder adds to a message: when it was said.
+const TIMES: [&str; 2] = ["timestamp", "created_at"];
+/// From this reward on a task counts as solved; less may round to it.
+const SOLVED: f64 = 1.0 - 1e-6;
+
+/// A recorded conversation.
+pub(super) struct Recording {
+    /// A request with every message of the conversation.
+    pub body: Bytes,
+    pub request: Request,
+    pub labels: Labels,
+    /// When each message was said, in ms since the epoch.
+    pub times_ms: Vec<Option<u64>>,
+}
+
+/// What the recorder says of a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Labels {
+    pub id: Option<String>,
+    pub source: Option<String>,
+    pub model: Option<String>,
+    /// Whether the task was solved.
+    pub solved: Option<bool>,
+}
+
+/// A request of the conversation and the reply to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// How many messages the request had.
+    pub history: usize,
+    /// The assistant's messages behind it; empty where the recording ends with the request.
+    pub reply: Range<usize>,
+}
+
+impl Recording {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// A [`Fault`] where it is no request that toolrein can read.
+    pub(super) fn read(line: &Bytes) -> Result<Self, Fault> {
+        let request = Request::parse(line)?;
+        let labels = Labels::read(&request, line);
+        let mut splices = Splices::default();
+        splices.remove_members(&request.members, |member| LABELS.contains(&&*decode(member.key, line)));
+        let times_ms =
+            request.messages.iter().map(|message| take_time(message, line, &mut splices)).collect();
+        if splices.is_empty() {
+            return Ok(Self { body: line.clone(), request, labels, times_ms });
+        }
+        let body = splices.apply(line).join();
+        let request = Request::parse(&body)?;
+        Ok(Self { body, request, labels, times_ms })
+    }
+
+    /// The requests, oldest first: each ends where the assistant speaks, the last one with the recording.
+    pub(super) fn steps(&self) -> Vec<Step> {
+        let messages = &self.request.messages;
+        let is_reply = |at: usize| messages.get(at).is_some_and(|message| message.role == Role::Assistant);
+        let mut steps = Vec::new();
+        for history in 1..=messages.len() {
+            if is_reply(history - 1) || !(is_reply(history) || history == messages.len()) {
+                continue;
+            }
+            // An agent's greeting was written, not asked for.
+            if messages[..history].iter().all(|message| message.role == Role::System) {
+                continue;
+            }
+            let end = (history..messages.len()).find(|at| !is_reply(*at)).unwrap_or(messages.len());
+            steps.push(Step { history, reply: history..end });
+        }
+        steps
+    }
+
+    /// The body of the request with the first `history` messages.
+    pub(super) fn body_of(&self, history: usize) -> Bytes {
+        let messages = &self.request.messages;
+        if history == messages.len() {
+            return self.body.clone();
+        }
+        let all = self.request.messages_span;
+        let start = history.checked_sub(1).map_or(all.start + 1, |last| messages[last].span.end);
+        let mut splices = Splices::default();
+        splices.replace(Span { start, end: all.end - 1 }, Bytes::new());
+        splices.apply(&self.body).join()
+    }
+}
+
+impl Labels {
+    /// What the line in `body` says of itself.
+    pub(super) fn read(request: &Request, body: &[u8]) -> Self {
+        let value = |name| value_of(request.value(body, name)?, body);
+        let text = |name| match value(name)? {
+            Value::String(text) => Some(text),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
+        let reward = value("reward").and_then(|reward| reward.as_f64());
+        let model = request.model_name(body);
+        Self {
+            id: text("id"),
+            source: text("source"),
+            model: Some(model.into_owned()).filter(|model| !model.is_empty()),
+            solved: reward.map(|reward| reward >= SOLVED),
+        }
+    }
+}
+
+/// The time recorded in a message, whose member is taken out.
+fn take_time(message: &Message, body: &[u8], splices: &mut Splices) -> Option<u64> {
+    let members = members_of(message.span, body);
+    let is_time = |member: &Member| TIMES.contains(&&*decode(member.key, body));
+    let time = members.iter().find(|member| is_time(member)).map(|member| member.value)?;
+    splices.remove_members(&members, is_time);
+    parse_ms(&value_of(time, body)?)
+}
+
+fn members_of(object: Span, body: &[u8]) -> Vec<Member> {
+    let mut scanner = Scanner::within(body, object);
+    let mut members = Vec::new();
+    if scanner.object().is_ok() {
+        while let Ok(Some(key)) = scanner.member() {
+            let Ok(value) = scanner.skip() else { break };
+            members.push(Member { key, value });
+        }
+    }
+    members
+}
+
+fn value_of(span: Span, body: &[u8]) -> Option<Value> {
+    serde_json::from_slice(span.of(body)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Recording {
+        Recording::read(&Bytes::copy_from_slice(line.as_bytes())).unwrap()
+    }
+
+    fn roles(roles: &str) -> Recording {
+        let role = |letter| match letter {
+            's' => "system",
+            'u' => "user",
+            'a' => "assistant",
+            _ => "tool",
+        };
+        let messages: Vec<String> =
+            roles.chars().map(|letter| format!(r#"{{"role":"{}","content":"x"}}"#, role(letter))).collect();
+        read(&format!(r#"{{"messages":[{}]}}"#, messages.join(",")))
+    }
+
+    #[test]
+    fn what_the_recorder_added_is_read_and_taken_out() {
+        let recording = read(
+            r#"{"source":"s","id":7,"model":"m","messages":[{"role":"user","content":"q","timestamp":2},{"created_at":"1970-01-01T00:00:03Z","role":"assistant"}], "own": 1,"reward":1.0,"usage":[],"ref":"r"}"#,
+        );
+        assert_eq!(
+            recording.body,
+            r#"{"model":"m","messages":[{"role":"user","content":"q"},{"role":"assistant"}], "own": 1}"#
+        );
+        let labels = Labels {
+            id: Some("7".to_owned()),
+            source: Some("s".to_owned()),
+            model: Some("m".to_owned()),
+            solved: Some(true),
+        };
+        assert_eq!((recording.labels, recording.times_ms), (labels, vec![Some(2_000), Some(3_000)]));
+    }
+
+    #[test]
+    fn a_request_s_own_body_is_left_as_it_is() {
+        let line = r#" {"messages" : [ {"role":"user","content":"q"} ] , "x":[1] } "#;
+        let recording = read(line);
+        assert_eq!((&*recording.body, recording.labels), (line.as_bytes(), Labels::default()));
+    }
+
+    #[test]
+    fn requests_end_where_the_assistant_speaks_and_at_the_end() {
+        for (said, expected) in [
+            ("ua", vec![(1, 1..2)]),
+            ("suatau", vec![(2, 2..3), (4, 4..5), (6, 6..6)]),
+            ("sauatt", vec![(3, 3..4), (6, 6..6)]),
+            ("uaata", vec![(1, 1..3), (4, 4..5)]),
+            ("a", vec![]),
+            ("s", vec![]),
+            ("", vec![]),
+        ] {
+            let steps: Vec<_> = roles(said).steps().into_iter().map(|s| (s.history, s.reply)).collect();
+            assert_eq!(steps, expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn the_body_of_an_earlier_request_is_the_last_one_without_its_later_messages() {
+        let recording = read(r#"{"messages":[{"role":"user"} , {"role":"tool"} ],"x":1}"#);
+        assert_eq!(recording.body_of(0), r#"{"messages":[],"x":1}"#);
+        assert_eq!(recording.body_of(1), r#"{"messages":[{"role":"user"}],"x":1}"#);
+        assert_eq!(recording.body_of(2), recording.body);
+    }
+}

@@ -1,0 +1,271 @@
+//! A report for people: aligned tables, the limits, the broken lines, and one line that sums it all up. Sets out
+//! figures; adds none up. Names from recordings are shown without control characters.
+
+use super::input::{Flaw, Place};
+use super::report::{Report, source_of};
+use super::tally::{Conversation, Figures, Group, PolicySum, share};
+use std::io::{self, Write};
+
+/// Limits that are shown, the fullest first.
+const MOST_LIMITS: usize = 10;
+/// The longest name shown, in characters.
+const LONGEST_NAME: usize = 120;
+/// Between two columns.
+const GAP: &str = "  ";
+
+/// Writes the whole report.
+pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    if report.total.conversations > 0 {
+        write_policies(report, out)?;
+        write_sources(report, out)?;
+        write_limits(report, out)?;
+    }
+    write_broken(report, out)?;
+    write_total(report, out)
+}
+
+/// Writes one conversation: where it stands, and what was done to it.
+pub(super) fn write_one(conversation: &Conversation, out: &mut dyn Write) -> io::Result<()> {
+    let Conversation { place, labels, figures, .. } = conversation;
+    let solved = match labels.solved {
+        Some(true) => ", solved",
+        Some(false) => ", not solved",
+        None => "",
+    };
+    let id = labels.id.as_ref().map_or_else(String::new, |id| format!("{GAP}{}", shown(id)));
+    writeln!(
+        out,
+        "{}{GAP}{}{id}: {}, {}{solved}",
+        shown(&place.to_string()),
+        shown(source_of(conversation)),
+        counted(figures.requests, "request"),
+        counted(figures.calls, "call"),
+    )?;
+    for event in &conversation.events {
+        let tool = event.tool.as_ref().map_or_else(String::new, |tool| format!(" {}", shown(tool)));
+        let reason = event.reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
+        writeln!(out, "    message {}: {} {}{tool}{reason}", event.message, event.policy, event.action)?;
+    }
+    Ok(())
+}
+
+/// A broken line, named.
+pub(super) fn broken(place: &Place, flaw: &Flaw) -> String {
+    format!("{}: {flaw}", shown(&place.to_string()))
+}
+
+fn write_policies(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    if report.policies.is_empty() {
+        return writeln!(out, "No policy is on.\n");
+    }
+    let mut rows = vec![head(&[
+        "policy",
+        "source",
+        "acted",
+        "withheld",
+        "notices",
+        "touched",
+        "solved, withheld",
+        "bytes saved",
+        "tokens saved",
+    ])];
+    for policy in &report.policies {
+        let total = &report.total;
+        rows.extend(total.policies.get(policy).map(|sum| policy_row(policy, "all", (sum, total))));
+        for (source, group) in report.sources.iter().filter(|_| report.sources.len() > 1) {
+            let sum = group.policies.get(policy).filter(|sum| !sum.acts.actions.is_empty());
+            rows.extend(sum.map(|sum| policy_row("", &shown(source), (sum, group))));
+        }
+    }
+    write_rows(&rows, 2, out)
+}
+
+fn policy_row(policy: &str, source: &str, (sum, group): (&PolicySum, &Group)) -> Vec<String> {
+    let acts = &sum.acts;
+    vec![
+        policy.to_owned(),
+        source.to_owned(),
+        grouped(acts.acted),
+        grouped(acts.withheld),
+        grouped(acts.notices),
+        grouped(sum.touched),
+        of_solved(sum.solved_stopped, group.solved),
+        signed(acts.bytes_saved),
+        grouped(acts.tokens_saved),
+    ]
+}
+
+fn write_sources(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let mut rows = vec![head(&[
+        "source",
+        "conv.",
+        "touched",
+        "withheld",
+        "solved, withheld",
+        "requests",
+        "calls",
+        "bytes saved",
+        "prefix kept",
+    ])];
+    for (source, group) in &report.sources {
+        let figures = &group.figures;
+        rows.push(vec![
+            shown(source),
+            grouped(group.conversations),
+            grouped(group.touched),
+            grouped(group.stopped),
+            of_solved(group.solved_stopped, group.solved),
+            grouped(figures.requests),
+            grouped(figures.calls),
+            signed(figures.bytes_before as i64 - figures.bytes_after as i64),
+            percent(figures.prefix_kept, figures.prefix_bytes),
+        ]);
+    }
+    write_rows(&rows, 1, out)
+}
+
+fn write_limits(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let mut limits: Vec<_> = report.limits.iter().filter(|(_, sum)| sum.most.limit > 0).collect();
+    if limits.is_empty() {
+        return Ok(());
+    }
+    // The sort is stable: equal shares stay in the order of names.
+    limits.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.most.used * 1_000_000 / sum.most.limit));
+    let mut rows = vec![head(&["limit", "tool", "most used", "conversations", "at the limit"])];
+    for ((policy, tool), sum) in limits.iter().take(MOST_LIMITS) {
+        let used = format!("{} of {}", grouped(sum.most.used), grouped(sum.most.limit));
+        rows.push(vec![
+            (*policy).to_owned(),
+            shown(tool),
+            used,
+            grouped(sum.conversations),
+            grouped(sum.full),
+        ]);
+    }
+    let more = limits.len().saturating_sub(MOST_LIMITS);
+    if more > 0 {
+        rows.push(vec![format!("... {} more, see --json", grouped(more as u64))]);
+    }
+    write_rows(&rows, 2, out)
+}
+
+fn write_broken(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    if report.broken == 0 {
+        return Ok(());
+    }
+    writeln!(out, "Not replayed: {}", counted(report.broken, "line"))?;
+    for (place, flaw) in &report.named {
+        writeln!(out, "{GAP}{}", broken(place, flaw))?;
+    }
+    let more = report.broken.saturating_sub(report.named.len() as u64);
+    if more > 0 {
+        writeln!(out, "{GAP}... and {} more", grouped(more))?;
+    }
+    writeln!(out)
+}
+
+fn write_total(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let Group { conversations, stopped, solved, solved_stopped, figures, .. } = &report.total;
+    if *conversations == 0 {
+        return writeln!(out, "Nothing to replay: no line holds a conversation.");
+    }
+    let Figures { requests, calls, withheld, bytes_before, bytes_after, tokens_saved, .. } = figures;
+    writeln!(
+        out,
+        "{}, {}, {}; {} withheld in {}.",
+        counted(*conversations, "conversation"),
+        counted(*requests, "request"),
+        counted(*calls, "call"),
+        counted(*withheld, "call"),
+        counted(*stopped, "conversation"),
+    )?;
+    if *solved > 0 {
+        let share = percent(*solved_stopped, *solved);
+        let text = counted(*solved, "solved conversation");
+        writeln!(out, "{} of {text} would have seen a withheld call: {share}.", grouped(*solved_stopped))?;
+    }
+    let (before, after) = (grouped(*bytes_before), grouped(*bytes_after));
+    writeln!(
+        out,
+        "{before} bytes of requests became {after}; about {} tokens saved.",
+        grouped(*tokens_saved)
+    )?;
+    let kept = percent(figures.prefix_kept, figures.prefix_bytes);
+    let breaks = counted(figures.prefix_breaks, "break");
+    writeln!(out, "Of each request's messages the next one begins with {kept} ({breaks}).")?;
+    if report.continued > 0 {
+        writeln!(out, "{} continued by a later one.", counted(report.continued, "request body"))?;
+    }
+    Ok(())
+}
+
+/// Writes rows in columns, the first `left` of them aligned to the left.
+fn write_rows(rows: &[Vec<String>], left: usize, out: &mut dyn Write) -> io::Result<()> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    // A row of one cell is a remark and takes no part in the widths.
+    let width = |column: usize| {
+        let cells = rows.iter().filter(|row| row.len() > 1).filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+            if column < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join(GAP).trim_end())?;
+    }
+    writeln!(out)
+}
+
+fn head(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// A name from a recording, fit for a terminal.
+fn shown(name: &str) -> String {
+    let clean = name.chars().map(|letter| if letter.is_control() { '?' } else { letter });
+    clean.take(LONGEST_NAME).collect()
+}
+
+fn counted(count: u64, what: &str) -> String {
+    let plural = match what.strip_suffix('y') {
+        Some(stem) if count != 1 => format!("{stem}ies"),
+        None if count != 1 => format!("{what}s"),
+        _ => what.to_owned(),
+    };
+    format!("{} {plural}", grouped(count))
+}
+
+fn of_solved(stopped: u64, solved: u64) -> String {
+    if solved == 0 { "-".to_owned() } else { format!("{} of {}", grouped(stopped), grouped(solved)) }
+}
+
+/// Rounded down, so that 100 % is said of the whole alone.
+fn percent(part: u64, whole: u64) -> String {
+    share(part, whole).map_or_else(
+        || "-".to_owned(),
+        |_| {
+            let hundredths = u128::from(part) * 10_000 / u128::from(whole);
+            format!("{}.{:02} %", hundredths / 100, hundredths % 100)
+        },
+    )
+}
+
+fn signed(number: i64) -> String {
+    let sign = if number < 0 { "-" } else { "" };
+    format!("{sign}{}", grouped(number.unsigned_abs()))
+}
+
+/// A number with a comma before every third digit from the right.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let lead = digits.len() % 3;
+    let mut out = digits[..lead].to_owned();
+    for start in (lead..digits.len()).step_by(3) {
+        if !out.is_empty() {
+            out.push(',');
+        }
+        out.push_str(&digits[start..start + 3]);
+    }
+    out
+}

@@ -1,0 +1,174 @@
+//! The figures of one replayed conversation, and what they add up to over many. Counts and adds; neither judges
+//! nor writes.
+
+use super::input::Place;
+use super::recording::Labels;
+use std::collections::BTreeMap;
+
+/// A conversation, replayed.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    pub place: Place,
+    pub labels: Labels,
+    pub figures: Figures,
+    /// By policy.
+    pub acts: BTreeMap<&'static str, Acts>,
+    /// How far each limit was used at most, by policy and tool.
+    pub limits: BTreeMap<(&'static str, String), Use>,
+    /// What was done, in order.
+    pub events: Vec<Event>,
+}
+
+/// Numbers that add up over requests and over conversations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Figures {
+    pub requests: u64,
+    /// Requests that a policy refused.
+    pub rejected: u64,
+    pub calls: u64,
+    /// Calls withheld, by whichever policies, and calls behind requests that were refused.
+    pub withheld: u64,
+    /// Bytes of all requests as recorded, and as they would have gone out.
+    pub bytes_before: u64,
+    pub bytes_after: u64,
+    /// Estimated, over all requests: a result that is shortened saves again with each.
+    pub tokens_saved: u64,
+    /// Bytes of the messages of all requests but the last of each conversation, as they would have gone out.
+    pub prefix_bytes: u64,
+    /// Of those, the bytes with which the next request would have begun.
+    pub prefix_kept: u64,
+    /// Requests that would not have begun with all of the one before.
+    pub prefix_breaks: u64,
+}
+
+/// What one policy did. Everything but the savings is counted once, when it is new in a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Acts {
+    /// Everything that it did: notices, withheld calls, edits, requests refused.
+    pub acted: u64,
+    pub withheld: u64,
+    pub notices: u64,
+    pub rejected: u64,
+    /// Over all requests; less than 0 where its notices are longer than what it cut.
+    pub bytes_saved: i64,
+    pub tokens_saved: u64,
+    /// By the word of the action; remarks, which change nothing, too.
+    pub actions: BTreeMap<&'static str, u64>,
+}
+
+/// How much of a limit was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Use {
+    pub used: u64,
+    pub limit: u64,
+}
+
+/// One thing that a policy did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    /// The place of the message, from 0, as in the line's `messages`.
+    pub message: usize,
+    pub policy: &'static str,
+    pub action: &'static str,
+    pub tool: Option<String>,
+    /// The kind of reason for which a call was withheld, or the code of a refusal.
+    pub reason: Option<String>,
+}
+
+/// What many conversations add up to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    pub conversations: u64,
+    /// Conversations in which any policy did anything.
+    pub touched: u64,
+    /// Conversations that saw a withheld call or a refused request.
+    pub stopped: u64,
+    pub solved: u64,
+    pub solved_stopped: u64,
+    pub figures: Figures,
+    pub policies: BTreeMap<&'static str, PolicySum>,
+}
+
+/// What one policy did to many conversations.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PolicySum {
+    pub acts: Acts,
+    pub touched: u64,
+    pub stopped: u64,
+    pub solved_stopped: u64,
+}
+
+impl Figures {
+    /// Whether anything of the conversation was stopped.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.withheld + self.rejected > 0
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.rejected += other.rejected;
+        self.calls += other.calls;
+        self.withheld += other.withheld;
+        self.bytes_before += other.bytes_before;
+        self.bytes_after += other.bytes_after;
+        self.tokens_saved += other.tokens_saved;
+        self.prefix_bytes += other.prefix_bytes;
+        self.prefix_kept += other.prefix_kept;
+        self.prefix_breaks += other.prefix_breaks;
+    }
+}
+
+impl Acts {
+    fn add(&mut self, other: &Self) {
+        self.acted += other.acted;
+        self.withheld += other.withheld;
+        self.notices += other.notices;
+        self.rejected += other.rejected;
+        self.bytes_saved += other.bytes_saved;
+        self.tokens_saved += other.tokens_saved;
+        for (action, count) in &other.actions {
+            *self.actions.entry(action).or_default() += count;
+        }
+    }
+}
+
+impl Use {
+    /// Takes the fuller of the two.
+    pub(super) fn raise(&mut self, other: Self) {
+        if (other.used, other.limit) > (self.used, self.limit) {
+            *self = other;
+        }
+    }
+}
+
+impl Group {
+    /// A group without conversations, of all `policies`.
+    pub(super) fn new(policies: &[&'static str]) -> Self {
+        let policies = policies.iter().map(|name| (*name, PolicySum::default())).collect();
+        Self { policies, ..Self::default() }
+    }
+
+    /// Adds a conversation.
+    pub(super) fn add(&mut self, conversation: &Conversation) {
+        let (figures, solved) = (&conversation.figures, conversation.labels.solved == Some(true));
+        self.conversations += 1;
+        self.touched += u64::from(conversation.acts.values().any(|acts| acts.acted > 0));
+        self.stopped += u64::from(figures.is_stopped());
+        self.solved += u64::from(solved);
+        self.solved_stopped += u64::from(solved && figures.is_stopped());
+        self.figures.add(figures);
+        for (policy, acts) in &conversation.acts {
+            let sum = self.policies.entry(policy).or_default();
+            let stopped = acts.withheld + acts.rejected > 0;
+            sum.acts.add(acts);
+            sum.touched += u64::from(acts.acted > 0);
+            sum.stopped += u64::from(stopped);
+            sum.solved_stopped += u64::from(solved && stopped);
+        }
+    }
+}
+
+/// `part` of `whole`, 0 to 1, to six places; nothing of nothing is unknown.
+pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| (part as f64 / whole as f64 * 1e6).round() / 1e6)
+}

@@ -1,0 +1,87 @@
+//! What toolrein itself says in a stream: the line to the person before the answer, the fixed sentence where the
+//! model says nothing, the finish that a reply did not bring, and the remark on what acted. Words only; what the
+//! model said is judged elsewhere.
+
+use super::StreamJudge;
+use crate::rewrite::judging::Decision;
+use crate::wire::json::quote;
+use crate::wire::reply::{Choice, Reply};
+use bytes::Bytes;
+
+/// The one sentence that toolrein says in the model's place, where the model says nothing.
+pub const NO_ANSWER: &str = "I could not finish this: the tool calls that I still wanted to make were not allowed, and I gave no answer without them.";
+
+impl StreamJudge {
+    /// Before the first event of a choice: the line to the person.
+    pub(super) fn preface(&mut self, reply: &Reply, out: &mut Vec<Bytes>) {
+        let Some((tell, head)) = self.tell.as_ref().zip(self.head.as_ref()) else { return };
+        let index_of = |choice: &Choice| self.continuing.unwrap_or(choice.index);
+        for index in reply.choices.iter().map(index_of) {
+            let Some(state) = self.choices.iter_mut().find(|state| state.index == index) else { continue };
+            if state.preface(tell) {
+                let delta = format!("{{\"role\":\"assistant\",\"content\":{}}}", quote(tell));
+                out.push(head.event(index, &delta, "null"));
+                state.role_sent = true;
+            }
+        }
+    }
+
+    /// Before the finish of a choice in which nothing remains to read: says so in the model's place.
+    pub(super) fn speak_if_silent(&mut self, reply: &Reply, out: &mut Vec<Bytes>) {
+        for choice in reply.choices.iter().filter(|choice| choice.finish.is_some()) {
+            let place = self.place_of(choice.index);
+            let state = &self.choices[place];
+            let ends = state.is_continued() && !state.is_wholly_withheld();
+            if ends && state.is_silent() && choice.delta.content.text_bytes() == 0 {
+                self.speak(place, out);
+            }
+        }
+    }
+
+    /// Writes the fixed sentence as the text of a choice.
+    fn speak(&mut self, place: usize, out: &mut Vec<Bytes>) {
+        let Some(head) = &self.head else { return };
+        let state = &mut self.choices[place];
+        let role = if std::mem::replace(&mut state.role_sent, true) { "" } else { r#""role":"assistant","# };
+        let delta = format!("{{{role}\"content\":{}}}", quote(NO_ANSWER));
+        out.push(head.event(state.index, &delta, "null"));
+        state.speak(NO_ANSWER);
+    }
+
+    /// A choice that was cut short by us gets the finish that its reply did not bring.
+    pub(super) fn close_choices(&mut self, out: &mut Vec<Bytes>) {
+        if self.errored || self.judging.observes() {
+            return;
+        }
+        for place in 0..self.choices.len() {
+            if self.choices[place].finish_shown || !self.choices[place].is_continued() {
+                continue;
+            }
+            if self.choices[place].is_silent() {
+                self.speak(place, out);
+            }
+            if let Some(head) = &self.head {
+                out.push(head.event(self.choices[place].index, "{}", "\"stop\""));
+            }
+            self.choices[place].finish_shown = true;
+        }
+    }
+
+    /// One comment that tells what acted on the reply.
+    pub(super) fn remark(&self) -> Option<Bytes> {
+        let mut words: Vec<(&str, usize)> = Vec::new();
+        for judged in &self.judging.record {
+            let Decision::Withhold { policy, .. } = &judged.decision else { continue };
+            match words.iter_mut().find(|(seen, _)| seen == policy) {
+                Some((_, count)) => *count += 1,
+                None => words.push((policy, 1)),
+            }
+        }
+        if words.is_empty() || self.judging.observes() {
+            return None;
+        }
+        let words: Vec<String> =
+            words.iter().map(|(policy, count)| format!("{policy}=withheld:{count}")).collect();
+        Some(format!(": toolrein {}\n\n", words.join(", ")).into())
+    }
+}

@@ -1,0 +1,175 @@
+//! Input that toolrein cannot read is the upstream's to judge; input that is too long or never ends is refused.
+
+use crate::support::client::{Connection, Request};
+use crate::support::program::Toolrein;
+use crate::support::reply::{Reply, Speech};
+use crate::support::scripted::Scripted;
+use crate::talk::{GENEROUS, budget, bytes_of, calling, chat, long_text, own_error, question};
+use serde_json::{Value, json};
+use std::io::Write as _;
+
+/// Bodies that cannot be governed, and why.
+fn unreadable() -> Vec<(Vec<u8>, &'static str)> {
+    let deep = |open: &str, close: &str| {
+        let (open, close) = (open.repeat(10_000), close.repeat(10_000));
+        format!(r#"{{"model":"m","messages":[{{"role":"user","content":"q"}}],"x":{open}1{close}}}"#)
+    };
+    let texts = [
+        ("", "not_json"),
+        ("   ", "not_json"),
+        ("nonsense", "not_json"),
+        (r#"{"model":"m","messages":["#, "not_json"),
+        (r#"{"model":"m","messages":[]} trailing"#, "not_json"),
+        ("\u{feff}{\"model\":\"m\",\"messages\":[]}", "not_json"),
+        (r#"{'model':'m'}"#, "not_json"),
+        ("[1,2]", "wrong_type"),
+        ("null", "wrong_type"),
+        (r#""messages""#, "wrong_type"),
+        ("{}", "no_messages"),
+        (r#"{"model":"m","prompt":"q"}"#, "no_messages"),
+        (r#"{"messages":null}"#, "wrong_type"),
+        (r#"{"messages":{"role":"user"}}"#, "wrong_type"),
+        (r#"{"messages":["q"]}"#, "wrong_type"),
+        (r#"{"messages":[{"role":7}]}"#, "wrong_type"),
+        (r#"{"messages":[],"messages":[{"role":"user","content":"q"}]}"#, "duplicate_key"),
+        (r#"{"model":"a","messages":[],"model":"b"}"#, "duplicate_key"),
+        (r#"{"messages":[],"str\u0065am":true,"stream":false}"#, "duplicate_key"),
+        (r#"{"messages":[{"role":"user","content":"a","content":"b"}]}"#, "duplicate_key"),
+    ];
+    let mut bodies: Vec<(Vec<u8>, &str)> = texts.map(|(text, why)| (text.as_bytes().to_vec(), why)).into();
+    bodies.push((deep("[", "]").into_bytes(), "too_deep"));
+    bodies.push((deep("{\"a\":", "}").into_bytes(), "too_deep"));
+    bodies.push((b"{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\xfe\"}]}".to_vec(), "not_utf8"));
+    bodies.push((b"{\"messages\":[],\"x\":\"\xed\xa0\x80\"}".to_vec(), "not_utf8"));
+    bodies.push((b"\x1f\x8b\x08\x00compressed".to_vec(), "not_utf8"));
+    bodies
+}
+
+#[test]
+fn a_body_that_cannot_be_read_is_relayed_untouched_both_ways_and_counted() {
+    let replies = [
+        Reply::bytes(400, "application/json", "{ \"error\" : {\"message\":\"what?\"} }\n")
+            .header("x-odd", "1"),
+        Reply::stream([
+            "data: {\"choices\":[{\"delta\":{\"tool",
+            "_calls\":[{}]}}]}\r\n\r\n: x\n\ndata: [DONE]",
+        ]),
+    ];
+    let scripted = replies.clone();
+    let upstream = Scripted::start(move |nth, _| scripted[nth % 2].clone());
+    let toolrein = Toolrein::before(&upstream, &budget(1));
+    let mut reasons: std::collections::BTreeMap<&str, u32> = std::collections::BTreeMap::new();
+    let mut sent = 0;
+    for (body, why) in unreadable() {
+        for expected in &replies {
+            let request = Request::post(&toolrein.chat_url(), &body);
+            let reply = request.header("accept-encoding", "zstd").send();
+            let seen = upstream.request(sent);
+            assert!(seen.body == body, "{why}: {}", String::from_utf8_lossy(&body));
+            assert_eq!(
+                seen.header("accept-encoding"),
+                Some("zstd"),
+                "what is not judged may come in any coding"
+            );
+            assert_eq!((reply.status, reply.cut), (expected.status, false));
+            assert_eq!(reply.body, bytes_of(expected));
+            assert_eq!(reply.header("x-odd").is_some(), expected.status == 400);
+            sent += 1;
+        }
+        *reasons.entry(why).or_default() += 2;
+    }
+    for (why, count) in reasons {
+        toolrein.wait_for_metric(&format!("toolrein_ungoverned_total{{why=\"{why}\"}}"), count.into());
+    }
+    toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\"}", sent as f64);
+}
+
+#[test]
+fn requests_with_odd_strings_go_up_untouched_and_counted_and_their_replies_are_judged_all_the_same() {
+    // Half of a surrogate pair is no JSON to the test's own parser.
+    let upstream = Scripted::start(|_, request| {
+        let speech = Speech::calls(&[("call_0", "f", "{}"), ("call_1", "f", "{}")]);
+        let stream = String::from_utf8_lossy(&request.body).contains("\"stream\":true");
+        if stream { Reply::events(&speech.chunks(false)) } else { Reply::json(200, &speech.whole()) }
+    });
+    let settings = format!("{}[policy.truncate]\nmax_chars = 1000\n", budget(4));
+    let toolrein = Toolrein::before(&upstream, &settings);
+    for (nth, odd) in [r"\u0000", r"\ud800", r"\udc00\ud800", r"\u0000\ud83d"].into_iter().enumerate() {
+        for (turn, stream) in [false, true].into_iter().enumerate() {
+            let body = crate::talk::after(&["MARK", "result", &long_text(3000)], stream).replace("MARK", odd);
+            let reply = chat(&toolrein, &body);
+            let seen = String::from_utf8(upstream.request(2 * nth + turn).body).unwrap();
+            assert_eq!(seen, body);
+            assert!(!reply.text().contains("_1\""), "the second call is withheld");
+        }
+    }
+    toolrein.wait_for_metric("toolrein_ungoverned_total{why=\"odd_text\"}", 8.0);
+}
+
+#[test]
+fn a_request_over_the_limit_is_refused_on_governed_routes_only() {
+    let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("ok")));
+    let toolrein = Toolrein::before(&upstream, &format!("limits.request_bytes = 2048\n{GENEROUS}"));
+    let fits = format!("{:2048}", json!({"model": "m", "messages": []}).to_string());
+    assert_eq!(chat(&toolrein, &fits).status, 200);
+    let long = format!("{fits} ");
+    let declared = chat(&toolrein, &long);
+    assert_eq!(own_error(&declared, 413, "request_too_large").as_deref(), Some("false"));
+    assert!(declared.text().contains("2048"), "it says how much is taken");
+    // The end never comes: it is refused as soon as it is too long.
+    let mut connection = Connection::open(&toolrein.chat_url());
+    connection.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
+    connection.write(format!("{:x}\r\n{long}\r\n", long.len()).as_bytes());
+    own_error(&connection.response().rest(), 413, "request_too_large");
+    let elsewhere = Request::post(&format!("{}/embeddings", toolrein.base_url()), &long).send();
+    assert_eq!(elsewhere.status, 200);
+    assert_eq!(upstream.requests().len(), 2);
+    toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\",status=\"413\"}", 2.0);
+}
+
+#[test]
+fn a_client_that_writes_all_of_a_request_much_too_long_can_still_read_why_it_is_refused() {
+    let upstream = Scripted::queue([]);
+    let toolrein = Toolrein::before(&upstream, &format!("limits.request_bytes = 2048\n{GENEROUS}"));
+    for declared in [true, false] {
+        let mut connection = Connection::open(&toolrein.chat_url());
+        let length = 4 << 20;
+        let framing = if declared {
+            format!("content-length: {length}\r\n\r\n")
+        } else {
+            format!("transfer-encoding: chunked\r\n\r\n{length:x}\r\n")
+        };
+        let head = format!("POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n{framing}");
+        connection.write(head.as_bytes());
+        // As clients do: write everything, or until that fails, and then read.
+        let _ = connection.reader.get_mut().write_all(&vec![b'x'; length]);
+        own_error(&connection.response().rest(), 413, "request_too_large");
+    }
+}
+
+#[test]
+fn a_client_that_stops_in_the_middle_of_its_body_is_told_so_in_time() {
+    let upstream = Scripted::queue([]);
+    let toolrein = Toolrein::before(&upstream, &format!("limits.body_timeout = \"50ms\"\n{GENEROUS}"));
+    for framing in ["content-length: 100\r\n\r\n{\"model\"", "transfer-encoding: chunked\r\n\r\n2\r\n{ \r\n"]
+    {
+        let mut connection = Connection::open(&toolrein.chat_url());
+        let head = format!("POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n{framing}");
+        connection.write(head.as_bytes());
+        own_error(&connection.response().rest(), 408, "request_timeout");
+    }
+    assert!(upstream.requests().is_empty());
+    toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\",status=\"408\"}", 2.0);
+    assert!(toolrein.metric("toolrein_client_gone_total").abs() < 0.5, "they were all there");
+}
+
+#[test]
+fn a_request_without_a_model_or_with_unknown_roles_is_governed() {
+    let upstream = Scripted::start(calling(2));
+    let toolrein = Toolrein::before(&upstream, &budget(1));
+    let mut body: Value = serde_json::from_str(&question(false)).unwrap();
+    body.as_object_mut().unwrap().remove("model");
+    body["messages"][0]["role"] = json!("robot");
+    let reply = chat(&toolrein, body.to_string());
+    assert_eq!(reply.header("x-toolrein-actions"), Some("budget=withheld"));
+}

@@ -1,0 +1,118 @@
+//! Headers both ways: passed on in their order, but for those of one hop, toolrein's own, and codings that
+//! could not be read.
+
+use crate::support::client::{Connection, Request};
+use crate::support::program::Toolrein;
+use crate::support::reply::{Reply, Speech};
+use crate::support::scripted::Scripted;
+use crate::talk::{BOTH, GENEROUS, chat, grouped, question};
+
+#[test]
+fn headers_of_a_request_arrive_in_their_order_and_toolreins_own_do_not() {
+    let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("ok")));
+    let toolrein = Toolrein::before(&upstream, GENEROUS);
+    for (nth, stream) in BOTH.into_iter().enumerate() {
+        let body = question(stream);
+        let sent = [
+            ("user-agent", "own/1.0"),
+            ("authorization", "Bearer sk-one"),
+            ("x-twice", "1"),
+            ("x-toolrein-conversation", "talk"),
+            ("api-key", "sk-two"),
+            ("content-type", "application/json; charset=utf-8"),
+            ("accept", "*/*"),
+            ("x-twice", "2"),
+            ("x-empty", ""),
+            ("x-session-id", "s"),
+            ("x-toolrein-profile", "chat"),
+            ("x-toolrein-anything", "else"),
+            ("openai-organization", "org"),
+            ("idempotency-key", "k"),
+            ("x-stainless-retry-count", "0"),
+            ("cookie", "a=1; b=2"),
+            ("x-request-id", "req-7"),
+            ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+            ("tracestate", "a=b"),
+        ];
+        let mut head = String::from("POST /v1/chat/completions HTTP/1.1\r\nhost: us\r\n");
+        sent.iter().for_each(|(name, value)| head += &format!("{name}: {value}\r\n"));
+        head += &format!("content-length: {}\r\n\r\n{body}", body.len());
+        let mut connection = Connection::open(&toolrein.chat_url());
+        connection.write(head.as_bytes());
+        assert_eq!(connection.response().rest().status, 200);
+        let seen = upstream.request(nth);
+        let own = |name: &str| name.starts_with("x-toolrein-");
+        let expected: Vec<(String, String)> = sent
+            .iter()
+            .filter(|(name, _)| !own(name))
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        assert_eq!(grouped(&seen.headers, &["host", "content-length"]), grouped(&expected, &[]));
+        assert!(upstream.origin().ends_with(seen.header("host").unwrap()), "the upstream's own name");
+    }
+}
+
+#[test]
+fn only_codings_that_cannot_be_read_are_taken_out_of_what_a_client_accepts() {
+    let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("ok")));
+    let toolrein = Toolrein::before(&upstream, GENEROUS);
+    let path = |governed| if governed { "/v1/chat/completions" } else { "/v1/embeddings" };
+    for (nth, (governed, stream, given, expected)) in [
+        (true, false, Some("gzip, deflate, br"), Some("gzip, deflate, br")),
+        (true, false, Some("gzip,deflate;q=0.5 ,br"), Some("gzip,deflate;q=0.5 ,br")),
+        (true, false, Some("gzip, zstd"), Some("gzip")),
+        (true, false, Some("zstd"), Some("identity")),
+        (true, false, Some("identity"), Some("identity")),
+        (true, false, None, None),
+        (true, true, Some("gzip, deflate, br, zstd"), Some("identity")),
+        (true, true, Some("identity"), Some("identity")),
+        (true, true, None, None),
+        (false, false, Some("zstd"), Some("zstd")),
+        (false, true, Some("gzip, br"), Some("gzip, br")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut request =
+            Request::post(&format!("{}{}", toolrein.origin(), path(governed)), question(stream));
+        request = request.header("x-before", "1");
+        if let Some(given) = given {
+            request = request.header("accept-encoding", given);
+        }
+        assert_eq!(request.header("x-behind", "2").send().status, 200);
+        let seen = upstream.request(nth);
+        assert_eq!(seen.header("accept-encoding"), expected, "given {given:?}");
+        let order: Vec<&str> = seen.headers.iter().map(|(name, _)| name.as_str()).collect();
+        let at = |name| order.iter().position(|known| *known == name);
+        assert!(expected.is_none() || at("x-before") < at("accept-encoding"));
+        assert!(expected.is_none() || at("accept-encoding") < at("x-behind"));
+    }
+}
+
+#[test]
+fn headers_of_a_reply_come_in_their_order_and_none_is_added() {
+    let with = |reply: Reply| {
+        reply
+            .header("x-request-id", "req_1")
+            .header("set-cookie", "a=1")
+            .header("openai-processing-ms", "12")
+            .header("set-cookie", "b=2")
+            .header("x-ratelimit-remaining-tokens", "149984")
+            .header("cache-control", "no-cache")
+            .header("date", "Thu, 01 Jan 2026 00:00:00 GMT")
+            .header("x-empty", "")
+            .header("server", "scripted")
+    };
+    let upstream = Scripted::start(move |_, request| {
+        let streamed = Reply::events(&Speech::text("ok").chunks(false));
+        with(if request.json()["stream"] == true { streamed } else { Reply::text("ok") })
+    });
+    let toolrein = Toolrein::before(&upstream, GENEROUS);
+    for stream in BOTH {
+        let straight =
+            Request::post(&format!("{}/chat/completions", upstream.base_url()), question(stream)).send();
+        let through = chat(&toolrein, question(stream));
+        assert_eq!(through.head.first_line.split(' ').nth(1), Some("200"));
+        assert_eq!(grouped(&through.head.headers, &[]), grouped(&straight.head.headers, &[]));
+    }
+}

@@ -1,0 +1,28 @@
+//! Governed requests over real sockets: a scripted upstream, the built program, a client that sees every byte.
+//! What policies decide is tested where policies are; here it is what becomes of requests and replies on their
+//! way, untouched ones above all.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "clippy knows tests, but not the helpers that they call"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bad_input;
+mod codings;
+mod counting;
+mod drains;
+mod headers;
+mod leaving;
+mod live;
+mod logs;
+mod modes;
+mod refusing;
+mod talk;
+mod told;
+mod transparency;
+mod trouble;

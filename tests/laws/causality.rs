@@ -1,0 +1,112 @@
+//! Causality: what the model was shown of a conversation is a byte prefix of what it is shown of its
+//! continuation, so that providers' prompt caches keep hitting.
+
+use super::generate::{Conversation, any_order, orderly};
+use super::recordings::own_transcripts;
+use super::world::{Facts, STEADY, identity, lossy, messages_of, policies, read};
+use proptest::prelude::*;
+use serde_json::Value;
+use toolrein::policy::set::PolicySet;
+use toolrein::rewrite::pass::{Pass, Tools};
+use toolrein::rewrite::restore::places;
+use toolrein::rewrite::rounds::Round;
+use toolrein::transcript::Transcript;
+use toolrein::transcript::memo::NoMemo;
+use toolrein::wire::json::decode;
+use toolrein::wire::request::Request;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(80))]
+
+    #[test]
+    fn a_shorter_history_is_a_prefix_of_a_longer_one(talk in orderly(), set in 0..3_usize, hidden in any::<u16>()) {
+        let facts = hidden_rounds(&talk, hidden);
+        for flat in [false, true] {
+            each_cut_is_a_prefix(&talk, policies(set), &facts, flat).map_err(TestCaseError::fail)?;
+        }
+    }
+
+    #[test]
+    fn that_holds_in_any_order_of_messages(talk in any_order(), set in 0..3_usize) {
+        each_cut_is_a_prefix(&talk, policies(set), &Facts::default(), false).map_err(TestCaseError::fail)?;
+    }
+}
+
+#[test]
+fn it_holds_for_recorded_conversations() {
+    for line in own_transcripts().lines() {
+        let talk = recorded(&serde_json::from_str(line).unwrap());
+        for set in 1..3 {
+            let facts = hidden_rounds(&talk, 0xa5a5);
+            if let Err(why) = each_cut_is_a_prefix(&talk, policies(set), &facts, set == 1) {
+                panic!("{why}");
+            }
+        }
+    }
+}
+
+/// A recorded history as a request.
+pub fn recorded(line: &Value) -> Conversation {
+    let messages = line["messages"].as_array().unwrap().iter().map(Value::to_string).collect();
+    let before = format!("{{\"model\":{},\"messages\":[", line["model"]);
+    let after = if line["tools"].is_array() && line["tools"] != Value::Array(vec![]) {
+        format!("],\"tools\":{}}}", line["tools"])
+    } else {
+        "]}".to_owned()
+    };
+    Conversation { before, messages, between: ",".to_owned(), after }
+}
+
+fn each_cut_is_a_prefix(
+    talk: &Conversation,
+    policies: &PolicySet,
+    facts: &Facts,
+    flat: bool,
+) -> Result<(), String> {
+    for placement in STEADY {
+        for tools in [Tools::Kept, Tools::WithoutChoice, Tools::Dropped] {
+            let pass = Pass { tools, flat, ..Pass::plain(placement) };
+            let sent = |count: usize| messages_of(&read(&talk.first(count), policies, facts).write(&pass));
+            let mut shorter: Option<(usize, Vec<u8>)> = None;
+            for count in talk.cuts() {
+                let longer = sent(count);
+                if let Some((before, shorter)) = &shorter
+                    && !longer.starts_with(shorter)
+                {
+                    let (shorter, longer) = (lossy(shorter), lossy(&longer));
+                    return Err(format!(
+                        "{pass:?}\n{before} messages: {shorter}\n{count} messages: {longer}"
+                    ));
+                }
+                shorter = Some((count, longer));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A ledger that knows a hidden round before each assistant message whose bit is set.
+pub fn hidden_rounds(talk: &Conversation, bits: u16) -> Facts {
+    let (body, identity) = (talk.body(), identity(1));
+    let request = Request::parse(&body).unwrap();
+    let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
+    let mut facts = Facts::default();
+    for (at, place) in places(&transcript, 1024).into_iter().enumerate() {
+        if bits >> (at % 16) & 1 == 0 {
+            continue;
+        }
+        let anchor = match transcript.calls.made_by(place.message) {
+            [first, ..] => first.key,
+            [] => {
+                let texts = request.messages[place.message].content.texts();
+                let text: String = texts.map(|text| decode(text, &body).into_owned()).collect();
+                identity.text_anchor(place.name, &text)
+            }
+        };
+        let messages = format!(
+            r#"{{"role":"assistant","content":null,"tool_calls":[{{"id":"h{at}","type":"function","function":{{"name":"look","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"h{at}","content":"{{\"ok\":false}}"}}"#
+        );
+        facts.rounds.entry(place.name).or_default().push(Round { anchor, messages: messages.into() });
+    }
+    facts
+}

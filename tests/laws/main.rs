@@ -1,0 +1,18 @@
+//! The laws: what holds for every conversation, however it is spelled, cut, sent again or broken. Property
+//! tests over generated and recorded conversations, through the public library alone; no sockets, no clock.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
+
+mod agent;
+mod causality;
+mod chunking;
+mod generate;
+mod panics;
+mod recordings;
+mod repetition;
+mod sequence;
+mod spelling;
+#[path = "../support/strict.rs"]
+mod strict;
+mod transparency;
+mod world;

@@ -1,0 +1,77 @@
+//! Order: a request that the strictest provider takes is still one after any rewriting, in every form in which
+//! it may be sent.
+
+use super::causality::{hidden_rounds, recorded};
+use super::generate::{Conversation, orderly};
+use super::recordings::own_transcripts;
+use super::strict::violations;
+use super::world::{Facts, NOW_MS, STEADY, forms, lossy, low, policies, read};
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::cell::Cell;
+use toolrein::policy::set::PolicySet;
+use toolrein::rewrite::notice::Placement;
+use toolrein::rewrite::reply::WholeJudge;
+
+#[test]
+fn what_a_strict_provider_takes_it_takes_in_every_form() {
+    let taken = Cell::new(0);
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(100));
+    let result = runner.run(&(orderly(), 0..3_usize, any::<u16>()), |(talk, set, hidden)| {
+        if violations(&talk.body()).is_empty() {
+            taken.set(taken.get() + 1);
+            every_form_is_taken(&talk, policies(set), &hidden_rounds(&talk, hidden))
+                .map_err(TestCaseError::fail)?;
+        }
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
+    assert!(taken.get() > 30, "only {} conversations were in order", taken.get());
+}
+
+#[test]
+fn recorded_conversations_are_taken_in_every_form() {
+    let mut taken = 0;
+    for line in own_transcripts().lines() {
+        let talk = recorded(&serde_json::from_str(line).unwrap());
+        if violations(&talk.body()).is_empty() {
+            taken += 1;
+            if let Err(why) = every_form_is_taken(&talk, low(), &hidden_rounds(&talk, 0x5555)) {
+                panic!("{why}");
+            }
+        }
+    }
+    assert!(taken > 5, "only {taken} recorded conversations are in order");
+}
+
+fn every_form_is_taken(talk: &Conversation, policies: &PolicySet, facts: &Facts) -> Result<(), String> {
+    let rounds = judged_rounds(talk, facts);
+    let reading = read(&talk.body(), policies, facts);
+    for placement in STEADY.into_iter().chain([Placement::Leading]) {
+        for (form, pass) in forms(placement, &rounds) {
+            let out = reading.write(&pass);
+            let found = violations(&out);
+            if !found.is_empty() {
+                return Err(format!("{form}\n{found:?}\n{}\n{}", lossy(&talk.body()), lossy(&out)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The rounds of a reply of which every call is withheld.
+fn judged_rounds(talk: &Conversation, facts: &Facts) -> Vec<Bytes> {
+    let call = |at: usize, arguments: &str| json!({"id": format!("w{at}"), "type": "function", "function": {"name": "look", "arguments": arguments}});
+    // So many that the limits are passed whatever the history holds.
+    let calls: Vec<Value> = ["{}", "{\"a\":\"é\\n\"}", "", "{broken", "[1"]
+        .iter()
+        .enumerate()
+        .map(|(at, a)| call(at, a))
+        .collect();
+    let reply = json!({"choices": [{"index": 0, "finish_reason": "tool_calls",
+        "message": {"role": "assistant", "content": "I \u{e9} look", "reasoning_content": "hm", "tool_calls": calls}}]});
+    let judging = read(&talk.body(), low(), facts).judging();
+    let judge = WholeJudge::read(&reply.to_string().into(), judging, NOW_MS).ok().unwrap();
+    judge.choices().iter().filter_map(|choice| choice.round()).collect()
+}

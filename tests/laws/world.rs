@@ -1,0 +1,187 @@
+//! What stands around the core in a law: configurations, an identity, a ledger in memory, and one request read
+//! and written as the program does it. Knows no law.
+
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock};
+use toolrein::config::{Config, Overrides, Source};
+use toolrein::policy::REGISTRY;
+use toolrein::policy::plan::Plan;
+use toolrein::policy::set::{Judge, PolicySet};
+use toolrein::rewrite::judging::{AnswerTools, Judging};
+use toolrein::rewrite::notice::Placement;
+use toolrein::rewrite::pass::{self, Asking, Pass, Tools};
+use toolrein::rewrite::restore::{places, restored, story};
+use toolrein::rewrite::rounds::Round;
+use toolrein::rewrite::splice::Rope;
+use toolrein::transcript::Transcript;
+use toolrein::transcript::identity::{Hash, HashKey, Identity};
+use toolrein::transcript::memo::{Derived, Memo, NoMemo};
+use toolrein::wire::request::Request;
+
+/// Now, in every law: ms since the epoch.
+pub const NOW_MS: u64 = 1_790_000_000_000;
+
+/// Both places at which a notice stays where it was; `Leading` is the named exception.
+pub const STEADY: [Placement; 2] = [Placement::System, Placement::Suffix];
+
+/// Low limits, so that every policy acts often.
+const LOW: &str = r#"
+[policy.budget]
+tool_calls = 4
+notify_at = 0.3
+[policy.rate_limit]
+default = { calls = 2, per = "60s" }
+[policy.truncate]
+max_chars = 200
+tools = { "read*" = 300, calm = 0 }
+"#;
+
+/// The same with a budget of tokens.
+const TOKENS: &str = r#"
+[policy.budget]
+tool_calls = 0
+tokens = 600
+notify_at = 0.1
+"#;
+
+pub fn shipped() -> &'static PolicySet {
+    static SET: OnceLock<PolicySet> = OnceLock::new();
+    SET.get_or_init(|| load(Source::Shipped))
+}
+
+pub fn low() -> &'static PolicySet {
+    static SET: OnceLock<PolicySet> = OnceLock::new();
+    SET.get_or_init(|| load(text(LOW)))
+}
+
+pub fn by_tokens() -> &'static PolicySet {
+    static SET: OnceLock<PolicySet> = OnceLock::new();
+    SET.get_or_init(|| load(text(TOKENS)))
+}
+
+/// Every set of policies, by number.
+pub fn policies(at: usize) -> &'static PolicySet {
+    [shipped(), low(), by_tokens()][at % 3]
+}
+
+fn text(text: &str) -> Source {
+    Source::Text { name: "laws.toml".to_owned(), text: text.to_owned() }
+}
+
+fn load(source: Source) -> PolicySet {
+    Config::load(source, &Overrides::default(), REGISTRY).unwrap().policies
+}
+
+pub fn identity(seed: u64) -> Identity {
+    Identity { key: HashKey::fixed(seed), principal: Hash(7), explicit: None }
+}
+
+/// What a ledger would know.
+#[derive(Clone, Default)]
+pub struct Facts {
+    pub rounds: BTreeMap<Hash, Vec<Round>>,
+    pub released_ms: BTreeMap<Hash, u64>,
+}
+
+/// Remembers everything, as the program's cache does.
+#[derive(Default)]
+pub struct KeepAll(Mutex<BTreeMap<Hash, Derived>>);
+
+impl Memo for KeepAll {
+    fn derive(&self, key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
+        if let Some(known) = self.0.lock().unwrap().get(&key) {
+            return known.clone();
+        }
+        let derived = compute();
+        self.0.lock().unwrap().insert(key, derived.clone());
+        derived
+    }
+}
+
+/// A request as the policies have read it.
+pub struct Reading {
+    pub body: Bytes,
+    pub request: Request,
+    pub plan: Plan,
+    pub restored: Vec<(usize, Bytes)>,
+    pub lost: u32,
+    pub judge: Judge,
+    /// The chain of calls at the end of the history.
+    pub chain: Hash,
+    pub story: Hash,
+}
+
+/// Reads a body as the program does; `None` where it passes ungoverned.
+pub fn try_read(body: &Bytes, policies: &PolicySet, facts: &Facts) -> Option<Reading> {
+    read_as(body, policies, facts, (&identity(1), &NoMemo))
+}
+
+/// Reads a body that is governed.
+pub fn read(body: &Bytes, policies: &PolicySet, facts: &Facts) -> Reading {
+    try_read(body, policies, facts).unwrap_or_else(|| panic!("not governed: {}", lossy(body)))
+}
+
+/// The same for a caller of choice, with a memory of choice.
+pub fn read_as(
+    body: &Bytes,
+    policies: &PolicySet,
+    facts: &Facts,
+    (identity, memo): (&Identity, &dyn Memo),
+) -> Option<Reading> {
+    let request = Request::parse(body).ok()?;
+    let mut transcript = Transcript::read(&request, body, identity, memo);
+    let released_ms: Vec<Option<u64>> =
+        transcript.newest_calls(1024).map(|call| facts.released_ms.get(&call.key).copied()).collect();
+    transcript.learn_times(&released_ms, 0);
+    let (plan, judge) = policies.read(&transcript);
+    let places = places(&transcript, 1024);
+    let known: Vec<Vec<Round>> =
+        places.iter().map(|place| facts.rounds.get(&place.name).cloned().unwrap_or_default()).collect();
+    let (restored, lost) = restored(&transcript, &places, &known);
+    let chain = transcript.calls.chain(identity);
+    drop(transcript);
+    let story = story(&request, body, identity);
+    Some(Reading { body: body.clone(), request, plan, restored, lost, judge, chain, story })
+}
+
+impl Reading {
+    pub fn rope(&self, pass: &Pass) -> Rope {
+        let Self { body, request, plan, restored, .. } = self;
+        pass::Source { body, request, plan, restored }.write(pass)
+    }
+
+    pub fn write(&self, pass: &Pass) -> Bytes {
+        self.rope(pass).join()
+    }
+
+    pub fn judging(self) -> Judging {
+        Judging::new(self.judge, AnswerTools::default(), false)
+    }
+}
+
+/// The `messages` of a body without its closing bracket and the white space before it.
+pub fn messages_of(body: &[u8]) -> Vec<u8> {
+    let request = Request::parse(body).unwrap_or_else(|fault| panic!("{fault}: {}", lossy(body)));
+    let span = request.messages_span;
+    body[span.start as usize..span.end as usize - 1].trim_ascii_end().to_vec()
+}
+
+/// Every form in which a request is sent, at one placement.
+pub fn forms(placement: Placement, rounds: &[Bytes]) -> Vec<(String, Pass)> {
+    let mut forms = Vec::new();
+    for tools in [Tools::Kept, Tools::WithoutChoice, Tools::Dropped] {
+        for flat in [false, true] {
+            for asking in [None, Some(false), Some(true)] {
+                let asking = asking.map(|land| Asking { rounds: rounds.to_vec(), land });
+                let pass = Pass { tools, flat, asking, ..Pass::plain(placement) };
+                forms.push((format!("{pass:?}"), pass));
+            }
+        }
+    }
+    forms
+}
+
+pub fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

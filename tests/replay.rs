@@ -1,0 +1,282 @@
+//! `toolrein replay`: recorded conversations read through the policies, the table and the JSON that come out, what is
+//! said of lines that hold none, and what is never said.
+//!
+//! `tests/data/replay/table.txt` and `report.json` are what the program writes there; where a policy's texts change,
+//! their byte counts do. What they must say whatever the texts is asserted here.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
+
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use toolrein::config::{Config, Overrides, Source};
+use toolrein::policy::REGISTRY;
+use toolrein::replay::{Options, run};
+
+/// Runs `toolrein replay` in the folder of the test's data, with `input` on standard input.
+fn replay(args: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOOLREIN_")) {
+        command.env_remove(name);
+    }
+    command.current_dir(data()).arg("replay").args(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A program that ends before it has read everything has said why.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/replay")
+}
+
+fn text(output: &Output) -> String {
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "nothing but the report, and no bar");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The report as JSON on `input`, with this configuration.
+fn report(config: &str, input: &str) -> Value {
+    let file = written(config);
+    let output = replay(&["--json", "--config", file.path().to_str().unwrap(), "-"], input);
+    serde_json::from_str(&text(&output)).unwrap()
+}
+
+fn written(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+/// A line: one question, then `calls` calls of `weather`, each with its result, then an answer.
+fn talk(calls: usize, more: &str) -> String {
+    let mut messages = r#"{"role":"user","content":"q"}"#.to_owned();
+    for at in 0..calls {
+        let call = format!(r#"{{"id":"c{at}","function":{{"name":"weather","arguments":"{{}}"}}}}"#);
+        write!(messages, r#",{{"role":"assistant","tool_calls":[{call}]}}"#).unwrap();
+        write!(messages, r#",{{"role":"tool","tool_call_id":"c{at}","content":"sunny"}}"#).unwrap();
+    }
+    format!("{{\"messages\":[{messages},{{\"role\":\"assistant\",\"content\":\"a\"}}]{more}}}\n")
+}
+
+const OURS: [&str; 3] = ["--config", "policies.toml", "conversations.jsonl"];
+
+#[test]
+fn the_table_tells_per_policy_and_source_what_would_have_been_done() {
+    let output = replay(&OURS, "");
+    assert_eq!(output.status.code(), Some(0));
+    let table = text(&output);
+    assert_eq!(table, std::fs::read_to_string(data().join("table.txt")).unwrap());
+    assert!(table.lines().all(|line| line.chars().count() <= 110), "{table}");
+}
+
+#[test]
+fn the_json_says_the_same() {
+    let written = text(&replay(&[&["--json"], &OURS[..]].concat(), ""));
+    assert_eq!(written.lines().count(), 1);
+    let report: Value = serde_json::from_str(&written).unwrap();
+    let expected = std::fs::read_to_string(data().join("report.json")).unwrap();
+    assert_eq!(report, serde_json::from_str::<Value>(&expected).unwrap());
+    let policy = |name: &str| {
+        let policies = report["policies"].as_array().unwrap();
+        policies.iter().find(|policy| policy["policy"] == name).unwrap().clone()
+    };
+    // The seventh call of the loop; the fourth and fifth of the burst, but not of the slow one; the long result.
+    assert_eq!(policy("budget")["withheld"], 1);
+    assert_eq!(policy("rate_limit")["withheld"], 2);
+    assert_eq!(policy("rate_limit")["solved_withheld"], 1);
+    assert_eq!(policy("truncate")["actions"], json!({"shortened": 1}));
+    assert!(policy("truncate")["bytes_saved"].as_i64().unwrap() > 2 * 3000);
+    assert_eq!((&report["conversations"], &report["solved"]), (&json!(5), &json!(2)));
+    assert_eq!((&report["requests"], &report["calls"]), (&json!(26), &json!(20)));
+    assert_eq!((&report["prefix_kept_share"], &report["prefix_breaks"]), (&json!(1.0), &json!(0)));
+    assert_eq!((&report["broken"], &report["continued"]), (&json!(2), &json!(1)));
+}
+
+#[test]
+fn each_conversation_is_told_where_that_is_asked_for() {
+    let table = text(&replay(&[&["--verbose"], &OURS[..]].concat(), ""));
+    let told = "conversations.jsonl:3  bursts  burst: 6 requests, 5 calls, solved\n    \
+                message 7: budget notice\n    message 8: rate_limit withheld weather (RATE_LIMIT)\n";
+    assert!(table.contains(told), "{table}");
+    assert!(table.contains("\n    message 3: truncate shortened build\n"), "{table}");
+    let lines = text(&replay(&[&["--verbose", "--json"], &OURS[..]].concat(), ""));
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 5 + 2 + 1);
+    assert_eq!(
+        lines[2]["actions"][1],
+        json!({"message": 8, "policy": "rate_limit", "action": "withheld", "tool": "weather", "reason": "RATE_LIMIT"})
+    );
+    assert_eq!((&lines[4]["line"], &lines[4]["broken"]), (&json!(5), &json!("the line is not JSON")));
+}
+
+#[test]
+fn the_shipped_policies_withhold_nothing_from_the_solved_conversations_of_the_sample() {
+    let output = replay(&["--json", "../transcripts/sample.jsonl"], "");
+    let report: Value = serde_json::from_str(&text(&output)).unwrap();
+    assert_eq!((&report["conversations"], &report["solved"]), (&json!(17), &json!(11)));
+    assert_eq!((&report["solved_withheld"], &report["prefix_breaks"]), (&json!(0), &json!(0)));
+    assert!(report["sources"].as_array().unwrap().len() > 2);
+}
+
+#[test]
+fn the_report_is_the_same_on_any_number_of_threads() {
+    let (config, lines) = (std::fs::read_to_string(data().join("policies.toml")).unwrap(), sample());
+    let source = Source::Text { name: "policies.toml".to_owned(), text: config };
+    let config = Config::load(source, &Overrides::default(), REGISTRY).unwrap();
+    let file = written(&lines);
+    let report = |threads, json| {
+        let options = Options { pace: Duration::from_secs(2), verbose: true, json, threads };
+        let mut out = Vec::new();
+        assert!(run(&config, &[file.path().to_owned()], &options, &mut out, None).unwrap());
+        String::from_utf8(out).unwrap()
+    };
+    for json in [true, false] {
+        let alone = report(1, json);
+        for threads in [0, 2, 7] {
+            assert_eq!(report(threads, json), alone);
+        }
+    }
+}
+
+/// Long and short conversations in turn, so that threads overtake each other.
+fn sample() -> String {
+    let recorded = std::fs::read_to_string(data().join("../transcripts/sample.jsonl")).unwrap();
+    let short: String = (0..40).map(|at| talk(at % 5, &format!(",\"id\":{at}"))).collect();
+    [recorded.as_str(), &short, "broken\n", &recorded].concat()
+}
+
+#[test]
+fn the_pace_decides_where_no_times_are_recorded() {
+    for (pace, withheld) in [("2s", 2), ("20s", 0), ("0s", 2)] {
+        let args = ["--json", "--pace", pace, "--config", "policies.toml", "-"];
+        let report: Value = serde_json::from_str(&text(&replay(&args, &talk(5, "")))).unwrap();
+        assert_eq!(report["withheld"], withheld, "{pace}");
+    }
+}
+
+#[test]
+fn an_empty_file_and_one_that_is_not_there_are_no_success() {
+    let empty = written("");
+    let output = replay(&[empty.path().to_str().unwrap()], "");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output), "Nothing to replay: no line holds a conversation.\n");
+    let output = replay(&["none.jsonl"], "");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).contains("none.jsonl: cannot be read: "));
+    let output = replay(&["none.jsonl", "-"], &talk(1, ""));
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output).contains("\n1 conversation, 2 requests, 1 call;"));
+}
+
+#[test]
+fn a_configuration_that_is_wrong_is_refused_before_anything_is_read() {
+    let config = written("[policy.budget]\ntool_calls = -1\n");
+    let output = replay(&["--config", config.path().to_str().unwrap(), "conversations.jsonl"], "");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("tool_calls"));
+}
+
+#[test]
+fn members_that_are_not_known_stay_in_the_request_and_what_the_recorder_added_does_not() {
+    let bytes = |more: &str| report("[policy.truncate]", &talk(1, more))["bytes_before"].as_u64().unwrap();
+    let plain = bytes("");
+    assert_eq!(bytes(r#","annotations":{"of":[1,null]}"#), plain + 2 * 30);
+    assert_eq!(bytes(r#","source":"s","reward":0.5,"usage":[{"upto":1,"prompt_tokens":9}]"#), plain);
+}
+
+#[test]
+fn contents_are_never_told_and_names_cannot_write_to_the_terminal() {
+    let line = json!({
+        "source": "one\u{1b}[2Jtwo", "id": "a\nb", "api_key": "secret",
+        "messages": [
+            {"role": "user", "content": "secret"},
+            {"role": "assistant", "content": "secret", "tool_calls": [
+                {"id": "secret", "function": {"name": "tool\u{7}", "arguments": "{\"secret\":\"secret\"}"}}]},
+            {"role": "tool", "tool_call_id": "secret", "content": "secret"},
+        ],
+    });
+    let config = written(
+        "[policy.budget]\ntool_calls = 1\n[policy.rate_limit]\ntools = {}\ndefault = { calls = 1, per = \"60s\" }",
+    );
+    for form in [&["--verbose"][..], &["--verbose", "--json"]] {
+        let args = [form, &["--config", config.path().to_str().unwrap(), "-"]].concat();
+        let written = text(&replay(&args, &format!("{line}\n{{\"messages\":\"secret\"}}\n\"secret\n")));
+        assert!(written.contains("budget") && !written.contains("secret"), "{written}");
+        assert!(written.chars().all(|letter| letter == '\n' || !letter.is_control()), "{written:?}");
+    }
+}
+
+#[test]
+fn broken_lines_are_named_up_to_five_and_all_are_counted() {
+    let broken = "{\n".repeat(7);
+    let output = replay(&["-", "--config", "policies.toml"], &format!("{broken}{}", talk(1, "")));
+    let table = text(&output);
+    assert!(table.contains("Not replayed: 7 lines\n  -:1: the line is not JSON\n"), "{table}");
+    assert!(table.contains("  -:5: the line is not JSON\n  ... and 2 more\n"), "{table}");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_line_longer_than_a_request_may_be_is_named_and_the_next_one_replayed() {
+    let config = "limits.request_bytes = \"1KiB\"\n[policy.truncate]";
+    let report = report(config, &[talk(50, ""), talk(1, "")].concat());
+    assert_eq!((&report["conversations"], &report["broken"]), (&json!(1), &json!(1)));
+    assert!(
+        report["broken_lines"][0]["broken"].as_str().unwrap().contains("limits.request_bytes (1024 bytes)")
+    );
+}
+
+#[test]
+fn notices_that_do_not_stay_where_they_were_break_the_prefix() {
+    let settings = "[policy.budget]\ntool_calls = 10\n";
+    let kept = |placement: &str| {
+        let report = report(&format!("notices.placement = \"{placement}\"\n{settings}"), &talk(8, ""));
+        (report["prefix_breaks"].as_u64().unwrap(), report["prefix_kept_share"].as_f64().unwrap())
+    };
+    assert_eq!(kept("system"), (0, 1.0));
+    assert_eq!(kept("suffix"), (0, 1.0));
+    // From the fifth call on, each request's notice stands at the top.
+    let (breaks, share) = kept("leading");
+    assert!(breaks == 4 && share < 0.6, "{breaks} {share}");
+}
+
+#[test]
+fn requests_that_a_policy_refuses_stop_the_calls_behind_them() {
+    let report = report(
+        "[policy.budget]\ntool_calls = 2\nexhausted = \"reject\"\nnotify_at = 1\ncritical_at = 1",
+        &talk(4, ""),
+    );
+    assert_eq!((&report["requests"], &report["rejected"]), (&json!(5), &json!(3)));
+    assert_eq!((&report["calls"], &report["withheld"]), (&json!(4), &json!(2)));
+    assert_eq!(report["policies"][0]["actions"]["rejected"], 3);
+    assert_eq!(report["conversations_withheld"], 1);
+}
+
+#[test]
+fn the_mode_of_the_configuration_makes_no_difference() {
+    let with =
+        |mode: &str| report(&format!("mode = \"{mode}\"\n[policy.budget]\ntool_calls = 2\n"), &talk(4, ""));
+    assert_eq!(with("off"), with("enforce"));
+    assert_eq!(with("observe"), with("enforce"));
+    assert_eq!(with("enforce")["withheld"], 2);
+}
+
+#[test]
+fn request_bodies_of_one_conversation_count_once_however_many_run_at_a_time() {
+    let body = |talk: usize, messages: usize| {
+        let said: Vec<Value> = (0..messages)
+            .map(|at| json!({"role": if at % 2 == 0 { "user" } else { "assistant" }, "content": format!("{talk} {at}")}))
+            .collect();
+        format!("{}\n", json!({"model": "m", "messages": said}))
+    };
+    let lines: String =
+        [1, 3, 3, 5].into_iter().flat_map(|most| (0..9).map(move |talk| body(talk, most))).collect();
+    let report = report("[policy.budget]", &lines);
+    assert_eq!((&report["conversations"], &report["continued"]), (&json!(9), &json!(27)));
+    assert_eq!(report["requests"], 9 * 3);
+}
