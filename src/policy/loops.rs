@@ -617,6 +617,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_told_stays_where_it_was_as_the_conversation_grows() {
+        let pairs =
+            [vec![RAIN; 7], [SUN, FOG].repeat(5), vec![NOTHING; 3], vec![THOUGHT, RAIN, RAIN, RAIN]].concat();
+        let whole = notices("", &one_by_one(&pairs));
+        for made in 0..pairs.len() {
+            let told = notices("", &one_by_one(&pairs[..made]));
+            let before: Vec<_> = whole.iter().filter(|(message, ..)| *message <= 2 * made).cloned().collect();
+            assert_eq!(told, before, "after {made} calls");
+        }
+        assert_eq!(whole.len(), 8, "{whole:?}");
+    }
+
+    #[test]
     fn one_notice_at_a_place_is_enough() {
         assert_eq!(places("", &one_by_one(&[NOTHING; 4])), [(4, "empty"), (6, "notice"), (8, "notice")]);
     }
