@@ -171,7 +171,9 @@ fn a_forced_named_function_is_an_answer_over_any_budget() {
     let program = Toolrein::before(&upstream, NONE_LEFT);
     let mut talk = Talk::new(Form::Whole);
     talk.members["tool_choice"] = json!({"type": "function", "function": {"name": "search"}});
-    assert_eq!(talk.ask(&program).calls.len(), 1);
+    let said = talk.ask(&program);
+    assert_eq!(said.calls.len(), 1);
+    assert_eq!(said.response.header("x-toolrein-actions"), None, "nothing was done to it");
     assert_eq!(upstream.requests().len(), 1);
 }
 
