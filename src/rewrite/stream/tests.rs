@@ -382,6 +382,69 @@ fn a_line_to_the_person_comes_before_the_answer() {
     );
 }
 
+#[test]
+fn the_first_call_that_is_shown_carries_the_signature_of_a_withheld_first_one() {
+    let signed = delta(
+        &json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "deny", "arguments": "{}"},
+        "extra_content": {"google": {"thought_signature": "s"}}}]}),
+    );
+    let stream = role()
+        + &signed
+        + &call(1, "b", "ok", &["{}"])
+        + &call(2, "c", "ok", &["{}"])
+        + &finish("tool_calls");
+    let (out, _) = whole(&mut judge(false), &stream);
+    assert_eq!(out.matches("thought_signature").count(), 1, "{out}");
+    let events = events(&out);
+    let first = events
+        .iter()
+        .map(|event| &event["choices"][0]["delta"]["tool_calls"][0])
+        .find(|call| call["id"] == "b");
+    assert_eq!(first.unwrap()["extra_content"]["google"]["thought_signature"], "s");
+}
+
+#[test]
+fn a_released_call_whose_index_was_null_gets_one() {
+    let one = |id: &str, name: &str| {
+        delta(
+            &json!({"tool_calls": [{"index": null, "id": id, "function": {"name": name, "arguments": "{}"}}]}),
+        )
+    };
+    let (out, _) =
+        whole(&mut judge(false), &(role() + &one("a", "deny") + &one("b", "ok") + &finish("tool_calls")));
+    assert!(!out.contains("\"index\":null"), "{out}");
+    assert_eq!(client_view(&out).1, [("ok".into(), "{}".into())]);
+}
+
+#[test]
+fn parts_too_long_to_be_read_do_not_follow_a_withheld_call() {
+    let limits = StreamLimits { event: 300, ..LIMITS };
+    let mut judge = StreamJudge::new(judging(false), limits, true);
+    let long = delta(&json!({"tool_calls": [{"index": 0, "function": {"arguments": "x".repeat(1000)}}]}));
+    let (out, _) = whole(&mut judge, &(role() + &call(0, "a", "deny", &[]) + &long));
+    assert!(judge.spoiled && !out.contains("xxx"), "{out}");
+}
+
+#[test]
+fn more_calls_than_are_judged_pass_as_they_came_and_are_counted() {
+    let calls: Vec<Value> =
+        (0..=MOST_CALLS).map(|at| json!({"index": at, "function": {"name": "deny"}})).collect();
+    let stream = delta(&json!({ "tool_calls": calls })) + DONE;
+    let mut judge = judge(false);
+    assert_eq!(whole(&mut judge, &stream), (stream, Ending::Complete));
+    assert_eq!(judge.unjudged, [Unjudged::ReplyTooLong]);
+}
+
+#[test]
+fn a_refusal_is_an_answer_and_no_sentence_of_ours_stands_beside_it() {
+    let mut judge = judge(false);
+    whole(&mut judge, &(role() + &call(0, "a", "deny", &["{}"]) + &finish("tool_calls") + DONE));
+    judge.continue_with(0);
+    let (out, _) =
+        whole(&mut judge, &(role() + &delta(&json!({"refusal": "I cannot"})) + &finish("stop") + DONE));
+    assert!(out.contains("I cannot") && !out.contains(NO_ANSWER), "{out}");
+}
+
 /// How a provider writes its calls.
 #[derive(Clone, Copy, Debug)]
 enum Style {
