@@ -9,25 +9,19 @@ use super::world::{Facts, NOW_MS, STEADY, forms, lossy, low, policies, read};
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use std::cell::Cell;
 use toolrein::policy::set::PolicySet;
 use toolrein::rewrite::notice::Placement;
 use toolrein::rewrite::reply::WholeJudge;
 
 #[test]
 fn what_a_strict_provider_takes_it_takes_in_every_form() {
-    let taken = Cell::new(0);
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(100));
+    // Conversations that are out of order do not count: every case is one that the provider takes.
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(50));
     let result = runner.run(&(orderly(), 0..3_usize, any::<u16>()), |(talk, set, hidden)| {
-        if violations(&talk.body()).is_empty() {
-            taken.set(taken.get() + 1);
-            every_form_is_taken(&talk, policies(set), &hidden_rounds(&talk, hidden))
-                .map_err(TestCaseError::fail)?;
-        }
-        Ok(())
+        prop_assume!(violations(&talk.body()).is_empty());
+        every_form_is_taken(&talk, policies(set), &hidden_rounds(&talk, hidden)).map_err(TestCaseError::fail)
     });
     result.unwrap_or_else(|error| panic!("{error}"));
-    assert!(taken.get() > 30, "only {} conversations were in order", taken.get());
 }
 
 #[test]
