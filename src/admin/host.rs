@@ -6,9 +6,9 @@
 //! everything, the configuration too. Such a request still carries the page's name in `host`. An address
 //! cannot be rebound, and `localhost` is resolved by the machine alone, so these are all that is answered to.
 
-use http::Request;
-use http::header::HOST;
-use http::uri::Authority;
+use hyper::http::Request;
+use hyper::http::header::HOST;
+use hyper::http::uri::Authority;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Whether every host that the request names is an IP address or `localhost`. A request without any, as

@@ -7,9 +7,9 @@ pub mod readiness;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::error::own_error_body;
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
+use hyper::http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use hyper::http::{HeaderValue, Method, Request, Response, StatusCode};
 use readiness::Readiness;
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use super::source::reason;
 use super::tables::{Limits, Mode};
 use super::target::Target;
 use super::units::{write_size, write_span};
-use http::Uri;
+use hyper::http::Uri;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;

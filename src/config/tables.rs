@@ -4,7 +4,7 @@
 use super::target::Target;
 use super::units::{address, headers, paths, patterns, percent, size, span, target};
 use crate::policy::pattern::Pattern;
-use http::{HeaderName, Uri};
+use hyper::http::{HeaderName, Uri};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! The address of an upstream: `https://host/v1`, or `demo:`. Reads it and shows it without secrets; connects
 //! to nothing.
 
-use http::Uri;
+use hyper::http::Uri;
 use std::fmt;
 
 /// Where requests go.

@@ -188,7 +188,7 @@ pub(super) mod patterns {
 
 /// `#[serde(with)]` of names of request headers that tell a conversation.
 pub(super) mod headers {
-    use http::HeaderName;
+    use hyper::http::HeaderName;
     use serde::{Deserialize, Deserializer, Serializer, de};
 
     /// Headers that carry credentials: as a conversation id they would be sent back and logged.

@@ -3,8 +3,8 @@
 
 use super::world;
 use bytes::Bytes;
-use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::http::{Request, StatusCode, header};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;

@@ -4,7 +4,7 @@
 use super::refusal::{Code, Refusal};
 use super::request::{Chat, Choice, Format, Tool, text_of};
 use super::sample::sample;
-use http::StatusCode;
+use hyper::http::StatusCode;
 use serde_json::{Value, json};
 
 /// How much of the end of a text `demo-polite` reads for a request to stop, in characters. A notice stands

@@ -1,7 +1,7 @@
 //! A refusal in OpenAI's shape: status, message, type, parameter and code. Spells the general ones; which
 //! request deserves which is decided elsewhere.
 
-use http::StatusCode;
+use hyper::http::StatusCode;
 use serde_json::{Value, json};
 
 /// Why a request is not answered.

@@ -6,7 +6,7 @@ use super::ids::Ids;
 use super::model::Model;
 use super::order;
 use super::refusal::Refusal;
-use http::StatusCode;
+use hyper::http::StatusCode;
 use serde_json::{Value, json};
 
 /// A checked request.

@@ -101,7 +101,7 @@ mod tests {
     use super::super::Stats;
     use super::super::agent::Journey;
     use super::*;
-    use http::StatusCode;
+    use hyper::http::StatusCode;
 
     fn pass(requests: u64, tool_calls: u64, prompt_tokens: u64, outcome: Outcome) -> Pass {
         let asked = Stats { requests, request_bytes: prompt_tokens * 4, prompt_tokens };

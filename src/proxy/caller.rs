@@ -6,7 +6,7 @@ use crate::transcript::identity::{Domain, HashKey, Identity};
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::decode;
 use crate::wire::request::Request;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use hyper::http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The client's own name for its conversation; sent back in replies too.
 pub(crate) static CONVERSATION: HeaderName = HeaderName::from_static("x-toolrein-conversation");

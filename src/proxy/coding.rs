@@ -4,8 +4,8 @@
 use brotli_decompressor::Decompressor;
 use bytes::Bytes;
 use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
-use http::{HeaderMap, HeaderValue};
+use hyper::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use hyper::http::{HeaderMap, HeaderValue};
 use std::io::Read;
 
 /// Codings that can be read in a whole reply; the last one in a stream too.

@@ -75,7 +75,7 @@ impl Connector {
     }
 }
 
-impl tower_service::Service<http::Uri> for Connector {
+impl tower_service::Service<hyper::http::Uri> for Connector {
     type Response = Conn;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Conn, BoxError>> + Send>>;
@@ -84,7 +84,7 @@ impl tower_service::Service<http::Uri> for Connector {
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, address: http::Uri) -> Self::Future {
+    fn call(&mut self, address: hyper::http::Uri) -> Self::Future {
         let within = self.within;
         let connecting = self.inner.call(address);
         Box::pin(async move {

@@ -4,7 +4,7 @@
 //! Errors that the upstream reports itself are no errors of ours: they pass through. Configuration
 //! errors are elsewhere.
 
-use http::StatusCode;
+use hyper::http::StatusCode;
 
 /// Why a request was answered by toolrein instead of the upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,9 +18,9 @@ use crate::wire::error::UpstreamError;
 use crate::wire::refusal::{Refusal, classify, misses_tools};
 use crate::wire::request::Request;
 use bytes::Bytes;
-use http::Response;
-use http::request::Parts;
 use hyper::body::Incoming;
+use hyper::http::Response;
+use hyper::http::request::Parts;
 use std::sync::Arc;
 
 /// See the file's head.
@@ -52,7 +52,7 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     /// The request in its present form.
-    pub(crate) fn request(&mut self) -> http::Request<UpBody> {
+    pub(crate) fn request(&mut self) -> hyper::http::Request<UpBody> {
         self.record.outcome.billed_requests += 1;
         self.written()
     }
@@ -64,7 +64,7 @@ impl Exchange {
         this.gateway.upstream.send_made(|| this.written()).await
     }
 
-    fn written(&self) -> http::Request<UpBody> {
+    fn written(&self) -> hyper::http::Request<UpBody> {
         let source =
             Source { body: &self.body, request: &self.request, plan: &self.plan, restored: &self.restored };
         let pieces = source.write(&self.pass).into_pieces();
@@ -75,7 +75,7 @@ impl Exchange {
                 parts.headers.remove(digest);
             }
         }
-        http::Request::from_parts(parts, UpBody::rope(pieces))
+        hyper::http::Request::from_parts(parts, UpBody::rope(pieces))
     }
 
     /// After an upstream's error: true if another form of the request is worth a try.

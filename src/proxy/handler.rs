@@ -26,9 +26,9 @@ use crate::transcript::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use crate::transcript::memo::Memo;
 use crate::wire::request::{Choice, Request};
 use bytes::Bytes;
-use http::request::Parts;
-use http::{Method, Response};
 use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use hyper::http::{Method, Response};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -46,7 +46,7 @@ pub struct Gateway {
 pub struct Handler(pub Arc<Gateway>);
 
 impl Service for Handler {
-    async fn call(&self, request: http::Request<Incoming>) -> Response<ReplyBody> {
+    async fn call(&self, request: hyper::http::Request<Incoming>) -> Response<ReplyBody> {
         if self.0.config.mode != Mode::Off && is_governed(&request) {
             Arc::clone(&self.0).govern(request).await
         } else {
@@ -56,7 +56,7 @@ impl Service for Handler {
 }
 
 /// Whether the request asks for a chat completion.
-fn is_governed<B>(request: &http::Request<B>) -> bool {
+fn is_governed<B>(request: &hyper::http::Request<B>) -> bool {
     let path = request.uri().path().trim_end_matches('/');
     request.method() == Method::POST && path.ends_with("/chat/completions") && !is_upgrade(request)
 }
@@ -107,7 +107,7 @@ impl Gateway {
         self.cut(&"its answer is no chat completion")
     }
 
-    async fn relay(&self, request: http::Request<Incoming>) -> Response<ReplyBody> {
+    async fn relay(&self, request: hyper::http::Request<Incoming>) -> Response<ReplyBody> {
         let route = if is_upgrade(&request) { Route::Upgrade } else { Route::Relay };
         let record = Record::begin(&self.telemetry, route, request.headers(), self.config.mode.as_str());
         // Shared with the body, which outlives this call. A std mutex: held for assignments alone.
@@ -124,7 +124,7 @@ impl Gateway {
     }
 
     /// Steps 1 to 4 and 6 of the path; the rest is [`Self::exchange`].
-    async fn govern(self: Arc<Self>, request: http::Request<Incoming>) -> Response<ReplyBody> {
+    async fn govern(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> Response<ReplyBody> {
         let (mut parts, body) = request.into_parts();
         let mut record =
             Record::begin(&self.telemetry, Route::Chat, &parts.headers, self.config.mode.as_str());
@@ -160,7 +160,7 @@ impl Gateway {
 
     async fn read(&self, parts: &Parts, body: Incoming) -> Result<Bytes, ProxyError> {
         let limits = &self.config.limits;
-        let declared = parts.headers.get(http::header::CONTENT_LENGTH);
+        let declared = parts.headers.get(hyper::http::header::CONTENT_LENGTH);
         let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());
         read_body(body, declared, limits.request_bytes, limits.body_timeout).await.map_err(
             |error| match error {
@@ -271,7 +271,7 @@ impl Gateway {
 
     /// Sends on as it came what toolrein cannot read.
     async fn relay_read(&self, parts: Parts, body: Bytes, mut record: Record) -> Response<ReplyBody> {
-        let request = http::Request::from_parts(parts, UpBody::rope(vec![body]));
+        let request = hyper::http::Request::from_parts(parts, UpBody::rope(vec![body]));
         let asked = Instant::now();
         let sent = self.upstream.send(request).await;
         record.upstream_time(asked);

@@ -3,11 +3,11 @@
 //! Responsible for RFC 9110, section 7.6.1, in both directions. Everything else keeps its order, its
 //! spelling and its duplicates; nothing is added here.
 
-use http::header::{
+use hyper::http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{Method, Request, Version};
+use hyper::http::{Method, Request, Version};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");

@@ -28,9 +28,9 @@ pub mod upstream;
 
 use self::body::ReplyBody;
 use self::drain::{Drain, DrainGuard};
-use http::{Method, Request, Response};
 use hyper::body::Body;
 use hyper::body::Incoming;
+use hyper::http::{Method, Request, Response};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;

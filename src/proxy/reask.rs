@@ -13,11 +13,11 @@ use crate::telemetry::outcome::Fallback;
 use crate::wire::error::{UpstreamError, parse, parse_in_200};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use http::response::Parts;
-use http::{HeaderMap, Response};
 use http_body_util::BodyExt as _;
 use hyper::body::Frame;
 use hyper::body::Incoming;
+use hyper::http::response::Parts;
+use hyper::http::{HeaderMap, Response};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -41,7 +41,7 @@ impl Exchange {
             self.record.outcome.fallbacks.push(Fallback::Stale);
         }
         // Ours is the client's version, whatever the upstream spoke.
-        *response.version_mut() = http::Version::HTTP_11;
+        *response.version_mut() = hyper::http::Version::HTTP_11;
         Ok(response)
     }
 

@@ -9,7 +9,7 @@ use crate::telemetry::outcome::{
     CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, Route, SHORTENED, actions_header,
 };
 use crate::transcript::ToolResult;
-use http::{HeaderMap, HeaderValue};
+use hyper::http::{HeaderMap, HeaderValue};
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

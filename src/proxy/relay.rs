@@ -7,8 +7,8 @@ use super::headers::is_upgrade;
 use super::respond::error_response;
 use super::upgrade;
 use super::upstream::Upstream;
-use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use hyper::http::{Method, Request, Response, StatusCode};
 use std::time::Duration;
 
 /// Relays one request. `idle` is how long either side may be silent inside a body; `guard` is held until

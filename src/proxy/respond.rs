@@ -4,8 +4,8 @@ use super::body::ReplyBody;
 use super::error::ProxyError;
 use crate::wire::error::own_error_body;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE};
-use http::{HeaderValue, Response};
+use hyper::http::header::{ALLOW, CONTENT_TYPE};
+use hyper::http::{HeaderValue, Response};
 
 /// `{"error":{"message","type":"toolrein_error","param":null,"code"}}` with the error's status, and
 /// `x-should-retry` where it is known: OpenAI's SDKs obey it.

@@ -16,11 +16,11 @@ use crate::wire::error::{own_error_body, parse};
 use crate::wire::sse::write_event;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, Response};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Frame;
 use hyper::body::Incoming;
+use hyper::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use hyper::http::{HeaderMap, Response};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -361,7 +361,7 @@ async fn wait((body, alarm): (&mut Incoming, &mut Alarm), deadline: Instant, due
     }
 }
 
-async fn ask(gateway: Arc<Gateway>, request: http::Request<UpBody>) -> Asked {
+async fn ask(gateway: Arc<Gateway>, request: hyper::http::Request<UpBody>) -> Asked {
     let response = match gateway.upstream.send(request).await {
         Ok(response) => response,
         Err(error) => return Asked::Failed(error),
@@ -439,7 +439,7 @@ mod tests {
             ("text/event", false),
         ] {
             let mut headers = HeaderMap::new();
-            headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(kind));
+            headers.insert(CONTENT_TYPE, hyper::http::HeaderValue::from_static(kind));
             assert_eq!(is_stream(&headers), expected, "{kind}");
         }
         assert!(!is_stream(&HeaderMap::new()));

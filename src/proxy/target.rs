@@ -4,8 +4,8 @@
 //! other byte of path and query. It neither decodes nor normalises: `//`, `%2F` and `*` stay.
 
 use super::error::ProxyError;
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderValue, Uri};
+use hyper::http::uri::{Authority, PathAndQuery, Scheme};
+use hyper::http::{HeaderValue, Uri};
 
 /// What clients put before every path, since `OPENAI_BASE_URL` ends with it.
 const PREFIX: &str = "/v1";
@@ -58,7 +58,7 @@ impl Base {
     /// The address of the client's path and query at the upstream.
     pub(super) fn target(&self, asked: &PathAndQuery) -> Result<Uri, ProxyError> {
         let bad = || ProxyError::BadTarget { target: asked.as_str().to_owned() };
-        let mut parts = http::uri::Parts::default();
+        let mut parts = hyper::http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
         parts.path_and_query = Some(self.map(asked).ok_or_else(bad)?);

@@ -1,8 +1,9 @@
 //! TLS towards the upstream: whom we believe. Responsible for the roots of trust; it connects nothing.
 
+use hyper_rustls::ConfigBuilderExt as _;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ pub struct CaFileError {
     problem: String,
 }
 
-/// Trusts the platform's roots (Mozilla's where the platform has none) and those in `ca_file`, in PEM.
+/// Trusts the platform's roots and those in `ca_file`, in PEM; Mozilla's where there are neither.
 pub(super) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, CaFileError> {
     let mut roots = platform_roots();
     if let Some(path) = ca_file {
@@ -29,7 +30,7 @@ pub(super) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, CaFi
             return Err(fail("holds no certificate in PEM form".into()));
         }
     }
-    Ok(with_roots(roots))
+    Ok(if roots.is_empty() { with_mozilla_roots() } else { with_roots(roots) })
 }
 
 /// Trusts nobody: for an upstream that is not reached by TLS, which spares reading the roots.
@@ -38,14 +39,20 @@ pub(super) fn no_trust() -> ClientConfig {
 }
 
 fn with_roots(roots: RootCertStore) -> ClientConfig {
+    builder().with_root_certificates(roots).with_no_client_auth()
+}
+
+fn with_mozilla_roots() -> ClientConfig {
+    tracing::info!("this system has no root certificates; using those of Mozilla");
+    builder().with_webpki_roots().with_no_client_auth()
+}
+
+fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
     // Named here, so that it does not depend on what a process-wide default was set to.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider);
-    match builder.with_safe_default_protocol_versions() {
-        Ok(builder) => builder.with_root_certificates(roots).with_no_client_auth(),
-        // Ring offers suites for both versions, so this does not happen; rustls's default is the same.
-        Err(_) => ClientConfig::builder().with_root_certificates(roots).with_no_client_auth(),
-    }
+    // Ring offers suites for both versions, so this does not fail; rustls's default is the same.
+    builder.with_safe_default_protocol_versions().unwrap_or_else(|_| ClientConfig::builder())
 }
 
 fn platform_roots() -> RootCertStore {
@@ -55,10 +62,6 @@ fn platform_roots() -> RootCertStore {
         tracing::warn!(%error, "a root certificate of this system could not be read");
     }
     roots.add_parsable_certificates(loaded.certs);
-    if roots.is_empty() {
-        tracing::info!("this system has no root certificates; using those of Mozilla");
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    }
     roots
 }
 

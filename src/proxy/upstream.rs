@@ -10,11 +10,11 @@ use super::error::ProxyError;
 use super::headers;
 use super::target::Base;
 use super::tls::{self, CaFileError};
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
-use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
 use hyper::body::Body;
 use hyper::body::Incoming;
+use hyper::http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
+use hyper::http::uri::PathAndQuery;
+use hyper::http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -328,7 +328,7 @@ fn copy(request: &Request<UpBody>) -> Option<Request<UpBody>> {
 }
 
 fn looks_stale(error: &Error) -> bool {
-    let mut extras = http::Extensions::new();
+    let mut extras = hyper::http::Extensions::new();
     if let Some(connected) = error.connect_info() {
         connected.get_extras(&mut extras);
     }

@@ -139,10 +139,10 @@ fn a_client_that_speaks_http_2_gets_the_same_bytes() {
         let body = question(stream);
         let got = runtime.block_on(async {
             let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
-            let request = http::Request::post(toolrein.chat_url()).header("x-own", "1");
+            let request = hyper::http::Request::post(toolrein.chat_url()).header("x-own", "1");
             let response = client.request(request.body(Full::new(Bytes::from(body.clone()))).unwrap()).await;
             let response = response.unwrap();
-            assert_eq!((response.status().as_u16(), response.version()), (200, http::Version::HTTP_2));
+            assert_eq!((response.status().as_u16(), response.version()), (200, hyper::http::Version::HTTP_2));
             response.into_body().collect().await.unwrap().to_bytes()
         });
         let seen = upstream.request(nth);

@@ -109,7 +109,8 @@ fn a_broken_stream_shows_its_error_event_over_http_2_too() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (text, ended) = runtime.block_on(async {
         let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
-        let request = http::Request::post(toolrein.chat_url()).body(Full::new(Bytes::from(question(true))));
+        let request =
+            hyper::http::Request::post(toolrein.chat_url()).body(Full::new(Bytes::from(question(true))));
         let mut body = client.request(request.unwrap()).await.unwrap().into_body();
         let mut text = Vec::new();
         loop {

@@ -1,8 +1,8 @@
 //! Stopping: what runs may finish, what is new is refused.
 
 use crate::support::{PATIENCE, Relaying, Wire, serve, settings, soon, stage};
-use http::{Request, Response};
 use hyper::body::Incoming;
+use hyper::http::{Request, Response};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use toolrein::proxy::Service;

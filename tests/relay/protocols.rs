@@ -3,10 +3,10 @@
 use crate::support::{PATIENCE, Stage, Wire, serve, settings, soon, stage, start};
 use bytes::Bytes;
 use futures_util::stream;
-use http::{HeaderMap, Request, Response, Version};
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use hyper::body::Incoming;
+use hyper::http::{HeaderMap, Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;
 use tokio::io::AsyncWriteExt;
@@ -100,7 +100,7 @@ impl Service for Echo {
         let collected = body.collect().await.unwrap();
         let trailer = collected.trailers().and_then(|trailers| trailers.get("x-sum").cloned());
         let mut trailers = HeaderMap::new();
-        trailers.extend(trailer.map(|sum| (http::HeaderName::from_static("x-sum"), sum)));
+        trailers.extend(trailer.map(|sum| (hyper::http::HeaderName::from_static("x-sum"), sum)));
         let frames = [Ok(Frame::data(collected.to_bytes())), Ok(Frame::trailers(trailers))];
         Response::builder()
             .header("x-version", format!("{:?}", parts.version))

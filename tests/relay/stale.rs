@@ -1,7 +1,7 @@
 //! Kept connections that the upstream has closed: the request goes out once more, and only once.
 
 use crate::support::{Stage, Wire, own_error, stage};
-use http::Request;
+use hyper::http::Request;
 use toolrein::proxy::body::UpBody;
 use toolrein::proxy::upstream::{Retried, Upstream};
 

@@ -1,7 +1,7 @@
 //! A relaying proxy on a free port, and raw connections to play client and upstream with.
 
-use http::{Request, Response};
 use hyper::body::Incoming;
+use hyper::http::{Request, Response};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -9,8 +9,8 @@ mod serving;
 
 use super::{Upstream, serve};
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use hyper::http::{Method, Request, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
