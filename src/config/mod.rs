@@ -17,6 +17,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod units;
+mod windows;
 
 pub use effective::Effective;
 pub use error::{Problem, Problems};
@@ -94,6 +95,12 @@ impl Config {
     /// What the class estimate of tokens is multiplied by for `model`, in percent.
     pub fn token_factor(&self, model: &str) -> u32 {
         best_match(&self.models, model).map_or(100, |model| model.token_factor)
+    }
+
+    /// Tokens that `model` takes, where that is configured or known.
+    pub fn context_window(&self, model: &str) -> Option<u32> {
+        let configured = best_match(&self.models, model).map(|model| model.context_window);
+        configured.filter(|tokens| *tokens > 0).or_else(|| windows::known(model))
     }
 
     fn new(file: File, policies: PolicySet, settings: Map<String, Value>, warnings: Vec<String>) -> Self {

@@ -222,6 +222,8 @@ pub struct Model {
     /// What the class estimate of tokens is multiplied by, in percent; written as a factor.
     #[serde(with = "percent")]
     pub token_factor: u32,
+    /// Tokens that the model takes; 0: what is known of it, else the policies' own `context_window`.
+    pub context_window: u32,
 }
 
 impl Default for Listen {
@@ -331,6 +333,6 @@ impl Default for Log {
 
 impl Default for Model {
     fn default() -> Self {
-        Self { token_factor: 100 }
+        Self { token_factor: 100, context_window: 0 }
     }
 }

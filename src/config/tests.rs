@@ -60,7 +60,7 @@ fn the_shipped_file_has_every_key_and_no_other() {
     let Value::Object(code) = serde_json::to_value(&default).unwrap() else { panic!() };
     let mut paper = table_of(&shipped::with_all_that_is_off());
     let models = paper["model"].as_object().unwrap().values().cloned().collect::<Vec<_>>();
-    assert_eq!(models, [serde_json::json!({ "token_factor": 1.0 })]);
+    assert_eq!(models, [serde_json::json!({ "token_factor": 1.0, "context_window": 0 })]);
     let Value::Object(policies) = paper.remove("policy").unwrap() else { panic!() };
     assert_eq!(keys(&paper, 2), keys(&code, 2));
     for entry in REGISTRY {
@@ -99,7 +99,7 @@ fn every_shipped_key_is_explained_by_a_comment_above_it() {
 #[test]
 fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
     let config = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap();
-    let off = ["turn_limits", "allow"];
+    let off = ["turn_limits", "allow", "history"];
     let on: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).filter(|name| !off.contains(name)).collect();
     assert_eq!(config.policies.names().collect::<Vec<_>>(), on);
     assert_eq!(config.warnings, [""; 0]);
@@ -174,7 +174,7 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
         ),
         (
             "[model.\"gpt-4.1\"]\nfactor = 1",
-            "proxy.toml:2: model.\"gpt-4.1\".factor: unknown key; known here: token_factor",
+            "proxy.toml:2: model.\"gpt-4.1\".factor: unknown key; known here: token_factor, context_window",
         ),
     ]);
 }

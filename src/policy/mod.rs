@@ -9,6 +9,9 @@ mod arguments;
 mod budget;
 #[cfg(test)]
 pub(crate) mod cases;
+mod compact;
+mod context;
+mod history;
 mod loops;
 pub mod pattern;
 mod period;
@@ -22,6 +25,7 @@ mod turn_limits;
 use crate::transcript::Event;
 use crate::transcript::identity::HashKey;
 use crate::transcript::memo::Memo;
+use crate::transcript::tokens::Estimate;
 use plan::{Plan, Proposed, Usage, Verdict};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
@@ -38,6 +42,9 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<allow::Allow>(),
     Entry::of::<arguments::Arguments>(),
     Entry::of::<truncate::Truncate>(),
+    // These two reckon with what the others have planned, and so come last.
+    Entry::of::<compact::Compact>(),
+    Entry::of::<history::History>(),
     // Second line of a new policy: `Entry::of::<NAME::TYPE>(),`.
 ];
 
@@ -106,6 +113,12 @@ pub trait Policy: Sized + Send + Sync + 'static {
 pub struct RequestFacts<'a> {
     /// The tools that it declares, in order.
     pub tools: Vec<DeclaredTool<'a>>,
+    /// Their estimated tokens.
+    pub tools_tokens: Estimate,
+    /// See [`Transcript::context_window`](crate::transcript::Transcript::context_window).
+    pub context_window: Option<u32>,
+    /// See [`Transcript::overflowed`](crate::transcript::Transcript::overflowed).
+    pub overflowed: bool,
     /// What was derived before, for what is costly to derive from a tool's declaration.
     pub memo: &'a dyn Memo,
     /// Names what is kept in the memo.

@@ -152,7 +152,14 @@ fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
         let name = decode(tool.name?, body);
         Some(DeclaredTool { name, parameters: tool.parameters.map(|span| span.of(body)) })
     });
-    RequestFacts { tools: declared.collect(), memo: transcript.memo, key: &transcript.identity.key }
+    RequestFacts {
+        tools: declared.collect(),
+        tools_tokens: transcript.declared_tokens(),
+        context_window: transcript.context_window,
+        overflowed: transcript.overflowed,
+        memo: transcript.memo,
+        key: &transcript.identity.key,
+    }
 }
 
 /// Rules on the calls of a reply, each choice on its own.

@@ -182,6 +182,7 @@ impl Gateway {
         let conversation = identity.conversation(request, body);
         let mut transcript = Transcript::read(request, body, &identity, &*self.memo);
         transcript.token_factor = self.config.token_factor(&model_name);
+        transcript.context_window = self.config.context_window(&model_name);
         let calls: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
         let places = places(&transcript, MOST_LOOKED_UP);
         let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
@@ -197,6 +198,7 @@ impl Gateway {
             // or any page on the web could switch that off.
             outcome.ungoverned = Some("odd_text");
             plan.edits.clear();
+            plan.dropped.clear();
             plan.hidden.clear();
             restored.clear();
         }
@@ -321,6 +323,7 @@ impl Exchange {
 fn tell_new(transcript: &Transcript<'_>, plan: &Plan, record: &mut Record) {
     let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
     record.planned(plan, new_from);
+    record.breaks(plan, new_from);
     transcript.results_from(new_from).for_each(|result| record.result(&result));
 }
 

@@ -34,6 +34,7 @@ pub enum Domain {
     Model,
     Request,
     Schema,
+    Clear,
 }
 
 impl std::fmt::Display for Hash {
