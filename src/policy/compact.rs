@@ -214,3 +214,6 @@ fn clear(batch: &[&Old], plan: &mut Plan) {
         plan.clear(old.message, old.text, Arc::from(old.marker()), old.gone_chars());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -196,3 +196,6 @@ impl State {
         ranges
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -155,6 +155,11 @@ impl Plan {
         self.edits.push(Edit { message, decided, policy, change });
     }
 
+    /// The edits that clear old texts.
+    pub fn cleared(&self) -> impl Iterator<Item = &Edit> {
+        self.edits.iter().filter(|edit| matches!(edit.change, Change::Clear { .. }))
+    }
+
     /// What was planned so far for the message being read, by any policy before this one.
     pub fn planned_here(&self) -> impl Iterator<Item = &Edit> {
         let here = self.at.message;

@@ -213,6 +213,16 @@ impl Gateway {
         Reading { identity, facts, plan, judge, restored, chain, model }
     }
 
+    /// What policies want of a request that the upstream refused for its length.
+    pub(crate) fn shortened(&self, request: &Request, body: &Bytes, identity: &Identity) -> Plan {
+        let model = request.model_name(body);
+        let mut transcript = Transcript::read(request, body, identity, &*self.memo);
+        transcript.token_factor = self.config.token_factor(&model);
+        transcript.context_window = self.config.context_window(&model);
+        transcript.overflowed = true;
+        self.config.policies.read(&transcript).0
+    }
+
     /// The request's own name: its calls, the number of its messages, and every byte behind its last reply.
     fn name(&self, transcript: &Transcript<'_>) -> Hash {
         let (request, body) = (transcript.request, transcript.body);
@@ -235,7 +245,9 @@ impl Gateway {
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
         let notices = plan.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }));
-        let subject = Subject { mode: self.config.upstream.tools_unsupported, forced: keeps_tools, notices };
+        let upstream = &self.config.upstream;
+        let (mode, overflow) = (upstream.tools_unsupported, upstream.overflow);
+        let subject = Subject { mode, overflow, forced: keeps_tools, notices };
         let fallbacks = Fallbacks::new(&request, subject);
         let settings = &self.config.notices;
         let model_name = request.model_name(&body);

@@ -1,7 +1,7 @@
 //! The record of one client request while it runs: filled in on the way, told once at the end, also where the
 //! client leaves before the end. Decides nothing.
 
-use crate::policy::plan::{Change, Edit, Plan};
+use crate::policy::plan::Plan;
 use crate::rewrite::judging::{Decision, Judging};
 use crate::rewrite::stream::Unjudged;
 use crate::rewrite::texts::saved_tokens;
@@ -107,9 +107,8 @@ impl Record {
 
     /// What is new in the plan, from the message `new_from` on, and makes the history another than the one before.
     pub(crate) fn breaks(&mut self, plan: &Plan, new_from: usize) {
-        let is_clear = |edit: &Edit| matches!(edit.change, Change::Clear { .. }) && edit.decided >= new_from;
         let causes = [
-            (plan.edits.iter().any(is_clear), PrefixBreak::Compact),
+            (plan.cleared().any(|edit| edit.decided >= new_from), PrefixBreak::Compact),
             (plan.dropped.iter().any(|dropped| dropped.decided >= new_from), PrefixBreak::History),
         ];
         let breaks = causes.into_iter().filter_map(|(happened, cause)| happened.then_some(cause));
