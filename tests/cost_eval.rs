@@ -52,7 +52,7 @@ struct Bill {
     cached: u64,
     breaks: u64,
     /// Edits by policy and word, each as often as it was sent.
-    edits: BTreeMap<(&'static str, &'static str), u64>,
+    edits: BTreeMap<(&'static str, String), u64>,
 }
 
 impl Bill {
@@ -66,7 +66,7 @@ impl Bill {
         self.cached += other.cached;
         self.breaks += other.breaks;
         for (edit, count) in &other.edits {
-            *self.edits.entry(*edit).or_default() += count;
+            *self.edits.entry(edit.clone()).or_default() += count;
         }
     }
 }
@@ -109,7 +109,7 @@ impl Biller {
             bill.cached += if before.is_empty() { 0 } else { tools } + (0..common).map(tokens).sum::<u64>();
             bill.breaks += u64::from(common < before.len());
             for edit in &plan.edits {
-                *bill.edits.entry((edit.policy, edit.change.word())).or_default() += 1;
+                *bill.edits.entry((edit.policy, edit.change.word().into_owned())).or_default() += 1;
             }
             if out != body && strict::violations(&body).is_empty() {
                 assert_eq!(strict::violations(&out), Vec::<String>::new(), "{}", talk["id"]);

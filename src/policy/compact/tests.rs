@@ -81,8 +81,7 @@ fn nothing_is_cleared_below_the_trigger_and_all_but_the_newest_above_it() {
 fn what_was_cleared_stays_so_and_the_next_batch_comes_when_the_context_is_full_again() {
     let talk = Talk::begin().reads(30);
     let all = cleared(&plan_of(&small(""), &talk.body()));
-    let decided: Vec<usize> = all.iter().map(|(_, decided)| *decided).collect();
-    let mut batches = decided.clone();
+    let mut batches: Vec<usize> = all.iter().map(|(_, decided)| *decided).collect();
     batches.dedup();
     assert!((2..=4).contains(&batches.len()), "{batches:?}");
     for count in (3..talk.0.len()).step_by(2) {
