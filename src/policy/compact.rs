@@ -21,7 +21,7 @@
 
 mod marker;
 
-use super::context::{CLEARED, Context, new_text, shown};
+use super::context::{CLEARED, Context, ResultText, new_text, shown};
 use super::pattern::Pattern;
 use super::plan::{Change, Plan};
 use super::{ConfigError, Policy, RequestFacts};
@@ -73,6 +73,8 @@ pub struct State {
     window: u64,
     /// The request was refused for its length.
     overflowed: bool,
+    /// Nothing is going to happen: the request is far too small.
+    idle: bool,
     /// Texts that may be cleared, oldest first.
     old: Vec<Old>,
     /// What these would free together.
@@ -109,9 +111,13 @@ impl Policy for Compact {
         state.context = Context::open(request);
         state.window = request.context_window.unwrap_or(self.config.context_window).into();
         state.overflowed = request.overflowed;
+        state.idle = !request.overflowed && request.most_tokens.tokens() as f64 <= self.trigger(state);
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {
+        if state.idle {
+            return;
+        }
         state.settle(plan);
         if let Event::Assistant(view) = event {
             // Here a request was sent: what was decided for it is decided again.
@@ -137,8 +143,12 @@ impl Policy for Compact {
 impl Compact {
     /// Whether the context is full.
     fn is_due(&self, state: &State) -> bool {
-        let trigger = self.config.trigger * state.window as f64;
-        state.overflowed || state.context.tokens() as f64 > trigger
+        state.overflowed || state.context.tokens() as f64 > self.trigger(state)
+    }
+
+    /// The tokens from which on it is full.
+    fn trigger(&self, state: &State) -> f64 {
+        self.config.trigger * state.window as f64
     }
 
     /// The results to be cleared now; none where it is not worth it.
@@ -155,7 +165,7 @@ impl Compact {
         let stands =
             |old: &&Old| texts[old.at].points.is_none_or(|(original, _)| messages.contains(&original));
         let batch: Vec<&Old> = old().filter(stands).collect();
-        if state.gain(&batch) >= least { batch } else { Vec::new() }
+        if state.frees(&batch, least) { batch } else { Vec::new() }
     }
 
     /// Remembers which texts of a result may be cleared later.
@@ -185,18 +195,23 @@ impl Compact {
 }
 
 impl State {
-    /// What the batch frees, in tokens. What points to one of its results stands for itself afterwards.
-    fn gain(&self, batch: &[&Old]) -> u64 {
-        let cleared: HashSet<usize> = batch.iter().map(|old| old.message).collect();
-        let at: HashSet<usize> = batch.iter().map(|old| old.at).collect();
+    /// Whether the batch frees so many tokens at `least`.
+    fn frees(&self, batch: &[&Old], least: u64) -> bool {
         let texts = self.context.texts();
         let freed: Estimate = batch.iter().map(|old| texts[old.at].shown).sum();
-        let markers: Estimate = batch.iter().map(|_| CLEARED).sum();
-        let grown = texts.iter().enumerate().filter(|(place, text)| !text.gone && !at.contains(place));
+        let freed = freed.saturating_sub(batch.iter().map(|_| CLEARED).sum());
+        if freed.tokens() < least {
+            return false;
+        }
+        // What points to one of its results stands for itself afterwards.
+        let messages: HashSet<usize> = batch.iter().map(|old| old.message).collect();
+        let cleared: HashSet<usize> = batch.iter().map(|old| old.at).collect();
+        let points =
+            |text: &ResultText| text.points.is_some_and(|(original, _)| messages.contains(&original));
         let grown =
-            grown.filter(|(_, text)| text.points.is_some_and(|(original, _)| cleared.contains(&original)));
+            texts.iter().enumerate().filter(|(at, text)| !text.gone && points(text) && !cleared.contains(at));
         let grown: Estimate = grown.map(|(_, text)| text.alone().saturating_sub(text.shown)).sum();
-        freed.saturating_sub(markers).saturating_sub(grown).tokens()
+        freed.saturating_sub(grown).tokens() >= least
     }
 
     /// Takes in what was cleared and dropped.

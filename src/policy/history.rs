@@ -59,6 +59,8 @@ pub struct State {
     window: u64,
     /// The request was refused for its length.
     overflowed: bool,
+    /// Nothing is going to happen: the request is far too small.
+    idle: bool,
     /// Where turns begin that are not dropped.
     turns: Vec<usize>,
     /// The places of system messages.
@@ -97,9 +99,13 @@ impl Policy for History {
         state.context = Context::open(request);
         state.window = request.context_window.unwrap_or(self.config.context_window).into();
         state.overflowed = request.overflowed;
+        state.idle = !request.overflowed && request.most_tokens.tokens() <= self.most(state);
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {
+        if state.idle {
+            return;
+        }
         state.context.settle(plan);
         match event {
             // Here a request was sent: what was decided for it is decided again.

@@ -120,6 +120,8 @@ pub struct RequestFacts<'a> {
     pub tools: Vec<DeclaredTool<'a>>,
     /// Their estimated tokens.
     pub tools_tokens: Estimate,
+    /// No estimate of the whole request is larger, nor of its beginning: for who need not look closer then.
+    pub most_tokens: Estimate,
     /// See [`Transcript::context_window`](crate::transcript::Transcript::context_window).
     pub context_window: Option<u32>,
     /// See [`Transcript::overflowed`](crate::transcript::Transcript::overflowed).
