@@ -142,9 +142,9 @@ fn the_oldest_turns_go_when_the_history_is_too_long() {
         let said = talk.ask(&program);
         said.assert_coherent(form);
         let sent = messages(&upstream.request(0));
-        assert_eq!(sent[0]["content"], "Page 4?");
+        assert_eq!(sent[0]["content"], "Page 3?");
         assert!(
-            sent[1]["content"].as_str().unwrap().contains("The 4 oldest turns of this conversation"),
+            sent[1]["content"].as_str().unwrap().contains("The 3 oldest turns of this conversation"),
             "{}",
             sent[1]
         );
