@@ -121,7 +121,7 @@ impl Policy for Compact {
         state.settle(plan);
         if let Event::Assistant(view) = event {
             // Here a request was sent: what was decided for it is decided again.
-            clear(&self.batch(state), plan);
+            clear(&self.batch(state, false), plan);
             state.settle(plan);
             state.unread = view.index + 1;
         }
@@ -132,18 +132,18 @@ impl Policy for Compact {
     }
 
     fn close(&self, state: &State, plan: &mut Plan) {
-        if self.is_due(state) {
+        if state.overflowed || self.is_full(state) {
             let mut state = state.clone();
             state.settle(plan);
-            clear(&self.batch(&state), plan);
+            clear(&self.batch(&state, state.overflowed), plan);
         }
     }
 }
 
 impl Compact {
     /// Whether the context is full.
-    fn is_due(&self, state: &State) -> bool {
-        state.overflowed || state.context.tokens() as f64 > self.trigger(state)
+    fn is_full(&self, state: &State) -> bool {
+        state.context.tokens() as f64 > self.trigger(state)
     }
 
     /// The tokens from which on it is full.
@@ -151,10 +151,10 @@ impl Compact {
         self.config.trigger * state.window as f64
     }
 
-    /// The results to be cleared now; none where it is not worth it.
-    fn batch<'a>(&self, state: &'a State) -> Vec<&'a Old> {
-        let least = if state.overflowed { 1 } else { self.config.min_gain.max(state.window / LEAST_SHARE) };
-        if !self.is_due(state) || state.potential.tokens() < least {
+    /// The results to be cleared now; none where it is not worth it. `anyway`: whatever the context holds.
+    fn batch<'a>(&self, state: &'a State, anyway: bool) -> Vec<&'a Old> {
+        let least = if anyway { 1 } else { self.config.min_gain.max(state.window / LEAST_SHARE) };
+        if !(anyway || self.is_full(state)) || state.potential.tokens() < least {
             return Vec::new();
         }
         let kept_from = state.newest.first().copied().unwrap_or(usize::MAX).min(state.unread);

@@ -110,7 +110,7 @@ impl Policy for History {
         match event {
             // Here a request was sent: what was decided for it is decided again.
             Event::Assistant(_) => {
-                if let Some(batch) = self.batch(state, state.context.tokens()) {
+                if let Some(batch) = self.batch(state, self.most(state), self.config.down_to) {
                     state.drop(&batch, plan);
                     state.context.settle(plan);
                 }
@@ -124,12 +124,16 @@ impl Policy for History {
 
     fn close(&self, state: &State, plan: &mut Plan) {
         let before = state.context.tokens();
-        if state.overflowed || before > self.most(state) {
-            let mut state = state.clone();
-            state.context.settle(plan);
-            if let Some(batch) = self.batch(&state, before) {
-                state.drop(&batch, plan);
-            }
+        if !(state.overflowed || before > self.most(state)) {
+            return;
+        }
+        let mut state = state.clone();
+        state.context.settle(plan);
+        // Where the estimate has proved too small, half of what was sent is a safe guess.
+        let (most, down_to) =
+            if state.overflowed { (before / 2, 1.0) } else { (self.most(&state), self.config.down_to) };
+        if let Some(batch) = self.batch(&state, most, down_to) {
+            state.drop(&batch, plan);
         }
     }
 }
@@ -143,12 +147,10 @@ impl History {
         }
     }
 
-    /// The turns to be dropped now. `before`: what the model was to read before other policies made room.
-    fn batch(&self, state: &State, before: u64) -> Option<Batch> {
+    /// The turns to be dropped now, where the model reads more than `most` tokens: so many that `down_to` of these stay.
+    fn batch(&self, state: &State, most: u64, down_to: f64) -> Option<Batch> {
         let mut left = state.context.tokens();
-        // Where the estimate has proved too small, half is a safe guess.
-        let most = if state.overflowed { before / 2 } else { self.most(state) };
-        let down_to = if state.overflowed { most } else { (self.config.down_to * most as f64) as u64 };
+        let down_to = (down_to * most as f64) as u64;
         if left <= most {
             return None;
         }

@@ -62,11 +62,10 @@ tool_calls = 4
 notify_at = 0.3
 [policy.compact]
 context_window = 1200
-trigger = 0.7
 keep = 1
 min_gain = 0
 [policy.history]
-max_tokens = 600
+max_tokens = 200
 down_to = 0.5
 "#;
 

@@ -148,7 +148,7 @@ fn a_marker_names_the_tool_and_the_size_and_quotes_the_beginning() {
 
 #[test]
 fn the_marker_quotes_what_the_model_read_and_what_was_cut_is_not_counted_twice() {
-    let truncate = || policy::<Truncate>("max_chars = 5000");
+    let truncate = || policy::<Truncate>("max_chars = 5300");
     let long: Vec<Talk> =
         vec![(0..9).fold(Talk::begin(), |talk, at| talk.calls("read", &[thousands(9, at)]))];
     let plan = plan_together(&[truncate(), small("")], &long[0].body(), false);
