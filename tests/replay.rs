@@ -130,7 +130,7 @@ fn the_report_is_the_same_on_any_number_of_threads() {
     let config = Config::load(source, &Overrides::default(), REGISTRY).unwrap();
     let file = written(&lines);
     let report = |threads, json| {
-        let options = Options { pace: Duration::from_secs(2), verbose: true, json, threads };
+        let options = Options { pace: Duration::from_secs(2), verbose: true, json, threads, profile: None };
         let mut out = Vec::new();
         assert!(run(&config, &[file.path().to_owned()], &options, &mut out, None).unwrap());
         String::from_utf8(out).unwrap()
