@@ -10,6 +10,8 @@ mod effective;
 mod error;
 mod file;
 mod policies;
+#[cfg(test)]
+mod profile_tests;
 mod profiles;
 pub mod shipped;
 mod source;

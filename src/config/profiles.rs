@@ -133,10 +133,14 @@ pub(super) struct Built {
 
 /// Reads the profiles over `base`, the policies outside of them.
 pub(super) fn build<'a>(builder: &Builder<'a>, base: &Layer<'a>, file: &File) -> Built {
-    let mut reader = Reader { builder, drafts: Vec::new(), problems: Vec::new() };
+    let tiers = builder.document.tables("tier").unwrap_or_default();
+    let tiers = tiers.into_iter().map(|tier| tier.name).collect();
+    let mut reader = Reader { builder, tiers, drafts: Vec::new(), problems: Vec::new() };
     reader.read_drafts();
     for at in 0..reader.drafts.len() {
-        reader.check(at);
+        if reader.problems.len() < MOST_PROBLEMS {
+            reader.check(at);
+        }
     }
     let profiles = reader.profiles(base, file);
     let warnings = reader.warnings(file);
@@ -152,6 +156,8 @@ struct Draft<'a> {
 
 struct Reader<'b, 'a> {
     builder: &'b Builder<'a>,
+    /// The names of all tiers, also of those with problems.
+    tiers: Vec<String>,
     drafts: Vec<Draft<'a>>,
     problems: Vec<Problem>,
 }
@@ -197,10 +203,9 @@ impl<'a> Reader<'_, 'a> {
         let (earlier, rest) = self.drafts.split_at(at);
         let Some(Draft { name, chosen, tables }) = rest.first() else { return };
         let mut found: Vec<(&str, String)> = Vec::new();
-        let tiers = self.builder.document.tables("tier").unwrap_or_default();
-        let tiers: Vec<&str> = tiers.iter().map(|tier| tier.name.as_str()).collect();
         for tier in &chosen.tiers {
-            if !tiers.contains(&tier.as_str()) {
+            if !self.tiers.contains(tier) {
+                let tiers: Vec<&str> = self.tiers.iter().map(String::as_str).collect();
                 found.push(("tiers", format!("there is no [tier.{tier}]; {}", suggestion(tier, &tiers))));
             } else if let Some(other) = earlier.iter().find(|other| other.chosen.tiers.contains(tier)) {
                 found.push(("tiers", format!("tier {tier} takes profile {} already", other.name)));
@@ -248,7 +253,7 @@ impl<'a> Reader<'_, 'a> {
         let (roots, others): (Vec<_>, Vec<_>) =
             self.drafts.iter().partition(|draft| draft.chosen.extends.is_none());
         for draft in roots.into_iter().chain(others) {
-            if problems.len() >= MOST_PROBLEMS {
+            if self.problems.len() + problems.len() >= MOST_PROBLEMS {
                 break;
             }
             let under = draft.chosen.extends.as_ref().and_then(|extends| layers.get(extends.as_str()));

@@ -302,8 +302,8 @@ toolrein_lost_rounds_total 1
 toolrein_overhead_seconds_sum 0.00025
 toolrein_overhead_seconds_count 1
 toolrein_prefix_breaks_total{cause="ledger"} 1
-toolrein_reasks_total 1
 toolrein_profile_requests_total{profile="chat"} 1
+toolrein_reasks_total 1
 toolrein_requests_total{route="chat",status="200"} 1
 toolrein_tokens_total{kind="cached"} 2048
 toolrein_tokens_total{kind="completion"} 70
