@@ -265,7 +265,8 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
     ] {
         put(&mut report, format_args!("{what:8}  {value}\n"));
     }
-    report.push_str("\nPolicies that are on:\n");
+    let outside = if config.profiles.is_empty() { "" } else { " outside of profiles" };
+    put(&mut report, format_args!("\nPolicies that are on{outside}:\n"));
     for (name, settings) in &config.policy_settings {
         let summary = registry.iter().find(|entry| entry.name == *name).map_or("", |entry| entry.summary);
         put_policy(&mut report, &format!("{name}: {summary}"), settings);
@@ -306,7 +307,8 @@ fn taken_by(config: &Config, profile: &Profile) -> String {
     let tiers = chosen.tiers.iter().map(|tier| format!("tier {tier}"));
     let header = config.conversation.profile_header.then(|| "header".to_owned());
     let ways: Vec<String> = models.chain(tiers).chain(header).collect();
-    let over = chosen.extends.as_ref().map_or_else(String::new, |extends| format!(", over profile {extends}"));
+    let over =
+        chosen.extends.as_ref().map_or_else(String::new, |extends| format!(", over profile {extends}"));
     format!("by {}{over}", or_none(&ways))
 }
 

@@ -51,8 +51,7 @@ fn inline(value: &Value) -> String {
 }
 
 fn write_table(table: &Map<String, Value>, path: &mut Vec<String>, out: &mut String) {
-    let (headed, plain): (Vec<_>, Vec<_>) =
-        table.iter().partition(|(_, value)| has_header(value, path));
+    let (headed, plain): (Vec<_>, Vec<_>) = table.iter().partition(|(_, value)| has_header(value, path));
     if !path.is_empty() && (!plain.is_empty() || headed.is_empty()) {
         out.push_str(&format!("\n[{}]\n", path.join(".")));
     }

@@ -69,9 +69,10 @@ fn take_out_what_is_no_table(document: &Document<'_>, root: &mut DeTable<'_>) ->
             problems.push(not_a_table(document, &name));
         }
     }
-    for (top, named) in
-        [("model", "expected the name of a model, or a pattern such as \"gpt-*\""), ("tier", "expected a name")]
-    {
+    for (top, named) in [
+        ("model", "expected the name of a model, or a pattern such as \"gpt-*\""),
+        ("tier", "expected a name"),
+    ] {
         let Some(DeValue::Table(tables)) = root.get_mut(top).map(Spanned::get_mut) else { continue };
         for Entry { name, value } in in_order(tables) {
             if problems.len() >= MOST_PROBLEMS {

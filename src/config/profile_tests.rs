@@ -78,7 +78,8 @@ fn a_keys_whole_value_is_replaced_tables_too() {
     "#,
     )
     .unwrap();
-    let expected = [r#"default = { calls = 60, per = "60s" }"#, r#"tools.search = { calls = 1, per = "60s" }"#];
+    let expected =
+        [r#"default = { calls = 60, per = "60s" }"#, r#"tools.search = { calls = 1, per = "60s" }"#];
     assert_eq!(settings(&config, "free", "rate_limit"), expected);
     assert_eq!(config.named_tools(), ["search", "weather"]);
 }
@@ -124,9 +125,13 @@ fn models_and_keys_find_their_profile() {
     ))
     .unwrap();
     let of = |model: &str| config.profiles.of_model(model).map(|profile| profile.name.to_string());
-    for (model, profile) in
-        [("gpt-4o-mini", Some("two")), ("gpt-5", Some("one")), ("o3", Some("one")), ("o3-mini", None), ("", None)]
-    {
+    for (model, profile) in [
+        ("gpt-4o-mini", Some("two")),
+        ("gpt-5", Some("one")),
+        ("o3", Some("one")),
+        ("o3-mini", None),
+        ("", None),
+    ] {
         assert_eq!(of(model).as_deref(), profile, "{model}");
     }
     let of = |key: &[u8]| config.profiles.of_key(key).map(|profile| profile.name.to_string());
@@ -176,7 +181,10 @@ fn what_is_wrong_in_a_profile_is_told_with_its_line_and_key() {
     each_has_one_problem(&[
         ("profile = 3", "proxy.toml:1: profile: expected a table, such as [profile]"),
         ("[profile]\nx = 3", "proxy.toml:2: profile.x: expected a table, such as [profile.x]"),
-        ("[profile.x]\npolicy = 3", "proxy.toml:2: profile.x.policy: expected a table, such as [profile.x.policy]"),
+        (
+            "[profile.x]\npolicy = 3",
+            "proxy.toml:2: profile.x.policy: expected a table, such as [profile.x.policy]",
+        ),
         (
             "[profile.x.policy]\nbudget = 3",
             "proxy.toml:2: profile.x.policy.budget: expected a table, such as [profile.x.policy.budget]",
@@ -218,7 +226,10 @@ fn what_is_wrong_in_a_profile_is_told_with_its_line_and_key() {
         ),
         (
             "[profile.x]\noff = [\"no such\"]",
-            &format!("proxy.toml:2: profile.x.off: there is no policy no such; known here: {}", known.join(", ")),
+            &format!(
+                "proxy.toml:2: profile.x.off: there is no policy no such; known here: {}",
+                known.join(", ")
+            ),
         ),
         (
             "[profile.x]\noff = [\"loops\"]\npolicy.loops.notice = 4",

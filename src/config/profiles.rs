@@ -102,7 +102,10 @@ impl Profiles {
             match (known.is_empty(), more) {
                 (true, _) => "There is no profile of that name; none is configured.".to_owned(),
                 (_, 0) => format!("There is no profile of that name. Known here: {}.", known.join(", ")),
-                _ => format!("There is no profile of that name. Known here: {}, and {more} more.", known.join(", ")),
+                _ => format!(
+                    "There is no profile of that name. Known here: {}, and {more} more.",
+                    known.join(", ")
+                ),
             }
         })
     }
@@ -174,7 +177,8 @@ impl<'a> Reader<'_, 'a> {
                 continue;
             }
             if !is_name(&name) {
-                let text = "expected a name of letters, digits, `-`, `_` and `.`, since it travels in a header";
+                let text =
+                    "expected a name of letters, digits, `-`, `_` and `.`, since it travels in a header";
                 self.problem(&name, "", text.to_owned());
             }
             let tables = self.tables(&name, &value);

@@ -120,7 +120,9 @@ mod tests {
             assert_eq!(KeyHash::parse(hash), KeyHash::of(key.as_bytes()));
             assert_eq!(KeyHash::parse(&hash.to_uppercase().replace("SHA", "sha")), KeyHash::parse(hash));
         }
-        for wrong in ["", "sha256:", "sha256:ab", "sk-live", &"a".repeat(64), &format!("sha256:{}", "+1".repeat(32))] {
+        for wrong in
+            ["", "sha256:", "sha256:ab", "sk-live", &"a".repeat(64), &format!("sha256:{}", "+1".repeat(32))]
+        {
             assert_eq!(KeyHash::parse(wrong), None, "{wrong}");
         }
     }

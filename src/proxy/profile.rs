@@ -76,7 +76,11 @@ mod tests {
         Config::load(source, &Overrides::default(), REGISTRY).unwrap()
     }
 
-    fn chosen(config: &Config, headers: &[(&'static str, &'static str)], model: &str) -> Result<String, String> {
+    fn chosen(
+        config: &Config,
+        headers: &[(&'static str, &'static str)],
+        model: &str,
+    ) -> Result<String, String> {
         let body = format!(r#"{{"model":"{model}","messages":[]}}"#);
         let request = Request::parse(body.as_bytes()).unwrap();
         let mut map = HeaderMap::new();
@@ -134,6 +138,9 @@ mod tests {
         let said = "There is no profile of that name. Known here: chat, small, large, free.";
         assert_eq!(chosen(&config(""), &header, "gpt-4o"), Err(said.to_owned()));
         assert_eq!(chosen(&config("mode = \"observe\""), &header, "gpt-4o").as_deref(), Ok("large"));
-        assert_eq!(chosen(&config("conversation.profile_header = false"), &header, "gpt-4o").as_deref(), Ok("large"));
+        assert_eq!(
+            chosen(&config("conversation.profile_header = false"), &header, "gpt-4o").as_deref(),
+            Ok("large")
+        );
     }
 }
