@@ -160,6 +160,26 @@ fn the_pace_decides_where_no_times_are_recorded() {
 }
 
 #[test]
+fn a_profile_is_taken_by_model_or_by_name() {
+    let mut config = tempfile::NamedTempFile::new().unwrap();
+    let settings = "[profile.few]\nmodels = [\"small*\"]\npolicy.budget.tool_calls = 2\n[profile.none]\npolicy.budget.tool_calls = 1";
+    config.write_all(settings.as_bytes()).unwrap();
+    let path = config.path().to_str().unwrap();
+    let withheld = |args: &[&str], model: &str| {
+        let args = [&["--json", "--config", path], args, &["-"]].concat();
+        let report = text(&replay(&args, &talk(5, &format!(",\"model\":\"{model}\""))));
+        serde_json::from_str::<Value>(&report).unwrap()["withheld"].clone()
+    };
+    assert_eq!(withheld(&[], "small-1"), 3);
+    assert_eq!(withheld(&[], "large-1"), 0);
+    assert_eq!(withheld(&["--profile", "none"], "small-1"), 4);
+    let output = replay(&["--config", path, "--profile", "no", "-"], &talk(5, ""));
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "toolrein: There is no profile of that name. Known here: few, none.\n");
+}
+
+#[test]
 fn an_empty_file_and_one_that_is_not_there_are_no_success() {
     let empty = written("");
     let output = replay(&[empty.path().to_str().unwrap()], "");
