@@ -161,9 +161,8 @@ fn the_pace_decides_where_no_times_are_recorded() {
 
 #[test]
 fn a_profile_is_taken_by_model_or_by_name() {
-    let mut config = tempfile::NamedTempFile::new().unwrap();
     let settings = "[profile.few]\nmodels = [\"small*\"]\npolicy.budget.tool_calls = 2\n[profile.none]\npolicy.budget.tool_calls = 1";
-    config.write_all(settings.as_bytes()).unwrap();
+    let config = written(settings);
     let path = config.path().to_str().unwrap();
     let withheld = |args: &[&str], model: &str| {
         let args = [&["--json", "--config", path], args, &["-"]].concat();

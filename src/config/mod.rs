@@ -10,8 +10,6 @@ mod effective;
 mod error;
 mod file;
 mod policies;
-#[cfg(test)]
-mod profile_tests;
 mod profiles;
 pub mod shipped;
 mod source;

@@ -15,13 +15,17 @@ const SCHEME: &[u8] = b"bearer";
 /// The profile of `request`; `None`: the policies outside of profiles.
 ///
 /// # Errors
-/// It names one that there is not. While observing such a name is passed over, since nothing may change.
+/// It names one that there is not. Such a name is passed over where there are no profiles at all, and while
+/// observing, since nothing may change.
 pub(super) fn choose<'a>(
     config: &'a Config,
     headers: &HeaderMap,
     (request, body): (&Request, &[u8]),
 ) -> Result<Option<&'a Profile>, ProxyError> {
     let profiles = &config.profiles;
+    if profiles.is_empty() {
+        return Ok(None);
+    }
     if config.conversation.profile_header
         && let Some(name) = headers.get(&PROFILE).map(HeaderValue::as_bytes).filter(|name| !name.is_empty())
     {
@@ -30,9 +34,6 @@ pub(super) fn choose<'a>(
             Err(_) if config.mode == Mode::Observe => {}
             Err(message) => return Err(ProxyError::Refused { code: "unknown_profile", message }),
         }
-    }
-    if profiles.is_empty() {
-        return Ok(None);
     }
     Ok(of_tier(profiles, headers).or_else(|| profiles.of_model(&request.model_name(body))))
 }

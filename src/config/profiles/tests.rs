@@ -2,6 +2,7 @@
 //! and in which words.
 
 use super::*;
+use crate::config::{Config, Overrides, Problems, Source};
 use crate::policy::REGISTRY;
 
 fn load(text: &str) -> Result<Config, Problems> {
@@ -177,7 +178,6 @@ fn what_is_in_effect_is_a_configuration_again_with_its_profiles() {
 
 #[test]
 fn what_is_wrong_in_a_profile_is_told_with_its_line_and_key() {
-    let known: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).collect();
     each_has_one_problem(&[
         ("profile = 3", "proxy.toml:1: profile: expected a table, such as [profile]"),
         ("[profile]\nx = 3", "proxy.toml:2: profile.x: expected a table, such as [profile.x]"),
@@ -220,6 +220,13 @@ fn what_is_wrong_in_a_profile_is_told_with_its_line_and_key() {
             "[profile.x.policy.budget]\nnotify_at = 0.6\n[profile.y]\nextends = \"x\"\npolicy.budget.critical_at = 0.5",
             "proxy.toml:5: profile.y.policy.budget.notify_at: expected no more than critical_at",
         ),
+    ]);
+}
+
+#[test]
+fn what_profiles_say_of_each_other_is_checked() {
+    let known: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).collect();
+    each_has_one_problem(&[
         (
             "[profile.x]\noff = [\"loop\"]",
             "proxy.toml:2: profile.x.off: there is no policy loop; did you mean `loops`?",
