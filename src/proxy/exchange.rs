@@ -106,7 +106,8 @@ impl Exchange {
         if !self.fallbacks.may_shorten() {
             return false;
         }
-        let plan = self.gateway.shortened(&self.request, &self.body, &self.identity);
+        let profile = self.record.outcome.profile.as_deref();
+        let plan = self.gateway.shortened((&self.request, &self.body), &self.identity, profile);
         // What was decided for this request, and had not been decided before the error.
         let new = |decided: usize| decided == self.request.messages.len();
         let known = (self.plan.cleared().count(), self.plan.dropped.len());

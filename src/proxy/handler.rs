@@ -11,11 +11,11 @@ use super::read::{ReadError, read_body};
 use super::record::Record;
 use super::respond::error_response;
 use super::upstream::Upstream;
-use super::{Service, caller, coding, relay, stream};
+use super::{Service, caller, coding, profile, relay, stream};
 use crate::config::{Config, Mode, Tell};
 use crate::ledger::{Ask, Facts, Ledger, MOST_LOOKED_UP};
 use crate::policy::plan::{Change, Plan};
-use crate::policy::set::Judge;
+use crate::policy::set::{Judge, PolicySet};
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
 use crate::rewrite::restore::{places, restored};
@@ -141,7 +141,14 @@ impl Gateway {
                 return self.relay_read(parts, body, record).await;
             }
         };
-        let reading = self.look(&parts, &request, &body, &mut record).await;
+        let policies = match profile::choose(&self.config, &parts.headers, (&request, &body)) {
+            Ok(profile) => {
+                record.outcome.profile = profile.map(|profile| Arc::clone(&profile.name));
+                self.config.policies_of(profile)
+            }
+            Err(error) => return refused(record, &error),
+        };
+        let reading = self.look(policies, &parts, (&request, &body), &mut record).await;
         if let Some(refusal) = &reading.plan.refusal {
             record.outcome.act(On::Request, refusal.policy, "rejected", 1);
             if !self.is_observing() {
@@ -172,7 +179,13 @@ impl Gateway {
     }
 
     /// Looks up what the ledger knows and reads the transcript through the policies.
-    async fn look(&self, parts: &Parts, request: &Request, body: &Bytes, record: &mut Record) -> Reading {
+    async fn look(
+        &self,
+        policies: &PolicySet,
+        parts: &Parts,
+        (request, body): (&Request, &Bytes),
+        record: &mut Record,
+    ) -> Reading {
         let identity =
             caller::identify(&self.key, &parts.headers, (request, body), &self.config.conversation);
         let model_name = request.model_name(body);
@@ -190,7 +203,7 @@ impl Gateway {
         let ask = Ask { calls: &calls, places: &names, model, request: request_name, conversation };
         let facts = self.ledger.look_up(ask).await;
         transcript.learn_times(&facts.released_ms, self.now_ms());
-        let (mut plan, judge) = self.config.policies.read(&transcript);
+        let (mut plan, judge) = policies.read(&transcript);
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         let outcome = &mut record.outcome;
         if request.odd {
@@ -214,13 +227,19 @@ impl Gateway {
     }
 
     /// What policies want of a request that the upstream refused for its length.
-    pub(crate) fn shortened(&self, request: &Request, body: &Bytes, identity: &Identity) -> Plan {
+    pub(crate) fn shortened(
+        &self,
+        (request, body): (&Request, &Bytes),
+        identity: &Identity,
+        profile: Option<&str>,
+    ) -> Plan {
+        let profile = profile.and_then(|name| self.config.profiles.named(name).ok());
         let model = request.model_name(body);
         let mut transcript = Transcript::read(request, body, identity, &*self.memo);
         transcript.token_factor = self.config.token_factor(&model);
         transcript.context_window = self.config.context_window(&model);
         transcript.overflowed = true;
-        self.config.policies.read(&transcript).0
+        self.config.policies_of(profile).read(&transcript).0
     }
 
     /// The request's own name: its calls, the number of its messages, and every byte behind its last reply.
