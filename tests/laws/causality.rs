@@ -102,7 +102,7 @@ fn breaks(reading: &Reading, before: usize) -> [usize; 2] {
 fn the_exceptions_are_counted_by_cause_and_few() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (mut requests, mut broken) = (0, [0, 0]);
-    for at in 0..120 {
+    for at in 0..300 {
         let talk = orderly().new_tree(&mut runner).unwrap().current();
         let mut before = 0;
         for count in talk.cuts() {

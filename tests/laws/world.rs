@@ -65,7 +65,7 @@ context_window = 1200
 keep = 1
 min_gain = 0
 [policy.history]
-max_tokens = 200
+max_tokens = 100
 down_to = 0.5
 "#;
 
