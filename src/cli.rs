@@ -268,6 +268,9 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
         for line in settings {
             put(&mut report, format_args!("    {line}\n"));
         }
+        for line in config.policies.diagram(name).iter().flat_map(|diagram| diagram.lines()) {
+            put(&mut report, format_args!("    {line}\n"));
+        }
     }
     let on: Vec<&str> = config.policies.names().collect();
     if on.is_empty() {

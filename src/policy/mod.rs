@@ -15,6 +15,7 @@ mod period;
 pub mod plan;
 mod rate_limit;
 pub mod set;
+mod states;
 mod truncate;
 mod turn_limits;
 // First line of a new policy: `mod NAME;`.
@@ -38,6 +39,7 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<allow::Allow>(),
     Entry::of::<arguments::Arguments>(),
     Entry::of::<truncate::Truncate>(),
+    Entry::of::<states::States>(),
     // Second line of a new policy: `Entry::of::<NAME::TYPE>(),`.
 ];
 
@@ -72,6 +74,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// The tools that the settings name, patterns left out.
     fn named_tools(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// What the settings amount to as a drawing in Mermaid, where that is easier to see than to read.
+    fn diagram(&self) -> Option<String> {
+        None
     }
 
     /// Sees what the request declares, before the first event.

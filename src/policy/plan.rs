@@ -146,6 +146,7 @@ pub enum ReasonKind {
     LoopDetected,
     Validation,
     ModeRestricted,
+    StateRestricted,
 }
 
 impl ReasonKind {
@@ -157,6 +158,7 @@ impl ReasonKind {
             Self::LoopDetected => "LOOP_DETECTED",
             Self::Validation => "VALIDATION",
             Self::ModeRestricted => "MODE_RESTRICTED",
+            Self::StateRestricted => "STATE_RESTRICTED",
         }
     }
 }
