@@ -37,9 +37,9 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<loops::Loops>(),
     Entry::of::<turn_limits::TurnLimits>(),
     Entry::of::<allow::Allow>(),
+    Entry::of::<states::States>(),
     Entry::of::<arguments::Arguments>(),
     Entry::of::<truncate::Truncate>(),
-    Entry::of::<states::States>(),
     // Second line of a new policy: `Entry::of::<NAME::TYPE>(),`.
 ];
 
