@@ -23,7 +23,7 @@ const TEXTS: [(&str, usize, bool, bool); 6] = [
     ("And what now?", 3, true, false),
     ("please stop", 2, false, true),
     ("你看到了什么？", 3, true, false),
-    ("Will it stop? **Tell me!**", 5, true, true),
+    ("Tell me: will it **stop?!**", 5, true, true),
     ("", 0, false, false),
 ];
 /// What tools answer, and what that is.
@@ -217,23 +217,26 @@ fn any_rule(states: usize) -> impl Strategy<Value = Rule> {
 }
 
 /// Machines that the configuration takes; each state leads on to the next, so that most are.
-fn any_machine() -> impl Strategy<Value = (Plain, PolicySet)> {
+fn any_machine() -> impl Strategy<Value = Plain> {
     let machine = (2..5_usize).prop_flat_map(|count| {
         let tools = prop::option::weighted(0.8, any::<[bool; 3]>());
         let state = (tools, any::<bool>(), prop::collection::vec(any_rule(count), 1..4));
         (prop::collection::vec(state, count), prop::option::weighted(0.3, 0..3_usize))
     });
-    machine.prop_filter_map("refused", |(states, always)| {
+    let machine = machine.prop_map(|(states, always)| {
         let count = states.len();
         let states = states.into_iter().enumerate().map(|(at, (tools, text, mut on))| {
             on[0].to = (at + 1) % count;
             PlainState { tools, text, on }
         });
-        let plain = Plain { states: states.collect(), always };
-        let source = Source::Text { name: "machine.toml".to_owned(), text: plain.toml() };
-        let config = Config::load(source, &Overrides::default(), REGISTRY);
-        config.ok().map(|config| (plain, config.policies))
-    })
+        Plain { states: states.collect(), always }
+    });
+    machine.prop_filter("refused", |plain| load(plain).is_some())
+}
+
+fn load(plain: &Plain) -> Option<PolicySet> {
+    let source = Source::Text { name: "machine.toml".to_owned(), text: plain.toml() };
+    Config::load(source, &Overrides::default(), REGISTRY).ok().map(|config| config.policies)
 }
 
 fn any_steps() -> impl Strategy<Value = Vec<Step>> {
@@ -290,10 +293,11 @@ proptest! {
 
     #[test]
     fn states_verdicts_and_notices_are_those_of_the_reference(
-        (plain, policies) in any_machine(),
+        plain in any_machine(),
         steps in any_steps(),
         proposed in prop::collection::vec(0..3_usize, 1..5),
     ) {
+        let policies = load(&plain).unwrap();
         // Every beginning of the conversation is one that some request ended with.
         for end in 0..=steps.len() {
             let (mut stand, told) = plain.run(&steps[..end]);
@@ -316,10 +320,11 @@ proptest! {
 
     #[test]
     fn what_a_judge_lets_through_is_where_the_next_request_stands(
-        (plain, policies) in any_machine(),
+        plain in any_machine(),
         steps in any_steps(),
         proposed in prop::collection::vec((0..3_usize, 0..RESULTS.len()), 1..5),
     ) {
+        let policies = load(&plain).unwrap();
         let (_, mut judge) = read(&policies, &steps);
         let released: Vec<(usize, usize)> =
             proposed.into_iter().filter(|(tool, _)| judge.rule(0, TOOLS[*tool], None, 0).is_allowed()).collect();
