@@ -63,7 +63,7 @@ impl Policy for States {
     type State = Standing;
 
     fn new(config: written::Config) -> Result<Self, Vec<ConfigError>> {
-        check::check(config).map(Self)
+        check::check(&config).map(Self)
     }
 
     fn named_tools(&self) -> Vec<String> {

@@ -17,9 +17,9 @@ const SHORTEST_TYPO: usize = 4;
 ///
 /// # Errors
 /// Every problem found, each with its key. Transitions count from 1.
-pub fn check(config: Config) -> Result<Machine, Vec<ConfigError>> {
-    let mut problems = check_names(&config);
-    let order = in_order_of_reach(&config);
+pub fn check(config: &Config) -> Result<Machine, Vec<ConfigError>> {
+    let mut problems = check_names(config);
+    let order = in_order_of_reach(config);
     let places: BTreeMap<&str, usize> = order.iter().enumerate().map(|(at, name)| (*name, at)).collect();
     let mut states = Vec::new();
     for name in &order {
@@ -32,9 +32,9 @@ pub fn check(config: Config) -> Result<Machine, Vec<ConfigError>> {
     problems.extend(machine.states.iter().flat_map(never_taken));
     // Where names lead nowhere, what follows from it is no news.
     if problems.is_empty() {
-        problems.extend(never_entered(&config, &machine));
+        problems.extend(never_entered(config, &machine));
         problems.extend(never_called(&machine));
-        problems.extend(misspelled(&config));
+        problems.extend(misspelled(config));
     }
     if problems.is_empty() { Ok(machine) } else { Err(problems) }
 }

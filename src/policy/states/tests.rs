@@ -321,10 +321,15 @@ fn problems(table: &str) -> Vec<String> {
     found.iter().map(ToString::to_string).collect()
 }
 
+/// A machine of two states, `a` with the transitions `on` and a final `b`.
+fn from_a(on: &str) -> String {
+    format!("start = \"a\"\n[state.a]\non = [{on}]\n[state.b]\nfinal = true\n")
+}
+
+const TO_B: &str = r#"{ event = "user_message", to = "b" }"#;
+
 #[test]
-fn machines_that_cannot_be_meant_are_refused_with_their_key() {
-    let a = |on: &str| format!("start = \"a\"\n[state.a]\non = [{on}]\n[state.b]\nfinal = true\n");
-    let user = r#"{ event = "user_message", to = "b" }"#;
+fn states_that_cannot_be_meant_are_refused_with_their_key() {
     for (table, expected) in [
         ("start = \"a\"".to_owned(), "state: expected at least one state"),
         (
@@ -336,63 +341,77 @@ fn machines_that_cannot_be_meant_are_refused_with_their_key() {
             "state.start: no transition leads out of it; if that is meant, mark it `final = true`",
         ),
         (
-            format!("{}[state.c]\nfinal = true", a(user)),
+            format!("{}[state.c]\nfinal = true", from_a(TO_B)),
             "state.c: never entered: no transitions lead to it from `a`",
         ),
         (
-            a(r#"{ event = "user_message", to = "bee" }"#),
+            from_a(r#"{ event = "user_message", to = "bee" }"#),
             "state.a.on.1.to: there is no state `bee`; there are: a, b",
         ),
         (
-            a(&format!(r#"{user}, {{ event = "user_message", to = "a" }}"#)),
+            from_a(TO_B)
+                .replace("final = true", "final = true\non = [{ event = \"user_message\", to = \"a\" }]"),
+            "state.b.final: transitions lead out of it, so it is not final",
+        ),
+        (
+            from_a(TO_B).replace("state.b", "state.\"b c\"").replace("\"b\"", "\"b c\""),
+            "state.b c: expected a name of letters, digits, `_` and `-`",
+        ),
+    ] {
+        assert_eq!(problems(&table), [expected], "{table}");
+    }
+}
+
+#[test]
+fn transitions_that_cannot_be_meant_are_refused_with_their_key() {
+    for (table, expected) in [
+        (
+            from_a(&format!(r#"{TO_B}, {{ event = "user_message", to = "a" }}"#)),
             "state.a.on.2: never taken: transition 1 of this state fits the very same events",
         ),
         (
-            a(&format!(r#"{user}, {{ event = "user_message", words = 3, to = "a" }}"#)),
+            from_a(&format!(r#"{TO_B}, {{ event = "user_message", words = 3, to = "a" }}"#)),
             "state.a.on.2: never taken: transition 1 of this state fits all of its events, no later",
         ),
         (
-            a(&format!(r#"{{ event = "user_message", count = 2, to = "a" }}, {user}"#)),
+            from_a(&format!(r#"{{ event = "user_message", count = 2, to = "a" }}, {TO_B}"#)),
             "state.a.on.1: never taken: transition 2 of this state fits all of its events, no later",
         ),
         (
-            a(r#"{ event = "assistant_message", to = "b" }, { event = "assistant_question", to = "a" }"#),
+            from_a(
+                r#"{ event = "assistant_message", to = "b" }, { event = "assistant_question", to = "a" }"#,
+            ),
             "state.a.on.2: never taken: transition 1 of this state fits all of its events, no later",
         ),
         (
-            a(
+            from_a(
                 r#"{ event = "tool_called", tool = "f*", to = "b" }, { event = "tool_called", tool = "fetch", to = "a" }"#,
             ),
             "state.a.on.2: never taken: transition 1 of this state fits all of its events, no later",
         ),
         (
-            a(r#"{ event = "user_message", tool = "f", to = "b" }"#),
+            from_a(r#"{ event = "user_message", tool = "f", to = "b" }"#),
             "state.a.on.1.tool: only events of tools have one",
         ),
         (
-            a(r#"{ event = "tool_failed", pattern = "f", to = "b" }"#),
+            from_a(r#"{ event = "tool_failed", pattern = "f", to = "b" }"#),
             "state.a.on.1.pattern: only messages have a text",
         ),
         (
-            a(r#"{ event = "assistant_message", words = 1, to = "b" }"#),
+            from_a(r#"{ event = "assistant_message", words = 1, to = "b" }"#),
             "state.a.on.1.words: only the words of user messages are counted",
         ),
-        (a(r#"{ event = "user_message", count = 0, to = "b" }"#), "state.a.on.1.count: expected at least 1"),
         (
-            a(r#"{ event = "user_message", pattern = "(?=x)", to = "b" }"#),
+            from_a(r#"{ event = "user_message", count = 0, to = "b" }"#),
+            "state.a.on.1.count: expected at least 1",
+        ),
+        (
+            from_a(r#"{ event = "user_message", pattern = "(?=x)", to = "b" }"#),
             "state.a.on.1.pattern: expected a regular expression without look-around and back-references",
         ),
         (
-            a(r#"{ event = "user_message", pattern = "(\\w{500}){500}", to = "b" }"#),
+            from_a(r#"{ event = "user_message", pattern = "(\\w{500}){500}", to = "b" }"#),
             "state.a.on.1.pattern: the regular expression is too large",
-        ),
-        (
-            a(user).replace("final = true", "final = true\non = [{ event = \"user_message\", to = \"a\" }]"),
-            "state.b.final: transitions lead out of it, so it is not final",
-        ),
-        (
-            a(user).replace("state.b", "state.\"b c\"").replace("\"b\"", "\"b c\""),
-            "state.b c: expected a name of letters, digits, `_` and `-`",
         ),
     ] {
         assert_eq!(problems(&table), [expected], "{table}");
