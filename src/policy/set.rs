@@ -18,6 +18,8 @@ pub trait Rule: Send + Sync {
     fn named_tools(&self) -> Vec<String>;
     /// See [`Policy::diagram`].
     fn diagram(&self) -> Option<String>;
+    /// See [`Policy::forbids`].
+    fn forbids(&self, name: &str) -> bool;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
 }
@@ -63,6 +65,10 @@ impl<P: Policy> Rule for RuleOf<P> {
 
     fn diagram(&self) -> Option<String> {
         self.0.diagram()
+    }
+
+    fn forbids(&self, name: &str) -> bool {
+        self.0.forbids(name)
     }
 
     fn start(&self) -> Box<dyn Fold> {

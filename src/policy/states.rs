@@ -70,6 +70,10 @@ impl Policy for States {
         self.0.named_tools()
     }
 
+    fn forbids(&self, name: &str) -> bool {
+        !self.0.allows_ever(name)
+    }
+
     fn diagram(&self) -> Option<String> {
         Some(diagram::mermaid(&self.0))
     }

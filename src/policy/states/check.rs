@@ -186,7 +186,7 @@ fn never_called(machine: &Machine) -> Vec<ConfigError> {
             let key = format!("state.{}.on.{}.tool", state.name, at + 1);
             let Some(tool) = transition.tool.as_ref().filter(|tool| tool.is_exact()) else { continue };
             let tool = tool.as_str();
-            if !(0..machine.states.len()).any(|state| machine.allows(state, tool)) {
+            if !machine.allows_ever(tool) {
                 let all = machine.named_tools();
                 let near = all.iter().find(|name| are_one_apart(name, tool));
                 let hint = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));

@@ -89,6 +89,11 @@ impl Machine {
         listed.is_none_or(|listed| listed.iter().chain(&self.always).any(|pattern| pattern.matches(tool)))
     }
 
+    /// Whether `tool` may be called in any state.
+    pub fn allows_ever(&self, tool: &str) -> bool {
+        (0..self.states.len()).any(|state| self.allows(state, tool))
+    }
+
     /// Whether any tool is ever withheld.
     pub fn restricts(&self) -> bool {
         self.states.iter().any(|state| state.tools.is_some())

@@ -303,6 +303,7 @@ fn calls_are_held_back_for_nothing_where_no_state_restricts_any() {
     let free = "[x.state.start]\non = [{ event = \"user_message\", to = \"start\" }]";
     assert_eq!(Conversation::new(&policy::<States>(free)).evidence("f"), Evidence::Nothing);
     assert_eq!(Conversation::new(&tutor()).evidence("f"), Evidence::Name);
+    assert!(tutor().forbids("look_up") && !tutor().forbids("award_points"));
 }
 
 #[test]

@@ -36,9 +36,7 @@ pub fn withheld(
         declared.iter().map(String::as_str).filter(|tool| machine.allows(position.state, tool)).collect();
     let first = match route {
         Some(route) => told_route(machine, position, route),
-        None if (0..machine.states.len()).any(|state| machine.allows(state, tool)) => {
-            "It cannot be called any more in this conversation.".to_owned()
-        }
+        None if machine.allows_ever(tool) => "It cannot be called any more in this conversation.".to_owned(),
         None => "It may be called in no state of this conversation.".to_owned(),
     };
     format!(
