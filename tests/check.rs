@@ -115,7 +115,7 @@ fn check_tells_what_is_in_effect() {
         "    exhausted = \"answer\"",
         "    default = { calls = 60, per = \"60s\" }",
         "    max_chars = 16000",
-        "Off: turn_limits, allow, history",
+        "Off: turn_limits, allow, states, history",
     ] {
         assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
     }
@@ -151,6 +151,27 @@ fn check_warns_and_names_what_is_off() {
     assert!(report.contains(&format!("\nOff: {}\n", off.join(", "))), "{report}");
     assert!(report.contains("\nwarning: listen.admin: 0.0.0.0:4243 can be reached"), "{report}");
     assert!(check(text("")).0.contains("Policies that are on:\n\n  none\n"));
+}
+
+#[test]
+fn check_draws_the_machine_of_states_and_refuses_one_that_cannot_be_meant() {
+    let tutor = include_str!("data/states/tutor.toml");
+    let (report, code) = check(text(tutor));
+    assert_eq!(code, 0, "{report}");
+    for line in [
+        "    stateDiagram-v2",
+        "        [*] --> start",
+        "        start --> observing: assistant question",
+        "        award --> awarding: award_points called",
+        "        note right of award : award_points",
+    ] {
+        assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
+    }
+    let (report, code) = check(text(&tutor.replace("to = \"judging\"", "to = \"award\"")));
+    let said = "policy.states.state.judging: never entered: no transitions lead to it from `start`";
+    assert!(code == 2 && report.starts_with("proxy.toml:") && report.trim_end().ends_with(said), "{report}");
+    let (report, code) = check(text(&tutor.replace("user_message", "user_mesage")));
+    assert!(code == 2 && report.contains("policy.states.state.observing.on"), "{report}");
 }
 
 #[test]

@@ -13,4 +13,5 @@ mod allow;
 mod arguments;
 mod compact;
 mod loops;
+mod states;
 mod turn_limits;
