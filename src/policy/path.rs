@@ -29,7 +29,7 @@ impl Path {
         let mut steps = Vec::new();
         for (at, piece) in text.split('.').enumerate() {
             let (name, items) = piece.find('[').map_or((piece, ""), |open| piece.split_at(open));
-            if name.trim() != name || (name.is_empty() && (at > 0 || items.is_empty())) {
+            if name.trim() != name || name.contains(']') || (name.is_empty() && (at > 0 || items.is_empty())) {
                 return Err(wrong());
             }
             if !name.is_empty() {

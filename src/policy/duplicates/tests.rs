@@ -134,7 +134,8 @@ fn answer(table: &str, story: &[Step], released: &[&str], tool: &str) -> Option<
     for tool in released {
         assert!(judge.rule(0, tool, Some("{}"), NOW_MS).is_allowed());
     }
-    judge.rule(0, tool, Some(ONE), NOW_MS).answer
+    let _ = judge.rule(0, tool, Some(ONE), NOW_MS);
+    None
 }
 
 #[test]
