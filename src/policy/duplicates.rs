@@ -111,7 +111,8 @@ impl Policy for Duplicates {
             }
             let (read, wrong): (Vec<_>, Vec<_>) =
                 paths.iter().map(|path| Path::parse(path)).partition(Result::is_ok);
-            problems.extend(wrong.into_iter().filter_map(Result::err).map(|text| ConfigError::new(&key, text)));
+            problems
+                .extend(wrong.into_iter().filter_map(Result::err).map(|text| ConfigError::new(&key, text)));
             keys.push((Pattern::new(tool), read.into_iter().flatten().collect()));
         }
         if !problems.is_empty() {

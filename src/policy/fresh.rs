@@ -165,8 +165,7 @@ impl Fresh {
             if *failed.get_or_insert_with(|| has_failed(&result.view)) {
                 return;
             }
-            let values: Vec<String> =
-                result.view.texts().flat_map(|text| rule.path.values(&text)).collect();
+            let values: Vec<String> = result.view.texts().flat_map(|text| rule.path.values(&text)).collect();
             if values.is_empty() {
                 continue;
             }

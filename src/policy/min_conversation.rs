@@ -186,8 +186,7 @@ fn is_a_word(letter: char) -> bool {
 fn reason(tool: &str, missing: &[Missing]) -> Reason {
     let told: Vec<String> =
         missing.iter().map(|Missing { has, needs, what, .. }| format!("{has} of {needs} {what}")).collect();
-    let numbers =
-        missing.iter().flat_map(|it| [(it.names[0], it.has), (it.names[1], it.needs)]).collect();
+    let numbers = missing.iter().flat_map(|it| [(it.names[0], it.has), (it.names[1], it.needs)]).collect();
     Reason {
         kind: ReasonKind::ConversationTooShort,
         message: format!(

@@ -29,7 +29,8 @@ impl Path {
         let mut steps = Vec::new();
         for (at, piece) in text.split('.').enumerate() {
             let (name, items) = piece.find('[').map_or((piece, ""), |open| piece.split_at(open));
-            if name.trim() != name || name.contains(']') || (name.is_empty() && (at > 0 || items.is_empty())) {
+            if name.trim() != name || name.contains(']') || (name.is_empty() && (at > 0 || items.is_empty()))
+            {
                 return Err(wrong());
             }
             if !name.is_empty() {
@@ -38,7 +39,8 @@ impl Path {
             if items.is_empty() {
                 continue;
             }
-            let inner = items.strip_prefix('[').and_then(|items| items.strip_suffix(']')).ok_or_else(wrong)?;
+            let inner =
+                items.strip_prefix('[').and_then(|items| items.strip_suffix(']')).ok_or_else(wrong)?;
             for item in inner.split("][") {
                 steps.push(match item {
                     "*" => Step::Each,
@@ -161,7 +163,9 @@ mod tests {
 
     #[test]
     fn what_is_no_path_is_refused() {
-        for text in ["", ".", "a.", ".a", "a..b", "a[", "a[]", "a[x]", "a]", "a[*]b", "a .b", "a.[*]", "a[-1]"] {
+        for text in
+            ["", ".", "a.", ".a", "a..b", "a[", "a[]", "a[x]", "a]", "a[*]b", "a .b", "a.[*]", "a[-1]"]
+        {
             assert!(Path::parse(text).is_err(), "{text}");
         }
     }

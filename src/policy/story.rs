@@ -102,7 +102,11 @@ pub(super) fn read(rules: &[Arc<dyn Rule>], story: &[Step]) -> (Plan, Judge) {
 }
 
 /// What the policy `P` says of the calls of the next reply, one after the other.
-pub(super) fn verdicts<P: Policy>(table: &str, story: &[Step], reply: &[(&str, &str)]) -> Vec<Option<Reason>> {
+pub(super) fn verdicts<P: Policy>(
+    table: &str,
+    story: &[Step],
+    reply: &[(&str, &str)],
+) -> Vec<Option<Reason>> {
     let mut judge = read(&[cases::policy::<P>(table)], story).1;
     let rulings = reply.iter().map(|(tool, arguments)| judge.rule(0, tool, Some(arguments), NOW_MS));
     rulings.map(|mut ruling| ruling.objections.pop().map(|(_, reason)| reason)).collect()
@@ -146,7 +150,8 @@ pub(super) fn random(
     ];
     prop::collection::vec(step, 0..14).prop_map(|mut story| {
         // Calls are handed out one after the other.
-        let all = story.iter_mut().filter_map(|step| if let Step::Calls(made) = step { Some(made) } else { None });
+        let all =
+            story.iter_mut().filter_map(|step| if let Step::Calls(made) = step { Some(made) } else { None });
         let mut known: Vec<&mut u64> = all.flatten().filter_map(|call| call.released_ms.as_mut()).collect();
         let mut times: Vec<u64> = known.iter().map(|at| **at).collect();
         times.sort_unstable();

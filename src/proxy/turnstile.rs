@@ -184,7 +184,8 @@ mod tests {
     #[tokio::test]
     async fn more_conversations_than_are_told_apart_pass() {
         let turnstile = Arc::<Turnstile>::default();
-        let full = (0..MOST_CONVERSATIONS as u128).map(|nth| (Hash(nth), Gate { seat: Arc::new(Semaphore::new(1)), present: 1 }));
+        let full = (0..MOST_CONVERSATIONS as u128)
+            .map(|nth| (Hash(nth), Gate { seat: Arc::new(Semaphore::new(1)), present: 1 }));
         turnstile.gates().extend(full);
         let another = Hash(u128::MAX);
         let _inside = inside(turnstile.enter(another, Duration::ZERO).await);

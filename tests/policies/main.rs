@@ -11,5 +11,10 @@ mod talk;
 
 mod allow;
 mod arguments;
+mod duplicates;
+mod fresh;
 mod loops;
+mod min_conversation;
+mod serial;
+mod taint;
 mod turn_limits;

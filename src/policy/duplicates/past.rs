@@ -103,7 +103,9 @@ impl Past {
 
     /// The calls of `tool` that were the same and did not fail, oldest first.
     pub fn equal<'a>(&'a self, tool: &'a str, same: &'a Same) -> impl Iterator<Item = &'a Deed> {
-        self.deeds.iter().filter(move |deed| deed.end != End::Failed && deed.tool == tool && deed.same == *same)
+        self.deeds
+            .iter()
+            .filter(move |deed| deed.end != End::Failed && deed.tool == tool && deed.same == *same)
     }
 
     /// What the same call has brought last.

@@ -3,8 +3,8 @@
 use super::super::cases::policy;
 use super::super::plan::ReasonKind;
 use super::super::story::{
-    Made, NOW_MS, Step, call_at, calls, marking, passes, problem, random, random_reply, read, says, turns, user,
-    verdicts,
+    Made, NOW_MS, Step, call_at, calls, marking, passes, problem, random, random_reply, read, says, turns,
+    user, verdicts,
 };
 use super::*;
 use proptest::prelude::*;
@@ -145,15 +145,30 @@ fn retrieval_is_answered_from_the_earlier_result_while_nothing_can_have_changed_
     for (what, story, released, expected) in [
         ("read before", vec![user("q"), read("five")], vec![], Some("five")),
         ("read twice before", vec![user("q"), read("five"), read("six")], vec![], Some("six")),
-        ("other reading between", vec![user("q"), read("five"), calls(&[("read_all", "{}", "1")])], vec![], Some("five")),
+        (
+            "other reading between",
+            vec![user("q"), read("five"), calls(&[("read_all", "{}", "1")])],
+            vec![],
+            Some("five"),
+        ),
         ("never read", vec![user("q")], vec![], None),
         ("failed", vec![user("q"), read("Error: no")], vec![], None),
         ("empty", vec![user("q"), read(" ")], vec![], None),
         ("long", vec![user("q"), read(&long)], vec![], None),
         ("an earlier turn", vec![user("q"), read("five"), says("5"), user("again")], vec![], None),
         ("an action between", vec![user("q"), read("five"), paid("ok")], vec![], None),
-        ("any other tool between", vec![user("q"), read("five"), calls(&[("write", "{}", "ok")])], vec![], None),
-        ("an action beside it", vec![user("q"), calls(&[("read", ONE, "five"), ("pay", TWO, "ok")])], vec![], None),
+        (
+            "any other tool between",
+            vec![user("q"), read("five"), calls(&[("write", "{}", "ok")])],
+            vec![],
+            None,
+        ),
+        (
+            "an action beside it",
+            vec![user("q"), calls(&[("read", ONE, "five"), ("pay", TWO, "ok")])],
+            vec![],
+            None,
+        ),
         ("an action before it in the reply", vec![user("q"), read("five")], vec!["pay"], None),
         ("reading before it in the reply", vec![user("q"), read("five")], vec!["read_all"], Some("five")),
     ] {
@@ -183,8 +198,8 @@ fn repeats(earlier: &[(usize, &Made)], turn: usize, now: (&str, &str), window_ms
     earlier.iter().any(|(of_turn, call)| {
         let same = call.tool == now.0 && canonical(&call.arguments) == canonical(now.1);
         let succeeded = call.result.as_ref().is_some_and(|text| !text.starts_with("Error"));
-        let recent = window_ms == 0
-            || call.released_ms.map_or(*of_turn == turn, |at| NOW_MS - at < window_ms);
+        let recent =
+            window_ms == 0 || call.released_ms.map_or(*of_turn == turn, |at| NOW_MS - at < window_ms);
         same && succeeded && recent
     })
 }

@@ -61,7 +61,8 @@ impl Written {
             }),
             (argument, path) => {
                 let wrong = [("argument", argument.err()), ("path", path.err())];
-                let wrong = wrong.into_iter().filter_map(|(key, text)| Some(problem(format!("{key}: {}", text?))));
+                let wrong =
+                    wrong.into_iter().filter_map(|(key, text)| Some(problem(format!("{key}: {}", text?))));
                 problems.extend(wrong);
                 Err(problems)
             }

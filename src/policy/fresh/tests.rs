@@ -47,9 +47,19 @@ fn an_argument_must_be_the_newest_value() {
         ("the newest of two", vec![user("q"), shown("c1"), shown("c2")], C2, true),
         ("made up", vec![user("q"), shown("c1")], r#"{"card_id":"c7"}"#, false),
         ("given by another tool", vec![user("q"), shown("c1"), asked(&card("c2"))], C2, false),
-        ("then the source failed", vec![user("q"), shown("c1"), calls(&[("show", "{}", "Error: none")])], C1, true),
+        (
+            "then the source failed",
+            vec![user("q"), shown("c1"), calls(&[("show", "{}", "Error: none")])],
+            C1,
+            true,
+        ),
         ("then it gave no value", vec![user("q"), shown("c1"), calls(&[("show", "{}", "{}")])], C1, true),
-        ("an earlier turn", vec![user("q"), shown("c1"), super::super::story::says("?"), user("x")], C1, true),
+        (
+            "an earlier turn",
+            vec![user("q"), shown("c1"), super::super::story::says("?"), user("x")],
+            C1,
+            true,
+        ),
         ("not given at all", vec![user("q"), shown("c1")], r#"{"points":3}"#, true),
         ("null", vec![user("q"), shown("c1")], r#"{"card_id":null}"#, true),
     ] {
@@ -59,7 +69,8 @@ fn an_argument_must_be_the_newest_value() {
 
 #[test]
 fn an_argument_may_be_any_of_the_newest_values_of_one_reply() {
-    let table = "rules = [{ tool = \"open*\", argument = \"ids[*]\", from = \"list\", path = \"hits[*].id\" }]";
+    let table =
+        "rules = [{ tool = \"open*\", argument = \"ids[*]\", from = \"list\", path = \"hits[*].id\" }]";
     let list = |ids: &str| calls(&[("list", "{}", &format!(r#"{{"hits":[{ids}]}}"#))]);
     let both = calls(&[
         ("list", "{}", r#"{"hits":[{"id":1}]}"#),
@@ -92,7 +103,10 @@ fn before_any_value_was_given_the_source_is_to_be_called_first() {
     for story in stories {
         let reason = reason(&rule(""), &story, C1);
         assert_eq!((reason.kind, reason.retryable), (ReasonKind::StaleReference, true));
-        assert!(reason.message.ends_with("no result of it has given one yet. Call show first."), "{reason:?}");
+        assert!(
+            reason.message.ends_with("no result of it has given one yet. Call show first."),
+            "{reason:?}"
+        );
         assert!(may_award(&format!("unknown = \"pass\"\n{}", rule("")), &story, C1));
     }
 }
@@ -108,8 +122,13 @@ fn a_value_grows_old_by_calls() {
     assert!(may_award(&table, &story(2), C1));
     assert_eq!(reason(&table, &story(3), C1).numbers, [("calls_since", 3), ("max_calls", 2)]);
     let reply = [("search", "{}"), ("award", C1), ("search", "{}"), ("award", C1)];
-    assert_eq!(passes::<Fresh>(&table, &story(1), &reply), [true, true, true, false], "those of this reply too");
-    let beside = [user("q"), calls(&[("show", "{}", &card("c1")), ("a", "{}", ""), ("b", "{}", ""), ("c", "{}", "")])];
+    assert_eq!(
+        passes::<Fresh>(&table, &story(1), &reply),
+        [true, true, true, false],
+        "those of this reply too"
+    );
+    let beside =
+        [user("q"), calls(&[("show", "{}", &card("c1")), ("a", "{}", ""), ("b", "{}", ""), ("c", "{}", "")])];
     assert!(!may_award(&table, &beside, C1), "calls behind it in its own reply count");
 }
 

@@ -25,7 +25,10 @@ pub fn reason(tool: &str, rule: &Rule, problem: &Problem<'_>) -> Reason {
         ),
         Problem::Stale { given, newest } => {
             let given = shown(given);
-            format!("{argument} is {given}, but {}. Use what is current, or call {from} again", current(from, newest))
+            format!(
+                "{argument} is {given}, but {}. Use what is current, or call {from} again",
+                current(from, newest)
+            )
         }
         Problem::TooManyCalls { calls_since } => {
             numbers.extend([("calls_since", *calls_since), ("max_calls", rule.max_calls)]);
