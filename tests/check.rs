@@ -161,7 +161,7 @@ fn check_tells_plainly_that_a_file_is_missing_or_none() {
 fn policies_are_listed_with_what_they_do() {
     let listed = policies_report(REGISTRY);
     assert_eq!(listed.lines().count(), REGISTRY.len());
-    assert!(listed.contains("rate_limit   limits how often"), "{listed}");
+    assert!(listed.contains("rate_limit        limits how often"), "{listed}");
 }
 
 #[test]
