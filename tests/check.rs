@@ -115,7 +115,7 @@ fn check_tells_what_is_in_effect() {
         "    exhausted = \"answer\"",
         "    default = { calls = 60, per = \"60s\" }",
         "    max_chars = 16000",
-        "Off: turn_limits, allow, states, history",
+        "Off: turn_limits, allow, states, duplicates, serial, min_conversation, fresh, taint, history",
     ] {
         assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
     }
@@ -202,7 +202,7 @@ fn check_tells_plainly_that_a_file_is_missing_or_none() {
 fn policies_are_listed_with_what_they_do() {
     let listed = policies_report(REGISTRY);
     assert_eq!(listed.lines().count(), REGISTRY.len());
-    assert!(listed.contains("rate_limit   limits how often"), "{listed}");
+    assert!(listed.contains("rate_limit        limits how often"), "{listed}");
 }
 
 #[test]

@@ -11,14 +11,22 @@ mod budget;
 pub(crate) mod cases;
 mod compact;
 mod context;
+mod duplicates;
+mod fresh;
 mod history;
 mod loops;
+mod min_conversation;
+mod path;
 pub mod pattern;
 mod period;
 pub mod plan;
 mod rate_limit;
+mod serial;
 pub mod set;
 mod states;
+#[cfg(test)]
+mod story;
+mod taint;
 mod truncate;
 mod turn_limits;
 // First line of a new policy: `mod NAME;`.
@@ -43,6 +51,12 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<allow::Allow>(),
     Entry::of::<states::States>(),
     Entry::of::<arguments::Arguments>(),
+    Entry::of::<duplicates::Duplicates>(),
+    Entry::of::<serial::Serial>(),
+    Entry::of::<min_conversation::MinConversation>(),
+    Entry::of::<fresh::Fresh>(),
+    // Behind whatever flags results.
+    Entry::of::<taint::Taint>(),
     Entry::of::<truncate::Truncate>(),
     // Second line of a new policy, here: `Entry::of::<NAME::TYPE>(),`.
     // These two reckon with what the others have planned, and so come last.
