@@ -113,7 +113,7 @@ fn the_exceptions_are_counted_by_cause_and_few() {
             before = count;
         }
     }
-    assert!(broken[0] > 3 && broken[1] > 3, "cleared, dropped: {broken:?} in {requests} requests");
+    assert!(broken[0] > 3 && broken[1] > 0, "cleared, dropped: {broken:?} in {requests} requests");
     assert!(broken[0] + broken[1] < requests / 3, "{broken:?} in {requests} requests");
 }
 
