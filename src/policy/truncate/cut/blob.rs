@@ -33,7 +33,9 @@ pub(super) fn leave_out(text: &str, longest: usize) -> Option<Cut> {
         from = blob.end;
         let (start, kind) = match data_url(text, blob.start, copied) {
             Some((start, kind)) => (start, Cow::Borrowed(kind)),
-            None if is_mixed(&bytes[blob.clone()]) => (blob.start, Cow::Borrowed(sniff(&bytes[blob.clone()]))),
+            None if is_mixed(&bytes[blob.clone()]) => {
+                (blob.start, Cow::Borrowed(sniff(&bytes[blob.clone()])))
+            }
             None => continue,
         };
         if blob.end - start <= longest {
@@ -97,7 +99,8 @@ fn whole(bytes: &[u8], run: Range<usize>, from: usize) -> Range<usize> {
         let line_end = through_slashes(bytes, line);
         let is_full = (LINE_BYTES..=WIDEST_LINE_BYTES).contains(&(line_end - line))
             && width.is_none_or(|width| width == line_end - line);
-        let is_last = width.is_some_and(|width| (1..width).contains(&(line_end - line))) && ends(bytes, line_end);
+        let is_last =
+            width.is_some_and(|width| (1..width).contains(&(line_end - line))) && ends(bytes, line_end);
         if is_full {
             width = Some(line_end - line);
             end = line_end;
@@ -272,11 +275,11 @@ mod tests {
                 format!("{{\"a\":\"{}\\n\"}}", wrapped(&png, "\\r\\n")),
                 "{\"a\":\"[toolrein: image/png, 47 KiB, base64, left out]\\n\"}",
             ),
+            (png.replace('+', "-").replace('/', "_"), "[toolrein: image/png, 47 KiB, base64, left out]"),
             (
-                png.replace('+', "-").replace('/', "_"),
-                "[toolrein: image/png, 47 KiB, base64, left out]",
+                encoded(b"a long letter to all of you", 20) + &png,
+                "[toolrein: text, 47 KiB, base64, left out]",
             ),
-            (encoded(b"a long letter to all of you", 20) + &png, "[toolrein: text, 47 KiB, base64, left out]"),
             (encoded(b"\x00\x01\x02", 20_000_000), "[toolrein: data, 19 MiB, base64, left out]"),
         ] {
             let cut = leave_out(&text, 1_000).expect("a blob");

@@ -35,8 +35,7 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, mark: Mark) ->
         (line_count > 1).then_some(Place { unit: "lines", first, last, count: line_count })
     };
     let longest_place = place(line_count, line_count);
-    let longest =
-        mark.sentence(&Loss { gone: total, total, place: longest_place, errors_kept: with_errors });
+    let longest = mark.sentence(&Loss { gone: total, total, place: longest_place, errors_kept: with_errors });
     let room = max_chars.saturating_sub(longest.chars().count() + 2 * newline.len());
 
     let error_room = if with_errors { room / ERROR_PART } else { 0 };
@@ -133,7 +132,8 @@ fn error_lines(text: &str, gap: Range<usize>, room: usize, newline: &str) -> Vec
     }
     let bytes = text.as_bytes();
     let mut picks = Picks::new(room);
-    let mut reports = Reports { text, gap: &gap, newline, most: (room / REPORT_PART).min(REPORT_CHARS), tried: 0 };
+    let mut reports =
+        Reports { text, gap: &gap, newline, most: (room / REPORT_PART).min(REPORT_CHARS), tried: 0 };
     // Offers the line, or the report that begins with it, and tells where that ends.
     let mut offer = |line: &Range<usize>, at: usize, rank: Rank| {
         let report = if rank == Rank::Certain { reports.begun_by(line) } else { None };

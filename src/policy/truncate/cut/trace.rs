@@ -39,7 +39,11 @@ pub(super) fn end(bytes: &[u8], line: &Range<usize>, limit: usize) -> usize {
             continue;
         }
         let is_frame = is_go && is_go_frame(text);
-        if indent(text) > lead || is_frame || GO_ON.iter().any(|start| text.starts_with(start)) {
+        if indent(text) > lead
+            || is_frame
+            || is_source(text)
+            || GO_ON.iter().any(|start| text.starts_with(start))
+        {
             is_open |= is_traceback(text);
         } else if is_open || message_follows {
             is_open = false;
@@ -85,6 +89,12 @@ fn is_panic(line: &[u8]) -> bool {
 fn is_go_frame(line: &[u8]) -> bool {
     let name = line.iter().take_while(|byte| !matches!(byte, b' ' | b'(')).count();
     line.starts_with(b"goroutine ") || (line.ends_with(b")") && line[name] == b'(')
+}
+
+/// `12 | let x = 1;`, as compilers quote the source.
+fn is_source(line: &[u8]) -> bool {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    digits > 0 && line[digits..].trim_ascii_start().starts_with(b"|")
 }
 
 fn indent(line: &[u8]) -> usize {

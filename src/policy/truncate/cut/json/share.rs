@@ -109,7 +109,12 @@ fn gaps(kept: &[Share], count: usize) -> usize {
 
 /// The first and last ones, two to one, and between them those that look like errors, in order. `gap`: the cost of a
 /// placeholder, of which one stands at each place where some are left out.
-pub(in super::super) fn sample(wants: &[Share], inner: usize, gap: usize, rank_of: impl Fn(&Share) -> Option<Rank>) -> Vec<Share> {
+pub(in super::super) fn sample(
+    wants: &[Share],
+    inner: usize,
+    gap: usize,
+    rank_of: impl Fn(&Share) -> Option<Rank>,
+) -> Vec<Share> {
     let room = inner.saturating_sub(gap);
     let error_room = room / ERROR_PART;
     let ends_room = room - error_room;

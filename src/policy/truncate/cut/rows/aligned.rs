@@ -9,7 +9,8 @@ const BROKEN_PART: usize = 10;
 
 /// The table, if the first line names columns that the others keep, or if it is a long listing of files.
 pub(super) fn read(text: &str) -> Option<Table> {
-    let lines: Vec<&str> = lines_from(text, 0).take(SAMPLE + 1).map(|line| text[line].trim_ascii_end()).collect();
+    let lines: Vec<&str> =
+        lines_from(text, 0).take(SAMPLE + 1).map(|line| text[line].trim_ascii_end()).collect();
     let (header, sample) = lines.split_first()?;
     if sample.len() < MIN_ROWS || !(is_listing(header, sample) || has_columns(header, sample)) {
         return None;
@@ -27,7 +28,8 @@ fn is_listing(header: &str, sample: &[&str]) -> bool {
         })
     };
     let files = sample.iter().filter(is_file).count();
-    (header.starts_with("total ") || is_file(&&header)) && (sample.len() - files) * BROKEN_PART <= sample.len()
+    (header.starts_with("total ") || is_file(&&header))
+        && (sample.len() - files) * BROKEN_PART <= sample.len()
 }
 
 /// Whether the header is made of names, at least three, and the rows have blanks between their columns where it has.

@@ -79,7 +79,8 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize) -> Option<Cut>
     let gone = total - around - kept.iter().map(|share| share.room).sum::<usize>();
     let first_gone = kept.iter().enumerate().find(|(at, share)| *at != share.ordinal);
     let first_gone = first_gone.map_or(kept.len(), |(at, _)| at) + 1;
-    let tail = kept.iter().rev().enumerate().take_while(|(at, share)| share.ordinal + at + 1 == count).count();
+    let tail =
+        kept.iter().rev().enumerate().take_while(|(at, share)| share.ordinal + at + 1 == count).count();
     let errors_kept = first_gone - 1 + tail < kept.len();
     let marker = row(&Mark::Full.sentence(&loss(gone, first_gone, count - tail, errors_kept)));
 

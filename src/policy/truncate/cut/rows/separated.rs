@@ -22,7 +22,8 @@ pub(super) fn read(text: &str) -> Option<Table> {
         let (end, found) = record(bytes, at, delimiter)?;
         if found != fields {
             let foot = text[at..].lines().take(FOOT_LINES + 1).count();
-            return (foot <= FOOT_LINES).then_some(Table { form: Form::Separated { delimiter, fields }, rows });
+            return (foot <= FOOT_LINES)
+                .then_some(Table { form: Form::Separated { delimiter, fields }, rows });
         }
         if rows.len() == MAX_ROWS {
             return None;
@@ -46,12 +47,14 @@ fn delimiter_of(header: &str) -> Option<u8> {
     (count(&delimiter) > 0 && names.enumerate().all(is_name)).then_some(delimiter)
 }
 
-/// The end of the record at `at`, its line end included, and its number of fields; `None` where a quote stays open.
+/// The end of the record at `at`, its line end included, and its number of fields; `None` where quotes do not fit.
 fn record(bytes: &[u8], mut at: usize, delimiter: u8) -> Option<(usize, usize)> {
     let mut fields = 1;
     let mut field = at;
     loop {
-        let Some(found) = memchr3(delimiter, b'\n', b'"', &bytes[at..]) else { return Some((bytes.len(), fields)) };
+        let Some(found) = memchr3(delimiter, b'\n', b'"', &bytes[at..]) else {
+            return Some((bytes.len(), fields));
+        };
         let stop = at + found;
         at = stop + 1;
         match bytes[stop] {
@@ -62,6 +65,9 @@ fn record(bytes: &[u8], mut at: usize, delimiter: u8) -> Option<(usize, usize)> 
             b'"' => {
                 at += memchr(b'"', &bytes[at..])? + 1;
                 field = at;
+                let is_closed =
+                    bytes.get(at).is_none_or(|next| b"\r\n\"".contains(next) || *next == delimiter);
+                is_closed.then_some(())?;
             }
             _ => {
                 fields += 1;
