@@ -12,4 +12,5 @@ mod talk;
 mod allow;
 mod arguments;
 mod loops;
+mod truncate;
 mod turn_limits;

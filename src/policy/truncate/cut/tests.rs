@@ -344,6 +344,16 @@ fn json() -> impl Strategy<Value = String> {
         pieces(&["\\n", "\\\\", "\\\"", "\\u4e2d", "\\ud83e\\udd80", "ab c", "語"], 150),
         pieces(&["error: ", "\\n", "x y z "], 120),
         pieces(&["\\ud800", "\\udc00", "lone"], 20),
+        pieces(
+            &[
+                "\\n",
+                "\\/",
+                "\\u00e9",
+                "\\\\",
+                "iVBORw0KGgoAAAANSUhEUgAA+bCdEfGhIjKlMnOpQrStUvWxYz0123456789Z/zX"
+            ],
+            90
+        ),
     ];
     let string = string.prop_map(|inner| format!("\"{inner}\""));
     let scalar =
