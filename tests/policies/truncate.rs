@@ -72,7 +72,7 @@ fn a_picture_becomes_a_note_and_json_around_it_stays_json() {
         let value: Value = serde_json::from_str(&read[0]).unwrap();
         assert_eq!(
             value,
-            json!({ "name": "a", "url": "[toolrein: image/png, 4950 bytes, base64, left out]" })
+            json!({ "name": "a", "url": "[toolrein: image/png, 4800 bytes, base64, left out]" })
         );
         let off = "[policy.truncate]\nblob_chars = 0\nduplicates = false\n";
         assert_eq!(told(form, off, &[result.clone(), result.clone()]).0, [result.clone(), result]);
