@@ -68,7 +68,7 @@ fn a_picture_becomes_a_note_and_json_around_it_stays_json() {
     in_both_forms(|form| {
         let picture = "iVBORw0KGgoAAAANSUhEUgAA+bCdEfGhIjKlMnOpQrStUvWxYz0123456789Z/zX".repeat(100);
         let result = json!({ "name": "a", "url": format!("data:image/png;base64,{picture}") }).to_string();
-        let (read, _) = told(form, "[policy.truncate]\n", &[result.clone()]);
+        let (read, _) = told(form, "[policy.truncate]\n", std::slice::from_ref(&result));
         let value: Value = serde_json::from_str(&read[0]).unwrap();
         assert_eq!(
             value,

@@ -173,7 +173,7 @@ mod tests {
     fn json_is_replaced_by_json_and_parts_count_like_whole_texts() {
         let object: Value = format!("{{\"a\":\"{}\"}}", "x".repeat(500)).into();
         let array: Value = format!(" [\"{}\"]", "x".repeat(500)).into();
-        let parts = json!([{ "type": "text", "text": "s" }, { "type": "text", "text": object.clone() }]);
+        let parts = json!([{ "type": "text", "text": "s" }, { "type": "text", "text": &object }]);
         let found = pointers("", &[("f", object), ("f", array.clone()), ("g\"", parts), ("f", array)]);
         let value = |at: usize| serde_json::from_str::<Value>(&found[at].as_ref().unwrap().0).unwrap();
         assert!(

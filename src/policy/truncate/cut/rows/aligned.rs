@@ -36,13 +36,13 @@ fn is_listing(header: &str, sample: &[&str]) -> bool {
 fn has_columns(header: &str, sample: &[&str]) -> bool {
     let header: Vec<char> = header.chars().collect();
     let rows: Vec<Vec<char>> = sample.iter().map(|line| line.chars().collect()).collect();
-    let is_blank = |at: usize| header[at] == ' ' && broken(&rows, at) * BROKEN_PART <= rows.len();
+    let keep_blank = |at: usize| broken(&rows, at) * BROKEN_PART <= rows.len();
     let mut columns: Vec<usize> = Vec::new();
     let mut in_column = false;
-    for at in 0..header.len() {
-        if is_blank(at) {
-            in_column = false;
-        } else if !in_column && header[at] != ' ' {
+    for (at, letter) in header.iter().enumerate() {
+        if *letter == ' ' {
+            in_column &= !keep_blank(at);
+        } else if !in_column {
             columns.push(at);
             in_column = true;
         }
