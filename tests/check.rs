@@ -115,11 +115,31 @@ fn check_tells_what_is_in_effect() {
         "    exhausted = \"answer\"",
         "    default = { calls = 60, per = \"60s\" }",
         "    max_chars = 16000",
-        "Off: turn_limits, allow",
+        "Off: turn_limits, allow, states",
     ] {
         assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
     }
     assert!(!report.contains("warning"), "{report}");
+}
+
+#[test]
+fn check_tells_what_each_profile_holds_and_who_takes_it() {
+    let (report, code) = check(text(
+        "[policy.loops]\n[tier.free]\n[profile.a]\nmodels = [\"m*\"]\ntiers = [\"free\"]\npolicy.budget.tool_calls = 7\n\
+         [profile.b]\nextends = \"a\"\noff = [\"loops\"]",
+    ));
+    assert_eq!(code, 0, "{report}");
+    let (_, profiles) = report.split_once("\nProfile a").unwrap();
+    assert!(report.contains("\nPolicies that are on outside of profiles:\n\n  loops: "), "{report}");
+    assert!(
+        profiles.starts_with(", by model m*, tier free, header:\n\n  budget\n    tool_calls = 7\n"),
+        "{report}"
+    );
+    assert!(
+        profiles.contains("\n  All that are on: budget, loops\n\nProfile b, by header, over profile a:\n"),
+        "{report}"
+    );
+    assert!(profiles.contains("\n  All that are on: budget\n"), "{report}");
 }
 
 #[test]
@@ -131,6 +151,27 @@ fn check_warns_and_names_what_is_off() {
     assert!(report.contains(&format!("\nOff: {}\n", off.join(", "))), "{report}");
     assert!(report.contains("\nwarning: listen.admin: 0.0.0.0:4243 can be reached"), "{report}");
     assert!(check(text("")).0.contains("Policies that are on:\n\n  none\n"));
+}
+
+#[test]
+fn check_draws_the_machine_of_states_and_refuses_one_that_cannot_be_meant() {
+    let tutor = include_str!("data/states/tutor.toml");
+    let (report, code) = check(text(tutor));
+    assert_eq!(code, 0, "{report}");
+    for line in [
+        "    stateDiagram-v2",
+        "        [*] --> start",
+        "        start --> observing: assistant question",
+        "        award --> awarding: award_points called",
+        "        note right of award : award_points",
+    ] {
+        assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
+    }
+    let (report, code) = check(text(&tutor.replace("to = \"judging\"", "to = \"award\"")));
+    let said = "policy.states.state.judging: never entered: no transitions lead to it from `start`";
+    assert!(code == 2 && report.starts_with("proxy.toml:") && report.trim_end().ends_with(said), "{report}");
+    let (report, code) = check(text(&tutor.replace("user_message", "user_mesage")));
+    assert!(code == 2 && report.contains("policy.states.state.observing.on"), "{report}");
 }
 
 #[test]

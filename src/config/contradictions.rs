@@ -1,20 +1,20 @@
 //! Policies that contradict each other: settings of one that another makes idle. Each is allowed and probably a
 //! mistake, so it is told as a warning. Knows the settings' names; what they do is the policies' own affair.
 
-use super::policies::Built;
+use super::policies::Layer;
 use super::tables::Reask;
 use serde_json::{Map, Value};
 
 /// The most names that a warning tells.
 const TOLD: usize = 5;
 
-/// What of the policies' settings another policy makes idle, one sentence each. What is named by default alone nobody
-/// asked for.
-pub(super) fn contradictions(built: &Built, reask: &Reask) -> Vec<String> {
-    let Built { rules, settings, shipped_tools: shipped, .. } = built;
+/// What of the policies' settings another policy makes idle, one sentence each. `shipped`: tools that are named by
+/// default, which nobody asked for.
+pub(super) fn contradictions(policies: &Layer<'_>, reask: &Reask, shipped: &[String]) -> Vec<String> {
+    let rules = || policies.on.iter().map(|on| &on.rule);
     let mut warnings = Vec::new();
-    for judge in rules {
-        for named in rules.iter().filter(|named| named.name() != judge.name()) {
+    for judge in rules() {
+        for named in rules().filter(|named| named.name() != judge.name()) {
             let mut idle = named.named_tools();
             idle.retain(|tool| judge.forbids(tool) && !shipped.contains(tool));
             if !idle.is_empty() {
@@ -38,7 +38,7 @@ pub(super) fn contradictions(built: &Built, reask: &Reask) -> Vec<String> {
             ));
         }
     }
-    warnings.extend(unreached(settings));
+    warnings.extend(unreached(&policies.settings(|_| true)));
     warnings
 }
 

@@ -57,11 +57,14 @@ fn the_shipped_file_has_every_key_and_no_other() {
     let mut default = File::default();
     default.upstream.ca_file = Some("/ca.pem".into());
     default.model.insert("*".to_owned(), Model::default());
+    default.tier.insert("premium".to_owned(), Tier::default());
     let Value::Object(code) = serde_json::to_value(&default).unwrap() else { panic!() };
     let mut paper = table_of(&shipped::with_all_that_is_off());
     let models = paper["model"].as_object().unwrap().values().cloned().collect::<Vec<_>>();
     assert_eq!(models, [serde_json::json!({ "token_factor": 1.0 })]);
     let Value::Object(policies) = paper.remove("policy").unwrap() else { panic!() };
+    let chat = paper.remove("profile").unwrap()["chat"].as_object().unwrap().clone();
+    assert_eq!(chat.keys().collect::<Vec<_>>(), ["extends", "models", "off", "policy", "tiers"]);
     assert_eq!(keys(&paper, 2), keys(&code, 2));
     for entry in REGISTRY {
         let known = known_keys(entry);
@@ -99,7 +102,7 @@ fn every_shipped_key_is_explained_by_a_comment_above_it() {
 #[test]
 fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
     let config = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap();
-    let off = ["turn_limits", "allow"];
+    let off = ["turn_limits", "allow", "states"];
     let on: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).filter(|name| !off.contains(name)).collect();
     assert_eq!(config.policies.names().collect::<Vec<_>>(), on);
     assert_eq!(config.warnings, [""; 0]);
@@ -147,8 +150,8 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
         ("\nmod = \"off\"", r"proxy.toml:2: mod: unknown key; did you mean `mode`?"),
         ("[listn]\nproxy = 1", "proxy.toml:1: listn: unknown table; did you mean `listen`?"),
         (
-            "[profile.chat]",
-            "proxy.toml:1: profile: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, ledger, log, model, policy",
+            "[dashboard]",
+            "proxy.toml:1: dashboard: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, ledger, log, model, tier, policy, profile",
         ),
         ("[listen]\nprxy = 1", "proxy.toml:2: listen.prxy: unknown key; did you mean `proxy`?"),
         (
@@ -426,11 +429,14 @@ tools = { f = { calls = 1, per = "0s" }, g = { calls = 1 } }
 
 #[test]
 fn a_file_of_nothing_but_mistakes_is_told_within_bounds() {
-    let mistakes: [fn(usize) -> String; 4] = [
+    let mistakes: [fn(usize) -> String; 7] = [
         |at| format!("k{at} = 1\n"),
         |at| format!("k{at} = [\n"),
         |at| format!("[policy.p{at}]\n"),
         |at| format!("model.m{at} = 3\n"),
+        |at| format!("tier.t{at} = 3\n"),
+        |at| format!("profile.p{at} = 3\n"),
+        |at| format!("[profile.p{at}]\ntiers = [\"t\"]\npolicy.budget.tool_calls = \"x\"\n"),
     ];
     for mistake in mistakes {
         let text: String = (0..5_000).map(mistake).collect();

@@ -15,6 +15,7 @@ mod period;
 pub mod plan;
 mod rate_limit;
 pub mod set;
+mod states;
 mod truncate;
 mod turn_limits;
 // First line of a new policy: `mod NAME;`.
@@ -36,6 +37,7 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<loops::Loops>(),
     Entry::of::<turn_limits::TurnLimits>(),
     Entry::of::<allow::Allow>(),
+    Entry::of::<states::States>(),
     Entry::of::<arguments::Arguments>(),
     Entry::of::<truncate::Truncate>(),
     // Second line of a new policy: `Entry::of::<NAME::TYPE>(),`.
@@ -72,6 +74,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// The tools that the settings name, patterns left out.
     fn named_tools(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// What the settings amount to as a drawing in Mermaid, where that is easier to see than to read.
+    fn diagram(&self) -> Option<String> {
+        None
     }
 
     /// Whether no conversation can ever call the tool `name` while this policy is on.

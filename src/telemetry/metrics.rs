@@ -37,6 +37,8 @@ const TOKEN_KINDS: [&str; 5] = ["prompt", "cached", "completion", "reasoning", "
 pub struct Metrics {
     registry: Registry,
     requests: Requests,
+    /// Its labels are configured names, known elsewhere.
+    by_profile: IntCounterVec,
     times: Times,
     deeds: Deeds,
     tools: Tools,
@@ -91,6 +93,11 @@ impl Metrics {
                 "toolrein_requests_total",
                 "Client requests by route and by the HTTP status that the client got (none: it left before).",
             )?,
+            by_profile: make.counters(
+                "toolrein_profile_requests_total",
+                "Chat requests that took a profile, by its name.",
+                &["profile"],
+            )?,
             times: Times::new(&make)?,
             deeds: Deeds::new(&make)?,
             tools: Tools::new(&make, configured_tools)?,
@@ -142,6 +149,9 @@ impl Metrics {
     /// Counts one request.
     pub(super) fn record(&self, outcome: &Outcome) {
         self.requests.count(outcome.route, outcome.status);
+        if let Some(profile) = &outcome.profile {
+            self.by_profile.with_label_values(&[&**profile]).inc();
+        }
         self.client_gone.inc_by(outcome.client_gone.into());
         self.times.record(outcome);
         self.deeds.record(outcome);
@@ -292,6 +302,7 @@ toolrein_lost_rounds_total 1
 toolrein_overhead_seconds_sum 0.00025
 toolrein_overhead_seconds_count 1
 toolrein_prefix_breaks_total{cause="ledger"} 1
+toolrein_profile_requests_total{profile="chat"} 1
 toolrein_reasks_total 1
 toolrein_requests_total{route="chat",status="200"} 1
 toolrein_tokens_total{kind="cached"} 2048

@@ -2,6 +2,7 @@
 //! end. Knows no type of the rest of the program, neither counts nor writes anything.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Everything worth telling about one client request, whatever became of it. Re-asks and fallbacks belong to
@@ -12,6 +13,8 @@ pub struct Outcome {
     /// The conversation's id, as the client gave it or as it was derived.
     pub conversation: Option<String>,
     pub model: Option<String>,
+    /// The name of the profile that the request took.
+    pub profile: Option<Arc<str>>,
     pub route: Route,
     /// `enforce`, `observe` or `off`.
     pub mode: &'static str,

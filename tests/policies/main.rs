@@ -12,5 +12,6 @@ mod talk;
 mod allow;
 mod arguments;
 mod loops;
+mod states;
 mod truncate;
 mod turn_limits;
