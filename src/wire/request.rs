@@ -2,7 +2,7 @@
 //! Responsible for which members matter to toolrein and where they stand; decides nothing.
 
 use super::body::{Fault, Kind, Scanner, Span, Str};
-use super::json::decode;
+use super::json::{decode, decode_bytes};
 use super::message::{Message, Seen, string_or_skip};
 
 /// One member of the request object.
@@ -100,7 +100,8 @@ impl Request {
 
     /// The value of the member `name`, if it is present.
     pub fn value(&self, body: &[u8], name: &str) -> Option<Span> {
-        self.members.iter().find(|member| decode(member.key, body) == name).map(|member| member.value)
+        let is_named = |member: &&Member| *decode_bytes(member.key, body) == *name.as_bytes();
+        self.members.iter().find(is_named).map(|member| member.value)
     }
 
     /// The model's name; empty where there is none.
