@@ -53,7 +53,7 @@ impl Memory {
         let names = || Recent::new(bounds.conversations, lifetime_ms, |()| 1);
         Self {
             released_ms: Recent::new(bounds.calls, lifetime_ms, |_| 1),
-            rounds: Recent::new(bounds.rounds_bytes, lifetime_ms, |rounds| {
+            rounds: Recent::of_heavy(bounds.rounds_bytes, lifetime_ms, |rounds| {
                 rounds.iter().map(|round| (round.messages.len() + ENTRY_BYTES) as u64).sum()
             }),
             requests: names(),

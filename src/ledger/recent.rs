@@ -9,7 +9,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::mem::swap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Parts with a lock each, where there is enough to keep.
+/// Parts with a lock each, where many values are kept.
 const SHARDS: usize = 32;
 /// The least weight that is worth a part of its own.
 const LEAST_SHARD: u64 = 1024;
@@ -40,9 +40,19 @@ struct Kept<V> {
 }
 
 impl<V: Clone> Recent<V> {
-    /// An empty map that keeps up to `bound`, as `weigh` says, each value for `lifetime_ms`.
+    /// An empty map that keeps up to `bound`, as `weigh` says, each value for `lifetime_ms`. A value that weighs more
+    /// than half of a part's share is not kept: for few heavy values see [`Self::of_heavy`].
     pub(super) fn new(bound: u64, lifetime_ms: u64, weigh: fn(&V) -> u64) -> Self {
         let shards = if bound >= SHARDS as u64 * LEAST_SHARD { SHARDS } else { 1 };
+        Self::in_shards(shards, bound, lifetime_ms, weigh)
+    }
+
+    /// The same in one part, so that one value may weigh half of all.
+    pub(super) fn of_heavy(bound: u64, lifetime_ms: u64, weigh: fn(&V) -> u64) -> Self {
+        Self::in_shards(1, bound, lifetime_ms, weigh)
+    }
+
+    fn in_shards(shards: usize, bound: u64, lifetime_ms: u64, weigh: fn(&V) -> u64) -> Self {
         let empty = || Shard { young: HashMap::default(), old: HashMap::default(), weight: 0 };
         Self {
             shards: (0..shards).map(|_| Mutex::new(empty())).collect(),
