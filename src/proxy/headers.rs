@@ -83,20 +83,15 @@ pub(super) fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName, &Header
     }
     let mut kept = HeaderMap::with_capacity(headers.keys_len());
     let mut current = None;
-    let mut lines = std::mem::take(headers).into_iter().peekable();
-    while let Some((name, value)) = lines.next() {
+    for (name, value) in std::mem::take(headers) {
         // Only the first of several values comes with its name.
         current = name.or(current);
-        let Some(name) = &current else { continue };
-        if keep(name, &value) {
-            let is_last = lines.peek().is_none_or(|(next, _)| next.is_some());
-            // Copied only where a further value needs it.
-            let name = if is_last { current.take() } else { current.clone() };
-            if let Some(name) = name {
-                kept.append(name, value);
+        if let Some(name) = &current {
+            if keep(name, &value) {
+                kept.append(name.clone(), value);
+            } else if *name == TE && tokens(&value).any(|token| token.eq_ignore_ascii_case(b"trailers")) {
+                kept.insert(TE, HeaderValue::from_static("trailers"));
             }
-        } else if *name == TE && tokens(&value).any(|token| token.eq_ignore_ascii_case(b"trailers")) {
-            kept.insert(TE, HeaderValue::from_static("trailers"));
         }
     }
     *headers = kept;

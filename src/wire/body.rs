@@ -592,6 +592,23 @@ mod tests {
         }
     }
 
+    /// Where a string ends, and whether it holds an escape.
+    fn byte_by_byte(text: &[u8]) -> Result<(usize, bool), Fault> {
+        let (mut at, mut escaped) = (1, false);
+        loop {
+            match text.get(at) {
+                Some(b'"') => return Ok((at, escaped)),
+                Some(b'\\') => {
+                    let is_letter = text.get(at + 1).is_some_and(|byte| br#""\/bfnrtu"#.contains(byte));
+                    escaped = is_letter.then_some(true).ok_or(Fault::Syntax)?;
+                    at += 2;
+                }
+                Some(_) => at += 1,
+                None => return Err(Fault::Syntax),
+            }
+        }
+    }
+
     fn json() -> impl Strategy<Value = serde_json::Value> {
         let leaf = prop_oneof![
             Just(serde_json::Value::Null),
@@ -614,6 +631,22 @@ mod tests {
         fn every_json_text_is_passed_whole(value in json(), pretty in any::<bool>()) {
             let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
             prop_assert_eq!(whole(&text), Ok(Span::new(0, text.len())));
+        }
+
+        #[test]
+        fn a_string_reads_the_same_by_blocks_as_byte_by_byte(
+            parts in prop::collection::vec((0_usize..9, 0_usize..70), 0..40),
+        ) {
+            const PARTS: [&str; 9] =
+                ["a", r"\n", r"\\", r#"\""#, r"\u0041", r"\ud83d\ude00", r"\ud83d", r"\u0000", r"\\\\\"];
+            let fill = |(part, pad): &(usize, usize)| format!("{}{}", PARTS[*part], "x".repeat(*pad / (part % 3 + 1)));
+            let text = format!("\"{}\"  {}", parts.iter().map(fill).collect::<String>(), " ".repeat(70));
+            let read = Scanner::new(text.as_bytes()).string();
+            prop_assert_eq!(read.map(|read| (read.span.end as usize, read.escaped)), byte_by_byte(text.as_bytes()));
+            // Near the end of a text no block is left.
+            let short = text.trim_end();
+            let shortly = Scanner::new(short.as_bytes()).string();
+            prop_assert_eq!(shortly, read);
         }
 
         #[test]
