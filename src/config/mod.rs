@@ -5,6 +5,7 @@
 //! [`Config`].
 
 mod check;
+mod contradictions;
 mod document;
 mod effective;
 mod error;
@@ -81,13 +82,14 @@ impl Config {
         let document = Document::parse(&name, &text).map_err(give_up)?;
         let mut written = file::read(&document);
         overriding.apply(&mut written.file);
-        let built = policies::build(&document, registry);
+        let mut built = policies::build(&document, registry);
         let mut checked = check::check(&document, &written, &overriding);
-        let problems = [written.problems, built.problems, checked.problems].concat();
+        let problems = [written.problems, std::mem::take(&mut built.problems), checked.problems].concat();
         if !(problems.is_empty() && overriding.problems.is_empty()) {
             return Err(give_up(problems));
         }
         checked.warnings.extend(check::idle_warning(written.file.mode, built.rules.len()));
+        checked.warnings.extend(contradictions::contradictions(&built, &written.file.reask));
         Ok(Self::new(written.file, PolicySet::new(built.rules), built.settings, checked.warnings))
     }
 

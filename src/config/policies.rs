@@ -19,6 +19,8 @@ pub(super) struct Built {
     pub rules: Vec<Arc<dyn Rule>>,
     /// Their settings by name, defaults filled in, in registry order.
     pub settings: Map<String, Value>,
+    /// The tools that they name by default.
+    pub shipped_tools: Vec<String>,
     pub problems: Vec<Problem>,
 }
 
@@ -38,6 +40,8 @@ pub(super) fn build(document: &Document<'_>, registry: &[policy::Entry]) -> Buil
     for entry in registry {
         let Some(table) = tables.iter().find(|table| table.name == entry.name) else { continue };
         let default = defaults.iter().find(|default| default.name == entry.name);
+        let shipped = default.and_then(|it| (entry.build)(ValueDeserializer::from(it.value.clone())).ok());
+        built.shipped_tools.extend(shipped.iter().flat_map(|rule| rule.named_tools()));
         build_one(document, entry, &table.value, default.map(|default| &default.value), &mut built);
     }
     built

@@ -495,12 +495,34 @@ fn what_is_allowed_but_odd_is_warned_of() {
         ),
         ("[upstream]\nhttp2 = true\n[policy.budget]", "upstream.http2: concerns http:// alone"),
         ("", "no policy is on"),
+        (
+            "[policy.allow]\nexcept = [\"rm*\"]\n[policy.rate_limit]\ntools = { rmdir = { calls = 1, per = \"1s\" } }",
+            "policy.rate_limit: its settings for rmdir never come to bear, since policy.allow forbids these calls",
+        ),
+        (
+            "[reask]\nanswer_tools = [\"hand_over\"]\n[policy.allow]\nonly = [\"search\"]",
+            "reask.answer_tools: hand_over may be called although policy.allow forbids it",
+        ),
+        (
+            "[policy.budget]\ntool_calls = 5\n[policy.loops]\nwithhold = 9",
+            "policy.loops.withhold: 9 is never reached, since policy.budget.tool_calls is 5",
+        ),
+        (
+            "[policy.turn_limits]\ncalls = 3\ncategories = { a = { tools = [\"f\"], calls = 4 } }",
+            "policy.turn_limits.categories.a.calls: 4 is never reached, since policy.turn_limits.calls is 3",
+        ),
     ] {
         let warnings = load(text).unwrap().warnings;
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].starts_with(said), "{warnings:?}");
     }
-    assert_eq!(load("mode = \"off\"").unwrap().warnings, [""; 0]);
+    for fine in [
+        "mode = \"off\"",
+        "[policy.allow]\nonly = [\"search\"]\n[policy.rate_limit]",
+        "[policy.budget]\ntool_calls = 3\nexhausted = \"inform\"\n[policy.loops]",
+    ] {
+        assert_eq!(load(fine).unwrap().warnings, [""; 0], "{fine}");
+    }
 }
 
 #[test]

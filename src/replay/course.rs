@@ -22,6 +22,7 @@ use crate::wire::assemble::Assembler;
 use crate::wire::message::ToolCall;
 use crate::wire::request::Request;
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -205,7 +206,7 @@ impl Course<'_> {
         let Some(judged) = judging.record.last() else { return };
         for (policy, word) in &judged.acts {
             self.acts.entry(policy).or_default().acted += 1;
-            self.tell(at, policy, word, (Some(&judged.tool), None));
+            self.tell(at, policy, *word, (Some(&judged.tool), None));
         }
     }
 
@@ -213,10 +214,11 @@ impl Course<'_> {
         &mut self,
         message: usize,
         policy: &'static str,
-        action: &'static str,
+        action: impl Into<Cow<'static, str>>,
         (tool, reason): (Option<&str>, Option<&str>),
     ) {
-        *self.acts.entry(policy).or_default().actions.entry(action).or_default() += 1;
+        let action = action.into();
+        *self.acts.entry(policy).or_default().actions.entry(action.clone()).or_default() += 1;
         if self.replayer.verbose {
             let (tool, reason) = (tool.map(str::to_owned), reason.map(str::to_owned));
             self.events.push(Event { message, policy, action, tool, reason });

@@ -192,10 +192,10 @@ fn describe_deeds(outcome: &Outcome, line: &mut Line) {
 /// `truncate=2`, `budget=notice`: as in the header.
 fn show_action(action: &Action, shown: &mut String) {
     shown.extend([action.policy, "="]);
-    if EDITS.contains(&action.action) {
+    if EDITS.contains(&&*action.action) {
         put(shown, format_args!("{}", action.count));
     } else {
-        shown.push_str(action.action);
+        shown.push_str(&action.action);
     }
 }
 

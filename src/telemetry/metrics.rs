@@ -246,7 +246,7 @@ impl Deeds {
     fn record(&self, outcome: &Outcome) {
         // A reply is new each time, and so is what was tried to get it; what a request tells only the first.
         for action in outcome.actions.iter().filter(|act| !outcome.repeated || act.on == On::Reply) {
-            self.actions.with_label_values(&[action.policy, action.action]).inc_by(action.count);
+            self.actions.with_label_values(&[action.policy, &*action.action]).inc_by(action.count);
         }
         if !outcome.repeated {
             outcome.prefix_breaks.iter().for_each(|cause| self.prefix_breaks.add(cause.as_str(), 1));
@@ -412,7 +412,7 @@ toolrein_upstream_seconds_count 1"#;
         let metrics = metrics();
         let mut outcome = rich();
         outcome.judged[0].tool = "a\"} 1\n# TYPE x\\".to_owned();
-        outcome.actions.push(Action { policy: "p", action: "q", count: u64::MAX / 2, on: On::Reply });
+        outcome.actions.push(Action { policy: "p", action: "q".into(), count: u64::MAX / 2, on: On::Reply });
         metrics.record(&outcome);
         let text = metrics.render();
         assert!(text.contains(r#"{tool="a\"}_1_#_TYPE_x\\",verdict="allowed"} 1"#), "{text}");
