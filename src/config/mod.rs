@@ -23,7 +23,7 @@ pub use error::{Problem, Problems};
 pub use file::Overrides;
 pub use source::Source;
 pub use tables::{
-    Conversation, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, PlacementChoice, Reask, Tell,
+    AskUsage, Conversation, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, PlacementChoice, Reask, Tell,
     ToolsUnsupported, Upstream,
 };
 pub use target::Target;

@@ -2,7 +2,7 @@
 //! and which unit it has; what must hold between keys is checked elsewhere.
 
 use super::target::Target;
-use super::units::{address, headers, paths, patterns, percent, size, span, target};
+use super::units::{address, ask_usage, headers, paths, patterns, percent, share, size, span, target};
 use crate::policy::pattern::Pattern;
 use hyper::http::{HeaderName, Uri};
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,8 @@ pub struct Upstream {
     #[serde(with = "span")]
     pub remember: Duration,
     /// Whether streams are asked for `usage` that the client did not order; it is cut out again.
-    pub ask_usage: bool,
+    #[serde(with = "ask_usage")]
+    pub ask_usage: AskUsage,
     /// Until a connection stands, TLS included.
     #[serde(with = "span")]
     pub connect_timeout: Duration,
@@ -85,6 +86,17 @@ pub enum Tell {
     Header,
     /// By one line before the answer, too.
     Text,
+}
+
+/// When streams are asked for `usage` that the client did not order. Never while observing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskUsage {
+    /// `false`.
+    Never,
+    /// `"auto"`: where a policy needs it.
+    Auto,
+    /// `true`.
+    Always,
 }
 
 /// `[limits]`: bounds of memory and patience. Source of the sizes: the design's section 10.14.
@@ -163,6 +175,9 @@ pub struct Conversation {
     /// Members of the body, as paths from its top; written dotted.
     #[serde(with = "paths")]
     pub body: Vec<Vec<String>>,
+    /// The share of conversations that no policy of the context touches, in ten-thousandths; written from 0 to 1.
+    #[serde(with = "share")]
+    pub holdout: u32,
 }
 
 /// `[reask]`.
@@ -238,7 +253,7 @@ impl Default for Upstream {
             tools_unsupported: ToolsUnsupported::Retry,
             tools_unsupported_tell: Tell::Header,
             remember: Duration::from_secs(3_600),
-            ask_usage: false,
+            ask_usage: AskUsage::Never,
             connect_timeout: Duration::from_secs(10),
             first_byte_timeout: Duration::from_secs(600),
             idle_timeout: Duration::from_secs(300),
@@ -299,7 +314,15 @@ impl Default for Conversation {
         Self {
             headers: headers.map(HeaderName::from_static).into(),
             body: body.map(|path| path.iter().map(|&step| step.to_owned()).collect()).into(),
+            holdout: 0,
         }
+    }
+}
+
+impl Conversation {
+    /// Whether the conversation named `name` is held out. The name must be the same in every process.
+    pub fn holds_out(&self, name: u128) -> bool {
+        name % 10_000 < u128::from(self.holdout)
     }
 }
 

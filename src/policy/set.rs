@@ -1,7 +1,7 @@
 //! The configured policies run as one: a single fold over the transcript gives the plan, and the folds'
 //! states then judge the calls of the reply. Knows the order of policies and nothing of what they do.
 
-use super::plan::{Plan, Proposed, Reason, Usage, Verdict};
+use super::plan::{Change, Edit, Plan, Proposed, Reason, Usage, Verdict};
 use super::{DeclaredTool, Evidence, Policy, RequestFacts};
 use crate::transcript::calls::canonical_hash;
 use crate::transcript::identity::HashKey;
@@ -15,6 +15,10 @@ pub trait Rule: Send + Sync {
     fn name(&self) -> &'static str;
     /// See [`Policy::named_tools`].
     fn named_tools(&self) -> Vec<String>;
+    /// See [`Policy::EDITS_CONTEXT`].
+    fn edits_context(&self) -> bool;
+    /// See [`Policy::needs_usage`].
+    fn needs_usage(&self) -> bool;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
 }
@@ -56,6 +60,14 @@ impl<P: Policy> Rule for RuleOf<P> {
 
     fn named_tools(&self) -> Vec<String> {
         self.0.named_tools()
+    }
+
+    fn edits_context(&self) -> bool {
+        P::EDITS_CONTEXT
+    }
+
+    fn needs_usage(&self) -> bool {
+        self.0.needs_usage()
     }
 
     fn start(&self) -> Box<dyn Fold> {
@@ -121,6 +133,27 @@ impl PolicySet {
     /// The tools that the policies' settings name.
     pub fn named_tools(&self) -> Vec<String> {
         self.rules.iter().flat_map(|rule| rule.named_tools()).collect()
+    }
+
+    /// Whether any policy is of use only where streams tell their usage.
+    pub fn needs_usage(&self) -> bool {
+        self.rules.iter().any(|rule| rule.needs_usage())
+    }
+
+    /// Whether `plan` changes what the model is shown of the conversation's own texts.
+    pub fn touches_context(&self, plan: &Plan) -> bool {
+        plan.edits.iter().any(|edit| self.edits_context(edit))
+    }
+
+    /// Leaves out of `plan` what [`touches_context`](Self::touches_context) means.
+    pub fn leave_context(&self, plan: &mut Plan) {
+        plan.edits.retain(|edit| !self.edits_context(edit));
+    }
+
+    fn edits_context(&self, edit: &Edit) -> bool {
+        let by = |rule: &&Arc<dyn Rule>| rule.name() == edit.policy;
+        !matches!(edit.change, Change::Remark { .. })
+            && self.rules.iter().find(by).is_some_and(|rule| rule.edits_context())
     }
 
     /// Reads the whole transcript: what shall change, and a judge that knows the conversation.

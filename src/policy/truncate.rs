@@ -57,6 +57,7 @@ impl Default for Config {
 impl Policy for Truncate {
     const NAME: &'static str = "truncate";
     const SUMMARY: &'static str = "shortens bloated tool results, once, and says how much is gone";
+    const EDITS_CONTEXT: bool = true;
     type Config = Config;
     type State = ();
 

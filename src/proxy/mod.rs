@@ -13,6 +13,7 @@ pub mod error;
 mod exchange;
 pub(crate) mod fallback;
 pub mod handler;
+mod meter;
 pub mod headers;
 pub mod read;
 mod reask;

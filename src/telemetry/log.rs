@@ -160,9 +160,16 @@ fn describe(outcome: &Outcome, line: &mut Line) {
     describe_deeds(outcome, line);
     line.count("tokens_prompt", outcome.tokens.prompt);
     line.count("tokens_cached", outcome.tokens.cached);
+    line.count("tokens_cache_written", outcome.tokens.cache_written);
     line.count("tokens_completion", outcome.tokens.completion);
     line.count("tokens_reasoning", outcome.tokens.reasoning);
     line.count("tokens_saved", outcome.tokens.saved);
+    if let Some(foretold) = outcome.foretold {
+        line.count("tokens_foretold", foretold.tokens);
+        line.text("foretold_by", foretold.basis);
+    }
+    line.flag("context_touched", outcome.context.touched);
+    line.flag("held_out", outcome.context.held_out);
     line.number("request_bytes", outcome.request_bytes);
     line.number("reply_bytes", outcome.reply_bytes);
     line.millis("total_ms", outcome.times.total);

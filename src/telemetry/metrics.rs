@@ -1,8 +1,8 @@
 //! The metrics, in Prometheus's text format: their names, what they say, and how an outcome becomes numbers.
 //! How series are made and bounded is `families`' and `tools`' affair.
 
-use super::families::{Counters, Maker, Requests};
-use super::outcome::{Fallback, On, Outcome, PrefixBreak, Tokens};
+use super::families::{Contexts, Counters, Maker, Requests};
+use super::outcome::{BASES, Fallback, Foretold, On, Outcome, PrefixBreak, Tokens};
 use super::tools::Tools;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
@@ -30,8 +30,13 @@ const UNGOVERNED: [&str; 8] = [
     "too_large",
     "odd_text",
 ];
-/// In the order of [`Tokens`].
-const TOKEN_KINDS: [&str; 5] = ["prompt", "cached", "completion", "reasoning", "saved"];
+/// In the order of [`Tokens`], and what was foretold of prompts that nobody billed.
+const TOKEN_KINDS: [&str; 7] =
+    ["prompt", "cached", "cache_written", "completion", "reasoning", "saved", "estimated"];
+/// Upon an earlier bill about 1 % is usual; by learned rates alone about 5 %.
+const ESTIMATE_ERRORS: [f64; 9] = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0];
+/// Smaller prompts are mostly constants of the provider's, and say nothing of the estimate.
+const SMALL_PROMPT: u64 = 200;
 
 /// All metrics of one process.
 pub struct Metrics {
@@ -41,6 +46,8 @@ pub struct Metrics {
     deeds: Deeds,
     tools: Tools,
     tokens: Counters,
+    context: Contexts,
+    estimate_errors: [(&'static str, Histogram); BASES.len()],
     client_gone: IntCounter,
     lost_log_lines: IntCounter,
     streams_open: IntGauge,
@@ -96,10 +103,24 @@ impl Metrics {
             tools: Tools::new(&make, configured_tools)?,
             tokens: make.words(
                 "toolrein_tokens_total",
-                "Tokens by kind: prompt, cached (part of prompt), completion and reasoning (part of completion) as \
-                 billed, re-asks included; saved is our estimate, per request: an old cut counts each time.",
+                "Tokens by kind: prompt, cached and cache_written (parts of prompt), completion and reasoning (part of \
+                 completion) as billed, re-asks included; estimated: prompts that were answered and not billed; saved \
+                 is our estimate, per request: an old cut counts each time.",
                 "kind",
                 &TOKEN_KINDS,
+            )?,
+            context: Contexts::new(
+                &make,
+                "toolrein_context_tokens_total",
+                "Billed tokens of prompts, all and cached, by whether policies changed the conversation's texts \
+                 (touched) and by whether it was held out, so that they only would have.",
+            )?,
+            estimate_errors: make.basis_histograms(
+                "toolrein_estimate_error_ratio",
+                "How far the foretold tokens of a prompt were off the billed ones, as a share of these, by what was \
+                 known: usage (an earlier bill of the conversation), ratio (learned rates), class (neither). Prompts \
+                 of 200 tokens and more.",
+                &ESTIMATE_ERRORS,
             )?,
             client_gone: make
                 .counter("toolrein_client_gone_total", "Requests whose client left before the reply's end.")?,
@@ -145,7 +166,7 @@ impl Metrics {
         self.client_gone.inc_by(outcome.client_gone.into());
         self.times.record(outcome);
         self.deeds.record(outcome);
-        self.record_tokens(outcome.tokens);
+        self.record_tokens(outcome);
         for call in &outcome.judged {
             self.tools.tool(&call.tool).call(call.verdict);
         }
@@ -158,12 +179,22 @@ impl Metrics {
         self.lost_log_lines.inc_by(lost);
     }
 
-    fn record_tokens(&self, tokens: Tokens) {
-        let Tokens { prompt, cached, completion, reasoning, saved } = tokens;
-        for (kind, count) in TOKEN_KINDS.into_iter().zip([prompt, cached, completion, reasoning, saved]) {
+    fn record_tokens(&self, outcome: &Outcome) {
+        let Tokens { prompt, cached, cache_written, completion, reasoning, saved } = outcome.tokens;
+        let answered = (200..300).contains(&outcome.status) && prompt == 0;
+        let estimated = outcome.foretold.filter(|_| answered).map_or(0, |foretold| foretold.tokens);
+        let counts = [prompt, cached, cache_written, completion, reasoning, saved, estimated];
+        for (kind, count) in TOKEN_KINDS.into_iter().zip(counts) {
             if count > 0 {
                 self.tokens.add(kind, count);
             }
+        }
+        self.context.count(outcome.context, prompt, cached);
+        if let Some(Foretold { tokens, basis, billed }) = outcome.foretold.filter(|it| it.billed >= SMALL_PROMPT)
+        {
+            let error = (tokens as f64 / billed as f64 - 1.0).abs();
+            let known = self.estimate_errors.iter().filter(|(known, _)| *known == basis);
+            known.for_each(|(_, errors)| errors.observe(error));
         }
     }
 }

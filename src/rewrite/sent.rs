@@ -1,0 +1,166 @@
+//! The size of what is sent: the class estimate of the request as the plan changes it, message by message.
+//! Counts; writes nothing and knows nothing of bills.
+
+use crate::policy::plan::{Change, Edit, Plan};
+use crate::transcript::Transcript;
+use crate::transcript::identity::{Domain, Hash};
+use crate::transcript::prompt::Size;
+use crate::transcript::tokens::{Estimate, TOOL_SCHEMA, estimate_json, estimate_text};
+use crate::wire::json::decode;
+use bytes::Bytes;
+
+/// A request as it goes up.
+#[derive(Clone, Copy)]
+pub struct Sent<'a> {
+    pub transcript: &'a Transcript<'a>,
+    pub plan: &'a Plan,
+    pub restored: &'a [(usize, Bytes)],
+}
+
+impl Sent<'_> {
+    /// The size of all of it.
+    pub fn size(&self) -> Size {
+        Size { tools: self.tools(), messages: self.messages_from(0) }
+    }
+
+    /// The size of the messages from the one at `first` on. Messages that were counted before are not counted again.
+    pub fn messages_from(&self, first: usize) -> Estimate {
+        let transcript = self.transcript;
+        let messages = first..transcript.request.messages.len();
+        let as_they_came: Estimate = messages.map(|index| transcript.view(index).tokens()).sum();
+        let edits = self.plan.edits.iter().filter(|edit| edit.message >= first);
+        let (mut gone, mut come) = (Estimate::ZERO, Estimate::ZERO);
+        for edit in edits {
+            let (less, more) = self.changed(edit);
+            gone += less;
+            come += more;
+        }
+        let rounds = self.restored.iter().filter(|(before, _)| *before >= first);
+        come += rounds.map(|(_, round)| estimate_json(round)).sum();
+        let factor = transcript.token_factor;
+        (as_they_came + come.scaled(factor)).saturating_sub(gone.scaled(factor))
+    }
+
+    /// Names what is done to the first `count` messages: empty plans agree, and so does every plan that does the same.
+    pub fn edits_before(&self, count: usize) -> Hash {
+        let mut done = Vec::new();
+        let mut note = |message: usize, length: usize| {
+            done.extend_from_slice(&(message as u64).to_le_bytes());
+            done.extend_from_slice(&(length as u64).to_le_bytes());
+        };
+        for edit in self.plan.edits.iter().filter(|edit| edit.message < count) {
+            match &edit.change {
+                Change::Shorten { by, .. } => note(edit.message, by.len()),
+                Change::Notice { text, .. } => note(edit.message, text.len()),
+                Change::Remark { .. } => {}
+            }
+        }
+        for (before, round) in self.restored.iter().filter(|(before, _)| *before < count) {
+            note(*before, round.len());
+        }
+        if done.is_empty() {
+            return Hash::default();
+        }
+        self.transcript.identity.key.hash(Domain::History, &[b"edits", &done])
+    }
+
+    /// What an edit takes away and what it adds.
+    fn changed(&self, edit: &Edit) -> (Estimate, Estimate) {
+        match &edit.change {
+            Change::Shorten { text, by, .. } => {
+                let message = self.transcript.request.messages.get(edit.message);
+                let original = message.and_then(|message| message.content.texts().nth(*text));
+                let original = original.map(|text| estimate_json(text.raw(self.transcript.body)));
+                (original.unwrap_or_default(), estimate_text(by))
+            }
+            Change::Notice { text, .. } => (Estimate::ZERO, estimate_text(text)),
+            Change::Remark { .. } => (Estimate::ZERO, Estimate::ZERO),
+        }
+    }
+
+    fn tools(&self) -> Estimate {
+        let body = self.transcript.body;
+        let is_hidden = |name: &str| self.plan.hidden.iter().any(|(_, hidden)| hidden == name);
+        let declared = self.transcript.request.tools.iter();
+        let shown = declared.filter(|tool| tool.name.is_none_or(|name| !is_hidden(&decode(name, body))));
+        let tools: Estimate = shown.map(|tool| TOOL_SCHEMA + estimate_json(tool.span.of(body))).sum();
+        tools.scaled(self.transcript.token_factor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transcript::identity::{HashKey, Identity};
+    use crate::transcript::memo::NoMemo;
+    use crate::wire::request::Request;
+    use std::sync::Arc;
+
+    /// Sizes of a request of three messages: as it came, with `edits`, and the latter from the last message on.
+    fn sizes(edits: Vec<Edit>, restored: &[(usize, Bytes)]) -> [u64; 3] {
+        let body = format!(
+            r#"{{"messages":[{{"role":"user","content":"q"}},{{"role":"tool","content":"{}"}},{{"role":"user","content":"q"}}],
+                "tools":[{{"function":{{"name":"a"}}}},{{"function":{{"name":"b"}}}}]}}"#,
+            "word ".repeat(100)
+        );
+        let request = Request::parse(body.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let plan = &Plan { edits, ..Plan::default() };
+        let sent = Sent { transcript, plan, restored };
+        let plain = Sent { plan: &Plan::default(), restored: &[], ..sent };
+        [plain.size().messages, sent.size().messages, sent.messages_from(2)].map(Estimate::tokens)
+    }
+
+    fn edit(message: usize, change: Change) -> Edit {
+        Edit { message, policy: "p", change }
+    }
+
+    #[test]
+    fn a_cut_text_counts_as_what_stands_in_its_place() {
+        let cut = Change::Shorten { text: 0, by: Arc::from("word word"), gone_chars: 490 };
+        let [plain, sent, last] = sizes(vec![edit(1, cut)], &[]);
+        assert!(plain > 100 && sent < plain - 90, "{plain} {sent}");
+        assert!(last < 10, "the cut stands before it: {last}");
+    }
+
+    #[test]
+    fn notices_and_restored_rounds_count_where_they_stand() {
+        let notice = || Change::Notice { text: "word ".repeat(20), word: "notice" };
+        for (edits, restored) in [
+            (vec![edit(2, notice())], vec![]),
+            (vec![], vec![(2, Bytes::from(format!(r#"{{"content":"{}"}}"#, "word ".repeat(20))))]),
+        ] {
+            let [plain, sent, last] = sizes(edits, &restored);
+            assert!((15..40).contains(&(sent - plain)) && last > 15, "{plain} {sent} {last}");
+        }
+        let [plain, sent, _] = sizes(vec![edit(0, Change::Remark { word: "slow" })], &[]);
+        assert_eq!(plain, sent);
+    }
+
+    #[test]
+    fn hidden_tools_are_not_counted() {
+        let body = r#"{"messages":[],"tools":[{"function":{"name":"a"}},{"function":{"name":"b"}}]}"#;
+        let request = Request::parse(body.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let hidden = Plan { hidden: vec![("allow", "a".to_owned())], ..Plan::default() };
+        let tools = |plan: &Plan| Sent { transcript, plan, restored: &[] }.size().tools;
+        assert_eq!(tools(&hidden) + tools(&hidden), tools(&Plan::default()));
+    }
+
+    #[test]
+    fn equal_edits_of_a_history_share_a_name() {
+        let body = r#"{"messages":[{"role":"user"},{"role":"user"}]}"#;
+        let request = Request::parse(body.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let name = |edits: Vec<Edit>, count| {
+            Sent { transcript, plan: &Plan { edits, ..Plan::default() }, restored: &[] }.edits_before(count)
+        };
+        let notice = |at| edit(at, Change::Notice { text: "n".to_owned(), word: "notice" });
+        assert_eq!(name(vec![], 2), name(vec![notice(1)], 1), "what comes later does not count");
+        assert_eq!(name(vec![notice(0)], 1), name(vec![notice(0), notice(1)], 1));
+        assert_ne!(name(vec![notice(0)], 2), name(vec![notice(1)], 2));
+    }
+}
