@@ -23,8 +23,8 @@ pub use error::{Problem, Problems};
 pub use file::Overrides;
 pub use source::Source;
 pub use tables::{
-    AskUsage, Conversation, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, PlacementChoice, Reask, Tell,
-    ToolsUnsupported, Upstream,
+    AskUsage, Conversation, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, PlacementChoice,
+    Reask, Tell, ToolsUnsupported, Upstream,
 };
 pub use target::Target;
 

@@ -32,8 +32,11 @@ impl Anchors {
         if shard.is_empty() {
             shard.resize(PLACES, Default::default());
         }
-        if let Some(entry) = shard.get_mut(place(name)) {
-            *entry = (name, anchor);
+        if let Some((known, kept)) = shard.get_mut(place(name)) {
+            // Sent again and cut off before its bill came: the bill is known.
+            if *known != name || anchor.prompt > 0 {
+                (*known, *kept) = (name, anchor);
+            }
         }
     }
 
@@ -60,6 +63,8 @@ mod tests {
         }
         let found = |name| anchors.find(name).map(|anchor| anchor.prompt);
         assert_eq!([one, same_place, other].map(found), [Some(10), None, Some(20)]);
+        anchors.keep(one, anchor(0));
+        assert_eq!(found(one), Some(10), "its bill is known");
         anchors.keep(same_place, anchor(30));
         assert_eq!([one, same_place, other].map(found), [None, Some(30), Some(20)]);
     }

@@ -172,9 +172,9 @@ impl Memo for MemoCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
     use crate::transcript::prompt::{Anchor, Size};
     use crate::transcript::tokens::Estimate;
+    use bytes::Bytes;
     use futures_util::FutureExt as _;
 
     fn ledger() -> Memory {

@@ -70,10 +70,7 @@ impl Ratios {
         let messages = messages.clamp(BELIEVED.0, BELIEVED.1);
         let with_tools = seen.filter(|seen| seen.tools >= TELLING);
         let tools = median(with_tools.map(|seen| (seen.last.1 - messages * seen.last.0) / seen.tools));
-        Ratio {
-            tools: fixed(tools.unwrap_or(messages).clamp(0.0, BELIEVED.1)),
-            messages: fixed(messages),
-        }
+        Ratio { tools: fixed(tools.unwrap_or(messages).clamp(0.0, BELIEVED.1)), messages: fixed(messages) }
     }
 }
 

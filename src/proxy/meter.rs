@@ -5,7 +5,7 @@ use crate::ledger::{Cost, Facts};
 use crate::rewrite::sent::Sent;
 use crate::telemetry::outcome::Foretold;
 use crate::transcript::identity::Hash;
-use crate::transcript::prompt::{Anchor, Histories, Prediction, Size, predict};
+use crate::transcript::prompt::{Anchor, Histories, Prediction, Size};
 use crate::wire::usage::Usage;
 
 /// See the file's head.
@@ -27,27 +27,14 @@ impl Meter {
         facts: &Facts,
         (model, conversation): (Hash, Hash),
     ) -> Self {
-        let known = histories.earlier.iter().zip(&facts.anchors);
-        let known = known.filter_map(|((end, _), anchor)| Some((*end, (*anchor)?)));
-        let known: Vec<(usize, Anchor)> =
-            known.filter(|(end, anchor)| sent.edits_before(*end) == anchor.edits).collect();
-        // The newest that was billed; without a bill it still saves the counting.
-        let best = known.iter().find(|(_, anchor)| anchor.prompt > 0).or(known.first());
-        let size = best.map_or_else(
-            || sent.size(),
-            |(end, anchor)| {
-                let messages = anchor.size.messages + sent.messages_from(*end);
-                Size { tools: anchor.size.tools, messages }
-            },
-        );
-        let earlier = best.map(|(end, anchor)| (anchor, sent.transcript.view(*end).tokens()));
+        let (size, prediction) = sent.foretell(histories, &facts.anchors, facts.ratio);
         Self {
             model,
             conversation,
             history: histories.whole,
             edits: sent.edits_before(sent.transcript.request.messages.len()),
             size,
-            prediction: predict(size, earlier, facts.ratio),
+            prediction,
         }
     }
 

@@ -1,10 +1,10 @@
-//! The size of what is sent: the class estimate of the request as the plan changes it, message by message.
-//! Counts; writes nothing and knows nothing of bills.
+//! The size of what is sent, and the bill to be expected: the class estimate of the request as the plan changes it,
+//! message by message, joined with what is known of its beginning. Counts; writes and remembers nothing.
 
 use crate::policy::plan::{Change, Edit, Plan};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{Domain, Hash};
-use crate::transcript::prompt::Size;
+use crate::transcript::prompt::{Anchor, Histories, Prediction, Ratio, Size, predict};
 use crate::transcript::tokens::{Estimate, TOOL_SCHEMA, estimate_json, estimate_text};
 use crate::wire::json::decode;
 use bytes::Bytes;
@@ -18,6 +18,29 @@ pub struct Sent<'a> {
 }
 
 impl Sent<'_> {
+    /// The size of it and the bill to be expected: the one place where both are reckoned. `anchors` answer for the
+    /// earlier ones of `histories`, in their order.
+    pub fn foretell(
+        &self,
+        histories: &Histories,
+        anchors: &[Option<Anchor>],
+        ratio: Option<Ratio>,
+    ) -> (Size, Prediction) {
+        let known = histories.earlier.iter().zip(anchors);
+        let known = known.filter_map(|((end, _), anchor)| Some((*end, (*anchor)?)));
+        let known: Vec<(usize, Anchor)> =
+            known.filter(|(end, anchor)| self.edits_before(*end) == anchor.edits).collect();
+        // The newest that was billed; one without a bill still saves the counting.
+        let Some((end, anchor)) = known.iter().find(|(_, anchor)| anchor.prompt > 0).or(known.first()) else {
+            let size = self.size();
+            return (size, predict(size, None, ratio));
+        };
+        let messages = anchor.size.messages + self.messages_from(*end);
+        let size = Size { tools: anchor.size.tools, messages };
+        let reply = self.transcript.view(*end).tokens();
+        (size, predict(size, Some((anchor, reply)), ratio))
+    }
+
     /// The size of all of it.
     pub fn size(&self) -> Size {
         Size { tools: self.tools(), messages: self.messages_from(0) }

@@ -190,7 +190,8 @@ impl Metrics {
             }
         }
         self.context.count(outcome.context, prompt, cached);
-        if let Some(Foretold { tokens, basis, billed }) = outcome.foretold.filter(|it| it.billed >= SMALL_PROMPT)
+        if let Some(Foretold { tokens, basis, billed }) =
+            outcome.foretold.filter(|it| it.billed >= SMALL_PROMPT)
         {
             let error = (tokens as f64 / billed as f64 - 1.0).abs();
             let known = self.estimate_errors.iter().filter(|(known, _)| *known == basis);

@@ -30,7 +30,7 @@ pub struct Outcome {
     /// The results since the last assistant message of the request.
     pub results: Vec<NewResult>,
     pub tokens: Tokens,
-    /// What the prompt was expected to cost; `None` where it was sent in another form than that was reckoned for.
+    /// What the prompt was expected to cost; `None` where it was not read.
     pub foretold: Option<Foretold>,
     pub context: Context,
     /// Requests made upstream for this one.
@@ -142,7 +142,7 @@ pub struct Foretold {
     pub tokens: u64,
     /// What the expectation rests on: one of [`BASES`].
     pub basis: &'static str,
-    /// As billed; 0 where nobody told.
+    /// As billed for the form that was expected; 0 where nobody told.
     pub billed: u64,
 }
 
@@ -276,14 +276,8 @@ impl CallVerdict {
 }
 
 impl Fallback {
-    pub(super) const ALL: [Self; 6] = [
-        Self::Tools,
-        Self::ToolChoice,
-        Self::Flattened,
-        Self::Placement,
-        Self::StreamOptions,
-        Self::Stale,
-    ];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Tools, Self::ToolChoice, Self::Flattened, Self::Placement, Self::StreamOptions, Self::Stale];
 
     /// As in labels and fields.
     pub fn as_str(self) -> &'static str {

@@ -105,7 +105,8 @@ impl Identity {
     /// A name of the conversation that is the same in every process and for every caller, and so no secret: for what
     /// must not change with a restart. A client that gives no name is known by how the conversation begins.
     pub fn lasting_name(&self, request: &Request, body: &[u8]) -> Hash {
-        let nobody = Self { key: HashKey::fixed(0), principal: Hash::default(), explicit: self.explicit.clone() };
+        let nobody =
+            Self { key: HashKey::fixed(0), principal: Hash::default(), explicit: self.explicit.clone() };
         nobody.conversation(request, body)
     }
 
