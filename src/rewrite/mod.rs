@@ -14,4 +14,5 @@ pub mod rounds;
 pub mod sent;
 pub mod splice;
 pub mod stream;
+pub mod texts;
 pub mod usage;
