@@ -142,18 +142,22 @@ impl PolicySet {
 
     /// Whether `plan` changes what the model is shown of the conversation's own texts.
     pub fn touches_context(&self, plan: &Plan) -> bool {
-        plan.edits.iter().any(|edit| self.edits_context(edit))
+        let dropped = plan.dropped.iter().any(|(policy, _)| self.is_of_context(policy));
+        dropped || plan.edits.iter().any(|edit| self.edits_context(edit))
     }
 
     /// Leaves out of `plan` what [`touches_context`](Self::touches_context) means.
     pub fn leave_context(&self, plan: &mut Plan) {
         plan.edits.retain(|edit| !self.edits_context(edit));
+        plan.dropped.retain(|(policy, _)| !self.is_of_context(policy));
     }
 
     fn edits_context(&self, edit: &Edit) -> bool {
-        let by = |rule: &&Arc<dyn Rule>| rule.name() == edit.policy;
-        !matches!(edit.change, Change::Remark { .. })
-            && self.rules.iter().find(by).is_some_and(|rule| rule.edits_context())
+        !matches!(edit.change, Change::Remark { .. }) && self.is_of_context(edit.policy)
+    }
+
+    fn is_of_context(&self, policy: &str) -> bool {
+        self.rules.iter().any(|rule| rule.name() == policy && rule.edits_context())
     }
 
     /// Reads the whole transcript: what shall change, and a judge that knows the conversation.

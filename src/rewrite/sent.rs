@@ -1,7 +1,8 @@
 //! The size of what is sent, and the bill to be expected: the class estimate of the request as the plan changes it,
 //! message by message, joined with what is known of its beginning. Counts; writes and remembers nothing.
 
-use crate::policy::plan::{Change, Edit, Plan};
+use super::texts::{is_dropped, settle};
+use crate::policy::plan::{Change, Plan};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{Domain, Hash};
 use crate::transcript::prompt::{Anchor, Histories, Prediction, Ratio, Size, predict};
@@ -48,17 +49,20 @@ impl Sent<'_> {
 
     /// The size of the messages from the one at `first` on. Messages that were counted before are not counted again.
     pub fn messages_from(&self, first: usize) -> Estimate {
-        let transcript = self.transcript;
-        let messages = first..transcript.request.messages.len();
-        let as_they_came: Estimate = messages.map(|index| transcript.view(index).tokens()).sum();
-        let edits = self.plan.edits.iter().filter(|edit| edit.message >= first);
+        let Self { transcript, plan, restored } = *self;
+        let sent = (first..transcript.request.messages.len()).filter(|at| !is_dropped(plan, *at));
+        let as_they_came: Estimate = sent.map(|at| transcript.view(at).tokens()).sum();
         let (mut gone, mut come) = (Estimate::ZERO, Estimate::ZERO);
-        for edit in edits {
-            let (less, more) = self.changed(edit);
-            gone += less;
-            come += more;
+        for ((message, text), change) in settle(plan).range((first, 0)..) {
+            if let Some(by) = change.by() {
+                gone += self.original(*message, *text);
+                come += estimate_text(by);
+            }
+            let lines = change.around.iter();
+            come += lines.map(|(before, after)| estimate_text(before) + estimate_text(after)).sum();
         }
-        let rounds = self.restored.iter().filter(|(before, _)| *before >= first);
+        come += self.notices().filter(|(at, _)| *at >= first).map(|(_, text)| estimate_text(text)).sum();
+        let rounds = restored.iter().filter(|(before, _)| *before >= first);
         come += rounds.map(|(_, round)| estimate_json(round)).sum();
         let factor = transcript.token_factor;
         (as_they_came + come.scaled(factor)).saturating_sub(gone.scaled(factor))
@@ -67,38 +71,39 @@ impl Sent<'_> {
     /// Names what is done to the first `count` messages: empty plans agree, and so does every plan that does the same.
     pub fn edits_before(&self, count: usize) -> Hash {
         let mut done = Vec::new();
-        let mut note = |message: usize, length: usize| {
-            done.extend_from_slice(&(message as u64).to_le_bytes());
-            done.extend_from_slice(&(length as u64).to_le_bytes());
+        let mut note = |numbers: [usize; 3]| {
+            numbers.iter().for_each(|number| done.extend_from_slice(&(*number as u64).to_le_bytes()));
         };
-        for edit in self.plan.edits.iter().filter(|edit| edit.message < count) {
-            match &edit.change {
-                Change::Shorten { by, .. } => note(edit.message, by.len()),
-                Change::Notice { text, .. } => note(edit.message, text.len()),
-                Change::Remark { .. } => {}
-            }
+        for ((message, text), change) in settle(self.plan).range(..(count, 0)) {
+            note([*message, *text, change.by().map_or(0, str::len)]);
+            change.around.iter().for_each(|(before, after)| note([*message, before.len(), after.len()]));
         }
-        for (before, round) in self.restored.iter().filter(|(before, _)| *before < count) {
-            note(*before, round.len());
+        for (_, turns) in self.plan.dropped.iter().filter(|(_, turns)| turns.start < count) {
+            note([turns.start, turns.end.min(count), 0]);
         }
+        self.notices().filter(|(at, _)| *at < count).for_each(|(at, text)| note([at, text.len(), 1]));
+        let rounds = self.restored.iter().filter(|(before, _)| *before < count);
+        rounds.for_each(|(before, round)| note([*before, round.len(), 2]));
         if done.is_empty() {
             return Hash::default();
         }
         self.transcript.identity.key.hash(Domain::History, &[b"edits", &done])
     }
 
-    /// What an edit takes away and what it adds.
-    fn changed(&self, edit: &Edit) -> (Estimate, Estimate) {
-        match &edit.change {
-            Change::Shorten { text, by, .. } => {
-                let message = self.transcript.request.messages.get(edit.message);
-                let original = message.and_then(|message| message.content.texts().nth(*text));
-                let original = original.map(|text| estimate_json(text.raw(self.transcript.body)));
-                (original.unwrap_or_default(), estimate_text(by))
-            }
-            Change::Notice { text, .. } => (Estimate::ZERO, estimate_text(text)),
-            Change::Remark { .. } => (Estimate::ZERO, Estimate::ZERO),
-        }
+    /// The notices that are placed, with their messages.
+    fn notices(&self) -> impl Iterator<Item = (usize, &str)> {
+        let edits = self.plan.edits.iter().filter(|edit| !is_dropped(self.plan, edit.message));
+        edits.filter_map(|edit| match &edit.change {
+            Change::Notice { text, .. } => Some((edit.message, text.as_str())),
+            _ => None,
+        })
+    }
+
+    /// What a text costs as the client sent it.
+    fn original(&self, message: usize, text: usize) -> Estimate {
+        let message = self.transcript.request.messages.get(message);
+        let original = message.and_then(|message| message.content.texts().nth(text));
+        original.map_or(Estimate::ZERO, |text| estimate_json(text.raw(self.transcript.body)))
     }
 
     fn tools(&self) -> Estimate {
@@ -114,6 +119,7 @@ impl Sent<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::plan::Edit;
     use crate::transcript::identity::{HashKey, Identity};
     use crate::transcript::memo::NoMemo;
     use crate::wire::request::Request;
@@ -129,14 +135,20 @@ mod tests {
         let request = Request::parse(body.as_bytes()).unwrap();
         let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
         let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
-        let plan = &Plan { edits, ..Plan::default() };
+        let plan = &plan(edits);
         let sent = Sent { transcript, plan, restored };
         let plain = Sent { plan: &Plan::default(), restored: &[], ..sent };
         [plain.size().messages, sent.size().messages, sent.messages_from(2)].map(Estimate::tokens)
     }
 
+    fn plan(edits: Vec<Edit>) -> Plan {
+        let mut plan = Plan::default();
+        plan.edits = edits;
+        plan
+    }
+
     fn edit(message: usize, change: Change) -> Edit {
-        Edit { message, policy: "p", change }
+        Edit { message, decided: message, policy: "p", change }
     }
 
     #[test]
@@ -162,12 +174,26 @@ mod tests {
     }
 
     #[test]
+    fn dropped_turns_are_not_counted_nor_what_was_done_to_them() {
+        let notice = Change::Notice { text: "word ".repeat(20), word: "notice" };
+        let body = r#"{"messages":[{"role":"user","content":"q q q"},{"role":"user","content":"q q q"}]}"#;
+        let request = Request::parse(body.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let mut plan = plan(vec![edit(0, notice)]);
+        plan.dropped.push(("history", 0..1));
+        let of = |plan: &Plan| Sent { transcript, plan, restored: &[] }.messages_from(0);
+        assert_eq!(of(&plan) + of(&plan), of(&Plan::default()));
+    }
+
+    #[test]
     fn hidden_tools_are_not_counted() {
         let body = r#"{"messages":[],"tools":[{"function":{"name":"a"}},{"function":{"name":"b"}}]}"#;
         let request = Request::parse(body.as_bytes()).unwrap();
         let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
         let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
-        let hidden = Plan { hidden: vec![("allow", "a".to_owned())], ..Plan::default() };
+        let mut hidden = Plan::default();
+        hidden.hidden.push(("allow", "a".to_owned()));
         let tools = |plan: &Plan| Sent { transcript, plan, restored: &[] }.size().tools;
         assert_eq!(tools(&hidden) + tools(&hidden), tools(&Plan::default()));
     }
@@ -179,7 +205,7 @@ mod tests {
         let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
         let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
         let name = |edits: Vec<Edit>, count| {
-            Sent { transcript, plan: &Plan { edits, ..Plan::default() }, restored: &[] }.edits_before(count)
+            Sent { transcript, plan: &plan(edits), restored: &[] }.edits_before(count)
         };
         let notice = |at| edit(at, Change::Notice { text: "n".to_owned(), word: "notice" });
         assert_eq!(name(vec![], 2), name(vec![notice(1)], 1), "what comes later does not count");

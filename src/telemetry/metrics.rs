@@ -294,7 +294,7 @@ impl Deeds {
 #[cfg(test)]
 mod tests {
     use super::super::cases::rich;
-    use super::super::outcome::{Action, Route};
+    use super::super::outcome::{Action, Context, Route};
     use super::*;
 
     fn metrics() -> Metrics {
@@ -317,6 +317,10 @@ mod tests {
 toolrein_actions_total{action="notice",policy="budget"} 1
 toolrein_actions_total{action="shortened",policy="truncate"} 2
 toolrein_actions_total{action="withheld",policy="rate_limit"} 1
+toolrein_context_tokens_total{held_out="no",kind="cached",touched="yes"} 2048
+toolrein_context_tokens_total{held_out="no",kind="prompt",touched="yes"} 3000
+toolrein_estimate_error_ratio_sum{basis="usage"} 0.010000000000000009
+toolrein_estimate_error_ratio_count{basis="usage"} 1
 toolrein_fallbacks_total{kind="placement"} 1
 toolrein_first_byte_seconds_sum 0.4205
 toolrein_first_byte_seconds_count 1
@@ -326,6 +330,7 @@ toolrein_overhead_seconds_count 1
 toolrein_prefix_breaks_total{cause="ledger"} 1
 toolrein_reasks_total 1
 toolrein_requests_total{route="chat",status="200"} 1
+toolrein_tokens_total{kind="cache_written"} 100
 toolrein_tokens_total{kind="cached"} 2048
 toolrein_tokens_total{kind="completion"} 70
 toolrein_tokens_total{kind="prompt"} 3000
@@ -411,6 +416,50 @@ toolrein_upstream_seconds_count 1"#;
         }
         assert!(text.contains("\ntoolrein_client_gone_total 1\n"));
         assert!(text.contains("\ntoolrein_upstream_seconds_count 0\n"), "the upstream was never asked");
+    }
+
+    #[test]
+    fn prompts_that_nobody_billed_count_as_foretold_and_say_nothing_of_the_estimate() {
+        let metrics = metrics();
+        let foretold = |billed| Some(Foretold { tokens: 1_000, basis: "class", billed });
+        let chat = |status, billed, prompt| Outcome {
+            status,
+            foretold: foretold(billed),
+            tokens: Tokens { prompt, ..Tokens::default() },
+            ..Outcome::new(Route::Chat)
+        };
+        for outcome in [chat(200, 0, 0), chat(500, 0, 0), chat(200, 0, 700), chat(200, 150, 150)] {
+            metrics.record(&outcome);
+        }
+        let samples = samples(&metrics);
+        assert!(samples.iter().any(|sample| sample == r#"toolrein_tokens_total{kind="estimated"} 1000"#));
+        assert!(!samples.iter().any(|sample| sample.contains("estimate_error")), "{samples:#?}");
+    }
+
+    #[test]
+    fn cached_tokens_are_told_apart_by_what_was_done_to_their_conversations() {
+        let metrics = metrics();
+        for (touched, held_out, prompt, cached) in
+            [(true, false, 100, 90), (false, false, 10, 5), (true, true, 1_000, 0), (true, false, 1, 1)]
+        {
+            let tokens = Tokens { prompt, cached, ..Tokens::default() };
+            let context = Context { touched, held_out };
+            metrics.record(&Outcome { tokens, context, ..Outcome::new(Route::Chat) });
+        }
+        let text = metrics.render();
+        for (held_out, kind, touched, count) in [
+            ("no", "prompt", "yes", 101),
+            ("no", "cached", "yes", 91),
+            ("no", "cached", "no", 5),
+            ("yes", "prompt", "yes", 1_000),
+            ("yes", "cached", "yes", 0),
+            ("yes", "prompt", "no", 0),
+        ] {
+            let sample = format!(
+                "\ntoolrein_context_tokens_total{{held_out=\"{held_out}\",kind=\"{kind}\",touched=\"{touched}\"}} {count}\n"
+            );
+            assert!(text.contains(&sample), "{sample}");
+        }
     }
 
     #[test]
