@@ -178,6 +178,8 @@ pub struct Conversation {
     /// The share of conversations that no policy of the context touches, in ten-thousandths; written from 0 to 1.
     #[serde(with = "share")]
     pub holdout: u32,
+    /// Whether clients may choose a profile by the header `x-toolrein-profile`.
+    pub profile_header: bool,
 }
 
 /// `[reask]`.
@@ -315,6 +317,7 @@ impl Default for Conversation {
             headers: headers.map(HeaderName::from_static).into(),
             body: body.map(|path| path.iter().map(|&step| step.to_owned()).collect()).into(),
             holdout: 0,
+            profile_header: true,
         }
     }
 }

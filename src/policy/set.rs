@@ -20,6 +20,8 @@ pub trait Rule: Send + Sync {
     fn edits_context(&self) -> bool;
     /// See [`Policy::needs_usage`].
     fn needs_usage(&self) -> bool;
+    /// See [`Policy::forbids`].
+    fn forbids(&self, name: &str) -> bool;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
 }
@@ -69,6 +71,10 @@ impl<P: Policy> Rule for RuleOf<P> {
 
     fn needs_usage(&self) -> bool {
         self.0.needs_usage()
+    }
+
+    fn forbids(&self, name: &str) -> bool {
+        self.0.forbids(name)
     }
 
     fn start(&self) -> Box<dyn Fold> {

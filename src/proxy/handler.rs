@@ -12,11 +12,11 @@ use super::read::{ReadError, read_body};
 use super::record::Record;
 use super::respond::error_response;
 use super::upstream::Upstream;
-use super::{Service, caller, coding, relay, stream};
+use super::{Service, caller, coding, profile, relay, stream};
 use crate::config::{AskUsage, Config, Mode, Tell};
 use crate::ledger::{Ask, Facts, Ledger, MOST_LOOKED_UP, ModelFacts};
 use crate::policy::plan::{Change, Plan};
-use crate::policy::set::Judge;
+use crate::policy::set::{Judge, PolicySet};
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
 use crate::rewrite::restore::{places, restored};
@@ -75,6 +75,8 @@ struct Reading {
     restored: Vec<(usize, Bytes)>,
     chain: Hash,
     meter: Meter,
+    /// The stream is to be asked for its usage.
+    asks_usage: bool,
 }
 
 impl Gateway {
@@ -145,7 +147,14 @@ impl Gateway {
                 return self.relay_read(parts, body, record).await;
             }
         };
-        let reading = self.look(&parts, &request, &body, &mut record).await;
+        let policies = match profile::choose(&self.config, &parts.headers, (&request, &body)) {
+            Ok(profile) => {
+                record.outcome.profile = profile.map(|profile| Arc::clone(&profile.name));
+                self.config.policies_of(profile)
+            }
+            Err(error) => return refused(record, &error),
+        };
+        let reading = self.look(policies, &parts, (&request, &body), &mut record).await;
         if let Some(refusal) = &reading.plan.refusal {
             record.outcome.act(On::Request, refusal.policy, "rejected", 1);
             if !self.is_observing() {
@@ -176,7 +185,13 @@ impl Gateway {
     }
 
     /// Looks up what the ledger knows and reads the transcript through the policies.
-    async fn look(&self, parts: &Parts, request: &Request, body: &Bytes, record: &mut Record) -> Reading {
+    async fn look(
+        &self,
+        policies: &PolicySet,
+        parts: &Parts,
+        (request, body): (&Request, &Bytes),
+        record: &mut Record,
+    ) -> Reading {
         let identity =
             caller::identify(&self.key, &parts.headers, (request, body), &self.config.conversation);
         let model_name = request.model_name(body);
@@ -202,7 +217,7 @@ impl Gateway {
         };
         let facts = self.ledger.look_up(ask).await;
         transcript.learn_times(&facts.released_ms, self.now_ms());
-        let (mut plan, judge) = self.config.policies.read(&transcript);
+        let (mut plan, judge) = policies.read(&transcript);
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         let outcome = &mut record.outcome;
         if request.odd {
@@ -213,7 +228,7 @@ impl Gateway {
             plan.hidden.clear();
             restored.clear();
         }
-        outcome.context = self.hold_out(&transcript, &mut plan);
+        outcome.context = self.hold_out(policies, &transcript, &mut plan);
         let (plain, none) = (Plan::default(), Vec::new());
         let (seen, rounds) = if self.is_observing() { (&plain, &none) } else { (&plan, &restored) };
         let sent = Sent { transcript: &transcript, plan: seen, restored: rounds };
@@ -227,12 +242,13 @@ impl Gateway {
         tell_new(&transcript, &plan, record);
         let chain = transcript.calls.chain(&identity);
         drop(transcript);
-        Reading { identity, facts, plan, judge, restored, chain, model, meter }
+        let asks_usage = self.asks_usage(policies, request, facts.model);
+        Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage }
     }
 
     /// Leaves the texts of conversations alone that are held out; tells whether policies wanted to change any.
-    fn hold_out(&self, transcript: &Transcript<'_>, plan: &mut Plan) -> Context {
-        let (policies, settings) = (&self.config.policies, &self.config.conversation);
+    fn hold_out(&self, policies: &PolicySet, transcript: &Transcript<'_>, plan: &mut Plan) -> Context {
+        let settings = &self.config.conversation;
         let touched = policies.touches_context(plan);
         if self.is_observing() {
             return Context { touched, held_out: true };
@@ -246,10 +262,10 @@ impl Gateway {
     }
 
     /// Whether the stream is asked for the usage that the client did not order.
-    fn asks_usage(&self, request: &Request, known: ModelFacts) -> bool {
+    fn asks_usage(&self, policies: &PolicySet, request: &Request, known: ModelFacts) -> bool {
         let wanted = match self.config.upstream.ask_usage {
             AskUsage::Never => false,
-            AskUsage::Auto => self.config.policies.needs_usage(),
+            AskUsage::Auto => policies.needs_usage(),
             AskUsage::Always => true,
         };
         let told = !request.stream || request.include_usage;
@@ -273,7 +289,7 @@ impl Gateway {
         reading: Reading,
         record: Record,
     ) -> (Exchange, Judging) {
-        let Reading { identity, facts, plan, judge, restored, chain, model, meter } = reading;
+        let Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage } = reading;
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
@@ -287,7 +303,7 @@ impl Gateway {
         if observe {
             pass = Pass::plain(placed);
         }
-        pass.ask_usage = self.asks_usage(&request, facts.model);
+        pass.ask_usage = asks_usage;
         let judging = Judging::new(judge, answers, observe);
         let (plan, restored) = if observe { (Plan::default(), Vec::new()) } else { (plan, restored) };
         let mut exchange = Exchange {

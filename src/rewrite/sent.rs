@@ -169,7 +169,7 @@ mod tests {
             let [plain, sent, last] = sizes(edits, &restored);
             assert!((15..40).contains(&(sent - plain)) && last > 15, "{plain} {sent} {last}");
         }
-        let [plain, sent, _] = sizes(vec![edit(0, Change::Remark { word: "slow" })], &[]);
+        let [plain, sent, _] = sizes(vec![edit(0, Change::Remark { word: "slow", of: None })], &[]);
         assert_eq!(plain, sent);
     }
 
