@@ -20,6 +20,8 @@ pub trait Rule: Send + Sync {
     fn edits_context(&self) -> bool;
     /// See [`Policy::needs_usage`].
     fn needs_usage(&self) -> bool;
+    /// See [`Policy::diagram`].
+    fn diagram(&self) -> Option<String>;
     /// See [`Policy::forbids`].
     fn forbids(&self, name: &str) -> bool;
     /// A fold with a fresh state.
@@ -71,6 +73,10 @@ impl<P: Policy> Rule for RuleOf<P> {
 
     fn needs_usage(&self) -> bool {
         self.0.needs_usage()
+    }
+
+    fn diagram(&self) -> Option<String> {
+        self.0.diagram()
     }
 
     fn forbids(&self, name: &str) -> bool {
@@ -165,6 +171,11 @@ impl PolicySet {
 
     fn is_of_context(&self, policy: &str) -> bool {
         self.rules.iter().any(|rule| rule.name() == policy && rule.edits_context())
+    }
+
+    /// What the settings of the policy `name` amount to as a drawing, where it has one.
+    pub fn diagram(&self, name: &str) -> Option<String> {
+        self.rules.iter().find(|rule| rule.name() == name)?.diagram()
     }
 
     /// Reads the whole transcript: what shall change, and a judge that knows the conversation.

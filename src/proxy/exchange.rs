@@ -7,6 +7,7 @@ use super::fallback::{Fallbacks, learned};
 use super::handler::Gateway;
 use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
+use super::turnstile::Passage;
 use crate::ledger::News;
 use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;
@@ -53,6 +54,8 @@ pub(crate) struct Exchange {
     pub(crate) record: Record,
     /// What the first reply is going to cost; `None` once that is told.
     pub(crate) meter: Option<Meter>,
+    /// Keeps other requests of the conversation waiting, where the operator wants one at a time.
+    pub(crate) passage: Option<Passage>,
 }
 
 impl Exchange {

@@ -11,5 +11,11 @@ mod talk;
 
 mod allow;
 mod arguments;
+mod duplicates;
+mod fresh;
 mod loops;
+mod min_conversation;
+mod serial;
+mod states;
+mod taint;
 mod turn_limits;
