@@ -5,6 +5,7 @@
 mod anchors;
 pub mod memory;
 pub mod ratios;
+mod recent;
 
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::{CallKey, Hash};

@@ -18,4 +18,5 @@ mod min_conversation;
 mod serial;
 mod states;
 mod taint;
+mod truncate;
 mod turn_limits;
