@@ -344,6 +344,14 @@ fn names_and_paths_that_are_no_good_are_told() {
             r#"proxy.toml:2: conversation.body: expected a path into the body, such as "metadata.session_id", found "metadata.""#,
         ),
         (
+            "[conversation]\nholdout = 5",
+            "proxy.toml:2: conversation.holdout: expected a share from 0 to 1, found 5",
+        ),
+        (
+            "[upstream]\nask_usage = \"yes\"",
+            r#"proxy.toml:2: upstream.ask_usage: expected true, false or "auto", found "yes""#,
+        ),
+        (
             "[reask]\nanswer_tools = [\"\"]",
             r#"proxy.toml:2: reask.answer_tools: expected a name, or a pattern such as "search*", found """#,
         ),

@@ -10,3 +10,4 @@ pub mod refusal;
 pub mod reply;
 pub mod request;
 pub mod sse;
+pub mod usage;
