@@ -9,4 +9,5 @@ pub mod message;
 pub mod refusal;
 pub mod reply;
 pub mod request;
+pub mod smuggling;
 pub mod sse;
