@@ -9,6 +9,7 @@ mod arguments;
 mod budget;
 #[cfg(test)]
 pub(crate) mod cases;
+mod injection;
 mod loops;
 pub mod pattern;
 mod period;
