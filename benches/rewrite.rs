@@ -36,7 +36,7 @@ fn cut_and_notice(bencher: Bencher<'_, '_>, bytes: usize) {
         },
     ];
     let mut plan = Plan::default();
-    plan.edits.extend(changes.map(|change| Edit { message: 2, policy: "truncate", change }));
+    plan.edits.extend(changes.map(|change| Edit { message: 2, decided: 2, policy: "truncate", change }));
     write(bencher, bodies::with_bloated_result(bytes), &plan);
 }
 

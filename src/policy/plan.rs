@@ -2,14 +2,19 @@
 //! what shall be, never how bytes change.
 
 use crate::transcript::identity::Hash;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Everything that the policies want done to one request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     pub edits: Vec<Edit>,
+    /// Messages that go, with the policy that says so: ranges of places, oldest first, whole turns each.
+    pub dropped: Vec<(&'static str, Range<usize>)>,
     /// Tools that the model shall not be shown, with the policy that says so.
     pub hidden: Vec<(&'static str, String)>,
+    /// The model shall make one call at a time.
+    pub one_at_a_time: bool,
     /// The request shall not be sent, only answered with this.
     pub refusal: Option<Refusal>,
     /// Where the fold stands: set by the runner, so that a policy can edit only what it reads.
@@ -27,15 +32,26 @@ struct Place {
 pub struct Edit {
     /// The message's place in the request.
     pub message: usize,
+    /// The message at which it was decided: that message itself, but for what clears old results.
+    pub decided: usize,
     pub policy: &'static str,
     pub change: Change,
 }
 
-/// What changes.
+/// What changes. Places `text` count the message's strings of text. Of several new texts for one place the highest in
+/// this list counts: clear, withhold, point, shorten; what surrounds applies to whichever it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The text at place `text` among the message's strings of text is replaced.
+    /// An old text is cleared to make room.
+    Clear { text: usize, by: Arc<str>, gone_chars: usize },
+    /// The model shall not read the text.
+    WithholdText { text: usize, by: Arc<str>, gone_chars: usize },
+    /// The text stood in the message `original` before; not done where that one is cleared or dropped.
+    Point { text: usize, by: Arc<str>, gone_chars: usize, original: usize },
+    /// The text is shortened.
     Shorten { text: usize, by: Arc<str>, gone_chars: usize },
+    /// Lines of ours stand before and behind it, whatever it becomes.
+    Surround { text: usize, before: &'static str, after: &'static str },
     /// A text of ours that the model reads right after this message; `word` names it in headers and metrics.
     Notice { text: String, word: &'static str },
     /// Nothing changes; `word` is told in metrics and the log.
@@ -46,9 +62,29 @@ impl Change {
     /// Tokens that the model need not read, estimated. 3.6 characters a token: between prose (4.2) and JSON (3.3), as
     /// measured on recorded results.
     pub fn saved_tokens(&self) -> u64 {
+        self.gone_chars() as u64 * 10 / 36
+    }
+
+    /// Characters that the model need not read.
+    pub fn gone_chars(&self) -> usize {
         match self {
-            Self::Shorten { gone_chars, .. } => *gone_chars as u64 * 10 / 36,
-            Self::Notice { .. } | Self::Remark { .. } => 0,
+            Self::Clear { gone_chars, .. }
+            | Self::WithholdText { gone_chars, .. }
+            | Self::Point { gone_chars, .. }
+            | Self::Shorten { gone_chars, .. } => *gone_chars,
+            Self::Surround { .. } | Self::Notice { .. } | Self::Remark { .. } => 0,
+        }
+    }
+
+    /// Its word in headers, metrics and the log.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Clear { .. } => "cleared",
+            Self::WithholdText { .. } => "text_withheld",
+            Self::Point { .. } => "pointed",
+            Self::Shorten { .. } => "shortened",
+            Self::Surround { .. } => "annotated",
+            Self::Notice { word, .. } | Self::Remark { word } => word,
         }
     }
 }
@@ -73,6 +109,48 @@ impl Plan {
         self.edit(Change::Shorten { text, by, gone_chars });
     }
 
+    /// Lets the `text`-th string of text of the event being read point to an equal one in the message `original`.
+    pub fn point(&mut self, text: usize, by: Arc<str>, gone_chars: usize, original: usize) {
+        self.edit(Change::Point { text, by, gone_chars, original });
+    }
+
+    /// Keeps the `text`-th string of text of the event being read from the model, which reads `by` in its place.
+    pub fn withhold_text(&mut self, text: usize, by: Arc<str>, gone_chars: usize) {
+        self.edit(Change::WithholdText { text, by, gone_chars });
+    }
+
+    /// Puts lines of ours around the `text`-th string of text of the event being read.
+    pub fn surround(&mut self, text: usize, before: &'static str, after: &'static str) {
+        self.edit(Change::Surround { text, before, after });
+    }
+
+    /// Clears the `text`-th string of text of the earlier `message`. The one edit of what was read before: to be
+    /// decided by replay alone, in batches, since it costs the prompt's cache.
+    pub fn clear(&mut self, message: usize, text: usize, by: Arc<str>, gone_chars: usize) {
+        let Place { message: decided, policy } = self.at;
+        self.edits.push(Edit { message, decided, policy, change: Change::Clear { text, by, gone_chars } });
+    }
+
+    /// Drops whole turns: the earlier `messages`. The same rules as for [`clear`](Self::clear).
+    pub fn drop_turns(&mut self, messages: Range<usize>) {
+        self.dropped.push((self.at.policy, messages));
+    }
+
+    /// What was planned so far for the message being read, by any policy before this one.
+    pub fn planned_here(&self) -> impl Iterator<Item = &Edit> {
+        let here = self.at.message;
+        self.edits
+            .iter()
+            .rev()
+            .take_while(move |edit| edit.decided == here)
+            .filter(move |edit| edit.message == here)
+    }
+
+    /// Whether a policy before this one has said `word` of the message being read.
+    pub fn remarked_here(&self, word: &str) -> bool {
+        self.planned_here().any(|edit| edit.change.word() == word)
+    }
+
     /// Lets the model read `text` right after the event being read.
     pub fn notice(&mut self, word: &'static str, text: String) {
         self.edit(Change::Notice { text, word });
@@ -91,6 +169,11 @@ impl Plan {
         }
     }
 
+    /// Asks the model for one call at a time. To be a function of the configuration and the declared tools alone.
+    pub fn one_call_at_a_time(&mut self) {
+        self.one_at_a_time = true;
+    }
+
     /// Refuses the request; the first refusal counts.
     pub fn refuse(&mut self, code: &'static str, message: String) {
         let policy = self.at.policy;
@@ -99,11 +182,13 @@ impl Plan {
 
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        self.edits.is_empty() && self.hidden.is_empty() && self.refusal.is_none()
+        let changes = self.edits.is_empty() && self.dropped.is_empty() && self.hidden.is_empty();
+        changes && !self.one_at_a_time && self.refusal.is_none()
     }
 
     fn edit(&mut self, change: Change) {
-        self.edits.push(Edit { message: self.at.message, policy: self.at.policy, change });
+        let Place { message, policy } = self.at;
+        self.edits.push(Edit { message, decided: message, policy, change });
     }
 }
 
@@ -123,8 +208,12 @@ pub struct Proposed<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Allow,
+    /// The client sees the call with these arguments instead, JSON text. Policies behind judge the new ones.
+    Rewrite(String),
     /// The client does not see the call; the model is told why.
     Withhold(Reason),
+    /// The client does not see the call; the model reads this as its result.
+    Answer(String),
 }
 
 /// Why a call is withheld, in words that the model can act on.
@@ -146,6 +235,12 @@ pub enum ReasonKind {
     LoopDetected,
     Validation,
     ModeRestricted,
+    StateRestricted,
+    ConfirmationRequired,
+    Duplicate,
+    StaleReference,
+    ConversationTooShort,
+    TurnLocked,
 }
 
 impl ReasonKind {
@@ -157,6 +252,12 @@ impl ReasonKind {
             Self::LoopDetected => "LOOP_DETECTED",
             Self::Validation => "VALIDATION",
             Self::ModeRestricted => "MODE_RESTRICTED",
+            Self::StateRestricted => "STATE_RESTRICTED",
+            Self::ConfirmationRequired => "CONFIRMATION_REQUIRED",
+            Self::Duplicate => "DUPLICATE",
+            Self::StaleReference => "STALE_REFERENCE",
+            Self::ConversationTooShort => "CONVERSATION_TOO_SHORT",
+            Self::TurnLocked => "TURN_LOCKED",
         }
     }
 }

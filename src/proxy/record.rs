@@ -1,12 +1,13 @@
 //! The record of one client request while it runs: filled in on the way, told once at the end, also where the
 //! client leaves before the end. Decides nothing.
 
-use crate::policy::plan::{Change, Plan};
+use crate::policy::plan::Plan;
 use crate::rewrite::judging::{Decision, Judging};
 use crate::rewrite::stream::Unjudged;
+use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{
-    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, Route, SHORTENED, actions_header,
+    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, Route, actions_header,
 };
 use crate::transcript::ToolResult;
 use hyper::http::{HeaderMap, HeaderValue};
@@ -93,14 +94,13 @@ impl Record {
         for (policy, _) in &plan.hidden {
             self.outcome.act(On::Request, policy, "hidden", 1);
         }
+        self.outcome.tokens.saved += saved_tokens(plan);
+        for (policy, _) in &plan.dropped {
+            self.outcome.act(On::Request, policy, "turns_dropped", 1);
+        }
         for edit in &plan.edits {
-            self.outcome.tokens.saved += edit.change.saved_tokens();
-            let word = match &edit.change {
-                Change::Shorten { .. } => SHORTENED,
-                Change::Notice { word, .. } | Change::Remark { word } => word,
-            };
-            if edit.message >= new_from {
-                self.outcome.act(On::Request, edit.policy, word, 1);
+            if edit.decided >= new_from {
+                self.outcome.act(On::Request, edit.policy, edit.change.word(), 1);
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::proxy::fallback::placement;
 use crate::rewrite::judging::{AnswerTools, Decision, Judging};
 use crate::rewrite::pass::{Pass, Source};
 use crate::rewrite::splice::Rope;
+use crate::rewrite::texts::saved_tokens;
 use crate::transcript::Transcript;
 use crate::transcript::identity::{Hash, HashKey, Identity};
 use crate::wire::assemble::Assembler;
@@ -129,18 +130,16 @@ impl Course<'_> {
                 self.tell(0, policy, "hidden", (Some(tool), None));
             }
         }
-        for Edit { message, policy, change } in &plan.edits {
+        self.figures.tokens_saved += saved_tokens(plan);
+        for Edit { message, decided, policy, change } in &plan.edits {
             let acts = self.acts.entry(policy).or_default();
             acts.tokens_saved += change.saved_tokens();
-            self.figures.tokens_saved += change.saved_tokens();
-            if *message < new_from {
+            if *decided < new_from {
                 continue;
             }
-            let tool = || Some(&*transcript.calls.answered_by(*message)?.name);
-            let (word, tool) = match change {
-                Change::Shorten { .. } => ("shortened", tool()),
-                Change::Notice { word, .. } | Change::Remark { word } => (*word, None),
-            };
+            let of_text = change.gone_chars() > 0 || matches!(change, Change::Surround { .. });
+            let tool = transcript.calls.answered_by(*message).filter(|_| of_text).map(|call| &*call.name);
+            let word = change.word();
             acts.acted += u64::from(!matches!(change, Change::Remark { .. }));
             acts.notices += u64::from(matches!(change, Change::Notice { .. }));
             self.tell(*message, policy, word, (tool, None));
@@ -223,8 +222,9 @@ fn decide(judging: &mut Judging, call: &ToolCall, body: &[u8], now_ms: u64) -> D
 /// How long the request would be if each policy that changes it were alone.
 fn parts(source: &Source<'_>, pass: &Pass, out: &Rope) -> Vec<(&'static str, usize)> {
     let edits = source.plan.edits.iter().map(|edit| edit.policy);
-    let mut policies: Vec<&'static str> =
-        edits.chain(source.plan.hidden.iter().map(|(policy, _)| *policy)).collect();
+    let dropped = source.plan.dropped.iter().map(|(policy, _)| *policy);
+    let hidden = source.plan.hidden.iter().map(|(policy, _)| *policy);
+    let mut policies: Vec<&'static str> = edits.chain(dropped).chain(hidden).collect();
     policies.sort_unstable();
     policies.dedup();
     if let [only] = policies.as_slice() {
@@ -233,6 +233,7 @@ fn parts(source: &Source<'_>, pass: &Pass, out: &Rope) -> Vec<(&'static str, usi
     let alone = |policy: &'static str| {
         let mut plan = Plan::default();
         plan.edits = source.plan.edits.iter().filter(|edit| edit.policy == policy).cloned().collect();
+        plan.dropped = source.plan.dropped.iter().filter(|(by, _)| *by == policy).cloned().collect();
         plan.hidden = source.plan.hidden.iter().filter(|(by, _)| *by == policy).cloned().collect();
         (policy, Source { plan: &plan, ..*source }.write(pass).len())
     };

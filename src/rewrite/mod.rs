@@ -13,4 +13,5 @@ pub mod restore;
 pub mod rounds;
 pub mod splice;
 pub mod stream;
+pub mod texts;
 pub mod usage;

@@ -5,7 +5,7 @@
 use super::flatten::flatten;
 use super::notice::Placement;
 use super::request::{
-    append, apply_edits, ask_for_answer, ask_for_one, ask_for_usage, hide, restore, without_choice,
+    append, apply_plan, ask_for_answer, ask_for_one, ask_for_usage, hide, restore, without_choice,
     without_tools,
 };
 use super::splice::{Rope, Splices};
@@ -75,20 +75,20 @@ impl Source<'_> {
         let mut splices = Splices::default();
         match pass.tools {
             Tools::Kept => {
-                apply_edits(self.request, &self.plan.edits, pass.placement, &mut splices);
+                apply_plan(self.request, self.body, self.plan, pass.placement, &mut splices);
                 hide(self.request, self.body, &self.plan.hidden, &mut splices);
             }
             Tools::WithoutChoice => {
-                apply_edits(self.request, &self.plan.edits, pass.placement, &mut splices);
+                apply_plan(self.request, self.body, self.plan, pass.placement, &mut splices);
                 hide(self.request, self.body, &self.plan.hidden, &mut splices);
                 without_choice(self.request, self.body, &mut splices);
             }
             Tools::Dropped => {
-                apply_edits(self.request, &self.edits_without_tools(), pass.placement, &mut splices);
+                apply_plan(self.request, self.body, &self.plan_without_tools(), pass.placement, &mut splices);
                 without_tools(self.request, self.body, &mut splices);
             }
         }
-        restore(self.request, self.restored, &mut splices);
+        restore(self.request, self.plan, self.restored, &mut splices);
         if pass.ask_usage {
             ask_for_usage(self.request, self.body, &mut splices);
         }
@@ -105,15 +105,20 @@ impl Source<'_> {
         if pass.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
     }
 
-    /// The edits and one notice more, at a place that stays the same as the conversation grows.
-    fn edits_without_tools(&self) -> Vec<Edit> {
-        let mut edits = self.plan.edits.clone();
+    /// The plan and one notice more, at a place that stays the same as the conversation grows.
+    fn plan_without_tools(&self) -> Plan {
+        let mut plan = self.plan.clone();
+        // It goes with the tools.
+        plan.one_at_a_time = false;
         if let Some(message) = self.opening() {
             let change = Change::Notice { text: NO_TOOLS.to_owned(), word: "notice" };
-            let at = edits.partition_point(|edit| edit.message <= message);
-            edits.insert(at, Edit { message, policy: "tools_unsupported", change });
+            let is_later =
+                |edit: &Edit| edit.message > message && matches!(edit.change, Change::Notice { .. });
+            let at = plan.edits.iter().position(is_later).unwrap_or(plan.edits.len());
+            let edit = Edit { message, decided: message, policy: "tools_unsupported", change };
+            plan.edits.insert(at, edit);
         }
-        edits
+        plan
     }
 
     /// The user message that opens the conversation; where another one does, the last of the system messages

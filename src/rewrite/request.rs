@@ -3,9 +3,11 @@
 
 use super::notice::{Placement, place};
 use super::splice::Splices;
-use crate::policy::plan::{Change, Edit};
+use super::texts::{TextChange, is_dropped, settle};
+use crate::policy::plan::{Change, Plan};
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::{decode, escape_into};
+use crate::wire::message::Message;
 use crate::wire::request::{Choice, Member, Request, Tool};
 use bytes::Bytes;
 
@@ -13,15 +15,18 @@ use bytes::Bytes;
 pub const TOOL_MEMBERS: [&str; 5] =
     ["tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"];
 
-/// Applies what the policies want: shortened texts, then notices, in the order in which they were planned.
-pub fn apply_edits(request: &Request, edits: &[Edit], placement: Placement, splices: &mut Splices) {
-    for edit in edits {
-        if let Change::Shorten { text, by, .. } = &edit.change {
-            shorten(request, edit.message, *text, by, splices);
-        }
+/// Applies what the policies want done to messages: texts changed, turns dropped, then notices, in the order in which
+/// they were planned.
+pub fn apply_plan(request: &Request, body: &[u8], plan: &Plan, placement: Placement, splices: &mut Splices) {
+    for ((message, text), change) in settle(plan) {
+        change_text(&request.messages[message], text, &change, splices);
+    }
+    if !plan.dropped.is_empty() {
+        let numbered: Vec<(usize, &Message)> = request.messages.iter().enumerate().collect();
+        splices.remove_items(&numbered, |(_, message)| message.span, |(at, _)| is_dropped(plan, *at));
     }
     let mut notices: Vec<(usize, String)> = Vec::new();
-    for edit in edits {
+    for edit in plan.edits.iter().filter(|edit| !is_dropped(plan, edit.message)) {
         let Change::Notice { text, .. } = &edit.change else { continue };
         match notices.last_mut() {
             Some((message, joined)) if *message == edit.message => {
@@ -37,11 +42,14 @@ pub fn apply_edits(request: &Request, edits: &[Edit], placement: Placement, spli
     for (message, text) in &notices {
         place(request, *message, text, placement, splices);
     }
+    if plan.one_at_a_time && request.declares_tools {
+        set_member(request, body, "parallel_tool_calls", "false", splices);
+    }
 }
 
 /// Puts hidden rounds back, each directly before the assistant message at its place.
-pub fn restore(request: &Request, rounds: &[(usize, Bytes)], splices: &mut Splices) {
-    for (message, round) in rounds {
+pub fn restore(request: &Request, plan: &Plan, rounds: &[(usize, Bytes)], splices: &mut Splices) {
+    for (message, round) in rounds.iter().filter(|(message, _)| !is_dropped(plan, *message)) {
         let at = request.messages[*message].span.start;
         splices.insert(at, round.clone());
         splices.insert(at, Bytes::from_static(b","));
@@ -146,13 +154,22 @@ fn set_member(request: &Request, body: &[u8], name: &str, value: &'static str, s
     }
 }
 
-fn shorten(request: &Request, message: usize, text: usize, by: &str, splices: &mut Splices) {
-    let message = &request.messages[message];
-    if message.odd {
-        return;
+/// Makes the `text`-th string of text of `message` what `change` says; where its own words stay, so do its bytes.
+fn change_text(message: &Message, text: usize, change: &TextChange<'_>, splices: &mut Splices) {
+    let Some(place) = message.content.texts().nth(text).filter(|_| !message.odd) else { return };
+    for (before, _) in change.around.iter().rev() {
+        splices.insert(place.span.start, escaped(before));
     }
-    let Some(place) = message.content.texts().nth(text) else { return };
-    let mut escaped = Vec::with_capacity(by.len() + by.len() / 8);
-    escape_into(by, &mut escaped);
-    splices.replace(Span { start: place.span.start, end: place.span.end }, escaped);
+    if let Some(by) = change.by() {
+        splices.replace(place.span, escaped(by));
+    }
+    for (_, after) in &change.around {
+        splices.insert(place.span.end, escaped(after));
+    }
+}
+
+fn escaped(text: &str) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(text.len() + text.len() / 8);
+    escape_into(text, &mut escaped);
+    escaped
 }

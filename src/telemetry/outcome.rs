@@ -75,7 +75,7 @@ pub struct Action {
 }
 
 /// The actions that change a text which is there already: told by their number, not by a word.
-pub const EDITS: [&str; 1] = [SHORTENED];
+pub const EDITS: [&str; 6] = ["cleared", "text_withheld", "pointed", SHORTENED, "annotated", "turns_dropped"];
 /// A text was shortened.
 pub const SHORTENED: &str = "shortened";
 

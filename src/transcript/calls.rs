@@ -21,10 +21,20 @@ pub struct Call<'a> {
     pub name: Cow<'a, str>,
     /// The hash of its canonical arguments.
     pub arguments: Hash,
+    /// Its arguments as the request holds them, in the request's body.
+    written: (Arguments, &'a [u8]),
     /// The place of the message that answers it.
     pub result: Option<usize>,
     /// When it was handed to the client, in ms since the epoch, where the ledger knows.
     pub released_ms: Option<u64>,
+}
+
+impl<'a> Call<'a> {
+    /// Its arguments as JSON text, spelled as the client sent them; empty where it sent none.
+    pub fn arguments_text(&self) -> Cow<'a, str> {
+        let (arguments, body) = self.written;
+        arguments.text(body)
+    }
 }
 
 /// Every call, and what answers it.
@@ -159,6 +169,7 @@ fn read_call<'a>(call: &ToolCall, body: &'a [u8], identity: &Identity, memo: &dy
         id: call.id.map_or("".into(), |id| decode(id, body)),
         name: call.name.map_or("".into(), |name| decode(name, body)),
         arguments: arguments_hash_of(&call.arguments, body, identity, memo),
+        written: (call.arguments, body),
         result: None,
         released_ms: None,
     }

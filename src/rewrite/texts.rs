@@ -1,0 +1,170 @@
+//! What becomes of each text of a request: of all that policies want done to one text, what counts, in one fixed
+//! order, so that their own order does not matter. Settles; writes no bytes.
+
+use crate::policy::plan::{Change, Plan};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The place of a text: its message, and its place among the message's strings of text.
+pub type TextPlace = (usize, usize);
+
+/// What becomes of one text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextChange<'a> {
+    /// The text that takes its place, with the characters that are gone and the rank of what did it.
+    by: Option<(Rank, &'a Arc<str>, usize)>,
+    /// Lines that stand before and behind it.
+    pub around: Vec<(&'static str, &'static str)>,
+}
+
+/// Which new text counts where there are several: the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Shorten,
+    Point,
+    Withhold,
+    Clear,
+}
+
+impl TextChange<'_> {
+    /// The text that takes its place; `None`: its own.
+    pub fn by(&self) -> Option<&str> {
+        self.by.as_ref().map(|(_, by, _)| &***by)
+    }
+
+    /// Characters of the original that the model does not read.
+    pub fn gone_chars(&self) -> usize {
+        self.by.as_ref().map_or(0, |(_, _, gone)| *gone)
+    }
+}
+
+/// Everything that becomes of texts by `plan`, by place. What is dropped with its message is left out.
+pub fn settle(plan: &Plan) -> BTreeMap<TextPlace, TextChange<'_>> {
+    let mut texts: BTreeMap<TextPlace, TextChange<'_>> = BTreeMap::new();
+    let is_gone = |message: usize| is_dropped(plan, message);
+    for edit in plan.edits.iter().filter(|edit| !is_gone(edit.message)) {
+        let (rank, text, by, gone) = match &edit.change {
+            Change::Clear { text, by, gone_chars } => (Rank::Clear, text, by, gone_chars),
+            Change::WithholdText { text, by, gone_chars } => (Rank::Withhold, text, by, gone_chars),
+            Change::Point { text, by, gone_chars, original }
+                if !is_gone(*original) && !is_cleared(plan, *original) =>
+            {
+                (Rank::Point, text, by, gone_chars)
+            }
+            Change::Shorten { text, by, gone_chars } => (Rank::Shorten, text, by, gone_chars),
+            Change::Surround { text, before, after } => {
+                texts.entry((edit.message, *text)).or_default().around.push((before, after));
+                continue;
+            }
+            Change::Point { .. } | Change::Notice { .. } | Change::Remark { .. } => continue,
+        };
+        let change = texts.entry((edit.message, *text)).or_default();
+        if change.by.as_ref().is_none_or(|(known, _, _)| *known < rank) {
+            change.by = Some((rank, by, *gone));
+        }
+    }
+    for change in texts.values_mut().filter(|change| change.is_withheld()) {
+        change.around.clear();
+    }
+    texts
+}
+
+/// Tokens that the model need not read by `plan`, estimated: 3.6 characters a token, as [`Change::saved_tokens`] has it.
+pub fn saved_tokens(plan: &Plan) -> u64 {
+    settle(plan).values().map(|change| change.gone_chars() as u64 * 10 / 36).sum()
+}
+
+/// Whether the message goes with its turn.
+pub fn is_dropped(plan: &Plan, message: usize) -> bool {
+    plan.dropped.iter().any(|(_, messages)| messages.contains(&message))
+}
+
+fn is_cleared(plan: &Plan, message: usize) -> bool {
+    plan.edits.iter().any(|edit| edit.message == message && matches!(edit.change, Change::Clear { .. }))
+}
+
+impl TextChange<'_> {
+    fn is_withheld(&self) -> bool {
+        matches!(self.by, Some((Rank::Withhold, _, _)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::plan::Edit;
+
+    fn planned(changes: Vec<(usize, Change)>) -> Plan {
+        let edits = changes.into_iter().map(|(message, change)| Edit {
+            message,
+            decided: message,
+            policy: "p",
+            change,
+        });
+        let mut plan = Plan::default();
+        plan.edits = edits.collect();
+        plan
+    }
+
+    fn by(text: &str) -> (usize, Arc<str>, usize) {
+        (0, Arc::from(text), text.len())
+    }
+
+    fn shorten(with: &str) -> Change {
+        let (text, by, gone_chars) = by(with);
+        Change::Shorten { text, by, gone_chars }
+    }
+
+    fn clear(with: &str) -> Change {
+        let (text, by, gone_chars) = by(with);
+        Change::Clear { text, by, gone_chars }
+    }
+
+    fn withhold(with: &str) -> Change {
+        let (text, by, gone_chars) = by(with);
+        Change::WithholdText { text, by, gone_chars }
+    }
+
+    fn point(with: &str, original: usize) -> Change {
+        let (text, by, gone_chars) = by(with);
+        Change::Point { text, by, gone_chars, original }
+    }
+
+    #[test]
+    fn the_strongest_new_text_counts_whatever_the_order() {
+        let strengths = [shorten("s"), point("po", 9), withhold("wit"), clear("clea")];
+        for (at, weaker) in strengths.iter().enumerate() {
+            for stronger in &strengths[at + 1..] {
+                for pair in [[weaker, stronger], [stronger, weaker]] {
+                    let plan = planned(pair.into_iter().map(|change| (1, change.clone())).collect());
+                    let texts = settle(&plan);
+                    assert_eq!(texts[&(1, 0)].gone_chars(), stronger.gone_chars(), "{pair:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_pointer_to_what_is_cleared_or_dropped_gives_way() {
+        let mut plan = planned(vec![(1, clear("c")), (4, shorten("s")), (4, point("p", 1))]);
+        assert_eq!(settle(&plan)[&(4, 0)].by(), Some("s"));
+        plan = planned(vec![(4, point("p", 1))]);
+        assert_eq!(settle(&plan)[&(4, 0)].by(), Some("p"));
+        plan.dropped = vec![("history", 0..3)];
+        assert!(settle(&plan).is_empty());
+        assert_eq!(saved_tokens(&plan), 0);
+    }
+
+    #[test]
+    fn lines_stand_around_every_text_but_one_that_is_withheld() {
+        let surround = Change::Surround { text: 0, before: "<", after: ">" };
+        for (change, around) in [(shorten("s"), 1), (clear("c"), 1), (withhold("w"), 0)] {
+            let plan = planned(vec![(1, surround.clone()), (1, change)]);
+            let texts = settle(&plan);
+            assert_eq!(texts[&(1, 0)].around.len(), around);
+        }
+        let plan = planned(vec![(1, surround)]);
+        let texts = settle(&plan);
+        assert_eq!((texts[&(1, 0)].by(), texts[&(1, 0)].gone_chars()), (None, 0));
+    }
+}
