@@ -62,7 +62,7 @@ fn expanded(pattern: &str) -> String {
 }
 
 /// What may stand between two words: white space, marks of comments and quotes.
-const GAP: &str = r##"[\s#/>|_,"'-]+"##;
+const GAP: &str = r##"(?:[\s#/>|_,"'-]+)"##;
 
 /// Those that contain others stand first.
 const ABBREVIATIONS: &[(&str, &str)] = &[
