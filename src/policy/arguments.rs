@@ -3,8 +3,9 @@
 //! # What it does
 //! The arguments must be one JSON object that fits the JSON Schema in the tool's declaration and the operator's
 //! own limits (`tools`): length, pattern, the hosts that a URL may lead to. Absent, empty and null arguments
-//! count as none, which is right for a tool that needs none. Keys that harm programs in JavaScript are refused.
-//! A call that does not fit is withheld; the model reads where, which rule and what was expected, and may mend it.
+//! count as none, which is right for a tool that needs none. Keys that harm programs in JavaScript are refused
+//! or taken out. A call that does not fit is withheld; the model reads where, which rule and what was expected, and
+//! may mend it.
 //!
 //! The lenient form passes what does no harm: null for an optional parameter, a value outside an enum, a string
 //! that parses to the type that was expected, a number or truth value where text was. `strict` passes none of it.
@@ -27,6 +28,7 @@ mod lenient;
 mod limits;
 mod problem;
 mod schema;
+mod strip;
 mod validator;
 mod weight;
 
@@ -73,6 +75,7 @@ pub struct Config {
 enum UnsafeKeys {
     #[default]
     Refuse,
+    Strip,
     Off,
 }
 
@@ -132,7 +135,7 @@ impl Policy for Arguments {
         let Some(text) = call.arguments.filter(|_| schema.is_some() || limits.is_some()) else {
             return Verdict::Allow;
         };
-        let value = match parse(text) {
+        let mut value = match parse(text) {
             Parsed::Object(value) => value,
             Parsed::OnlyByOthers if self.must_see(text, limits.is_some()) => {
                 return withhold(call.name, &[Problem::ambiguous()]);
@@ -140,8 +143,29 @@ impl Policy for Arguments {
             Parsed::OnlyByOthers => return Verdict::Allow,
             Parsed::Wrong(problem) => return withhold(call.name, &[problem]),
         };
-        let problems = self.problems(value, text.len(), schema, limits.map_or(&[], Vec::as_slice));
-        if problems.is_empty() { Verdict::Allow } else { withhold(call.name, &problems) }
+        let validator = schema.and_then(|schema| schema.validator());
+        let harms = |key: &str| {
+            UNSAFE_KEYS.contains(&key) && !validator.is_some_and(|validator| validator.expects_key(key))
+        };
+        let stripped = if self.unsafe_keys == UnsafeKeys::Strip { strip::strip(text, &harms) } else { None };
+        if let Some(Ok(Value::Object(clean))) = stripped.as_deref().map(serde_json::from_str) {
+            value = Value::Object(clean);
+        }
+        // First, since it mends what the lenient form passes: the rest looks at what the tool will make of it.
+        let unfit = validator.map_or_else(Vec::new, |validator| validator.problems(&mut value, text.len()));
+        let mut problems = Vec::new();
+        if self.unsafe_keys != UnsafeKeys::Off {
+            // In text within the arguments they cannot be stripped.
+            find_keys(&value, "", &harms, &mut problems);
+        }
+        problems.extend(unfit);
+        let limits = limits.map_or(&[][..], Vec::as_slice);
+        problems.extend(limits.iter().flat_map(|limit| limit.problems(&value)));
+        match (problems.is_empty(), stripped) {
+            (true, None) => Verdict::Allow,
+            (true, Some(text)) => Verdict::Rewrite(text),
+            (false, _) => withhold(call.name, &problems),
+        }
     }
 }
 
@@ -161,30 +185,7 @@ impl Arguments {
             let text = unescape(text.as_bytes());
             UNSAFE_KEYS.iter().any(|key| text.contains(key))
         };
-        limited || self.strict || (self.unsafe_keys == UnsafeKeys::Refuse && names_key())
-    }
-
-    /// What is wrong with `value`, which was written in `bytes` bytes.
-    fn problems(
-        &self,
-        mut value: Value,
-        bytes: usize,
-        schema: Option<&Arc<Deferred>>,
-        limits: &[Limit],
-    ) -> Vec<Problem> {
-        let validator = schema.and_then(|schema| schema.validator());
-        // First, since it mends what the lenient form passes: the rest looks at what the tool will make of it.
-        let unfit = validator.map_or_else(Vec::new, |validator| validator.problems(&mut value, bytes));
-        let mut problems = Vec::new();
-        if self.unsafe_keys == UnsafeKeys::Refuse {
-            let harms = |key: &str| {
-                UNSAFE_KEYS.contains(&key) && !validator.is_some_and(|validator| validator.expects_key(key))
-            };
-            find_keys(&value, "", &harms, &mut problems);
-        }
-        problems.extend(unfit);
-        problems.extend(limits.iter().flat_map(|limit| limit.problems(&value)));
-        problems
+        limited || self.strict || (self.unsafe_keys != UnsafeKeys::Off && names_key())
     }
 }
 

@@ -7,6 +7,7 @@ use crate::transcript::calls::canonical_hash;
 use crate::transcript::identity::HashKey;
 use crate::transcript::{Event, Transcript};
 use crate::wire::json::decode;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A configured policy whose type is forgotten.
@@ -168,12 +169,16 @@ pub struct Judge {
 pub struct Ruling {
     /// Every objection, in registry order; the first gives the reason.
     pub objections: Vec<(&'static str, Reason)>,
+    /// What the model reads as the call's result, where the client need not make it: the first policy's.
+    pub answer: Option<(&'static str, String)>,
+    /// The call's new arguments, with the policy that wrote them last.
+    pub rewritten: Option<(&'static str, String)>,
 }
 
 impl Ruling {
     /// Whether the client may see the call.
     pub fn is_allowed(&self) -> bool {
-        self.objections.is_empty()
+        self.objections.is_empty() && self.answer.is_none()
     }
 }
 
@@ -185,18 +190,29 @@ impl Judge {
 
     /// Rules on the next call of `choice`: a call of the tool `name` with `arguments`, where they are known.
     pub fn rule(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Ruling {
-        let arguments_hash = arguments.map(|text| canonical_hash(text, &self.key));
-        let call = &Proposed { name, arguments, arguments_hash, now_ms };
+        let key = self.key.clone();
         let folds = self.folds_of(choice);
         let mut ruling = Ruling::default();
+        let mut arguments = arguments.map(Cow::Borrowed);
+        let mut arguments_hash = arguments.as_deref().map(|text| canonical_hash(text, &key));
         for fold in folds.iter() {
-            if let Verdict::Withhold(reason) = fold.judge(call) {
-                ruling.objections.push((fold.name(), reason));
+            match fold.judge(&Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms }) {
+                Verdict::Allow => {}
+                Verdict::Withhold(reason) => ruling.objections.push((fold.name(), reason)),
+                Verdict::Answer(text) => {
+                    ruling.answer.get_or_insert((fold.name(), text));
+                }
+                Verdict::Rewrite(text) => {
+                    arguments_hash = Some(canonical_hash(&text, &key));
+                    arguments = Some(Cow::Owned(text.clone()));
+                    ruling.rewritten = Some((fold.name(), text));
+                }
             }
         }
         if ruling.is_allowed() {
+            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms };
             for fold in folds {
-                fold.release(call);
+                fold.release(&call);
             }
         }
         ruling

@@ -120,11 +120,15 @@ impl Record {
         for judged in judging.record.drain(..) {
             let (verdict, objection) = match &judged.decision {
                 Decision::Release if judged.unjudged => (CallVerdict::Unjudged, None),
-                Decision::Release => (CallVerdict::Allowed, None),
+                Decision::Release | Decision::Rewrite { .. } => (CallVerdict::Allowed, None),
+                Decision::Answer { .. } => (CallVerdict::Answered, None),
                 Decision::Withhold { .. } | Decision::Drop => {
                     (CallVerdict::Withheld, judged.objections.first())
                 }
             };
+            for (policy, word) in &judged.acts {
+                self.outcome.act(On::Reply, policy, word, 1);
+            }
             // Every objection is told, also where the call is only observed.
             for (policy, _) in &judged.objections {
                 self.outcome.act(On::Reply, policy, "withheld", 1);

@@ -177,6 +177,8 @@ impl Course<'_> {
                 self.released_ms.push((!withheld).then_some(now_ms));
                 if withheld {
                     self.withheld(&judging, at);
+                } else {
+                    self.done(&judging, at);
                 }
             }
         }
@@ -195,6 +197,15 @@ impl Course<'_> {
             acts.acted += 1;
             acts.withheld += 1;
             self.tell(at, policy, "withheld", (Some(&judged.tool), Some(reason.kind.as_str())));
+        }
+    }
+
+    /// What was done to the call judged last beside objecting to it.
+    fn done(&mut self, judging: &Judging, at: usize) {
+        let Some(judged) = judging.record.last() else { return };
+        for (policy, word) in &judged.acts {
+            self.acts.entry(policy).or_default().acted += 1;
+            self.tell(at, policy, word, (Some(&judged.tool), None));
         }
     }
 

@@ -2,7 +2,7 @@
 //! to the model if calls are withheld. Keeps state; writes no bytes to the client.
 
 use super::judging::{Decision, Judging};
-use super::rounds::{Said, Withheld, write_round};
+use super::rounds::{Said, Withheld, envelope, write_round};
 use crate::policy::Evidence;
 use crate::wire::assemble::{Assembled, Assembler};
 use crate::wire::json::{escape_into, unescape};
@@ -51,11 +51,18 @@ impl ChoiceState {
         self.assembler.next_event();
     }
 
-    /// Adds a delta of a call and tells which call it belongs to. A call that another one follows is
-    /// decided on if it is whole.
-    pub fn add_call(&mut self, delta: &ToolCall, text: &[u8], judging: &mut Judging, now_ms: u64) -> usize {
+    /// Adds a delta of a call and tells which call it belongs to, and whether it is the first with arguments. A call
+    /// that another one follows is decided on if it is whole.
+    pub fn add_call(
+        &mut self,
+        delta: &ToolCall,
+        text: &[u8],
+        judging: &mut Judging,
+        now_ms: u64,
+    ) -> (usize, bool) {
         let known = self.decisions.len();
         let at = self.assembler.add(delta, text);
+        let carries = self.assembler.carries(at, delta);
         if at >= known {
             self.decisions.push(None);
             for earlier in self.undecided..at {
@@ -72,7 +79,7 @@ impl ChoiceState {
                 self.decide(at, false, judging, now_ms);
             }
         }
-        at
+        (at, carries)
     }
 
     /// Adds a call of a whole reply.
@@ -119,7 +126,7 @@ impl ChoiceState {
 
     /// The index that the client sees for the released call `at`.
     pub fn dense_index(&self, at: usize) -> usize {
-        self.decisions[..at].iter().filter(|decision| **decision == Some(Decision::Release)).count()
+        self.decisions[..at].iter().filter(|decision| is_released(decision)).count()
     }
 
     /// Whether an earlier call than `at` is not released, so that indexes shift.
@@ -130,22 +137,28 @@ impl ChoiceState {
     /// The calls that the client sees, in order.
     pub fn released(&self) -> impl Iterator<Item = &Assembled> {
         let decided = self.assembler.calls().iter().zip(&self.decisions);
-        decided.filter(|(_, decision)| **decision == Some(Decision::Release)).map(|(call, _)| call)
+        decided.filter(|(_, decision)| is_released(decision)).map(|(call, _)| call)
     }
 
     /// Whether calls were withheld and none was released, so that the model is to be asked again.
     pub fn is_wholly_withheld(&self) -> bool {
-        self.has_withheld() && !self.decisions.contains(&Some(Decision::Release))
+        self.has_withheld() && !self.decisions.iter().any(is_released)
     }
 
-    /// Whether a call was withheld.
+    /// Whether a call was withheld, or answered in the client's place.
     pub fn has_withheld(&self) -> bool {
-        self.decisions.iter().any(|decision| matches!(decision, Some(Decision::Withhold { .. })))
+        self.decisions.iter().flatten().any(Decision::is_hidden)
     }
 
-    /// Whether any call was not released.
+    /// Whether any call was not released as it came.
     pub fn is_edited(&self) -> bool {
         self.decisions.iter().any(|decision| !matches!(decision, None | Some(Decision::Release)))
+    }
+
+    /// The arguments that the client sees in the place of the call `at`'s own, escapes as in JSON.
+    pub fn rewritten(&self, at: usize) -> Option<&[u8]> {
+        let rewritten = matches!(self.decision(at), Some(Decision::Rewrite { .. }));
+        rewritten.then(|| self.assembler.calls()[at].arguments.as_slice())
     }
 
     /// Whether the client gets nothing to read and nothing to run from this choice.
@@ -191,11 +204,13 @@ impl ChoiceState {
     pub fn round(&self) -> Option<Bytes> {
         let calls = self.assembler.calls().iter().zip(&self.decisions);
         let withheld: Vec<Withheld> = calls
-            .filter_map(|(call, decision)| match decision {
-                Some(Decision::Withhold { policy, reason }) => {
-                    Some(Withheld { call: call.clone(), policy, reason: reason.clone() })
-                }
-                _ => None,
+            .filter_map(|(call, decision)| {
+                let result = match decision.as_ref()? {
+                    Decision::Withhold { policy, reason } => envelope(policy, reason),
+                    Decision::Answer { content } => content.clone(),
+                    _ => return None,
+                };
+                Some(Withheld { call: call.clone(), result })
             })
             .collect();
         if withheld.is_empty() {
@@ -249,8 +264,11 @@ impl ChoiceState {
     }
 
     fn decide(&mut self, at: usize, whole: bool, judging: &mut Judging, now_ms: u64) {
-        let call = &self.assembler.calls()[at];
-        self.decisions[at] = Some(judging.decide(self.index, call, whole, now_ms));
+        let decision = judging.decide(self.index, &self.assembler.calls()[at], whole, now_ms);
+        if let Decision::Rewrite { arguments } = &decision {
+            self.assembler.rewrite(at, arguments);
+        }
+        self.decisions[at] = Some(decision);
     }
 
     fn joined_text(&self) -> Vec<u8> {
@@ -258,6 +276,10 @@ impl ChoiceState {
             if self.earlier_text.is_empty() || self.said.text.is_empty() { b"" } else { br"\n\n" };
         [self.earlier_text.as_slice(), blank_line, self.said.text.as_slice()].concat()
     }
+}
+
+fn is_released(decision: &Option<Decision>) -> bool {
+    decision.as_ref().is_some_and(Decision::is_released)
 }
 
 /// Whether a JSON array holds anything.

@@ -5,7 +5,8 @@ use super::choice::ChoiceState;
 use super::judging::Decision;
 use super::splice::Splices;
 use crate::wire::body::{Scanner, Span};
-use crate::wire::message::ToolCall;
+use crate::wire::json::unescape;
+use crate::wire::message::{Arguments, ToolCall};
 use crate::wire::reply::{Choice, Delta, Reply};
 use crate::wire::request::Member;
 use crate::wire::sse::write_event;
@@ -73,6 +74,8 @@ pub struct CallAt {
     pub delta: usize,
     /// The call in the choice's state.
     pub call: usize,
+    /// It is the call's first delta with arguments.
+    pub carries: bool,
 }
 
 /// An event after the edit.
@@ -144,7 +147,7 @@ fn edit_calls(
     state: &ChoiceState,
     splices: &mut Splices,
 ) -> bool {
-    let released = |at: &CallAt| state.decision(at.call) == Some(&Decision::Release);
+    let released = |at: &CallAt| state.decision(at.call).is_some_and(Decision::is_released);
     let gone: Vec<bool> = (0..delta.calls.len())
         .map(|place| calls.iter().any(|at| at.delta == place && !released(at)))
         .collect();
@@ -163,6 +166,11 @@ fn edit_calls(
     }
     for at in calls.iter().filter(|at| released(at)) {
         renumber(data, &delta.calls[at.delta], at.call, state, splices);
+        if let Some(arguments) = state.rewritten(at.call) {
+            // The first piece carries them all.
+            let arguments = if at.carries { arguments } else { b"" };
+            set_arguments(&delta.calls[at.delta], arguments, splices);
+        }
     }
     gone.iter().any(|gone| !gone)
 }
@@ -178,6 +186,16 @@ fn renumber(data: &[u8], call: &ToolCall, at: usize, state: &ChoiceState, splice
     }
     if let Some(signature) = state.signature_for(at).filter(|_| call.name.is_some() && !call.legacy) {
         set_member(data, call.span, "extra_content", signature, splices);
+    }
+}
+
+/// Puts `arguments`, escapes as in JSON, in the place of a call's own.
+pub(super) fn set_arguments(call: &ToolCall, arguments: &[u8], splices: &mut Splices) {
+    match call.arguments {
+        Arguments::Text(text) => splices.replace(text.span, arguments.to_vec()),
+        Arguments::Value(span) => splices.replace(span, unescape(arguments)),
+        // There is none to hide in these.
+        Arguments::Absent | Arguments::Null(_) => {}
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::policy::Evidence;
 use crate::policy::pattern::Pattern;
 use crate::policy::plan::{Reason, Usage};
-use crate::policy::set::Judge;
+use crate::policy::set::{Judge, Ruling};
 use crate::wire::assemble::Assembled;
 use crate::wire::json::decode;
 use crate::wire::request::{Choice, Request};
@@ -14,10 +14,26 @@ use crate::wire::request::{Choice, Request};
 pub enum Decision {
     /// The client sees it.
     Release,
+    /// The client sees it with these arguments, JSON text.
+    Rewrite { arguments: String },
     /// The client does not see it, the model is told why.
     Withhold { policy: &'static str, reason: Reason },
+    /// The client does not see it, the model reads this as its result.
+    Answer { content: String },
     /// It came although the model was asked for a final answer: nobody sees it.
     Drop,
+}
+
+impl Decision {
+    /// Whether the client sees the call.
+    pub fn is_released(&self) -> bool {
+        matches!(self, Self::Release | Self::Rewrite { .. })
+    }
+
+    /// Whether the model, and nobody else, gets a result of ours for the call.
+    pub fn is_hidden(&self) -> bool {
+        matches!(self, Self::Withhold { .. } | Self::Answer { .. })
+    }
 }
 
 /// One call as it was judged, for the outcome.
@@ -27,6 +43,8 @@ pub struct Judged {
     pub decision: Decision,
     /// Every policy that objected, also where only observed.
     pub objections: Vec<(&'static str, Reason)>,
+    /// What else was done to it, also where only observed, by whom and in a word.
+    pub acts: Vec<(&'static str, &'static str)>,
     /// It was let through because nobody could rule on it.
     pub unjudged: bool,
 }
@@ -118,21 +136,29 @@ impl Judging {
         let ruling = self.judge.rule(choice, &name, arguments.as_deref(), now_ms);
         // An answer is let through over every limit, so nothing was done to it that could be told.
         let is_answer = self.answers.includes(&name);
-        let objections = if is_answer { Vec::new() } else { ruling.objections };
-        let decision = match objections.first() {
+        let ruling = if is_answer { Ruling::default() } else { ruling };
+        let acts = acts(&ruling);
+        let Ruling { objections, answer, rewritten } = ruling;
+        let decision = match (objections.first(), answer, rewritten) {
             _ if self.observe || is_answer => Decision::Release,
             _ if self.landing => Decision::Drop,
-            Some((policy, reason)) => Decision::Withhold { policy, reason: self.answers.advise(reason) },
-            None => Decision::Release,
+            (Some((policy, reason)), ..) => {
+                Decision::Withhold { policy, reason: self.answers.advise(reason) }
+            }
+            (None, Some((_, content)), _) => Decision::Answer { content },
+            (None, None, Some((_, arguments))) => Decision::Rewrite { arguments },
+            (None, None, None) => Decision::Release,
         };
-        self.record.push(Judged { tool: name, decision: decision.clone(), objections, unjudged: false });
+        let judged = Judged { tool: name, decision: decision.clone(), objections, acts, unjudged: false };
+        self.record.push(judged);
         decision
     }
 
     /// Lets a call through that could not be judged.
     pub fn release_unjudged(&mut self, call: &Assembled) -> Decision {
         let (tool, decision) = (call.name(), Decision::Release);
-        self.record.push(Judged { tool, decision: decision.clone(), objections: Vec::new(), unjudged: true });
+        let (objections, acts) = (Vec::new(), Vec::new());
+        self.record.push(Judged { tool, decision: decision.clone(), objections, acts, unjudged: true });
         decision
     }
 
@@ -140,4 +166,12 @@ impl Judging {
     pub fn usage(&self, now_ms: u64) -> Vec<(&'static str, Usage)> {
         self.judge.usage(now_ms)
     }
+}
+
+/// What was done to a call beside objecting to it.
+fn acts(ruling: &Ruling) -> Vec<(&'static str, &'static str)> {
+    let answered = ruling.answer.as_ref().map(|(policy, _)| (*policy, "answered"));
+    let rewritten = ruling.rewritten.as_ref().map(|(policy, _)| (*policy, "rewritten"));
+    let done = answered.or(rewritten).filter(|_| ruling.objections.is_empty());
+    done.into_iter().collect()
 }

@@ -2,8 +2,8 @@
 //! the choices they were asked for, and the client gets one coherent body. Asks nobody again by itself.
 
 use super::choice::ChoiceState;
-use super::event::set_member;
-use super::judging::{Decision, Judging};
+use super::event::{set_arguments, set_member};
+use super::judging::Judging;
 use super::splice::Splices;
 use super::stream::NO_ANSWER;
 use super::usage;
@@ -156,7 +156,7 @@ fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: 
 
 /// Takes out the calls that the client does not see; a list that would be empty goes as a whole.
 fn edit_calls(body: &[u8], message: &Delta, state: &ChoiceState, splices: &mut Splices) {
-    let gone = |at: usize| !matches!(state.decision(at), None | Some(Decision::Release));
+    let gone = |at: usize| state.decision(at).is_some_and(|decision| !decision.is_released());
     let items: Vec<(usize, &ToolCall)> =
         message.calls.iter().enumerate().filter(|(_, call)| !call.legacy).collect();
     let all_gone = !items.is_empty() && items.iter().all(|(at, _)| gone(*at));
@@ -168,6 +168,11 @@ fn edit_calls(body: &[u8], message: &Delta, state: &ChoiceState, splices: &mut S
     });
     if !all_gone {
         splices.remove_items(&items, |(_, call)| call.span, |(at, _)| gone(*at));
+    }
+    for (at, call) in message.calls.iter().enumerate() {
+        if let Some(arguments) = state.rewritten(at) {
+            set_arguments(call, arguments, splices);
+        }
     }
     for (at, call) in items.iter().filter(|(at, _)| !gone(*at) && state.is_shifted(*at)) {
         if let Some((span, _)) = call.index {

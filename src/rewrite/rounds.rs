@@ -18,12 +18,12 @@ pub struct Round {
     pub messages: Bytes,
 }
 
-/// A call that was withheld, and why.
+/// A call that the client was not shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Withheld {
     pub call: Assembled,
-    pub policy: &'static str,
-    pub reason: Reason,
+    /// What the model reads as its result.
+    pub result: String,
 }
 
 /// What an assistant message carries beside its calls: its text as written, and members such as
@@ -130,7 +130,7 @@ fn is_json(text: &str) -> bool {
 }
 
 fn write_result(withheld: &Withheld, out: &mut Vec<u8>) {
-    let Withheld { call, policy, reason } = withheld;
+    let Withheld { call, result } = withheld;
     if call.legacy {
         out.extend_from_slice(br#",{"role":"function","name":""#);
         out.extend_from_slice(&call.name);
@@ -139,7 +139,7 @@ fn write_result(withheld: &Withheld, out: &mut Vec<u8>) {
         out.extend_from_slice(&call.id);
     }
     out.extend_from_slice(br#"","content":""#);
-    escape_into(&envelope(policy, reason), out);
+    escape_into(result, out);
     out.extend_from_slice(b"\"}");
 }
 
@@ -160,7 +160,7 @@ mod tests {
             retryable: true,
             numbers: vec![("retry_after_ms", 41_000)],
         };
-        Withheld { call, policy: "rate_limit", reason }
+        Withheld { call, result: envelope("rate_limit", &reason) }
     }
 
     fn round(said: &Said, calls: &[Withheld]) -> Vec<Value> {

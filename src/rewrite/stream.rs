@@ -274,8 +274,8 @@ impl StreamJudge {
             state.next_event();
             state.add_text(&choice.delta, data);
             for (delta, call) in choice.delta.calls.iter().enumerate() {
-                let call = state.add_call(call, data, &mut self.judging, now_ms);
-                calls.push(CallAt { choice: at, delta, call });
+                let (call, carries) = state.add_call(call, data, &mut self.judging, now_ms);
+                calls.push(CallAt { choice: at, delta, call, carries });
             }
             if choice.finish.is_some() {
                 state.finish_calls(&mut self.judging, now_ms);

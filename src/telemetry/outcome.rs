@@ -102,6 +102,8 @@ pub struct JudgedCall {
 pub enum CallVerdict {
     Allowed,
     Withheld,
+    /// Answered by a policy in the client's place.
+    Answered,
     /// Handed out although nobody could rule on it.
     Unjudged,
 }
@@ -234,13 +236,14 @@ impl Route {
 }
 
 impl CallVerdict {
-    pub(super) const ALL: [Self; 3] = [Self::Allowed, Self::Withheld, Self::Unjudged];
+    pub(super) const ALL: [Self; 4] = [Self::Allowed, Self::Withheld, Self::Answered, Self::Unjudged];
 
     /// As in labels and fields.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
             Self::Withheld => "withheld",
+            Self::Answered => "answered",
             Self::Unjudged => "unjudged",
         }
     }

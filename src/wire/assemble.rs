@@ -22,6 +22,8 @@ pub struct Assembled {
     index: Option<u32>,
     /// The event that touched it last.
     event: u64,
+    /// A delta with arguments has come.
+    carried: bool,
 }
 
 impl Assembled {
@@ -84,6 +86,19 @@ impl Assembler {
     pub fn begin(&mut self, delta: &ToolCall, text: &[u8]) -> usize {
         self.calls.push(Assembled { legacy: delta.legacy, ..Assembled::default() });
         self.go_on(self.calls.len() - 1, delta, text)
+    }
+
+    /// Whether `delta`, just added to the call `at`, is its first with arguments.
+    pub fn carries(&mut self, at: usize, delta: &ToolCall) -> bool {
+        let has_arguments = matches!(delta.arguments, Arguments::Text(_) | Arguments::Value(_));
+        has_arguments && !std::mem::replace(&mut self.calls[at].carried, true)
+    }
+
+    /// Gives the call `at` other arguments, JSON text.
+    pub fn rewrite(&mut self, at: usize, arguments: &str) {
+        let call = &mut self.calls[at];
+        call.arguments.clear();
+        escape_into(arguments, &mut call.arguments);
     }
 
     fn go_on(&mut self, at: usize, delta: &ToolCall, text: &[u8]) -> usize {

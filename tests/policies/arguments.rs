@@ -148,3 +148,24 @@ fn what_is_strict_is_a_setting() {
         assert_eq!(said.calls[0].0, "b");
     });
 }
+
+#[test]
+fn unsafe_keys_are_stripped_where_the_operator_asked_for_it_and_the_next_request_is_the_same_conversation() {
+    in_both_forms(|form| {
+        let spoilt = r#"{"city": "Paris", "__proto__": {"admin": true}, "days": 3}"#;
+        let upstream = Scripted::start(move |at, request| match at {
+            0 => call("a", spoilt, request),
+            _ => Reply::speech(request, &Speech::text("Fine.")),
+        });
+        let program = Toolrein::before(&upstream, "[policy.arguments]\nunsafe_keys = \"strip\"\n");
+        let mut talk = weather(form);
+        // Every other member may come too: the tool itself is to be called without the one that harms.
+        talk.members["tools"][0]["function"]["parameters"]["additionalProperties"] = json!(true);
+        let said = talk.ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.calls, [("a".into(), "weather".into(), r#"{"city":"Paris","days":3}"#.into())]);
+        assert_eq!(upstream.requests().len(), 1);
+        program.wait_for_metric("toolrein_actions_total{policy=\"arguments\",action=\"rewritten\"}", 1.0);
+        program.wait_for_metric("toolrein_tool_calls_total{tool=\"weather\",verdict=\"allowed\"}", 1.0);
+    });
+}

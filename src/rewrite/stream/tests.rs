@@ -9,12 +9,14 @@ use crate::rewrite::judging::AnswerTools;
 use crate::transcript::Transcript;
 use crate::transcript::identity::{Hash, HashKey, Identity};
 use crate::transcript::memo::NoMemo;
+use crate::wire::assemble::Assembled;
 use crate::wire::request::Request;
 use proptest::prelude::*;
 use serde_json::json;
 use std::sync::Arc;
 
-/// Withholds calls by name (`deny*`) or by what their arguments hold (`bad`).
+/// Withholds calls by name (`deny*`) or by what their arguments hold (`bad`); gives those of `mend` that are spoilt other
+/// arguments, and answers those of `known`.
 struct Picky {
     by_arguments: bool,
 }
@@ -34,6 +36,13 @@ impl Policy for Picky {
     }
 
     fn judge(&self, call: &Proposed<'_>, _state: &()) -> Verdict {
+        match call.name {
+            "mend" if call.arguments.is_some_and(|text| text.contains("spoilt")) => {
+                return Verdict::Rewrite(r#"{"say":"\"mended\""}"#.to_owned());
+            }
+            "known" => return Verdict::Answer("It is \"known\".".to_owned()),
+            _ => {}
+        }
         let denied = match self.by_arguments {
             true => call.arguments.unwrap_or("").contains("bad"),
             false => call.name.starts_with("deny"),
@@ -192,6 +201,60 @@ fn of_several_calls_the_withheld_one_goes_and_the_others_are_numbered_densely() 
         assert!(out.ends_with(": toolrein picky=withheld:1\n\ndata: [DONE]\n\n"), "{out}");
         let round = judge.choices()[0].round().unwrap();
         assert!(String::from_utf8_lossy(&round).contains(r#""name":"deny""#));
+    }
+}
+
+#[test]
+fn a_call_with_other_arguments_carries_them_in_its_first_piece_whatever_its_form() {
+    let piece = |arguments: &Value| {
+        delta(&json!({"tool_calls": [{"index": 1, "function": {"arguments": arguments}}]}))
+    };
+    let head = |function: &Value| {
+        delta(&json!({"tool_calls": [{"index": 1, "id": "b", "type": "function", "function": function}]}))
+    };
+    let ways = [
+        call(1, "b", "mend", &["{\"spo", "ilt\":", "1}"]),
+        head(&json!({"name": "mend", "arguments": "{\"spoilt\":1}"})),
+        head(&json!({"name": "mend"})) + &piece(&json!("{\"spoilt\":")) + &piece(&json!("1}")),
+        head(&json!({"name": "mend", "arguments": null})) + &piece(&json!("{\"spoilt\":1}")),
+    ];
+    for way in ways {
+        let stream = role() + &call(0, "a", "ok", &["{}"]) + &way + &finish("tool_calls") + DONE;
+        let mut judge = judge(true);
+        let (out, ending) = whole(&mut judge, &stream);
+        assert_eq!(ending, Ending::Complete);
+        let (_, calls, finishes) = client_view(&out);
+        let mended = r#"{"say":"\"mended\""}"#;
+        assert_eq!(calls, [("ok".into(), "{}".into()), ("mend".into(), mended.into())], "{way}");
+        assert_eq!(finishes, ["tool_calls"]);
+        assert!(out.contains(": toolrein picky=rewritten"), "{out}");
+        let kept: Vec<String> = judge.choices()[0].released().map(Assembled::arguments).collect();
+        assert_eq!(kept, ["{}", mended], "what the client sends back is what is remembered");
+    }
+    let object = head(&json!({"name": "mend", "arguments": {"spoilt": 1}}));
+    let (out, _) = whole(&mut judge(true), &(role() + &object + &finish("tool_calls") + DONE));
+    let function = &events(&out)[1]["choices"][0]["delta"]["tool_calls"][0]["function"];
+    assert_eq!(function["arguments"], json!({"say": "\"mended\""}), "an object stays one");
+}
+
+#[test]
+fn a_call_that_is_not_spoilt_comes_out_as_it_came() {
+    let stream = role() + &call(0, "a", "mend", &["{\"x\":", "1}"]) + &finish("tool_calls") + DONE;
+    assert_eq!(whole(&mut judge(true), &stream), (stream, Ending::Complete));
+}
+
+#[test]
+fn an_answered_call_is_not_shown_and_the_model_reads_its_answer() {
+    let stream = role() + &call(0, "a", "known", &["{}"]) + &finish("tool_calls") + DONE;
+    for by_arguments in [false, true] {
+        let mut judge = judge(by_arguments);
+        let (out, ending) = whole(&mut judge, &stream);
+        let Ending::Reask { choice: 0, round } = ending else { panic!("{ending:?}") };
+        let round: Vec<Value> =
+            serde_json::from_str(&format!("[{}]", String::from_utf8_lossy(&round))).unwrap();
+        assert_eq!(round[1]["content"], "It is \"known\".");
+        assert_eq!(client_view(&out).1, []);
+        assert_eq!(judge.judging.record[0].acts, [("picky", "answered")]);
     }
 }
 

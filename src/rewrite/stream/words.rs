@@ -69,19 +69,25 @@ impl StreamJudge {
 
     /// One comment that tells what acted on the reply.
     pub(super) fn remark(&self) -> Option<Bytes> {
-        let mut words: Vec<(&str, usize)> = Vec::new();
-        for judged in &self.judging.record {
-            let Decision::Withhold { policy, .. } = &judged.decision else { continue };
-            match words.iter_mut().find(|(seen, _)| seen == policy) {
+        let mut words: Vec<((&str, &str), usize)> = Vec::new();
+        let done = self.judging.record.iter().flat_map(|judged| {
+            let withheld = match &judged.decision {
+                Decision::Withhold { policy, .. } => Some((*policy, "withheld")),
+                _ => None,
+            };
+            withheld.into_iter().chain(judged.acts.iter().copied())
+        });
+        for word in done {
+            match words.iter_mut().find(|(seen, _)| *seen == word) {
                 Some((_, count)) => *count += 1,
-                None => words.push((policy, 1)),
+                None => words.push((word, 1)),
             }
         }
         if words.is_empty() || self.judging.observes() {
             return None;
         }
         let words: Vec<String> =
-            words.iter().map(|(policy, count)| format!("{policy}=withheld:{count}")).collect();
+            words.iter().map(|((policy, word), count)| format!("{policy}={word}:{count}")).collect();
         Some(format!(": toolrein {}\n\n", words.join(", ")).into())
     }
 }
