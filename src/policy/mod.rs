@@ -38,6 +38,7 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<turn_limits::TurnLimits>(),
     Entry::of::<allow::Allow>(),
     Entry::of::<arguments::Arguments>(),
+    Entry::of::<injection::Injection>(),
     Entry::of::<truncate::Truncate>(),
     // Second line of a new policy: `Entry::of::<NAME::TYPE>(),`.
 ];

@@ -22,6 +22,24 @@ pub(super) enum Kind {
     Exfiltration,
 }
 
+impl Kind {
+    /// Every kind.
+    pub(super) const ALL: [Self; 6] =
+        [Self::Invisible, Self::Override, Self::Template, Self::Addressed, Self::Hidden, Self::Exfiltration];
+
+    /// Its word in metrics and the log.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Invisible => "invisible",
+            Self::Override => "override",
+            Self::Template => "template",
+            Self::Addressed => "addressed",
+            Self::Hidden => "hidden_markup",
+            Self::Exfiltration => "exfiltration",
+        }
+    }
+}
+
 /// The weights and kinds of the rules that `settled` fits.
 pub(super) fn matches(settled: &[u8]) -> impl Iterator<Item = (Kind, u32)> {
     let fitting = SETS.iter().enumerate().flat_map(move |(set, regexes)| {
