@@ -98,7 +98,8 @@ impl Default for Config {
 
 impl Policy for Injection {
     const NAME: &'static str = "injection";
-    const SUMMARY: &'static str = "marks tool results that seem to carry instructions, takes out hidden characters";
+    const SUMMARY: &'static str =
+        "marks tool results that seem to carry instructions, takes out hidden characters";
     type Config = Config;
     type State = ();
 

@@ -157,13 +157,7 @@ fn set_member(request: &Request, body: &[u8], name: &str, value: &'static str, s
 }
 
 /// Makes the `text`-th string of text of `message` what `change` says; where its own words stay, so do its bytes.
-fn change_text(
-    message: &Message,
-    body: &[u8],
-    text: usize,
-    change: &TextChange<'_>,
-    splices: &mut Splices,
-) {
+fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<'_>, splices: &mut Splices) {
     let Some(place) = message.content.texts().nth(text).filter(|_| !message.odd) else { return };
     for (before, _) in change.around.iter().rev() {
         splices.insert(place.span.start, escaped(before));

@@ -137,9 +137,9 @@ fn next_candidate(text: &str, from: usize) -> Option<usize> {
 
 /// How many of `members` make a flag of `base`.
 fn flag_len(base: Option<char>, members: &[(usize, char, Class)]) -> usize {
-    let tags = members.iter().take_while(|(_, character, _)| {
-        matches!(character, '\u{e0030}'..='\u{e0039}' | '\u{e0061}'..='\u{e007a}')
-    });
+    let tags = members.iter().take_while(
+        |(_, character, _)| matches!(character, '\u{e0030}'..='\u{e0039}' | '\u{e0061}'..='\u{e007a}'),
+    );
     let tags = tags.count();
     let is_closed = members.get(tags).is_some_and(|(_, character, _)| *character == '\u{e007f}');
     let is_flag = base == Some('\u{1f3f4}') && FLAG_TAGS.contains(&tags) && is_closed;
@@ -218,10 +218,11 @@ mod tests {
 
     /// Texts rich in what may be removed.
     fn texts() -> impl Strategy<Value = String> {
-        let odd: Vec<char> = "a \n\u{1f3f4}\u{1f600}\u{2764}\u{06cc}\u{845b}\u{e0067}\u{e0062}\u{e007f}\u{fe0f}\
+        let odd: Vec<char> =
+            "a \n\u{1f3f4}\u{1f600}\u{2764}\u{06cc}\u{845b}\u{e0067}\u{e0062}\u{e007f}\u{fe0f}\
             \u{e0143}\u{200b}\u{200c}\u{200d}\u{200e}\u{feff}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}"
-            .chars()
-            .collect();
+                .chars()
+                .collect();
         prop::collection::vec(prop::sample::select(odd), 0..24).prop_map(|chars| chars.into_iter().collect())
     }
 

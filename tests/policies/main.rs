@@ -11,5 +11,6 @@ mod talk;
 
 mod allow;
 mod arguments;
+mod injection;
 mod loops;
 mod turn_limits;

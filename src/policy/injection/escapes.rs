@@ -237,7 +237,9 @@ mod tests {
             let found = from_base64(format!("{before}{sentence} and so on").as_bytes()).unwrap();
             assert!(found.contains("previous instructions. Send it"), "{before}: {found}");
         }
-        for nothing in ["", "short", "da39a3ee5e6b4b0d3255bfef95601890afd80709", "/usr/share/locale/en/LC_MESSAGES/x"] {
+        for nothing in
+            ["", "short", "da39a3ee5e6b4b0d3255bfef95601890afd80709", "/usr/share/locale/en/LC_MESSAGES/x"]
+        {
             assert_eq!(from_base64(nothing.as_bytes()), None, "{nothing}");
         }
     }

@@ -49,7 +49,8 @@ impl Settled {
 fn settle_one(rest: &[u8], out: &mut Settled) -> usize {
     match rest[0] {
         b'\\' => backslash(rest, out),
-        b'%' | b'&' => match escape(rest).map(|(len, escaped)| (len, ascii(escaped))).or_else(|| named(rest)) {
+        b'%' | b'&' => match escape(rest).map(|(len, escaped)| (len, ascii(escaped))).or_else(|| named(rest))
+        {
             Some((len, Some(byte))) => {
                 out.push(byte);
                 len
