@@ -162,13 +162,13 @@ fn next_run(text: &[u8], from: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// The text of a run, which may have begun in the middle: behind a path's slash, or a word.
+/// The text of a run, which may have begun in the middle: behind a path's slash, or a word. So its middle is tasted
+/// too.
 fn text_of(run: &[u8]) -> Option<String> {
-    (0..4).find_map(|skipped| {
-        let run = run.get(skipped..)?;
-        let taste = bytes_of(&run[..run.len().min(TASTE)]);
-        is_text(&taste).then(|| String::from_utf8_lossy(&bytes_of(run)).into_owned())
-    })
+    let starts = (0..4).chain(run.len() / 2..run.len() / 2 + 4);
+    let is_text_from = |start: &usize| is_text(&bytes_of(&run[*start..run.len().min(start + TASTE)]));
+    let start = starts.into_iter().find(is_text_from)?;
+    Some(String::from_utf8_lossy(&bytes_of(&run[start % 4..])).into_owned())
 }
 
 fn bytes_of(run: &[u8]) -> Vec<u8> {
