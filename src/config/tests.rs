@@ -99,7 +99,7 @@ fn every_shipped_key_is_explained_by_a_comment_above_it() {
 #[test]
 fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
     let config = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap();
-    let off = ["turn_limits", "allow"];
+    let off = ["turn_limits", "allow", "injection"];
     let on: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).filter(|name| !off.contains(name)).collect();
     assert_eq!(config.policies.names().collect::<Vec<_>>(), on);
     assert_eq!(config.warnings, [""; 0]);
@@ -157,8 +157,8 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
         ),
         ("[policy.budgets]", "proxy.toml:1: policy.budgets: unknown policy; did you mean `budget`?"),
         (
-            "[policy.injection]",
-            &format!("proxy.toml:1: policy.injection: unknown policy; known here: {}", policies.join(", ")),
+            "[policy.telepathy]",
+            &format!("proxy.toml:1: policy.telepathy: unknown policy; known here: {}", policies.join(", ")),
         ),
         (
             "[policy.budget]\n\ntool_call = 3",

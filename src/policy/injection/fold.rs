@@ -10,16 +10,25 @@ pub(super) fn fold(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while !rest.is_empty() {
-        let plain = rest.bytes().position(|byte| !byte.is_ascii()).unwrap_or(rest.len());
-        out.extend(rest[..plain].chars().map(|character| character.to_ascii_lowercase()));
-        rest = &rest[plain..];
-        let other = rest.bytes().position(|byte| byte.is_ascii()).unwrap_or(rest.len());
-        for character in rest[..other].chars() {
+        let (plain, others) = rest.split_at(ascii_len(rest.as_bytes()));
+        out.push_str(plain);
+        let mut characters = others.chars();
+        while let Some(character) = characters.clone().next().filter(|character| !character.is_ascii()) {
             fold_one(character, &mut out);
+            characters.next();
         }
-        rest = &rest[other..];
+        rest = characters.as_str();
     }
+    out.make_ascii_lowercase();
     out
+}
+
+/// Bytes of ASCII at the head, found a block at a time.
+fn ascii_len(bytes: &[u8]) -> usize {
+    const BLOCK: usize = 64;
+    let plain = bytes.chunks(BLOCK).take_while(|block| block.is_ascii()).count() * BLOCK;
+    let plain = plain.min(bytes.len());
+    plain + bytes[plain..].iter().take_while(|byte| byte.is_ascii()).count()
 }
 
 fn fold_one(character: char, out: &mut String) {
