@@ -164,8 +164,7 @@ mod tests {
     #[test]
     fn a_text_is_cleaned_whatever_it_becomes() {
         let clean = Change::Clean { text: 0, gone_chars: 3 };
-        for plan in [planned(vec![(1, clean.clone())]), planned(vec![(1, clean.clone()), (1, shorten("s"))])]
-        {
+        for plan in [planned(vec![(1, clean.clone())]), planned(vec![(1, clean), (1, shorten("s"))])] {
             assert!(settle(&plan)[&(1, 0)].is_cleaned);
         }
     }

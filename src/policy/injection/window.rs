@@ -70,7 +70,9 @@ fn settle_one(rest: &[u8], out: &mut Settled) -> usize {
 /// An escape as in JSON, YAML and source code; what it means to the most of them.
 fn backslash(rest: &[u8], out: &mut Settled) -> usize {
     if let Some((len, escaped)) = escape(rest) {
-        ascii(escaped).map(|byte| out.push(byte));
+        if let Some(byte) = ascii(escaped) {
+            out.push(byte);
+        }
         return len;
     }
     let slashes = rest.iter().take_while(|byte| **byte == b'\\').count();
