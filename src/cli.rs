@@ -1,7 +1,7 @@
 //! The command line: what can be asked of `toolrein`, and the texts of the answers that need no proxy. Parses
 //! and words; prints nothing, exits nowhere and starts nothing.
 
-use crate::config::{Config, Overrides, Source};
+use crate::config::{Config, Overrides, Profile, Source};
 use crate::policy;
 use crate::replay;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
@@ -138,6 +138,9 @@ pub struct ReplayArgs {
     /// From one call to the next where no times are recorded.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
     pace: Duration,
+    /// The profile that every conversation takes; without it the profile of its model, if there is one.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     /// Tell of each conversation too.
     #[arg(long)]
     pub verbose: bool,
@@ -185,7 +188,8 @@ impl ReplayArgs {
 
     /// How to replay, and what to tell.
     pub fn options(&self) -> replay::Options {
-        replay::Options { pace: self.pace, verbose: self.verbose, json: self.json, threads: 0 }
+        let profile = given(&self.profile);
+        replay::Options { pace: self.pace, verbose: self.verbose, json: self.json, threads: 0, profile }
     }
 }
 
@@ -261,13 +265,11 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
     ] {
         put(&mut report, format_args!("{what:8}  {value}\n"));
     }
-    report.push_str("\nPolicies that are on:\n");
+    let outside = if config.profiles.is_empty() { "" } else { " outside of profiles" };
+    put(&mut report, format_args!("\nPolicies that are on{outside}:\n"));
     for (name, settings) in &config.policy_settings {
         let summary = registry.iter().find(|entry| entry.name == *name).map_or("", |entry| entry.summary);
-        put(&mut report, format_args!("\n  {name}: {summary}\n"));
-        for line in settings {
-            put(&mut report, format_args!("    {line}\n"));
-        }
+        put_policy(&mut report, &format!("{name}: {summary}"), settings);
     }
     let on: Vec<&str> = config.policies.names().collect();
     if on.is_empty() {
@@ -277,10 +279,42 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
     if !off.is_empty() {
         put(&mut report, format_args!("\nOff: {}\n", off.join(", ")));
     }
+    for profile in config.profiles.iter() {
+        put(&mut report, format_args!("\nProfile {}, {}:\n", profile.name, taken_by(config, profile)));
+        for (name, settings) in profile.policy_settings() {
+            put_policy(&mut report, name, &settings);
+        }
+        let on: Vec<&str> = profile.policies.names().collect();
+        put(&mut report, format_args!("\n  All that are on: {}\n", or_none(&on)));
+    }
     for warning in &config.warnings {
         put(&mut report, format_args!("\nwarning: {warning}\n"));
     }
     report
+}
+
+fn put_policy(report: &mut String, title: &str, settings: &[String]) {
+    put(report, format_args!("\n  {title}\n"));
+    for line in settings {
+        put(report, format_args!("    {line}\n"));
+    }
+}
+
+/// Which requests take a profile, and what it is laid over.
+fn taken_by(config: &Config, profile: &Profile) -> String {
+    let chosen = &profile.chosen;
+    let models = chosen.models.iter().map(|model| format!("model {}", model.as_str()));
+    let tiers = chosen.tiers.iter().map(|tier| format!("tier {tier}"));
+    let header = config.conversation.profile_header.then(|| "header".to_owned());
+    let ways: Vec<String> = models.chain(tiers).chain(header).collect();
+    let over =
+        chosen.extends.as_ref().map_or_else(String::new, |extends| format!(", over profile {extends}"));
+    format!("by {}{over}", or_none(&ways))
+}
+
+fn or_none<T: AsRef<str>>(names: &[T]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 /// Writing to a string cannot fail.

@@ -57,12 +57,16 @@ fn replay(args: &ReplayArgs) -> ExitCode {
         Ok(config) => config,
         Err(problems) => return fail(&problems, EXIT_REFUSED),
     };
+    let options = args.options();
+    if let Some(Err(unknown)) = options.profile.as_ref().map(|name| config.profiles.named(name)) {
+        return fail(&unknown, EXIT_REFUSED);
+    }
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut terminal = io::stderr();
     // Where both are the same terminal, lines of one would stand in the other's.
     let shows_bar = terminal.is_terminal() && !(args.verbose && io::stdout().is_terminal());
     let bar: Option<&mut dyn io::Write> = if shows_bar { Some(&mut terminal) } else { None };
-    match toolrein::replay::run(&config, &args.files, &args.options(), &mut out, bar) {
+    match toolrein::replay::run(&config, &args.files, &options, &mut out, bar) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(EXIT_FAILED),
         // A reader that has left (`| head`) has seen enough.

@@ -77,7 +77,7 @@ impl Running {
         }
         let (base, model) = upstream_of(&config).await?;
         let ledger = Arc::new(Memory::new(&bounds(&config)));
-        let metrics = Arc::new(Metrics::new(&config.policies.named_tools())?);
+        let metrics = Arc::new(Metrics::new(&config.named_tools())?);
         let counted = Arc::clone(&ledger);
         metrics.count_conversations_by(move || counted.conversations());
         let telemetry = Telemetry { metrics: Arc::clone(&metrics), log };

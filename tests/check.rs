@@ -115,11 +115,31 @@ fn check_tells_what_is_in_effect() {
         "    exhausted = \"answer\"",
         "    default = { calls = 60, per = \"60s\" }",
         "    max_chars = 16000",
-        "Off: turn_limits, allow",
+        "Off: turn_limits, allow, injection",
     ] {
         assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
     }
     assert!(!report.contains("warning"), "{report}");
+}
+
+#[test]
+fn check_tells_what_each_profile_holds_and_who_takes_it() {
+    let (report, code) = check(text(
+        "[policy.loops]\n[tier.free]\n[profile.a]\nmodels = [\"m*\"]\ntiers = [\"free\"]\npolicy.budget.tool_calls = 7\n\
+         [profile.b]\nextends = \"a\"\noff = [\"loops\"]",
+    ));
+    assert_eq!(code, 0, "{report}");
+    let (_, profiles) = report.split_once("\nProfile a").unwrap();
+    assert!(report.contains("\nPolicies that are on outside of profiles:\n\n  loops: "), "{report}");
+    assert!(
+        profiles.starts_with(", by model m*, tier free, header:\n\n  budget\n    tool_calls = 7\n"),
+        "{report}"
+    );
+    assert!(
+        profiles.contains("\n  All that are on: budget, loops\n\nProfile b, by header, over profile a:\n"),
+        "{report}"
+    );
+    assert!(profiles.contains("\n  All that are on: budget\n"), "{report}");
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn the_report_is_the_same_on_any_number_of_threads() {
     let config = Config::load(source, &Overrides::default(), REGISTRY).unwrap();
     let file = written(&lines);
     let report = |threads, json| {
-        let options = Options { pace: Duration::from_secs(2), verbose: true, json, threads };
+        let options = Options { pace: Duration::from_secs(2), verbose: true, json, threads, profile: None };
         let mut out = Vec::new();
         assert!(run(&config, &[file.path().to_owned()], &options, &mut out, None).unwrap());
         String::from_utf8(out).unwrap()
@@ -157,6 +157,25 @@ fn the_pace_decides_where_no_times_are_recorded() {
         let report: Value = serde_json::from_str(&text(&replay(&args, &talk(5, "")))).unwrap();
         assert_eq!(report["withheld"], withheld, "{pace}");
     }
+}
+
+#[test]
+fn a_profile_is_taken_by_model_or_by_name() {
+    let settings = "[profile.few]\nmodels = [\"small*\"]\npolicy.budget.tool_calls = 2\n[profile.none]\npolicy.budget.tool_calls = 1";
+    let config = written(settings);
+    let path = config.path().to_str().unwrap();
+    let withheld = |args: &[&str], model: &str| {
+        let args = [&["--json", "--config", path], args, &["-"]].concat();
+        let report = text(&replay(&args, &talk(5, &format!(",\"model\":\"{model}\""))));
+        serde_json::from_str::<Value>(&report).unwrap()["withheld"].clone()
+    };
+    assert_eq!(withheld(&[], "small-1"), 3);
+    assert_eq!(withheld(&[], "large-1"), 0);
+    assert_eq!(withheld(&["--profile", "none"], "small-1"), 4);
+    let output = replay(&["--config", path, "--profile", "no", "-"], &talk(5, ""));
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "toolrein: There is no profile of that name. Known here: few, none.\n");
 }
 
 #[test]

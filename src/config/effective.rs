@@ -51,8 +51,7 @@ fn inline(value: &Value) -> String {
 }
 
 fn write_table(table: &Map<String, Value>, path: &mut Vec<String>, out: &mut String) {
-    let (headed, plain): (Vec<_>, Vec<_>) =
-        table.iter().partition(|(_, value)| has_header(value, path.len()));
+    let (headed, plain): (Vec<_>, Vec<_>) = table.iter().partition(|(_, value)| has_header(value, path));
     if !path.is_empty() && (!plain.is_empty() || headed.is_empty()) {
         out.push_str(&format!("\n[{}]\n", path.join(".")));
     }
@@ -69,8 +68,10 @@ fn write_table(table: &Map<String, Value>, path: &mut Vec<String>, out: &mut Str
     }
 }
 
-/// Whether a value gets a header of its own: tables at the top, policies, and tables of tables within them.
-fn has_header(value: &Value, depth: usize) -> bool {
+/// Whether a value at `path` gets a header of its own: tables at the top, policies, those of profiles too, and
+/// tables of tables within them.
+fn has_header(value: &Value, path: &[String]) -> bool {
     let Value::Object(table) = value else { return false };
-    depth < 2 || table.values().any(Value::is_object)
+    let deepest = if path.first().is_some_and(|top| top == "profile") { 4 } else { 2 };
+    path.len() < deepest || table.values().any(Value::is_object)
 }

@@ -5,6 +5,7 @@ use super::document::{Document, Entry, MOST_PROBLEMS, in_order, read_as};
 use super::error::{Problem, reworded};
 use super::tables::{Conversation, Ledger, Limits, Listen, Log, Mode, Model, Notices, Reask, Upstream};
 use super::target::Target;
+use super::tiers::Tier;
 use super::units::parse_address;
 use serde::de::value::StrDeserializer;
 use serde::de::{IgnoredAny, IntoDeserializer};
@@ -28,9 +29,12 @@ pub(super) struct File {
     pub ledger: Ledger,
     pub log: Log,
     pub model: BTreeMap<String, Model>,
-    /// Built from its own tables elsewhere.
+    pub tier: BTreeMap<String, Tier>,
+    /// These two are built from their own tables elsewhere.
     #[serde(skip_serializing)]
     policy: IgnoredAny,
+    #[serde(skip_serializing)]
+    profile: IgnoredAny,
 }
 
 /// What came of reading the file.
@@ -65,25 +69,41 @@ fn take_out_what_is_no_table(document: &Document<'_>, root: &mut DeTable<'_>) ->
             problems.push(not_a_table(document, &name));
         }
     }
-    let Some(DeValue::Table(models)) = root.get_mut("model").map(Spanned::get_mut) else { return problems };
-    for Entry { name, value } in in_order(models) {
-        if problems.len() >= MOST_PROBLEMS {
-            break;
-        }
-        if !is_table(&value) {
-            models.remove(name.as_str());
-            problems.push(not_a_table(document, &format!("model.{name}")));
-        } else if name.is_empty() {
-            let text = "expected the name of a model, or a pattern such as \"gpt-*\"".to_owned();
-            problems.push(document.problem_within("model", text));
+    for (top, named) in [
+        ("model", "expected the name of a model, or a pattern such as \"gpt-*\""),
+        ("tier", "expected a name"),
+    ] {
+        let Some(DeValue::Table(tables)) = root.get_mut(top).map(Spanned::get_mut) else { continue };
+        for Entry { name, value } in in_order(tables) {
+            if problems.len() >= MOST_PROBLEMS {
+                break;
+            }
+            if !is_table(&value) {
+                tables.remove(name.as_str());
+                problems.push(not_a_table(document, &format!("{top}.{name}")));
+            } else if name.is_empty() {
+                problems.push(document.problem_within(top, named.to_owned()));
+            }
         }
     }
     problems
 }
 
 /// Everything at the top but `mode`.
-const TABLES: [&str; 10] =
-    ["listen", "upstream", "limits", "notices", "conversation", "reask", "ledger", "log", "model", "policy"];
+const TABLES: [&str; 12] = [
+    "listen",
+    "upstream",
+    "limits",
+    "notices",
+    "conversation",
+    "reask",
+    "ledger",
+    "log",
+    "model",
+    "tier",
+    "policy",
+    "profile",
+];
 
 /// Whether a value is a table.
 pub(super) fn is_table(value: &Spanned<DeValue<'_>>) -> bool {

@@ -5,34 +5,41 @@
 //! [`Config`].
 
 mod check;
+mod contradictions;
 mod document;
 mod effective;
 mod error;
 mod file;
 mod policies;
+mod profiles;
 pub mod shipped;
 mod source;
 mod tables;
 mod target;
 #[cfg(test)]
 mod tests;
+mod tiers;
 mod units;
 
 pub use effective::Effective;
 pub use error::{Problem, Problems};
 pub use file::Overrides;
+pub use profiles::{Profile, Profiles};
 pub use source::Source;
 pub use tables::{
     Conversation, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, PlacementChoice, Reask, Tell,
     ToolsUnsupported, Upstream,
 };
 pub use target::Target;
+pub use tiers::{KeyHash, Tier};
 
 use crate::policy;
 use crate::policy::pattern::{Pattern, best_match};
 use crate::policy::set::PolicySet;
+use contradictions::contradictions;
 use document::Document;
 use file::{File, Overriding};
+use policies::{Builder, Layer};
 use serde_json::{Map, Value};
 use std::fmt;
 
@@ -49,7 +56,9 @@ pub struct Config {
     pub log: Log,
     /// Settings by model; the best match counts.
     pub models: Vec<(Pattern, Model)>,
+    /// The policies of requests that take no profile.
     pub policies: PolicySet,
+    pub profiles: Profiles,
     /// All of the above as text.
     pub effective: Effective,
     /// The settings of each policy that is on, as TOML, one `key = value` each, in registry order.
@@ -81,14 +90,24 @@ impl Config {
         let document = Document::parse(&name, &text).map_err(give_up)?;
         let mut written = file::read(&document);
         overriding.apply(&mut written.file);
-        let built = policies::build(&document, registry);
+        let defaults = shipped::with_all_that_is_off();
+        let builder = Builder::new(&document, registry, &defaults);
+        let tables = document.tables("policy").unwrap_or_default();
+        let (base, refused) = builder.build(&["policy"], &tables, &Layer::default(), &[]);
+        let built = profiles::build(&builder, &base, &written.file);
+        let shared = profiles::shared_keys(&builder, &written.file);
         let mut checked = check::check(&document, &written, &overriding);
-        let problems = [written.problems, built.problems, checked.problems].concat();
+        let problems = [written.problems, refused, built.problems, shared, checked.problems].concat();
         if !(problems.is_empty() && overriding.problems.is_empty()) {
             return Err(give_up(problems));
         }
-        checked.warnings.extend(check::idle_warning(written.file.mode, built.rules.len()));
-        Ok(Self::new(written.file, PolicySet::new(built.rules), built.settings, checked.warnings))
+        checked.warnings.extend(built.warnings);
+        let shipped = builder.shipped_tools();
+        checked.warnings.extend(contradictions(&base, &written.file.reask, &shipped));
+        if built.profiles.is_empty() {
+            checked.warnings.extend(check::idle_warning(written.file.mode, base.on.len()));
+        }
+        Ok(Self::new(written.file, &base, built.profiles, checked.warnings))
     }
 
     /// What the class estimate of tokens is multiplied by for `model`, in percent.
@@ -96,14 +115,45 @@ impl Config {
         best_match(&self.models, model).map_or(100, |model| model.token_factor)
     }
 
-    fn new(file: File, policies: PolicySet, settings: Map<String, Value>, warnings: Vec<String>) -> Self {
-        let policy_settings = policies.names().map(|name| (name, lines(settings.get(name)))).collect();
+    /// The policies of requests that take `profile`.
+    pub fn policies_of<'a>(&'a self, profile: Option<&'a Profile>) -> &'a PolicySet {
+        profile.map_or(&self.policies, |profile| &profile.policies)
+    }
+
+    /// The policies, those of profiles among them.
+    fn sets(&self) -> impl Iterator<Item = &PolicySet> {
+        std::iter::once(&self.policies).chain(self.profiles.iter().map(|profile| &profile.policies))
+    }
+
+    /// The names of the policies that are on, in any profile.
+    pub fn policy_names(&self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        for name in self.sets().flat_map(PolicySet::names) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The tools that the settings of any policy name.
+    pub fn named_tools(&self) -> Vec<String> {
+        let mut tools: Vec<String> = self.sets().flat_map(PolicySet::named_tools).collect();
+        tools.sort_unstable();
+        tools.dedup();
+        tools
+    }
+
+    fn new(file: File, base: &Layer<'_>, profiles: Profiles, warnings: Vec<String>) -> Self {
+        let policy_settings =
+            base.on.iter().map(|on| (on.rule.name(), setting_lines(&on.settings))).collect();
         // Numbers, strings and lists alone: nothing that JSON could refuse.
         let mut all = match serde_json::to_value(&file) {
             Ok(Value::Object(all)) => all,
             _ => Map::new(),
         };
-        all.insert("policy".to_owned(), Value::Object(settings));
+        all.insert("policy".to_owned(), Value::Object(base.settings(|_| true)));
+        all.insert("profile".to_owned(), profiles.iter().map(Profile::as_written).collect());
         Self {
             mode: file.mode,
             listen: file.listen,
@@ -115,7 +165,8 @@ impl Config {
             ledger: file.ledger,
             log: file.log,
             models: file.model.into_iter().map(|(name, model)| (Pattern::new(name), model)).collect(),
-            policies,
+            policies: base.set(),
+            profiles,
             effective: Effective::new(&all),
             policy_settings,
             warnings,
@@ -124,8 +175,8 @@ impl Config {
 }
 
 /// A policy's settings, `key = value` each; of tables of tables, each entry on a line of its own.
-fn lines(settings: Option<&Value>) -> Vec<String> {
-    let Some(Value::Object(settings)) = settings else { return Vec::new() };
+fn setting_lines(settings: &Value) -> Vec<String> {
+    let Value::Object(settings) = settings else { return Vec::new() };
     let mut lines = Vec::new();
     for (key, value) in settings {
         match value {

@@ -4,65 +4,127 @@
 use super::document::{Document, Entry, MOST_PROBLEMS, in_order};
 use super::error::{Problem, suggestion};
 use super::file::{is_table, not_a_table};
-use super::shipped;
 use crate::policy;
-use crate::policy::set::Rule;
+use crate::policy::set::{PolicySet, Rule};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-/// The policies that are on.
-#[derive(Default)]
-pub(super) struct Built {
-    /// In registry order.
-    pub rules: Vec<Arc<dyn Rule>>,
-    /// Their settings by name, defaults filled in, in registry order.
-    pub settings: Map<String, Value>,
-    pub problems: Vec<Problem>,
+/// The policies that are on, in registry order: those of the file, or a profile's laid over them.
+#[derive(Clone, Default)]
+pub(super) struct Layer<'a> {
+    pub on: Vec<On<'a>>,
 }
 
-/// Builds the policies of `document`.
-pub(super) fn build(document: &Document<'_>, registry: &[policy::Entry]) -> Built {
-    let mut built = Built::default();
-    let tables = document.tables("policy").unwrap_or_default();
-    let known: Vec<&str> = registry.iter().map(|entry| entry.name).collect();
-    let unknown = tables.iter().filter(|table| !known.contains(&table.name.as_str()));
-    for Entry { name, .. } in unknown.take(MOST_PROBLEMS) {
-        let text = format!("unknown policy; {}", suggestion(name, &known));
-        built.problems.push(document.problem_within(&format!("policy.{name}"), text));
-    }
-    let defaults = shipped::with_all_that_is_off();
-    let defaults = Document::parse("", &defaults).ok();
-    let defaults = defaults.as_ref().and_then(|defaults| defaults.tables("policy")).unwrap_or_default();
-    for entry in registry {
-        let Some(table) = tables.iter().find(|table| table.name == entry.name) else { continue };
-        let default = defaults.iter().find(|default| default.name == entry.name);
-        build_one(document, entry, &table.value, default.map(|default| &default.value), &mut built);
-    }
-    built
+/// A policy that is on.
+#[derive(Clone)]
+pub(super) struct On<'a> {
+    pub rule: Arc<dyn Rule>,
+    /// Defaults filled in.
+    pub settings: Value,
+    /// As written, over what it was laid over.
+    table: Spanned<DeValue<'a>>,
 }
 
-fn build_one<'a>(
-    document: &Document<'a>,
-    entry: &policy::Entry,
-    table: &Spanned<DeValue<'a>>,
-    default: Option<&Spanned<DeValue<'_>>>,
-    built: &mut Built,
-) {
-    if !is_table(table) {
-        built.problems.push(not_a_table(document, &format!("policy.{}", entry.name)));
-        return;
+/// Builds policies from their tables.
+pub(super) struct Builder<'a> {
+    pub document: &'a Document<'a>,
+    registry: &'a [policy::Entry],
+    defaults: Vec<Entry<'a>>,
+}
+
+impl Layer<'_> {
+    /// The policies as a set.
+    pub(super) fn set(&self) -> PolicySet {
+        PolicySet::new(self.on.iter().map(|on| Arc::clone(&on.rule)).collect())
     }
-    let reading = document.read(&["policy", entry.name], table.clone(), |table| {
-        let completed = completed(table, default);
-        let settings = settings(&completed, default);
-        (entry.build)(ValueDeserializer::from(completed)).map(|rule| (rule, settings))
-    });
-    built.problems.extend(reading.problems);
-    if let Some((rule, settings)) = reading.value {
-        built.rules.push(rule);
-        built.settings.insert(entry.name.to_owned(), settings);
+
+    /// Their settings by name; of those alone for which `wanted` holds.
+    pub(super) fn settings(&self, wanted: impl Fn(&str) -> bool) -> Map<String, Value> {
+        let on = self.on.iter().filter(|on| wanted(on.rule.name()));
+        on.map(|on| (on.rule.name().to_owned(), on.settings.clone())).collect()
+    }
+}
+
+impl<'a> Builder<'a> {
+    /// A builder for `document`; `defaults` is the shipped file with all that is off.
+    pub(super) fn new(document: &'a Document<'a>, registry: &'a [policy::Entry], defaults: &'a str) -> Self {
+        let defaults = Document::parse("", defaults).ok().and_then(|defaults| defaults.tables("policy"));
+        Self { document, registry, defaults: defaults.unwrap_or_default() }
+    }
+
+    /// The tools that policies name by default.
+    pub(super) fn shipped_tools(&self) -> Vec<String> {
+        let built = self.registry.iter().filter_map(|entry| {
+            let default = self.defaults.iter().find(|default| default.name == entry.name)?;
+            (entry.build)(ValueDeserializer::from(default.value.clone())).ok()
+        });
+        built.flat_map(|rule| rule.named_tools()).collect()
+    }
+
+    /// The names of all policies.
+    pub(super) fn known(&self) -> Vec<&'static str> {
+        self.registry.iter().map(|entry| entry.name).collect()
+    }
+
+    /// Builds the policies of `tables`, which stand at `path`, over those of `under`: key by key, a key's whole
+    /// value replaced. Those named in `off` are left out.
+    pub(super) fn build(
+        &self,
+        path: &[&str],
+        tables: &[Entry<'a>],
+        under: &Layer<'a>,
+        off: &[String],
+    ) -> (Layer<'a>, Vec<Problem>) {
+        let (mut layer, mut problems) = (Layer::default(), self.unknown(path, tables));
+        for entry in self.registry.iter().filter(|entry| !off.iter().any(|off| off == entry.name)) {
+            let below = under.on.iter().find(|on| on.rule.name() == entry.name);
+            let Some(table) = tables.iter().find(|table| table.name == entry.name) else {
+                layer.on.extend(below.cloned());
+                continue;
+            };
+            let path: Vec<&str> = path.iter().copied().chain([entry.name]).collect();
+            match self.build_one(&path, entry, &table.value, below) {
+                Ok(on) => layer.on.push(on),
+                Err(found) => problems.extend(found),
+            }
+        }
+        (layer, problems)
+    }
+
+    fn unknown(&self, path: &[&str], tables: &[Entry<'_>]) -> Vec<Problem> {
+        let known = self.known();
+        let unknown = tables.iter().filter(|table| !known.contains(&table.name.as_str()));
+        let problem = |Entry { name, .. }: &Entry<'_>| {
+            let text = format!("unknown policy; {}", suggestion(name, &known));
+            self.document.problem_within(&format!("{}.{name}", path.join(".")), text)
+        };
+        unknown.take(MOST_PROBLEMS).map(problem).collect()
+    }
+
+    fn build_one(
+        &self,
+        path: &[&str],
+        entry: &policy::Entry,
+        table: &Spanned<DeValue<'a>>,
+        below: Option<&On<'a>>,
+    ) -> Result<On<'a>, Vec<Problem>> {
+        if !is_table(table) {
+            return Err(vec![not_a_table(self.document, &path.join("."))]);
+        }
+        let default = self.defaults.iter().find(|default| default.name == entry.name);
+        let default = default.map(|default| &default.value);
+        let table = completed(table.clone(), below.map(|below| &below.table));
+        let reading = self.document.read(path, table.clone(), |table| {
+            let completed = completed(table, default);
+            let settings = settings(&completed, default);
+            (entry.build)(ValueDeserializer::from(completed)).map(|rule| (rule, settings))
+        });
+        match reading.value {
+            Some((rule, settings)) if reading.problems.is_empty() => Ok(On { rule, settings, table }),
+            _ => Err(reading.problems),
+        }
     }
 }
 

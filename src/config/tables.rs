@@ -163,6 +163,8 @@ pub struct Conversation {
     /// Members of the body, as paths from its top; written dotted.
     #[serde(with = "paths")]
     pub body: Vec<Vec<String>>,
+    /// Whether clients may choose a profile by the header `x-toolrein-profile`.
+    pub profile_header: bool,
 }
 
 /// `[reask]`.
@@ -299,6 +301,7 @@ impl Default for Conversation {
         Self {
             headers: headers.map(HeaderName::from_static).into(),
             body: body.map(|path| path.iter().map(|&step| step.to_owned()).collect()).into(),
+            profile_header: true,
         }
     }
 }

@@ -57,11 +57,14 @@ fn the_shipped_file_has_every_key_and_no_other() {
     let mut default = File::default();
     default.upstream.ca_file = Some("/ca.pem".into());
     default.model.insert("*".to_owned(), Model::default());
+    default.tier.insert("premium".to_owned(), Tier::default());
     let Value::Object(code) = serde_json::to_value(&default).unwrap() else { panic!() };
     let mut paper = table_of(&shipped::with_all_that_is_off());
     let models = paper["model"].as_object().unwrap().values().cloned().collect::<Vec<_>>();
     assert_eq!(models, [serde_json::json!({ "token_factor": 1.0 })]);
     let Value::Object(policies) = paper.remove("policy").unwrap() else { panic!() };
+    let chat = paper.remove("profile").unwrap()["chat"].as_object().unwrap().clone();
+    assert_eq!(chat.keys().collect::<Vec<_>>(), ["extends", "models", "off", "policy", "tiers"]);
     assert_eq!(keys(&paper, 2), keys(&code, 2));
     for entry in REGISTRY {
         let known = known_keys(entry);
@@ -147,8 +150,8 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
         ("\nmod = \"off\"", r"proxy.toml:2: mod: unknown key; did you mean `mode`?"),
         ("[listn]\nproxy = 1", "proxy.toml:1: listn: unknown table; did you mean `listen`?"),
         (
-            "[profile.chat]",
-            "proxy.toml:1: profile: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, ledger, log, model, policy",
+            "[dashboard]",
+            "proxy.toml:1: dashboard: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, ledger, log, model, tier, policy, profile",
         ),
         ("[listen]\nprxy = 1", "proxy.toml:2: listen.prxy: unknown key; did you mean `proxy`?"),
         (
@@ -426,11 +429,14 @@ tools = { f = { calls = 1, per = "0s" }, g = { calls = 1 } }
 
 #[test]
 fn a_file_of_nothing_but_mistakes_is_told_within_bounds() {
-    let mistakes: [fn(usize) -> String; 4] = [
+    let mistakes: [fn(usize) -> String; 7] = [
         |at| format!("k{at} = 1\n"),
         |at| format!("k{at} = [\n"),
         |at| format!("[policy.p{at}]\n"),
         |at| format!("model.m{at} = 3\n"),
+        |at| format!("tier.t{at} = 3\n"),
+        |at| format!("profile.p{at} = 3\n"),
+        |at| format!("[profile.p{at}]\ntiers = [\"t\"]\npolicy.budget.tool_calls = \"x\"\n"),
     ];
     for mistake in mistakes {
         let text: String = (0..5_000).map(mistake).collect();
@@ -495,12 +501,34 @@ fn what_is_allowed_but_odd_is_warned_of() {
         ),
         ("[upstream]\nhttp2 = true\n[policy.budget]", "upstream.http2: concerns http:// alone"),
         ("", "no policy is on"),
+        (
+            "[policy.allow]\nexcept = [\"rm*\"]\n[policy.rate_limit]\ntools = { rmdir = { calls = 1, per = \"1s\" } }",
+            "policy.rate_limit: its settings for rmdir never come to bear, since policy.allow forbids these calls",
+        ),
+        (
+            "[reask]\nanswer_tools = [\"hand_over\"]\n[policy.allow]\nonly = [\"search\"]",
+            "reask.answer_tools: hand_over may be called although policy.allow forbids it",
+        ),
+        (
+            "[policy.budget]\ntool_calls = 5\n[policy.loops]\nwithhold = 9",
+            "policy.loops.withhold: 9 is never reached, since policy.budget.tool_calls is 5",
+        ),
+        (
+            "[policy.turn_limits]\ncalls = 3\ncategories = { a = { tools = [\"f\"], calls = 4 } }",
+            "policy.turn_limits.categories.a.calls: 4 is never reached, since policy.turn_limits.calls is 3",
+        ),
     ] {
         let warnings = load(text).unwrap().warnings;
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].starts_with(said), "{warnings:?}");
     }
-    assert_eq!(load("mode = \"off\"").unwrap().warnings, [""; 0]);
+    for fine in [
+        "mode = \"off\"",
+        "[policy.allow]\nonly = [\"search\"]\n[policy.rate_limit]",
+        "[policy.budget]\ntool_calls = 3\nexhausted = \"inform\"\n[policy.loops]",
+    ] {
+        assert_eq!(load(fine).unwrap().warnings, [""; 0], "{fine}");
+    }
 }
 
 #[test]

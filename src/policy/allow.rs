@@ -88,6 +88,10 @@ impl Policy for Allow {
         patterns.filter(|pattern| pattern.is_exact()).map(|pattern| pattern.as_str().to_owned()).collect()
     }
 
+    fn forbids(&self, name: &str) -> bool {
+        !self.allows(name)
+    }
+
     fn open(&self, request: &RequestFacts<'_>, state: &mut Declared, plan: &mut Plan) {
         state.0 = request.tools.iter().map(|tool| tool.name.clone().into_owned()).collect();
         if self.config.hide {

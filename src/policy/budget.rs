@@ -181,7 +181,8 @@ impl Budget {
 
     /// The notice after a group of results. A function of the history before it and of nothing else.
     fn status(&self, used: &Used, share: f64) -> String {
-        let left = ((1.0 - share).max(0.0) * 100.0).floor();
+        // What is left of 4 of 5 comes out a hair under 20 %.
+        let left = ((1.0 - share).max(0.0) * 100.0 + 1e-6).floor();
         let advice = if share >= 1.0 {
             "No tool calls left: answer now with what you have, or ask the user."
         } else if share >= self.config.critical_at {

@@ -76,6 +76,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Whether no conversation can ever call the tool `name` while this policy is on.
+    fn forbids(&self, _name: &str) -> bool {
+        false
+    }
+
     /// Sees what the request declares, before the first event.
     fn open(&self, _request: &RequestFacts<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
 

@@ -2,6 +2,7 @@
 //! what shall be, never how bytes change.
 
 use crate::transcript::identity::Hash;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -56,8 +57,9 @@ pub enum Change {
     Surround { text: usize, before: &'static str, after: &'static str },
     /// A text of ours that the model reads right after this message; `word` names it in headers and metrics.
     Notice { text: String, word: &'static str },
-    /// Nothing changes; `word` is told in metrics and the log.
-    Remark { word: &'static str },
+    /// Nothing changes; `word` is told in metrics and the log, with what it is said of where that is a name of the
+    /// configuration's.
+    Remark { word: &'static str, of: Option<Arc<str>> },
 }
 
 impl Change {
@@ -80,16 +82,17 @@ impl Change {
     }
 
     /// Its word in headers, metrics and the log.
-    pub fn word(&self) -> &'static str {
-        match self {
+    pub fn word(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::Clear { .. } => "cleared",
             Self::WithholdText { .. } => "text_withheld",
             Self::Point { .. } => "pointed",
             Self::Shorten { .. } => "shortened",
             Self::Clean { .. } => "stripped",
             Self::Surround { .. } => "annotated",
-            Self::Notice { word, .. } | Self::Remark { word } => word,
-        }
+            Self::Remark { word, of: Some(of) } => return format!("{word}:{of}").into(),
+            Self::Notice { word, .. } | Self::Remark { word, of: None } => word,
+        })
     }
 }
 
@@ -168,7 +171,12 @@ impl Plan {
 
     /// Tells the operator, and nobody else, of the event being read.
     pub fn remark(&mut self, word: &'static str) {
-        self.edit(Change::Remark { word });
+        self.edit(Change::Remark { word, of: None });
+    }
+
+    /// The same, said of something that the configuration names.
+    pub fn remark_of(&mut self, word: &'static str, of: &Arc<str>) {
+        self.edit(Change::Remark { word, of: Some(Arc::clone(of)) });
     }
 
     /// Keeps the tool `name` from the model. To be a function of the configuration and the declared tools alone,

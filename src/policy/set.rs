@@ -16,6 +16,8 @@ pub trait Rule: Send + Sync {
     fn name(&self) -> &'static str;
     /// See [`Policy::named_tools`].
     fn named_tools(&self) -> Vec<String>;
+    /// See [`Policy::forbids`].
+    fn forbids(&self, name: &str) -> bool;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
 }
@@ -57,6 +59,10 @@ impl<P: Policy> Rule for RuleOf<P> {
 
     fn named_tools(&self) -> Vec<String> {
         self.0.named_tools()
+    }
+
+    fn forbids(&self, name: &str) -> bool {
+        self.0.forbids(name)
     }
 
     fn start(&self) -> Box<dyn Fold> {

@@ -27,6 +27,7 @@ use super::{ConfigError, Evidence, Policy};
 use crate::transcript::{Event, ToolResult};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// See the file's head.
@@ -65,7 +66,7 @@ pub struct CategoryConfig {
 }
 
 struct Category {
-    name: String,
+    name: Arc<str>,
     calls: u64,
     slow_ms: u64,
 }
@@ -102,6 +103,7 @@ impl Policy for TurnLimits {
             tools: Vec::new(),
         };
         for (at, (name, category)) in config.categories.into_iter().enumerate() {
+            let name: Arc<str> = name.into();
             let slow_ms = category.slow.millis();
             for tool in category.tools {
                 if let Some((_, other)) = limits.tools.iter().find(|(known, _)| *known == tool) {
@@ -133,7 +135,11 @@ impl Policy for TurnLimits {
                 *used = Used::default();
             }
             Event::Call(call) => self.count(&call.name, used),
-            Event::Result(result) if self.is_slow(result) => plan.remark("slow"),
+            Event::Result(result) => {
+                if let Some(category) = self.slow_category(result) {
+                    plan.remark_of("slow", category);
+                }
+            }
             Event::ResultsComplete(_) => self.tell(used, plan),
             _ => {}
         }
@@ -200,9 +206,11 @@ impl TurnLimits {
         }
     }
 
-    fn is_slow(&self, result: &ToolResult<'_>) -> bool {
-        let bound_ms = self.category(result.tool()).map_or(0, |(_, category)| category.slow_ms);
-        bound_ms > 0 && result.took_ms.is_some_and(|took_ms| took_ms > bound_ms)
+    /// The name of the result's category, where the call took longer than that allows.
+    fn slow_category(&self, result: &ToolResult<'_>) -> Option<&Arc<str>> {
+        let (_, category) = self.category(result.tool())?;
+        let is_slow = category.slow_ms > 0 && result.took_ms? > category.slow_ms;
+        is_slow.then_some(&category.name)
     }
 
     /// Tells the model, once, which limits it has reached.
@@ -401,7 +409,11 @@ mod tests {
     fn a_late_result_is_counted_where_it_is_new_and_nothing_else_happens() {
         let table = "categories.a = { tools = [\"f\"], slow = \"5s\" }\ncategories.b = { tools = [\"g\"] }";
         for (tool, released_ms, remarks) in [
-            ("f", vec![Some(0), Some(4_999)], vec![(4, Change::Remark { word: "slow" })]),
+            (
+                "f",
+                vec![Some(0), Some(4_999)],
+                vec![(4, Change::Remark { word: "slow", of: Some("a".into()) })],
+            ),
             ("f", vec![Some(0), Some(5_000)], vec![]),
             ("f", vec![Some(0), None], vec![]),
             ("g", vec![Some(0), Some(0)], vec![]),

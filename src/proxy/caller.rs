@@ -12,7 +12,7 @@ use hyper::http::{HeaderMap, HeaderName, HeaderValue};
 pub(crate) static CONVERSATION: HeaderName = HeaderName::from_static("x-toolrein-conversation");
 /// Headers that carry a credential, OpenAI's form, Azure's, Anthropic's. All of them count: which one an upstream
 /// goes by is its own affair.
-const CREDENTIALS: [&str; 3] = ["authorization", "api-key", "x-api-key"];
+pub(super) const CREDENTIALS: [&str; 3] = ["authorization", "api-key", "x-api-key"];
 /// The longest conversation id that is taken; a longer one is no name.
 const MAX_ID_BYTES: usize = 256;
 
@@ -75,6 +75,7 @@ mod tests {
                 vec!["prompt_cache_key".to_owned()],
                 vec!["metadata".to_owned(), "session_id".to_owned()],
             ],
+            profile_header: true,
         }
     }
 

@@ -11,11 +11,11 @@ use super::read::{ReadError, read_body};
 use super::record::Record;
 use super::respond::error_response;
 use super::upstream::Upstream;
-use super::{Service, caller, coding, relay, stream};
+use super::{Service, caller, coding, profile, relay, stream};
 use crate::config::{Config, Mode, Tell};
 use crate::ledger::{Ask, Facts, Ledger, MOST_LOOKED_UP};
 use crate::policy::plan::{Change, Plan};
-use crate::policy::set::Judge;
+use crate::policy::set::{Judge, PolicySet};
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
 use crate::rewrite::restore::{places, restored};
@@ -141,7 +141,14 @@ impl Gateway {
                 return self.relay_read(parts, body, record).await;
             }
         };
-        let reading = self.look(&parts, &request, &body, &mut record).await;
+        let policies = match profile::choose(&self.config, &parts.headers, (&request, &body)) {
+            Ok(profile) => {
+                record.outcome.profile = profile.map(|profile| Arc::clone(&profile.name));
+                self.config.policies_of(profile)
+            }
+            Err(error) => return refused(record, &error),
+        };
+        let reading = self.look(policies, &parts, (&request, &body), &mut record).await;
         if let Some(refusal) = &reading.plan.refusal {
             record.outcome.act(On::Request, refusal.policy, "rejected", 1);
             if !self.is_observing() {
@@ -172,7 +179,13 @@ impl Gateway {
     }
 
     /// Looks up what the ledger knows and reads the transcript through the policies.
-    async fn look(&self, parts: &Parts, request: &Request, body: &Bytes, record: &mut Record) -> Reading {
+    async fn look(
+        &self,
+        policies: &PolicySet,
+        parts: &Parts,
+        (request, body): (&Request, &Bytes),
+        record: &mut Record,
+    ) -> Reading {
         let identity =
             caller::identify(&self.key, &parts.headers, (request, body), &self.config.conversation);
         let model_name = request.model_name(body);
@@ -189,7 +202,7 @@ impl Gateway {
         let ask = Ask { calls: &calls, places: &names, model, request: request_name, conversation };
         let facts = self.ledger.look_up(ask).await;
         transcript.learn_times(&facts.released_ms, self.now_ms());
-        let (mut plan, judge) = self.config.policies.read(&transcript);
+        let (mut plan, judge) = policies.read(&transcript);
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         let outcome = &mut record.outcome;
         if request.odd {

@@ -127,7 +127,7 @@ impl Record {
                 }
             };
             for (policy, word) in &judged.acts {
-                self.outcome.act(On::Reply, policy, word, 1);
+                self.outcome.act(On::Reply, policy, *word, 1);
             }
             // Every objection is told, also where the call is only observed.
             for (policy, _) in &judged.objections {

@@ -2,11 +2,12 @@
 //! each recorded call judged, everything counted. Calls the same steps of the core as the path of a request;
 //! opens no connection and keeps nothing between conversations but what was derived from equal bytes.
 
+use super::Options;
 use super::input::Place;
 use super::recording::{Recording, Step};
 use super::tally::{Acts, Conversation, Event, Figures, Use};
 use super::times::Clock;
-use crate::config::Config;
+use crate::config::{Config, Profile};
 use crate::ledger::memory::MemoCache;
 use crate::ledger::{MOST_LOOKED_UP, ModelFacts};
 use crate::policy::plan::{Change, Edit, Plan, Refusal};
@@ -22,6 +23,7 @@ use crate::wire::assemble::Assembler;
 use crate::wire::message::ToolCall;
 use crate::wire::request::Request;
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -31,6 +33,8 @@ const STRIDE: usize = 4096;
 /// What all conversations share.
 pub(super) struct Replayer<'a> {
     config: &'a Config,
+    /// Taken whatever the model.
+    profile: Option<&'a Profile>,
     memo: MemoCache,
     identity: Identity,
     pace: Duration,
@@ -39,10 +43,12 @@ pub(super) struct Replayer<'a> {
 }
 
 impl<'a> Replayer<'a> {
-    /// Replays by `config`, with `pace` between calls without recorded times.
-    pub(super) fn new(config: &'a Config, pace: Duration, verbose: bool) -> Self {
+    /// Replays by `config`.
+    pub(super) fn new(config: &'a Config, options: &Options) -> Self {
         let identity = Identity { key: HashKey::random(), principal: Hash::default(), explicit: None };
-        Self { config, memo: MemoCache::new(config.ledger.memo_bytes), identity, pace, verbose }
+        let profile = options.profile.as_ref().and_then(|name| config.profiles.named(name).ok());
+        let (pace, verbose) = (options.pace, options.verbose);
+        Self { config, profile, memo: MemoCache::new(config.ledger.memo_bytes), identity, pace, verbose }
     }
 
     /// Replays one conversation.
@@ -95,7 +101,8 @@ impl Course<'_> {
         let newest: Vec<_> = self.released_ms.iter().rev().take(MOST_LOOKED_UP).copied().collect();
         let recorded_ms = self.recording.times_ms.get(step.reply.start).copied().flatten();
         transcript.learn_times(&newest, recorded_ms.unwrap_or(self.clock.now_ms));
-        let (plan, judge) = config.policies.read(&transcript);
+        let profile = self.replayer.profile.or_else(|| config.profiles.of_model(&model));
+        let (plan, judge) = config.policies_of(profile).read(&transcript);
         self.figures.requests += 1;
         if let Some(refusal) = &plan.refusal {
             return self.refuse(refusal, step);
@@ -205,7 +212,7 @@ impl Course<'_> {
         let Some(judged) = judging.record.last() else { return };
         for (policy, word) in &judged.acts {
             self.acts.entry(policy).or_default().acted += 1;
-            self.tell(at, policy, word, (Some(&judged.tool), None));
+            self.tell(at, policy, *word, (Some(&judged.tool), None));
         }
     }
 
@@ -213,10 +220,11 @@ impl Course<'_> {
         &mut self,
         message: usize,
         policy: &'static str,
-        action: &'static str,
+        action: impl Into<Cow<'static, str>>,
         (tool, reason): (Option<&str>, Option<&str>),
     ) {
-        *self.acts.entry(policy).or_default().actions.entry(action).or_default() += 1;
+        let action = action.into();
+        *self.acts.entry(policy).or_default().actions.entry(action.clone()).or_default() += 1;
         if self.replayer.verbose {
             let (tool, reason) = (tool.map(str::to_owned), reason.map(str::to_owned));
             self.events.push(Event { message, policy, action, tool, reason });

@@ -43,7 +43,7 @@ impl<'a> Crew<'a> {
     pub(super) fn new(config: &'a Config, files: &'a [PathBuf], options: &Options) -> Self {
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         Self {
-            replayer: Replayer::new(config, options.pace, options.verbose),
+            replayer: Replayer::new(config, options),
             files,
             longest: config.limits.request_bytes,
             threads: if options.threads == 0 { cores() } else { options.threads },

@@ -34,6 +34,8 @@ pub struct Options {
     pub json: bool,
     /// Conversations replayed at once; 0: one on each core.
     pub threads: usize,
+    /// The profile that all of them take; without one, that of the model.
+    pub profile: Option<String>,
 }
 
 /// Replays the conversations in `files` (`-` is standard input) through the policies of `config` and writes to
@@ -51,7 +53,7 @@ pub fn run(
 ) -> io::Result<bool> {
     let crew = Crew::new(config, files, options);
     let mut progress = Progress::new(bar, input::total_bytes(files));
-    let mut report = Report::new(config.policies.names().collect());
+    let mut report = Report::new(config.policy_names());
     crew.replay(|replayed, bytes_read| {
         progress.advance(bytes_read);
         if options.verbose {

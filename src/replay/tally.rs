@@ -3,6 +3,7 @@
 
 use super::input::Place;
 use super::recording::Labels;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A conversation, replayed.
@@ -53,7 +54,7 @@ pub(super) struct Acts {
     pub bytes_saved: i64,
     pub tokens_saved: u64,
     /// By the word of the action; remarks, which change nothing, too.
-    pub actions: BTreeMap<&'static str, u64>,
+    pub actions: BTreeMap<Cow<'static, str>, u64>,
 }
 
 /// How much of a limit was used.
@@ -69,7 +70,7 @@ pub(super) struct Event {
     /// The place of the message, from 0, as in the line's `messages`.
     pub message: usize,
     pub policy: &'static str,
-    pub action: &'static str,
+    pub action: Cow<'static, str>,
     pub tool: Option<String>,
     /// The kind of reason for which a call was withheld, or the code of a refusal.
     pub reason: Option<String>,
@@ -127,7 +128,7 @@ impl Acts {
         self.bytes_saved += other.bytes_saved;
         self.tokens_saved += other.tokens_saved;
         for (action, count) in &other.actions {
-            *self.actions.entry(action).or_default() += count;
+            *self.actions.entry(action.clone()).or_default() += count;
         }
     }
 }

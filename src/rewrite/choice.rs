@@ -6,7 +6,7 @@ use super::rounds::{Said, Withheld, envelope, write_round};
 use crate::policy::Evidence;
 use crate::wire::assemble::{Assembled, Assembler};
 use crate::wire::json::{escape_into, unescape};
-use crate::wire::message::ToolCall;
+use crate::wire::message::{Arguments, ToolCall};
 use crate::wire::reply::{Choice, Delta};
 use bytes::Bytes;
 
@@ -75,7 +75,9 @@ impl ChoiceState {
         }
         if self.decisions[at].is_none() {
             let name = self.assembler.calls()[at].name();
-            if !name.is_empty() && judging.evidence(self.index, &name) <= Evidence::Name {
+            // A name may come in pieces; with the arguments it has come to its end.
+            let is_named = !name.is_empty() && !matches!(delta.arguments, Arguments::Absent);
+            if is_named && judging.evidence(self.index, &name) <= Evidence::Name {
                 self.decide(at, false, judging, now_ms);
             }
         }

@@ -34,6 +34,7 @@ pub(super) fn rich() -> Outcome {
     outcome.request_id = "req-1".to_owned();
     outcome.conversation = Some("talk-1".to_owned());
     outcome.model = Some("gpt-4o".to_owned());
+    outcome.profile = Some("chat".into());
     outcome.mode = "enforce";
     outcome.status = 200;
     outcome.streamed = true;

@@ -149,6 +149,7 @@ fn describe(outcome: &Outcome, line: &mut Line) {
     line.text("request_id", &outcome.request_id);
     line.some("conversation", outcome.conversation.as_deref());
     line.some("model", outcome.model.as_deref());
+    line.some("profile", outcome.profile.as_deref());
     line.text("route", outcome.route.as_str());
     line.text("mode", outcome.mode);
     line.number("status", outcome.status.into());
@@ -192,10 +193,10 @@ fn describe_deeds(outcome: &Outcome, line: &mut Line) {
 /// `truncate=2`, `budget=notice`: as in the header.
 fn show_action(action: &Action, shown: &mut String) {
     shown.extend([action.policy, "="]);
-    if EDITS.contains(&action.action) {
+    if EDITS.contains(&&*action.action) {
         put(shown, format_args!("{}", action.count));
     } else {
-        shown.push_str(action.action);
+        shown.push_str(&action.action);
     }
 }
 
@@ -274,7 +275,7 @@ mod tests {
     fn a_rich_outcome_becomes_one_flat_line() {
         let expected = json!({
             "level": "info", "message": "request", "request_id": "req-1", "conversation": "talk-1",
-            "model": "gpt-4o", "route": "chat", "mode": "enforce", "status": 200, "streamed": true,
+            "model": "gpt-4o", "profile": "chat", "route": "chat", "mode": "enforce", "status": 200, "streamed": true,
             "actions": ["truncate=2", "budget=notice", "rate_limit=withheld"],
             "calls": ["search=allowed", "search=allowed", "weather=withheld by=rate_limit reason=RATE_LIMIT",
                 "weather=unjudged"],

@@ -37,6 +37,8 @@ const TOKEN_KINDS: [&str; 5] = ["prompt", "cached", "completion", "reasoning", "
 pub struct Metrics {
     registry: Registry,
     requests: Requests,
+    /// Its labels are configured names, known elsewhere.
+    by_profile: IntCounterVec,
     times: Times,
     deeds: Deeds,
     tools: Tools,
@@ -91,6 +93,11 @@ impl Metrics {
                 "toolrein_requests_total",
                 "Client requests by route and by the HTTP status that the client got (none: it left before).",
             )?,
+            by_profile: make.counters(
+                "toolrein_profile_requests_total",
+                "Chat requests that took a profile, by its name.",
+                &["profile"],
+            )?,
             times: Times::new(&make)?,
             deeds: Deeds::new(&make)?,
             tools: Tools::new(&make, configured_tools)?,
@@ -142,6 +149,9 @@ impl Metrics {
     /// Counts one request.
     pub(super) fn record(&self, outcome: &Outcome) {
         self.requests.count(outcome.route, outcome.status);
+        if let Some(profile) = &outcome.profile {
+            self.by_profile.with_label_values(&[&**profile]).inc();
+        }
         self.client_gone.inc_by(outcome.client_gone.into());
         self.times.record(outcome);
         self.deeds.record(outcome);
@@ -246,7 +256,7 @@ impl Deeds {
     fn record(&self, outcome: &Outcome) {
         // A reply is new each time, and so is what was tried to get it; what a request tells only the first.
         for action in outcome.actions.iter().filter(|act| !outcome.repeated || act.on == On::Reply) {
-            self.actions.with_label_values(&[action.policy, action.action]).inc_by(action.count);
+            self.actions.with_label_values(&[action.policy, &*action.action]).inc_by(action.count);
         }
         if !outcome.repeated {
             outcome.prefix_breaks.iter().for_each(|cause| self.prefix_breaks.add(cause.as_str(), 1));
@@ -292,6 +302,7 @@ toolrein_lost_rounds_total 1
 toolrein_overhead_seconds_sum 0.00025
 toolrein_overhead_seconds_count 1
 toolrein_prefix_breaks_total{cause="ledger"} 1
+toolrein_profile_requests_total{profile="chat"} 1
 toolrein_reasks_total 1
 toolrein_requests_total{route="chat",status="200"} 1
 toolrein_tokens_total{kind="cached"} 2048
@@ -412,7 +423,7 @@ toolrein_upstream_seconds_count 1"#;
         let metrics = metrics();
         let mut outcome = rich();
         outcome.judged[0].tool = "a\"} 1\n# TYPE x\\".to_owned();
-        outcome.actions.push(Action { policy: "p", action: "q", count: u64::MAX / 2, on: On::Reply });
+        outcome.actions.push(Action { policy: "p", action: "q".into(), count: u64::MAX / 2, on: On::Reply });
         metrics.record(&outcome);
         let text = metrics.render();
         assert!(text.contains(r#"{tool="a\"}_1_#_TYPE_x\\",verdict="allowed"} 1"#), "{text}");

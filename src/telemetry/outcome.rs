@@ -1,6 +1,8 @@
 //! The record of one client request as plain data, filled in while the request runs and recorded once at its
 //! end. Knows no type of the rest of the program, neither counts nor writes anything.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Everything worth telling about one client request, whatever became of it. Re-asks and fallbacks belong to
@@ -11,6 +13,8 @@ pub struct Outcome {
     /// The conversation's id, as the client gave it or as it was derived.
     pub conversation: Option<String>,
     pub model: Option<String>,
+    /// The name of the profile that the request took.
+    pub profile: Option<Arc<str>>,
     pub route: Route,
     /// `enforce`, `observe` or `off`.
     pub mode: &'static str,
@@ -69,7 +73,7 @@ pub enum Route {
 pub struct Action {
     pub policy: &'static str,
     /// One of [`EDITS`], or the word of a notice or verdict: `notice`, `withheld`, ...
-    pub action: &'static str,
+    pub action: Cow<'static, str>,
     pub count: u64,
     pub on: On,
 }
@@ -188,8 +192,9 @@ impl Outcome {
     }
 
     /// Notes that `policy` did `action` on the request or on the reply, `count` times more.
-    pub fn act(&mut self, on: On, policy: &'static str, action: &'static str, count: u64) {
-        let same = |known: &&mut Action| (known.on, known.policy, known.action) == (on, policy, action);
+    pub fn act(&mut self, on: On, policy: &'static str, action: impl Into<Cow<'static, str>>, count: u64) {
+        let action = action.into();
+        let same = |known: &&mut Action| (known.on, known.policy, &known.action) == (on, policy, &action);
         match self.actions.iter_mut().find(same) {
             Some(known) => known.count += count,
             None => self.actions.push(Action { policy, action, count, on }),
@@ -204,7 +209,7 @@ pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Opti
     let (edits, words): (Vec<&Action>, Vec<&Action>) = actions
         .into_iter()
         .filter(|action| action.count > 0)
-        .partition(|action| EDITS.contains(&action.action));
+        .partition(|action| EDITS.contains(&&*action.action));
     let mut counted: Vec<(&str, u64)> = Vec::new();
     for edit in edits {
         match counted.iter_mut().find(|(policy, _)| *policy == edit.policy) {
@@ -213,7 +218,7 @@ pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Opti
         }
     }
     counted.sort_unstable();
-    let mut named: Vec<(&str, &str)> = words.iter().map(|word| (word.policy, word.action)).collect();
+    let mut named: Vec<(&str, &str)> = words.iter().map(|word| (word.policy, &*word.action)).collect();
     named.sort_unstable();
     named.dedup();
     let counted = counted.iter().map(|(policy, count)| format!("{policy}={count}"));
@@ -333,7 +338,7 @@ mod tests {
         outcome.act(On::Request, "loops", "notice", 1);
         outcome.act(On::Reply, "loops", "withheld", 1);
         outcome.act(On::Request, "loops", "notice", 2);
-        let told: Vec<_> = outcome.actions.iter().map(|act| (act.on, act.action, act.count)).collect();
+        let told: Vec<_> = outcome.actions.iter().map(|act| (act.on, &*act.action, act.count)).collect();
         assert_eq!(told, [(On::Request, "notice", 3), (On::Reply, "withheld", 1)]);
         let reply = outcome.actions.iter().filter(|act| act.on == On::Reply);
         assert_eq!(actions_header(reply).as_deref(), Some("loops=withheld"));

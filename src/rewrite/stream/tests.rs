@@ -244,6 +244,17 @@ fn a_call_that_is_not_spoilt_comes_out_as_it_came() {
 }
 
 #[test]
+fn a_name_that_comes_in_pieces_is_judged_when_it_is_whole() {
+    let name =
+        |piece: &str| delta(&json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": piece}}]}));
+    let arguments = delta(&json!({"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}));
+    for (pieces, shown) in [(["de", "ny"], 0), (["deny", "_not"], 0), (["o", "k"], 1)] {
+        let stream = role() + &name(pieces[0]) + &name(pieces[1]) + &arguments + &finish("tool_calls") + DONE;
+        assert_eq!(client_view(&whole(&mut judge(false), &stream).0).1.len(), shown, "{pieces:?}");
+    }
+}
+
+#[test]
 fn an_answered_call_is_not_shown_and_the_model_reads_its_answer() {
     let stream = role() + &call(0, "a", "known", &["{}"]) + &finish("tool_calls") + DONE;
     for by_arguments in [false, true] {

@@ -1,0 +1,79 @@
+//! Policies that contradict each other: settings of one that another makes idle. Each is allowed and probably a
+//! mistake, so it is told as a warning. Knows the settings' names; what they do is the policies' own affair.
+
+use super::policies::Layer;
+use super::tables::Reask;
+use serde_json::{Map, Value};
+
+/// The most names that a warning tells.
+const TOLD: usize = 5;
+
+/// What of the policies' settings another policy makes idle, one sentence each. `shipped`: tools that are named by
+/// default, which nobody asked for.
+pub(super) fn contradictions(policies: &Layer<'_>, reask: &Reask, shipped: &[String]) -> Vec<String> {
+    let rules = || policies.on.iter().map(|on| &on.rule);
+    let mut warnings = Vec::new();
+    for judge in rules() {
+        for named in rules().filter(|named| named.name() != judge.name()) {
+            let mut idle = named.named_tools();
+            idle.retain(|tool| judge.forbids(tool) && !shipped.contains(tool));
+            if !idle.is_empty() {
+                warnings.push(format!(
+                    "policy.{}: its settings for {} never come to bear, since policy.{} forbids these calls",
+                    named.name(),
+                    listed(&idle),
+                    judge.name()
+                ));
+            }
+        }
+        let by_default = Reask::default().answer_tools;
+        let answers = reask.answer_tools.iter().filter(|tool| tool.is_exact() && !by_default.contains(tool));
+        let mut open: Vec<String> = answers.map(|tool| tool.as_str().to_owned()).collect();
+        open.retain(|tool| judge.forbids(tool));
+        if !open.is_empty() {
+            warnings.push(format!(
+                "reask.answer_tools: {} may be called although policy.{} forbids it: answers are never withheld",
+                listed(&open),
+                judge.name()
+            ));
+        }
+    }
+    warnings.extend(unreached(&policies.settings(|_| true)));
+    warnings
+}
+
+/// Limits that a smaller one always comes before.
+fn unreached(settings: &Map<String, Value>) -> Vec<String> {
+    let number =
+        |policy: &str, key: &str| settings.get(policy)?.get(key)?.as_u64().filter(|limit| *limit > 0);
+    let mut limits: Vec<(String, u64)> = Vec::new();
+    let mut add = |key: &str, limit: Option<u64>| limits.extend(limit.map(|limit| (key.to_owned(), limit)));
+    let withholds =
+        settings.get("budget").and_then(|budget| budget.get("exhausted")) == Some(&"answer".into());
+    let budget = number("budget", "tool_calls").filter(|_| withholds);
+    let in_turn = number("turn_limits", "calls");
+    add("policy.turn_limits.calls", in_turn);
+    add("policy.loops.withhold", number("loops", "withhold"));
+    add("policy.turn_limits.parallel", number("turn_limits", "parallel"));
+    let categories = settings.get("turn_limits").and_then(|it| it.get("categories")?.as_object());
+    for (name, category) in categories.into_iter().flatten() {
+        let limit = category.get("calls").and_then(Value::as_u64).filter(|limit| *limit > 0);
+        add(&format!("policy.turn_limits.categories.{name}.calls"), limit);
+    }
+    let bounds = [("policy.budget.tool_calls", budget), ("policy.turn_limits.calls", in_turn)];
+    let mut warnings = Vec::new();
+    for (bound_key, bound) in bounds.into_iter().filter_map(|(key, bound)| Some((key, bound?))) {
+        for (key, limit) in limits.iter().filter(|(key, limit)| key != bound_key && *limit > bound) {
+            warnings.push(format!("{key}: {limit} is never reached, since {bound_key} is {bound}"));
+        }
+    }
+    warnings
+}
+
+fn listed(names: &[String]) -> String {
+    let told = names.iter().take(TOLD).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(TOLD) {
+        0 => told,
+        more => format!("{told} and {more} more"),
+    }
+}

@@ -1,0 +1,126 @@
+//! Profiles: named sets of policies, each built whole at the start, and which callers and models take which.
+//! What a policy's keys mean is the policy's own, and what a request says of itself is the proxy's to read.
+
+mod checks;
+mod draft;
+#[cfg(test)]
+mod tests;
+
+pub(super) use checks::shared_keys;
+pub(super) use draft::build;
+
+use super::setting_lines;
+use super::tiers::KeyHash;
+use super::units::patterns;
+use crate::policy::pattern::{Pattern, best_match};
+use crate::policy::set::PolicySet;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The most names that are told to somebody who named none of them.
+const TOLD: usize = 20;
+
+/// A named set of policies.
+pub struct Profile {
+    pub name: Arc<str>,
+    pub policies: PolicySet,
+    /// Who takes it and what it is laid over, as written.
+    pub chosen: Chosen,
+    settings: Map<String, Value>,
+}
+
+impl Profile {
+    /// The policies that its tables, or those of the profile it extends, set: each with its settings, one
+    /// `key = value` each.
+    pub fn policy_settings(&self) -> impl Iterator<Item = (&str, Vec<String>)> {
+        self.settings.iter().map(|(name, settings)| (name.as_str(), setting_lines(settings)))
+    }
+
+    /// Its name and its table.
+    pub(super) fn as_written(&self) -> (String, Value) {
+        // Strings and lists alone: nothing that JSON could refuse.
+        let mut table = match serde_json::to_value(&self.chosen) {
+            Ok(Value::Object(table)) => table,
+            _ => Map::new(),
+        };
+        table.insert("policy".to_owned(), Value::Object(self.settings.clone()));
+        (self.name.as_ref().to_owned(), Value::Object(table))
+    }
+}
+
+/// `[profile.NAME]` but for its policies.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Chosen {
+    /// Models whose requests take it.
+    #[serde(with = "patterns")]
+    pub models: Vec<Pattern>,
+    /// Tiers whose callers take it.
+    pub tiers: Vec<String>,
+    /// The profile that it is laid over; without one, the policies outside of profiles.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extends: Option<String>,
+    /// Policies that are off in it.
+    pub off: Vec<String>,
+    /// Built from its own tables.
+    #[serde(skip_serializing)]
+    policy: IgnoredAny,
+}
+
+/// All profiles, and who takes which.
+#[derive(Default)]
+pub struct Profiles {
+    /// In the file's order.
+    all: Vec<Profile>,
+    by_model: Vec<(Pattern, usize)>,
+    by_key: HashMap<KeyHash, usize>,
+}
+
+impl Profiles {
+    /// In the file's order.
+    pub fn iter(&self) -> impl Iterator<Item = &Profile> {
+        self.all.iter()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The profile called `name`.
+    ///
+    /// # Errors
+    /// That there is none, and which there are.
+    pub fn named(&self, name: &str) -> Result<&Profile, String> {
+        self.all.iter().find(|profile| *profile.name == *name).ok_or_else(|| {
+            let known: Vec<&str> = self.all.iter().take(TOLD).map(|profile| &*profile.name).collect();
+            let more = self.all.len().saturating_sub(TOLD);
+            match (known.is_empty(), more) {
+                (true, _) => "There is no profile of that name; none is configured.".to_owned(),
+                (_, 0) => format!("There is no profile of that name. Known here: {}.", known.join(", ")),
+                _ => format!(
+                    "There is no profile of that name. Known here: {}, and {more} more.",
+                    known.join(", ")
+                ),
+            }
+        })
+    }
+
+    /// Whether any depends on the caller's key.
+    pub fn ask_for_keys(&self) -> bool {
+        !self.by_key.is_empty()
+    }
+
+    /// The profile of the tier of the caller with `key`.
+    pub fn of_key(&self, key: &[u8]) -> Option<&Profile> {
+        self.all.get(*self.by_key.get(&KeyHash::of(key)?)?)
+    }
+
+    /// The profile of `model`: by its exact name, else by the longest pattern that fits.
+    pub fn of_model(&self, model: &str) -> Option<&Profile> {
+        self.all.get(*best_match(&self.by_model, model)?)
+    }
+}

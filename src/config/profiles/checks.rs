@@ -1,0 +1,110 @@
+//! What must hold between profiles and tiers, and what is allowed but probably a mistake. Changes nothing.
+
+use super::draft::{Draft, Reader};
+use crate::config::document::MOST_PROBLEMS;
+use crate::config::error::{Problem, suggestion};
+use crate::config::file::File;
+use crate::config::policies::Builder;
+use crate::config::tiers::KeyHash;
+use std::collections::HashMap;
+
+/// The longest name: it travels in a header.
+const MAX_NAME_BYTES: usize = 64;
+
+impl Reader<'_, '_> {
+    /// Checks the draft at `at` against the tiers and the drafts before it.
+    pub(super) fn check(&mut self, at: usize) {
+        let (earlier, rest) = self.drafts.split_at(at);
+        let Some(Draft { name, chosen, tables }) = rest.first() else { return };
+        let mut found: Vec<(&str, String)> = Vec::new();
+        for tier in &chosen.tiers {
+            if !self.tiers.contains(tier) {
+                let tiers: Vec<&str> = self.tiers.iter().map(String::as_str).collect();
+                found.push(("tiers", format!("there is no [tier.{tier}]; {}", suggestion(tier, &tiers))));
+            } else if let Some(other) = earlier.iter().find(|other| other.chosen.tiers.contains(tier)) {
+                found.push(("tiers", format!("tier {tier} takes profile {} already", other.name)));
+            }
+        }
+        for model in &chosen.models {
+            if let Some(other) = earlier.iter().find(|other| other.chosen.models.contains(model)) {
+                found.push(("models", format!("{} takes profile {} already", model.as_str(), other.name)));
+            }
+        }
+        let known = self.builder.known();
+        for off in &chosen.off {
+            if !known.contains(&off.as_str()) {
+                found.push(("off", format!("there is no policy {off}; {}", suggestion(off, &known))));
+            } else if tables.iter().any(|table| table.name == *off) {
+                found.push(("off", format!("{off} has a table in this profile; leave out one of the two")));
+            }
+        }
+        found.extend(chosen.extends.as_ref().and_then(|extends| self.extension(name, extends)));
+        let name = name.clone();
+        for (key, text) in found {
+            self.problem(&name, key, text);
+        }
+    }
+
+    /// What is wrong with profile `name` extending `extends`. One step alone, so that a profile is read in two
+    /// places at most, and nobody goes in circles.
+    fn extension(&self, name: &str, extends: &str) -> Option<(&'static str, String)> {
+        let others = self.drafts.iter().filter(|draft| draft.name != name && draft.chosen.extends.is_none());
+        let others: Vec<&str> = others.map(|draft| draft.name.as_str()).collect();
+        let exists = self.drafts.iter().any(|draft| draft.name == extends);
+        (!others.contains(&extends)).then(|| {
+            let text = if exists {
+                "expected a profile that extends none itself".to_owned()
+            } else {
+                format!("there is no [profile.{extends}]; {}", suggestion(extends, &others))
+            };
+            ("extends", text)
+        })
+    }
+
+    pub(super) fn warnings(&self, file: &File) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let by_header = file.conversation.profile_header;
+        if by_header && self.drafts.iter().any(|draft| !draft.chosen.tiers.is_empty()) {
+            warnings.push(
+                "conversation.profile_header: callers may choose another profile than their tier's by \
+                 x-toolrein-profile; false holds them to it"
+                    .to_owned(),
+            );
+        }
+        for (name, tier) in &file.tier {
+            let is_taken = self.drafts.iter().any(|draft| draft.chosen.tiers.contains(name));
+            if tier.keys.is_empty() {
+                warnings.push(format!("tier.{name}: has no keys, so nobody is of it"));
+            } else if !is_taken {
+                warnings.push(format!("tier.{name}: no profile names it, so it changes nothing"));
+            }
+        }
+        for Draft { name, chosen, .. } in self.drafts.iter().filter(|_| !by_header) {
+            let is_extended = || self.drafts.iter().any(|other| other.chosen.extends.as_ref() == Some(name));
+            if chosen.models.is_empty() && chosen.tiers.is_empty() && !is_extended() {
+                warnings.push(format!("profile.{name}: nothing chooses it: no model, no tier, no header"));
+            }
+        }
+        warnings
+    }
+}
+
+/// The keys that stand in two tiers: whose they are would be chance.
+pub(crate) fn shared_keys(builder: &Builder<'_>, file: &File) -> Vec<Problem> {
+    let mut owners: HashMap<KeyHash, &str> = HashMap::new();
+    let mut problems = Vec::new();
+    for (name, tier) in &file.tier {
+        for key in &tier.keys {
+            if let Some(other) = owners.insert(*key, name).filter(|_| problems.len() < MOST_PROBLEMS) {
+                let text = format!("{key} stands in tier {other} as well");
+                problems.push(builder.document.problem_within(&format!("tier.{name}.keys"), text));
+            }
+        }
+    }
+    problems
+}
+
+pub(super) fn is_name(name: &str) -> bool {
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(is_fit)
+}

@@ -1,0 +1,336 @@
+//! Cases of profiles and tiers in whole configurations: what each profile holds, who takes it, what is refused
+//! and in which words.
+
+use super::*;
+use crate::config::{Config, Overrides, Problems, Source};
+use crate::policy::REGISTRY;
+
+fn load(text: &str) -> Result<Config, Problems> {
+    let source = Source::Text { name: "proxy.toml".to_owned(), text: text.to_owned() };
+    Config::load(source, &Overrides::default(), REGISTRY)
+}
+
+fn problems(text: &str) -> Vec<String> {
+    let problems = load(text).err().map_or_else(Vec::new, |problems| problems.0);
+    problems.iter().map(ToString::to_string).collect()
+}
+
+fn each_has_one_problem(cases: &[(&str, &str)]) {
+    for (text, said) in cases {
+        assert_eq!(problems(text), [*said], "{text}");
+    }
+}
+
+/// The policies that are on in a profile.
+fn on(config: &Config, profile: &str) -> Vec<&'static str> {
+    config.profiles.named(profile).unwrap().policies.names().collect()
+}
+
+/// The settings of one policy in a profile, one a line.
+fn settings(config: &Config, profile: &str, policy: &str) -> Vec<String> {
+    let profile = config.profiles.named(profile).unwrap();
+    profile.policy_settings().find(|(name, _)| *name == policy).map(|(_, lines)| lines).unwrap_or_default()
+}
+
+/// A hash as it stands in a file.
+fn hash(digit: char) -> String {
+    format!("sha256:{}", digit.to_string().repeat(64))
+}
+
+#[test]
+fn a_profile_is_laid_over_the_policies_key_by_key() {
+    let config = load(
+        r#"
+        [policy.truncate]
+        max_chars = 9000
+        [policy.budget]
+        tool_calls = 20
+        notify_at = 0.6
+        [policy.loops]
+        [profile.chat]
+        off = ["loops"]
+        [profile.chat.policy.budget]
+        tool_calls = 5
+        [profile.chat.policy.allow]
+        only = ["search*"]
+        [profile.plain]
+    "#,
+    )
+    .unwrap();
+    assert_eq!(config.policies.names().collect::<Vec<_>>(), ["budget", "loops", "truncate"]);
+    assert_eq!(on(&config, "chat"), ["budget", "allow", "truncate"]);
+    assert_eq!(on(&config, "plain"), ["budget", "loops", "truncate"]);
+    let budget = settings(&config, "chat", "budget");
+    // Its own, that of the policy below, and the shipped one.
+    assert_eq!(budget[..4], ["tool_calls = 5", "tokens = 0", "notify_at = 0.6", "critical_at = 0.7"]);
+    assert_eq!(settings(&config, "chat", "allow")[0], r#"only = ["search*"]"#);
+    assert_eq!(settings(&config, "chat", "truncate"), [""; 0], "as above, so not told again");
+    assert_eq!(config.policy_names(), ["budget", "loops", "truncate", "allow"]);
+}
+
+#[test]
+fn a_keys_whole_value_is_replaced_tables_too() {
+    let config = load(
+        r#"
+        [policy.rate_limit.tools]
+        weather = { calls = 3, per = "60s" }
+        [profile.free.policy.rate_limit]
+        tools = { search = { calls = 1, per = "60s" } }
+    "#,
+    )
+    .unwrap();
+    let expected =
+        [r#"default = { calls = 60, per = "60s" }"#, r#"tools.search = { calls = 1, per = "60s" }"#];
+    assert_eq!(settings(&config, "free", "rate_limit"), expected);
+    assert_eq!(config.named_tools(), ["search", "weather"]);
+}
+
+#[test]
+fn a_profile_may_extend_another_wherever_that_stands() {
+    let config = load(
+        r#"
+        [policy.truncate]
+        [profile.voice-act]
+        extends = "voice"
+        off = ["truncate"]
+        policy.allow.only = ["set_*"]
+        [profile.voice]
+        policy.budget = { tool_calls = 3, notify_at = 0.4 }
+        [profile.voice-slow]
+        extends = "voice"
+        policy.budget.tool_calls = 9
+    "#,
+    )
+    .unwrap();
+    assert_eq!(on(&config, "voice"), ["budget", "truncate"]);
+    assert_eq!(on(&config, "voice-act"), ["budget", "allow"]);
+    assert_eq!(settings(&config, "voice-act", "budget")[0], "tool_calls = 3");
+    assert_eq!(settings(&config, "voice-slow", "budget")[0], "tool_calls = 9");
+    assert_eq!(settings(&config, "voice-slow", "budget")[2], "notify_at = 0.4");
+}
+
+#[test]
+fn models_and_keys_find_their_profile() {
+    let key = KeyHash::of(b"sk-1").unwrap();
+    let config = load(&format!(
+        r#"
+        [tier.free]
+        keys = ["{}", "{key}"]
+        [profile.one]
+        models = ["gpt-*", "o3"]
+        tiers = ["free"]
+        [profile.two]
+        models = ["gpt-4o*"]
+    "#,
+        hash('a')
+    ))
+    .unwrap();
+    let of = |model: &str| config.profiles.of_model(model).map(|profile| profile.name.to_string());
+    for (model, profile) in [
+        ("gpt-4o-mini", Some("two")),
+        ("gpt-5", Some("one")),
+        ("o3", Some("one")),
+        ("o3-mini", None),
+        ("", None),
+    ] {
+        assert_eq!(of(model).as_deref(), profile, "{model}");
+    }
+    let of = |key: &[u8]| config.profiles.of_key(key).map(|profile| profile.name.to_string());
+    assert_eq!((of(b"sk-1").as_deref(), of(b"sk-2")), (Some("one"), None));
+}
+
+#[test]
+fn what_is_in_effect_is_a_configuration_again_with_its_profiles() {
+    let text = format!(
+        r#"
+        conversation.profile_header = false
+        [policy.budget]
+        tool_calls = 20
+        [policy.loops]
+        [tier.free]
+        keys = ["{}"]
+        [profile.voice]
+        models = ["gpt-4o*"]
+        off = ["loops"]
+        [profile.voice.policy.budget]
+        tool_calls = 3
+        [profile.voice.policy.turn_limits]
+        categories = {{ retrieval = {{ tools = ["search*"], calls = 2, slow = "800ms" }} }}
+        [profile."voice.act"]
+        extends = "voice"
+        tiers = ["free"]
+        [profile."voice.act".policy.loops]
+    "#,
+        hash('0')
+    );
+    let config = load(&text).unwrap();
+    let again = load(config.effective.as_toml()).unwrap();
+    assert_eq!(again.effective, config.effective, "{}", config.effective.as_toml());
+    for profile in ["voice", "voice.act"] {
+        assert_eq!(on(&again, profile), on(&config, profile));
+    }
+    let json: Value = serde_json::from_str(config.effective.as_json()).unwrap();
+    assert_eq!(json["profile"]["voice"]["policy"]["budget"]["tool_calls"], 3);
+    assert_eq!(json["profile"]["voice"]["policy"]["budget"]["critical_at"], 0.7);
+    assert_eq!(json["profile"]["voice.act"]["policy"]["loops"]["withhold"], 5);
+    assert_eq!(json["tier"]["free"]["keys"][0], hash('0'));
+}
+
+#[test]
+fn what_is_wrong_in_a_profile_is_told_with_its_line_and_key() {
+    each_has_one_problem(&[
+        ("profile = 3", "proxy.toml:1: profile: expected a table, such as [profile]"),
+        ("[profile]\nx = 3", "proxy.toml:2: profile.x: expected a table, such as [profile.x]"),
+        (
+            "[profile.x]\npolicy = 3",
+            "proxy.toml:2: profile.x.policy: expected a table, such as [profile.x.policy]",
+        ),
+        (
+            "[profile.x.policy]\nbudget = 3",
+            "proxy.toml:2: profile.x.policy.budget: expected a table, such as [profile.x.policy.budget]",
+        ),
+        (
+            "[profile.\"x y\"]",
+            "proxy.toml:1: profile.\"x y\": expected a name of letters, digits, `-`, `_` and `.`, since it travels in a header",
+        ),
+        ("[profile.x]\nmodel = []", "proxy.toml:2: profile.x.model: unknown key; did you mean `models`?"),
+        ("[profile.x]\nmodels = \"y\"", r#"proxy.toml:2: profile.x.models: expected a list, found "y""#),
+        (
+            "[profile.x]\nmodels = [\"\"]",
+            r#"proxy.toml:2: profile.x.models: expected a name, or a pattern such as "search*", found """#,
+        ),
+        (
+            "[profile.x.policy.budgets]",
+            "proxy.toml:1: profile.x.policy.budgets: unknown policy; did you mean `budget`?",
+        ),
+        (
+            "[policy.budget]\n[profile.x.policy.budget]\ntool_cals = 3",
+            "proxy.toml:3: profile.x.policy.budget.tool_cals: unknown key; did you mean `tool_calls`?",
+        ),
+        (
+            "[profile.x.policy.budget]\ntool_calls = \"3\"",
+            r#"proxy.toml:2: profile.x.policy.budget.tool_calls: expected a whole number, 0 or more, found "3""#,
+        ),
+        // The profile's number does not go with that of the policy below.
+        (
+            "[policy.budget]\ncritical_at = 0.6\n\n[profile.x.policy.budget]\nnotify_at = 0.65",
+            "proxy.toml:5: profile.x.policy.budget.notify_at: expected no more than critical_at",
+        ),
+        (
+            "[profile.x.policy.budget]\nnotify_at = 0.6\n[profile.y]\nextends = \"x\"\npolicy.budget.critical_at = 0.5",
+            "proxy.toml:5: profile.y.policy.budget.notify_at: expected no more than critical_at",
+        ),
+    ]);
+}
+
+#[test]
+fn what_profiles_say_of_each_other_is_checked() {
+    let known: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).collect();
+    each_has_one_problem(&[
+        (
+            "[profile.x]\noff = [\"loop\"]",
+            "proxy.toml:2: profile.x.off: there is no policy loop; did you mean `loops`?",
+        ),
+        (
+            "[profile.x]\noff = [\"no such\"]",
+            &format!(
+                "proxy.toml:2: profile.x.off: there is no policy no such; known here: {}",
+                known.join(", ")
+            ),
+        ),
+        (
+            "[profile.x]\noff = [\"loops\"]\npolicy.loops.notice = 4",
+            "proxy.toml:2: profile.x.off: loops has a table in this profile; leave out one of the two",
+        ),
+        (
+            "[profile.x]\nextends = \"voise\"\n[profile.voice]",
+            "proxy.toml:2: profile.x.extends: there is no [profile.voise]; did you mean `voice`?",
+        ),
+        (
+            "[profile.x]\nextends = \"x\"",
+            "proxy.toml:2: profile.x.extends: expected a profile that extends none itself",
+        ),
+        (
+            "[profile.a]\n[profile.b]\nextends = \"a\"\n[profile.c]\nextends = \"b\"",
+            "proxy.toml:5: profile.c.extends: expected a profile that extends none itself",
+        ),
+        (
+            "[profile.a]\nmodels = [\"m*\"]\n[profile.b]\nmodels = [\"n\", \"m*\"]",
+            "proxy.toml:4: profile.b.models: m* takes profile a already",
+        ),
+    ]);
+}
+
+#[test]
+fn what_is_wrong_below_is_told_once_and_not_again_in_each_profile() {
+    let text = "[policy.budget]\ntool_calls = \"x\"\n[profile.a]\n[profile.b.policy.budget]\ntokens = 1\n\
+                [profile.c]\nextends = \"b\"\npolicy.budget.tokens = \"y\"";
+    let expected = [
+        r#"proxy.toml:2: policy.budget.tool_calls: expected a whole number, 0 or more, found "x""#,
+        r#"proxy.toml:8: profile.c.policy.budget.tokens: expected a whole number, 0 or more, found "y""#,
+    ];
+    assert_eq!(problems(text), expected);
+}
+
+#[test]
+fn what_is_wrong_with_tiers_is_told_and_never_with_a_key_in_it() {
+    let expected = r#"expected "sha256:" and 64 hexadecimal digits (printf %s "$KEY" | sha256sum)"#;
+    each_has_one_problem(&[
+        ("[tier]\nfree = 3", "proxy.toml:2: tier.free: expected a table, such as [tier.free]"),
+        ("[tier.\"\"]", "proxy.toml:1: tier: expected a name"),
+        ("[tier.free]\nkey = []", "proxy.toml:2: tier.free.key: unknown key; did you mean `keys`?"),
+        ("[tier.free]\nkeys = [\"sk-secret\"]", &format!("proxy.toml:2: tier.free.keys: {expected}")),
+        (
+            "[tier.free]\nkeys = \"sk-secret\"",
+            "proxy.toml:2: tier.free.keys: expected a list of hashes of keys",
+        ),
+        (
+            &format!("[tier.free]\nkeys = [\"{0}\", \"{0}\"]", hash('a')),
+            "proxy.toml:2: tier.free.keys: names a key twice",
+        ),
+        (
+            &format!("[tier.a]\nkeys = [\"{0}\"]\n[tier.b]\nkeys = [\"{0}\"]", hash('a')),
+            &format!("proxy.toml:4: tier.b.keys: {} stands in tier a as well", hash('a')),
+        ),
+        (
+            "[tier.free]\n[profile.x]\ntiers = [\"fre\"]",
+            "proxy.toml:3: profile.x.tiers: there is no [tier.fre]; did you mean `free`?",
+        ),
+        (
+            "[tier.free]\n[profile.x]\ntiers = [\"free\"]\n[profile.y]\ntiers = [\"free\"]",
+            "proxy.toml:5: profile.y.tiers: tier free takes profile x already",
+        ),
+    ]);
+}
+
+#[test]
+fn what_is_probably_a_mistake_is_warned_of() {
+    let key = hash('a');
+    for (text, warned) in [
+        ("[profile.x.policy.budget]".to_owned(), None),
+        ("[profile.x]\nmodels = [\"*\"]\npolicy.budget = {}".to_owned(), None),
+        (
+            "[policy.budget]\n[tier.free]\n[profile.x]\ntiers = [\"free\"]\n[conversation]\nprofile_header = false"
+                .to_owned(),
+            Some("tier.free: has no keys, so nobody is of it"),
+        ),
+        (
+            format!("[policy.budget]\n[tier.free]\nkeys = [\"{key}\"]"),
+            Some("tier.free: no profile names it, so it changes nothing"),
+        ),
+        (
+            format!("[policy.budget]\n[tier.free]\nkeys = [\"{key}\"]\n[profile.x]\ntiers = [\"free\"]"),
+            Some(
+                "conversation.profile_header: callers may choose another profile than their tier's by \
+                 x-toolrein-profile; false holds them to it",
+            ),
+        ),
+        (
+            "[policy.budget]\n[profile.x]\n[conversation]\nprofile_header = false".to_owned(),
+            Some("profile.x: nothing chooses it: no model, no tier, no header"),
+        ),
+    ] {
+        let warnings = load(&text).unwrap().warnings;
+        assert_eq!(warnings.iter().map(String::as_str).collect::<Vec<_>>(), warned.as_slice(), "{text}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Tiers of callers, told by the SHA-256 of their API keys, so that no key stands in a file. Reads hashes and
+//! makes them; keeps no key and tells none, not even one that was written here by mistake.
+
+use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+
+/// What stands before the digits.
+const PREFIX: &str = "sha256:";
+const EXPECTED: &str = r#""sha256:" and 64 hexadecimal digits (printf %s "$KEY" | sha256sum)"#;
+
+/// `[tier.NAME]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tier {
+    /// The keys of its callers.
+    #[serde(deserialize_with = "hashes")]
+    pub keys: Vec<KeyHash>,
+}
+
+/// The SHA-256 of an API key, as it stands behind `Bearer`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeyHash([u8; 32]);
+
+impl KeyHash {
+    /// The hash of `key`. By way of the TLS library, which has the function: `None` if it were to lose it.
+    pub fn of(key: &[u8]) -> Option<Self> {
+        let suite = TLS13_AES_128_GCM_SHA256.tls13()?;
+        suite.common.hash_provider.hash(key).as_ref().try_into().ok().map(Self)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix(PREFIX)?;
+        let mut hash = [0; 32];
+        if digits.len() != 2 * hash.len() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        for (at, byte) in hash.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok()?;
+        }
+        Some(Self(hash))
+    }
+}
+
+impl fmt::Display for KeyHash {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(PREFIX)?;
+        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+    }
+}
+
+impl Serialize for KeyHash {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for KeyHash {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(OneHash)
+    }
+}
+
+fn hashes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KeyHash>, D::Error> {
+    from.deserialize_any(Hashes)
+}
+
+/// Readers of their own, since the usual words on a wrong value would quote it, and it may be a key.
+struct OneHash;
+
+impl Visitor<'_> for OneHash {
+    type Value = KeyHash;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(EXPECTED)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<KeyHash, E> {
+        KeyHash::parse(text).ok_or_else(|| E::custom(format!("expected {EXPECTED}")))
+    }
+}
+
+struct Hashes;
+
+impl<'de> Visitor<'de> for Hashes {
+    type Value = Vec<KeyHash>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a list")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<Self::Value, E> {
+        Err(E::custom("expected a list of hashes of keys"))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut hashes = Vec::new();
+        while let Some(hash) = items.next_element()? {
+            if hashes.contains(&hash) {
+                return Err(A::Error::custom("names a key twice"));
+            }
+            hashes.push(hash);
+        }
+        Ok(hashes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_the_hash_that_sha256sum_tells() {
+        for (key, hash) in [
+            ("abc", "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+            ("", "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+        ] {
+            assert_eq!(KeyHash::of(key.as_bytes()).unwrap().to_string(), hash);
+            assert_eq!(KeyHash::parse(hash), KeyHash::of(key.as_bytes()));
+            assert_eq!(KeyHash::parse(&hash.to_uppercase().replace("SHA", "sha")), KeyHash::parse(hash));
+        }
+        for wrong in
+            ["", "sha256:", "sha256:ab", "sk-live", &"a".repeat(64), &format!("sha256:{}", "+1".repeat(32))]
+        {
+            assert_eq!(KeyHash::parse(wrong), None, "{wrong}");
+        }
+    }
+}

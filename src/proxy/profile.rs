@@ -1,0 +1,147 @@
+//! Which profile a request takes: the one that it names, else that of its caller's tier, else that of its
+//! model. Reads headers and the model's name; what a profile holds is the configuration's.
+
+use super::caller::CREDENTIALS;
+use super::error::ProxyError;
+use crate::config::{Config, Mode, Profile, Profiles};
+use crate::wire::request::Request;
+use hyper::http::{HeaderMap, HeaderName, HeaderValue};
+
+/// The client's choice.
+static PROFILE: HeaderName = HeaderName::from_static("x-toolrein-profile");
+/// What stands before an API key in `authorization`; upper and lower case are alike.
+const SCHEME: &[u8] = b"bearer";
+
+/// The profile of `request`; `None`: the policies outside of profiles.
+///
+/// # Errors
+/// It names one that there is not. Such a name is passed over where there are no profiles at all, and while
+/// observing, since nothing may change.
+pub(super) fn choose<'a>(
+    config: &'a Config,
+    headers: &HeaderMap,
+    (request, body): (&Request, &[u8]),
+) -> Result<Option<&'a Profile>, ProxyError> {
+    let profiles = &config.profiles;
+    if profiles.is_empty() {
+        return Ok(None);
+    }
+    if config.conversation.profile_header
+        && let Some(name) = headers.get(&PROFILE).map(HeaderValue::as_bytes).filter(|name| !name.is_empty())
+    {
+        match profiles.named(&String::from_utf8_lossy(name)) {
+            Ok(profile) => return Ok(Some(profile)),
+            Err(_) if config.mode == Mode::Observe => {}
+            Err(message) => return Err(ProxyError::Refused { code: "unknown_profile", message }),
+        }
+    }
+    Ok(of_tier(profiles, headers).or_else(|| profiles.of_model(&request.model_name(body))))
+}
+
+/// The profile of the first key that is of a tier. Every key counts: which one the upstream goes by is its own
+/// affair, and a caller that adds another shall not leave its tier by that.
+fn of_tier<'a>(profiles: &'a Profiles, headers: &HeaderMap) -> Option<&'a Profile> {
+    if !profiles.ask_for_keys() {
+        return None;
+    }
+    let values = CREDENTIALS.iter().flat_map(|name| headers.get_all(*name));
+    values.filter_map(|value| profiles.of_key(key_in(value.as_bytes()))).next()
+}
+
+/// The key in a header's value, without its scheme.
+fn key_in(value: &[u8]) -> &[u8] {
+    let value = value.trim_ascii();
+    match value.split_at_checked(SCHEME.len()) {
+        Some((scheme, rest))
+            if scheme.eq_ignore_ascii_case(SCHEME) && rest.first().is_some_and(u8::is_ascii_whitespace) =>
+        {
+            rest.trim_ascii()
+        }
+        _ => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{KeyHash, Overrides, Source};
+    use crate::policy::REGISTRY;
+
+    fn config(top: &str) -> Config {
+        let key = KeyHash::of(b"sk-free").unwrap();
+        let text = format!(
+            "{top}\n[tier.free]\nkeys = [\"{key}\"]\n[profile.chat]\n[profile.small]\nmodels = [\"gpt-*-mini\", \"o4\"]\n\
+             [profile.large]\nmodels = [\"gpt-*\"]\n[profile.free]\ntiers = [\"free\"]\n"
+        );
+        let source = Source::Text { name: "proxy.toml".to_owned(), text };
+        Config::load(source, &Overrides::default(), REGISTRY).unwrap()
+    }
+
+    fn chosen(
+        config: &Config,
+        headers: &[(&'static str, &'static str)],
+        model: &str,
+    ) -> Result<String, String> {
+        let body = format!(r#"{{"model":"{model}","messages":[]}}"#);
+        let request = Request::parse(body.as_bytes()).unwrap();
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        match choose(config, &map, (&request, body.as_bytes())) {
+            Ok(profile) => Ok(profile.map_or("", |profile| &profile.name).to_owned()),
+            Err(error) => Err(error.message()),
+        }
+    }
+
+    #[test]
+    fn the_header_goes_before_the_tier_and_the_tier_before_the_model() {
+        let config = config("");
+        let (named, free) = (("x-toolrein-profile", "chat"), ("authorization", "Bearer sk-free"));
+        for (headers, model, expected) in [
+            (&[named, free][..], "gpt-4o", "chat"),
+            (&[named], "claude", "chat"),
+            (&[free], "gpt-4o", "free"),
+            (&[free, ("x-toolrein-profile", "")], "gpt-4o", "free"),
+            (&[], "gpt-4o", "large"),
+            (&[], "gpt-4o-mini", "small"),
+            (&[], "o4", "small"),
+            (&[], "o4-mini", ""),
+            (&[("x-toolrein-tier", "free")], "claude", ""),
+        ] {
+            assert_eq!(chosen(&config, headers, model).as_deref(), Ok(expected), "{headers:?} {model}");
+        }
+    }
+
+    #[test]
+    fn a_tier_is_told_by_the_key_however_it_is_sent() {
+        let config = config("");
+        for (headers, expected) in [
+            (&[("authorization", "Bearer sk-free")][..], "free"),
+            (&[("authorization", "bearer   sk-free ")], "free"),
+            (&[("authorization", "sk-free")], "free"),
+            (&[("api-key", "sk-free")], "free"),
+            (&[("x-api-key", "sk-free")], "free"),
+            (&[("authorization", "Bearer other"), ("authorization", "Bearer sk-free")], "free"),
+            (&[("authorization", "Bearer other"), ("x-api-key", "sk-free")], "free"),
+            (&[("authorization", "Bearer sk-freer")], ""),
+            (&[("authorization", "Bearersk-free")], ""),
+            (&[("authorization", "Bearer")], ""),
+            (&[("cookie", "sk-free")], ""),
+        ] {
+            assert_eq!(chosen(&config, headers, "claude").as_deref(), Ok(expected), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_there_is_not_is_refused_with_those_that_there_are() {
+        let header = [("x-toolrein-profile", "chatt")];
+        let said = "There is no profile of that name. Known here: chat, small, large, free.";
+        assert_eq!(chosen(&config(""), &header, "gpt-4o"), Err(said.to_owned()));
+        assert_eq!(chosen(&config("mode = \"observe\""), &header, "gpt-4o").as_deref(), Ok("large"));
+        assert_eq!(
+            chosen(&config("conversation.profile_header = false"), &header, "gpt-4o").as_deref(),
+            Ok("large")
+        );
+    }
+}

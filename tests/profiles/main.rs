@@ -1,0 +1,24 @@
+//! Profiles over real sockets: who takes which, what travels on, and each shipped one at work, streamed and whole.
+//! How they are read from the configuration is tested beside that code.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
+
+#[path = "../support/mod.rs"]
+mod support;
+#[allow(dead_code, reason = "shared with tests/rulings; each uses a part")]
+#[path = "../rulings/talk.rs"]
+mod talk;
+
+mod choice;
+mod shipped;
+
+use support::client::Request;
+use support::program::Toolrein;
+use talk::{Said, Talk};
+
+/// Sends the conversation with these headers besides the usual ones.
+fn ask(talk: &Talk, program: &Toolrein, headers: &[(&str, &str)]) -> Said {
+    let request = Request::post(&program.chat_url(), talk.body().to_string());
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+    Said::read(request.send(), talk.form)
+}

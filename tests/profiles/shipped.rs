@@ -1,0 +1,290 @@
+//! The profiles of `deploy/profiles`: each file starts alone, all of them fit into one, and each keeps the limits
+//! that it names.
+
+use crate::ask;
+use crate::support::program::Toolrein;
+use crate::support::reply::{Reply, Speech};
+use crate::support::scripted::{Recorded, Scripted};
+use crate::talk::{Form, Said, Talk, in_both_forms, text};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SYSTEMS: [&str; 5] = ["artifacts", "chat", "text", "tutor", "voice"];
+
+fn path(system: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/profiles").join(format!("{system}.toml"))
+}
+
+fn file(system: &str) -> String {
+    std::fs::read_to_string(path(system)).unwrap()
+}
+
+/// The program with the file of `system` alone, in front of `upstream`.
+fn program(system: &str, upstream: &Scripted) -> Toolrein {
+    Toolrein::before(upstream, &file(system))
+}
+
+/// A conversation with these tools, which take anything.
+fn talk(form: Form, tools: &[&str]) -> Talk {
+    let tool = |name: &&str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}});
+    let mut talk = Talk::new(form);
+    talk.members["tools"] = tools.iter().map(tool).collect();
+    talk
+}
+
+/// A model that makes the n-th of these calls, each in a reply of its own, and speaks when it is asked to or has
+/// made all. A call that was withheld counts as made.
+fn caller(tools: &'static [&'static str]) -> Scripted {
+    Scripted::start(move |nth, request| match tools.get(nth) {
+        Some(tool) if request.json()["tool_choice"] != "none" => {
+            let (id, arguments) = (format!("call_{nth}"), json!({"n": nth}).to_string());
+            Reply::speech(request, &Speech::calls(&[(&id, tool, &arguments)]))
+        }
+        _ => text("This is what I found.", request),
+    })
+}
+
+/// Runs the tools until the model answers in text; the names of the tools that were run.
+fn run(talk: &mut Talk, program: &Toolrein, headers: &[(&str, &str)]) -> (Vec<String>, Said) {
+    let mut ran = Vec::new();
+    loop {
+        let said = ask(talk, program, headers);
+        said.assert_coherent(talk.form);
+        talk.add(&said);
+        if said.calls.is_empty() {
+            return (ran, said);
+        }
+        ran.extend(said.calls.iter().map(|(_, name, _)| name.clone()));
+    }
+}
+
+/// The errors in the explanations that the model read in `request`.
+fn errors(request: &Recorded) -> Vec<Value> {
+    let body = request.json();
+    let messages = body["messages"].as_array().unwrap().iter();
+    let contents = messages.filter(|message| message["role"] == "tool").map(|message| &message["content"]);
+    let envelopes = contents.filter_map(|text| serde_json::from_str::<Value>(text.as_str()?).ok());
+    envelopes.filter(|envelope| envelope["ok"] == false).map(|envelope| envelope["error"].clone()).collect()
+}
+
+/// The system messages that the model read behind the opening ones in `request`.
+fn notices(request: &Recorded) -> Vec<String> {
+    let body = request.json();
+    let messages = body["messages"].as_array().unwrap().iter();
+    let system = messages.filter(|message| message["role"] == "system");
+    system.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
+}
+
+fn declared(request: &Recorded) -> Vec<String> {
+    let tools = request.json()["tools"].as_array().cloned().unwrap_or_default();
+    tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn checked(path: &Path) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_toolrein")).arg("check").arg(path).output().unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+#[test]
+fn each_file_is_good_alone_and_holds_the_profile_that_it_is_called_after() {
+    let folder = path("chat").parent().unwrap().to_owned();
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<String> =
+        entries.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    found.sort();
+    assert_eq!(found, SYSTEMS);
+    for system in SYSTEMS {
+        let said = checked(&path(system));
+        assert!(!said.contains("warning"), "{said}");
+        assert!(said.contains(&format!("\nProfile {system}, by model *, header:\n")), "{said}");
+        assert!(file(system).lines().all(|line| line.chars().count() <= 120), "{system}");
+    }
+}
+
+#[test]
+fn all_of_them_stand_in_one_file_and_clients_choose() {
+    let all: String = SYSTEMS.map(file).concat().replace("models = [\"*\"]\n", "");
+    let upstream = caller(&["search", "search", "search", "search", "search", "search", "search"]);
+    let config = format!("{all}\n[policy.loops]\n");
+    let program = Toolrein::before(&upstream, &config);
+    let (ran, _) = run(&mut talk(Form::Whole, &["search"]), &program, &[("x-toolrein-profile", "voice")]);
+    assert_eq!(ran.len(), 2);
+    assert_eq!(errors(upstream.requests().last().unwrap())[0]["type"], "BUDGET_EXCEEDED");
+    let unknown = ask(&talk(Form::Whole, &[]), &program, &[("x-toolrein-profile", "speech")]);
+    let told = unknown.response.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(
+        told.ends_with("artifacts, chat, text, tutor, voice, voice-answer, voice-act, voice-listen."),
+        "{told}"
+    );
+}
+
+#[test]
+fn chat_the_sixth_call_of_a_turn_is_withheld_and_the_model_answers() {
+    in_both_forms(|form| {
+        const CALLS: [&str; 12] = [
+            "search", "fetch", "search", "fetch", "search", "fetch", "search", "fetch", "search", "fetch",
+            "x", "x",
+        ];
+        let upstream = caller(&CALLS);
+        let program = program("chat", &upstream);
+        let mut talk = talk(form, &["search", "fetch", "x"]);
+        let (ran, said) = run(&mut talk, &program, &[]);
+        assert_eq!(
+            (ran, said.text.as_str()),
+            (CALLS[..5].iter().map(|&tool| tool.to_owned()).collect(), "This is what I found.")
+        );
+        let requests = upstream.requests();
+        assert!(notices(&requests[2]).is_empty(), "two of five are less than half");
+        let told = notices(&requests[4]);
+        assert!(told[0].contains("3 of 5 tool calls"), "{told:?}");
+        assert!(
+            told[1].contains("4 of 5 tool calls of this turn used, ~20 % left")
+                && told[1].contains("ask the user"),
+            "{told:?}"
+        );
+        let last = requests.last().unwrap();
+        assert_eq!(last.json()["tool_choice"], "none", "the model lands");
+        assert_eq!(declared(last), ["search", "fetch", "x"], "with its tools still declared");
+        assert!(errors(last).iter().all(|error| error["type"] == "BUDGET_EXCEEDED"), "{:?}", errors(last));
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn artifacts_a_fourth_tool_for_one_request_is_withheld_also_among_parallel_ones() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => {
+                let image = r#"{"prompt":"a fox","size":"1024x1024"}"#;
+                let calls = [
+                    ("a", "search_web", r#"{"query":"foxes"}"#),
+                    ("b", "create_artifact", r#"{"title":"Foxes","type":"text/html","content":"<p>"}"#),
+                    ("c", "generateImage", image),
+                    ("d", "generateImage", image),
+                ];
+                Reply::speech(request, &Speech::calls(&calls))
+            }
+            _ => text("Here it is.", request),
+        });
+        let program = program("artifacts", &upstream);
+        let (ran, _) =
+            run(&mut talk(form, &["search_web", "create_artifact", "generateImage"]), &program, &[]);
+        assert_eq!(ran, ["search_web", "create_artifact", "generateImage"]);
+        let told = upstream.request(1);
+        assert_eq!(errors(&told)[0]["type"], "BUDGET_EXCEEDED");
+        assert!(notices(&told)[0].contains("3 of 3 tool calls"), "{:?}", notices(&told));
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn artifacts_arguments_are_held_to_the_schema_and_to_the_limits() {
+    let schema = json!({"type": "object", "required": ["type"], "properties": {
+        "type": {"enum": ["text/html", "image/svg+xml"]}, "title": {"type": "string"},
+    }});
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| {
+            let long = json!({"type": "text/html", "title": "x".repeat(121)}).to_string();
+            let wrong =
+                [r#"{"title":"a page"}"#, r#"{"type":"text/plain"}"#, &long, r#"{"type":"text/html"}"#];
+            Reply::speech(request, &Speech::calls(&[("a", "create_artifact", wrong[nth.min(3)])]))
+        });
+        let program = program("artifacts", &upstream);
+        let mut talk = talk(form, &["create_artifact"]);
+        talk.members["tools"][0]["function"]["parameters"] = schema.clone();
+        let said = ask(&talk, &program, &[]);
+        said.assert_coherent(form);
+        assert_eq!(said.calls, [("a".into(), "create_artifact".into(), r#"{"type":"text/html"}"#.into())]);
+        let last = upstream.request(3);
+        let types: Vec<Value> = errors(&last).iter().map(|error| error["type"].clone()).collect();
+        assert_eq!(types, ["VALIDATION", "VALIDATION", "VALIDATION"]);
+        assert!(errors(&last)[2].to_string().contains("max_chars"), "{:?}", errors(&last));
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn voice_a_third_retrieval_is_withheld_another_tool_runs_and_a_fourth_call_does_not() {
+    in_both_forms(|form| {
+        let upstream = caller(&["search_web", "getForecast", "read_page", "set_timer", "set_timer"]);
+        let program = program("voice", &upstream);
+        let tools = ["search_web", "getForecast", "read_page", "set_timer"];
+        let (ran, said) = run(&mut talk(form, &tools), &program, &[]);
+        assert_eq!(ran, ["search_web", "getForecast", "set_timer"]);
+        assert_eq!(said.text, "This is what I found.");
+        let errors = errors(upstream.requests().last().unwrap());
+        assert_eq!(errors[0]["calls_limit"], 2, "of retrieval");
+        assert_eq!(errors[1]["limit"], 3, "of all");
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn voice_each_mode_has_its_own_tools() {
+    const TOOLS: [&str; 4] = ["search_web", "set_timer", "delete_note", "weather"];
+    in_both_forms(|form| {
+        for (mode, shown) in [
+            ("voice", &TOOLS[..]),
+            ("voice-answer", &["search_web", "weather"]),
+            ("voice-act", &["search_web", "set_timer", "weather"]),
+            ("voice-listen", &[]),
+        ] {
+            let upstream = caller(&["delete_note"]);
+            let program = program("voice", &upstream);
+            let (ran, _) = run(&mut talk(form, &TOOLS), &program, &[("x-toolrein-profile", mode)]);
+            assert_eq!(declared(&upstream.request(0)), shown, "{mode}");
+            assert_eq!(ran.len(), usize::from(mode == "voice"), "{mode}");
+            upstream.assert_clean();
+        }
+    });
+}
+
+#[test]
+fn text_a_sixth_retrieval_is_withheld_and_other_tools_run() {
+    in_both_forms(|form| {
+        let upstream = caller(&[
+            "search_a",
+            "fetch_b",
+            "list_c",
+            "get_d",
+            "find_e",
+            "search_f",
+            "calculator",
+            "compose",
+        ]);
+        let program = program("text", &upstream);
+        let tools = ["search_a", "fetch_b", "list_c", "get_d", "find_e", "search_f", "calculator", "compose"];
+        let (ran, _) = run(&mut talk(form, &tools), &program, &[]);
+        assert_eq!(ran, ["search_a", "fetch_b", "list_c", "get_d", "find_e", "calculator", "compose"]);
+        assert_eq!(errors(upstream.requests().last().unwrap())[0]["calls_limit"], 5);
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn tutor_nothing_is_awarded_or_skipped_twice_in_a_turn_nor_at_the_same_time() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| {
+            let reply = |calls: &[(&str, &str, &str)]| Reply::speech(request, &Speech::calls(calls));
+            match nth {
+                0 => reply(&[("a", "award_points", "{}"), ("b", "show_next_card", "{}")]),
+                1 => reply(&[("c", "award_points", "{}")]),
+                2 => reply(&[("d", "show_next_card", "{}")]),
+                3 => reply(&[("e", "show_next_card", "{}")]),
+                5 => reply(&[("f", "award_points", "{}")]),
+                _ => text("Well done. What is next?", request),
+            }
+        });
+        let program = program("tutor", &upstream);
+        let mut talk = talk(form, &["award_points", "show_next_card"]);
+        let (ran, _) = run(&mut talk, &program, &[]);
+        assert_eq!(ran, ["award_points", "show_next_card"]);
+        talk.say("Seven.");
+        assert_eq!(run(&mut talk, &program, &[]).0, ["award_points"], "a new turn has it again");
+        program.wait_for_metric("toolrein_actions_total{policy=\"turn_limits\",action=\"withheld\"}", 3.0);
+        upstream.assert_clean();
+    });
+}
