@@ -97,15 +97,7 @@ fn is_flagged(text: &str, rule: &Arc<dyn Rule>) -> bool {
     plan.edits.iter().any(|edit| edit.change.word() == "flagged")
 }
 
-/// The half of the corpus in which a case stands: the rules were written looking at the first alone.
-fn half(id: &str) -> u64 {
-    let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    (hash >> 20) % 2
-}
-
-fn evaluate(name: &str, cases: &[&Case]) {
+fn evaluate(name: &str, cases: &[Case]) {
     let rule = counting();
     let mut attacks: BTreeMap<&str, Tally> = BTreeMap::new();
     let mut clean: BTreeMap<&str, Tally> = BTreeMap::new();
@@ -156,17 +148,13 @@ fn corpus() -> Option<PathBuf> {
 #[test]
 fn the_sample_is_flagged_within_the_bounds() {
     let sample = cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/injection/sample.jsonl"));
-    evaluate("sample", &sample.iter().collect::<Vec<_>>());
+    evaluate("sample", &sample);
 }
 
 #[test]
-fn both_halves_of_the_corpus_are_flagged_within_the_bounds() {
+fn the_corpus_is_flagged_within_the_bounds() {
     let Some(folder) = corpus() else { return };
-    let cases = cases(&folder.join("injections.jsonl"));
-    for (at, name) in ["the half that the rules were written on", "the other half"].iter().enumerate() {
-        let of_half: Vec<&Case> = cases.iter().filter(|case| half(&case.id) == at as u64).collect();
-        evaluate(name, &of_half);
-    }
+    evaluate("corpus", &cases(&folder.join("injections.jsonl")));
 }
 
 #[test]
