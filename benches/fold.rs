@@ -31,14 +31,29 @@ fn warm(bencher: Bencher<'_, '_>, size: &str) {
     fold(bencher, size, &MemoCache::new(64 << 20));
 }
 
+/// One result of 1 MB, cut at first sight.
+#[divan::bench(args = bodies::BLOATED, max_time = 1)]
+fn cut(bencher: Bencher<'_, '_>, kind: &str) {
+    fold_body(bencher, &bodies::bloated(kind, 1 << 20), &NoMemo);
+}
+
+/// The same, known from the request before.
+#[divan::bench(args = bodies::BLOATED, max_time = 1)]
+fn cut_before(bencher: Bencher<'_, '_>, kind: &str) {
+    fold_body(bencher, &bodies::bloated(kind, 1 << 20), &MemoCache::new(64 << 20));
+}
+
 fn fold(bencher: Bencher<'_, '_>, size: &str, memo: &dyn Memo) {
-    let body = bodies::sized(size).bytes;
-    let request = Request::parse(&body).unwrap();
+    fold_body(bencher, &bodies::sized(size).bytes, memo);
+}
+
+fn fold_body(bencher: Bencher<'_, '_>, body: &[u8], memo: &dyn Memo) {
+    let request = Request::parse(body).unwrap();
     let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
     let policies: PolicySet =
         Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap().policies;
     bencher.counter(BytesCount::new(body.len())).bench_local(|| {
-        let transcript = Transcript::read(&request, divan::black_box(&body), &identity, memo);
+        let transcript = Transcript::read(&request, divan::black_box(body), &identity, memo);
         policies.read(&transcript)
     });
 }

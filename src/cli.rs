@@ -270,6 +270,7 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
     for (name, settings) in &config.policy_settings {
         let summary = registry.iter().find(|entry| entry.name == *name).map_or("", |entry| entry.summary);
         put_policy(&mut report, &format!("{name}: {summary}"), settings);
+        put_diagram(&mut report, config.policies.diagram(name).as_deref());
     }
     let on: Vec<&str> = config.policies.names().collect();
     if on.is_empty() {
@@ -283,6 +284,7 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
         put(&mut report, format_args!("\nProfile {}, {}:\n", profile.name, taken_by(config, profile)));
         for (name, settings) in profile.policy_settings() {
             put_policy(&mut report, name, &settings);
+            put_diagram(&mut report, profile.policies.diagram(name).as_deref());
         }
         let on: Vec<&str> = profile.policies.names().collect();
         put(&mut report, format_args!("\n  All that are on: {}\n", or_none(&on)));
@@ -296,6 +298,12 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
 fn put_policy(report: &mut String, title: &str, settings: &[String]) {
     put(report, format_args!("\n  {title}\n"));
     for line in settings {
+        put(report, format_args!("    {line}\n"));
+    }
+}
+
+fn put_diagram(report: &mut String, diagram: Option<&str>) {
+    for line in diagram.iter().flat_map(|diagram| diagram.lines()) {
         put(report, format_args!("    {line}\n"));
     }
 }

@@ -88,6 +88,7 @@ impl Running {
             memo: Arc::new(MemoCache::new(config.ledger.memo_bytes)),
             telemetry: telemetry.clone(),
             key: HashKey::random(),
+            turnstile: Arc::default(),
             config: Arc::clone(&config),
         };
         let readiness = Readiness::starting();

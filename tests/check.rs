@@ -115,7 +115,7 @@ fn check_tells_what_is_in_effect() {
         "    exhausted = \"answer\"",
         "    default = { calls = 60, per = \"60s\" }",
         "    max_chars = 16000",
-        "Off: turn_limits, allow, injection",
+        "Off: turn_limits, allow, states, duplicates, serial, min_conversation, fresh, injection, taint",
     ] {
         assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
     }
@@ -154,6 +154,27 @@ fn check_warns_and_names_what_is_off() {
 }
 
 #[test]
+fn check_draws_the_machine_of_states_and_refuses_one_that_cannot_be_meant() {
+    let tutor = include_str!("data/states/tutor.toml");
+    let (report, code) = check(text(tutor));
+    assert_eq!(code, 0, "{report}");
+    for line in [
+        "    stateDiagram-v2",
+        "        [*] --> start",
+        "        start --> observing: assistant question",
+        "        award --> awarding: award_points called",
+        "        note right of award : award_points",
+    ] {
+        assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
+    }
+    let (report, code) = check(text(&tutor.replace("to = \"judging\"", "to = \"award\"")));
+    let said = "policy.states.state.judging: never entered: no transitions lead to it from `start`";
+    assert!(code == 2 && report.starts_with("proxy.toml:") && report.trim_end().ends_with(said), "{report}");
+    let (report, code) = check(text(&tutor.replace("user_message", "user_mesage")));
+    assert!(code == 2 && report.contains("policy.states.state.observing.on"), "{report}");
+}
+
+#[test]
 fn check_tells_every_problem_and_exits_with_2() {
     let (report, code) = check(text("mode = \"of\"\n\n[policy.budget]\ntool_cals = 7\nnotify_at = 7.0"));
     assert_eq!(code, 2);
@@ -181,7 +202,7 @@ fn check_tells_plainly_that_a_file_is_missing_or_none() {
 fn policies_are_listed_with_what_they_do() {
     let listed = policies_report(REGISTRY);
     assert_eq!(listed.lines().count(), REGISTRY.len());
-    assert!(listed.contains("rate_limit   limits how often"), "{listed}");
+    assert!(listed.contains("rate_limit        limits how often"), "{listed}");
 }
 
 #[test]

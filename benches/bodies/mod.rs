@@ -90,9 +90,41 @@ pub fn conversation(size: usize, results: usize, stream: bool) -> Body {
     Body { bytes: json.into_bytes(), marks }
 }
 
+/// The kinds of [`bloated`] results.
+pub const BLOATED: [&str; 6] = ["text", "log", "json", "table", "aligned", "base64"];
+
+/// A request whose last tool result has about so many bytes of this `kind`.
+pub fn bloated(kind: &str, bytes: usize) -> Vec<u8> {
+    let mut text = Text(11);
+    let content = match kind {
+        "text" => text.prose(bytes),
+        "log" => text.filled(bytes, |text, out| {
+            let at = text.next(60);
+            let level = if at == 7 { "ERROR" } else { "INFO" };
+            let _ = write!(out, r"2024-05-01 12:00:{at:02} {level} {} took {at} ms\n", text.word());
+        }),
+        "json" => format!(r"[{}null]", text.rows(bytes)),
+        "table" => {
+            format!(r"id,name,state\n{}", text.table(bytes, |out, n, word| write!(out, r"{n},{word},open\n")))
+        }
+        "aligned" => format!(
+            r"NAME         READY   STATUS    AGE\n{}",
+            text.table(bytes, |out, n, word| write!(out, r"web-{n:<8} 1/1     {word:<9} 5d\n"))
+        ),
+        _ => text.filled(bytes, |text, out| {
+            const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+            out.push(char::from(DIGITS[text.next(64)]));
+        }),
+    };
+    with_result(&content)
+}
+
 /// A request whose last tool result has so many bytes, behind a short history.
 pub fn with_bloated_result(bytes: usize) -> Vec<u8> {
-    let content = Text(7).code(bytes);
+    with_result(&Text(7).code(bytes))
+}
+
+fn with_result(content: &str) -> Vec<u8> {
     let call = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"readFile","arguments":"{}"}}]}"#;
     format!(
         r#"{{"model":"gpt-4o-mini","messages":[{{"role":"user","content":"q"}},{call},{{"role":"tool","tool_call_id":"c","content":"{content}"}}]{TOOLS}}}"#
@@ -203,6 +235,15 @@ impl Text {
             let _ =
                 write!(out, r#"{{\"id\": {}, \"name\": \"{a} {b}\", \"open\": true}},\n"#, text.next(9999));
         })
+    }
+
+    /// Whole rows of about so many bytes, each of a number and a word.
+    fn table(&mut self, bytes: usize, row: impl Fn(&mut String, usize, &str) -> std::fmt::Result) -> String {
+        let mut out = String::with_capacity(bytes + 200);
+        while out.len() < bytes {
+            let _ = row(&mut out, self.next(9999), self.word());
+        }
+        out
     }
 
     /// Lines until there are so many bytes; the last one is cut where no escape is.

@@ -134,9 +134,11 @@ impl Checker<'_> {
             let text = format!("expected a duration from 1ms to 1 year, found {}", write_span(span));
             self.require(&[key], holds, text);
         }
-        for (key, span) in
-            [("upstream.remember", upstream.remember), ("limits.drain_timeout", limits.drain_timeout)]
-        {
+        for (key, span) in [
+            ("upstream.remember", upstream.remember),
+            ("limits.drain_timeout", limits.drain_timeout),
+            ("conversation.in_flight_wait", file.conversation.in_flight_wait),
+        ] {
             let text = format!("expected at most 1 year, found {}", write_span(span));
             self.require(&[key], span <= YEAR, text);
         }

@@ -27,8 +27,8 @@ pub use file::Overrides;
 pub use profiles::{Profile, Profiles};
 pub use source::Source;
 pub use tables::{
-    Conversation, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, PlacementChoice, Reask, Tell,
-    ToolsUnsupported, Upstream,
+    Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, PlacementChoice,
+    Reask, Tell, ToolsUnsupported, Upstream,
 };
 pub use target::Target;
 pub use tiers::{KeyHash, Tier};

@@ -165,6 +165,23 @@ pub struct Conversation {
     pub body: Vec<Vec<String>>,
     /// Whether clients may choose a profile by the header `x-toolrein-profile`.
     pub profile_header: bool,
+    /// What becomes of a request while another of a conversation that is so named is in flight.
+    pub in_flight: InFlight,
+    /// The longest wait for the other one.
+    #[serde(with = "span")]
+    pub in_flight_wait: Duration,
+}
+
+/// What becomes of a request while another of the same conversation is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InFlight {
+    /// Both go on.
+    Pass,
+    /// It waits, up to a bound.
+    Wait,
+    /// It is refused at once.
+    Refuse,
 }
 
 /// `[reask]`.
@@ -302,6 +319,8 @@ impl Default for Conversation {
             headers: headers.map(HeaderName::from_static).into(),
             body: body.map(|path| path.iter().map(|&step| step.to_owned()).collect()).into(),
             profile_header: true,
+            in_flight: InFlight::Pass,
+            in_flight_wait: Duration::from_secs(30),
         }
     }
 }

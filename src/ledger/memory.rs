@@ -1,6 +1,7 @@
 //! The ledger in this process's memory: bounded caches that forget the least used first. Also the memo of
 //! what was derived from messages. Nothing here outlives the process or is shared with another.
 
+use super::recent::Recent;
 use super::{Ask, Facts, Ledger, ModelFacts, News};
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::Hash;
@@ -10,12 +11,12 @@ use moka::sync::Cache;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Rounds kept for one place: all text replies before a conversation's first call share theirs.
 const MOST_ROUNDS_AT_ONE_PLACE: usize = 64;
-/// What an entry costs beside its bytes, about: key, counters and links of the cache.
-const ENTRY_BYTES: usize = 200;
+/// What an entry costs beside its bytes, about: its place in a table that is half full, and a block of the heap.
+const ENTRY_BYTES: usize = 150;
 /// What a compiled schema takes, about: some hundred nodes.
 const COMPILED_BYTES: usize = 32 * 1024;
 
@@ -36,37 +37,40 @@ pub struct Bounds {
 
 /// See the file's head.
 pub struct Memory {
-    released_ms: Cache<Hash, u64>,
-    rounds: Cache<Hash, Arc<Vec<Round>>>,
+    released_ms: Recent<u64>,
+    rounds: Recent<Arc<Vec<Round>>>,
+    requests: Recent<()>,
+    conversations: Recent<()>,
+    /// Few, and looked up once a request.
     models: Cache<Hash, ModelFacts>,
-    requests: Cache<Hash, ()>,
-    conversations: Cache<Hash, ()>,
+    started: Instant,
 }
 
 impl Memory {
     /// An empty ledger.
     pub fn new(bounds: &Bounds) -> Self {
-        let names = |most| Cache::builder().max_capacity(most).time_to_idle(bounds.lifetime);
-        let bytes = |_: &Hash, rounds: &Arc<Vec<Round>>| {
-            let bytes: usize = rounds.iter().map(|round| round.messages.len() + ENTRY_BYTES).sum();
-            u32::try_from(bytes).unwrap_or(u32::MAX)
-        };
+        let lifetime_ms = u64::try_from(bounds.lifetime.as_millis()).unwrap_or(u64::MAX);
+        let names = || Recent::new(bounds.conversations, lifetime_ms, |()| 1);
         Self {
-            released_ms: Cache::builder().max_capacity(bounds.calls).time_to_live(bounds.lifetime).build(),
-            rounds: Cache::builder()
-                .max_capacity(bounds.rounds_bytes)
-                .weigher(bytes)
-                .time_to_live(bounds.lifetime)
-                .build(),
+            released_ms: Recent::new(bounds.calls, lifetime_ms, |_| 1),
+            rounds: Recent::of_heavy(bounds.rounds_bytes, lifetime_ms, |rounds| {
+                rounds.iter().map(|round| (round.messages.len() + ENTRY_BYTES) as u64).sum()
+            }),
+            requests: names(),
+            conversations: names(),
             models: Cache::builder().max_capacity(10_000).time_to_live(bounds.refusals).build(),
-            requests: names(bounds.conversations).build(),
-            conversations: names(bounds.conversations).build(),
+            started: Instant::now(),
         }
     }
 
+    /// Time of this ledger's own, which no clock set anew moves.
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
     fn add_round(&self, place: Hash, round: &Round) {
-        self.rounds.entry(place).and_upsert_with(|known| {
-            let mut rounds = known.map_or_else(Vec::new, |entry| entry.into_value().to_vec());
+        self.rounds.update(place, self.now_ms(), |known| {
+            let mut rounds = known.map_or_else(Vec::new, |known| known.to_vec());
             rounds.retain(|known| known.anchor != round.anchor);
             rounds.push(round.clone());
             let surplus = rounds.len().saturating_sub(MOST_ROUNDS_AT_ONE_PLACE);
@@ -78,14 +82,13 @@ impl Memory {
 
 impl Ledger for Memory {
     fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
-        let repeated = self.requests.get(&ask.request).is_some();
-        if !repeated {
-            self.requests.insert(ask.request, ());
-        }
-        self.conversations.get_with(ask.conversation, || ());
-        let rounds_at = |place| self.rounds.get(place).map_or_else(Vec::new, |rounds| rounds.to_vec());
+        let now_ms = self.now_ms();
+        let repeated = self.requests.update(ask.request, now_ms, |_| ());
+        self.conversations.update(ask.conversation, now_ms, |_| ());
+        let rounds_at =
+            |place| self.rounds.find(place, now_ms).map_or_else(Vec::new, |rounds| rounds.to_vec());
         Box::pin(ready(Facts {
-            released_ms: ask.calls.iter().map(|call| self.released_ms.get(call)).collect(),
+            released_ms: ask.calls.iter().map(|call| self.released_ms.find(call, now_ms)).collect(),
             rounds: ask.places.iter().map(rounds_at).collect(),
             model: self.models.get(&ask.model).unwrap_or_default(),
             repeated,
@@ -93,8 +96,9 @@ impl Ledger for Memory {
     }
 
     fn record(&self, news: News) {
+        let now_ms = self.now_ms();
         for (call, at_ms) in news.released {
-            self.released_ms.entry(call).or_insert(at_ms);
+            self.released_ms.update(call, now_ms, |known| known.unwrap_or(at_ms));
         }
         for (place, round) in news.rounds {
             self.add_round(place, &round);
@@ -107,36 +111,37 @@ impl Ledger for Memory {
     }
 
     fn conversations(&self) -> u64 {
-        self.conversations.entry_count()
+        self.conversations.count(self.now_ms())
     }
 }
 
 /// Remembers what was derived from messages, up to a number of bytes.
-pub struct MemoCache(Cache<Hash, Derived>);
+pub struct MemoCache(Recent<Derived>);
 
 impl MemoCache {
     /// An empty cache that keeps up to `bytes`.
     pub fn new(bytes: u64) -> Self {
-        let weigh = |_: &Hash, derived: &Derived| {
+        let weigh = |derived: &Derived| {
             let bytes = match derived {
                 Derived::Cut(Some((text, _))) => text.len(),
                 Derived::Compiled(_) => COMPILED_BYTES,
                 _ => 0,
             };
-            u32::try_from(bytes + ENTRY_BYTES).unwrap_or(u32::MAX)
+            (bytes + ENTRY_BYTES) as u64
         };
-        Self(Cache::builder().max_capacity(bytes).weigher(weigh).build())
+        Self(Recent::new(bytes, u64::MAX, weigh))
     }
 }
 
 impl Memo for MemoCache {
     fn derive(&self, key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
-        if let Some(known) = self.0.get(&key) {
+        // What is derived from bytes is true of them for ever: time plays no part.
+        if let Some(known) = self.0.find(&key, 0) {
             return known;
         }
         // Two requests may compute the same at once; waiting for each other would cost more.
         let derived = compute();
-        self.0.insert(key, derived.clone());
+        self.0.update(key, 0, |_| derived.clone());
         derived
     }
 }

@@ -3,6 +3,7 @@
 //! finds; decides nothing.
 
 pub mod memory;
+mod recent;
 
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::{CallKey, Hash};

@@ -9,13 +9,22 @@ mod arguments;
 mod budget;
 #[cfg(test)]
 pub(crate) mod cases;
+mod duplicates;
+mod fresh;
 mod injection;
 mod loops;
+mod min_conversation;
+mod path;
 pub mod pattern;
 mod period;
 pub mod plan;
 mod rate_limit;
+mod serial;
 pub mod set;
+mod states;
+#[cfg(test)]
+mod story;
+mod taint;
 mod truncate;
 mod turn_limits;
 // First line of a new policy: `mod NAME;`.
@@ -37,8 +46,15 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<loops::Loops>(),
     Entry::of::<turn_limits::TurnLimits>(),
     Entry::of::<allow::Allow>(),
+    Entry::of::<states::States>(),
     Entry::of::<arguments::Arguments>(),
+    Entry::of::<duplicates::Duplicates>(),
+    Entry::of::<serial::Serial>(),
+    Entry::of::<min_conversation::MinConversation>(),
+    Entry::of::<fresh::Fresh>(),
     Entry::of::<injection::Injection>(),
+    // Behind whatever flags results.
+    Entry::of::<taint::Taint>(),
     Entry::of::<truncate::Truncate>(),
     // Second line of a new policy: `Entry::of::<NAME::TYPE>(),`.
 ];
@@ -74,6 +90,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// The tools that the settings name, patterns left out.
     fn named_tools(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// What the settings amount to as a drawing in Mermaid, where that is easier to see than to read.
+    fn diagram(&self) -> Option<String> {
+        None
     }
 
     /// Whether no conversation can ever call the tool `name` while this policy is on.

@@ -1,6 +1,7 @@
 //! Names of tools and models as an operator writes them: exact, or with `*` for any run of characters.
 //! Matching only; what a match means is the policy's own.
 
+use super::ConfigError;
 use serde::Deserialize;
 
 /// A name or a pattern such as `search*`. Case counts.
@@ -41,6 +42,23 @@ impl Pattern {
 pub fn exact_names<T>(entries: &[(Pattern, T)]) -> Vec<String> {
     let exact = entries.iter().filter(|(pattern, _)| pattern.is_exact());
     exact.map(|(pattern, _)| pattern.as_str().to_owned()).collect()
+}
+
+/// The names in `patterns` that are no patterns.
+pub fn exact_among(patterns: &[Pattern]) -> Vec<String> {
+    let exact = patterns.iter().filter(|pattern| pattern.is_exact());
+    exact.map(|pattern| pattern.as_str().to_owned()).collect()
+}
+
+/// Whether `name` fits one of `patterns`.
+pub fn any_fits(patterns: &[Pattern], name: &str) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(name))
+}
+
+/// What is wrong with the list `patterns` under `key`: none of them may be empty.
+pub fn problem_of(key: &str, patterns: &[Pattern]) -> Option<ConfigError> {
+    let empty = patterns.iter().any(|pattern| pattern.as_str().is_empty());
+    empty.then(|| ConfigError::new(key, "expected names or patterns, found an empty one"))
 }
 
 /// The value for `name`: the exact entry, else that of the longest pattern that fits.

@@ -149,6 +149,19 @@ impl Plan {
         self.dropped.push((self.at.policy, messages));
     }
 
+    /// The edits as they are counted and told: without a cut that stands in reserve for the pointer planned behind it.
+    pub fn told(&self) -> impl Iterator<Item = &Edit> {
+        let is_reserve =
+            |edit: &Edit, next: Option<&Edit>| match (&edit.change, next.map(|next| &next.change)) {
+                (Change::Shorten { text, .. }, Some(Change::Point { text: pointed, .. })) => {
+                    text == pointed && next.is_some_and(|next| next.message == edit.message)
+                }
+                _ => false,
+            };
+        let edits = self.edits.iter().enumerate();
+        edits.filter(move |(at, edit)| !is_reserve(edit, self.edits.get(at + 1))).map(|(_, edit)| edit)
+    }
+
     /// What was planned so far for the message being read, by any policy before this one.
     pub fn planned_here(&self) -> impl Iterator<Item = &Edit> {
         let here = self.at.message;

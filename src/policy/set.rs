@@ -16,6 +16,8 @@ pub trait Rule: Send + Sync {
     fn name(&self) -> &'static str;
     /// See [`Policy::named_tools`].
     fn named_tools(&self) -> Vec<String>;
+    /// See [`Policy::diagram`].
+    fn diagram(&self) -> Option<String>;
     /// See [`Policy::forbids`].
     fn forbids(&self, name: &str) -> bool;
     /// A fold with a fresh state.
@@ -59,6 +61,10 @@ impl<P: Policy> Rule for RuleOf<P> {
 
     fn named_tools(&self) -> Vec<String> {
         self.0.named_tools()
+    }
+
+    fn diagram(&self) -> Option<String> {
+        self.0.diagram()
     }
 
     fn forbids(&self, name: &str) -> bool {
@@ -128,6 +134,11 @@ impl PolicySet {
     /// The tools that the policies' settings name.
     pub fn named_tools(&self) -> Vec<String> {
         self.rules.iter().flat_map(|rule| rule.named_tools()).collect()
+    }
+
+    /// What the settings of the policy `name` amount to as a drawing, where it has one.
+    pub fn diagram(&self, name: &str) -> Option<String> {
+        self.rules.iter().find(|rule| rule.name() == name)?.diagram()
     }
 
     /// Reads the whole transcript: what shall change, and a judge that knows the conversation.

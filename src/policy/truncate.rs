@@ -1,23 +1,30 @@
 //! Truncation of bloated tool results.
 //!
 //! # What it does
-//! A tool result longer than `max_chars` characters (or the limit of its tool) is shortened: text by whole
-//! lines, head and tail, with lines that look like errors kept; JSON stays valid JSON. One marker says how much
-//! is gone. Text parts alone are touched; images and other parts stay.
+//! A tool result longer than `max_chars` characters (or the limit of its tool) is shortened: text by whole lines, head
+//! and tail, with lines and stack traces that look like errors kept; tables by rows with their header kept; JSON stays
+//! valid JSON; base64 of more than 1,000 characters becomes a note of its type and size. One marker says how much is
+//! gone. In a result that fits, base64 of more than `blob_chars` becomes such a note too, and nothing else changes.
+//! With `duplicates`, a result of more than 400 characters that is exactly equal to an earlier one is replaced by a
+//! pointer to it, which names the tool and the call's number. Text parts alone are touched; images and other parts stay.
 //!
 //! # Why
 //! One bloated result is paid for again with every later request. Cut once, at first sight, as a pure function
 //! of its bytes, a result never changes again, so the provider's prompt cache keeps hitting. Measured on
-//! recorded coding agents: at 16,000 characters 96 % of the lines that are used later are still there.
+//! recorded coding agents: at 16,000 characters 96 % of the lines that are used later are still there. 3.9 % of all
+//! bytes are results that were there before.
 //!
 //! # State
-//! None: each result is judged by itself.
+//! The results seen so far, each by a hash of its text with the number of its call, for duplicates; a cut needs none.
+//! A pointer holds only while its original is shown: where compaction clears that one, the text is shown again (the
+//! plan carries both, the cut and the pointer).
 //!
 //! # Example
 //! With `max_chars = 16000` a build log of 200,000 characters becomes its first 3,000, its errors and its last
-//! 12,000 characters around `[toolrein: ...]`.
+//! 12,000 characters around `[toolrein: ...]`; read again unchanged it becomes one line that points to call 3.
 
 mod cut;
+mod seen;
 
 use super::pattern::{Pattern, best_match, exact_names};
 use super::plan::Plan;
@@ -27,7 +34,8 @@ use crate::transcript::memo::Derived;
 use crate::transcript::{Event, ToolResult};
 use crate::wire::body::Str;
 use crate::wire::json::decode;
-use cut::MIN_CHARS;
+use cut::{Bounds, MIN_CHARS, blob};
+use seen::Seen;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,6 +44,9 @@ use std::sync::Arc;
 pub struct Truncate {
     max_chars: usize,
     tools: Vec<(Pattern, usize)>,
+    /// `usize::MAX` where base64 is left alone in results that fit.
+    blob_chars: usize,
+    duplicates: bool,
 }
 
 /// `[policy.truncate]`.
@@ -46,23 +57,29 @@ pub struct Config {
     max_chars: usize,
     /// The same for tools by name or pattern.
     tools: BTreeMap<String, usize>,
+    /// Longest base64 in a result that fits, in characters; 0: any.
+    blob_chars: usize,
+    /// Point to an earlier equal result.
+    duplicates: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { max_chars: 16_000, tools: BTreeMap::new() }
+        Self { max_chars: 16_000, tools: BTreeMap::new(), blob_chars: 4_000, duplicates: true }
     }
 }
 
 impl Policy for Truncate {
     const NAME: &'static str = "truncate";
-    const SUMMARY: &'static str = "shortens bloated tool results, once, and says how much is gone";
+    const SUMMARY: &'static str =
+        "shortens bloated and repeated tool results, once, and says how much is gone";
     type Config = Config;
-    type State = ();
+    type State = Seen;
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
         let limits = std::iter::once(("max_chars".to_owned(), config.max_chars))
-            .chain(config.tools.iter().map(|(tool, limit)| (format!("tools.{tool}"), *limit)));
+            .chain(config.tools.iter().map(|(tool, limit)| (format!("tools.{tool}"), *limit)))
+            .chain([("blob_chars".to_owned(), config.blob_chars)]);
         let problems: Vec<ConfigError> = limits
             .filter(|(_, limit)| (1..MIN_CHARS).contains(limit))
             .map(|(key, _)| ConfigError::new(key, format!("expected 0 or at least {MIN_CHARS} characters")))
@@ -71,36 +88,58 @@ impl Policy for Truncate {
             return Err(problems);
         }
         let tools = config.tools.into_iter().map(|(tool, limit)| (Pattern::new(tool), limit)).collect();
-        Ok(Self { max_chars: config.max_chars, tools })
+        let blob_chars = if config.blob_chars == 0 { usize::MAX } else { config.blob_chars };
+        Ok(Self { max_chars: config.max_chars, tools, blob_chars, duplicates: config.duplicates })
     }
 
     fn named_tools(&self) -> Vec<String> {
         exact_names(&self.tools)
     }
 
-    fn read(&self, event: &Event<'_>, _state: &mut (), plan: &mut Plan) {
-        let Event::Result(result) = event else { return };
-        let limit = best_match(&self.tools, result.tool()).copied().unwrap_or(self.max_chars);
-        if limit == 0 || result.view.message.odd {
-            return;
+    fn read(&self, event: &Event<'_>, seen: &mut Seen, plan: &mut Plan) {
+        match event {
+            Event::Call(call) if self.duplicates => seen.call(call),
+            Event::Result(result) if !result.view.message.odd => self.read_result(result, seen, plan),
+            _ => {}
         }
+    }
+}
+
+impl Truncate {
+    fn read_result(&self, result: &ToolResult<'_>, seen: &mut Seen, plan: &mut Plan) {
+        let limit = best_match(&self.tools, result.tool()).copied().unwrap_or(self.max_chars);
+        // Without a limit nothing of it is touched, but others may point to it.
+        let max_chars = if limit == 0 { usize::MAX } else { limit };
+        let bounds = Bounds { max_chars, blob_chars: self.blob_chars };
         for (at, text) in result.view.message.content.texts().enumerate() {
-            // Fewer bytes than the limit cannot be more characters.
-            if text.span.len() > limit
-                && let Some((by, gone_chars)) = shortened(result, text, limit)
-            {
+            let pointer = if self.duplicates { seen.pointer(result, text, max_chars) } else { None };
+            if limit == 0 {
+                continue;
+            }
+            // Where the original is cleared later, the cut stands.
+            if let Some((by, gone_chars)) = shortened(result, text, bounds) {
                 plan.shorten(at, by, gone_chars);
+            }
+            if let Some(pointer) = pointer {
+                plan.point(at, pointer.text, pointer.gone_chars, pointer.original);
             }
         }
     }
 }
 
-/// The text cut to `limit`, from memory where it was cut before.
-fn shortened(result: &ToolResult<'_>, text: Str, limit: usize) -> Option<(Arc<str>, usize)> {
+/// The text cut to `bounds`, from memory where it was cut before.
+fn shortened(result: &ToolResult<'_>, text: Str, bounds: Bounds) -> Option<(Arc<str>, usize)> {
     let view = &result.view;
-    let key = view.identity.key.hash(Domain::Cut, &[&limit.to_le_bytes(), text.raw(view.body)]);
+    let raw = text.raw(view.body);
+    let Bounds { max_chars, blob_chars } = bounds;
+    // Fewer bytes than the limit cannot be more characters.
+    if raw.len() <= max_chars && (raw.len() <= blob_chars || !blob::may_occur(raw)) {
+        return None;
+    }
+    let parts: [&[u8]; 3] = [&max_chars.to_le_bytes(), &blob_chars.to_le_bytes(), raw];
+    let key = view.identity.key.hash(Domain::Cut, &parts);
     let derived = view.memo.derive(key, &mut || {
-        let cut = cut::cut(&decode(text, view.body), limit);
+        let cut = cut::cut(&decode(text, view.body), bounds);
         Derived::Cut(cut.map(|cut| (Arc::from(cut.text), cut.gone_chars)))
     });
     if let Derived::Cut(cut) = derived { cut } else { None }
@@ -161,9 +200,10 @@ mod tests {
 
     #[test]
     fn limits_too_small_for_a_marker_are_refused() {
-        let config = Config { max_chars: 50, tools: BTreeMap::from([("f".to_owned(), 10)]) };
+        let tools = BTreeMap::from([("f".to_owned(), 10)]);
+        let config = Config { max_chars: 50, tools, blob_chars: 199, duplicates: true };
         let keys: Vec<String> =
             Truncate::new(config).err().unwrap().into_iter().map(|error| error.key).collect();
-        assert_eq!(keys, ["max_chars", "tools.f"]);
+        assert_eq!(keys, ["max_chars", "tools.f", "blob_chars"]);
     }
 }

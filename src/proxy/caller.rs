@@ -75,7 +75,7 @@ mod tests {
                 vec!["prompt_cache_key".to_owned()],
                 vec!["metadata".to_owned(), "session_id".to_owned()],
             ],
-            profile_header: true,
+            ..Conversation::default()
         }
     }
 

@@ -27,6 +27,8 @@ pub enum ProxyError {
     BadTarget { target: String },
     /// A method that a gateway to one upstream has no use for (CONNECT).
     MethodNotAllowed { method: String },
+    /// Another request of the same conversation is in flight, and the operator wants one at a time.
+    ConversationBusy { waited_ms: u64 },
     /// The operator's configuration refuses this request.
     Refused { code: &'static str, message: String },
     /// A fault of toolrein's own; the text is for the log and holds no secret.
@@ -48,6 +50,7 @@ impl ProxyError {
             Self::RequestTooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::ClientCut | Self::BadTarget { .. } | Self::Refused { .. } => StatusCode::BAD_REQUEST,
+            Self::ConversationBusy { .. } => StatusCode::CONFLICT,
             Self::UpstreamConnect { .. } | Self::UpstreamTls { .. } | Self::UpstreamCut { .. } => {
                 StatusCode::BAD_GATEWAY
             }
@@ -69,6 +72,7 @@ impl ProxyError {
             Self::UpstreamCut { .. } => "upstream_cut",
             Self::BadTarget { .. } => "bad_target",
             Self::MethodNotAllowed { .. } => "method_not_allowed",
+            Self::ConversationBusy { .. } => "conversation_busy",
             Self::Refused { code, .. } => code,
             Self::Internal { .. } => "internal_error",
         }
@@ -111,6 +115,13 @@ impl ProxyError {
             Self::MethodNotAllowed { method } => {
                 format!("toolrein stands in front of one upstream and does not serve {method} requests.")
             }
+            Self::ConversationBusy { waited_ms: 0 } => {
+                "Another request of this conversation is in flight. Send the next one when it has been answered.".into()
+            }
+            Self::ConversationBusy { waited_ms } => format!(
+                "Another request of this conversation was still in flight after {waited_ms} ms. Send the next one when \
+                 it has been answered, or raise conversation.in_flight_wait."
+            ),
             Self::Refused { message, .. } => message.clone(),
             Self::Internal { .. } => {
                 "toolrein failed on this request. Its log says more; please report it.".into()
@@ -128,6 +139,7 @@ impl ProxyError {
             Self::RequestTooLong { .. }
             | Self::BadTarget { .. }
             | Self::MethodNotAllowed { .. }
+            | Self::ConversationBusy { .. }
             | Self::Refused { .. } => Some(false),
             Self::ClientTimeout | Self::ClientCut | Self::Internal { .. } => None,
         }
@@ -141,6 +153,7 @@ impl ProxyError {
             | Self::ClientCut
             | Self::BadTarget { .. }
             | Self::MethodNotAllowed { .. }
+            | Self::ConversationBusy { .. }
             | Self::Refused { .. } => Fault::Client,
             Self::UpstreamConnect { .. }
             | Self::UpstreamTls { .. }

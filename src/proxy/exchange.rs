@@ -6,6 +6,7 @@ use super::error::ProxyError;
 use super::fallback::{Fallbacks, learned};
 use super::handler::Gateway;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
+use super::turnstile::Passage;
 use crate::ledger::News;
 use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;
@@ -48,6 +49,8 @@ pub(crate) struct Exchange {
     /// The client must or may be answered by a call, so that tools stay open to the end.
     pub(crate) keeps_tools: bool,
     pub(crate) record: Record,
+    /// Keeps other requests of the conversation waiting, where the operator wants one at a time.
+    pub(crate) passage: Option<Passage>,
 }
 
 impl Exchange {

@@ -10,9 +10,10 @@ use super::headers::is_upgrade;
 use super::read::{ReadError, read_body};
 use super::record::Record;
 use super::respond::error_response;
+use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
 use super::{Service, caller, coding, profile, relay, stream};
-use crate::config::{Config, Mode, Tell};
+use crate::config::{Config, InFlight, Mode, Tell};
 use crate::ledger::{Ask, Facts, Ledger, MOST_LOOKED_UP};
 use crate::policy::plan::{Change, Plan};
 use crate::policy::set::{Judge, PolicySet};
@@ -40,6 +41,8 @@ pub struct Gateway {
     pub memo: Arc<dyn Memo>,
     pub telemetry: Telemetry,
     pub key: HashKey,
+    /// For conversations whose requests go one at a time.
+    pub turnstile: Arc<Turnstile>,
 }
 
 /// The gateway as the accept loop calls it.
@@ -54,6 +57,9 @@ impl Service for Handler {
         }
     }
 }
+
+/// The name under which it is told that requests of one conversation met.
+const IN_FLIGHT: &str = "in_flight";
 
 /// Whether the request asks for a chat completion.
 fn is_governed<B>(request: &hyper::http::Request<B>) -> bool {
@@ -132,7 +138,7 @@ impl Gateway {
             Ok(body) => body,
             Err(error) => return refused(record, &error),
         };
-        let own = Instant::now();
+        let mut own = Instant::now();
         record.outcome.request_bytes = body.len() as u64;
         let request = match Request::parse(&body) {
             Ok(request) => request,
@@ -148,7 +154,16 @@ impl Gateway {
             }
             Err(error) => return refused(record, &error),
         };
-        let reading = self.look(policies, &parts, (&request, &body), &mut record).await;
+        let identity =
+            caller::identify(&self.key, &parts.headers, (&request, &body), &self.config.conversation);
+        record.own_time(own);
+        // Before anything is looked up: what the other request brings is to be known by then.
+        let passage = match self.admit(&identity, (&request, &body), &mut record).await {
+            Ok(passage) => passage,
+            Err(error) => return refused(record, &error),
+        };
+        own = Instant::now();
+        let reading = self.look((policies, identity), &parts, (&request, &body), &mut record).await;
         if let Some(refusal) = &reading.plan.refusal {
             record.outcome.act(On::Request, refusal.policy, "rejected", 1);
             if !self.is_observing() {
@@ -161,6 +176,7 @@ impl Gateway {
         }
         let (exchange, judging) = self.prepare(parts, (body, request), reading, record);
         let mut exchange = exchange;
+        exchange.passage = passage;
         exchange.record.own_time(own);
         exchange.run(judging).await
     }
@@ -178,16 +194,46 @@ impl Gateway {
         )
     }
 
+    /// Lets the request in beside others of its conversation, or after them, as the operator wants it.
+    async fn admit(
+        &self,
+        identity: &Identity,
+        (request, body): (&Request, &Bytes),
+        record: &mut Record,
+    ) -> Result<Option<Passage>, ProxyError> {
+        let settings = &self.config.conversation;
+        let patience = match settings.in_flight {
+            InFlight::Wait => settings.in_flight_wait,
+            InFlight::Refuse => Duration::ZERO,
+            InFlight::Pass => return Ok(None),
+        };
+        let Some(explicit) = identity.explicit.as_ref().filter(|_| !self.is_observing()) else {
+            return Ok(None);
+        };
+        let entry = self.turnstile.enter(identity.conversation(request, body), patience).await;
+        match entry {
+            Entry::Free(passage) => Ok(Some(passage)),
+            Entry::Waited(passage) => {
+                record.outcome.act(On::Request, IN_FLIGHT, "waited", 1);
+                Ok(Some(passage))
+            }
+            Entry::Busy => {
+                record.outcome.act(On::Request, IN_FLIGHT, "rejected", 1);
+                record.outcome.conversation = Some(explicit.clone());
+                let waited_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+                Err(ProxyError::ConversationBusy { waited_ms })
+            }
+        }
+    }
+
     /// Looks up what the ledger knows and reads the transcript through the policies.
     async fn look(
         &self,
-        policies: &PolicySet,
+        (policies, identity): (&PolicySet, Identity),
         parts: &Parts,
         (request, body): (&Request, &Bytes),
         record: &mut Record,
     ) -> Reading {
-        let identity =
-            caller::identify(&self.key, &parts.headers, (request, body), &self.config.conversation);
         let model_name = request.model_name(body);
         // The path too: some providers name the model there (Azure's deployments).
         let place = [self.upstream.name().as_bytes(), parts.uri.path().as_bytes(), model_name.as_bytes()];
@@ -277,6 +323,7 @@ impl Gateway {
             bare: false,
             keeps_tools,
             record,
+            passage: None,
         };
         exchange.tell_known();
         (exchange, judging)

@@ -24,6 +24,7 @@ mod stream;
 mod target;
 mod timed;
 mod tls;
+pub mod turnstile;
 mod upgrade;
 pub mod upstream;
 

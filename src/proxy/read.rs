@@ -2,6 +2,7 @@
 //! not decode and does not look at the bytes.
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
 use http_body_util::BodyExt;
 use hyper::body::Body;
 use std::pin::pin;
@@ -46,9 +47,12 @@ pub async fn read_body(
         if body.is_end_stream() {
             break;
         }
-        let Some(frame) = timeout(idle, body.frame()).await.map_err(|_| ReadError::IdleTimeout)? else {
-            break;
+        // Most frames are here already: no timer is made for them.
+        let frame = match body.frame().now_or_never() {
+            Some(frame) => frame,
+            None => timeout(idle, body.frame()).await.map_err(|_| ReadError::IdleTimeout)?,
         };
+        let Some(frame) = frame else { break };
         let Ok(data) = frame.map_err(|_| ReadError::Cut)?.into_data() else { continue };
         if (first.len() + whole.len() + data.len()) as u64 > limit {
             return Err(ReadError::TooLong);

@@ -12,7 +12,7 @@ use crate::rewrite::reply::WholeJudge;
 use crate::telemetry::outcome::Fallback;
 use crate::wire::error::{UpstreamError, parse, parse_in_200};
 use bytes::Bytes;
-use futures_util::{StreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http_body_util::BodyExt as _;
 use hyper::body::Frame;
 use hyper::body::Incoming;
@@ -54,7 +54,11 @@ impl Exchange {
         let mut read = Read { head, pieces: Vec::new(), trailers: None, rest: None };
         let mut size = 0;
         loop {
-            let frame = timeout(idle, body.frame()).await.map_err(|_| self.gateway.timed_out(idle))?;
+            // Most frames are here already: no timer is made for them.
+            let frame = match body.frame().now_or_never() {
+                Some(frame) => frame,
+                None => timeout(idle, body.frame()).await.map_err(|_| self.gateway.timed_out(idle))?,
+            };
             let Some(frame) = frame else { break };
             match frame.map_err(|error| self.gateway.cut(&error))?.into_data() {
                 Ok(data) => {

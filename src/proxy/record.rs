@@ -98,7 +98,7 @@ impl Record {
         for (policy, _) in &plan.dropped {
             self.outcome.act(On::Request, policy, "turns_dropped", 1);
         }
-        for edit in &plan.edits {
+        for edit in plan.told() {
             if edit.decided >= new_from {
                 self.outcome.act(On::Request, edit.policy, edit.change.word(), 1);
             }

@@ -138,7 +138,7 @@ impl Course<'_> {
             }
         }
         self.figures.tokens_saved += saved_tokens(plan);
-        for Edit { message, decided, policy, change } in &plan.edits {
+        for Edit { message, decided, policy, change } in plan.told() {
             let acts = self.acts.entry(policy).or_default();
             acts.tokens_saved += change.saved_tokens();
             if *decided < new_from {

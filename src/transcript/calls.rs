@@ -119,9 +119,8 @@ impl<'a> PairedCalls<'a> {
     }
 }
 
-/// Arguments so short are brought into their canonical form in less time than a look-up takes (about 1 us in a
-/// full cache).
-const SMALL_BYTES: usize = 512;
+/// Arguments so short are brought into their canonical form in less time than a look-up takes.
+const SMALL_BYTES: usize = 24;
 
 /// The hash of a call's canonical arguments; spellings of the same JSON agree, and none are an empty object: so
 /// clients send back a call that came without.

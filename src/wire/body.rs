@@ -3,6 +3,9 @@
 //! tree, copies nothing, and deliberately does not check what lies inside numbers and plain characters
 //! beyond what finding the next byte needs: a text that is wrong there is the upstream's to refuse.
 
+mod block;
+
+use block::{BLOCK, behind_backslash, columns_of, transposed};
 use memchr::memchr2;
 use std::ops::Range;
 
@@ -248,28 +251,34 @@ impl<'a> Scanner<'a> {
     /// Passes the rest of a string by blocks; whether it holds escapes, and odd ones.
     fn rest_of_string(&mut self) -> Result<(bool, bool), Fault> {
         let (mut escaped, mut odd) = (false, false);
+        // One where a block begins behind the backslash of an escape.
+        let mut open = 0;
         while let Some(block) = self.text[self.at..].first_chunk::<BLOCK>() {
             let start = self.at;
             self.at += BLOCK;
-            let mut marks = quotes_and_backslashes(block);
-            while marks != 0 {
-                let place = marks.trailing_zeros() as usize;
-                if block[place] == b'"' {
-                    self.at = start + place + 1;
-                    return Ok((escaped, odd));
-                }
-                escaped = true;
-                // What belongs to an escape marks nothing.
-                if block.get(place + 1).is_some_and(|byte| IS_SIMPLE_ESCAPE[*byte as usize]) {
-                    let mark = marks & marks.wrapping_neg();
-                    marks &= !(mark | mark << 1);
-                } else {
-                    self.at = start + place + 1;
-                    odd |= self.escape()?;
-                    marks &= u64::MAX.checked_shl((self.at - start) as u32).unwrap_or(0);
-                    self.at = self.at.max(start + BLOCK);
-                }
+            let marks = columns_of(block, |byte| byte == b'"' || byte == b'\\');
+            if marks | open == 0 {
+                continue;
             }
+            let slashes = columns_of(block, |byte| byte == b'\\');
+            let (marks, slashes) = (transposed(marks), transposed(slashes));
+            let behind = behind_backslash(slashes, &mut open);
+            let ends = marks & !slashes & !behind;
+            let inside = ends.wrapping_sub(1) & !ends;
+            escaped |= slashes & inside != 0;
+            let rare = behind & inside & !marks;
+            if rare != 0 {
+                odd |= self.letter_escapes(block, rare)?;
+                // An escape that reaches into the next block is passed whole.
+                open = if self.at > start + BLOCK { 0 } else { open };
+            }
+            if ends != 0 {
+                self.at = start + ends.trailing_zeros() as usize + 1;
+                return Ok((escaped, odd));
+            }
+        }
+        if open != 0 {
+            odd |= self.escape()?;
         }
         loop {
             let Some(found) = memchr2(b'"', b'\\', &self.text[self.at..]) else { return Err(Fault::Syntax) };
@@ -280,6 +289,24 @@ impl<'a> Scanner<'a> {
             escaped = true;
             odd |= self.escape()?;
         }
+    }
+
+    /// Checks the escapes of the `block` just passed whose second bytes stand at `places`; true if one is odd. Moves
+    /// on to the end of the last, if that lies behind the block's.
+    fn letter_escapes(&mut self, block: &[u8; BLOCK], mut places: u64) -> Result<bool, Fault> {
+        let (end, mut odd) = (self.at, false);
+        while places != 0 {
+            let place = places.trailing_zeros() as usize;
+            places &= places - 1;
+            if !IS_SIMPLE_ESCAPE[block[place] as usize] {
+                self.at = end - BLOCK + place;
+                odd |= self.escape()?;
+                // The second half of a pair was read with the first.
+                places &= u64::MAX.checked_shl((self.at + BLOCK - end) as u32).unwrap_or(0);
+                self.at = self.at.max(end);
+            }
+        }
+        Ok(odd)
     }
 
     fn skip_scalar(&mut self, kind: Kind) -> Result<(), Fault> {
@@ -427,8 +454,6 @@ fn is_number(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
 }
 
-/// How many bytes of a string are looked at together.
-const BLOCK: usize = 64;
 /// One in every byte.
 const ONES: u64 = u64::MAX / 0xFF;
 
@@ -443,30 +468,6 @@ const IS_SIMPLE_ESCAPE: [bool; 256] = {
     simple
 };
 const SIMPLE_ESCAPES: &[u8] = br#""\/bfnrt"#;
-
-/// One bit for each byte of the block that is a quote or a backslash. Loops of fixed length, which compile to vector
-/// instructions: where a text has many escapes, a call of `memchr2` for each costs more than all else.
-fn quotes_and_backslashes(block: &[u8; BLOCK]) -> u64 {
-    let mut bits = [0; BLOCK];
-    for at in 0..BLOCK {
-        let is_mark = (block[at] == b'"') | (block[at] == b'\\');
-        bits[at] = if is_mark { 1 << (at / 8) } else { 0 };
-    }
-    // Each byte of a word stands for one column of eight bytes, its bits for the rows.
-    let (words, _) = bits.as_chunks::<8>();
-    transposed(words.iter().fold(0, |union, word| union | u64::from_le_bytes(*word)))
-}
-
-/// Eight by eight bits with rows and columns exchanged (Warren, Hacker's Delight, section 7-3).
-fn transposed(mut bits: u64) -> u64 {
-    for (shift, mask) in
-        [(7, 0x00AA_00AA_00AA_00AA), (14, 0x0000_CCCC_0000_CCCC), (28, 0x0000_0000_F0F0_F0F0)]
-    {
-        let moved = (bits ^ bits >> shift) & mask;
-        bits ^= moved ^ moved << shift;
-    }
-    bits
-}
 
 /// The high bit of each byte that is zero; bits above the lowest may be wrong.
 fn zero_bytes(word: u64) -> u64 {
@@ -556,6 +557,23 @@ mod tests {
         }
     }
 
+    /// Where a string ends, and whether it holds an escape.
+    fn byte_by_byte(text: &[u8]) -> Result<(usize, bool), Fault> {
+        let (mut at, mut escaped) = (1, false);
+        loop {
+            match text.get(at) {
+                Some(b'"') => return Ok((at, escaped)),
+                Some(b'\\') => {
+                    let is_letter = text.get(at + 1).is_some_and(|byte| br#""\/bfnrtu"#.contains(byte));
+                    escaped = is_letter.then_some(true).ok_or(Fault::Syntax)?;
+                    at += 2;
+                }
+                Some(_) => at += 1,
+                None => return Err(Fault::Syntax),
+            }
+        }
+    }
+
     fn json() -> impl Strategy<Value = serde_json::Value> {
         let leaf = prop_oneof![
             Just(serde_json::Value::Null),
@@ -578,6 +596,22 @@ mod tests {
         fn every_json_text_is_passed_whole(value in json(), pretty in any::<bool>()) {
             let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
             prop_assert_eq!(whole(&text), Ok(Span::new(0, text.len())));
+        }
+
+        #[test]
+        fn a_string_reads_the_same_by_blocks_as_byte_by_byte(
+            parts in prop::collection::vec((0_usize..9, 0_usize..70), 0..40),
+        ) {
+            const PARTS: [&str; 9] =
+                ["a", r"\n", r"\\", r#"\""#, r"\u0041", r"\ud83d\ude00", r"\ud83d", r"\u0000", r"\\\\\"];
+            let fill = |(part, pad): &(usize, usize)| format!("{}{}", PARTS[*part], "x".repeat(*pad / (part % 3 + 1)));
+            let text = format!("\"{}\"  {}", parts.iter().map(fill).collect::<String>(), " ".repeat(70));
+            let read = Scanner::new(text.as_bytes()).string();
+            prop_assert_eq!(read.map(|read| (read.span.end as usize, read.escaped)), byte_by_byte(text.as_bytes()));
+            // Near the end of a text no block is left.
+            let short = text.trim_end();
+            let shortly = Scanner::new(short.as_bytes()).string();
+            prop_assert_eq!(shortly, read);
         }
 
         #[test]

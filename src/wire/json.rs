@@ -24,10 +24,14 @@ pub(super) fn decode_bytes<'a>(string: Str, text: &'a [u8]) -> Cow<'a, [u8]> {
 pub fn unescape(raw: &[u8]) -> String {
     let mut out = Vec::with_capacity(raw.len());
     let mut rest = raw;
-    while let Some(at) = memchr::memchr(b'\\', rest) {
+    while let Some(at) = next_backslash(rest) {
         out.extend_from_slice(&rest[..at]);
         let (used, character) = unescape_one(&rest[at..]);
-        out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        if character.is_ascii() {
+            out.push(character as u8);
+        } else {
+            out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        }
         rest = &rest[at + used..];
     }
     out.extend_from_slice(rest);
@@ -35,6 +39,13 @@ pub fn unescape(raw: &[u8]) -> String {
         Ok(text) => text,
         Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
     }
+}
+
+/// Where the next backslash stands. Where there is one, there are mostly more: those near by are found without a call.
+fn next_backslash(rest: &[u8]) -> Option<usize> {
+    const NEAR: usize = 16;
+    let near = rest.iter().take(NEAR).position(|byte| *byte == b'\\');
+    near.or_else(|| Some(NEAR + memchr::memchr(b'\\', rest.get(NEAR..)?)?))
 }
 
 /// Appends `text` escaped as a JSON string, without quotes.

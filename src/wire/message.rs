@@ -267,11 +267,11 @@ pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
     let start = scanner.at();
     scanner.object()?;
     while let Some(key) = scanner.member()? {
-        match &*decode(key, scanner.text()) {
-            "id" => call.id = string_or_skip(scanner)?.or(call.id),
-            "index" => call.index = parse_index(scanner)?,
-            kind @ ("function" | "custom") if scanner.peek()? == Kind::Object => {
-                call.custom = kind == "custom";
+        match &*decode_bytes(key, scanner.text()) {
+            b"id" => call.id = string_or_skip(scanner)?.or(call.id),
+            b"index" => call.index = parse_index(scanner)?,
+            kind @ (b"function" | b"custom") if scanner.peek()? == Kind::Object => {
+                call.custom = kind == b"custom";
                 parse_function(scanner, &mut call)?;
             }
             _ => {
@@ -286,10 +286,10 @@ pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
 fn parse_function(scanner: &mut Scanner<'_>, call: &mut ToolCall) -> Result<(), Fault> {
     scanner.object()?;
     while let Some(key) = scanner.member()? {
-        match &*decode(key, scanner.text()) {
-            "name" => call.name = string_or_skip(scanner)?.or(call.name),
+        match &*decode_bytes(key, scanner.text()) {
+            b"name" => call.name = string_or_skip(scanner)?.or(call.name),
             // A custom tool's `input` is free text where a function has arguments.
-            "arguments" | "input" => call.arguments = parse_arguments(scanner)?,
+            b"arguments" | b"input" => call.arguments = parse_arguments(scanner)?,
             _ => {
                 scanner.skip()?;
             }
@@ -320,12 +320,12 @@ fn parse_part(scanner: &mut Scanner<'_>) -> Result<Part, Fault> {
     let (mut text, mut is_text) = (None, true);
     scanner.object()?;
     while let Some(key) = scanner.member()? {
-        match &*decode(key, scanner.text()) {
-            "type" => {
+        match &*decode_bytes(key, scanner.text()) {
+            b"type" => {
                 let kind = string_or_skip(scanner)?;
                 is_text = kind.is_some_and(|kind| decode(kind, scanner.text()) == "text");
             }
-            "text" => text = string_or_skip(scanner)?,
+            b"text" => text = string_or_skip(scanner)?,
             _ => {
                 scanner.skip()?;
             }

@@ -2,7 +2,7 @@
 //! Responsible for which members matter to toolrein and where they stand; decides nothing.
 
 use super::body::{Fault, Kind, Scanner, Span, Str};
-use super::json::decode;
+use super::json::{decode, decode_bytes};
 use super::message::{Message, Seen, string_or_skip};
 
 /// One member of the request object.
@@ -100,7 +100,8 @@ impl Request {
 
     /// The value of the member `name`, if it is present.
     pub fn value(&self, body: &[u8], name: &str) -> Option<Span> {
-        self.members.iter().find(|member| decode(member.key, body) == name).map(|member| member.value)
+        let is_named = |member: &&Member| *decode_bytes(member.key, body) == *name.as_bytes();
+        self.members.iter().find(is_named).map(|member| member.value)
     }
 
     /// The model's name; empty where there is none.
@@ -111,29 +112,29 @@ impl Request {
     fn member(&mut self, key: Str, scanner: &mut Scanner<'_>, seen: &mut Seen) -> Result<Span, Fault> {
         scanner.peek()?;
         let start = scanner.at();
-        let name = decode(key, scanner.text());
-        if let Some(bit) = DECIDING.iter().position(|deciding| *deciding == name) {
+        let name = decode_bytes(key, scanner.text());
+        if let Some(bit) = DECIDING.iter().position(|deciding| deciding.as_bytes() == &*name) {
             seen.once(bit as u32)?;
         }
         match &*name {
-            "model" => self.model = string_or_skip(scanner)?,
-            "messages" => self.parse_messages(scanner)?,
-            "tools" | "functions" => self.parse_tools(scanner)?,
-            "tool_choice" | "function_call" => self.choice = self.choice.stronger(parse_choice(scanner)?),
-            "stream" => {
+            b"model" => self.model = string_or_skip(scanner)?,
+            b"messages" => self.parse_messages(scanner)?,
+            b"tools" | b"functions" => self.parse_tools(scanner)?,
+            b"tool_choice" | b"function_call" => self.choice = self.choice.stronger(parse_choice(scanner)?),
+            b"stream" => {
                 self.stream = scanner.peek()? == Kind::True;
                 scanner.skip()?;
             }
-            "n" => {
+            b"n" => {
                 let span = scanner.skip()?;
                 let number = std::str::from_utf8(span.of(scanner.text())).ok().and_then(|n| n.parse().ok());
                 self.choices = number.unwrap_or(1);
             }
-            "stream_options" => {
+            b"stream_options" => {
                 let span = scanner.skip()?;
                 self.include_usage = is_member_true(scanner.text(), span, b"include_usage")?;
             }
-            "response_format" => self.structured = parse_structured(scanner)?,
+            b"response_format" => self.structured = parse_structured(scanner)?,
             _ => {
                 scanner.skip()?;
             }
@@ -208,12 +209,12 @@ fn parse_tool(scanner: &mut Scanner<'_>) -> Result<Tool, Fault> {
 fn parse_tool_members(scanner: &mut Scanner<'_>, tool: &mut Tool, outer: bool) -> Result<(), Fault> {
     scanner.object()?;
     while let Some(key) = scanner.member()? {
-        match &*decode(key, scanner.text()) {
-            "function" | "custom" if outer && scanner.peek()? == Kind::Object => {
+        match &*decode_bytes(key, scanner.text()) {
+            b"function" | b"custom" if outer && scanner.peek()? == Kind::Object => {
                 parse_tool_members(scanner, tool, false)?;
             }
-            "name" => tool.name = string_or_skip(scanner)?.or(tool.name),
-            "parameters" => tool.parameters = Some(scanner.skip()?),
+            b"name" => tool.name = string_or_skip(scanner)?.or(tool.name),
+            b"parameters" => tool.parameters = Some(scanner.skip()?),
             _ => {
                 scanner.skip()?;
             }

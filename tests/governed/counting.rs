@@ -47,11 +47,15 @@ fn an_identical_body_sent_again_counts_once_though_the_first_failed() {
 fn a_history_that_is_sent_again_does_not_count_old_cuts_and_results_again() {
     let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("ok")));
     let toolrein = Toolrein::before(&upstream, TRUNCATE);
-    let long = long_text(3000);
-    for (nth, (results, cuts)) in
-        [(vec!["a"], 0), (vec!["a", &long], 1), (vec!["a", &long, "b"], 1), (vec!["a", &long, "b", &long], 2)]
-            .into_iter()
-            .enumerate()
+    let (long, other) = (long_text(3000), long_text(4000));
+    for (nth, (results, cuts)) in [
+        (vec!["a"], 0),
+        (vec!["a", &long], 1),
+        (vec!["a", &long, "b"], 1),
+        (vec!["a", &long, "b", &other], 2),
+    ]
+    .into_iter()
+    .enumerate()
     {
         chat(&toolrein, after(&results, nth % 2 == 1));
         requests(&toolrein, nth as u32 + 1);

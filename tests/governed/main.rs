@@ -17,6 +17,7 @@ mod codings;
 mod counting;
 mod drains;
 mod headers;
+mod in_flight;
 mod leaving;
 mod live;
 mod logs;

@@ -109,7 +109,9 @@ fn replaceable(reading: &Reading) -> Vec<std::ops::Range<usize>> {
     let spans = reading.plan.edits.iter().filter_map(|edit| {
         let content = &reading.request.messages[edit.message].content;
         match (&edit.change, content) {
-            (Change::Shorten { text, .. }, _) => content.texts().nth(*text).map(|text| text.span.range()),
+            (Change::Shorten { text, .. } | Change::Point { text, .. }, _) => {
+                content.texts().nth(*text).map(|text| text.span.range())
+            }
             (Change::Notice { .. }, Content::Null(span)) => Some(span.range()),
             _ => None,
         }

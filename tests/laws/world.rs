@@ -37,12 +37,29 @@ max_chars = 200
 tools = { "read*" = 300, calm = 0 }
 "#;
 
-/// The same with a budget of tokens.
+/// The same with a budget of tokens, and with states that are entered often.
 const TOKENS: &str = r#"
 [policy.budget]
 tool_calls = 0
 tokens = 600
 notify_at = 0.1
+[policy.states]
+start = "listening"
+[policy.states.state.listening]
+text = "Listen."
+on = [
+    { event = "user_message", pattern = "[aeiou]", words = 2, to = "looking" },
+    { event = "tool_called", count = 2, to = "looking" },
+]
+[policy.states.state.looking]
+tools = ["look", "read*", "say"]
+text = "Look things up."
+on = [
+    { event = "tool_failed", to = "listening" },
+    { event = "tool_empty", to = "listening" },
+    { event = "tool_succeeded", to = "looking" },
+    { event = "assistant_question", to = "listening" },
+]
 "#;
 
 pub fn shipped() -> &'static PolicySet {

@@ -11,6 +11,13 @@ mod talk;
 
 mod allow;
 mod arguments;
+mod duplicates;
+mod fresh;
 mod injection;
 mod loops;
+mod min_conversation;
+mod serial;
+mod states;
+mod taint;
+mod truncate;
 mod turn_limits;

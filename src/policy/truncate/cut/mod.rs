@@ -1,8 +1,8 @@
-//! The cut of one tool result: a pure function of its text and a number of characters.
+//! The cut of one tool result: a pure function of its text and its bounds.
 //!
-//! Responsible for the choice between the JSON form and the text form, and for the one sentence that announces
-//! the cut to the model. Deliberately not for which results are cut, at what limit, or where the text comes
-//! from: the policy around it decides that.
+//! Responsible for the order of things (base64 becomes a note; what is still too long is cut as JSON, as rows or as
+//! text) and for the one sentence that announces a cut to the model. Deliberately not for which results are cut, at
+//! what limit, or where the text comes from: the policy around it decides that.
 //!
 //! The same text and limit always give the same bytes, so a provider's prompt cache keeps hitting. A result that
 //! fits is left alone; that includes our own output, which always fits the limit it was made for. A marker alone
@@ -10,8 +10,11 @@
 
 use std::fmt::Write as _;
 
+pub(super) mod blob;
 mod json;
+mod rows;
 mod text;
+mod trace;
 mod trouble;
 
 /// A shortened result.
@@ -28,18 +31,51 @@ pub struct Cut {
 /// Below it [`cut`] still keeps the bound, but no longer promises valid JSON.
 pub const MIN_CHARS: usize = 200;
 
-/// Shortens `text` to at most `max_chars` characters (Unicode scalar values), the announcement included.
+/// In a result over its limit, base64 of more characters than this becomes a note: shorter ones may be keys or
+/// signatures, which a model hands on.
+const BLOB_CHARS_WHERE_LONG: usize = 1_000;
+
+/// How much of a result may be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// The longest result, in characters (Unicode scalar values), the announcement included.
+    pub max_chars: usize,
+    /// The longest run of base64 in a result that fits, in characters.
+    pub blob_chars: usize,
+}
+
+/// Shortens `text` to its bounds.
 ///
 /// `None` means leave it alone, because it fits. Valid JSON (an object, an array or a string) stays valid JSON
-/// down to [`MIN_CHARS`], unless it is nested deeper than 100 levels or has more than 500,000 values; everything
-/// else is cut by lines.
-pub fn cut(text: &str, max_chars: usize) -> Option<Cut> {
+/// down to [`MIN_CHARS`], unless it is nested deeper than 100 levels or has more than 500,000 values; tables and JSON
+/// lines are cut by rows, everything else by lines.
+pub fn cut(text: &str, bounds: Bounds) -> Option<Cut> {
+    let Bounds { max_chars, blob_chars } = bounds;
     if !exceeds(text, max_chars) {
-        return None;
+        return blob::leave_out(text, blob_chars);
     }
+    let Some(mut noted) = blob::leave_out(text, BLOB_CHARS_WHERE_LONG.min(blob_chars)) else {
+        return Some(shorten(text, bounds));
+    };
+    if exceeds(&noted.text, max_chars) {
+        let cut = shorten(&noted.text, bounds);
+        // Notes that are gone again were never characters of the result.
+        let gone_chars = (noted.gone_chars + cut.gone_chars).min(text.chars().count());
+        noted = Cut { text: cut.text, gone_chars };
+    }
+    Some(noted)
+}
+
+fn shorten(text: &str, Bounds { max_chars, blob_chars }: Bounds) -> Cut {
     let total = text.chars().count();
-    let cut = json::shorten(text, total, max_chars);
-    Some(cut.unwrap_or_else(|| text::shorten(text, total, max_chars, Mark::Full)))
+    let cut = json::shorten(text, total, max_chars)
+        .or_else(|| rows::shorten(text, total, max_chars))
+        .unwrap_or_else(|| text::shorten(text, total, max_chars, Mark::Full));
+    // A piece of what was no base64 as a whole may look like it.
+    match blob::leave_out(&cut.text, blob_chars) {
+        Some(noted) => Cut { text: noted.text, gone_chars: (cut.gone_chars + noted.gone_chars).min(total) },
+        None => cut,
+    }
 }
 
 /// Whether `text` has more than `max_chars` characters; counts only where the byte length leaves it open.
@@ -63,10 +99,21 @@ enum Mark {
 struct Loss {
     gone: usize,
     total: usize,
-    /// First and last line cut, and the number of lines; `None` for a text of one line.
-    lines: Option<(usize, usize, usize)>,
+    /// Which part is cut; `None` for a text of one line.
+    place: Option<Place>,
     /// Whether lines that look like errors were kept out of the part that was cut.
     errors_kept: bool,
+}
+
+/// What was cut of a text's lines or of a table's rows.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    unit: &'static str,
+    /// The first and the last one cut, from 1.
+    first: usize,
+    last: usize,
+    /// How many there are.
+    count: usize,
 }
 
 const HOW_TO_GET_IT: &str = "to see more, ask the tool for a narrower range or filter";
@@ -80,8 +127,8 @@ impl Mark {
         }
         let mut marker = format!("[toolrein: cut {gone} of {total} characters here");
         // Writing to a String cannot fail.
-        if let Some((first, last, count)) = loss.lines {
-            let _ = write!(marker, " (lines {first} to {last} of this result's {count})");
+        if let Some(Place { unit, first, last, count }) = loss.place {
+            let _ = write!(marker, " ({unit} {first} to {last} of this result's {count})");
         }
         if loss.errors_kept {
             marker.push_str(", except what looks like errors");

@@ -4,19 +4,25 @@ use proptest::prelude::*;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{MIN_CHARS, cut, exceeds};
+use super::{Bounds, Cut, MIN_CHARS, exceeds};
 
 const MARKER: &str = "[toolrein: cut ";
 
+/// The cut with the bound on base64 as shipped.
+pub(super) fn cut(text: &str, max_chars: usize) -> Option<Cut> {
+    super::cut(text, Bounds { max_chars, blob_chars: 4_000 })
+}
+
 /// Cuts, and holds what every cut promises.
-fn cut_text(text: &str, max_chars: usize) -> String {
+pub(super) fn cut_text(text: &str, max_chars: usize) -> String {
     let cut = cut(text, max_chars).expect("longer than the limit");
     let total = text.chars().count();
     let chars = cut.text.chars().count();
     assert!(chars <= max_chars, "{chars} characters at a limit of {max_chars}");
     assert!((1..=total).contains(&cut.gone_chars));
     assert!(total - cut.gone_chars <= chars, "no more kept than shown");
-    assert_eq!(super::cut(&cut.text, max_chars), None, "our own output is left alone");
+    assert_eq!(self::cut(&cut.text, max_chars), None, "our own output is left alone");
+    assert_eq!(self::cut(text, max_chars).as_ref(), Some(&cut), "the same bytes each time");
     cut.text
 }
 
@@ -159,16 +165,6 @@ fn carriage_returns_are_kept() {
     assert!(cut.contains("job 250 ERROR "));
     assert_eq!(cut.matches('\n').count(), cut.matches("\r\n").count());
     assert!(!cut.contains("\r\r"));
-}
-
-#[test]
-fn json_lines_are_cut_by_lines() {
-    let text: String = (0..500).map(|n| format!("{{\"id\":{n},\"name\":\"item {n}\"}}\n")).collect();
-    let cut = cut_text(&text, 1_000);
-    let (marker, records): (Vec<&str>, Vec<&str>) = cut.lines().partition(|line| line.starts_with(MARKER));
-    assert_eq!(marker.len(), 1);
-    assert!(records.iter().all(|line| serde_json::from_str::<Value>(line).is_ok()));
-    assert_eq!(records[0], "{\"id\":0,\"name\":\"item 0\"}");
 }
 
 #[test]
@@ -348,6 +344,16 @@ fn json() -> impl Strategy<Value = String> {
         pieces(&["\\n", "\\\\", "\\\"", "\\u4e2d", "\\ud83e\\udd80", "ab c", "語"], 150),
         pieces(&["error: ", "\\n", "x y z "], 120),
         pieces(&["\\ud800", "\\udc00", "lone"], 20),
+        pieces(
+            &[
+                "\\n",
+                "\\/",
+                "\\u00e9",
+                "\\\\",
+                "iVBORw0KGgoAAAANSUhEUgAA+bCdEfGhIjKlMnOpQrStUvWxYz0123456789Z/zX"
+            ],
+            90
+        ),
     ];
     let string = string.prop_map(|inner| format!("\"{inner}\""));
     let scalar =
@@ -427,4 +433,71 @@ proptest! {
             cut_text(&broken, max_chars);
         }
     }
+}
+
+#[test]
+fn a_stack_trace_in_the_middle_is_kept_whole_and_one_that_is_too_long_by_its_last_line() {
+    let trace = |frames: usize| {
+        let frames: String =
+            (0..frames).map(|n| format!("  File \"a.py\", line {n}, in f{n}\n    g()\n")).collect();
+        format!("Traceback (most recent call last):\n{frames}ValueError: no such shop\n")
+    };
+    for (frames, is_whole) in [(8, true), (400, false)] {
+        let out = cut_text(&format!("{}{}{}", log(900), trace(frames), log(2_000)), 6_000);
+        assert_eq!(out.contains(&trace(frames)), is_whole, "{out}");
+        assert!(out.contains("\nTraceback (most recent call last):\n"));
+        assert!(out.contains("\nValueError: no such shop\n"));
+    }
+}
+
+#[test]
+fn a_trace_that_reaches_into_the_tail_is_shown_once() {
+    let frames: String = (0..20).map(|n| format!("\tat shop.Cart.f{n}(Cart.java:{n})\n")).collect();
+    for rest in (20..120).step_by(3) {
+        let text = format!("{}java.io.IOException: disk full\n{frames}{}", log(900), log(rest));
+        let out = cut_text(&text, 4_000);
+        let shown = out.matches("\tat shop.").count();
+        assert!(shown <= 20 && out.matches("IOException").count() == 1, "{out}");
+        if out.contains("Exception: disk full\n\tat shop.Cart.f0(") {
+            assert!(out.contains(&frames), "{out}");
+        }
+    }
+}
+
+#[test]
+fn base64_goes_first_and_often_is_enough() {
+    let blob: String = (0..30_000_u32)
+        .map(|n| char::from(b"aB3dE6gH9+/kLmNoPqRsTuVwXyZ0124578cCfFiIjJ"[(n * n % 1013 % 42) as usize]))
+        .collect();
+    let text = format!("{{\"title\":\"a photo\",\"data\":\"{blob}\",\"width\":640}}");
+    let whole = cut(&text, 16_000).expect("long");
+    assert_eq!(
+        whole.text,
+        "{\"title\":\"a photo\",\"data\":\"[toolrein: data, 21 KiB, base64, left out]\",\"width\":640}"
+    );
+    assert_eq!(whole.gone_chars, 30_000);
+    let with_log = serde_json::json!({ "log": log(900), "data": blob }).to_string();
+    let json = cut_json(&with_log, 4_000);
+    assert_eq!(json["data"], "[toolrein: data, 21 KiB, base64, left out]");
+    let note_in_log = cut_text(&format!("{}{blob}\n{}", log(10), log(900)), 4_000);
+    assert!(note_in_log.contains("\n[toolrein: data, 21 KiB, base64, left out]\n"), "{note_in_log}");
+}
+
+#[test]
+fn base64_in_a_result_that_fits_goes_above_its_own_bound_alone() {
+    let blob = |chars: usize| {
+        "iVBORw0KGgoAAAANSUhEUgAA+bCdEfGhIjKlMnOpQrStUvWxYz0123456789Z/zX".repeat(90)[..chars].to_owned()
+    };
+    assert_eq!(cut(&blob(4_000), 16_000), None);
+    assert_eq!(
+        cut(&blob(4_001), 16_000).expect("a blob").text,
+        "[toolrein: image/png, 3000 bytes, base64, left out]"
+    );
+    let long = format!("{}\n{}", blob(1_500), log(900));
+    assert!(
+        cut(&long, 16_000)
+            .expect("long")
+            .text
+            .starts_with("[toolrein: image/png, 1125 bytes, base64, left out]\n")
+    );
 }

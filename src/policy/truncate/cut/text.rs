@@ -1,20 +1,24 @@
 //! The text form of a cut: whole lines from the head and the tail, and from between them what looks like errors.
 //!
-//! Responsible for plain text, logs, JSON lines, and the text inside a long JSON string. Deliberately not for the
-//! structure of JSON, nor for what an error looks like (see `trouble`).
+//! Responsible for plain text, logs, and the text inside a long JSON string. Deliberately not for the structure of
+//! JSON or of tables, nor for what an error looks like (see `trouble`) and how far its report goes (see `trace`).
 
 use std::ops::Range;
 
 use memchr::{memchr, memchr_iter, memrchr};
 
 use super::trouble::{Picks, Rank, Signs};
-use super::{Cut, Loss, Mark};
+use super::{Cut, Loss, Mark, Place, trace};
 
 /// One part in five is head, the rest tail: of the shapes measured on coding agents' large results, 20/80 at 16,000
 /// characters lost least of what the agents later used (4 % of lines; head only 11 %, half and half 17 %).
 const HEAD_PART: usize = 5;
 /// At most one part in five of the room goes to lines that look like errors.
 const ERROR_PART: usize = 5;
+/// A report of several lines is kept whole up to half of that room and to so many characters; two of 1,600 fit at
+/// the limit as shipped. Of a longer one the lines are kept that are signs themselves.
+const REPORT_PART: usize = 2;
+const REPORT_CHARS: usize = 4_000;
 /// Below this limit there is no room for anything but head and tail.
 const MIN_CHARS_FOR_ERRORS: usize = 1_000;
 /// The most characters kept of one such line, and how far before its sign the piece of a longer line begins.
@@ -27,24 +31,26 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, mark: Mark) ->
     let newline = newline_of(text);
     let line_count = lines_through(text, text.len());
     let with_errors = max_chars >= MIN_CHARS_FOR_ERRORS;
-    let lines = (line_count > 1).then_some((line_count, line_count, line_count));
-    let longest = mark.sentence(&Loss { gone: total, total, lines, errors_kept: with_errors });
+    let place = |first: usize, last: usize| {
+        (line_count > 1).then_some(Place { unit: "lines", first, last, count: line_count })
+    };
+    let longest_place = place(line_count, line_count);
+    let longest = mark.sentence(&Loss { gone: total, total, place: longest_place, errors_kept: with_errors });
     let room = max_chars.saturating_sub(longest.chars().count() + 2 * newline.len());
 
     let error_room = if with_errors { room / ERROR_PART } else { 0 };
     let ends = Ends::of(text, room - error_room);
     let mut errors = error_lines(text, ends.gap(), error_room, newline);
     let ends = Ends::of(text, room - errors.iter().map(|piece| piece.cost).sum::<usize>());
-    // The ends may have grown over some of the pieces.
-    errors.retain(|piece| piece.span.start >= ends.head && piece.span.end <= ends.tail);
+    // The ends may have grown over some of the pieces, or over a part of a report.
+    errors.retain_mut(|piece| piece.is_left_between(text, &ends));
 
     let kept = count(&text[..ends.head])
         + count(&text[ends.tail..])
         + errors.iter().map(|piece| count(&text[piece.span.clone()])).sum::<usize>()
         + seams(text, &ends, &errors).flatten().map(count).sum::<usize>();
-    let lines =
-        lines.map(|_| (lines_through(text, ends.head + 1), lines_through(text, ends.tail), line_count));
-    let loss = Loss { gone: total - kept, total, lines, errors_kept: !errors.is_empty() };
+    let place = place(lines_through(text, ends.head + 1), lines_through(text, ends.tail));
+    let loss = Loss { gone: total - kept, total, place, errors_kept: !errors.is_empty() };
     let marker = mark.sentence(&loss);
     if room == 0 {
         return Cut { text: marker.chars().take(max_chars).collect(), gone_chars: total };
@@ -81,6 +87,24 @@ struct Piece {
     clipped: (bool, bool),
 }
 
+impl Piece {
+    /// Takes away what the ends show already; whether anything is left.
+    fn is_left_between(&mut self, text: &str, ends: &Ends) -> bool {
+        let bytes = text.as_bytes();
+        let span = &mut self.span;
+        if span.start < ends.head && span.end > ends.head {
+            let is_line = bytes[..ends.head].ends_with(b"\n");
+            let line = memchr(b'\n', &bytes[ends.head..span.end]).map_or(span.end, |at| ends.head + at + 1);
+            span.start = if is_line { ends.head } else { line };
+        }
+        if span.end > ends.tail {
+            let last = bytes.get(span.start..ends.tail).and_then(|kept| memrchr(b'\n', kept));
+            span.end = last.map_or(span.start, |at| span.start + at);
+        }
+        span.start >= ends.head && span.start < span.end
+    }
+}
+
 /// The end of the last whole line within `room` characters, or of the last character if lines waste half the room.
 fn head_end(text: &str, room: usize) -> usize {
     let limit = text.char_indices().nth(room).map_or(text.len(), |(at, _)| at);
@@ -108,23 +132,27 @@ fn error_lines(text: &str, gap: Range<usize>, room: usize, newline: &str) -> Vec
     }
     let bytes = text.as_bytes();
     let mut picks = Picks::new(room);
+    let mut reports =
+        Reports { text, gap: &gap, newline, most: (room / REPORT_PART).min(REPORT_CHARS), tried: 0 };
+    // Offers the line, or the report that begins with it, and tells where that ends.
     let mut offer = |line: &Range<usize>, at: usize, rank: Rank| {
-        let piece = clip(text, line, at, newline);
-        let cost = piece.cost;
+        let report = if rank == Rank::Certain { reports.begun_by(line) } else { None };
+        let piece = report.unwrap_or_else(|| clip(text, line, at, newline));
+        let (cost, end) = (piece.cost, piece.span.end.max(line.end));
         picks.offer(rank, piece, cost);
+        end
     };
     let mut line = gap.start..gap.start;
     let mut best: Option<(usize, Rank)> = None;
     for sign in Signs::within(bytes, gap.clone()) {
-        match best {
-            Some((_, rank)) if sign.at < line.end => {
-                if sign.rank > rank {
-                    best = Some((sign.at, sign.rank));
-                }
-                continue;
-            }
-            Some((at, rank)) => offer(&line, at, rank),
-            None => {}
+        if sign.at >= line.end
+            && let Some((at, rank)) = best.take()
+        {
+            line.end = offer(&line, at, rank);
+        }
+        if sign.at < line.end {
+            best = best.map(|(at, rank)| if sign.rank > rank { (sign.at, sign.rank) } else { (at, rank) });
+            continue;
         }
         let start = memrchr(b'\n', &bytes[line.end..sign.at]).map_or(line.end, |at| line.end + at + 1);
         let end = memchr(b'\n', &bytes[sign.at..gap.end]).map_or(gap.end, |at| sign.at + at);
@@ -137,6 +165,37 @@ fn error_lines(text: &str, gap: Range<usize>, room: usize, newline: &str) -> Vec
     let mut pieces = picks.into_chosen();
     pieces.sort_unstable_by_key(|piece| piece.span.start);
     pieces
+}
+
+/// Finds reports of several lines that are short enough to be kept whole.
+struct Reports<'a> {
+    text: &'a str,
+    gap: &'a Range<usize>,
+    newline: &'a str,
+    /// Characters of the longest.
+    most: usize,
+    /// A longer one reaches at least so far; what begins within it is not tried again.
+    tried: usize,
+}
+
+impl Reports<'_> {
+    /// The report that begins with `line`, if it has more than this line.
+    fn begun_by(&mut self, line: &Range<usize>) -> Option<Piece> {
+        if line.start < self.tried {
+            return None;
+        }
+        // A character takes at most four bytes.
+        let limit = self.gap.end.min(line.end + 4 * self.most);
+        let end = trace::end(self.text.as_bytes(), line, limit);
+        let whole = self.text.get(line.start..end)?.trim_end_matches('\r');
+        let cost = count(whole) + 2 * self.newline.len() + 1;
+        if cost > self.most {
+            self.tried = end;
+            return None;
+        }
+        let span = line.start..line.start + whole.len();
+        (end > line.end).then_some(Piece { span, cost, clipped: (false, false) })
+    }
 }
 
 /// The line, or the part of a long one around the sign.

@@ -3,7 +3,7 @@
 //! Responsible for recognising JSON, for the order in which things go (indentation first, then the middle of long
 //! strings and arrays, object members last) and for the one announcement: the last member `"toolrein"` of an object,
 //! the last element of an array, or inside a top-level string. Deliberately without numbers or values of its own:
-//! everything kept is copied from the original's bytes. JSON lines are text.
+//! everything kept is copied from the original's bytes. JSON lines are rows.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::{Cut, Mark, json_sentence};
 
 mod scan;
-mod share;
+pub(super) mod share;
 mod string;
 mod write;
 

@@ -11,16 +11,16 @@ use super::scan::{Kind, Outline};
 
 /// One kept member or element.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Share {
+pub(in super::super) struct Share {
     /// Its position in the container, from 0.
-    pub(super) ordinal: usize,
-    pub(super) node: usize,
+    pub(in super::super) ordinal: usize,
+    pub(in super::super) node: usize,
     /// Characters of comma, key and colon.
-    pub(super) fixed: usize,
+    pub(in super::super) fixed: usize,
     /// Characters granted to the value.
-    pub(super) room: usize,
+    pub(in super::super) room: usize,
     /// Characters of the whole value.
-    pub(super) full: usize,
+    pub(in super::super) full: usize,
 }
 
 /// Of the room of a sampled container, one part in five is for what looks like an error.
@@ -107,8 +107,14 @@ fn gaps(kept: &[Share], count: usize) -> usize {
     gaps + usize::from(next < count)
 }
 
-/// The first and last ones, two to one, and between them those that look like errors.
-fn sample(wants: &[Share], inner: usize, gap: usize, rank_of: impl Fn(&Share) -> Option<Rank>) -> Vec<Share> {
+/// The first and last ones, two to one, and between them those that look like errors, in order. `gap`: the cost of a
+/// placeholder, of which one stands at each place where some are left out.
+pub(in super::super) fn sample(
+    wants: &[Share],
+    inner: usize,
+    gap: usize,
+    rank_of: impl Fn(&Share) -> Option<Rank>,
+) -> Vec<Share> {
     let room = inner.saturating_sub(gap);
     let error_room = room / ERROR_PART;
     let ends_room = room - error_room;

@@ -1,0 +1,121 @@
+//! What was done and found so far in a conversation, and how each call ended. Remembers and compares; what
+//! follows from it is the policy's.
+
+use crate::transcript::identity::Hash;
+use std::sync::Arc;
+
+/// See the file's head.
+#[derive(Clone, Default)]
+pub struct Past {
+    /// The running turn's number.
+    pub turn: usize,
+    deeds: Vec<Deed>,
+    /// Where the last reply's calls begin in `deeds`.
+    reply: usize,
+    found: Vec<Found>,
+    /// The last reply calls other tools beside those that retrieve.
+    mixed: bool,
+}
+
+/// A call of an action tool.
+#[derive(Clone)]
+pub struct Deed {
+    tool: String,
+    same: Same,
+    /// Its assistant message and its place in it; none where it stands in the reply being judged.
+    place: Option<(usize, usize)>,
+    pub turn: usize,
+    /// When it was handed out, in ms since the epoch, where that is known.
+    pub released_ms: Option<u64>,
+    pub end: End,
+}
+
+/// What makes two calls of a tool the same.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Same {
+    /// The hash of all arguments.
+    Whole(Hash),
+    /// The values of each key argument.
+    Keys(Vec<Vec<String>>),
+}
+
+/// How a call ended.
+#[derive(Clone, PartialEq, Eq)]
+pub enum End {
+    /// Its result is still to come.
+    Open,
+    /// It failed, or nobody ever answered.
+    Failed,
+    /// The head of its result, where that may be quoted.
+    Succeeded(Option<Arc<str>>),
+}
+
+/// What a call of a retrieval tool has brought.
+#[derive(Clone)]
+pub struct Found {
+    pub tool: String,
+    pub arguments: Hash,
+    pub text: Arc<str>,
+    pub released_ms: Option<u64>,
+}
+
+impl Past {
+    /// A user's message begins a turn.
+    pub fn begin_turn(&mut self) {
+        self.turn += 1;
+        self.found.clear();
+    }
+
+    /// The assistant speaks: what its last reply left unanswered stays so.
+    pub fn begin_reply(&mut self) {
+        for deed in self.deeds.iter_mut().skip(self.reply).filter(|deed| deed.end == End::Open) {
+            deed.end = End::Failed;
+        }
+        self.reply = self.deeds.len();
+        self.mixed = false;
+    }
+
+    /// A tool was called that may have changed anything: from now on, and beside what the same reply retrieves.
+    pub fn forget_found(&mut self) {
+        self.found.clear();
+        self.mixed = true;
+    }
+
+    /// An action tool was called.
+    pub fn add(&mut self, tool: &str, same: Same, place: Option<(usize, usize)>, released_ms: Option<u64>) {
+        let (tool, turn) = (tool.to_owned(), self.turn);
+        self.deeds.push(Deed { tool, same, place, turn, released_ms, end: End::Open });
+    }
+
+    /// The call at `place` ended.
+    pub fn end(&mut self, place: (usize, usize), end: End) {
+        if let Some(deed) = self.deeds.iter_mut().rev().find(|deed| deed.place == Some(place)) {
+            deed.end = end;
+        }
+    }
+
+    /// A retrieval tool answered, with something to use or not.
+    pub fn add_found(&mut self, found: Option<Found>) {
+        if !self.mixed {
+            self.found.extend(found);
+        }
+    }
+
+    /// The calls of `tool` that were the same and did not fail, oldest first.
+    pub fn equal<'a>(&'a self, tool: &'a str, same: &'a Same) -> impl Iterator<Item = &'a Deed> {
+        self.deeds
+            .iter()
+            .filter(move |deed| deed.end != End::Failed && deed.tool == tool && deed.same == *same)
+    }
+
+    /// What the same call has brought last.
+    pub fn found(&self, tool: &str, arguments: Hash) -> Option<&Found> {
+        self.found.iter().rev().find(|found| found.arguments == arguments && found.tool == tool)
+    }
+
+    /// Whether a call of `turn`, handed out at `released_ms`, lies in the window that ends now.
+    pub fn is_recent(&self, released_ms: Option<u64>, turn: usize, window_ms: u64, now_ms: u64) -> bool {
+        let inside = |at_ms| now_ms.saturating_sub(at_ms) < window_ms;
+        window_ms == 0 || released_ms.map_or(turn == self.turn, inside)
+    }
+}

@@ -1,0 +1,240 @@
+//! Cases of `duplicates`, and the same verdicts as a plain reference.
+
+use super::super::cases::policy;
+use super::super::plan::ReasonKind;
+use super::super::story::{
+    Made, NOW_MS, Step, call_at, calls, marking, passes, problem, random, random_reply, read, says, turns,
+    user, verdicts,
+};
+use super::*;
+use proptest::prelude::*;
+
+const ON: &str = "tools = [\"pay*\"]";
+const ONE: &str = r#"{"to":"ann","sum":5}"#;
+const ONE_RESPELLED: &str = r#"{ "sum" : 5, "to":"\u0061nn" }"#;
+const TWO: &str = r#"{"to":"bob","sum":5}"#;
+
+fn paid(result: &str) -> Step {
+    calls(&[("pay", ONE, result)])
+}
+
+fn may_pay(table: &str, story: &[Step], arguments: &str) -> bool {
+    passes::<Duplicates>(table, story, &[("pay", arguments)])[0]
+}
+
+#[test]
+fn what_has_succeeded_is_not_done_twice_and_what_failed_may_be_tried_again() {
+    for (what, story, arguments, allowed) in [
+        ("never done", vec![user("q")], ONE, true),
+        ("done", vec![user("q"), paid("ok")], ONE, false),
+        ("done, spelled otherwise", vec![user("q"), paid("ok")], ONE_RESPELLED, false),
+        ("done with an empty result", vec![user("q"), paid("")], ONE, false),
+        ("done to somebody else", vec![user("q"), paid("ok")], TWO, true),
+        ("failed", vec![user("q"), paid("Error: no route")], ONE, true),
+        ("failed in JSON", vec![user("q"), paid(r#"{"ok":false}"#)], ONE, true),
+        ("failed, then done", vec![user("q"), paid("Error: no"), paid("ok")], ONE, false),
+        ("done, then failed", vec![user("q"), paid("ok"), paid("Error: no")], ONE, false),
+        ("done in an earlier turn", vec![user("q"), paid("ok"), says("Paid."), user("more")], ONE, false),
+        ("another tool", vec![user("q"), calls(&[("pay_back", ONE, "ok")])], ONE, true),
+    ] {
+        assert_eq!(may_pay(ON, &story, arguments), allowed, "{what}");
+    }
+}
+
+#[test]
+fn a_call_that_nobody_answered_may_be_made_again_in_a_later_reply() {
+    let Step::Calls(mut made) = paid("") else { unreachable!() };
+    made[0].result = None;
+    assert!(may_pay(ON, &[user("q"), Step::Calls(made), says("Hm."), user("and?")], ONE));
+}
+
+#[test]
+fn the_same_call_twice_in_one_reply_is_made_once() {
+    let reply = [("pay", ONE), ("pay", TWO), ("pay", ONE_RESPELLED), ("search", ONE), ("search", ONE)];
+    let verdicts = verdicts::<Duplicates>(ON, &[user("q")], &reply);
+    let allowed: Vec<bool> = verdicts.iter().map(Option::is_none).collect();
+    assert_eq!(allowed, [true, true, false, true, true]);
+    let message = &verdicts[2].as_ref().unwrap().message;
+    assert!(message.contains("stands before it in the same reply"), "{message}");
+}
+
+#[test]
+fn key_arguments_alone_say_what_a_call_does() {
+    let table = "tools = []\nkeys = { create_order = [\"order.id\"], \"note*\" = [\"a\", \"b\"] }";
+    for (earlier, now, allowed) in [
+        (r#"{"order":{"id":7},"note":"x"}"#, r#"{"order":{"id":7},"note":"y"}"#, false),
+        (r#"{"order":{"id":7}}"#, r#"{"order":{"id":"7"}}"#, false),
+        (r#"{"order":{"id":7}}"#, r#"{"order":{"id":8}}"#, true),
+        (r#"{"order":{"id":7}}"#, r#"{"note":"x"}"#, true),
+        (r#"{"note":"x"}"#, r#"{"note":"x"}"#, false),
+        (r#"{"note":"x"}"#, r#"{"note":"y"}"#, true),
+        ("not json", "not json", false),
+    ] {
+        let story = [user("q"), calls(&[("create_order", earlier, "made")])];
+        let found = passes::<Duplicates>(table, &story, &[("create_order", now)]);
+        assert_eq!(found, [allowed], "{earlier} {now}");
+    }
+    let story = [user("q"), calls(&[("note_down", r#"{"a":1,"b":2}"#, "ok")])];
+    let reply = [("note_down", r#"{"a":2,"b":1}"#), ("note_down", r#"{"b":2,"a":1,"c":3}"#)];
+    assert_eq!(passes::<Duplicates>(table, &story, &reply), [true, false]);
+    let reason = verdicts::<Duplicates>(table, &story, &reply[1..]).remove(0).unwrap();
+    assert!(reason.message.contains("with the same a, b before"), "{}", reason.message);
+}
+
+#[test]
+fn a_success_counts_within_its_window_and_one_of_unknown_time_in_its_turn() {
+    let table = "tools = [\"pay\"]\nwindow = \"60s\"";
+    let at = |released_ms| call_at(("pay", ONE, "ok"), released_ms);
+    for (what, story, allowed) in [
+        ("just inside", vec![user("q"), at(NOW_MS - 59_999)], false),
+        ("just outside", vec![user("q"), at(NOW_MS - 60_000)], true),
+        ("outside, then inside", vec![user("q"), at(1), at(NOW_MS - 5)], false),
+        ("unknown, this turn", vec![user("q"), paid("ok")], false),
+        ("unknown, an earlier turn", vec![user("q"), paid("ok"), says("Paid."), user("more")], true),
+        ("inside, an earlier turn", vec![user("q"), at(NOW_MS - 5), says("Paid."), user("more")], false),
+        ("a clock that ran backwards", vec![user("q"), at(NOW_MS + 500_000)], false),
+    ] {
+        assert_eq!(may_pay(table, &story, ONE), allowed, "{what}");
+    }
+}
+
+#[test]
+fn the_model_reads_what_the_call_brought_and_of_a_long_result_the_head() {
+    let long = "x".repeat(700);
+    for (result, told) in [
+        ("receipt 17", "Its result was: receipt 17"),
+        (" ", "Its result was empty."),
+        (&long, "x... [200 more characters]"),
+    ] {
+        let story = [user("q"), paid("Error: no"), paid(result)];
+        let reason = verdicts::<Duplicates>(ON, &story, &[("pay", ONE)]).remove(0).unwrap();
+        assert_eq!((reason.kind, reason.retryable), (ReasonKind::Duplicate, false));
+        assert_eq!(reason.numbers, [("earlier_calls", 1)]);
+        assert!(reason.message.ends_with(told), "{}", reason.message);
+        assert!(reason.message.chars().count() < 800);
+    }
+}
+
+#[test]
+fn a_result_that_was_kept_from_the_model_is_not_quoted() {
+    let hides = marking("secret", |plan| plan.withhold_text(0, "gone".into(), 6));
+    let notes = marking("secret", |plan| plan.remark("flagged"));
+    let story = [user("q"), paid("the secret word")];
+    for (before, quoted) in [(hides, false), (notes, true)] {
+        let mut judge = read(&[before, policy::<Duplicates>(ON)], &story).1;
+        let reason = judge.rule(0, "pay", Some(ONE), NOW_MS).objections.remove(0).1;
+        assert_eq!(reason.message.contains("secret"), quoted, "{}", reason.message);
+    }
+}
+
+/// What a call of `tool` is answered with, if it is.
+fn answer(table: &str, story: &[Step], released: &[&str], tool: &str) -> Option<String> {
+    let rule = policy::<Duplicates>(table);
+    let mut judge = read(&[rule], story).1;
+    for tool in released {
+        assert!(judge.rule(0, tool, Some("{}"), NOW_MS).is_allowed());
+    }
+    judge.rule(0, tool, Some(ONE), NOW_MS).answer.map(|(_, text)| text)
+}
+
+#[test]
+fn retrieval_is_answered_from_the_earlier_result_while_nothing_can_have_changed_it() {
+    let table = "tools = [\"pay\"]\nretrieval = [\"read*\"]";
+    let read = |result| calls(&[("read", ONE, result)]);
+    let long = "x".repeat(LONGEST_ANSWER + 1);
+    for (what, story, released, expected) in [
+        ("read before", vec![user("q"), read("five")], vec![], Some("five")),
+        ("read twice before", vec![user("q"), read("five"), read("six")], vec![], Some("six")),
+        (
+            "other reading between",
+            vec![user("q"), read("five"), calls(&[("read_all", "{}", "1")])],
+            vec![],
+            Some("five"),
+        ),
+        ("never read", vec![user("q")], vec![], None),
+        ("failed", vec![user("q"), read("Error: no")], vec![], None),
+        ("empty", vec![user("q"), read(" ")], vec![], None),
+        ("long", vec![user("q"), read(&long)], vec![], None),
+        ("an earlier turn", vec![user("q"), read("five"), says("5"), user("again")], vec![], None),
+        ("an action between", vec![user("q"), read("five"), paid("ok")], vec![], None),
+        (
+            "any other tool between",
+            vec![user("q"), read("five"), calls(&[("write", "{}", "ok")])],
+            vec![],
+            None,
+        ),
+        (
+            "an action beside it",
+            vec![user("q"), calls(&[("read", ONE, "five"), ("pay", TWO, "ok")])],
+            vec![],
+            None,
+        ),
+        ("an action before it in the reply", vec![user("q"), read("five")], vec!["pay"], None),
+        ("reading before it in the reply", vec![user("q"), read("five")], vec!["read_all"], Some("five")),
+    ] {
+        assert_eq!(answer(table, &story, &released, "read").as_deref(), expected, "{what}");
+    }
+    assert_eq!(answer("tools = [\"pay\"]", &[user("q"), read("five")], &[], "read"), None, "off as shipped");
+}
+
+#[test]
+fn settings_that_contradict_themselves_are_refused() {
+    for (table, expected) in [
+        ("tools = [\"\"]", "tools: expected names or patterns, found an empty one"),
+        ("tools = [\"a\"]\nretrieval = [\"a\"]", "retrieval: `a` stands in `tools` as well"),
+        ("keys = { a = [] }", "keys.a: expected at least one argument"),
+        (
+            "keys = { a = [\"b..c\"] }",
+            "keys.a: expected a path such as \"card.id\" or \"cards[*].id\", found \"b..c\"",
+        ),
+    ] {
+        assert_eq!(problem::<Duplicates>(table), expected);
+    }
+}
+
+/// Whether `now` repeats one of `earlier`, told by looking at each.
+fn repeats(earlier: &[(usize, &Made)], turn: usize, now: (&str, &str), window_ms: u64) -> bool {
+    let canonical = |text: &str| crate::wire::json::canonical(text.as_bytes());
+    earlier.iter().any(|(of_turn, call)| {
+        let same = call.tool == now.0 && canonical(&call.arguments) == canonical(now.1);
+        let succeeded = call.result.as_ref().is_some_and(|text| !text.starts_with("Error"));
+        let recent =
+            window_ms == 0 || call.released_ms.map_or(*of_turn == turn, |at| NOW_MS - at < window_ms);
+        same && succeeded && recent
+    })
+}
+
+proptest! {
+    #[test]
+    fn random_conversations_get_the_verdicts_of_a_plain_search(
+        story in random(&["pay", "pay_back", "search"], &[ONE, ONE_RESPELLED, TWO], &["ok", "Error: no", ""]),
+        reply in random_reply(&["pay", "search"], &[ONE, ONE_RESPELLED, TWO]),
+        window in prop::sample::select(&[0u64, 1, 500][..]),
+    ) {
+        // A reply that nobody answered in full at the very end is not judged again.
+        let mut story = story;
+        if matches!(story.last(), Some(Step::Calls(made)) if made.iter().any(|call| call.result.is_none())) {
+            story.push(says("Hm."));
+        }
+        let of_step = turns(&story);
+        let turn = of_step.last().copied().unwrap_or(0);
+        let made = story.iter().zip(&of_step).filter_map(|(step, turn)| match step {
+            Step::Calls(made) => Some(made.iter().map(|call| (*turn, call))),
+            _ => None,
+        });
+        let earlier: Vec<(usize, &Made)> = made.flatten().collect();
+        let mut released: Vec<Vec<u8>> = Vec::new();
+        let expected: Vec<bool> = reply
+            .iter()
+            .map(|(tool, arguments)| {
+                let name = crate::wire::json::canonical(arguments.as_bytes());
+                let again = repeats(&earlier, turn, (tool, arguments), window * 1000) || released.contains(&name);
+                let allowed = *tool == "search" || !again;
+                released.extend((*tool == "pay" && allowed).then_some(name));
+                allowed
+            })
+            .collect();
+        let table = format!("{ON}\nwindow = \"{window}s\"");
+        prop_assert_eq!(passes::<Duplicates>(&table, &story, &reply), expected, "{:?}", story);
+    }
+}

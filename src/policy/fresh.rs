@@ -1,0 +1,243 @@
+//! Stale references: arguments that name what is no longer the case.
+//!
+//! # What it does
+//! A rule ties an `argument` of a `tool` to what the results of the tool `from` give at a `path`: the argument must
+//! be the newest value, or one of the newest values, else the call is withheld and the model reads the current one.
+//! With `max_calls` or `max_age` the value must also not be older than so many calls or so long. A source called in
+//! the same reply has no result yet, so the call has to wait for it. Where no result has given a value yet, the
+//! model is told to call the source first (`unknown = "withhold"`), or the call passes (`"pass"`). A call without the
+//! argument passes: whether it may be left out is the schema's affair.
+//!
+//! # Why
+//! Models copy ids from wherever they read one last, or make them up. The award then goes to a card that is not on
+//! the table any more. Results know better than memory.
+//!
+//! # State
+//! For each rule the newest values, and how many calls have been made since. Results that failed or give no value
+//! change nothing; the results of one reply count together. How old a value is goes by when its call was handed out;
+//! where that is not known, it is old.
+//!
+//! # Example
+//! With `{ tool = "award_points", argument = "card_id", from = "show_next_card", path = "card.id" }` a call with
+//! `card_id = "c1"` after card c2 was shown is withheld with `STALE_REFERENCE`: "show_next_card last gave \"c2\"".
+
+mod rule;
+mod words;
+
+use super::pattern::exact_among;
+use super::plan::{Change, Plan, Proposed, Verdict};
+use super::{ConfigError, Evidence, Policy};
+use crate::transcript::outcome::has_failed;
+use crate::transcript::{Event, ToolResult};
+use rule::{Rule, Written};
+use serde::Deserialize;
+
+/// See the file's head.
+pub struct Fresh {
+    rules: Vec<Rule>,
+    unknown: Unknown,
+}
+
+/// `[policy.fresh]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    rules: Vec<Written>,
+    /// What becomes of a call before any result has given a value.
+    unknown: Unknown,
+}
+
+/// What becomes of a call before any result has given a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Unknown {
+    #[default]
+    Withhold,
+    Pass,
+}
+
+/// What the results have given so far.
+#[derive(Clone, Default)]
+pub struct Known {
+    /// The calls so far.
+    calls: u64,
+    /// The calls before the last reply.
+    before_reply: u64,
+    /// What each rule's source gave, in the order of the rules.
+    given: Vec<Given>,
+}
+
+/// What one source gave.
+#[derive(Clone, Default)]
+struct Given {
+    newest: Option<Newest>,
+    /// The source is called in the reply being judged.
+    coming: bool,
+}
+
+/// The newest values.
+#[derive(Clone)]
+struct Newest {
+    values: Vec<String>,
+    /// The reply that called for them.
+    reply: usize,
+    /// The calls up to and with that of the source.
+    calls: u64,
+    released_ms: Option<u64>,
+    /// The model may be told the values.
+    told: bool,
+}
+
+/// What is wrong with a call under one rule.
+enum Problem<'a> {
+    /// No result has given a value yet.
+    Unknown,
+    /// The newest values are still to come.
+    Coming,
+    /// The argument is none of the newest values.
+    Stale { given: &'a str, newest: &'a Newest },
+    /// So many calls were made since.
+    TooManyCalls { calls_since: u64 },
+    /// The value is so old, where that is known.
+    TooOld { age_ms: Option<u64> },
+}
+
+impl Policy for Fresh {
+    const NAME: &'static str = "fresh";
+    const SUMMARY: &'static str = "holds arguments to the newest value that another tool's result gave";
+    type Config = Config;
+    type State = Known;
+
+    fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
+        let checked = config.rules.into_iter().enumerate().map(|(at, written)| written.check(at));
+        let (rules, problems): (Vec<_>, Vec<_>) = checked.partition(Result::is_ok);
+        let problems: Vec<ConfigError> = problems.into_iter().filter_map(Result::err).flatten().collect();
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        Ok(Self { rules: rules.into_iter().flatten().collect(), unknown: config.unknown })
+    }
+
+    fn named_tools(&self) -> Vec<String> {
+        self.rules.iter().flat_map(|rule| exact_among(&[rule.tool.clone(), rule.from.clone()])).collect()
+    }
+
+    fn read(&self, event: &Event<'_>, known: &mut Known, plan: &mut Plan) {
+        match event {
+            Event::Assistant(_) => known.before_reply = known.calls,
+            Event::Call(_) => known.calls += 1,
+            Event::Result(result) => self.learn(result, known, plan),
+            _ => {}
+        }
+    }
+
+    fn evidence(&self, name: &str, _known: &Known) -> Evidence {
+        let ruled = self.rules.iter().any(|rule| rule.tool.matches(name));
+        if ruled { Evidence::Arguments } else { Evidence::Nothing }
+    }
+
+    fn judge(&self, call: &Proposed<'_>, known: &Known) -> Verdict {
+        let Some(arguments) = call.arguments else { return Verdict::Allow };
+        let rules = self.rules.iter().enumerate().filter(|(_, rule)| rule.tool.matches(call.name));
+        for (at, rule) in rules {
+            let values = rule.argument.values(arguments);
+            if let Some(problem) = self.problem((at, rule), &values, known, call.now_ms) {
+                return Verdict::Withhold(words::reason(call.name, rule, &problem));
+            }
+        }
+        Verdict::Allow
+    }
+
+    fn release(&self, call: &Proposed<'_>, known: &mut Known) {
+        known.calls += 1;
+        for (at, _) in self.rules.iter().enumerate().filter(|(_, rule)| rule.from.matches(call.name)) {
+            known.given_by(at).coming = true;
+        }
+    }
+}
+
+impl Fresh {
+    /// Takes up what a source's result gives.
+    fn learn(&self, result: &ToolResult<'_>, known: &mut Known, plan: &Plan) {
+        let Some(call) = result.call else { return };
+        let mut failed = None;
+        for (at, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.from.matches(&call.name)) {
+            if *failed.get_or_insert_with(|| has_failed(&result.view)) {
+                return;
+            }
+            let values: Vec<String> = result.view.texts().flat_map(|text| rule.path.values(&text)).collect();
+            if values.is_empty() {
+                continue;
+            }
+            let calls = known.before_reply + call.position as u64 + 1;
+            let newest = Newest {
+                values,
+                reply: call.message,
+                calls,
+                released_ms: call.released_ms,
+                told: !is_changed(plan),
+            };
+            known.given_by(at).take(newest);
+        }
+    }
+
+    fn problem<'a>(
+        &self,
+        (at, rule): (usize, &Rule),
+        values: &'a [String],
+        known: &'a Known,
+        now_ms: u64,
+    ) -> Option<Problem<'a>> {
+        if values.is_empty() {
+            return None;
+        }
+        let given = known.given.get(at);
+        if given.is_some_and(|given| given.coming) {
+            return Some(Problem::Coming);
+        }
+        let Some(newest) = given.and_then(|given| given.newest.as_ref()) else {
+            return (self.unknown == Unknown::Withhold).then_some(Problem::Unknown);
+        };
+        if let Some(stale) = values.iter().find(|value| !newest.values.contains(value)) {
+            return Some(Problem::Stale { given: stale, newest });
+        }
+        let calls_since = known.calls.saturating_sub(newest.calls);
+        if rule.max_calls > 0 && calls_since > rule.max_calls {
+            return Some(Problem::TooManyCalls { calls_since });
+        }
+        let age_ms = newest.released_ms.map(|at_ms| now_ms.saturating_sub(at_ms));
+        let too_old = rule.max_age_ms > 0 && age_ms.is_none_or(|age_ms| age_ms > rule.max_age_ms);
+        too_old.then_some(Problem::TooOld { age_ms })
+    }
+}
+
+impl Known {
+    fn given_by(&mut self, rule: usize) -> &mut Given {
+        if self.given.len() <= rule {
+            self.given.resize(rule + 1, Given::default());
+        }
+        &mut self.given[rule]
+    }
+}
+
+impl Given {
+    /// Newer values take the place of older ones; those of one reply stand together, as old as the newest of them.
+    fn take(&mut self, mut newer: Newest) {
+        if let Some(known) = self.newest.take().filter(|known| known.reply == newer.reply) {
+            newer.values.extend(known.values);
+            newer.calls = newer.calls.max(known.calls);
+            newer.released_ms = newer.released_ms.max(known.released_ms);
+            newer.told &= known.told;
+        }
+        self.newest = Some(newer);
+    }
+}
+
+/// Whether a policy before this one keeps the result, or a part of it, from the model.
+fn is_changed(plan: &Plan) -> bool {
+    let changes = |change: &Change| !matches!(change, Change::Notice { .. } | Change::Remark { .. });
+    plan.planned_here().any(|edit| changes(&edit.change))
+}
+
+#[cfg(test)]
+mod tests;

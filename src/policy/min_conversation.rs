@@ -1,0 +1,203 @@
+//! Tools that need a real conversation first.
+//!
+//! # What it does
+//! A tool may demand that so much was said before it is called: `min_exchanges` (the user said something and the
+//! assistant answered in text), `min_user_messages`, `min_user_words`. Until then its calls are withheld; the model
+//! reads what is missing. Each demand that is 0 is none.
+//!
+//! # Why
+//! Models hurry: they award before they have asked, and close before anyone has answered. What must rest on a
+//! conversation can be held until there was one. A word is what stands between white space; of Chinese and
+//! Japanese each character is one. A user message behind tool results, before the model has answered, is some
+//! client's own and does not count, or a framework could talk its way through.
+//!
+//! # State
+//! The exchanges so far, the user's messages and their words, from the whole conversation.
+//!
+//! # Example
+//! With `award_points = { min_exchanges = 2 }` a call after the first question and its answer is withheld with
+//! `CONVERSATION_TOO_SHORT`, `exchanges = 1`, `min_exchanges = 2`.
+
+use super::pattern::{Pattern, best_match, exact_names};
+use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use super::{ConfigError, Evidence, Policy};
+use crate::transcript::{Event, View};
+use crate::wire::message::Content;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// See the file's head.
+pub struct MinConversation {
+    tools: Vec<(Pattern, Demand)>,
+}
+
+/// `[policy.min_conversation]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// What each tool demands, by name or pattern.
+    tools: BTreeMap<String, Demand>,
+}
+
+/// What must have been said.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Demand {
+    min_exchanges: u64,
+    min_user_messages: u64,
+    min_user_words: u64,
+}
+
+/// What has been said.
+#[derive(Clone, Default)]
+pub struct Said {
+    exchanges: u64,
+    user_messages: u64,
+    user_words: u64,
+    /// The user said something that the assistant has not answered yet.
+    waiting: bool,
+    /// Tool results were the last that the model was given.
+    behind_results: bool,
+}
+
+impl Policy for MinConversation {
+    const NAME: &'static str = "min_conversation";
+    const SUMMARY: &'static str = "keeps tools until enough was said in the conversation";
+    type Config = Config;
+    type State = Said;
+
+    fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
+        let idle = config.tools.iter().filter(|(_, demand)| demand.is_none());
+        let problems: Vec<ConfigError> = idle
+            .map(|(tool, _)| {
+                let expected = "expected min_exchanges, min_user_messages or min_user_words above 0";
+                ConfigError::new(format!("tools.{tool}"), expected)
+            })
+            .collect();
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let tools = config.tools.into_iter().map(|(tool, demand)| (Pattern::new(tool), demand)).collect();
+        Ok(Self { tools })
+    }
+
+    fn named_tools(&self) -> Vec<String> {
+        exact_names(&self.tools)
+    }
+
+    fn read(&self, event: &Event<'_>, said: &mut Said, _plan: &mut Plan) {
+        match event {
+            Event::User(view) if !said.behind_results => said.add_user(view),
+            Event::Assistant(view) => said.add_assistant(view),
+            Event::Result(_) => said.behind_results = true,
+            _ => {}
+        }
+    }
+
+    fn evidence(&self, name: &str, said: &Said) -> Evidence {
+        let short = best_match(&self.tools, name).is_some_and(|demand| demand.missing(said).next().is_some());
+        if short { Evidence::Name } else { Evidence::Nothing }
+    }
+
+    fn judge(&self, call: &Proposed<'_>, said: &Said) -> Verdict {
+        let Some(demand) = best_match(&self.tools, call.name) else { return Verdict::Allow };
+        let missing: Vec<Missing> = demand.missing(said).collect();
+        if missing.is_empty() {
+            return Verdict::Allow;
+        }
+        Verdict::Withhold(reason(call.name, &missing))
+    }
+}
+
+/// One demand that is not met.
+struct Missing {
+    /// The names of the numbers: what there is and what there must be.
+    names: [&'static str; 2],
+    has: u64,
+    needs: u64,
+    what: &'static str,
+}
+
+impl Demand {
+    fn is_none(&self) -> bool {
+        self.min_exchanges == 0 && self.min_user_messages == 0 && self.min_user_words == 0
+    }
+
+    fn missing(&self, said: &Said) -> impl Iterator<Item = Missing> + use<> {
+        let demands = [
+            (["exchanges", "min_exchanges"], said.exchanges, self.min_exchanges, "exchanges with the user"),
+            (
+                ["user_messages", "min_user_messages"],
+                said.user_messages,
+                self.min_user_messages,
+                "messages of the user",
+            ),
+            (["user_words", "min_user_words"], said.user_words, self.min_user_words, "words of the user"),
+        ];
+        let all = demands.into_iter().map(|(names, has, needs, what)| Missing { names, has, needs, what });
+        all.filter(|demand| demand.has < demand.needs)
+    }
+}
+
+impl Said {
+    fn add_user(&mut self, view: &View<'_>) {
+        let words: u64 = view.texts().map(|text| words_in(&text)).sum();
+        if words == 0 && !shows_something(view) {
+            return;
+        }
+        self.user_messages += 1;
+        self.user_words += words;
+        self.waiting = true;
+    }
+
+    fn add_assistant(&mut self, view: &View<'_>) {
+        self.behind_results = false;
+        let answers = view.message.calls.is_empty() && view.texts().any(|text| !text.trim().is_empty());
+        if answers && self.waiting {
+            self.exchanges += 1;
+            self.waiting = false;
+        }
+    }
+}
+
+/// Whether the message holds something beside text, such as a picture.
+fn shows_something(view: &View<'_>) -> bool {
+    match &view.message.content {
+        Content::Parts { parts, .. } => parts.iter().any(|part| part.text.is_none()),
+        _ => false,
+    }
+}
+
+/// The words of a text: see the file's head.
+fn words_in(text: &str) -> u64 {
+    let words = text.split_whitespace().map(|piece| {
+        let characters = piece.chars().filter(|letter| is_a_word(*letter)).count() as u64;
+        let spelled = piece.chars().any(|letter| letter.is_alphanumeric() && !is_a_word(letter));
+        characters + u64::from(spelled)
+    });
+    words.sum()
+}
+
+/// Whether a character is a word by itself: kana and Han, which are written without spaces.
+fn is_a_word(letter: char) -> bool {
+    matches!(letter, '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}' | '\u{F900}'..='\u{FAFF}' | '\u{20000}'..='\u{323AF}')
+}
+
+fn reason(tool: &str, missing: &[Missing]) -> Reason {
+    let told: Vec<String> =
+        missing.iter().map(|Missing { has, needs, what, .. }| format!("{has} of {needs} {what}")).collect();
+    let numbers = missing.iter().flat_map(|it| [(it.names[0], it.has), (it.names[1], it.needs)]).collect();
+    Reason {
+        kind: ReasonKind::ConversationTooShort,
+        message: format!(
+            "The call was not run: {tool} needs a longer conversation first; so far there were {}. Answer the user \
+             in text and go on talking; call it when the user has said more.",
+            told.join(", ")
+        ),
+        retryable: true,
+        numbers,
+    }
+}
+
+#[cfg(test)]
+mod tests;

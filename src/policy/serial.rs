@@ -1,0 +1,104 @@
+//! One call at a time.
+//!
+//! # What it does
+//! Of the calls of one reply that go to `tools`, the first passes and the others are withheld: the model is to
+//! call again when it has the result. Calls of other tools pass beside it. Where every tool that the request
+//! declares is such a tool, the model is asked for one call at a time in the first place
+//! (`parallel_tool_calls: false`).
+//!
+//! # Why
+//! Tools that share a state (a form, a game, an account) cannot take two steps at once: the second was chosen
+//! before anyone knew what the first would bring. Requests of one conversation at once are the shell's affair:
+//! see `[conversation] in_flight`.
+//!
+//! # State
+//! Whether such a call has been let through out of the reply being judged.
+//!
+//! # Example
+//! The model calls `show_next_card` and `award_points` at once. The card is shown; `award_points` is withheld
+//! with `TURN_LOCKED` and "call it again when you have the result".
+
+use super::pattern::{Pattern, any_fits, exact_among, problem_of};
+use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use super::{ConfigError, Evidence, Policy, RequestFacts};
+use serde::Deserialize;
+
+/// See the file's head.
+pub struct Serial {
+    tools: Vec<Pattern>,
+}
+
+/// `[policy.serial]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The tools that are called one at a time, by name or pattern.
+    tools: Vec<Pattern>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { tools: vec![Pattern::new("*")] }
+    }
+}
+
+/// The tool whose call was let through out of this reply.
+#[derive(Clone, Default)]
+pub struct Running(Option<String>);
+
+impl Policy for Serial {
+    const NAME: &'static str = "serial";
+    const SUMMARY: &'static str = "lets tools be called one at a time: of parallel calls the first passes";
+    type Config = Config;
+    type State = Running;
+
+    fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
+        match problem_of("tools", &config.tools) {
+            Some(problem) => Err(vec![problem]),
+            None => Ok(Self { tools: config.tools }),
+        }
+    }
+
+    fn named_tools(&self) -> Vec<String> {
+        exact_among(&self.tools)
+    }
+
+    fn open(&self, request: &RequestFacts<'_>, _running: &mut Running, plan: &mut Plan) {
+        let mut declared = request.tools.iter();
+        if !request.tools.is_empty() && declared.all(|tool| any_fits(&self.tools, &tool.name)) {
+            plan.one_call_at_a_time();
+        }
+    }
+
+    fn evidence(&self, name: &str, _running: &Running) -> Evidence {
+        if any_fits(&self.tools, name) { Evidence::Name } else { Evidence::Nothing }
+    }
+
+    fn judge(&self, call: &Proposed<'_>, running: &Running) -> Verdict {
+        match &running.0 {
+            Some(first) if any_fits(&self.tools, call.name) => Verdict::Withhold(reason(call.name, first)),
+            _ => Verdict::Allow,
+        }
+    }
+
+    fn release(&self, call: &Proposed<'_>, running: &mut Running) {
+        if running.0.is_none() && any_fits(&self.tools, call.name) {
+            running.0 = Some(call.name.to_owned());
+        }
+    }
+}
+
+fn reason(tool: &str, first: &str) -> Reason {
+    Reason {
+        kind: ReasonKind::TurnLocked,
+        message: format!(
+            "The call was not run: {tool} is called one at a time, and your call of {first} stands before it in the \
+             same reply. Call it again when you have the result."
+        ),
+        retryable: true,
+        numbers: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

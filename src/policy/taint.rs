@@ -1,0 +1,136 @@
+//! Taint: after a suspicious result, tools that change things stand still.
+//!
+//! # What it does
+//! Where a policy before this one has flagged a tool result, the `tools` are not called for the rest of the turn.
+//! With `action = "withhold"` their calls are withheld until the user's next message; with `"confirm"` the user is
+//! to be asked first. All other tools go on. What was flagged is never quoted, neither to the model nor elsewhere.
+//!
+//! # Why
+//! A page or a mail may carry instructions, and no scan for them is sure. Reading on does little harm; what does
+//! harm is what the agent does next with its hands. The user's next message is a new task with a person behind it.
+//!
+//! # State
+//! How many results of the running turn were flagged.
+//!
+//! # Example
+//! `fetch` brings a page that is flagged; in the same turn the model calls `send_mail`, which is withheld with
+//! `MODE_RESTRICTED` and `flagged_results = 1`, while `search` goes on.
+
+use super::pattern::{Pattern, any_fits, exact_among, problem_of};
+use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use super::{ConfigError, Evidence, Policy};
+use crate::transcript::Event;
+use serde::Deserialize;
+
+/// What a policy remarks of a result that is not to be trusted.
+const FLAGGED: &str = "flagged";
+
+/// See the file's head.
+pub struct Taint {
+    config: Config,
+}
+
+/// `[policy.taint]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The tools that stand still, by name or pattern.
+    tools: Vec<Pattern>,
+    /// What becomes of their calls.
+    action: Action,
+}
+
+/// What becomes of calls behind a flagged result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    /// They do not run in this turn.
+    Withhold,
+    /// They need the user's word.
+    Confirm,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let tools = ["create*", "update*", "delete*", "send*", "write*", "codeExecution"];
+        Self { tools: tools.map(Pattern::new).to_vec(), action: Action::Withhold }
+    }
+}
+
+/// The flagged results of the running turn.
+#[derive(Clone, Default)]
+pub struct Tainted {
+    results: u64,
+}
+
+impl Policy for Taint {
+    const NAME: &'static str = "taint";
+    const SUMMARY: &'static str = "keeps tools that change things from running behind a suspicious result";
+    type Config = Config;
+    type State = Tainted;
+
+    fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
+        let problems: Vec<ConfigError> = problem_of("tools", &config.tools).into_iter().collect();
+        if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
+    }
+
+    fn named_tools(&self) -> Vec<String> {
+        exact_among(&self.config.tools)
+    }
+
+    fn read(&self, event: &Event<'_>, tainted: &mut Tainted, plan: &mut Plan) {
+        match event {
+            Event::TurnBegins(_) => *tainted = Tainted::default(),
+            Event::Result(_) if plan.remarked_here(FLAGGED) => tainted.results += 1,
+            _ => {}
+        }
+    }
+
+    fn evidence(&self, name: &str, tainted: &Tainted) -> Evidence {
+        if self.holds(name, tainted) { Evidence::Name } else { Evidence::Nothing }
+    }
+
+    fn judge(&self, call: &Proposed<'_>, tainted: &Tainted) -> Verdict {
+        if !self.holds(call.name, tainted) {
+            return Verdict::Allow;
+        }
+        Verdict::Withhold(reason(self.config.action, call.name, tainted.results))
+    }
+}
+
+impl Taint {
+    fn holds(&self, tool: &str, tainted: &Tainted) -> bool {
+        tainted.results > 0 && any_fits(&self.config.tools, tool)
+    }
+}
+
+fn reason(action: Action, tool: &str, results: u64) -> Reason {
+    let (kind, consequence) = match action {
+        Action::Withhold => (
+            ReasonKind::ModeRestricted,
+            format!(
+                "so {tool} does not run until the user's next message. Go on with other tools, or tell the user what \
+                 is left to do."
+            ),
+        ),
+        Action::Confirm => (
+            ReasonKind::ConfirmationRequired,
+            format!(
+                "so {tool} needs the user's word first. Tell the user what the call would do and ask whether it \
+                 shall be made."
+            ),
+        ),
+    };
+    Reason {
+        kind,
+        message: format!(
+            "The call was not run: a tool result in this turn may hold instructions that are not the user's, \
+             {consequence}"
+        ),
+        retryable: false,
+        numbers: vec![("flagged_results", results)],
+    }
+}
+
+#[cfg(test)]
+mod tests;
