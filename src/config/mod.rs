@@ -20,6 +20,7 @@ mod target;
 mod tests;
 mod tiers;
 mod units;
+mod windows;
 
 pub use effective::Effective;
 pub use error::{Problem, Problems};
@@ -27,8 +28,8 @@ pub use file::Overrides;
 pub use profiles::{Profile, Profiles};
 pub use source::Source;
 pub use tables::{
-    Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, PlacementChoice,
-    Reask, Tell, ToolsUnsupported, Upstream,
+    Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, Overflow,
+    PlacementChoice, Reask, Tell, ToolsUnsupported, Upstream,
 };
 pub use target::Target;
 pub use tiers::{KeyHash, Tier};
@@ -113,6 +114,12 @@ impl Config {
     /// What the class estimate of tokens is multiplied by for `model`, in percent.
     pub fn token_factor(&self, model: &str) -> u32 {
         best_match(&self.models, model).map_or(100, |model| model.token_factor)
+    }
+
+    /// Tokens that `model` takes, where that is configured or known.
+    pub fn context_window(&self, model: &str) -> Option<u32> {
+        let configured = best_match(&self.models, model).map(|model| model.context_window);
+        configured.filter(|tokens| *tokens > 0).or_else(|| windows::known(model))
     }
 
     /// The policies of requests that take `profile`.

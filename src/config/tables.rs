@@ -46,6 +46,8 @@ pub struct Upstream {
     pub tools_unsupported: ToolsUnsupported,
     /// How the person learns that tools were dropped.
     pub tools_unsupported_tell: Tell,
+    /// What happens when a request is longer than the model takes.
+    pub overflow: Overflow,
     /// How long it is remembered that a model refuses tools or a notice's placement; 0: not at all.
     #[serde(with = "span")]
     pub remember: Duration,
@@ -74,6 +76,16 @@ pub enum ToolsUnsupported {
     /// The request is sent once more without them.
     Retry,
     /// The refusal is passed on.
+    Pass,
+}
+
+/// What happens when a request is longer than the model takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Overflow {
+    /// It is sent once more with old results cleared, and turns dropped, where the policies can.
+    Retry,
+    /// The error is passed on.
     Pass,
 }
 
@@ -241,6 +253,8 @@ pub struct Model {
     /// What the class estimate of tokens is multiplied by, in percent; written as a factor.
     #[serde(with = "percent")]
     pub token_factor: u32,
+    /// Tokens that the model takes; 0: what is known of it, else the policies' own `context_window`.
+    pub context_window: u32,
 }
 
 impl Default for Listen {
@@ -256,6 +270,7 @@ impl Default for Upstream {
             url: Target::Url(Uri::from_static("https://api.openai.com/v1")),
             tools_unsupported: ToolsUnsupported::Retry,
             tools_unsupported_tell: Tell::Header,
+            overflow: Overflow::Retry,
             remember: Duration::from_secs(3_600),
             ask_usage: false,
             connect_timeout: Duration::from_secs(10),
@@ -353,6 +368,6 @@ impl Default for Log {
 
 impl Default for Model {
     fn default() -> Self {
-        Self { token_factor: 100 }
+        Self { token_factor: 100, context_window: 0 }
     }
 }

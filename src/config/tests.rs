@@ -61,7 +61,7 @@ fn the_shipped_file_has_every_key_and_no_other() {
     let Value::Object(code) = serde_json::to_value(&default).unwrap() else { panic!() };
     let mut paper = table_of(&shipped::with_all_that_is_off());
     let models = paper["model"].as_object().unwrap().values().cloned().collect::<Vec<_>>();
-    assert_eq!(models, [serde_json::json!({ "token_factor": 1.0 })]);
+    assert_eq!(models, [serde_json::json!({ "token_factor": 1.0, "context_window": 0 })]);
     let Value::Object(policies) = paper.remove("policy").unwrap() else { panic!() };
     let chat = paper.remove("profile").unwrap()["chat"].as_object().unwrap().clone();
     assert_eq!(chat.keys().collect::<Vec<_>>(), ["extends", "models", "off", "policy", "tiers"]);
@@ -112,6 +112,7 @@ fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
         "fresh",
         "injection",
         "taint",
+        "history",
     ];
     let on: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).filter(|name| !off.contains(name)).collect();
     assert_eq!(config.policies.names().collect::<Vec<_>>(), on);
@@ -187,7 +188,7 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
         ),
         (
             "[model.\"gpt-4.1\"]\nfactor = 1",
-            "proxy.toml:2: model.\"gpt-4.1\".factor: unknown key; known here: token_factor",
+            "proxy.toml:2: model.\"gpt-4.1\".factor: unknown key; known here: token_factor, context_window",
         ),
     ]);
 }

@@ -9,8 +9,11 @@ mod arguments;
 mod budget;
 #[cfg(test)]
 pub(crate) mod cases;
+mod compact;
+mod context;
 mod duplicates;
 mod fresh;
+mod history;
 mod injection;
 mod loops;
 mod min_conversation;
@@ -32,6 +35,7 @@ mod turn_limits;
 use crate::transcript::Event;
 use crate::transcript::identity::HashKey;
 use crate::transcript::memo::Memo;
+use crate::transcript::tokens::Estimate;
 use plan::{Plan, Proposed, Usage, Verdict};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
@@ -56,7 +60,10 @@ pub const REGISTRY: &[Entry] = &[
     // Behind whatever flags results.
     Entry::of::<taint::Taint>(),
     Entry::of::<truncate::Truncate>(),
-    // Second line of a new policy: `Entry::of::<NAME::TYPE>(),`.
+    // Second line of a new policy, here: `Entry::of::<NAME::TYPE>(),`.
+    // These two reckon with what the others have planned, and so come last.
+    Entry::of::<compact::Compact>(),
+    Entry::of::<history::History>(),
 ];
 
 /// How much of a call a policy must see before it can rule on it.
@@ -134,6 +141,14 @@ pub trait Policy: Sized + Send + Sync + 'static {
 pub struct RequestFacts<'a> {
     /// The tools that it declares, in order.
     pub tools: Vec<DeclaredTool<'a>>,
+    /// Their estimated tokens.
+    pub tools_tokens: Estimate,
+    /// No estimate of the whole request is larger, nor of its beginning: for who need not look closer then.
+    pub most_tokens: Estimate,
+    /// See [`Transcript::context_window`](crate::transcript::Transcript::context_window).
+    pub context_window: Option<u32>,
+    /// See [`Transcript::overflowed`](crate::transcript::Transcript::overflowed).
+    pub overflowed: bool,
     /// What was derived before, for what is costly to derive from a tool's declaration.
     pub memo: &'a dyn Memo,
     /// Names what is kept in the memo.

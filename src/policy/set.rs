@@ -5,6 +5,7 @@ use super::plan::{Plan, Proposed, Reason, Usage, Verdict};
 use super::{DeclaredTool, Evidence, Policy, RequestFacts};
 use crate::transcript::calls::canonical_hash;
 use crate::transcript::identity::HashKey;
+use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, Transcript};
 use crate::wire::json::decode;
 use std::borrow::Cow;
@@ -170,7 +171,19 @@ fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
         let name = decode(tool.name?, body);
         Some(DeclaredTool { name, parameters: tool.parameters.map(|span| span.of(body)) })
     });
-    RequestFacts { tools: declared.collect(), memo: transcript.memo, key: &transcript.identity.key }
+    let tools_tokens = transcript.declared_tokens();
+    // No character costs more than two tokens for each of its bytes.
+    let messages = u32::try_from(transcript.request.messages_span.len()).unwrap_or(u32::MAX);
+    let messages = Estimate::of_tokens(messages).scaled(200).scaled(transcript.token_factor);
+    RequestFacts {
+        tools: declared.collect(),
+        tools_tokens,
+        most_tokens: tools_tokens + messages,
+        context_window: transcript.context_window,
+        overflowed: transcript.overflowed,
+        memo: transcript.memo,
+        key: &transcript.identity.key,
+    }
 }
 
 /// Rules on the calls of a reply, each choice on its own.

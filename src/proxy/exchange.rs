@@ -13,10 +13,11 @@ use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::pass::{Asking, Pass, Source, Tools};
 use crate::rewrite::restore::{Asked, released_keys, remembered, story};
+use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::outcome::{Fallback, On, PrefixBreak};
 use crate::transcript::identity::{Hash, Identity};
 use crate::wire::error::UpstreamError;
-use crate::wire::refusal::{Refusal, classify, misses_tools};
+use crate::wire::refusal::{Refusal, classify, misses_tools, overflows};
 use crate::wire::request::Request;
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -83,6 +84,9 @@ impl Exchange {
 
     /// After an upstream's error: true if another form of the request is worth a try.
     pub(crate) fn falls_back(&mut self, status: u16, error: &UpstreamError) -> bool {
+        if overflows(status, error) {
+            return self.makes_room();
+        }
         // With its tools gone a request may be refused for the calls left in its history.
         let bare = self.pass.tools == Tools::Dropped && !self.pass.flat;
         let missed = || (bare && misses_tools(error)).then_some(Refusal::ToolHistory);
@@ -97,6 +101,36 @@ impl Exchange {
             return false;
         }
         self.pass = pass;
+        true
+    }
+
+    /// After the upstream refused the request for its length: true if there is a shorter form.
+    fn makes_room(&mut self) -> bool {
+        if !self.fallbacks.may_shorten() {
+            return false;
+        }
+        let profile = self.record.outcome.profile.as_deref();
+        let plan = self.gateway.shortened((&self.request, &self.body), &self.identity, profile);
+        // What was decided for this request, and had not been decided before the error.
+        let new = |decided: usize| decided == self.request.messages.len();
+        let known = (self.plan.cleared().count(), self.plan.dropped.len());
+        if (plan.cleared().count(), plan.dropped.len()) <= known {
+            return false;
+        }
+        for edit in plan.cleared().skip(known.0).filter(|edit| new(edit.decided)) {
+            self.record.outcome.act(On::Request, edit.policy, edit.change.word(), 1);
+        }
+        for dropped in plan.dropped.iter().skip(known.1).filter(|dropped| new(dropped.decided)) {
+            self.record.outcome.act(On::Request, dropped.policy, "turns_dropped", 1);
+        }
+        self.fallbacks.shorten();
+        self.try_next(&[Fallback::Overflow]);
+        if self.is_observing() {
+            return false;
+        }
+        self.record.outcome.prefix_breaks.push(PrefixBreak::Overflow);
+        self.record.outcome.tokens.saved = saved_tokens(&plan);
+        self.plan = plan;
         true
     }
 

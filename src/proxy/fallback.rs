@@ -1,7 +1,7 @@
 //! What to try after an upstream's refusal: once more without tools, without `tool_choice`, with the tool
 //! history as text, or with notices at another place. Chooses the next form; sends nothing.
 
-use crate::config::{PlacementChoice, ToolsUnsupported};
+use crate::config::{Overflow, PlacementChoice, ToolsUnsupported};
 use crate::ledger::ModelFacts;
 use crate::policy::pattern::Pattern;
 use crate::rewrite::notice::Placement;
@@ -19,6 +19,8 @@ const MOST: u32 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Fallbacks {
     left: u32,
+    /// The request may be made shorter.
+    overflow: bool,
     /// Tools may be taken away.
     tools: bool,
     has_history: bool,
@@ -31,6 +33,7 @@ pub(crate) struct Fallbacks {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject {
     pub mode: ToolsUnsupported,
+    pub overflow: Overflow,
     /// The client must be answered by a call, so that an answer without tools is of no use to it.
     pub forced: bool,
     /// A policy wants a notice somewhere.
@@ -44,6 +47,8 @@ impl Fallbacks {
         let calls = |message: &crate::wire::message::Message| !message.calls.is_empty();
         Self {
             left: MOST,
+            // Where parsers differ on what its strings say, nothing is changed.
+            overflow: subject.overflow == Overflow::Retry && !request.odd,
             tools: subject.mode == ToolsUnsupported::Retry && !subject.forced,
             has_history: request.messages.iter().any(|message| is_history(message.role) || calls(message)),
             has_choice: request.choice != Choice::Auto || request.declares_tools,
@@ -89,6 +94,17 @@ impl Fallbacks {
         Some((next, fallback))
     }
 
+    /// Whether a request that was refused for its length may be sent once more in a shorter form.
+    pub(crate) fn may_shorten(&self) -> bool {
+        self.overflow && self.left > 0
+    }
+
+    /// A shorter form is sent.
+    pub(crate) fn shorten(&mut self) {
+        self.overflow = false;
+        self.left = self.left.saturating_sub(1);
+    }
+
     fn places_late_system(&self, pass: &Pass) -> bool {
         pass.placement == Placement::System && (self.late_system || pass.tools == Tools::Dropped)
     }
@@ -127,7 +143,8 @@ pub(crate) fn placement(
 mod tests {
     use super::*;
 
-    const RETRY: Subject = Subject { mode: ToolsUnsupported::Retry, forced: false, notices: true };
+    const RETRY: Subject =
+        Subject { mode: ToolsUnsupported::Retry, overflow: Overflow::Retry, forced: false, notices: true };
 
     fn request(body: &str) -> Request {
         Request::parse(body.as_bytes()).unwrap()
@@ -171,6 +188,21 @@ mod tests {
             pass = fallbacks.next(refusal, &pass).unwrap().0;
         }
         assert_eq!(fallbacks.next(Refusal::LateSystem, &pass), None);
+    }
+
+    #[test]
+    fn a_request_is_shortened_once_and_within_the_three_tries() {
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        assert!(fallbacks.may_shorten());
+        fallbacks.shorten();
+        assert!(!fallbacks.may_shorten());
+        let mut pass = Pass::plain(Placement::System);
+        for refusal in [Refusal::ToolChoice, Refusal::Tools] {
+            pass = fallbacks.next(refusal, &pass).unwrap().0;
+        }
+        assert_eq!(fallbacks.next(Refusal::ToolHistory, &pass), None);
+        let passing = Fallbacks::new(&with_tools(), Subject { overflow: Overflow::Pass, ..RETRY });
+        assert!(!passing.may_shorten());
     }
 
     #[test]

@@ -241,6 +241,7 @@ impl Gateway {
         let conversation = identity.conversation(request, body);
         let mut transcript = Transcript::read(request, body, &identity, &*self.memo);
         transcript.token_factor = self.config.token_factor(&model_name);
+        transcript.context_window = self.config.context_window(&model_name);
         let calls: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
         let places = places(&transcript, MOST_LOOKED_UP);
         let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
@@ -256,6 +257,7 @@ impl Gateway {
             // or any page on the web could switch that off.
             outcome.ungoverned = Some("odd_text");
             plan.edits.clear();
+            plan.dropped.clear();
             plan.hidden.clear();
             restored.clear();
         }
@@ -268,6 +270,22 @@ impl Gateway {
         let chain = transcript.calls.chain(&identity);
         drop(transcript);
         Reading { identity, facts, plan, judge, restored, chain, model }
+    }
+
+    /// What policies want of a request that the upstream refused for its length.
+    pub(crate) fn shortened(
+        &self,
+        (request, body): (&Request, &Bytes),
+        identity: &Identity,
+        profile: Option<&str>,
+    ) -> Plan {
+        let profile = profile.and_then(|name| self.config.profiles.named(name).ok());
+        let model = request.model_name(body);
+        let mut transcript = Transcript::read(request, body, identity, &*self.memo);
+        transcript.token_factor = self.config.token_factor(&model);
+        transcript.context_window = self.config.context_window(&model);
+        transcript.overflowed = true;
+        self.config.policies_of(profile).read(&transcript).0
     }
 
     /// The request's own name: its calls, the number of its messages, and every byte behind its last reply.
@@ -292,7 +310,9 @@ impl Gateway {
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
         let notices = plan.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }));
-        let subject = Subject { mode: self.config.upstream.tools_unsupported, forced: keeps_tools, notices };
+        let upstream = &self.config.upstream;
+        let (mode, overflow) = (upstream.tools_unsupported, upstream.overflow);
+        let subject = Subject { mode, overflow, forced: keeps_tools, notices };
         let fallbacks = Fallbacks::new(&request, subject);
         let settings = &self.config.notices;
         let model_name = request.model_name(&body);
@@ -381,6 +401,7 @@ impl Exchange {
 fn tell_new(transcript: &Transcript<'_>, plan: &Plan, record: &mut Record) {
     let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
     record.planned(plan, new_from);
+    record.breaks(plan, new_from);
     transcript.results_from(new_from).for_each(|result| record.result(&result));
 }
 

@@ -7,7 +7,7 @@ use crate::rewrite::stream::Unjudged;
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{
-    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, Route, actions_header,
+    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route, actions_header,
 };
 use crate::transcript::ToolResult;
 use hyper::http::{HeaderMap, HeaderValue};
@@ -95,14 +95,24 @@ impl Record {
             self.outcome.act(On::Request, policy, "hidden", 1);
         }
         self.outcome.tokens.saved += saved_tokens(plan);
-        for (policy, _) in &plan.dropped {
-            self.outcome.act(On::Request, policy, "turns_dropped", 1);
+        for dropped in plan.dropped.iter().filter(|dropped| dropped.decided >= new_from) {
+            self.outcome.act(On::Request, dropped.policy, "turns_dropped", 1);
         }
         for edit in plan.told() {
             if edit.decided >= new_from {
                 self.outcome.act(On::Request, edit.policy, edit.change.word(), 1);
             }
         }
+    }
+
+    /// What is new in the plan, from the message `new_from` on, and makes the history another than the one before.
+    pub(crate) fn breaks(&mut self, plan: &Plan, new_from: usize) {
+        let causes = [
+            (plan.cleared().any(|edit| edit.decided >= new_from), PrefixBreak::Compact),
+            (plan.dropped.iter().any(|dropped| dropped.decided >= new_from), PrefixBreak::History),
+        ];
+        let breaks = causes.into_iter().filter_map(|(happened, cause)| happened.then_some(cause));
+        self.outcome.prefix_breaks.extend(breaks);
     }
 
     /// A result that is new in the request.

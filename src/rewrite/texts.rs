@@ -82,7 +82,7 @@ pub fn saved_tokens(plan: &Plan) -> u64 {
 
 /// Whether the message goes with its turn.
 pub fn is_dropped(plan: &Plan, message: usize) -> bool {
-    plan.dropped.iter().any(|(_, messages)| messages.contains(&message))
+    plan.dropped.iter().any(|dropped| dropped.messages.contains(&message))
 }
 
 fn is_cleared(plan: &Plan, message: usize) -> bool {
@@ -98,7 +98,7 @@ impl TextChange<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::plan::Edit;
+    use crate::policy::plan::{Dropped, Edit};
 
     fn planned(changes: Vec<(usize, Change)>) -> Plan {
         let edits = changes.into_iter().map(|(message, change)| Edit {
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(settle(&plan)[&(4, 0)].by(), Some("s"));
         plan = planned(vec![(4, point("p", 1))]);
         assert_eq!(settle(&plan)[&(4, 0)].by(), Some("p"));
-        plan.dropped = vec![("history", 0..3)];
+        plan.dropped = vec![Dropped { policy: "history", messages: 0..3, decided: 5 }];
         assert!(settle(&plan).is_empty());
         assert_eq!(saved_tokens(&plan), 0);
     }

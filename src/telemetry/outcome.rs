@@ -148,6 +148,8 @@ pub enum Fallback {
     Flattened,
     /// With notices at another place.
     Placement,
+    /// With old results cleared, the request was too long.
+    Overflow,
     /// On a new connection, the old one was stale.
     Stale,
 }
@@ -255,8 +257,8 @@ impl CallVerdict {
 }
 
 impl Fallback {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Tools, Self::ToolChoice, Self::Flattened, Self::Placement, Self::Stale];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Tools, Self::ToolChoice, Self::Flattened, Self::Placement, Self::Overflow, Self::Stale];
 
     /// As in labels and fields.
     pub fn as_str(self) -> &'static str {
@@ -265,6 +267,7 @@ impl Fallback {
             Self::ToolChoice => "tool_choice",
             Self::Flattened => "flattened",
             Self::Placement => "placement",
+            Self::Overflow => "overflow",
             Self::Stale => "stale",
         }
     }

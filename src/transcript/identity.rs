@@ -35,6 +35,7 @@ pub enum Domain {
     Request,
     Schema,
     Injection,
+    Clear,
 }
 
 impl std::fmt::Display for Hash {

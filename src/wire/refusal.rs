@@ -1,4 +1,5 @@
-//! What an upstream refuses: tools, a choice of tool, tool calls in the history, a system message in late position.
+//! What an upstream refuses: tools, a choice of tool, tool calls in the history, a system message in late position, and,
+//! in `overflow`, a request that is too long.
 //!
 //! Responsible for recognising a refusal that a changed request gets past, by its wording; statuses are no guide
 //! (400, 404, 405, 500 and 200 all occur). Deliberately silent on everything that dropping tools would only hide:
@@ -10,10 +11,12 @@ use super::error::UpstreamError;
 
 mod foreign;
 mod groups;
+mod overflow;
 mod pattern;
 mod rules;
 mod words;
 
+pub use overflow::overflows;
 use rules::{MISSED, RULES, Rule};
 use words::{COMMA, STOP, normalise};
 

@@ -11,6 +11,7 @@ mod talk;
 
 mod allow;
 mod arguments;
+mod compact;
 mod duplicates;
 mod fresh;
 mod injection;
