@@ -110,6 +110,7 @@ fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
         "serial",
         "min_conversation",
         "fresh",
+        "injection",
         "taint",
         "history",
     ];
@@ -170,8 +171,8 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
         ),
         ("[policy.budgets]", "proxy.toml:1: policy.budgets: unknown policy; did you mean `budget`?"),
         (
-            "[policy.injection]",
-            &format!("proxy.toml:1: policy.injection: unknown policy; known here: {}", policies.join(", ")),
+            "[policy.telepathy]",
+            &format!("proxy.toml:1: policy.telepathy: unknown policy; known here: {}", policies.join(", ")),
         ),
         (
             "[policy.budget]\n\ntool_call = 3",

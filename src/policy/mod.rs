@@ -14,6 +14,7 @@ mod context;
 mod duplicates;
 mod fresh;
 mod history;
+mod injection;
 mod loops;
 mod min_conversation;
 mod path;
@@ -55,6 +56,7 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<serial::Serial>(),
     Entry::of::<min_conversation::MinConversation>(),
     Entry::of::<fresh::Fresh>(),
+    Entry::of::<injection::Injection>(),
     // Behind whatever flags results.
     Entry::of::<taint::Taint>(),
     Entry::of::<truncate::Truncate>(),

@@ -34,6 +34,7 @@ pub enum Domain {
     Model,
     Request,
     Schema,
+    Injection,
     Clear,
     History,
 }
