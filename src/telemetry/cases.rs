@@ -1,7 +1,7 @@
 //! Outcomes and sinks for the tests of this folder.
 
 use super::outcome::{
-    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route, SHORTENED,
+    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route, SHORTENED, Said,
     Times, Tokens,
 };
 use std::io::{self, Write};
@@ -42,13 +42,16 @@ pub(super) fn rich() -> Outcome {
     outcome.act(On::Request, "budget", "notice", 1);
     outcome.act(On::Reply, "rate_limit", "withheld", 1);
     let call =
-        |tool: &str, verdict| JudgedCall { tool: tool.to_owned(), verdict, policy: None, reason: None };
+        |tool: &str, verdict| JudgedCall { tool: tool.to_owned(), verdict, said: vec![], is_spoken: false };
     outcome.judged = vec![
         call("search", CallVerdict::Allowed),
         call("search", CallVerdict::Allowed),
         JudgedCall {
-            policy: Some("rate_limit"),
-            reason: Some("RATE_LIMIT"),
+            said: vec![
+                Said { policy: "rate_limit", reason: "RATE_LIMIT" },
+                Said { policy: "loops", reason: "LOOP_DETECTED" },
+            ],
+            is_spoken: true,
             ..call("weather", CallVerdict::Withheld)
         },
         call("weather", CallVerdict::Unjudged),
