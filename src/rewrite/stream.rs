@@ -454,4 +454,6 @@ fn one_line(raw: &Bytes) -> Bytes {
 }
 
 #[cfg(test)]
+mod quirks;
+#[cfg(test)]
 mod tests;
