@@ -760,3 +760,33 @@ fn interleaved_calls_that_are_held_come_out_in_the_order_in_which_they_came() {
     }
     assert_eq!(String::from_utf8(shown.concat()).unwrap(), stream);
 }
+
+#[test]
+fn a_call_behind_a_finish_that_the_client_has_is_withheld_and_nothing_is_asked_for_again() {
+    let stream = role()
+        + &delta(&json!({"content": "Done."}))
+        + &finish("stop")
+        + &deltas(&[
+            json!({"index": 0, "id": "a", "function": {"name": "deny", "arguments": "{\"bad\":1}"}}),
+        ])
+        + &with_usage(&json!([]))
+        + DONE;
+    for by_arguments in [false, true] {
+        let (out, ending) = whole(&mut judge(by_arguments), &stream);
+        assert_eq!(ending, Ending::Complete);
+        assert_eq!((finishes(&out), only_call(&out).0), (vec!["stop".to_owned()], vec![]), "{out}");
+        assert!(out.contains("usage") && out.ends_with(DONE), "{out}");
+    }
+}
+
+#[test]
+fn lines_that_are_one_json_together_or_none_are_no_events_of_their_own() {
+    for (event, unjudged) in [
+        ("data: {\"choices\":\ndata: []}\n\n", vec![]),
+        ("data: {\"choices\":[]}\ndata: oops\n\n", vec![Unjudged::NotJson]),
+    ] {
+        let mut judge = judge(false);
+        assert_eq!(whole(&mut judge, event), (event.to_owned(), Ending::Complete));
+        assert_eq!(judge.unjudged, unjudged, "{event}");
+    }
+}
