@@ -28,8 +28,8 @@ pub use file::Overrides;
 pub use profiles::{Profile, Profiles};
 pub use source::Source;
 pub use tables::{
-    Audit, Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, Overflow,
-    PlacementChoice, Reask, Tell, ToolsUnsupported, Upstream,
+    AskUsage, Audit, Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices,
+    Overflow, PlacementChoice, Reask, Tell, ToolsUnsupported, Upstream,
 };
 pub use target::Target;
 pub use tiers::{KeyHash, Tier};

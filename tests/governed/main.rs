@@ -14,6 +14,7 @@ mod support;
 
 mod audit;
 mod bad_input;
+mod bills;
 mod codings;
 mod counting;
 mod drains;
