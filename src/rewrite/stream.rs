@@ -472,4 +472,4 @@ fn one_line(raw: &Bytes) -> Bytes {
 #[cfg(test)]
 mod quirks;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

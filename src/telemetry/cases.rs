@@ -47,10 +47,9 @@ pub(super) fn rich() -> Outcome {
         call("search", CallVerdict::Allowed),
         call("search", CallVerdict::Allowed),
         JudgedCall {
-            said: vec![
-                Said { policy: "rate_limit", reason: "RATE_LIMIT" },
-                Said { policy: "loops", reason: "LOOP_DETECTED" },
-            ],
+            said: [("rate_limit", "RATE_LIMIT"), ("loops", "LOOP_DETECTED")]
+                .map(|(policy, reason)| Said { policy, reason })
+                .into(),
             is_spoken: true,
             ..call("weather", CallVerdict::Withheld)
         },

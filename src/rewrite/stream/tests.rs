@@ -57,7 +57,7 @@ impl Policy for Picky {
 
 pub(super) const LIMITS: StreamLimits = StreamLimits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
 
-pub(super) fn judging(by_arguments: bool) -> Judging {
+pub(in crate::rewrite) fn judging(by_arguments: bool) -> Judging {
     judging_as(by_arguments, false)
 }
 
