@@ -7,7 +7,8 @@ use crate::rewrite::stream::Unjudged;
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{
-    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route, actions_header,
+    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Regret, Route,
+    actions_header,
 };
 use crate::transcript::ToolResult;
 use hyper::http::{HeaderMap, HeaderValue};
@@ -115,6 +116,13 @@ impl Record {
         self.outcome.prefix_breaks.extend(breaks);
     }
 
+    /// Cut results that were asked for once more, by calls whose results are new in the request.
+    pub(crate) fn regrets(&mut self, plan: &Plan, new_from: usize) {
+        for regret in plan.regrets.iter().filter(|regret| regret.message >= new_from) {
+            self.outcome.regrets.push(Regret { tool: regret.tool.to_string(), on: On::Request });
+        }
+    }
+
     /// A result that is new in the request.
     pub(crate) fn result(&mut self, result: &ToolResult<'_>) {
         self.outcome.results.push(NewResult {
@@ -136,6 +144,9 @@ impl Record {
                     (CallVerdict::Withheld, judged.objections.first())
                 }
             };
+            if let Some(tool) = judged.regret {
+                self.outcome.regrets.push(Regret { tool, on: On::Reply });
+            }
             for (policy, word) in &judged.acts {
                 self.outcome.act(On::Reply, policy, *word, 1);
             }
