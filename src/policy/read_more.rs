@@ -42,7 +42,7 @@ const DECLARATION: &str = include_str!("read_more/tool.json");
 /// How a hidden round writes a call of it. Within a string its quotes would be escaped.
 const WRITTEN: &[u8] = br#"{"name":"read_more""#;
 /// The least that an answer may have: its first line and a useful rest.
-const MIN_CHARS: usize = 500;
+const MIN_CHARS: usize = 1_000;
 
 /// See the file's head.
 pub struct ReadMore {

@@ -16,6 +16,7 @@ mod duplicates;
 mod fresh;
 mod loops;
 mod min_conversation;
+mod read_more;
 mod serial;
 mod states;
 mod taint;

@@ -5,11 +5,11 @@ use super::asked::{Asked, Part};
 use super::search;
 
 /// Room for the line that says what follows.
-const HEAD_CHARS: usize = 300;
+const HEAD_CHARS: usize = 400;
 
 /// What the model reads: of the `text` of the result of `call`, as much as was `asked` for and as `max_chars` allow.
 pub(super) fn answer(text: &str, asked: &Asked, call: &str, max_chars: usize) -> String {
-    let call: String = call.chars().take(HEAD_CHARS / 3).collect();
+    let call: String = call.chars().take(HEAD_CHARS / 5).collect();
     let room = max_chars.saturating_sub(HEAD_CHARS);
     let piece = match &asked.part {
         Part::Characters { first, last } => characters(text, *first, *last, room),
@@ -133,27 +133,27 @@ mod tests {
             (json, r#""path":"none""#, "the path leads to nothing, or the result is no JSON", ""),
             (&log, r#""path":"a""#, "the path leads to nothing, or the result is no JSON", ""),
         ] {
-            assert_eq!(answered(text, arguments, 1_000), (head.to_owned(), rest.to_owned()), "{arguments}");
+            assert_eq!(answered(text, arguments, 1_100), (head.to_owned(), rest.to_owned()), "{arguments}");
         }
     }
 
     #[test]
     fn what_does_not_fit_says_how_to_go_on() {
         let log: String = (1..=900).map(|n| format!("line {n:03}\n")).collect();
-        let (head, rest) = answered(&log, r#""from":1"#, 1_000);
+        let (head, rest) = answered(&log, r#""from":1"#, 1_100);
         assert_eq!(head, "characters 1 to 700 of 8100; more does not fit, go on with from = 701");
         assert_eq!(rest, &log[..700]);
-        let (head, rest) = answered(&log, r#""lines":"101-300""#, 1_000);
+        let (head, rest) = answered(&log, r#""lines":"101-300""#, 1_100);
         assert_eq!(head, "lines 101 to 177 of 900; more does not fit, go on with lines = 178-300");
         assert_eq!(rest, &log[900..900 + 77 * 9]);
-        let (head, rest) = answered(&format!("short\n{}", "x".repeat(5_000)), r#""lines":2"#, 1_000);
+        let (head, rest) = answered(&format!("short\n{}", "x".repeat(5_000)), r#""lines":2"#, 1_100);
         assert!(
             head.starts_with("line 2 of 2 is too long to be shown whole; characters 7 to 706 of 5006"),
             "{head}"
         );
         assert_eq!(rest.len(), 700);
         let items: Vec<String> = (0..500).map(|n| format!("{{\"id\":{n}}}")).collect();
-        let (head, _) = answered(&format!("[{}]", items.join(",")), r#""path":"[*].id""#, 1_000);
+        let (head, _) = answered(&format!("[{}]", items.join(",")), r#""path":"[*].id""#, 1_100);
         assert_eq!(head, "202 of 500 values; more does not fit, ask for single ones, such as items[7]");
     }
 
@@ -162,7 +162,7 @@ mod tests {
         fn no_answer_is_longer_than_it_may_be(
             text in "(a|é|error|\n|\\{|\"){0,900}",
             first in 0_usize..1_000, length in 0_usize..1_000,
-            needle in "(a|é|err|x)", kind in 0_usize..4, max_chars in 500_usize..1_200,
+            needle in "(a|é|err|x)", kind in 0_usize..4, max_chars in 1_000_usize..1_700,
         ) {
             let last = first + length;
             let part = match kind {

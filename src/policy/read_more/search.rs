@@ -12,6 +12,8 @@ const LINE_CHARS: usize = 400;
 const LEAD_CHARS: usize = 150;
 /// Hits that are shown within one long line.
 const HITS_IN_LINE: usize = 20;
+/// How much is told of what was searched for, in characters.
+const QUOTED_CHARS: usize = 70;
 const ELLIPSIS: &str = "…";
 
 /// The lines of `text` that hold `needle`, as far as `room` characters allow.
@@ -24,13 +26,14 @@ pub(super) fn answer(text: &str, needle: &str, room: usize) -> Piece {
         hits = self::hits(&lines, |line| places_in_any_case(line, &lower));
         how = " in any case";
     }
-    let quoted: String = needle.chars().take(60).collect();
+    // Escapes make it longer.
+    let quoted: String = format!("{needle:?}").chars().take(QUOTED_CHARS).collect();
     if hits.is_empty() {
-        let what = format!("nothing found of {quoted:?} in its {} lines", lines.len());
+        let what = format!("nothing found of {quoted} in its {} lines", lines.len());
         return Piece { what, text: String::new() };
     }
     let (out, shown) = write(&lines, &hits, room);
-    let mut what = format!("{} of {} lines hold {quoted:?}{how}", hits.len(), lines.len());
+    let mut what = format!("{} of {} lines hold {quoted}{how}", hits.len(), lines.len());
     if let Some((next, _)) = hits.get(shown) {
         let rest = hits.len() - shown;
         what.push_str(&format!(

@@ -124,10 +124,10 @@ mod tests {
             let expected: &[usize] = if again { &[2] } else { &[] };
             assert_eq!(regrets(&[read(file("/a"), long), second.clone()]), expected, "{second:?}");
         }
-        assert_eq!(regrets(&[read(file("/a"), short), read(file("/a"), short)]), []);
+        assert!(regrets(&[read(file("/a"), short), read(file("/a"), short)]).is_empty());
         let meanwhile = ("grep", json!({}), short);
-        assert_eq!(regrets(&[read(file("/a"), long), meanwhile, read(part, short)]), []);
+        assert!(regrets(&[read(file("/a"), long), meanwhile, read(part, short)]).is_empty());
         let command = |pipe: &str| json!({ "cmd": format!("ls /tmp | {pipe}") });
-        assert_eq!(regrets(&[read(command("wc"), long), read(command("sort"), short)]), []);
+        assert!(regrets(&[read(command("wc"), long), read(command("sort"), short)]).is_empty());
     }
 }
