@@ -28,7 +28,7 @@ pub use file::Overrides;
 pub use profiles::{Profile, Profiles};
 pub use source::Source;
 pub use tables::{
-    Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, Overflow,
+    AskUsage, Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, Overflow,
     PlacementChoice, Reask, Tell, ToolsUnsupported, Upstream,
 };
 pub use target::Target;

@@ -110,7 +110,9 @@ fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
         "serial",
         "min_conversation",
         "fresh",
+        "injection",
         "taint",
+        "read_more",
         "history",
     ];
     let on: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).filter(|name| !off.contains(name)).collect();
@@ -170,8 +172,8 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
         ),
         ("[policy.budgets]", "proxy.toml:1: policy.budgets: unknown policy; did you mean `budget`?"),
         (
-            "[policy.injection]",
-            &format!("proxy.toml:1: policy.injection: unknown policy; known here: {}", policies.join(", ")),
+            "[policy.telepathy]",
+            &format!("proxy.toml:1: policy.telepathy: unknown policy; known here: {}", policies.join(", ")),
         ),
         (
             "[policy.budget]\n\ntool_call = 3",
@@ -342,6 +344,14 @@ fn names_and_paths_that_are_no_good_are_told() {
         (
             "[conversation]\nbody = [\"metadata.\"]",
             r#"proxy.toml:2: conversation.body: expected a path into the body, such as "metadata.session_id", found "metadata.""#,
+        ),
+        (
+            "[conversation]\nholdout = 5",
+            "proxy.toml:2: conversation.holdout: expected a share from 0 to 1, found 5",
+        ),
+        (
+            "[upstream]\nask_usage = \"yes\"",
+            r#"proxy.toml:2: upstream.ask_usage: expected true, false or "auto", found "yes""#,
         ),
         (
             "[reask]\nanswer_tools = [\"\"]",

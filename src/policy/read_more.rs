@@ -29,6 +29,7 @@ use super::{ConfigError, Evidence, Policy, RequestFacts};
 use crate::transcript::{Event, ToolResult};
 use crate::wire::body::Str;
 use crate::wire::json::decode;
+use crate::wire::smuggling::strip;
 use asked::Asked;
 use bytes::Bytes;
 use serde::Deserialize;
@@ -90,6 +91,8 @@ struct Kept {
 #[derive(Clone)]
 struct Text {
     source: Source,
+    /// Another policy has taken out characters that hide text from people.
+    cleaned: bool,
     /// Lines that another policy has put before and behind it.
     around: Vec<(&'static str, &'static str)>,
 }
@@ -106,6 +109,7 @@ enum Source {
 impl Policy for ReadMore {
     const NAME: &'static str = "read_more";
     const SUMMARY: &'static str = "lets the model read what was cut of a result, without the client";
+    const EDITS_CONTEXT: bool = true;
     type Config = Config;
     type State = State;
 
@@ -219,11 +223,13 @@ impl Kept {
         let mut around: Vec<(&str, &str)> = Vec::new();
         let mut texts: Vec<Cow<'_, str>> = Vec::new();
         for text in &self.texts {
-            match &text.source {
-                Source::Sent(place) => texts.push(decode(*place, body)),
-                Source::Edited(edited) => texts.push(Cow::Borrowed(edited)),
-                Source::Withheld => {}
-            }
+            let shown: Cow<'_, str> = match &text.source {
+                Source::Sent(place) => decode(*place, body),
+                Source::Edited(edited) => Cow::Borrowed(edited),
+                Source::Withheld => continue,
+            };
+            let cleaned = if text.cleaned { strip(&shown) } else { None };
+            texts.push(cleaned.map_or(shown, |(cleaned, _)| Cow::Owned(cleaned)));
             around.extend(&text.around);
         }
         let Self { call, tool, .. } = self;
@@ -249,13 +255,14 @@ fn kept(result: &ToolResult<'_>, plan: &Plan) -> Option<Kept> {
 }
 
 fn text(at: usize, place: Str, plan: &Plan) -> Text {
-    let mut kept = Text { source: Source::Sent(place), around: Vec::new() };
+    let mut kept = Text { source: Source::Sent(place), cleaned: false, around: Vec::new() };
     for edit in plan.planned_here() {
         match &edit.change {
             Change::WithholdText { text, .. } if *text == at => kept.source = Source::Withheld,
             Change::Shorten { text, by, .. } if *text == at && matches!(kept.source, Source::Sent(_)) => {
                 kept.source = Source::Edited(Arc::clone(by));
             }
+            Change::Clean { text, .. } if *text == at => kept.cleaned = true,
             Change::Surround { text, before, after } if *text == at => kept.around.push((before, after)),
             _ => {}
         }

@@ -11,8 +11,8 @@ use crate::telemetry::outcome::{
     actions_header,
 };
 use crate::transcript::ToolResult;
+use crate::wire::usage::Usage;
 use hyper::http::{HeaderMap, HeaderValue};
-use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -173,14 +173,13 @@ impl Record {
     }
 
     /// Tokens as billed, summed over all replies.
-    pub(crate) fn usage(&mut self, usage: Option<&Value>) {
-        let Some(usage) = usage else { return };
-        let count = |value: &Value| value.as_u64().unwrap_or(0);
+    pub(crate) fn usage(&mut self, usage: Usage) {
         let tokens = &mut self.outcome.tokens;
-        tokens.prompt = count(&usage["prompt_tokens"]);
-        tokens.cached = count(&usage["prompt_tokens_details"]["cached_tokens"]);
-        tokens.completion = count(&usage["completion_tokens"]);
-        tokens.reasoning = count(&usage["completion_tokens_details"]["reasoning_tokens"]);
+        tokens.prompt = usage.prompt;
+        tokens.cached = usage.cached;
+        tokens.cache_written = usage.cache_written;
+        tokens.completion = usage.completion;
+        tokens.reasoning = usage.reasoning;
     }
 
     /// Something passed unjudged.

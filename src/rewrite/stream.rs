@@ -260,12 +260,13 @@ impl StreamJudge {
         if self.head.is_none() && !reply.choices.is_empty() {
             self.head = Some(Continuation::of(&reply, data));
         }
-        if let Some(usage) = &reply.usage {
-            if reply.choices.is_empty() {
-                // Some providers send no finish reason; usage alone comes after everything else.
-                self.finish_choices(now_ms, out);
-            }
-            self.usage = serde_json::from_slice(usage.value.of(data)).ok();
+        if reply.usage.is_some() && reply.choices.is_empty() {
+            // Some providers send no finish reason; usage alone comes after everything else.
+            self.finish_choices(now_ms, out);
+        }
+        // The last one counts: Perplexity tells it with every chunk, some tell it twice.
+        if let Some(usage) = reply.told_usage() {
+            self.usage = serde_json::from_slice(usage.of(data)).ok();
         }
         let mut calls = Vec::new();
         for (at, choice) in reply.choices.iter().enumerate() {

@@ -13,6 +13,7 @@
 mod support;
 
 mod bad_input;
+mod bills;
 mod codings;
 mod counting;
 mod drains;

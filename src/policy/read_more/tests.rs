@@ -29,6 +29,7 @@ impl Policy for Guard {
             "secret" => plan.withhold_text(0, "gone".into(), 10),
             "web" => plan.surround(0, "<data>\n", "\n</data>"),
             "dirty" => plan.shorten(0, "washed".into(), 3),
+            "hidden" => plan.clean(0, 1),
             _ => {}
         }
     }
@@ -169,6 +170,11 @@ fn what_other_policies_keep_from_the_model_stays_so() {
         "<data>\n[toolrein: the result of call 2 (web): lines 2 to 2 of 6]\n\"web\" line 1\n\n</data>"
     );
     assert!(answer(rule_on(&mut judge, r#"{"call":3}"#)).ends_with("\nwashed"));
+
+    let mut body = asked(&[("hidden", 0)]);
+    body["messages"][2]["content"] = json!("Sun\u{e0049}ny.");
+    let (_, mut judge) = read(rules(""), &body, &[]);
+    assert!(answer(rule_on(&mut judge, r#"{"call":1}"#)).ends_with("\nSunny."));
 }
 
 #[test]
