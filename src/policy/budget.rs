@@ -104,6 +104,7 @@ impl Policy for Budget {
             Event::Call(_) => used.calls += 1,
             Event::System(view) | Event::User(view) | Event::Assistant(view) => self.count(view, used),
             Event::Result(result) => self.count(&result.view, used),
+            Event::Hidden { .. } => {}
             Event::ResultsComplete(_) => {
                 let share = self.share(used);
                 if share >= self.config.notify_at && share > 0.0 {

@@ -81,6 +81,8 @@ pub struct State {
     potential: Estimate,
     /// The places of the newest `keep` results, oldest first.
     newest: Vec<usize>,
+    /// The tool of ours by which the model reads what is cleared.
+    reader: Option<&'static str>,
     /// Behind the last reply: what stands from here on the model has not read.
     unread: usize,
 }
@@ -108,7 +110,12 @@ impl Policy for Compact {
         exact.map(|pattern| pattern.as_str().to_owned()).collect()
     }
 
-    fn open(&self, request: &RequestFacts<'_>, state: &mut State, _plan: &mut Plan) {
+    fn cuts(&self) -> bool {
+        true
+    }
+
+    fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
+        state.reader = plan.reader();
         state.context = Context::open(request);
         state.window = request.context_window.unwrap_or(self.config.context_window).into();
         state.overflowed = request.overflowed;
@@ -187,7 +194,8 @@ impl Compact {
             if size < LEAST || matches!(change, Some(Change::WithholdText { .. })) {
                 continue;
             }
-            if let Some(old) = Old::read(result, (at, text.text), change.map(new_text)) {
+            let reader = state.reader;
+            if let Some(old) = Old::read(result, (at, text.text), (change.map(new_text), reader)) {
                 state.potential += size.saturating_sub(CLEARED);
                 state.old.push(old);
             }

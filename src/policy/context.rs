@@ -80,7 +80,7 @@ impl Context {
                 let shown = self.read_result(result, plan);
                 self.add(shown);
             }
-            Event::TurnBegins(_) | Event::Call(_) | Event::ResultsComplete(_) => {}
+            Event::TurnBegins(_) | Event::Hidden { .. } | Event::Call(_) | Event::ResultsComplete(_) => {}
         }
         known..self.texts.len()
     }

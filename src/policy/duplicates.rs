@@ -132,6 +132,7 @@ impl Policy for Duplicates {
         match event {
             Event::TurnBegins(_) => past.begin_turn(),
             Event::Assistant(_) => past.begin_reply(),
+            Event::User(_) => past.give_up(),
             Event::Call(call) => self.add_call(call, past),
             Event::Result(result) => self.add_result(result, past, plan),
             _ => {}

@@ -118,7 +118,11 @@ impl Policy for History {
             }
             Event::TurnBegins(view) => state.turns.push(view.index),
             Event::System(view) => state.systems.push(view.index),
-            Event::User(_) | Event::Call(_) | Event::Result(_) | Event::ResultsComplete(_) => {}
+            Event::User(_)
+            | Event::Hidden { .. }
+            | Event::Call(_)
+            | Event::Result(_)
+            | Event::ResultsComplete(_) => {}
         }
         state.context.read(event, plan);
     }

@@ -173,7 +173,7 @@ impl Policy for Loops {
                     self.tell(turn, plan);
                 }
             }
-            Event::System(_) | Event::User(_) => {}
+            Event::System(_) | Event::User(_) | Event::Hidden { .. } => {}
         }
     }
 

@@ -22,6 +22,7 @@ pub mod pattern;
 mod period;
 pub mod plan;
 mod rate_limit;
+mod read_more;
 mod serial;
 pub mod set;
 mod states;
@@ -36,6 +37,7 @@ use crate::transcript::Event;
 use crate::transcript::identity::HashKey;
 use crate::transcript::memo::Memo;
 use crate::transcript::tokens::Estimate;
+use bytes::Bytes;
 use plan::{Plan, Proposed, Usage, Verdict};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
@@ -59,6 +61,8 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<injection::Injection>(),
     // Behind whatever flags results.
     Entry::of::<taint::Taint>(),
+    // Behind what keeps results from the model, before what cuts them.
+    Entry::of::<read_more::ReadMore>(),
     Entry::of::<truncate::Truncate>(),
     // Second line of a new policy, here: `Entry::of::<NAME::TYPE>(),`.
     // These two reckon with what the others have planned, and so come last.
@@ -117,6 +121,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
         false
     }
 
+    /// Whether it may shorten or clear what tools have given.
+    fn cuts(&self) -> bool {
+        false
+    }
+
     /// Sees what the request declares, before the first event.
     fn open(&self, _request: &RequestFacts<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
 
@@ -125,6 +134,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
 
     /// Sees the whole request after its last event.
     fn close(&self, _state: &Self::State, _plan: &mut Plan) {}
+
+    /// Whether `name` is a tool of its own, which the client does not know: no other policy rules on its calls.
+    fn owns(&self, _name: &str, _state: &Self::State) -> bool {
+        false
+    }
 
     /// How much it must see of a call of the tool `name` to rule on it.
     fn evidence(&self, _name: &str, _state: &Self::State) -> Evidence {
@@ -136,7 +150,12 @@ pub trait Policy: Sized + Send + Sync + 'static {
         Verdict::Allow
     }
 
-    /// Learns that the call was let through by every policy.
+    /// The tool whose cut result a call of a tool of its own asks for.
+    fn regrets(&self, _call: &Proposed<'_>, _state: &Self::State) -> Option<String> {
+        None
+    }
+
+    /// Learns that the call was let through by every policy, or that it answered one of a tool of its own.
     fn release(&self, _call: &Proposed<'_>, _state: &mut Self::State) {}
 
     /// What the conversation has used of this policy's limits, per tool.
@@ -149,6 +168,14 @@ pub trait Policy: Sized + Send + Sync + 'static {
 pub struct RequestFacts<'a> {
     /// The tools that it declares, in order.
     pub tools: Vec<DeclaredTool<'a>>,
+    /// It takes another tool: it has a list `tools` with fewer than providers allow, and none in the deprecated form.
+    pub takes_tools: bool,
+    /// The reply must be a call.
+    pub forced: bool,
+    /// A policy that is on may cut results.
+    pub cuts: bool,
+    shared_body: Option<Bytes>,
+    body: &'a [u8],
     /// Their estimated tokens.
     pub tools_tokens: Estimate,
     /// No estimate of the whole request is larger, nor of its beginning: for who need not look closer then.
@@ -161,6 +188,13 @@ pub struct RequestFacts<'a> {
     pub memo: &'a dyn Memo,
     /// Names what is kept in the memo.
     pub key: &'a HashKey,
+}
+
+impl RequestFacts<'_> {
+    /// The request's bytes, for who keeps them: copied only where they are not shared.
+    pub fn body(&self) -> Bytes {
+        self.shared_body.clone().unwrap_or_else(|| Bytes::copy_from_slice(self.body))
+    }
 }
 
 /// A tool that the model may call.

@@ -14,10 +14,16 @@ pub struct Plan {
     pub dropped: Vec<Dropped>,
     /// Tools that the model shall not be shown, with the policy that says so.
     pub hidden: Vec<(&'static str, String)>,
+    /// Cut results that the model asked for once more, by another call.
+    pub regrets: Vec<Regret>,
+    /// Tools of ours that the model is shown behind the client's.
+    pub declared: Vec<Declared>,
     /// The model shall make one call at a time.
     pub one_at_a_time: bool,
     /// The request shall not be sent, only answered with this.
     pub refusal: Option<Refusal>,
+    /// The tool of ours by which the model reads a result whole, by the number of its call.
+    reader: Option<&'static str>,
     /// Where the fold stands: set by the runner, so that a policy can edit only what it reads.
     at: Place,
 }
@@ -36,6 +42,23 @@ pub struct Dropped {
 struct Place {
     message: usize,
     policy: &'static str,
+}
+
+/// A tool of ours, which the client never learns of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    pub policy: &'static str,
+    /// An item of `tools`, as JSON.
+    pub tool: Arc<str>,
+}
+
+/// A result that was cut, and that the model asked for once more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Regret {
+    /// The place of the message that tells it.
+    pub message: usize,
+    /// The tool that gave the result.
+    pub tool: Arc<str>,
 }
 
 /// One change to one message, signed by its policy.
@@ -224,6 +247,28 @@ impl Plan {
         }
     }
 
+    /// Declares a tool of ours, `tool` as JSON, at the end of the client's. To be a function of the configuration and
+    /// the declared tools alone.
+    pub fn declare(&mut self, tool: Arc<str>) {
+        self.declared.push(Declared { policy: self.at.policy, tool });
+    }
+
+    /// Lets what is said in the place of a result name `tool` as the way to read it. The same holds as for
+    /// [`declare`](Self::declare).
+    pub fn offer_reader(&mut self, tool: &'static str) {
+        self.reader = Some(tool);
+    }
+
+    /// The tool of ours by which the model reads a result whole, if there is one.
+    pub fn reader(&self) -> Option<&'static str> {
+        self.reader
+    }
+
+    /// Tells the operator that a cut result of `tool` was asked for once more; it is new where the event being read is.
+    pub fn regret(&mut self, tool: &str) {
+        self.regrets.push(Regret { message: self.at.message, tool: tool.into() });
+    }
+
     /// Asks the model for one call at a time. To be a function of the configuration and the declared tools alone.
     pub fn one_call_at_a_time(&mut self) {
         self.one_at_a_time = true;
@@ -238,6 +283,7 @@ impl Plan {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         let changes = self.edits.is_empty() && self.dropped.is_empty() && self.hidden.is_empty();
+        let changes = changes && self.declared.is_empty();
         changes && !self.one_at_a_time && self.refusal.is_none()
     }
 

@@ -8,6 +8,7 @@ use crate::transcript::identity::HashKey;
 use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, Transcript};
 use crate::wire::json::decode;
+use crate::wire::request::Choice;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ pub trait Rule: Send + Sync {
     fn diagram(&self) -> Option<String>;
     /// See [`Policy::forbids`].
     fn forbids(&self, name: &str) -> bool;
+    /// See [`Policy::cuts`].
+    fn cuts(&self) -> bool;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
 }
@@ -35,8 +38,10 @@ pub trait Fold: Send {
     fn open(&mut self, request: &RequestFacts<'_>, plan: &mut Plan);
     fn read(&mut self, event: &Event<'_>, plan: &mut Plan);
     fn close(&self, plan: &mut Plan);
+    fn owns(&self, name: &str) -> bool;
     fn evidence(&self, name: &str) -> Evidence;
     fn judge(&self, call: &Proposed<'_>) -> Verdict;
+    fn regrets(&self, call: &Proposed<'_>) -> Option<String>;
     fn release(&mut self, call: &Proposed<'_>);
     fn usage(&self, now_ms: u64) -> Vec<Usage>;
     /// The same fold with a copy of the state.
@@ -84,6 +89,10 @@ impl<P: Policy> Rule for RuleOf<P> {
         self.0.forbids(name)
     }
 
+    fn cuts(&self) -> bool {
+        self.0.cuts()
+    }
+
     fn start(&self) -> Box<dyn Fold> {
         Box::new(Running { policy: Arc::clone(&self.0), state: P::State::default() })
     }
@@ -106,12 +115,20 @@ impl<P: Policy> Fold for Running<P> {
         self.policy.close(&self.state, plan);
     }
 
+    fn owns(&self, name: &str) -> bool {
+        self.policy.owns(name, &self.state)
+    }
+
     fn evidence(&self, name: &str) -> Evidence {
         self.policy.evidence(name, &self.state)
     }
 
     fn judge(&self, call: &Proposed<'_>) -> Verdict {
         self.policy.judge(call, &self.state)
+    }
+
+    fn regrets(&self, call: &Proposed<'_>) -> Option<String> {
+        self.policy.regrets(call, &self.state)
     }
 
     fn release(&mut self, call: &Proposed<'_>) {
@@ -164,6 +181,7 @@ impl PolicySet {
     pub fn leave_context(&self, plan: &mut Plan) {
         plan.edits.retain(|edit| !self.edits_context(edit));
         plan.dropped.retain(|dropped| !self.is_of_context(dropped.policy));
+        plan.declared.retain(|declared| !self.is_of_context(declared.policy));
     }
 
     fn edits_context(&self, edit: &Edit) -> bool {
@@ -183,7 +201,8 @@ impl PolicySet {
     pub fn read(&self, transcript: &Transcript<'_>) -> (Plan, Judge) {
         let mut plan = Plan::default();
         let mut folds: Vec<Box<dyn Fold>> = self.rules.iter().map(|rule| rule.start()).collect();
-        let facts = facts_of(transcript);
+        let mut facts = facts_of(transcript);
+        facts.cuts = self.rules.iter().any(|rule| rule.cuts());
         for fold in &mut folds {
             plan.stand_at(0, fold.name());
             fold.open(&facts, &mut plan);
@@ -214,6 +233,11 @@ fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
     let messages = Estimate::of_tokens(messages).scaled(200).scaled(transcript.token_factor);
     RequestFacts {
         tools: declared.collect(),
+        takes_tools: takes_tools(transcript),
+        forced: transcript.request.choice == Choice::Forced,
+        cuts: false,
+        shared_body: transcript.shared_body.clone(),
+        body,
         tools_tokens,
         most_tokens: tools_tokens + messages,
         context_window: transcript.context_window,
@@ -221,6 +245,15 @@ fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
         memo: transcript.memo,
         key: &transcript.identity.key,
     }
+}
+
+/// The most tools that OpenAI takes.
+const MOST_TOOLS: usize = 128;
+
+fn takes_tools(transcript: &Transcript<'_>) -> bool {
+    let declared = transcript.request.tools.len();
+    let has = |list| transcript.request.value(transcript.body, list).is_some();
+    (1..MOST_TOOLS).contains(&declared) && has("tools") && !has("functions")
 }
 
 /// Rules on the calls of a reply, each choice on its own.
@@ -240,6 +273,10 @@ pub struct Ruling {
     pub answer: Option<(&'static str, String)>,
     /// The call's new arguments, with the policy that wrote them last.
     pub rewritten: Option<(&'static str, String)>,
+    /// The call is one of a tool of ours.
+    pub own: bool,
+    /// The tool whose cut result the call asks for.
+    pub regret: Option<String>,
 }
 
 impl Ruling {
@@ -252,13 +289,21 @@ impl Ruling {
 impl Judge {
     /// How much of a call of the tool `name` in `choice` must be seen before all policies can rule.
     pub fn evidence(&mut self, choice: u32, name: &str) -> Evidence {
-        self.folds_of(choice).iter().map(|fold| fold.evidence(name)).max().unwrap_or(Evidence::Nothing)
+        let folds = self.folds_of(choice);
+        if folds.iter().any(|fold| fold.owns(name)) {
+            return Evidence::Arguments;
+        }
+        folds.iter().map(|fold| fold.evidence(name)).max().unwrap_or(Evidence::Nothing)
     }
 
     /// Rules on the next call of `choice`: a call of the tool `name` with `arguments`, where they are known.
     pub fn rule(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Ruling {
         let key = self.key.clone();
         let folds = self.folds_of(choice);
+        if let Some(owner) = folds.iter_mut().find(|fold| fold.owns(name)) {
+            let arguments_hash = arguments.map(|text| canonical_hash(text, &key));
+            return rule_alone(&mut **owner, &Proposed { name, arguments, arguments_hash, now_ms });
+        }
         let mut ruling = Ruling::default();
         let mut arguments = arguments.map(Cow::Borrowed);
         let mut arguments_hash = arguments.as_deref().map(|text| canonical_hash(text, &key));
@@ -285,6 +330,11 @@ impl Judge {
         ruling
     }
 
+    /// Whether `name` is a tool of ours.
+    pub fn owns(&self, name: &str) -> bool {
+        self.folds.iter().any(|fold| fold.owns(name))
+    }
+
     /// What the conversation has used of each limit, by policy.
     pub fn usage(&self, now_ms: u64) -> Vec<(&'static str, Usage)> {
         // With the calls of the reply, where one has been judged.
@@ -305,4 +355,19 @@ impl Judge {
         });
         &mut self.choices[at].1
     }
+}
+
+/// The ruling on a call of the policy's own tool.
+fn rule_alone(owner: &mut dyn Fold, call: &Proposed<'_>) -> Ruling {
+    let mut ruling = Ruling { own: true, ..Ruling::default() };
+    match owner.judge(call) {
+        Verdict::Answer(text) => {
+            ruling.regret = owner.regrets(call);
+            ruling.answer = Some((owner.name(), text));
+            owner.release(call);
+        }
+        Verdict::Withhold(reason) => ruling.objections.push((owner.name(), reason)),
+        Verdict::Allow | Verdict::Rewrite(_) => {}
+    }
+    ruling
 }

@@ -99,6 +99,7 @@ impl Policy for States {
                     self.step(&Happening::Assistant(Said::new(view)), standing);
                 }
             }
+            Event::Hidden { .. } => {}
             Event::Call(call) => self.step(&Happening::Called(&call.name), standing),
             Event::Result(result) => {
                 standing.open -= usize::from(result.call.is_some() && standing.open > 0);

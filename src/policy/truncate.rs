@@ -16,6 +16,7 @@
 //!
 //! # State
 //! The results seen so far, each by a hash of its text with the number of its call, for duplicates; a cut needs none.
+//! The calls whose results were cut in the last group, to count those that are made once more right after (*regret*).
 //! A pointer holds only while its original is shown: where compaction clears that one, the text is shown again (the
 //! plan carries both, the cut and the pointer).
 //!
@@ -24,17 +25,19 @@
 //! 12,000 characters around `[toolrein: ...]`; read again unchanged it becomes one line that points to call 3.
 
 mod cut;
+mod regret;
 mod seen;
 
 use super::pattern::{Pattern, best_match, exact_names};
 use super::plan::Plan;
-use super::{ConfigError, Policy};
+use super::{ConfigError, Policy, RequestFacts};
 use crate::transcript::identity::Domain;
 use crate::transcript::memo::Derived;
 use crate::transcript::{Event, ToolResult};
 use crate::wire::body::Str;
 use crate::wire::json::decode;
-use cut::{Bounds, MIN_CHARS, blob};
+use cut::{Bounds, How, MIN_CHARS, blob};
+use regret::Regrets;
 use seen::Seen;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -69,13 +72,22 @@ impl Default for Config {
     }
 }
 
+/// What is known of one conversation.
+#[derive(Clone, Default)]
+pub struct State {
+    seen: Seen,
+    regrets: Regrets,
+    /// The tool of ours by which the model reads what is cut.
+    reader: Option<&'static str>,
+}
+
 impl Policy for Truncate {
     const NAME: &'static str = "truncate";
     const SUMMARY: &'static str =
         "shortens bloated and repeated tool results, once, and says how much is gone";
     const EDITS_CONTEXT: bool = true;
     type Config = Config;
-    type State = Seen;
+    type State = State;
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
         let limits = std::iter::once(("max_chars".to_owned(), config.max_chars))
@@ -97,29 +109,53 @@ impl Policy for Truncate {
         exact_names(&self.tools)
     }
 
-    fn read(&self, event: &Event<'_>, seen: &mut Seen, plan: &mut Plan) {
+    fn cuts(&self) -> bool {
+        self.max_chars > 0 || self.duplicates || self.tools.iter().any(|(_, limit)| *limit > 0)
+    }
+
+    fn open(&self, _request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
+        state.reader = plan.reader();
+    }
+
+    fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {
         match event {
-            Event::Call(call) if self.duplicates => seen.call(call),
-            Event::Result(result) if !result.view.message.odd => self.read_result(result, seen, plan),
+            Event::Assistant(_) => state.regrets.begin_reply(),
+            Event::Call(call) => {
+                state.regrets.call(call);
+                if self.duplicates {
+                    state.seen.call(call);
+                }
+            }
+            Event::Result(result) => {
+                if let Some(tool) = result.call.and_then(|call| state.regrets.regretted(call)) {
+                    plan.regret(&tool);
+                }
+                if !result.view.message.odd {
+                    self.read_result(result, state, plan);
+                }
+            }
             _ => {}
         }
     }
 }
 
 impl Truncate {
-    fn read_result(&self, result: &ToolResult<'_>, seen: &mut Seen, plan: &mut Plan) {
+    fn read_result(&self, result: &ToolResult<'_>, state: &mut State, plan: &mut Plan) {
         let limit = best_match(&self.tools, result.tool()).copied().unwrap_or(self.max_chars);
         // Without a limit nothing of it is touched, but others may point to it.
         let max_chars = if limit == 0 { usize::MAX } else { limit };
-        let bounds = Bounds { max_chars, blob_chars: self.blob_chars };
+        let call = result.call.map(|call| call.ordinal);
+        let how = state.reader.zip(call).map_or(How::Narrower, |(reader, call)| How::Read { reader, call });
+        let bounds = Bounds { max_chars, blob_chars: self.blob_chars, how };
         for (at, text) in result.view.message.content.texts().enumerate() {
-            let pointer = if self.duplicates { seen.pointer(result, text, max_chars) } else { None };
+            let pointer = if self.duplicates { state.seen.pointer(result, text, max_chars) } else { None };
             if limit == 0 {
                 continue;
             }
             // Where the original is cleared later, the cut stands.
             if let Some((by, gone_chars)) = shortened(result, text, bounds) {
                 plan.shorten(at, by, gone_chars);
+                result.call.iter().for_each(|call| state.regrets.cut(call));
             }
             if let Some(pointer) = pointer {
                 plan.point(at, pointer.text, pointer.gone_chars, pointer.original);
@@ -132,12 +168,14 @@ impl Truncate {
 fn shortened(result: &ToolResult<'_>, text: Str, bounds: Bounds) -> Option<(Arc<str>, usize)> {
     let view = &result.view;
     let raw = text.raw(view.body);
-    let Bounds { max_chars, blob_chars } = bounds;
+    let Bounds { max_chars, blob_chars, how } = bounds;
     // Fewer bytes than the limit cannot be more characters.
     if raw.len() <= max_chars && (raw.len() <= blob_chars || !blob::may_occur(raw)) {
         return None;
     }
-    let parts: [&[u8]; 3] = [&max_chars.to_le_bytes(), &blob_chars.to_le_bytes(), raw];
+    // Calls are numbered from 1, and there is one reader at most.
+    let call = if let How::Read { call, .. } = how { call } else { 0 };
+    let parts: [&[u8]; 4] = [&max_chars.to_le_bytes(), &blob_chars.to_le_bytes(), &call.to_le_bytes(), raw];
     let key = view.identity.key.hash(Domain::Cut, &parts);
     let derived = view.memo.derive(key, &mut || {
         let cut = cut::cut(&decode(text, view.body), bounds);

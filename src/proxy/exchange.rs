@@ -48,6 +48,8 @@ pub(crate) struct Exchange {
     /// The hidden rounds of each choice, oldest first.
     pub(crate) rounds: Vec<(u32, Bytes)>,
     pub(crate) reasks: u32,
+    /// Of these, those for which tools of ours gave all the answers.
+    pub(crate) served: u32,
     /// The tools were taken away for the final answer alone.
     pub(crate) bare: bool,
     /// The client must or may be answered by a call, so that tools stay open to the end.
@@ -183,15 +185,17 @@ impl Exchange {
     }
 
     /// Prepares to ask again for `choice`, all of whose calls were withheld in `round`; after too many times
-    /// the model is asked for a final answer instead.
-    pub(crate) fn ask_again(&mut self, choice: u32, round: Bytes, judging: &mut Judging) {
+    /// the model is asked for a final answer instead. Where tools of ours gave all the answers (`served`), it may go
+    /// on: these keep bounds of their own.
+    pub(crate) fn ask_again(&mut self, (choice, served): (u32, bool), round: Bytes, judging: &mut Judging) {
         self.taken();
         self.rounds.push((choice, round));
-        let land = self.reasks >= self.gateway.config.reask.max;
+        let land = !served && self.reasks - self.served >= self.gateway.config.reask.max;
         if land {
             judging.land();
         }
         self.reasks += 1;
+        self.served += u32::from(served);
         self.record.outcome.reasks = self.reasks;
         let mine = self.rounds.iter().filter(|(of, _)| *of == choice);
         let rounds = mine.map(|(_, round)| round.clone()).collect();

@@ -264,8 +264,10 @@ impl Gateway {
         };
         let facts = self.ledger.look_up(ask).await;
         transcript.learn_times(&facts.released_ms, self.now_ms());
-        let (mut plan, judge) = policies.read(&transcript);
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
+        transcript.hidden_rounds.clone_from(&restored);
+        transcript.shared_body = Some(body.clone());
+        let (mut plan, judge) = policies.read(&transcript);
         let outcome = &mut record.outcome;
         if request.odd {
             // Parsers differ on what its strings say, so it goes up as it is; the reply is judged all the same,
@@ -274,9 +276,14 @@ impl Gateway {
             plan.edits.clear();
             plan.dropped.clear();
             plan.hidden.clear();
+            plan.declared.clear();
             restored.clear();
         }
         outcome.context = self.hold_out(policies, &transcript, &mut plan);
+        if outcome.context.held_out {
+            // Nothing was cut.
+            plan.regrets.clear();
+        }
         let (plain, none) = (Plan::default(), Vec::new());
         let (seen, rounds) = if self.is_observing() { (&plain, &none) } else { (&plan, &restored) };
         let sent = Sent { transcript: &transcript, plan: seen, restored: rounds };
@@ -387,6 +394,7 @@ impl Gateway {
             tried: Vec::new(),
             rounds: Vec::new(),
             reasks: 0,
+            served: 0,
             bare: false,
             keeps_tools,
             record,
@@ -450,6 +458,7 @@ fn tell_new(transcript: &Transcript<'_>, plan: &Plan, record: &mut Record) {
     let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
     record.planned(plan, new_from);
     record.breaks(plan, new_from);
+    record.regrets(plan, new_from);
     transcript.results_from(new_from).for_each(|result| record.result(&result));
 }
 

@@ -7,6 +7,7 @@ use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::respond::error_response;
 use super::upstream::Retried;
+use crate::rewrite::choice::is_served;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::reply::WholeJudge;
 use crate::telemetry::outcome::Fallback;
@@ -91,7 +92,8 @@ impl Exchange {
         while let Some((choice, round)) = judge.pending().filter(|_| !self.is_observing()) {
             // At once: the asking may fail, and the client may leave meanwhile.
             self.tell_judged(&mut judge);
-            self.ask_again(choice, round, &mut judge.judging);
+            let served = is_served(judge.choices(), choice);
+            self.ask_again((choice, served), round, &mut judge.judging);
             let again = match self.ask_whole().await {
                 Ok(again) => again,
                 Err(response) => return response,

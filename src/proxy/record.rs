@@ -7,7 +7,7 @@ use crate::rewrite::stream::Unjudged;
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{
-    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route, Said,
+    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Regret, Route, Said,
     actions_header,
 };
 use crate::transcript::ToolResult;
@@ -116,6 +116,13 @@ impl Record {
         self.outcome.prefix_breaks.extend(breaks);
     }
 
+    /// Cut results that were asked for once more, by calls whose results are new in the request.
+    pub(crate) fn regrets(&mut self, plan: &Plan, new_from: usize) {
+        for regret in plan.regrets.iter().filter(|regret| regret.message >= new_from) {
+            self.outcome.regrets.push(Regret { tool: regret.tool.to_string(), on: On::Request });
+        }
+    }
+
     /// A result that is new in the request.
     pub(crate) fn result(&mut self, result: &ToolResult<'_>) {
         self.outcome.results.push(NewResult {
@@ -135,6 +142,9 @@ impl Record {
                 Decision::Answer { .. } => CallVerdict::Answered,
                 Decision::Withhold { .. } | Decision::Drop => CallVerdict::Withheld,
             };
+            if let Some(tool) = judged.regret.clone() {
+                self.outcome.regrets.push(Regret { tool, on: On::Reply });
+            }
             for (policy, word) in &judged.acts {
                 self.outcome.act(On::Reply, policy, *word, 1);
             }

@@ -9,6 +9,7 @@ use super::exchange::Exchange;
 use super::handler::Gateway;
 use super::headers::retain;
 use super::record::label;
+use crate::rewrite::choice::is_served;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::stream::{Ending, StreamJudge, StreamLimits};
 use crate::telemetry::metrics::StreamGuard;
@@ -250,7 +251,8 @@ impl Streaming {
         self.out.extend(out);
         match ending {
             Ending::Reask { choice, round } if !self.exchange.is_observing() => {
-                self.exchange.ask_again(choice, round, &mut self.judge.judging);
+                let served = is_served(self.judge.choices(), choice);
+                self.exchange.ask_again((choice, served), round, &mut self.judge.judging);
                 self.judge.continue_with(choice);
                 self.ask();
             }

@@ -244,7 +244,8 @@ fn parts(source: &Source<'_>, pass: &Pass, out: &Rope) -> Vec<(&'static str, usi
     let edits = source.plan.edits.iter().map(|edit| edit.policy);
     let dropped = source.plan.dropped.iter().map(|dropped| dropped.policy);
     let hidden = source.plan.hidden.iter().map(|(policy, _)| *policy);
-    let mut policies: Vec<&'static str> = edits.chain(dropped).chain(hidden).collect();
+    let declared = source.plan.declared.iter().map(|declared| declared.policy);
+    let mut policies: Vec<&'static str> = edits.chain(dropped).chain(hidden).chain(declared).collect();
     policies.sort_unstable();
     policies.dedup();
     if let [only] = policies.as_slice() {
@@ -256,6 +257,8 @@ fn parts(source: &Source<'_>, pass: &Pass, out: &Rope) -> Vec<(&'static str, usi
         plan.dropped =
             source.plan.dropped.iter().filter(|dropped| dropped.policy == policy).cloned().collect();
         plan.hidden = source.plan.hidden.iter().filter(|(by, _)| *by == policy).cloned().collect();
+        plan.declared =
+            source.plan.declared.iter().filter(|declared| declared.policy == policy).cloned().collect();
         (policy, Source { plan: &plan, ..*source }.write(pass).len())
     };
     policies.into_iter().map(alone).collect()

@@ -149,6 +149,13 @@ impl ChoiceState {
         self.has_withheld() && !self.decisions.iter().any(is_released)
     }
 
+    /// Whether all calls were answered by tools of ours, which keep bounds of their own.
+    fn is_served(&self) -> bool {
+        let is_own =
+            |decision: &Option<Decision>| matches!(decision, Some(Decision::Answer { own: true, .. }));
+        !self.decisions.is_empty() && self.decisions.iter().all(is_own)
+    }
+
     /// Whether a call was withheld, or answered in the client's place.
     pub fn has_withheld(&self) -> bool {
         self.decisions.iter().flatten().any(Decision::is_hidden)
@@ -213,7 +220,7 @@ impl ChoiceState {
             .filter_map(|(call, decision)| {
                 let result = match decision.as_ref()? {
                     Decision::Withhold { policy, reason } => envelope(policy, reason),
-                    Decision::Answer { content } => content.clone(),
+                    Decision::Answer { content, .. } => content.clone(),
                     _ => return None,
                 };
                 Some(Withheld { call: call.clone(), result })
@@ -289,6 +296,11 @@ impl ChoiceState {
             if self.earlier_text.is_empty() || self.said.text.is_empty() { b"" } else { br"\n\n" };
         [self.earlier_text.as_slice(), blank_line, self.said.text.as_slice()].concat()
     }
+}
+
+/// Whether all calls of the choice with this index were answered by tools of ours.
+pub fn is_served(choices: &[ChoiceState], index: u32) -> bool {
+    choices.iter().any(|choice| choice.index == index && choice.is_served())
 }
 
 fn is_released(decision: &Option<Decision>) -> bool {

@@ -19,7 +19,11 @@ pub enum Decision {
     /// The client does not see it, the model is told why.
     Withhold { policy: &'static str, reason: Reason },
     /// The client does not see it, the model reads this as its result.
-    Answer { content: String },
+    Answer {
+        content: String,
+        /// By a tool of ours, which keeps a bound of its own.
+        own: bool,
+    },
     /// It came although the model was asked for a final answer: nobody sees it.
     Drop,
 }
@@ -45,6 +49,8 @@ pub struct Judged {
     pub objections: Vec<(&'static str, Reason)>,
     /// What else was done to it, also where only observed, by whom and in a word.
     pub acts: Vec<(&'static str, &'static str)>,
+    /// The tool whose cut result it asks for.
+    pub regret: Option<String>,
     /// It was let through because nobody could rule on it.
     pub unjudged: bool,
 }
@@ -123,7 +129,7 @@ impl Judging {
         if self.observe {
             return Evidence::Arguments;
         }
-        if self.landing || self.answers.includes(name) {
+        if self.landing || (self.answers.includes(name) && !self.judge.owns(name)) {
             return Evidence::Name;
         }
         self.judge.evidence(choice, name)
@@ -135,21 +141,23 @@ impl Judging {
         let arguments = whole.then(|| call.arguments());
         let ruling = self.judge.rule(choice, &name, arguments.as_deref(), now_ms);
         // An answer is let through over every limit, so nothing was done to it that could be told.
-        let is_answer = self.answers.includes(&name);
+        let is_answer = self.answers.includes(&name) && !ruling.own;
         let ruling = if is_answer { Ruling::default() } else { ruling };
         let acts = acts(&ruling);
-        let Ruling { objections, answer, rewritten } = ruling;
+        let Ruling { objections, answer, rewritten, own, regret } = ruling;
         let decision = match (objections.first(), answer, rewritten) {
             _ if self.observe || is_answer => Decision::Release,
             _ if self.landing => Decision::Drop,
             (Some((policy, reason)), ..) => {
                 Decision::Withhold { policy, reason: self.answers.advise(reason) }
             }
-            (None, Some((_, content)), _) => Decision::Answer { content },
+            (None, Some((_, content)), _) => Decision::Answer { content, own },
             (None, None, Some((_, arguments))) => Decision::Rewrite { arguments },
             (None, None, None) => Decision::Release,
         };
-        let judged = Judged { tool: name, decision: decision.clone(), objections, acts, unjudged: false };
+        let regret = regret.filter(|_| decision.is_hidden());
+        let decided = decision.clone();
+        let judged = Judged { tool: name, decision: decided, objections, acts, regret, unjudged: false };
         self.record.push(judged);
         decision
     }
@@ -158,7 +166,9 @@ impl Judging {
     pub fn release_unjudged(&mut self, call: &Assembled) -> Decision {
         let (tool, decision) = (call.name(), Decision::Release);
         let (objections, acts) = (Vec::new(), Vec::new());
-        self.record.push(Judged { tool, decision: decision.clone(), objections, acts, unjudged: true });
+        let regret = None;
+        let decided = decision.clone();
+        self.record.push(Judged { tool, decision: decided, objections, acts, regret, unjudged: true });
         decision
     }
 

@@ -5,7 +5,7 @@
 use super::flatten::flatten;
 use super::notice::Placement;
 use super::request::{
-    append, apply_plan, ask_for_answer, ask_for_one, ask_for_usage, hide, restore, without_choice,
+    append, apply_plan, ask_for_answer, ask_for_one, ask_for_usage, declare, hide, restore, without_choice,
     without_tools,
 };
 use super::splice::{Rope, Splices};
@@ -77,10 +77,12 @@ impl Source<'_> {
             Tools::Kept => {
                 apply_plan(self.request, self.body, self.plan, pass.placement, &mut splices);
                 hide(self.request, self.body, &self.plan.hidden, &mut splices);
+                declare(self.request, self.body, &self.plan.declared, &mut splices);
             }
             Tools::WithoutChoice => {
                 apply_plan(self.request, self.body, self.plan, pass.placement, &mut splices);
                 hide(self.request, self.body, &self.plan.hidden, &mut splices);
+                declare(self.request, self.body, &self.plan.declared, &mut splices);
                 without_choice(self.request, self.body, &mut splices);
             }
             Tools::Dropped => {

@@ -4,7 +4,7 @@
 use super::notice::{Placement, place};
 use super::splice::Splices;
 use super::texts::{TextChange, is_dropped, settle};
-use crate::policy::plan::{Change, Plan};
+use crate::policy::plan::{Change, Declared, Plan};
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::{decode, escape_into};
 use crate::wire::message::Message;
@@ -116,6 +116,17 @@ pub fn hide(request: &Request, body: &[u8], hidden: &[(&'static str, String)], s
         let inside = |tool: &&Tool| (span.start..span.end).contains(&tool.span.start);
         let tools: Vec<&Tool> = request.tools.iter().filter(inside).collect();
         splices.remove_items(&tools, |tool| tool.span, |tool| is_hidden(tool));
+    }
+}
+
+/// Declares tools of ours behind the client's.
+pub fn declare(request: &Request, body: &[u8], declared: &[Declared], splices: &mut Splices) {
+    let list = request.value(body, "tools").filter(|span| span.of(body).starts_with(b"["));
+    let Some(list) = list.filter(|_| !request.tools.is_empty() && request.choice != Choice::Forced) else {
+        return;
+    };
+    for Declared { tool, .. } in declared {
+        splices.insert(list.end - 1, format!(",{tool}"));
     }
 }
 

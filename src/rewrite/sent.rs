@@ -113,7 +113,9 @@ impl Sent<'_> {
         let declared = self.transcript.request.tools.iter();
         let shown = declared.filter(|tool| tool.name.is_none_or(|name| !is_hidden(&decode(name, body))));
         let tools: Estimate = shown.map(|tool| TOOL_SCHEMA + estimate_json(tool.span.of(body))).sum();
-        tools.scaled(self.transcript.token_factor)
+        let ours: Estimate =
+            self.plan.declared.iter().map(|ours| TOOL_SCHEMA + estimate_json(ours.tool.as_bytes())).sum();
+        (tools + ours).scaled(self.transcript.token_factor)
     }
 }
 

@@ -186,6 +186,9 @@ impl Metrics {
         for call in &outcome.judged {
             self.tools.tool(&call.tool).call(call.verdict);
         }
+        for regret in outcome.regrets.iter().filter(|regret| !outcome.repeated || regret.on == On::Reply) {
+            self.tools.tool(&regret.tool).regret();
+        }
         for result in outcome.results.iter().filter(|_| !outcome.repeated) {
             self.tools.tool(&result.tool).result(result);
         }

@@ -33,6 +33,8 @@ pub struct Outcome {
     pub judged: Vec<JudgedCall>,
     /// The results since the last assistant message of the request.
     pub results: Vec<NewResult>,
+    /// Cut results that the model asked for once more.
+    pub regrets: Vec<Regret>,
     pub tokens: Tokens,
     /// What the prompt was expected to cost; `None` where it was not read.
     pub foretold: Option<Foretold>,
@@ -91,6 +93,15 @@ pub const SHORTENED: &str = "shortened";
 pub enum On {
     Request,
     Reply,
+}
+
+/// A cut result that the model asked for once more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Regret {
+    /// The tool that gave it.
+    pub tool: String,
+    /// What tells it: the request that brings the second result, or the reply that asks a tool of ours.
+    pub on: On,
 }
 
 /// A call of the reply, and what was ruled.

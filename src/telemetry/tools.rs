@@ -36,6 +36,7 @@ pub(super) struct Tools {
 
 struct Families {
     calls: IntCounterVec,
+    regrets: IntCounterVec,
     bytes: HistogramVec,
     tokens: HistogramVec,
     seconds: HistogramVec,
@@ -44,6 +45,7 @@ struct Families {
 /// The resolved metrics of one tool.
 pub(super) struct Tool {
     calls: [IntCounter; CallVerdict::ALL.len()],
+    regrets: IntCounter,
     bytes: Histogram,
     tokens: Histogram,
     seconds: Histogram,
@@ -57,6 +59,12 @@ impl Tools {
                 "toolrein_tool_calls_total",
                 "Tool calls that models made, by tool and verdict; each once, in the reply that brought it.",
                 &["tool", "verdict"],
+            )?,
+            regrets: make.counters(
+                "toolrein_truncation_regret_total",
+                "Cut results that the model asked for once more (by read_more, or by nearly the same call right after), \
+                 by the tool that gave them.",
+                &["tool"],
             )?,
             bytes: make.tool_histograms(
                 "toolrein_tool_result_bytes",
@@ -111,6 +119,7 @@ impl Families {
     fn tool(&self, name: &str) -> Tool {
         Tool {
             calls: CallVerdict::ALL.map(|verdict| self.calls.with_label_values(&[name, verdict.as_str()])),
+            regrets: self.regrets.with_label_values(&[name]),
             bytes: self.bytes.with_label_values(&[name]),
             tokens: self.tokens.with_label_values(&[name]),
             seconds: self.seconds.with_label_values(&[name]),
@@ -122,6 +131,11 @@ impl Tool {
     /// Counts one call.
     pub(super) fn call(&self, verdict: CallVerdict) {
         self.calls[verdict as usize].inc();
+    }
+
+    /// Counts one cut result that was asked for once more.
+    pub(super) fn regret(&self) {
+        self.regrets.inc();
     }
 
     /// Counts one result.

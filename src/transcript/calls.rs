@@ -16,6 +16,8 @@ pub struct Call<'a> {
     pub message: usize,
     /// Its place among the calls of that message.
     pub position: usize,
+    /// Its number among all calls of the conversation, from 1: the name that the model is told.
+    pub ordinal: usize,
     pub key: CallKey,
     pub id: Cow<'a, str>,
     pub name: Cow<'a, str>,
@@ -72,6 +74,7 @@ impl<'a> PairedCalls<'a> {
                         let mut call = read_call(call, body, identity, memo);
                         chain = identity.extend(chain, &call.id, &call.name, call.arguments);
                         (call.message, call.position, call.key) = (index, position, chain);
+                        call.ordinal = paired.calls.len() + 1;
                         paired.calls.push(call);
                     }
                     open = (place.first..paired.calls.len()).collect();
@@ -164,6 +167,7 @@ fn read_call<'a>(call: &ToolCall, body: &'a [u8], identity: &Identity, memo: &dy
     Call {
         message: 0,
         position: 0,
+        ordinal: 0,
         key: Hash::default(),
         id: call.id.map_or("".into(), |id| decode(id, body)),
         name: call.name.map_or("".into(), |name| decode(name, body)),

@@ -12,6 +12,7 @@ use crate::wire::body::Str;
 use crate::wire::json::decode;
 use crate::wire::message::{Arguments, Content, Message, Role};
 use crate::wire::request::Request;
+use bytes::Bytes;
 use calls::{Call, PairedCalls};
 use identity::{Domain, Identity};
 use memo::{Derived, Memo};
@@ -33,6 +34,10 @@ pub struct Transcript<'a> {
     pub overflowed: bool,
     /// When the request came, in ms since the epoch. For what is counted, never for what is written.
     pub now_ms: u64,
+    /// Rounds that the client was not shown, each with the place of the assistant message it stands before, in order.
+    pub hidden_rounds: Vec<(usize, Bytes)>,
+    /// The bytes of `body` where they are shared, for who keeps them longer than the transcript.
+    pub shared_body: Option<Bytes>,
     last_assistant: Option<usize>,
 }
 
@@ -130,6 +135,11 @@ pub enum Event<'a> {
     User(View<'a>),
     /// An assistant's message; its calls follow one by one.
     Assistant(View<'a>),
+    /// Messages that the client was not shown, joined by commas: they stand before the assistant's message `message`.
+    Hidden {
+        message: usize,
+        round: &'a Bytes,
+    },
     Call(&'a Call<'a>),
     Result(ToolResult<'a>),
     /// Every call of one reply is answered; the view is the result that completed the group.
@@ -145,6 +155,7 @@ impl Event<'_> {
             | Self::User(view)
             | Self::Assistant(view)
             | Self::ResultsComplete(view) => view.index,
+            Self::Hidden { message, .. } => *message,
             Self::Call(call) => call.message,
             Self::Result(result) => result.view.index,
         }
@@ -166,6 +177,8 @@ impl<'a> Transcript<'a> {
             context_window: None,
             overflowed: false,
             now_ms: 0,
+            hidden_rounds: Vec::new(),
+            shared_body: None,
             last_assistant,
         }
     }
@@ -257,7 +270,13 @@ impl<'a> Transcript<'a> {
         };
         // Only an assistant's message made any.
         let calls = self.calls.made_by(index).iter().map(Event::Call);
-        std::iter::once(first).chain(second).chain(calls)
+        let hidden = self.hidden_round(index).map(|round| Event::Hidden { message: index, round });
+        hidden.into_iter().chain([first]).chain(second).chain(calls)
+    }
+
+    fn hidden_round(&self, index: usize) -> Option<&Bytes> {
+        let at = self.hidden_rounds.binary_search_by_key(&index, |(message, _)| *message).ok()?;
+        self.hidden_rounds.get(at).map(|(_, round)| round)
     }
 }
 

@@ -17,6 +17,7 @@ mod fresh;
 mod injection;
 mod loops;
 mod min_conversation;
+mod read_more;
 mod serial;
 mod states;
 mod taint;

@@ -22,6 +22,8 @@ pub(super) struct Old {
     pub(super) message: usize,
     pub(super) text: usize,
     tool: Box<str>,
+    /// The tool of ours by which the model reads it, with the number of its call.
+    reader: Option<(&'static str, usize)>,
     /// Its first characters as the model reads them.
     start: Arc<str>,
     /// Its size as the tool gave it, in characters.
@@ -30,11 +32,11 @@ pub(super) struct Old {
 
 impl Old {
     /// The `text`-th text of `result`, the model reading `instead` where that is something else. `None` where it is
-    /// not to be edited.
+    /// not to be edited. `reader`: the tool of ours by which the model reads it.
     pub(super) fn read(
         result: &ToolResult<'_>,
         (at, text): (usize, usize),
-        instead: Option<&str>,
+        (instead, reader): (Option<&str>, Option<&'static str>),
     ) -> Option<Self> {
         let view = &result.view;
         let written = view.message.content.texts().nth(text)?;
@@ -48,7 +50,8 @@ impl Old {
         let derived = view.memo.derive(key, &mut || Derived::Cut(Some(read())));
         let (start, chars) = if let Derived::Cut(Some(known)) = derived { known } else { read() };
         let tool = result.tool().chars().take(NAMED).collect::<String>().into();
-        Some(Self { at, message: view.index, text, tool, start, chars })
+        let reader = reader.zip(result.call.map(|call| call.ordinal));
+        Some(Self { at, message: view.index, text, tool, reader, start, chars })
     }
 
     /// What the model reads in its place.
@@ -58,6 +61,12 @@ impl Old {
             "" => (String::new(), "Ask for it again".to_owned()),
             tool => (format!(" of {tool}"), format!("Call {tool} again")),
         };
+        if let Some((reader, call)) = self.reader {
+            return format!(
+                "[toolrein: this old result{of} was cleared to make room ({chars} characters). Use {reader} with call \
+                 {call} if you need it. It began:]\n{start}"
+            );
+        }
         format!(
             "[toolrein: this old result{of} was cleared to make room ({chars} characters). {again} if you need it and \
              that does no harm. It began:]\n{start}"

@@ -66,11 +66,16 @@ impl Past {
         self.found.clear();
     }
 
-    /// The assistant speaks: what its last reply left unanswered stays so.
-    pub fn begin_reply(&mut self) {
+    /// What the last reply left unanswered seems to stay so.
+    pub fn give_up(&mut self) {
         for deed in self.deeds.iter_mut().skip(self.reply).filter(|deed| deed.end == End::Open) {
             deed.end = End::Failed;
         }
+    }
+
+    /// The assistant speaks.
+    pub fn begin_reply(&mut self) {
+        self.give_up();
         self.reply = self.deeds.len();
         self.mixed = false;
     }

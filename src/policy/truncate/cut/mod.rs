@@ -42,6 +42,17 @@ pub struct Bounds {
     pub max_chars: usize,
     /// The longest run of base64 in a result that fits, in characters.
     pub blob_chars: usize,
+    /// What the model is told.
+    pub how: How,
+}
+
+/// How the model gets what is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// From the tool that gave it.
+    Narrower,
+    /// From `reader`, a tool of ours, by the number of the result's call.
+    Read { reader: &'static str, call: usize },
 }
 
 /// Shortens `text` to its bounds.
@@ -50,7 +61,7 @@ pub struct Bounds {
 /// down to [`MIN_CHARS`], unless it is nested deeper than 100 levels or has more than 500,000 values; tables and JSON
 /// lines are cut by rows, everything else by lines.
 pub fn cut(text: &str, bounds: Bounds) -> Option<Cut> {
-    let Bounds { max_chars, blob_chars } = bounds;
+    let Bounds { max_chars, blob_chars, .. } = bounds;
     if !exceeds(text, max_chars) {
         return blob::leave_out(text, blob_chars);
     }
@@ -66,11 +77,11 @@ pub fn cut(text: &str, bounds: Bounds) -> Option<Cut> {
     Some(noted)
 }
 
-fn shorten(text: &str, Bounds { max_chars, blob_chars }: Bounds) -> Cut {
+fn shorten(text: &str, Bounds { max_chars, blob_chars, how }: Bounds) -> Cut {
     let total = text.chars().count();
-    let cut = json::shorten(text, total, max_chars)
-        .or_else(|| rows::shorten(text, total, max_chars))
-        .unwrap_or_else(|| text::shorten(text, total, max_chars, Mark::Full));
+    let cut = json::shorten(text, total, max_chars, how)
+        .or_else(|| rows::shorten(text, total, max_chars, how))
+        .unwrap_or_else(|| text::shorten(text, total, max_chars, Mark::Full(how)));
     // A piece of what was no base64 as a whole may look like it.
     match blob::leave_out(&cut.text, blob_chars) {
         Some(noted) => Cut { text: noted.text, gone_chars: (cut.gone_chars + noted.gone_chars).min(total) },
@@ -89,7 +100,7 @@ pub fn exceeds(text: &str, max_chars: usize) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mark {
     /// The one full announcement: how much is gone, of how much, and how to get it.
-    Full,
+    Full(How),
     /// A placeholder inside a value of a JSON document, whose announcement stands elsewhere.
     Quiet,
 }
@@ -116,15 +127,23 @@ struct Place {
     count: usize,
 }
 
-const HOW_TO_GET_IT: &str = "to see more, ask the tool for a narrower range or filter";
+impl How {
+    /// Free of quotes and backslashes, as the markers are.
+    fn words(self) -> String {
+        match self {
+            Self::Narrower => "to see more, ask the tool for a narrower range or filter".to_owned(),
+            Self::Read { reader, call } => format!("to see more, use {reader} with call {call}"),
+        }
+    }
+}
 
 impl Mark {
     /// The marker in a text. Free of quotes and backslashes, so that it needs no escape in JSON.
     fn sentence(self, loss: &Loss) -> String {
         let Loss { gone, total, .. } = loss;
-        if self == Mark::Quiet {
+        let Self::Full(how) = self else {
             return format!("[… {gone} of {total} characters cut …]");
-        }
+        };
         let mut marker = format!("[toolrein: cut {gone} of {total} characters here");
         // Writing to a String cannot fail.
         if let Some(Place { unit, first, last, count }) = loss.place {
@@ -133,19 +152,20 @@ impl Mark {
         if loss.errors_kept {
             marker.push_str(", except what looks like errors");
         }
-        let _ = write!(marker, "; {HOW_TO_GET_IT}]");
+        let _ = write!(marker, "; {}]", how.words());
         marker
     }
 }
 
 /// The marker of a JSON document: `layout` are the characters of its indentation and of needless escapes, which go
 /// first and take no information with them.
-fn json_sentence(gone: usize, total: usize, layout: usize) -> String {
+fn json_sentence(gone: usize, total: usize, layout: usize, how: How) -> String {
+    let how = how.words();
     let lead = format!("[toolrein: cut {gone} of {total} characters of this JSON");
     match layout {
-        0 => format!("{lead}, at each …; {HOW_TO_GET_IT}]"),
+        0 => format!("{lead}, at each …; {how}]"),
         all if all >= gone => format!("{lead}, all of them layout]"),
-        some => format!("{lead}, at each … ({some} of them layout); {HOW_TO_GET_IT}]"),
+        some => format!("{lead}, at each … ({some} of them layout); {how}]"),
     }
 }
 

@@ -4,13 +4,13 @@ use proptest::prelude::*;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Bounds, Cut, MIN_CHARS, exceeds};
+use super::{Bounds, Cut, How, MIN_CHARS, exceeds};
 
 const MARKER: &str = "[toolrein: cut ";
 
 /// The cut with the bound on base64 as shipped.
 pub(super) fn cut(text: &str, max_chars: usize) -> Option<Cut> {
-    super::cut(text, Bounds { max_chars, blob_chars: 4_000 })
+    super::cut(text, Bounds { max_chars, blob_chars: 4_000, how: How::Narrower })
 }
 
 /// Cuts, and holds what every cut promises.

@@ -79,7 +79,7 @@ fn encode(text: &str) -> Option<String> {
 /// Head and tail, three to two, around the mark.
 fn by_characters(raw: &str, chars: usize, room: usize, mark: Mark) -> Piece {
     let sentence = |gone: usize| match mark {
-        Mark::Full => mark.sentence(&Loss { gone, total: chars, place: None, errors_kept: false }),
+        Mark::Full(_) => mark.sentence(&Loss { gone, total: chars, place: None, errors_kept: false }),
         Mark::Quiet if room < MIN_CHARS_FOR_COUNT => "…".to_owned(),
         Mark::Quiet => format!("…[{gone} characters cut]…"),
     };

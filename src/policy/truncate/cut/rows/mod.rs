@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::json::share::{Share, sample};
 use super::trouble::{Rank, Signs};
-use super::{Cut, Loss, Mark, Place};
+use super::{Cut, How, Loss, Mark, Place};
 
 mod aligned;
 mod bars;
@@ -46,7 +46,7 @@ enum Form {
 /// Shortens `text`, which has `total` characters and more than `max_chars`, if it is a table.
 ///
 /// `None` if it is none, or if header and foot leave less than half of the limit to its rows.
-pub(super) fn shorten(text: &str, total: usize, max_chars: usize) -> Option<Cut> {
+pub(super) fn shorten(text: &str, total: usize, max_chars: usize, how: How) -> Option<Cut> {
     let table = lines::read(text)
         .or_else(|| bars::read(text))
         .or_else(|| separated::read(text))
@@ -66,7 +66,7 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize) -> Option<Cut>
         errors_kept,
     };
     let row = |sentence: &str| format!("{}{newline}", table.form.row(sentence));
-    let longest = row(&Mark::Full.sentence(&loss(total, count, count, true))).chars().count();
+    let longest = row(&Mark::Full(how).sentence(&loss(total, count, count, true))).chars().count();
     let room = max_chars.checked_sub(around + longest).filter(|room| *room >= max_chars / 2)?;
 
     let gap = table.form.gap() + newline;
@@ -82,7 +82,7 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize) -> Option<Cut>
     let tail =
         kept.iter().rev().enumerate().take_while(|(at, share)| share.ordinal + at + 1 == count).count();
     let errors_kept = first_gone - 1 + tail < kept.len();
-    let marker = row(&Mark::Full.sentence(&loss(gone, first_gone, count - tail, errors_kept)));
+    let marker = row(&Mark::Full(how).sentence(&loss(gone, first_gone, count - tail, errors_kept)));
 
     let mut out = String::with_capacity(text.len().min(max_chars * 4));
     out.push_str(head);

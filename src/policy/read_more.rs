@@ -1,0 +1,274 @@
+//! Reading what was cut: a tool of toolrein's own.
+//!
+//! # What it does
+//! Where results may be cut, the model is shown one tool more, `read_more`, behind the client's. It takes the number of
+//! a call, as the markers name it, and what is wanted of its result: characters, lines, a text to search for, or a path
+//! into JSON. toolrein answers it itself from the whole result; the client never sees such a call. An answer has at most
+//! `max_chars` characters and says what is left out. `reads` calls are answered in a turn; after that the model reads
+//! that there are no more. What another policy keeps from the model is not read by this way either.
+//!
+//! # Why
+//! A cut that can be undone may be a sharp one. The client sends the whole result again with every request, so that
+//! nothing has to be stored. How often a tool's results are asked for tells whether its limit is too low.
+//!
+//! # State
+//! The request's bytes, shared, and where in them each result stands; the reads of the turn, those of its hidden
+//! rounds included. The tool is declared from the first request on, by the configuration and the client's tools alone,
+//! so that the prompt's cache survives; it is left out only where the reply must be a call, which is the client's.
+//!
+//! # Example
+//! Of a build log of 200,000 characters the model reads its ends and `[toolrein: cut ... use read_more with call 7]`; it
+//! calls `read_more` with `{"call": 7, "search": "linker"}` and reads the lines around each hit.
+
+mod asked;
+mod found;
+mod search;
+
+use super::plan::{Change, Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
+use super::{ConfigError, Evidence, Policy, RequestFacts};
+use crate::transcript::{Event, ToolResult};
+use crate::wire::body::Str;
+use crate::wire::json::decode;
+use crate::wire::smuggling::strip;
+use asked::Asked;
+use bytes::Bytes;
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// What the tool is called.
+const TOOL: &str = "read_more";
+/// The tool as it is declared.
+const DECLARATION: &str = include_str!("read_more/tool.json");
+/// How a hidden round writes a call of it. Within a string its quotes would be escaped.
+const WRITTEN: &[u8] = br#"{"name":"read_more""#;
+/// The least that an answer may have: its first line and a useful rest.
+const MIN_CHARS: usize = 1_000;
+
+/// See the file's head.
+pub struct ReadMore {
+    config: Config,
+    declaration: Arc<str>,
+}
+
+/// `[policy.read_more]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Calls that are answered in a turn.
+    reads: u64,
+    /// The longest answer, in characters.
+    max_chars: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { reads: 8, max_chars: 16_000 }
+    }
+}
+
+/// What is known of one conversation.
+#[derive(Clone, Default)]
+pub struct State {
+    /// The tool is ours in this conversation.
+    on: bool,
+    body: Bytes,
+    /// Shared by the choices of a reply.
+    results: Arc<Vec<Kept>>,
+    /// Reads in the turn.
+    reads: u64,
+}
+
+/// A result that may be asked for.
+#[derive(Clone)]
+struct Kept {
+    /// The number of its call.
+    call: usize,
+    tool: String,
+    texts: Vec<Text>,
+}
+
+#[derive(Clone)]
+struct Text {
+    source: Source,
+    /// Another policy has taken out characters that hide text from people.
+    cleaned: bool,
+    /// Lines that another policy has put before and behind it.
+    around: Vec<(&'static str, &'static str)>,
+}
+
+#[derive(Clone)]
+enum Source {
+    /// As the client sent it.
+    Sent(Str),
+    /// As another policy left it.
+    Edited(Arc<str>),
+    Withheld,
+}
+
+impl Policy for ReadMore {
+    const NAME: &'static str = "read_more";
+    const SUMMARY: &'static str = "lets the model read what was cut of a result, without the client";
+    const EDITS_CONTEXT: bool = true;
+    type Config = Config;
+    type State = State;
+
+    fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
+        let mut problems = Vec::new();
+        if config.reads == 0 {
+            problems.push(ConfigError::new("reads", "expected at least 1"));
+        }
+        if config.max_chars < MIN_CHARS {
+            let problem = format!("expected at least {MIN_CHARS} characters");
+            problems.push(ConfigError::new("max_chars", problem));
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        Ok(Self { config, declaration: DECLARATION.trim_end().into() })
+    }
+
+    fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
+        let is_taken = request.tools.iter().any(|tool| tool.name == TOOL);
+        state.on = request.takes_tools && request.cuts && !is_taken;
+        if !state.on {
+            return;
+        }
+        state.body = request.body();
+        // What stands in the place of results depends on nothing that changes in a conversation.
+        plan.offer_reader(TOOL);
+        if !request.forced {
+            plan.declare(Arc::clone(&self.declaration));
+        }
+    }
+
+    fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {
+        match event {
+            _ if !state.on => {}
+            Event::TurnBegins(_) => state.reads = 0,
+            Event::Hidden { round, .. } => {
+                state.reads += memchr::memmem::find_iter(round, WRITTEN).count() as u64;
+            }
+            Event::Result(result) => {
+                let kept = kept(result, plan);
+                Arc::make_mut(&mut state.results).extend(kept);
+            }
+            _ => {}
+        }
+    }
+
+    fn owns(&self, name: &str, state: &State) -> bool {
+        state.on && name == TOOL
+    }
+
+    fn evidence(&self, name: &str, state: &State) -> Evidence {
+        if self.owns(name, state) { Evidence::Arguments } else { Evidence::Nothing }
+    }
+
+    fn judge(&self, call: &Proposed<'_>, state: &State) -> Verdict {
+        if !self.owns(call.name, state) {
+            return Verdict::Allow;
+        }
+        if state.reads >= self.config.reads {
+            return Verdict::Withhold(self.reason(state.reads));
+        }
+        let answer = Asked::read(call.arguments.unwrap_or_default()).and_then(|asked| {
+            let kept = state.kept(asked.call)?;
+            Ok(kept.answer(&asked, &state.body, self.config.max_chars))
+        });
+        Verdict::Answer(answer.unwrap_or_else(|problem| format!("[toolrein: {problem}]")))
+    }
+
+    fn regrets(&self, call: &Proposed<'_>, state: &State) -> Option<String> {
+        let asked = Asked::read(call.arguments?).ok()?;
+        state.kept(asked.call).ok().map(|kept| kept.tool.clone())
+    }
+
+    fn release(&self, call: &Proposed<'_>, state: &mut State) {
+        state.reads += u64::from(self.owns(call.name, state));
+    }
+
+    fn usage(&self, state: &State, _now_ms: u64) -> Vec<Usage> {
+        let used = Usage { tool: TOOL.to_owned(), used: state.reads, limit: self.config.reads };
+        if state.on { vec![used] } else { Vec::new() }
+    }
+}
+
+impl ReadMore {
+    fn reason(&self, used: u64) -> Reason {
+        let limit = self.config.reads;
+        Reason {
+            kind: ReasonKind::BudgetExceeded,
+            message: format!(
+                "{TOOL} was used {limit} times in this turn, and not more is possible until the user speaks again. Go on \
+                 with what you have read, or call the tool itself for a narrower part."
+            ),
+            retryable: false,
+            numbers: vec![("used", used), ("limit", limit)],
+        }
+    }
+}
+
+impl State {
+    /// The result of the call with this number.
+    fn kept(&self, call: usize) -> Result<&Kept, String> {
+        // Most numbers grow, but parallel calls may be answered in any order.
+        let found = self.results.iter().find(|kept| kept.call == call);
+        found.ok_or_else(|| format!("call {call} of this conversation has no result to read"))
+    }
+}
+
+impl Kept {
+    fn answer(&self, asked: &Asked, body: &Bytes, max_chars: usize) -> String {
+        let mut around: Vec<(&str, &str)> = Vec::new();
+        let mut texts: Vec<Cow<'_, str>> = Vec::new();
+        for text in &self.texts {
+            let shown: Cow<'_, str> = match &text.source {
+                Source::Sent(place) => decode(*place, body),
+                Source::Edited(edited) => Cow::Borrowed(edited),
+                Source::Withheld => continue,
+            };
+            let cleaned = if text.cleaned { strip(&shown) } else { None };
+            texts.push(cleaned.map_or(shown, |(cleaned, _)| Cow::Owned(cleaned)));
+            around.extend(&text.around);
+        }
+        let Self { call, tool, .. } = self;
+        if texts.is_empty() {
+            return format!("[toolrein: the result of call {call} ({tool}) is not to be read]");
+        }
+        let whole = texts.join("\n");
+        let mut answer = found::answer(&whole, asked, &format!("call {call} ({tool})"), max_chars);
+        around.dedup();
+        for (before, after) in around {
+            answer = format!("{before}{answer}{after}");
+        }
+        answer
+    }
+}
+
+/// The texts of a result, as far as no policy before this one keeps them from the model.
+fn kept(result: &ToolResult<'_>, plan: &Plan) -> Option<Kept> {
+    let message = result.view.message;
+    let call = result.call.filter(|_| !message.odd)?;
+    let texts = message.content.texts().enumerate().map(|(at, place)| text(at, place, plan)).collect();
+    Some(Kept { call: call.ordinal, tool: call.name.to_string(), texts })
+}
+
+fn text(at: usize, place: Str, plan: &Plan) -> Text {
+    let mut kept = Text { source: Source::Sent(place), cleaned: false, around: Vec::new() };
+    for edit in plan.planned_here() {
+        match &edit.change {
+            Change::WithholdText { text, .. } if *text == at => kept.source = Source::Withheld,
+            Change::Shorten { text, by, .. } if *text == at && matches!(kept.source, Source::Sent(_)) => {
+                kept.source = Source::Edited(Arc::clone(by));
+            }
+            Change::Clean { text, .. } if *text == at => kept.cleaned = true,
+            Change::Surround { text, before, after } if *text == at => kept.around.push((before, after)),
+            _ => {}
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! Calls that were made once more right after their result was cut: what a cut cost.
+//!
+//! Responsible for which call is nearly the same as one whose result was cut in the group of results before. Deliberately
+//! not for what is made of it: the plan tells it, the metrics count it.
+
+use crate::transcript::calls::Call;
+use crate::transcript::identity::Hash;
+use serde_json::Value;
+
+/// What is known of the last reply's calls and of the one before.
+#[derive(Clone, Default)]
+pub(super) struct Regrets {
+    /// The calls whose results were cut since the last reply.
+    cut: Vec<Asked>,
+    /// The same before it.
+    before: Vec<Asked>,
+    /// The calls of the last reply, by message and position, that ask for one of these once more.
+    again: Vec<(usize, usize)>,
+}
+
+/// A call as it is compared.
+#[derive(Clone)]
+struct Asked {
+    tool: String,
+    arguments: Hash,
+    /// Arguments that name a place, as names and values.
+    places: Vec<(String, String)>,
+}
+
+impl Regrets {
+    /// A reply begins.
+    pub(super) fn begin_reply(&mut self) {
+        self.before = std::mem::take(&mut self.cut);
+        self.again.clear();
+    }
+
+    /// The result of `call` was cut.
+    pub(super) fn cut(&mut self, call: &Call<'_>) {
+        let (tool, arguments) = (call.name.to_string(), call.arguments);
+        self.cut.push(Asked { tool, arguments, places: places(call) });
+    }
+
+    /// A call was made.
+    pub(super) fn call(&mut self, call: &Call<'_>) {
+        let same: Vec<&Asked> = self.before.iter().filter(|asked| asked.tool == call.name).collect();
+        if same.is_empty() {
+            return;
+        }
+        let of_call = places(call);
+        let is_same = |asked: &&Asked| {
+            asked.arguments == call.arguments || asked.places.iter().any(|place| of_call.contains(place))
+        };
+        if same.iter().any(is_same) {
+            self.again.push((call.message, call.position));
+        }
+    }
+
+    /// The tool, where `call`, whose result is read, asked for a cut one once more.
+    pub(super) fn regretted(&self, call: &Call<'_>) -> Option<String> {
+        self.again.contains(&(call.message, call.position)).then(|| call.name.to_string())
+    }
+}
+
+/// Longer arguments are written, not looked up.
+const MAX_ARGUMENTS_BYTES: usize = 4_096;
+/// What arguments are called that name a file, a page or the like.
+const PLACE_NAMES: [&str; 5] = ["path", "file", "url", "uri", "page"];
+
+/// The arguments of `call` that name a place.
+fn places(call: &Call<'_>) -> Vec<(String, String)> {
+    let text = call.arguments_text();
+    if text.len() > MAX_ARGUMENTS_BYTES {
+        return Vec::new();
+    }
+    let Ok(Value::Object(arguments)) = serde_json::from_str(&text) else { return Vec::new() };
+    let is_place = |name: &str, value: &str| {
+        let name = name.to_ascii_lowercase();
+        // A command line has slashes too, and is no place.
+        let is_path = value.contains('/') && !value.contains(char::is_whitespace);
+        is_path || PLACE_NAMES.iter().any(|place| name.contains(place))
+    };
+    let texts = arguments.into_iter().filter_map(|(name, value)| match value {
+        Value::String(value) => Some((name, value)),
+        _ => None,
+    });
+    texts.filter(|(name, value)| is_place(name, value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::cases::{plan_of, policy};
+    use crate::policy::truncate::Truncate;
+    use serde_json::{Value, json};
+
+    /// The places of the results that tell a regret, for calls of one tool each with a result, a reply each.
+    fn regrets(steps: &[(&str, Value, &str)]) -> Vec<usize> {
+        let mut messages = vec![json!({ "role": "user", "content": "q" })];
+        for (at, (tool, arguments, result)) in steps.iter().enumerate() {
+            let function = json!({ "name": tool, "arguments": arguments.to_string() });
+            let call = json!({ "id": format!("c{at}"), "function": function });
+            messages.push(json!({ "role": "assistant", "tool_calls": [call] }));
+            messages.push(json!({ "role": "tool", "tool_call_id": format!("c{at}"), "content": result }));
+        }
+        let body = json!({ "messages": messages }).to_string();
+        let plan = plan_of(&policy::<Truncate>("max_chars = 1000\nduplicates = false"), &body);
+        assert!(plan.regrets.iter().all(|regret| &*regret.tool == "read"));
+        plan.regrets.iter().map(|regret| regret.message / 2).collect()
+    }
+
+    #[test]
+    fn the_same_call_or_the_same_place_right_after_a_cut_is_a_regret() {
+        let long = "many words\n".repeat(200);
+        let read = |arguments: Value, result| ("read", arguments, result);
+        let file = |name: &str| json!({ "path": name, "n": 1 });
+        let part = json!({ "path": "/a", "offset": 100 });
+        let (long, short) = (long.as_str(), "short");
+        for (second, again) in [
+            (read(file("/a"), long), true),
+            (read(json!({ "n": 1, "path": "/a" }), short), true),
+            (read(part.clone(), short), true),
+            (read(file("/b"), short), false),
+            (("grep", file("/a"), short), false),
+        ] {
+            let expected: &[usize] = if again { &[2] } else { &[] };
+            assert_eq!(regrets(&[read(file("/a"), long), second.clone()]), expected, "{second:?}");
+        }
+        assert!(regrets(&[read(file("/a"), short), read(file("/a"), short)]).is_empty());
+        let meanwhile = ("grep", json!({}), short);
+        assert!(regrets(&[read(file("/a"), long), meanwhile, read(part, short)]).is_empty());
+        let command = |pipe: &str| json!({ "cmd": format!("ls /tmp | {pipe}") });
+        assert!(regrets(&[read(command("wc"), long), read(command("sort"), short)]).is_empty());
+    }
+}
