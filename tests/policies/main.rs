@@ -11,8 +11,10 @@ mod talk;
 
 mod allow;
 mod arguments;
+mod compact;
 mod duplicates;
 mod fresh;
+mod injection;
 mod loops;
 mod min_conversation;
 mod serial;
