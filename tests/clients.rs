@@ -7,13 +7,10 @@
 mod support;
 
 use serde_json::{Value, json};
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use support::player::{Client, Play, Player};
 use support::program::Toolrein;
 use support::reply::{Gate, Reply, Speech};
 use support::scripted::{Recorded, Scripted};
-use support::until;
 
 /// Policies that look at everything and have no cause to act.
 const GENEROUS: &str = r#"
@@ -28,15 +25,6 @@ const TIGHT: &str = "[policy.budget]\ntool_calls = 4\n";
 
 /// Four calls let through, then one reply withheld, three re-asks, one without choice, one without tools.
 const MOST_REQUESTS: usize = 10;
-
-/// A scenario's name, and which form of it.
-type Play<'a> = (&'a str, &'a str);
-
-#[derive(Clone, Copy)]
-enum Client {
-    Python,
-    Node,
-}
 
 /// One test for each client, so that a failure names both.
 macro_rules! with_each_client {
@@ -175,10 +163,10 @@ fn a_streamed_stubborn_runaway_model_ends_with_text(client: Client) {
 /// Plays it straight and through toolrein: the upstream must see the same requests, to the byte.
 fn unchanged(client: Client, play: Play<'_>, script: fn(usize, &Recorded) -> Reply) {
     let straight = Scripted::start(script);
-    finish(client, play, start(client, play, &straight.base_url()));
+    Player::start(client, play, &straight.base_url()).finish();
     let upstream = Scripted::start(script);
     let toolrein = Toolrein::before(&upstream, GENEROUS);
-    finish(client, play, start(client, play, &toolrein.base_url()));
+    Player::start(client, play, &toolrein.base_url()).finish();
     let (expected, seen) = (straight.requests(), upstream.requests());
     assert_eq!(seen.len(), expected.len(), "requests at the upstream");
     for (expected, seen) in expected.iter().zip(&seen) {
@@ -204,10 +192,10 @@ fn end_to_end(request: &Recorded) -> Vec<&(String, String)> {
 fn cancelled(client: Client, form: &str, script: fn(usize, &Recorded) -> Reply) {
     let upstream = Scripted::start(script);
     let toolrein = Toolrein::before(&upstream, GENEROUS);
-    let mut player = start(client, ("cancel", form), &toolrein.base_url());
+    let mut player = Player::start(client, ("cancel", form), &toolrein.base_url());
     upstream.wait_for_hang_up(0);
-    assert!(player.0.try_wait().unwrap().is_none(), "the client's process still lives");
-    finish(client, ("cancel", form), player);
+    assert!(player.is_running(), "the client's process still lives");
+    player.finish();
     toolrein.stop();
 }
 
@@ -215,7 +203,7 @@ fn cancelled(client: Client, form: &str, script: fn(usize, &Recorded) -> Reply) 
 fn runaway(client: Client, form: &str, model: fn(usize, &Recorded) -> Reply) {
     let upstream = Scripted::start(model);
     let toolrein = Toolrein::before(&upstream, TIGHT);
-    finish(client, ("runaway", form), start(client, ("runaway", form), &toolrein.base_url()));
+    Player::start(client, ("runaway", form), &toolrein.base_url()).finish();
     let requests = upstream.requests().len();
     assert!((5..=MOST_REQUESTS).contains(&requests), "{requests} requests at the upstream");
     upstream.assert_clean();
@@ -249,54 +237,4 @@ fn obedient(nth: usize, request: &Recorded) -> Reply {
 /// Calls whatever it is asked.
 fn stubborn(nth: usize, request: &Recorded) -> Reply {
     Reply::speech(request, &Speech::calls(&[(&format!("call_{nth}"), "search", "{}")]))
-}
-
-/// A client's process; it is killed if the test ends before it does.
-struct Player(Child);
-
-impl Drop for Player {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start(client: Client, (scenario, form): Play<'_>, base_url: &str) -> Player {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut command = match client {
-        Client::Python => {
-            let python = installed(root.join(".venv/bin/python"));
-            let mut command = Command::new(python);
-            // -I: only the venv's packages, and no script of ours taken for one of them.
-            command.arg("-I").arg(root.join(format!("tests/clients/python/{scenario}.py")));
-            command
-        }
-        Client::Node => {
-            installed(root.join("tests/clients/node/node_modules/openai"));
-            let mut command = Command::new("node");
-            command.arg(root.join(format!("tests/clients/node/{scenario}.mjs")));
-            command
-        }
-    };
-    command.arg(form).env("OPENAI_BASE_URL", base_url).env("OPENAI_API_KEY", "sk-test");
-    command.env("PYTHONUTF8", "1").env("NO_PROXY", "127.0.0.1").stdin(Stdio::piped());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    Player(command.spawn().expect("the client starts"))
-}
-
-fn installed(path: PathBuf) -> PathBuf {
-    assert!(path.exists(), "{} is missing; `make test` installs the clients", path.display());
-    path
-}
-
-/// Closes the client's input and waits for its end, which must be a good one.
-fn finish(client: Client, (scenario, form): Play<'_>, mut player: Player) {
-    let Player(child) = &mut player;
-    drop(child.stdin.take());
-    let name = if matches!(client, Client::Python) { "python" } else { "node" };
-    let status = until(&format!("{name}, {scenario} {form}"), || child.try_wait().expect("its status"));
-    let (mut printed, mut failed) = (String::new(), String::new());
-    child.stdout.take().expect("its output").read_to_string(&mut printed).expect("text");
-    child.stderr.take().expect("its complaints").read_to_string(&mut failed).expect("text");
-    assert!(status.success(), "{name}, {scenario} {form}: {status}\n{printed}{failed}");
 }

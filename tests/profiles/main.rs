@@ -10,6 +10,7 @@ mod support;
 mod talk;
 
 mod choice;
+mod clients;
 mod shipped;
 
 use support::client::Request;

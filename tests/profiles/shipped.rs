@@ -10,13 +10,14 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const SYSTEMS: [&str; 5] = ["artifacts", "chat", "text", "tutor", "voice"];
+pub const SYSTEMS: [&str; 5] = ["artifacts", "chat", "text", "tutor", "voice"];
 
 fn path(system: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/profiles").join(format!("{system}.toml"))
 }
 
-fn file(system: &str) -> String {
+/// The file of `system`.
+pub fn file(system: &str) -> String {
     std::fs::read_to_string(path(system)).unwrap()
 }
 
@@ -35,7 +36,7 @@ fn talk(form: Form, tools: &[&str]) -> Talk {
 
 /// A model that makes the n-th of these calls, each in a reply of its own, and speaks when it is asked to or has
 /// made all. A call that was withheld counts as made.
-fn caller(tools: &'static [&'static str]) -> Scripted {
+pub fn caller(tools: &'static [&'static str]) -> Scripted {
     Scripted::start(move |nth, request| match tools.get(nth) {
         Some(tool) if request.json()["tool_choice"] != "none" => {
             let (id, arguments) = (format!("call_{nth}"), json!({"n": nth}).to_string());
@@ -60,7 +61,7 @@ fn run(talk: &mut Talk, program: &Toolrein, headers: &[(&str, &str)]) -> (Vec<St
 }
 
 /// The errors in the explanations that the model read in `request`.
-fn errors(request: &Recorded) -> Vec<Value> {
+pub fn errors(request: &Recorded) -> Vec<Value> {
     let body = request.json();
     let messages = body["messages"].as_array().unwrap().iter();
     let contents = messages.filter(|message| message["role"] == "tool").map(|message| &message["content"]);
@@ -265,26 +266,61 @@ fn text_a_sixth_retrieval_is_withheld_and_other_tools_run() {
 }
 
 #[test]
-fn tutor_nothing_is_awarded_or_skipped_twice_in_a_turn_nor_at_the_same_time() {
+fn tutor_is_drawn_by_check_with_every_step_of_a_lesson() {
+    let said = checked(&path("tutor"));
+    for arrow in [
+        "[*] --> start",
+        "start --> observing: assistant question",
+        "observing --> probing: user message",
+        "listening --> judging: user message",
+        "judging --> awarding: award_points called",
+        "awarding --> next_card: award_points succeeded",
+        "showing --> start: show_next_card succeeded",
+    ] {
+        assert!(said.contains(arrow), "{arrow} is not in\n{said}");
+    }
+}
+
+#[test]
+fn voice_act_the_same_action_runs_once_a_minute_and_one_at_a_time() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| {
             let reply = |calls: &[(&str, &str, &str)]| Reply::speech(request, &Speech::calls(calls));
             match nth {
-                0 => reply(&[("a", "award_points", "{}"), ("b", "show_next_card", "{}")]),
-                1 => reply(&[("c", "award_points", "{}")]),
-                2 => reply(&[("d", "show_next_card", "{}")]),
-                3 => reply(&[("e", "show_next_card", "{}")]),
-                5 => reply(&[("f", "award_points", "{}")]),
-                _ => text("Well done. What is next?", request),
+                0 => reply(&[("a", "send_note", r#"{"n":1}"#), ("b", "send_note", r#"{"n":2}"#)]),
+                1 => reply(&[("c", "send_note", r#"{"n":1}"#)]),
+                _ => text("It is sent.", request),
             }
         });
-        let program = program("tutor", &upstream);
-        let mut talk = talk(form, &["award_points", "show_next_card"]);
-        let (ran, _) = run(&mut talk, &program, &[]);
-        assert_eq!(ran, ["award_points", "show_next_card"]);
-        talk.say("Seven.");
-        assert_eq!(run(&mut talk, &program, &[]).0, ["award_points"], "a new turn has it again");
-        program.wait_for_metric("toolrein_actions_total{policy=\"turn_limits\",action=\"withheld\"}", 3.0);
+        let program = program("voice", &upstream);
+        let (ran, _) = run(&mut talk(form, &["send_note"]), &program, &[("x-toolrein-profile", "voice-act")]);
+        assert_eq!(ran, ["send_note"]);
+        let types: Vec<Value> =
+            errors(upstream.requests().last().unwrap()).iter().map(|error| error["type"].clone()).collect();
+        assert_eq!(types, ["TURN_LOCKED", "DUPLICATE"]);
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn artifacts_what_is_made_twice_in_a_row_is_made_once_and_changes_come_one_by_one() {
+    in_both_forms(|form| {
+        let page = r#"{"title":"Foxes","type":"text/html","content":"<p>"}"#;
+        let upstream = Scripted::start(move |nth, request| {
+            let reply = |calls: &[(&str, &str, &str)]| Reply::speech(request, &Speech::calls(calls));
+            match nth {
+                0 => reply(&[("a", "create_artifact", page), ("b", "update_artifact", page)]),
+                1 => reply(&[("c", "create_artifact", page)]),
+                2 => reply(&[("d", "update_artifact", page)]),
+                _ => text("Here it is.", request),
+            }
+        });
+        let program = program("artifacts", &upstream);
+        let (ran, _) = run(&mut talk(form, &["create_artifact", "update_artifact"]), &program, &[]);
+        assert_eq!(ran, ["create_artifact", "update_artifact"]);
+        let types: Vec<Value> =
+            errors(upstream.requests().last().unwrap()).iter().map(|error| error["type"].clone()).collect();
+        assert_eq!(types, ["TURN_LOCKED", "DUPLICATE"]);
         upstream.assert_clean();
     });
 }

@@ -1,0 +1,398 @@
+//! The shipped profiles through the real `openai` packages of Python and Node, all of them in one file and chosen by
+//! header: lessons with the tutor that no model can hurry, and each other profile's limit. What else a profile holds
+//! is tested without these clients.
+
+use crate::shipped::{SYSTEMS, caller, errors, file};
+use crate::support::player::{Client, Player};
+use crate::support::program::Toolrein;
+use crate::support::reply::{Gate, Reply, Speech};
+use crate::support::scripted::{Recorded, Scripted};
+use serde_json::{Value, json};
+
+/// One test for each client, in both forms, so that a failure names all.
+macro_rules! with_each_client {
+    ($($case:ident),* $(,)?) => {
+        mod python { mod whole { $(#[test] fn $case() { crate::clients::$case(crate::clients::PYTHON[0]); })* }
+            mod streamed { $(#[test] fn $case() { crate::clients::$case(crate::clients::PYTHON[1]); })* } }
+        mod node { mod whole { $(#[test] fn $case() { crate::clients::$case(crate::clients::NODE[0]); })* }
+            mod streamed { $(#[test] fn $case() { crate::clients::$case(crate::clients::NODE[1]); })* } }
+    };
+}
+
+with_each_client!(
+    a_lesson_goes_on_by_itself_and_the_model_is_told_after_each_turn,
+    a_card_is_skipped_neither_after_one_exchange_nor_from_any_wrong_state,
+    the_next_card_comes_once_however_often_it_is_called_for,
+    points_are_awarded_neither_without_a_conversation_nor_from_a_wrong_state,
+    points_are_awarded_once_and_for_the_card_on_the_table,
+    a_failed_award_may_be_made_again_and_then_never_more,
+    a_lesson_goes_on_where_it_was_after_disconnects_and_restarts,
+    each_other_profile_withholds_the_first_call_beyond_its_limit,
+);
+
+/// A client and the form in which it asks.
+type Way = (Client, &'static str);
+const PYTHON: [Way; 2] = [(Client::Python, "whole"), (Client::Python, "streamed")];
+const NODE: [Way; 2] = [(Client::Node, "whole"), (Client::Node, "streamed")];
+
+const FIRST: &str = r#"{"card_id":"c1","points":2}"#;
+const SECOND: &str = r#"{"card_id":"c2","points":3}"#;
+const AWARD: Turn = Calls(&[("a", "award_points", FIRST)]);
+const SHOW: Turn = Calls(&[("s", "show_next_card", "{}")]);
+
+/// What the scripted model does next.
+#[derive(Clone, Copy)]
+enum Turn {
+    Says(&'static str),
+    Calls(&'static [(&'static str, &'static str, &'static str)]),
+    /// The same as the next turn, but the client does not live to see its end.
+    Unheard,
+}
+use Turn::{Calls, Says, Unheard};
+
+fn scripted(turns: &'static [Turn]) -> Scripted {
+    Scripted::start(move |nth, request| match turns[nth] {
+        Unheard if request.json()["stream"] == true => {
+            spoken(turns[nth + 1], request).held_after(3, &Gate::shut())
+        }
+        Unheard => Reply::silence(),
+        turn => spoken(turn, request),
+    })
+}
+
+fn spoken(turn: Turn, request: &Recorded) -> Reply {
+    let speech = match turn {
+        Says(text) => Speech::text(text),
+        Calls(calls) => Speech::calls(calls),
+        Unheard => panic!("two turns in a row are not heard"),
+    };
+    Reply::speech(request, &speech)
+}
+
+/// All shipped profiles in one file, in front of `upstream`.
+fn program(upstream: &Scripted) -> Toolrein {
+    Toolrein::before(upstream, &SYSTEMS.map(file).concat().replace("models = [\"*\"]\n", ""))
+}
+
+/// What a client keeps of a conversation, over all its processes.
+struct Talk {
+    way: Way,
+    profile: &'static str,
+    tools: Value,
+    /// What each tool answers, the next first.
+    results: Value,
+    messages: Value,
+    /// Names and arguments of the calls that were run.
+    ran: Vec<(String, Value)>,
+}
+
+impl Talk {
+    /// A student of the tutor's, with card c1 on the table.
+    fn lesson(way: Way) -> Self {
+        let (id, points) = (json!({"type": "string"}), json!({"type": "integer"}));
+        let award = json!({"type": "object", "properties": {"card_id": id, "points": points}, "required": ["card_id"]});
+        let tool = |name: &str, parameters: Value| json!({"type": "function", "function": {"name": name, "parameters": parameters}});
+        Self {
+            way,
+            profile: "tutor",
+            tools: json!([tool("award_points", award), tool("show_next_card", json!({"type": "object"}))]),
+            results: json!({
+                "award_points": ["{\"total\":2}", "{\"total\":5}", "{\"total\":9}"],
+                "show_next_card": [r#"{"card_id":"c2","front":"dog"}"#, r#"{"card_id":"c3","front":"cow"}"#],
+            }),
+            messages: json!([{"role": "system", "content": "Teach. Card c1 is on the table: cat."}]),
+            ran: Vec::new(),
+        }
+    }
+
+    /// Starts a client that knows the conversation so far and says this, each in a turn of its own.
+    fn start(&self, program: &Toolrein, says: &[&str]) -> Player {
+        let mut player = Player::start(self.way.0, ("conversation", self.way.1), &program.base_url());
+        let Self { profile, tools, results, messages, .. } = self;
+        let plan = json!({"profile": profile, "tools": tools, "results": results, "messages": messages, "says": says});
+        player.tell(&plan.to_string());
+        player
+    }
+
+    /// The same, to its good end.
+    fn say(&mut self, program: &Toolrein, says: &[&str]) {
+        let done: Value = serde_json::from_str(&self.start(program, says).finish()).unwrap();
+        self.messages = done["messages"].clone();
+        for call in done["ran"].as_array().unwrap() {
+            let name = call[0].as_str().unwrap();
+            self.results[name].as_array_mut().unwrap().remove(0);
+            self.ran.push((name.to_owned(), call[1].clone()));
+        }
+    }
+
+    fn ran(&self) -> Vec<&str> {
+        self.ran.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// The ids of the cards that were awarded.
+    fn awarded(&self) -> Vec<&Value> {
+        let awards = self.ran.iter().filter(|(name, _)| name == "award_points");
+        awards.map(|(_, arguments)| &arguments["card_id"]).collect()
+    }
+}
+
+/// The states that the model has read of in `request`, in order.
+fn told(request: &Recorded) -> Vec<String> {
+    let messages = request.json()["messages"].as_array().unwrap().clone();
+    let texts = messages.iter().filter_map(|message| message["content"].as_str());
+    let states = texts.flat_map(|text| text.split("[toolrein] State: ").skip(1));
+    states.map(|state| state.split('.').next().unwrap().to_owned()).collect()
+}
+
+/// What the model was refused in all the conversation: tool or argument, type, and the state where one is named.
+fn refused(upstream: &Scripted) -> Vec<String> {
+    let told = errors(upstream.requests().last().unwrap());
+    let refusals = told.iter().map(|error| {
+        let message = error["message"].as_str().unwrap();
+        let tool = message.strip_prefix("The call was not run: ").unwrap();
+        let tool = tool.trim_start_matches("a call of ").split([' ', ':']).next().unwrap();
+        let state =
+            message.split("in the state ").nth(1).map_or("", |state| state.split('.').next().unwrap());
+        format!("{tool} {} {state}", error["type"].as_str().unwrap()).trim_end().to_owned()
+    });
+    refusals.collect()
+}
+
+fn a_lesson_goes_on_by_itself_and_the_model_is_told_after_each_turn(way: Way) {
+    let upstream = scripted(&[
+        Says("What do you see?"),
+        Says("And what does it do?"),
+        // Judged and awarded in one turn ...
+        AWARD,
+        SHOW,
+        Says("Both are right. What is this?"),
+        Says("Are you sure?"),
+        // ... and in two.
+        Says("Right again."),
+        Calls(&[("b", "award_points", SECOND)]),
+        Calls(&[("t", "show_next_card", "{}")]),
+        Says("And this?"),
+    ]);
+    let program = program(&upstream);
+    let mut talk = Talk::lesson(way);
+    talk.say(&program, &["Hello!", "A cat.", "It sleeps.", "A dog.", "It barks.", "Thank you!"]);
+    assert_eq!(talk.ran(), ["award_points", "show_next_card", "award_points", "show_next_card"]);
+    let all = [
+        "start",
+        "probing",
+        "judging",
+        "next_card",
+        "start",
+        "probing",
+        "judging",
+        "award",
+        "next_card",
+        "start",
+    ];
+    for nth in 0..all.len() {
+        assert_eq!(told(&upstream.request(nth)), all[..=nth], "request {nth}");
+    }
+    assert_eq!(refused(&upstream), [""; 0]);
+    upstream.assert_clean();
+}
+
+fn a_card_is_skipped_neither_after_one_exchange_nor_from_any_wrong_state(way: Way) {
+    let upstream = scripted(&[
+        SHOW,
+        Says("What do you see?"),
+        SHOW,
+        Says("What does the cat do?"),
+        SHOW,
+        Says("Both are right."),
+        SHOW,
+        AWARD,
+        Says("You have two points."),
+    ]);
+    let program = program(&upstream);
+    let mut talk = Talk::lesson(way);
+    talk.say(&program, &["Show me cards!", "A cat.", "It sleeps.", "The next one!"]);
+    assert_eq!(talk.ran(), ["award_points"]);
+    assert_eq!(
+        refused(&upstream),
+        ["start", "probing", "judging", "award"]
+            .map(|state| format!("show_next_card STATE_RESTRICTED {state}"))
+    );
+    program.wait_for_metric("toolrein_actions_total{policy=\"states\",action=\"withheld\"}", 4.0);
+    upstream.assert_clean();
+}
+
+fn the_next_card_comes_once_however_often_it_is_called_for(way: Way) {
+    let upstream = scripted(&[
+        Says("What do you see?"),
+        Says("And what does it do?"),
+        AWARD,
+        // Twice at once and once more in succession, and after the student has said something.
+        Calls(&[("s", "show_next_card", "{}"), ("t", "show_next_card", "{}")]),
+        SHOW,
+        Says("What is this?"),
+        SHOW,
+        Says("Why?"),
+    ]);
+    let program = program(&upstream);
+    let mut talk = Talk::lesson(way);
+    talk.say(&program, &["Hello!", "A cat.", "It sleeps.", "A dog."]);
+    assert_eq!(talk.ran(), ["award_points", "show_next_card"]);
+    assert_eq!(
+        refused(&upstream),
+        ["showing", "start", "probing"].map(|state| format!("show_next_card STATE_RESTRICTED {state}"))
+    );
+    for request in upstream.requests() {
+        assert_eq!(request.json()["parallel_tool_calls"], false, "one call at a time is asked for");
+    }
+    upstream.assert_clean();
+}
+
+fn points_are_awarded_neither_without_a_conversation_nor_from_a_wrong_state(way: Way) {
+    let upstream = scripted(&[
+        AWARD,
+        Says("What do you see?"),
+        AWARD,
+        Says("What does the cat do?"),
+        Says("Both are right."),
+        AWARD,
+        // With the points awarded the next card is due, then its opening question.
+        AWARD,
+        SHOW,
+        Calls(&[("b", "award_points", SECOND)]),
+        Says("And what is this?"),
+    ]);
+    let program = program(&upstream);
+    let mut talk = Talk::lesson(way);
+    talk.say(&program, &["Give me points!", "A cat.", "It sleeps.", "Great!"]);
+    assert_eq!(talk.ran(), ["award_points", "show_next_card"]);
+    assert_eq!(
+        refused(&upstream),
+        ["start", "probing", "next_card", "start"]
+            .map(|state| format!("award_points STATE_RESTRICTED {state}"))
+    );
+    upstream.assert_clean();
+}
+
+fn points_are_awarded_once_and_for_the_card_on_the_table(way: Way) {
+    let upstream = scripted(&[
+        Says("What do you see?"),
+        Says("And what does it do?"),
+        // Twice at once.
+        Calls(&[("a", "award_points", FIRST), ("b", "award_points", r#"{"card_id":"c1","points":9}"#)]),
+        SHOW,
+        Says("And this?"),
+        Says("Are you sure?"),
+        // In the right state, but for the card before, and for one that nobody has seen.
+        Calls(&[("c", "award_points", r#"{"card_id":"c1","points":9}"#)]),
+        Calls(&[("d", "award_points", r#"{"card_id":"c9","points":9}"#)]),
+        Calls(&[("e", "award_points", SECOND)]),
+        Says("Five points."),
+    ]);
+    let program = program(&upstream);
+    let mut talk = Talk::lesson(way);
+    talk.say(&program, &["Hello!", "A cat.", "It sleeps.", "A dog.", "It barks."]);
+    assert_eq!(talk.ran(), ["award_points", "show_next_card", "award_points"]);
+    assert_eq!(talk.awarded(), ["c1", "c2"]);
+    assert_eq!(
+        refused(&upstream),
+        ["award_points STATE_RESTRICTED awarding", "award_points DUPLICATE", "card_id STALE_REFERENCE"]
+    );
+    let told = errors(upstream.requests().last().unwrap())[2]["message"].as_str().unwrap().to_owned();
+    assert!(told.contains("\"c2\""), "the model reads the current one: {told}");
+    upstream.assert_clean();
+}
+
+fn a_failed_award_may_be_made_again_and_then_never_more(way: Way) {
+    let upstream = scripted(&[
+        Says("What do you see?"),
+        Says("And what does it do?"),
+        AWARD,
+        AWARD,
+        AWARD,
+        Says("Two points."),
+        AWARD,
+        Says("You have them already."),
+    ]);
+    let program = program(&upstream);
+    let mut talk = Talk::lesson(way);
+    talk.results["award_points"] = json!(["Error: the board is locked", ""]);
+    talk.say(&program, &["Hello!", "A cat.", "It sleeps.", "More!"]);
+    assert_eq!(talk.ran(), ["award_points", "award_points"], "the failed one and the good one");
+    assert_eq!(told(upstream.requests().last().unwrap())[3..], ["award", "next_card"]);
+    assert_eq!(refused(&upstream), ["award_points STATE_RESTRICTED next_card"; 2]);
+    upstream.assert_clean();
+}
+
+fn a_lesson_goes_on_where_it_was_after_disconnects_and_restarts(way: Way) {
+    let upstream = scripted(&[
+        Says("What do you see?"),
+        Unheard,
+        Says("And what does the cat do?"),
+        Unheard,
+        AWARD,
+        Says("Two points."),
+        AWARD,
+        SHOW,
+        Says("What is this?"),
+    ]);
+    let mut talk = Talk::lesson(way);
+    let before = program(&upstream);
+    talk.say(&before, &["Hello!"]);
+    disconnect(&talk, &before, (&upstream, 1), "A cat.");
+    before.stop();
+    // Another process with the same settings, and another client that remembers what the first had heard.
+    let before = program(&upstream);
+    talk.say(&before, &["A cat."]);
+    disconnect(&talk, &before, (&upstream, 3), "It sleeps.");
+    before.stop();
+    let before = program(&upstream);
+    talk.say(&before, &["It sleeps."]);
+    assert_eq!(talk.ran(), ["award_points"]);
+    before.stop();
+    let after = program(&upstream);
+    talk.say(&after, &["Next!"]);
+    assert_eq!(talk.ran(), ["award_points", "show_next_card"]);
+    assert_eq!(refused(&upstream), ["award_points STATE_RESTRICTED next_card"]);
+    for (unheard, again) in [(1, 2), (3, 4)] {
+        let body = |nth: usize| String::from_utf8(upstream.request(nth).body).unwrap();
+        assert_eq!(body(unheard), body(again), "the model reads the very same");
+    }
+    let last = told(upstream.requests().last().unwrap());
+    assert_eq!(last, ["start", "probing", "judging", "next_card", "start"]);
+    upstream.assert_clean();
+}
+
+/// A client says this and is killed while the n-th request is being answered.
+fn disconnect(talk: &Talk, program: &Toolrein, (upstream, nth): (&Scripted, usize), says: &str) {
+    let mut client = talk.start(program, &[says]);
+    upstream.request(nth);
+    assert!(client.is_running());
+    drop(client);
+    upstream.wait_for_hang_up(nth);
+}
+
+fn each_other_profile_withholds_the_first_call_beyond_its_limit(way: Way) {
+    for (profile, calls, beyond) in [
+        ("chat", &["search", "fetch", "search", "fetch", "search", "fetch"][..], 5),
+        ("artifacts", &["search_web", "create_artifact", "generateImage", "search_web"], 3),
+        ("voice", &["search_web", "get_forecast", "read_page"], 2),
+        ("text", &["search_a", "fetch_b", "list_c", "get_d", "find_e", "search_f"], 5),
+    ] {
+        let upstream = caller(calls);
+        let program = program(&upstream);
+        let tool = |name: &&str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}});
+        let mut declared = calls.to_vec();
+        declared.sort_unstable();
+        declared.dedup();
+        let mut talk = Talk::lesson(way);
+        talk.profile = profile;
+        talk.tools = declared.iter().map(tool).collect();
+        talk.results = declared.iter().map(|name| ((*name).to_owned(), json!(["1", "2", "3"]))).collect();
+        talk.say(&program, &["What is new?"]);
+        assert_eq!(talk.ran(), calls[..beyond], "{profile}");
+        assert_eq!(errors(upstream.requests().last().unwrap())[0]["type"], "BUDGET_EXCEEDED", "{profile}");
+        let last = talk.messages.as_array().unwrap().last().unwrap().clone();
+        assert_eq!(last["content"], "This is what I found.", "{profile}");
+        upstream.assert_clean();
+    }
+}

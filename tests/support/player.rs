@@ -1,0 +1,90 @@
+//! A process that plays a scenario of `tests/clients/` with the real `openai` package of Python or Node. Starts it,
+//! feeds it and waits for its good end; what it plays stands in its script.
+
+use super::until;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Whose package it is.
+#[derive(Clone, Copy, Debug)]
+pub enum Client {
+    Python,
+    Node,
+}
+
+/// A scenario's name, and which form of it.
+pub type Play<'a> = (&'a str, &'a str);
+
+/// A client's process; it is killed if the test ends before it does.
+pub struct Player {
+    child: Child,
+    name: String,
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Player {
+    /// Starts the client with toolrein, or an upstream, at `base_url`.
+    ///
+    /// # Panics
+    /// If it is not installed.
+    pub fn start(client: Client, (scenario, form): Play<'_>, base_url: &str) -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut command = match client {
+            Client::Python => {
+                let python = installed(root.join(".venv/bin/python"));
+                let mut command = Command::new(python);
+                // -I: only the venv's packages, and no script of ours taken for one of them.
+                command.arg("-I").arg(root.join(format!("tests/clients/python/{scenario}.py")));
+                command
+            }
+            Client::Node => {
+                installed(root.join("tests/clients/node/node_modules/openai"));
+                let mut command = Command::new("node");
+                command.arg(root.join(format!("tests/clients/node/{scenario}.mjs")));
+                command
+            }
+        };
+        command.arg(form).env("OPENAI_BASE_URL", base_url).env("OPENAI_API_KEY", "sk-test");
+        command.env("PYTHONUTF8", "1").env("NO_PROXY", "127.0.0.1").stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let name = format!("{client:?}, {scenario} {form}");
+        Self { child: command.spawn().expect("the client starts"), name }
+    }
+
+    /// Writes to the client's input and closes it.
+    pub fn tell(&mut self, text: &str) {
+        let mut input = self.child.stdin.take().expect("its input");
+        input.write_all(text.as_bytes()).expect("it listens");
+    }
+
+    /// Whether its process lives.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("its status").is_none()
+    }
+
+    /// Closes the client's input and waits for its end, which must be a good one; what it printed.
+    ///
+    /// # Panics
+    /// With what it said if it failed.
+    pub fn finish(mut self) -> String {
+        drop(self.child.stdin.take());
+        let status = until(&self.name, || self.child.try_wait().expect("its status"));
+        let (mut printed, mut failed) = (String::new(), String::new());
+        self.child.stdout.take().expect("its output").read_to_string(&mut printed).expect("text");
+        self.child.stderr.take().expect("its complaints").read_to_string(&mut failed).expect("text");
+        assert!(status.success(), "{}: {status}\n{printed}{failed}", self.name);
+        printed
+    }
+}
+
+fn installed(path: PathBuf) -> PathBuf {
+    assert!(path.exists(), "{} is missing; `make test` installs the clients", path.display());
+    path
+}
