@@ -2,7 +2,7 @@
 //! the plan; what becomes of a text is settled by `rewrite::texts`.
 
 use super::facts::Act;
-use crate::policy::plan::{Change, Edit, Plan};
+use crate::policy::plan::{Change, Dropped, Edit, Plan};
 use crate::rewrite::notice::Placement;
 use crate::rewrite::texts::{is_dropped, settle};
 use crate::transcript::View;
@@ -54,12 +54,12 @@ pub(super) fn acts_of(
 
 /// The message goes with its turn.
 pub(super) fn dropped(plan: &Plan, message: usize, tokens: u64) -> Vec<Act> {
-    let by = plan.dropped.iter().find(|(_, messages)| messages.contains(&message));
-    let act = by.map(|(policy, messages)| Act {
+    let by = plan.dropped.iter().find(|dropped| dropped.messages.contains(&message));
+    let act = by.map(|Dropped { policy, messages, decided }| Act {
         policy,
         action: "dropped".to_owned(),
         why: format!(
-            "the turns of messages {} to {} are not sent",
+            "old turns make room, as decided at message {decided}: messages {} to {} are not sent",
             messages.start,
             messages.end.saturating_sub(1)
         ),

@@ -178,7 +178,7 @@ impl Page {
             (Some(before), Some(after)) if before == after => self.pre(&[(Mark::Same, before)]),
             (Some(before), Some(after)) => self.beside(&compare(before, after)),
             (Some(text), None) if matches!(fate, Fate::Dropped | Fate::Unsent) => {
-                self.pre(&[(Mark::Gone, text)])
+                self.pre(&[(Mark::Gone, text)]);
             }
             (Some(text), None) => self.pre(&[(Mark::Same, text)]),
             (None, Some(text)) => self.pre(&[(Mark::Ours, text)]),
