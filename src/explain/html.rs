@@ -3,7 +3,7 @@
 
 use super::facts::{Act, Explained, Fate, Kind, Made, Piece, Refused, Ruled, Shown, Size};
 use super::marks::{Mark, Run, compare};
-use super::visible::{abridged, grouped, grouped_signed, one_line, visible};
+use super::visible::{abridged, grouped, grouped_signed, one_line, saved_in_words, visible};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -82,7 +82,11 @@ impl Page {
         for (name, figure, more) in [
             ("as recorded", grouped(before), "tokens".to_owned()),
             ("as sent", grouped(after), "tokens".to_owned()),
-            ("saved", grouped_signed(saved), format!("tokens, {share:.1} %")),
+            (
+                if saved < 0 { "added" } else { "saved" },
+                grouped(saved.unsigned_abs()),
+                format!("tokens, {:.1} %", share.abs()),
+            ),
             ("touched", grouped(touched as u64), format!("of {} messages", explained.messages.len())),
             ("withheld", grouped(totals.withheld as u64), format!("of {} calls", totals.calls)),
         ] {
@@ -160,10 +164,7 @@ impl Page {
                 line(&act.why)
             ));
             if act.saved_tokens != 0 {
-                self.put(format_args!(
-                    " <span class=\"size\">{} tokens saved</span>",
-                    grouped_signed(act.saved_tokens)
-                ));
+                self.put(format_args!(" <span class=\"size\">{}</span>", saved_in_words(act.saved_tokens)));
             }
             self.put(format_args!("</li>\n"));
         }

@@ -133,8 +133,9 @@ mod tests {
 
     #[test]
     fn equal_lines_are_gone_where_the_marker_stands() {
-        let runs =
-            compare(&"line\n".repeat(9), &format!("{}[cut]\n{}", "line\n".repeat(2), "line\n".repeat(3)));
+        let before = "line\n".repeat(9);
+        let after = format!("{}[cut]\n{}", "line\n".repeat(2), "line\n".repeat(3));
+        let runs = compare(&before, &after);
         let marks: Vec<_> = runs.iter().map(|(mark, text)| (*mark, text.lines().count())).collect();
         assert_eq!(marks, [(Mark::Same, 2), (Mark::Gone, 4), (Mark::Ours, 1), (Mark::Same, 3)]);
     }
@@ -168,8 +169,8 @@ mod tests {
         #[test]
         fn the_runs_spell_both_texts(before in "[ab,\né]{0,60}", after in "[ab,\né]{0,60}") {
             let runs = compare(&before, &after);
-            prop_assert_eq!(spelled(&runs, Mark::Ours), before);
-            prop_assert_eq!(spelled(&runs, Mark::Gone), after);
+            prop_assert_eq!(spelled(&runs, Mark::Ours), &*before);
+            prop_assert_eq!(spelled(&runs, Mark::Gone), &*after);
         }
     }
 }

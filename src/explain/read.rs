@@ -87,6 +87,12 @@ impl Pairing<'_> {
                 shown.extend(self.added(index, &mut next));
             }
         }
+        #[cfg(test)]
+        assert_eq!(
+            next,
+            self.after.map_or(0, |after| after.request.messages.len()),
+            "all that is sent is shown"
+        );
         shown
     }
 
@@ -281,3 +287,6 @@ fn placement_name(placement: Placement) -> &'static str {
         Placement::Leading => "leading",
     }
 }
+
+#[cfg(test)]
+mod tests;

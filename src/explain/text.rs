@@ -3,7 +3,7 @@
 
 use super::facts::{Act, Explained, Fate, Kind, Made, Piece, Ruled, Shown};
 use super::marks::{Mark, compare};
-use super::visible::{abridged, grouped, grouped_signed, one_line, visible};
+use super::visible::{abridged, grouped, grouped_signed, one_line, saved_in_words, visible};
 use clap::builder::styling::{AnsiColor, Style};
 use std::io::{self, Write};
 
@@ -143,7 +143,7 @@ fn act_line(act: &Act, paint: &Paint) -> String {
     let saved = if act.saved_tokens == 0 {
         String::new()
     } else {
-        format!(" ({} tokens saved)", grouped_signed(act.saved_tokens))
+        format!(" ({})", saved_in_words(act.saved_tokens))
     };
     let style = if act.stands { POLICY } else { FAINT };
     format!("  {}: {}{saved}", paint.of(style, &name), one_line(&act.why))
@@ -195,26 +195,18 @@ fn write_lines(mark: Mark, run: &str, full: bool, paint: &Paint, out: &mut dyn W
         Mark::Ours => ('+', OURS),
     };
     let (head, left_out, tail) = abridged(run, full);
-    let mut part = |text: &str| {
-        // An empty line at the beginning is the end of the line before.
+    let mut lines = |text: &str| {
         let text = visible(text);
-        text.lines()
+        let mut lines = text.lines();
+        lines
             .try_for_each(|line| writeln!(out, "{}", paint.of(style, format!("   {sign} {line}").trim_end())))
     };
-    part(head)?;
+    lines(head)?;
     if left_out > 0 {
-        let words = format!("   {sign} … {} characters not shown here …", grouped(left_out as u64));
-        part_note(&words, paint, out)?;
-        let text = visible(tail);
-        for line in text.lines() {
-            writeln!(out, "{}", paint.of(style, format!("   {sign} {line}").trim_end()))?;
-        }
+        lines(&format!("… {} characters not shown here …", grouped(left_out as u64)))?;
+        lines(tail)?;
     }
     Ok(())
-}
-
-fn part_note(words: &str, paint: &Paint, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}", paint.of(FAINT, words))
 }
 
 fn write_call(call: &Made, full: bool, paint: &Paint, out: &mut dyn Write) -> io::Result<()> {
@@ -252,10 +244,11 @@ fn write_totals(explained: &Explained, paint: &Paint, out: &mut dyn Write) -> io
     let share = if before == 0 { 0.0 } else { saved as f64 * 100.0 / before as f64 };
     writeln!(
         out,
-        "  tokens of messages  {} -> {} ({} saved, {share:.1} %)",
+        "  tokens of messages  {} -> {} ({}, {:.1} %)",
         grouped(before),
         grouped(after),
-        grouped_signed(saved)
+        saved_in_words(saved),
+        share.abs()
     )?;
     if !explained.tools.is_empty() {
         let (before, after) = (totals.tool_tokens_before, totals.tool_tokens_after);

@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 /// Characters of a run that are shown where it is not to be shown in full: at its head and at its tail.
 const HEAD: usize = 700;
 const TAIL: usize = 300;
+/// How far from there, in bytes, the end of a line is looked for.
+const NEAR: usize = 150;
 /// A run this much longer than both is shown whole: the words about what is left out take room too.
 const SPARE: usize = 100;
 
@@ -20,14 +22,19 @@ pub(super) fn one_line(text: &str) -> Cow<'_, str> {
     shown(text, |_| false)
 }
 
-/// The head of a text, how many characters are left out, and its tail; the whole text as the head where that does.
+/// The head of a text, how many characters are left out, and its tail; the whole text as the head where that does. Cut
+/// at the ends of lines where these are near.
 pub(super) fn abridged(text: &str, full: bool) -> (&str, usize, &str) {
     let chars = text.chars().count();
     if full || chars <= HEAD + TAIL + SPARE {
         return (text, 0, "");
     }
     let place = |nth: usize| text.char_indices().nth(nth).map_or(text.len(), |(at, _)| at);
-    (&text[..place(HEAD)], chars - HEAD - TAIL, &text[place(chars - TAIL)..])
+    let (head, tail) = (&text[..place(HEAD)], &text[place(chars - TAIL)..]);
+    let head_end = head.rfind('\n').filter(|at| head.len() - at <= NEAR).map_or(head.len(), |at| at + 1);
+    let tail_start = tail.find('\n').filter(|at| *at < NEAR).map_or(0, |at| at + 1);
+    let (head, tail) = (&head[..head_end], &tail[tail_start..]);
+    (head, chars - head.chars().count() - tail.chars().count(), tail)
 }
 
 /// A number with its thousands apart.
@@ -47,6 +54,12 @@ pub(super) fn grouped(number: u64) -> String {
 pub(super) fn grouped_signed(number: i64) -> String {
     let sign = if number < 0 { "-" } else { "" };
     format!("{sign}{}", grouped(number.unsigned_abs()))
+}
+
+/// What became of so many tokens saved; less than 0 were added.
+pub(super) fn saved_in_words(saved: i64) -> String {
+    let word = if saved < 0 { "added" } else { "saved" };
+    format!("{} tokens {word}", grouped(saved.unsigned_abs()))
 }
 
 fn shown(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
@@ -98,6 +111,9 @@ mod tests {
         assert_eq!(abridged(&text, true), (&*text, 0, ""));
         let text = "é".repeat(HEAD + TAIL + SPARE);
         assert_eq!(abridged(&text, false).1, 0);
+        let text = "123456789\n".repeat(200);
+        let (head, gone, tail) = abridged(&text, false);
+        assert_eq!((head.len(), gone, tail.len()), (700, 1010, 290));
     }
 
     #[test]
