@@ -218,7 +218,7 @@ fn hostile(hostile: &str) -> String {
 fn strict(tool: &str) -> tempfile::NamedTempFile {
     let mut config = tempfile::NamedTempFile::new().unwrap();
     let name = json!(tool).to_string();
-    write!(config, "[policy.truncate]\nmax_chars = 1000\n[policy.rate_limit]\ntools = {{ {name} = {{ calls = 1, per = \"60s\" }} }}\n[policy.allow]\ndeny = [\"x\"]\n")
+    write!(config, "[policy.truncate]\nmax_chars = 1000\n[policy.rate_limit]\ntools = {{ {name} = {{ calls = 1, per = \"60s\" }} }}\n")
         .unwrap();
     config
 }

@@ -40,7 +40,7 @@ pub(super) fn acts_of(
                 settled.get(&(message, *text)).is_some_and(|change| !change.around.is_empty())
             }
             Change::Notice { .. } if placement == Some(Placement::Leading) => {
-                newest.is_some_and(|newest| std::ptr::eq(newest, edit))
+                newest.is_some_and(|newest| newest.message == edit.message)
             }
             Change::Notice { .. } => true,
             Change::Remark { .. } => false,

@@ -24,6 +24,12 @@ const AGREEING: usize = 8;
 
 /// Both texts as runs: without `Ours` they spell `before`, without `Gone` they spell `after`.
 pub(super) fn compare<'a>(before: &'a str, after: &'a str) -> Vec<Run<'a>> {
+    // A notice behind it, or lines around it.
+    if let Some(at) = after.find(before).filter(|_| !before.is_empty()) {
+        let (head, tail) = (&after[..at], &after[at + before.len()..]);
+        let runs = [(Mark::Ours, head), (Mark::Same, before), (Mark::Ours, tail)];
+        return runs.into_iter().filter(|(_, text)| !text.is_empty()).collect();
+    }
     let (old, new) = (pieces(before), pieces(after));
     let head = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let (old_rest, new_rest) = (&old[head..], &new[head..]);
