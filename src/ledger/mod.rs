@@ -1,12 +1,15 @@
 //! Facts that a transcript cannot tell: when calls were handed out, which rounds the client was not shown,
-//! what a model refuses. Each has a bound and a lifetime; losing one never breaks a conversation. Stores and
+//! what a model refuses, what histories cost. Each has a bound and a lifetime; losing one never breaks a conversation. Stores and
 //! finds; decides nothing.
 
+mod anchors;
 pub mod memory;
+pub mod ratios;
 mod recent;
 
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::{CallKey, Hash};
+use crate::transcript::prompt::{Anchor, Ratio};
 use std::future::Future;
 use std::pin::Pin;
 
@@ -39,6 +42,8 @@ pub struct Ask<'a> {
     /// The request's own name, to tell a repetition.
     pub request: Hash,
     pub conversation: Hash,
+    /// Histories that may have been sent before.
+    pub histories: &'a [Hash],
 }
 
 /// The answers, in the order asked.
@@ -50,6 +55,9 @@ pub struct Facts {
     pub model: ModelFacts,
     /// The same request came before.
     pub repeated: bool,
+    pub anchors: Vec<Option<Anchor>>,
+    /// What the model's provider bills for an estimated token, as far as this process has learned.
+    pub ratio: Option<Ratio>,
 }
 
 /// What a model at an upstream is known to refuse.
@@ -61,6 +69,8 @@ pub struct ModelFacts {
     pub no_tool_history: bool,
     /// A system message that is not the first message.
     pub no_late_system: bool,
+    /// To be asked for the usage of a stream.
+    pub no_stream_options: bool,
 }
 
 impl ModelFacts {
@@ -72,6 +82,7 @@ impl ModelFacts {
             no_tool_choice: self.no_tool_choice || other.no_tool_choice,
             no_tool_history: self.no_tool_history || other.no_tool_history,
             no_late_system: self.no_late_system || other.no_late_system,
+            no_stream_options: self.no_stream_options || other.no_stream_options,
         }
     }
 }
@@ -84,11 +95,23 @@ pub struct News {
     /// Rounds by their place.
     pub rounds: Vec<(Hash, Round)>,
     pub model: Option<(Hash, ModelFacts)>,
+    pub cost: Option<Cost>,
+}
+
+/// What the history of one request cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// The model at its upstream.
+    pub model: Hash,
+    pub conversation: Hash,
+    /// The history's name.
+    pub history: Hash,
+    pub anchor: Anchor,
 }
 
 impl News {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
-        self.released.is_empty() && self.rounds.is_empty() && self.model.is_none()
+        self.released.is_empty() && self.rounds.is_empty() && self.model.is_none() && self.cost.is_none()
     }
 }

@@ -88,6 +88,7 @@ pub struct State {
 impl Policy for Compact {
     const NAME: &'static str = "compact";
     const SUMMARY: &'static str = "clears old tool results, rarely and in batches, when the context fills up";
+    const EDITS_CONTEXT: bool = true;
     type Config = Config;
     type State = State;
 

@@ -188,14 +188,16 @@ pub fn shown(plan: &Plan, text: usize, pointing: bool) -> Option<&Change> {
         Change::Clear { .. } | Change::WithholdText { .. } => 3,
         Change::Point { .. } => 2,
         Change::Shorten { .. } => 1,
-        Change::Surround { .. } | Change::Notice { .. } | Change::Remark { .. } => 0,
+        Change::Clean { .. } | Change::Surround { .. } | Change::Notice { .. } | Change::Remark { .. } => 0,
     };
     let is_it = |change: &&Change| match change {
         Change::Clear { text: at, .. }
         | Change::WithholdText { text: at, .. }
         | Change::Shorten { text: at, .. } => *at == text,
         Change::Point { text: at, .. } => pointing && *at == text,
-        Change::Surround { .. } | Change::Notice { .. } | Change::Remark { .. } => false,
+        Change::Clean { .. } | Change::Surround { .. } | Change::Notice { .. } | Change::Remark { .. } => {
+            false
+        }
     };
     // Newest first, so that of equals the first planned is the last that is seen.
     plan.planned_here().map(|edit| &edit.change).filter(is_it).max_by_key(|change| strength(change))
@@ -208,6 +210,6 @@ pub fn new_text(change: &Change) -> &str {
         | Change::WithholdText { by, .. }
         | Change::Point { by, .. }
         | Change::Shorten { by, .. } => by,
-        Change::Surround { .. } | Change::Notice { .. } | Change::Remark { .. } => "",
+        Change::Clean { .. } | Change::Surround { .. } | Change::Notice { .. } | Change::Remark { .. } => "",
     }
 }

@@ -81,6 +81,7 @@ struct Batch {
 impl Policy for History {
     const NAME: &'static str = "history";
     const SUMMARY: &'static str = "drops the oldest turns of a conversation that outgrows the context";
+    const EDITS_CONTEXT: bool = true;
     type Config = Config;
     type State = State;
 

@@ -14,6 +14,7 @@ mod context;
 mod duplicates;
 mod fresh;
 mod history;
+mod injection;
 mod loops;
 mod min_conversation;
 mod path;
@@ -55,6 +56,7 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<serial::Serial>(),
     Entry::of::<min_conversation::MinConversation>(),
     Entry::of::<fresh::Fresh>(),
+    Entry::of::<injection::Injection>(),
     // Behind whatever flags results.
     Entry::of::<taint::Taint>(),
     Entry::of::<truncate::Truncate>(),
@@ -81,6 +83,9 @@ pub trait Policy: Sized + Send + Sync + 'static {
     const NAME: &'static str;
     /// One line for `toolrein policies`.
     const SUMMARY: &'static str;
+    /// Whether it changes what the model is shown of the conversation, to make it smaller or safer: such policies
+    /// leave the conversations alone that are held out for comparison.
+    const EDITS_CONTEXT: bool = false;
     /// Its settings as written in the file; unknown keys are refused.
     type Config: DeserializeOwned;
     /// What the fold remembers of one transcript, rebuilt for each request.
@@ -95,6 +100,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// The tools that the settings name, patterns left out.
     fn named_tools(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Whether it is of use only where streams tell their usage: with `ask_usage = "auto"` they are asked for it.
+    fn needs_usage(&self) -> bool {
+        false
     }
 
     /// What the settings amount to as a drawing in Mermaid, where that is easier to see than to read.

@@ -61,6 +61,8 @@ pub enum Change {
     Point { text: usize, by: Arc<str>, gone_chars: usize, original: usize },
     /// The text is shortened.
     Shorten { text: usize, by: Arc<str>, gone_chars: usize },
+    /// Characters that hide text from people go, out of whatever the text becomes.
+    Clean { text: usize, gone_chars: usize },
     /// Lines of ours stand before and behind it, whatever it becomes.
     Surround { text: usize, before: &'static str, after: &'static str },
     /// A text of ours that the model reads right after this message; `word` names it in headers and metrics.
@@ -83,7 +85,8 @@ impl Change {
             Self::Clear { gone_chars, .. }
             | Self::WithholdText { gone_chars, .. }
             | Self::Point { gone_chars, .. }
-            | Self::Shorten { gone_chars, .. } => *gone_chars,
+            | Self::Shorten { gone_chars, .. }
+            | Self::Clean { gone_chars, .. } => *gone_chars,
             Self::Surround { .. } | Self::Notice { .. } | Self::Remark { .. } => 0,
         }
     }
@@ -95,6 +98,7 @@ impl Change {
             Self::WithholdText { .. } => "text_withheld",
             Self::Point { .. } => "pointed",
             Self::Shorten { .. } => "shortened",
+            Self::Clean { .. } => "stripped",
             Self::Surround { .. } => "annotated",
             Self::Remark { word, of: Some(of) } => return format!("{word}:{of}").into(),
             Self::Notice { word, .. } | Self::Remark { word, of: None } => word,
@@ -130,6 +134,12 @@ impl Plan {
     /// Keeps the `text`-th string of text of the event being read from the model, which reads `by` in its place.
     pub fn withhold_text(&mut self, text: usize, by: Arc<str>, gone_chars: usize) {
         self.edit(Change::WithholdText { text, by, gone_chars });
+    }
+
+    /// Takes characters that hide text from people out of the `text`-th string of text of the event being read,
+    /// whatever it becomes; `gone_chars` of them as it is now.
+    pub fn clean(&mut self, text: usize, gone_chars: usize) {
+        self.edit(Change::Clean { text, gone_chars });
     }
 
     /// Puts lines of ours around the `text`-th string of text of the event being read.

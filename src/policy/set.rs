@@ -1,7 +1,7 @@
 //! The configured policies run as one: a single fold over the transcript gives the plan, and the folds'
 //! states then judge the calls of the reply. Knows the order of policies and nothing of what they do.
 
-use super::plan::{Plan, Proposed, Reason, Usage, Verdict};
+use super::plan::{Change, Edit, Plan, Proposed, Reason, Usage, Verdict};
 use super::{DeclaredTool, Evidence, Policy, RequestFacts};
 use crate::transcript::calls::canonical_hash;
 use crate::transcript::identity::HashKey;
@@ -17,6 +17,10 @@ pub trait Rule: Send + Sync {
     fn name(&self) -> &'static str;
     /// See [`Policy::named_tools`].
     fn named_tools(&self) -> Vec<String>;
+    /// See [`Policy::EDITS_CONTEXT`].
+    fn edits_context(&self) -> bool;
+    /// See [`Policy::needs_usage`].
+    fn needs_usage(&self) -> bool;
     /// See [`Policy::diagram`].
     fn diagram(&self) -> Option<String>;
     /// See [`Policy::forbids`].
@@ -62,6 +66,14 @@ impl<P: Policy> Rule for RuleOf<P> {
 
     fn named_tools(&self) -> Vec<String> {
         self.0.named_tools()
+    }
+
+    fn edits_context(&self) -> bool {
+        P::EDITS_CONTEXT
+    }
+
+    fn needs_usage(&self) -> bool {
+        self.0.needs_usage()
     }
 
     fn diagram(&self) -> Option<String> {
@@ -135,6 +147,31 @@ impl PolicySet {
     /// The tools that the policies' settings name.
     pub fn named_tools(&self) -> Vec<String> {
         self.rules.iter().flat_map(|rule| rule.named_tools()).collect()
+    }
+
+    /// Whether any policy is of use only where streams tell their usage.
+    pub fn needs_usage(&self) -> bool {
+        self.rules.iter().any(|rule| rule.needs_usage())
+    }
+
+    /// Whether `plan` changes what the model is shown of the conversation's own texts.
+    pub fn touches_context(&self, plan: &Plan) -> bool {
+        let dropped = plan.dropped.iter().any(|dropped| self.is_of_context(dropped.policy));
+        dropped || plan.edits.iter().any(|edit| self.edits_context(edit))
+    }
+
+    /// Leaves out of `plan` what [`touches_context`](Self::touches_context) means.
+    pub fn leave_context(&self, plan: &mut Plan) {
+        plan.edits.retain(|edit| !self.edits_context(edit));
+        plan.dropped.retain(|dropped| !self.is_of_context(dropped.policy));
+    }
+
+    fn edits_context(&self, edit: &Edit) -> bool {
+        !matches!(edit.change, Change::Remark { .. }) && self.is_of_context(edit.policy)
+    }
+
+    fn is_of_context(&self, policy: &str) -> bool {
+        self.rules.iter().any(|rule| rule.name() == policy && rule.edits_context())
     }
 
     /// What the settings of the policy `name` amount to as a drawing, where it has one.

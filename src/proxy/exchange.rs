@@ -5,6 +5,7 @@ use super::body::UpBody;
 use super::error::ProxyError;
 use super::fallback::{Fallbacks, learned};
 use super::handler::Gateway;
+use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
 use super::turnstile::Passage;
 use crate::ledger::News;
@@ -17,12 +18,14 @@ use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::outcome::{Fallback, On, PrefixBreak};
 use crate::transcript::identity::{Hash, Identity};
 use crate::wire::error::UpstreamError;
-use crate::wire::refusal::{Refusal, classify, misses_tools, overflows};
+use crate::wire::refusal::{Refusal, classify, misses_tools, overflows, refuses_stream_options};
 use crate::wire::request::Request;
+use crate::wire::usage::Usage;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::http::Response;
 use hyper::http::request::Parts;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// See the file's head.
@@ -50,6 +53,8 @@ pub(crate) struct Exchange {
     /// The client must or may be answered by a call, so that tools stay open to the end.
     pub(crate) keeps_tools: bool,
     pub(crate) record: Record,
+    /// What the first reply is going to cost; `None` once that is told.
+    pub(crate) meter: Option<Meter>,
     /// Keeps other requests of the conversation waiting, where the operator wants one at a time.
     pub(crate) passage: Option<Passage>,
 }
@@ -90,11 +95,15 @@ impl Exchange {
         // With its tools gone a request may be refused for the calls left in its history.
         let bare = self.pass.tools == Tools::Dropped && !self.pass.flat;
         let missed = || (bare && misses_tools(error)).then_some(Refusal::ToolHistory);
-        let Some(refusal) = classify(status, error).or_else(missed) else { return false };
+        let unasked = self.pass.ask_usage && refuses_stream_options(status, error);
+        let refusal = if unasked { Some(Refusal::StreamOptions) } else { classify(status, error) };
+        let Some(refusal) = refusal.or_else(missed) else { return false };
         let Some((pass, fallback)) = self.fallbacks.next(refusal, &self.pass) else { return false };
         self.try_next(&[fallback]);
         match fallback {
             Fallback::Placement => self.record.outcome.prefix_breaks.push(PrefixBreak::Placement),
+            // Of no concern to the client, nor to the model.
+            Fallback::StreamOptions => {}
             other => self.record.outcome.act(On::Request, TOOLS_UNSUPPORTED, word(other), 1),
         }
         if self.is_observing() {
@@ -158,6 +167,19 @@ impl Exchange {
             let model = Some((self.model, learned(&self.tried)));
             self.gateway.ledger.record(News { model, ..News::default() });
         }
+    }
+
+    /// Learns what the upstream billed, summed over all replies, and tells the ledger what the first one cost.
+    pub(crate) fn billed(&mut self, usage: Option<&Value>) {
+        let usage = usage.map(Usage::read).unwrap_or_default();
+        self.record.usage(usage);
+        let Some(meter) = self.meter.take().filter(|_| self.reasks == 0 && !self.pass.is_fallback()) else {
+            return;
+        };
+        if let Some(foretold) = &mut self.record.outcome.foretold {
+            foretold.billed = usage.prompt;
+        }
+        self.gateway.ledger.record(News { cost: Some(meter.cost(usage)), ..News::default() });
     }
 
     /// Prepares to ask again for `choice`, all of whose calls were withheld in `round`; after too many times

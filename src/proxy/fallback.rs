@@ -1,5 +1,5 @@
 //! What to try after an upstream's refusal: once more without tools, without `tool_choice`, with the tool
-//! history as text, or with notices at another place. Chooses the next form; sends nothing.
+//! history as text, with notices at another place, or without asking for usage. Chooses the next form; sends nothing.
 
 use crate::config::{Overflow, PlacementChoice, ToolsUnsupported};
 use crate::ledger::ModelFacts;
@@ -88,6 +88,10 @@ impl Fallbacks {
                 next.placement = Placement::Suffix;
                 Fallback::Placement
             }
+            Refusal::StreamOptions if pass.ask_usage => {
+                next.ask_usage = false;
+                Fallback::StreamOptions
+            }
             _ => return None,
         };
         self.left = self.left.checked_sub(1)?;
@@ -117,6 +121,7 @@ pub(crate) fn learned(tried: &[Fallback]) -> ModelFacts {
         no_tool_choice: tried.contains(&Fallback::ToolChoice) && !tried.contains(&Fallback::Tools),
         no_tool_history: tried.contains(&Fallback::Flattened),
         no_late_system: tried.contains(&Fallback::Placement),
+        no_stream_options: tried.contains(&Fallback::StreamOptions),
     }
 }
 
@@ -178,6 +183,17 @@ mod tests {
             assert_eq!((&next, told), (&expected, fallback));
             assert_eq!(fallbacks.next(refusal, &next), None, "each once");
         }
+    }
+
+    #[test]
+    fn usage_is_asked_for_no_more_where_that_is_refused_even_if_tools_are_forced() {
+        let asking = Pass { ask_usage: true, ..Pass::plain(Placement::System) };
+        let mut fallbacks =
+            Fallbacks::new(&with_tools(), Subject { forced: true, mode: ToolsUnsupported::Pass, ..RETRY });
+        let (next, told) = fallbacks.next(Refusal::StreamOptions, &asking).unwrap();
+        assert_eq!((&next, told), (&Pass::plain(Placement::System), Fallback::StreamOptions));
+        assert_eq!(fallbacks.next(Refusal::StreamOptions, &next), None, "once");
+        assert!(learned(&[told]).no_stream_options && !learned(&[]).no_stream_options);
     }
 
     #[test]

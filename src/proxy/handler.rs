@@ -7,24 +7,27 @@ use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::fallback::{Fallbacks, Subject, placement};
 use super::headers::is_upgrade;
+use super::meter::Meter;
 use super::read::{ReadError, read_body};
 use super::record::Record;
 use super::respond::error_response;
 use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
 use super::{Service, caller, coding, profile, relay, stream};
-use crate::config::{Config, InFlight, Mode, Tell};
-use crate::ledger::{Ask, Facts, Ledger, MOST_LOOKED_UP};
+use crate::config::{AskUsage, Config, InFlight, Mode, Tell};
+use crate::ledger::{Ask, Facts, Ledger, MOST_LOOKED_UP, ModelFacts};
 use crate::policy::plan::{Change, Plan};
 use crate::policy::set::{Judge, PolicySet};
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
 use crate::rewrite::restore::{places, restored};
+use crate::rewrite::sent::Sent;
 use crate::telemetry::Telemetry;
-use crate::telemetry::outcome::{On, PrefixBreak, Route};
+use crate::telemetry::outcome::{Context, On, PrefixBreak, Route};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use crate::transcript::memo::Memo;
+use crate::transcript::prompt::Histories;
 use crate::wire::request::{Choice, Request};
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -77,6 +80,9 @@ struct Reading {
     judge: Judge,
     restored: Vec<(usize, Bytes)>,
     chain: Hash,
+    meter: Meter,
+    /// The stream is to be asked for its usage.
+    asks_usage: bool,
 }
 
 impl Gateway {
@@ -246,7 +252,16 @@ impl Gateway {
         let places = places(&transcript, MOST_LOOKED_UP);
         let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
         let request_name = self.name(&transcript);
-        let ask = Ask { calls: &calls, places: &names, model, request: request_name, conversation };
+        let histories = Histories::read(&transcript, model);
+        let earlier: Vec<Hash> = histories.earlier.iter().map(|(_, name)| *name).collect();
+        let ask = Ask {
+            calls: &calls,
+            places: &names,
+            model,
+            request: request_name,
+            conversation,
+            histories: &earlier,
+        };
         let facts = self.ledger.look_up(ask).await;
         transcript.learn_times(&facts.released_ms, self.now_ms());
         let (mut plan, judge) = policies.read(&transcript);
@@ -261,6 +276,12 @@ impl Gateway {
             plan.hidden.clear();
             restored.clear();
         }
+        outcome.context = self.hold_out(policies, &transcript, &mut plan);
+        let (plain, none) = (Plan::default(), Vec::new());
+        let (seen, rounds) = if self.is_observing() { (&plain, &none) } else { (&plan, &restored) };
+        let sent = Sent { transcript: &transcript, plan: seen, restored: rounds };
+        let meter = Meter::read(sent, &histories, &facts, (model, conversation));
+        outcome.foretold = Some(meter.foretold());
         outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
         outcome.model = Some(model_name.into_owned());
         outcome.repeated = facts.repeated;
@@ -269,7 +290,34 @@ impl Gateway {
         tell_new(&transcript, &plan, record);
         let chain = transcript.calls.chain(&identity);
         drop(transcript);
-        Reading { identity, facts, plan, judge, restored, chain, model }
+        let asks_usage = self.asks_usage(policies, request, facts.model);
+        Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage }
+    }
+
+    /// Leaves the texts of conversations alone that are held out; tells whether policies wanted to change any.
+    fn hold_out(&self, policies: &PolicySet, transcript: &Transcript<'_>, plan: &mut Plan) -> Context {
+        let settings = &self.config.conversation;
+        let touched = policies.touches_context(plan);
+        if self.is_observing() {
+            return Context { touched, held_out: true };
+        }
+        let name = || transcript.identity.lasting_name(transcript.request, transcript.body);
+        let held_out = settings.holdout > 0 && settings.holds_out(name().0);
+        if held_out {
+            policies.leave_context(plan);
+        }
+        Context { touched, held_out }
+    }
+
+    /// Whether the stream is asked for the usage that the client did not order.
+    fn asks_usage(&self, policies: &PolicySet, request: &Request, known: ModelFacts) -> bool {
+        let wanted = match self.config.upstream.ask_usage {
+            AskUsage::Never => false,
+            AskUsage::Auto => policies.needs_usage(),
+            AskUsage::Always => true,
+        };
+        let told = !request.stream || request.include_usage;
+        wanted && !told && !self.is_observing() && !known.no_stream_options
     }
 
     /// What policies want of a request that the upstream refused for its length.
@@ -305,7 +353,7 @@ impl Gateway {
         reading: Reading,
         record: Record,
     ) -> (Exchange, Judging) {
-        let Reading { identity, facts, plan, judge, restored, chain, model } = reading;
+        let Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage } = reading;
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
@@ -321,8 +369,7 @@ impl Gateway {
         if observe {
             pass = Pass::plain(placed);
         }
-        pass.ask_usage =
-            self.config.upstream.ask_usage && request.stream && !request.include_usage && !observe;
+        pass.ask_usage = asks_usage;
         let judging = Judging::new(judge, answers, observe);
         let (plan, restored) = if observe { (Plan::default(), Vec::new()) } else { (plan, restored) };
         let mut exchange = Exchange {
@@ -343,6 +390,7 @@ impl Gateway {
             bare: false,
             keeps_tools,
             record,
+            meter: Some(meter),
             passage: None,
         };
         exchange.tell_known();

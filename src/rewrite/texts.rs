@@ -13,6 +13,8 @@ pub type TextPlace = (usize, usize);
 pub struct TextChange<'a> {
     /// The text that takes its place, with the characters that are gone and the rank of what did it.
     by: Option<(Rank, &'a Arc<str>, usize)>,
+    /// Characters that hide text from people go out of it.
+    pub is_cleaned: bool,
     /// Lines that stand before and behind it.
     pub around: Vec<(&'static str, &'static str)>,
 }
@@ -52,6 +54,10 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPlace, TextChange<'_>> {
                 (Rank::Point, text, by, gone_chars)
             }
             Change::Shorten { text, by, gone_chars } => (Rank::Shorten, text, by, gone_chars),
+            Change::Clean { text, .. } => {
+                texts.entry((edit.message, *text)).or_default().is_cleaned = true;
+                continue;
+            }
             Change::Surround { text, before, after } => {
                 texts.entry((edit.message, *text)).or_default().around.push((before, after));
                 continue;
@@ -153,6 +159,14 @@ mod tests {
         plan.dropped = vec![Dropped { policy: "history", messages: 0..3, decided: 5 }];
         assert!(settle(&plan).is_empty());
         assert_eq!(saved_tokens(&plan), 0);
+    }
+
+    #[test]
+    fn a_text_is_cleaned_whatever_it_becomes() {
+        let clean = Change::Clean { text: 0, gone_chars: 3 };
+        for plan in [planned(vec![(1, clean.clone())]), planned(vec![(1, clean), (1, shorten("s"))])] {
+            assert!(settle(&plan)[&(1, 0)].is_cleaned);
+        }
     }
 
     #[test]

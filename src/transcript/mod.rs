@@ -5,6 +5,7 @@ pub mod calls;
 pub mod identity;
 pub mod memo;
 pub mod outcome;
+pub mod prompt;
 pub mod tokens;
 
 use crate::wire::body::Str;

@@ -17,7 +17,7 @@ mod rules;
 mod words;
 
 pub use overflow::overflows;
-use rules::{MISSED, RULES, Rule};
+use rules::{MISSED, RULES, Rule, STREAM_OPTIONS};
 use words::{COMMA, STOP, normalise};
 
 /// A thing that an upstream, or the model behind it, does not take.
@@ -31,6 +31,8 @@ pub enum Refusal {
     ToolHistory,
     /// A system message that does not stand first, a system message at all, or the order of roles.
     LateSystem,
+    /// `stream_options`, with which toolrein asks for the usage of a stream.
+    StreamOptions,
 }
 
 /// How many messages of one error are judged.
@@ -42,7 +44,7 @@ const MESSAGES: usize = 8;
 /// errors about the caller's key, purse or pace, which no change of the request gets past.
 #[must_use]
 pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
-    if matches!(status, 401 | 402 | 407 | 408 | 429) {
+    if is_about_the_caller(status) {
         return None;
     }
     let texts: Vec<String> = texts(error).collect();
@@ -50,6 +52,11 @@ pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
     let rows: Vec<Vec<&str>> = normal.iter().map(|text| text.split(' ').collect()).collect();
     let english = RULES.iter().find(|rule| rows.iter().any(|words| rule.applies(words)));
     english.map(|rule| rule.refusal).or_else(|| texts.iter().find_map(|text| foreign::classify(text)))
+}
+
+/// Errors about the caller's key, purse or pace.
+fn is_about_the_caller(status: u16) -> bool {
+    matches!(status, 401 | 402 | 407 | 408 | 429)
 }
 
 /// Whether a request whose tools toolrein had dropped is refused for the tool calls left in its history.
@@ -62,6 +69,16 @@ pub fn misses_tools(error: &UpstreamError) -> bool {
         let words: Vec<&str> = normal.split(' ').collect();
         MISSED.iter().any(|(says, _)| pattern::find(says, &words).is_some())
     })
+}
+
+/// Whether a request that toolrein asked for the usage of its stream is refused for that.
+///
+/// To be asked of such requests only: the name of the member is enough, since the client did not write it.
+#[must_use]
+pub fn refuses_stream_options(status: u16, error: &UpstreamError) -> bool {
+    let mut texts = error.messages.iter().take(MESSAGES).chain(&error.param);
+    let names = |text: &String| STREAM_OPTIONS.iter().any(|(name, _)| text.contains(name));
+    !is_about_the_caller(status) && texts.any(names)
 }
 
 /// The texts to judge: the messages, a `code` that is a phrase, and both again with the parameter that they blame

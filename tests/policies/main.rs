@@ -14,6 +14,7 @@ mod arguments;
 mod compact;
 mod duplicates;
 mod fresh;
+mod injection;
 mod loops;
 mod min_conversation;
 mod serial;

@@ -214,3 +214,15 @@ fn what_a_shorter_history_does_not_get_past_is_no_overflow() {
     }
     assert!(!is_overflow(429, "prompt is too long"));
 }
+
+#[test]
+fn an_upstream_that_takes_no_stream_options_is_recognised_by_their_name() {
+    let error = |body: &str| parse(body.as_bytes()).unwrap();
+    for body in STREAM_OPTIONS.iter().flat_map(|(_, bodies)| *bodies) {
+        assert!(refuses_stream_options(422, &error(body)), "{body}");
+        assert!(!refuses_stream_options(429, &error(body)), "{body}");
+        assert_eq!(classify(400, &error(body)), None, "{body}");
+    }
+    let other = error(r#"{"error":{"message":"Unknown parameter: 'stream'.","param":"stream"}}"#);
+    assert!(!refuses_stream_options(400, &other));
+}
