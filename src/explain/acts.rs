@@ -39,6 +39,7 @@ pub(super) fn acts_of(
             Change::Surround { text, .. } => {
                 settled.get(&(message, *text)).is_some_and(|change| !change.around.is_empty())
             }
+            Change::Clean { text, .. } => settled.contains_key(&(message, *text)),
             Change::Notice { .. } if placement == Some(Placement::Leading) => {
                 newest.is_some_and(|newest| newest.message == edit.message)
             }
@@ -88,6 +89,7 @@ impl Text<'_> {
                 (Estimate::ZERO, estimate_text(text) + MESSAGE_OVERHEAD)
             }
             Change::Notice { text, .. } => (Estimate::ZERO, estimate_text(text)),
+            Change::Clean { .. } => return change.saved_tokens() as i64,
             Change::Remark { .. } => return 0,
         };
         let tokens = |estimate: Estimate| estimate.scaled(self.factor).tokens() as i64;
@@ -107,6 +109,7 @@ fn why(edit: &Edit, stands: bool) -> String {
             format!("message {original} says the same and is still sent: {gone}")
         }
         Change::Shorten { .. } => format!("too long: {gone}"),
+        Change::Clean { .. } => format!("characters that nobody sees are taken out: {gone}"),
         Change::Surround { .. } => "lines of ours stand before and behind it".to_owned(),
         Change::Notice { .. } => "a text of ours follows".to_owned(),
         Change::Remark { .. } => return "told in metrics and the log alone".to_owned(),
