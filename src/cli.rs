@@ -2,6 +2,7 @@
 //! and words; prints nothing, exits nowhere and starts nothing.
 
 use crate::config::{Config, Overrides, Profile, Source};
+use crate::explain::{self, Form, Which};
 use crate::policy;
 use crate::replay;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
@@ -22,6 +23,7 @@ Examples:
   toolrein check proxy.toml                      every mistake, or what is in effect
   toolrein demo                                  a simulated model that loops; no key needed
   toolrein replay conversations.jsonl            what the policies would have done
+  toolrein explain conversations.jsonl           one of them, message by message, as the model would see it
 
 Then point a client at it:
   export OPENAI_BASE_URL=http://127.0.0.1:4242/v1
@@ -37,6 +39,15 @@ recorded, also behind a call that would be withheld.
 Exits with 0 if a conversation was replayed, with 1 if none could be read, with 2 where the configuration is not good.
 
 Example: toolrein replay --config proxy.toml conversations.jsonl";
+
+const EXPLAIN_HELP: &str = "\
+FILE is what toolrein replay reads. The conversation's last request is shown as it would have been sent, beside what was
+recorded, and each call with the ruling on it. A conversation goes on as it was recorded, also behind a call that would
+be withheld. Colours are for terminals alone; NO_COLOR switches them off.
+
+Exits with 0 if a conversation was shown, with 1 if there was none to show, with 2 where the configuration is not good.
+
+Example: toolrein explain --line 3 --html conversations.jsonl > page.html";
 
 /// A sidecar proxy that keeps agents' tool calls in hand, in front of any OpenAI-compatible API.
 #[derive(Clone, Debug, PartialEq, Eq, Parser)]
@@ -65,6 +76,9 @@ pub enum Command {
     /// Tell what the policies would have done to recorded conversations. Needs no network.
     #[command(after_help = REPLAY_HELP)]
     Replay(ReplayArgs),
+    /// Show one recorded conversation as the model would see it, beside the original. Needs no network.
+    #[command(after_help = EXPLAIN_HELP)]
+    Explain(ExplainArgs),
     /// List the policies.
     Policies,
     /// Write the completions of a shell.
@@ -149,6 +163,38 @@ pub struct ReplayArgs {
     json: bool,
 }
 
+/// Options of `explain`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct ExplainArgs {
+    /// Recorded conversations, one a line; - is standard input.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The configuration; without it the shipped one. Read as if its mode were enforce.
+    #[arg(long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
+    config: Option<PathBuf>,
+    /// The conversation in this line, from 1; without it and --id the first.
+    #[arg(long, value_name = "N", conflicts_with = "id", value_parser = clap::value_parser!(u64).range(1..))]
+    line: Option<u64>,
+    /// The first conversation with this id.
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    /// From one call to the next where no times are recorded.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
+    pace: Duration,
+    /// The profile that it takes; without it the profile of its model, if there is one.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Write one page of HTML, which needs nothing from outside.
+    #[arg(long, conflicts_with = "json")]
+    html: bool,
+    /// Write JSON: one object.
+    #[arg(long)]
+    json: bool,
+    /// Show texts whole, also long ones and those that nothing happened to.
+    #[arg(long)]
+    full: bool,
+}
+
 impl Cli {
     /// What is asked for; without a subcommand, to serve.
     pub fn into_command(self) -> Command {
@@ -190,6 +236,28 @@ impl ReplayArgs {
     pub fn options(&self) -> replay::Options {
         let profile = given(&self.profile);
         replay::Options { pace: self.pace, verbose: self.verbose, json: self.json, threads: 0, profile }
+    }
+}
+
+impl ExplainArgs {
+    /// Where the configuration comes from.
+    pub fn source(&self) -> Source {
+        source(self.config.as_ref())
+    }
+
+    /// What to explain, and how. `colour`: the output takes colours.
+    pub fn options(&self, colour: bool) -> explain::Options {
+        let which = match (self.line, &self.id) {
+            (Some(line), _) => Which::Line(line),
+            (None, Some(id)) => Which::Id(id.clone()),
+            (None, None) => Which::First,
+        };
+        let form = match (self.html, self.json) {
+            (true, _) => Form::Html,
+            (false, true) => Form::Json,
+            (false, false) => Form::Text { colour },
+        };
+        explain::Options { which, form, full: self.full, profile: given(&self.profile), pace: self.pace }
     }
 }
 

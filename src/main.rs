@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 use toolrein::cli::{
-    Cli, Command, DemoArgs, EXIT_REFUSED, ReplayArgs, check_report, completions, policies_report,
+    Cli, Command, DemoArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, check_report, completions, policies_report,
 };
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::demo;
@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => return start(Source::Shipped, &args.overrides(), Some(args)),
         Command::Check(args) => check_report(args.source(), &args.overrides(), REGISTRY),
         Command::Replay(args) => return replay(&args),
+        Command::Explain(args) => return explain(&args),
         Command::Policies => (policies_report(REGISTRY), 0),
         Command::Completions { shell } => (completions(shell), 0),
     };
@@ -66,7 +67,27 @@ fn replay(args: &ReplayArgs) -> ExitCode {
     // Where both are the same terminal, lines of one would stand in the other's.
     let shows_bar = terminal.is_terminal() && !(args.verbose && io::stdout().is_terminal());
     let bar: Option<&mut dyn io::Write> = if shows_bar { Some(&mut terminal) } else { None };
-    match toolrein::replay::run(&config, &args.files, &options, &mut out, bar) {
+    ended(toolrein::replay::run(&config, &args.files, &options, &mut out, bar))
+}
+
+fn explain(args: &ExplainArgs) -> ExitCode {
+    let config = match Config::load(args.source(), &Overrides::default(), REGISTRY) {
+        Ok(config) => config,
+        Err(problems) => return fail(&problems, EXIT_REFUSED),
+    };
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let plain = set("NO_COLOR").is_some() || set("TERM").is_some_and(|term| term == "dumb");
+    let options = args.options(io::stdout().is_terminal() && !plain);
+    if let Some(Err(unknown)) = options.profile.as_ref().map(|name| config.profiles.named(name)) {
+        return fail(&unknown, EXIT_REFUSED);
+    }
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    ended(toolrein::explain::run(&config, &args.file, &options, &mut out, &mut io::stderr()))
+}
+
+/// The exit code of a command that says whether it found anything.
+fn ended(found: io::Result<bool>) -> ExitCode {
+    match found {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(EXIT_FAILED),
         // A reader that has left (`| head`) has seen enough.

@@ -19,7 +19,7 @@ const RUNGS: &[&[&str]] = &[
     &["policy"],
     &["rewrite"],
     &["config", "ledger", "proxy", "admin", "telemetry", "demo"],
-    &["cli", "serve", "replay", ""],
+    &["cli", "serve", "replay", "explain", ""],
 ];
 
 /// In lines without tests: what no file may exceed, and what half of them may not.
@@ -122,6 +122,15 @@ fn only_the_handler_sequences_core_and_shell() {
             "{} reads transcripts or runs policies; that is the handler's",
             source.path
         );
+    }
+}
+
+#[test]
+fn explaining_decides_nothing_a_second_time() {
+    for source in shipped().iter().filter(|source| source.room() == "explain") {
+        let runs_policies = |name: &Vec<String>| name.join("::").starts_with("policy::set");
+        let found: Vec<_> = source.names().into_iter().filter(runs_policies).collect();
+        assert!(found.is_empty(), "{} names {found:?}; what was decided is the replay's to say", source.path);
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::Options;
 use super::input::Place;
+use super::one::{Nobody, Sight, Witness};
 use super::recording::{Recording, Step};
 use super::tally::{Acts, Conversation, Event, Figures, Use};
 use super::times::Clock;
@@ -53,9 +54,20 @@ impl<'a> Replayer<'a> {
 
     /// Replays one conversation.
     pub(super) fn replay(&self, place: Place, recording: &Recording) -> Conversation {
+        self.replay_before(&mut Nobody, place, recording)
+    }
+
+    /// Replays one conversation while `witness` looks on.
+    pub(super) fn replay_before(
+        &self,
+        witness: &mut dyn Witness,
+        place: Place,
+        recording: &Recording,
+    ) -> Conversation {
         let mut course = Course {
             replayer: self,
             recording,
+            witness,
             clock: Clock::new(self.pace),
             released_ms: Vec::new(),
             before: None,
@@ -76,6 +88,7 @@ impl<'a> Replayer<'a> {
 struct Course<'a> {
     replayer: &'a Replayer<'a>,
     recording: &'a Recording,
+    witness: &'a mut dyn Witness,
     clock: Clock,
     /// When each call so far was let through; `None`: withheld, or made before the first request.
     released_ms: Vec<Option<u64>>,
@@ -105,13 +118,16 @@ impl Course<'_> {
         let profile = self.replayer.profile.or_else(|| config.profiles.of_model(&model));
         let (plan, judge) = config.policies_of(profile).read(&transcript);
         self.figures.requests += 1;
+        let (choice, listed) = (config.notices.placement, &config.notices.system_models);
+        let placement = placement(choice, listed, &model, ModelFacts::default());
         if let Some(refusal) = &plan.refusal {
+            self.witness.request(&Sight { history: step.history, plan: &plan, placement, sent: None });
             return self.refuse(refusal, step);
         }
         self.planned(&plan, &transcript);
-        let (choice, listed) = (config.notices.placement, &config.notices.system_models);
-        let pass = Pass::plain(placement(choice, listed, &model, ModelFacts::default()));
-        self.send(Source { body: &body, request: &request, plan: &plan, restored: &[] }, &pass);
+        let pass = Pass::plain(placement);
+        let out = self.send(Source { body: &body, request: &request, plan: &plan, restored: &[] }, &pass);
+        self.witness.request(&Sight { history: step.history, plan: &plan, placement, sent: Some(&out) });
         let answers = AnswerTools::of(&request, &body, &config.reask.answer_tools);
         self.judge(judge, answers, step);
     }
@@ -155,7 +171,7 @@ impl Course<'_> {
     }
 
     /// Compares what would have gone out with what was recorded and with the request before.
-    fn send(&mut self, source: Source<'_>, pass: &Pass) {
+    fn send(&mut self, source: Source<'_>, pass: &Pass) -> Rope {
         let out = source.write(pass);
         self.figures.bytes_before += source.body.len() as u64;
         self.figures.bytes_after += out.len() as u64;
@@ -163,13 +179,14 @@ impl Course<'_> {
             let saved = source.body.len() as i64 - written as i64;
             self.acts.entry(policy).or_default().bytes_saved += saved;
         }
-        let Some(messages) = messages_in(&out, &source) else { return };
+        let Some(messages) = messages_in(&out, &source) else { return out };
         if let Some(before) = self.before.replace(messages.clone()) {
             let kept = agreeing(&before, &messages);
             self.figures.prefix_bytes += before.len() as u64;
             self.figures.prefix_kept += kept as u64;
             self.figures.prefix_breaks += u64::from(kept < before.len());
         }
+        out
     }
 
     /// Judges the recorded calls in order.
@@ -177,12 +194,15 @@ impl Course<'_> {
         let mut judging = Judging::new(judge, answers, false);
         let recording = self.recording;
         for at in step.reply.clone() {
-            for call in &recording.request.messages[at].calls {
+            for (position, call) in recording.request.messages[at].calls.iter().enumerate() {
                 let now_ms = self.clock.call(recording.times_ms[at]);
                 let decision = decide(&mut judging, call, &recording.body, now_ms);
                 self.figures.calls += 1;
                 let withheld = matches!(decision, Decision::Withhold { .. } | Decision::Drop);
                 self.released_ms.push((!withheld).then_some(now_ms));
+                if let Some(judged) = judging.record.last() {
+                    self.witness.judged(at, position, judged);
+                }
                 if withheld {
                     self.withheld(&judging, at);
                 } else {

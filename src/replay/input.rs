@@ -22,7 +22,7 @@ pub(super) struct Line {
 
 /// Where a line stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub file: Arc<str>,
     /// From 1; 0: the file as a whole.
     pub line: u64,
@@ -30,7 +30,7 @@ pub(super) struct Place {
 
 /// Why there is nothing to replay in a line, or in a whole file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Flaw {
+pub(crate) enum Flaw {
     #[error("cannot be read: {0}")]
     Unreadable(String),
     #[error("the line is longer than limits.request_bytes ({0} bytes)")]

@@ -8,6 +8,7 @@ mod course;
 mod crew;
 mod growth;
 mod input;
+pub(crate) mod one;
 mod progress;
 mod recording;
 mod report;

@@ -19,7 +19,7 @@ const TIMES: [&str; 2] = ["timestamp", "created_at"];
 const SOLVED: f64 = 1.0 - 1e-6;
 
 /// A recorded conversation.
-pub(super) struct Recording {
+pub(crate) struct Recording {
     /// A request with every message of the conversation.
     pub body: Bytes,
     pub request: Request,
@@ -30,7 +30,7 @@ pub(super) struct Recording {
 
 /// What the recorder says of a conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Labels {
+pub(crate) struct Labels {
     pub id: Option<String>,
     pub source: Option<String>,
     pub model: Option<String>,

@@ -1,0 +1,118 @@
+//! What policies did to one message, in words: each edit with its reason, whether it counts, and what it saves. Reads
+//! the plan; what becomes of a text is settled by `rewrite::texts`.
+
+use super::facts::Act;
+use crate::policy::plan::{Change, Dropped, Edit, Plan};
+use crate::rewrite::notice::Placement;
+use crate::rewrite::texts::{is_dropped, settle};
+use crate::transcript::View;
+use crate::transcript::tokens::{Estimate, MESSAGE_OVERHEAD, estimate_text};
+
+/// A recorded message, whose texts are counted.
+pub(super) struct Text<'a> {
+    pub view: View<'a>,
+    /// What estimates are multiplied by, in percent.
+    pub factor: u32,
+}
+
+/// What was done to the message, but for dropping it.
+pub(super) fn acts_of(
+    plan: &Plan,
+    message: usize,
+    placement: Option<Placement>,
+    text: &Text<'_>,
+) -> Vec<Act> {
+    let settled = settle(plan);
+    let newest = plan
+        .edits
+        .iter()
+        .rfind(|edit| matches!(edit.change, Change::Notice { .. }) && !is_dropped(plan, edit.message));
+    let mut acts = Vec::new();
+    for edit in plan.told().filter(|edit| edit.message == message) {
+        let stands = match &edit.change {
+            Change::Clear { text, by, .. }
+            | Change::WithholdText { text, by, .. }
+            | Change::Point { text, by, .. }
+            | Change::Shorten { text, by, .. } => {
+                settled.get(&(message, *text)).is_some_and(|change| change.by() == Some(by))
+            }
+            Change::Surround { text, .. } => {
+                settled.get(&(message, *text)).is_some_and(|change| !change.around.is_empty())
+            }
+            Change::Clean { text, .. } => settled.contains_key(&(message, *text)),
+            Change::Notice { .. } if placement == Some(Placement::Leading) => {
+                newest.is_some_and(|newest| newest.message == edit.message)
+            }
+            Change::Notice { .. } => true,
+            Change::Remark { .. } => false,
+        };
+        let saved_tokens = if stands { text.saved_by(&edit.change, placement) } else { 0 };
+        let (policy, action) = (edit.policy, edit.change.word().into_owned());
+        acts.push(Act { policy, action, why: why(edit, stands), saved_tokens, stands });
+    }
+    acts
+}
+
+/// The message goes with its turn.
+pub(super) fn dropped(plan: &Plan, message: usize, tokens: u64) -> Vec<Act> {
+    let by = plan.dropped.iter().find(|dropped| dropped.messages.contains(&message));
+    let act = by.map(|Dropped { policy, messages, decided }| Act {
+        policy,
+        action: "dropped".to_owned(),
+        why: format!(
+            "old turns make room, as decided at message {decided}: messages {} to {} are not sent",
+            messages.start,
+            messages.end.saturating_sub(1)
+        ),
+        saved_tokens: tokens as i64,
+        stands: true,
+    });
+    act.into_iter().collect()
+}
+
+impl Text<'_> {
+    /// Estimated tokens that the change saves; less than 0 where it adds some.
+    fn saved_by(&self, change: &Change, placement: Option<Placement>) -> i64 {
+        let original = |place: usize| {
+            let text = self.view.texts().nth(place);
+            text.map_or(Estimate::ZERO, |text| estimate_text(&text))
+        };
+        let (before, after) = match change {
+            Change::Clear { text, by, .. }
+            | Change::WithholdText { text, by, .. }
+            | Change::Point { text, by, .. }
+            | Change::Shorten { text, by, .. } => (original(*text), estimate_text(by)),
+            Change::Surround { before, after, .. } => {
+                (Estimate::ZERO, estimate_text(before) + estimate_text(after))
+            }
+            Change::Notice { text, .. } if placement == Some(Placement::System) => {
+                (Estimate::ZERO, estimate_text(text) + MESSAGE_OVERHEAD)
+            }
+            Change::Notice { text, .. } => (Estimate::ZERO, estimate_text(text)),
+            Change::Clean { .. } => return change.saved_tokens() as i64,
+            Change::Remark { .. } => return 0,
+        };
+        let tokens = |estimate: Estimate| estimate.scaled(self.factor).tokens() as i64;
+        tokens(before) - tokens(after)
+    }
+}
+
+/// Why the model reads something else, in a few words.
+fn why(edit: &Edit, stands: bool) -> String {
+    let gone = format!("{} characters are not sent", edit.change.gone_chars());
+    let why = match &edit.change {
+        Change::Clear { .. } => {
+            format!("an old text makes room, as decided at message {}: {gone}", edit.decided)
+        }
+        Change::WithholdText { .. } => format!("the model shall not read it: {gone}"),
+        Change::Point { original, .. } => {
+            format!("message {original} says the same and is still sent: {gone}")
+        }
+        Change::Shorten { .. } => format!("too long: {gone}"),
+        Change::Clean { .. } => format!("characters that nobody sees are taken out: {gone}"),
+        Change::Surround { .. } => "lines of ours stand before and behind it".to_owned(),
+        Change::Notice { .. } => "a text of ours follows".to_owned(),
+        Change::Remark { .. } => return "told in metrics and the log alone".to_owned(),
+    };
+    if stands { why } else { format!("{why} (gives way to something stronger)") }
+}

@@ -1,0 +1,217 @@
+//! What is told of one conversation, as plain data: each message before and after, what was done to it, by whom and why,
+//! and the totals. Holds facts; neither finds nor words them. Its JSON form is that of `--json`.
+
+use serde::Serialize;
+
+/// One conversation, explained.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Explained {
+    pub file: String,
+    pub line: u64,
+    pub id: Option<String>,
+    pub source: Option<String>,
+    pub model: Option<String>,
+    /// The profile that it takes; `None`: what stands outside of profiles.
+    pub profile: Option<String>,
+    /// How notices are placed.
+    pub placement: Option<&'static str>,
+    pub tools: Vec<Declared>,
+    pub messages: Vec<Shown>,
+    pub refusals: Vec<Refused>,
+    pub totals: Totals,
+    /// Of the policies that are on, those that did anything.
+    pub policies: Vec<PolicySum>,
+    pub limits: Vec<Limit>,
+}
+
+/// A tool that the last request declares.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Declared {
+    pub name: String,
+    pub tokens: u64,
+    /// The policy that keeps it from the model.
+    pub hidden_by: Option<&'static str>,
+}
+
+/// One message.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Shown {
+    /// Its place, from 0, as in the line's `messages`; of an added message that of the one it follows.
+    pub message: usize,
+    pub role: &'static str,
+    /// The tool whose result it is.
+    pub tool: Option<String>,
+    pub fate: Fate,
+    /// As recorded; `None`: it is ours.
+    pub before: Option<Size>,
+    /// As sent; `None`: it is not.
+    pub after: Option<Size>,
+    pub pieces: Vec<Piece>,
+    pub acts: Vec<Act>,
+    pub calls: Vec<Made>,
+    /// What the model would have read in its place, since the call that it answers would have been withheld.
+    pub instead: Option<String>,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Fate {
+    Same,
+    Changed,
+    Dropped,
+    /// A message of ours.
+    Added,
+    /// Behind the last request: the reply to it.
+    Reply,
+    /// Its request was refused.
+    Unsent,
+}
+
+/// How long a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Size {
+    /// Characters of text, calls left out.
+    pub chars: usize,
+    /// Estimated, calls included.
+    pub tokens: u64,
+}
+
+/// A text of a message, or a part of it that is none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Piece {
+    pub kind: Kind,
+    pub before: Option<String>,
+    /// `None`: not sent. Equal to `before` where nothing changed.
+    pub after: Option<String>,
+}
+
+/// What a piece is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    Text,
+    /// JSON, such as the part of an image.
+    Part,
+}
+
+/// What one policy did to one message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Act {
+    pub policy: &'static str,
+    pub action: String,
+    pub why: String,
+    /// Estimated tokens that the model need not read; less than 0 for what is added.
+    pub saved_tokens: i64,
+    /// Whether it counts: of several changes of one text only the strongest does.
+    pub stands: bool,
+}
+
+/// A call that an assistant's message made.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Made {
+    pub tool: String,
+    pub arguments: String,
+    #[serde(flatten)]
+    pub ruling: Ruled,
+    /// Every objection: policy, reason and words.
+    pub objections: Vec<Objection>,
+}
+
+/// What was decided on a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "ruling")]
+pub(super) enum Ruled {
+    Released,
+    /// The client sees these arguments.
+    Rewritten {
+        by: &'static str,
+        new_arguments: String,
+    },
+    /// The client does not see it; the model reads this result.
+    Withheld {
+        by: &'static str,
+        result: String,
+    },
+    /// The client need not make it; the model reads this result.
+    Answered {
+        by: &'static str,
+        result: String,
+    },
+    /// It came behind a request that was refused.
+    Refused,
+    /// It answered no request, such as one in a greeting.
+    Unjudged,
+}
+
+/// Why a policy would have a call withheld.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Objection {
+    pub policy: &'static str,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+/// A request that a policy would not send.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Refused {
+    /// Its last message.
+    pub message: usize,
+    pub policy: &'static str,
+    pub code: &'static str,
+    pub words: String,
+}
+
+/// The last request in sum, and all calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Totals {
+    /// Messages of the last request as recorded, and as sent.
+    pub messages_before: usize,
+    pub messages_after: usize,
+    /// Estimated tokens of its messages, and of its tools' declarations.
+    pub tokens_before: u64,
+    pub tokens_after: u64,
+    pub tool_tokens_before: u64,
+    pub tool_tokens_after: u64,
+    pub calls: usize,
+    pub withheld: usize,
+}
+
+/// What one policy did to the conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct PolicySum {
+    pub policy: &'static str,
+    pub summary: &'static str,
+    /// Changes to the last request.
+    pub changes: usize,
+    /// Calls to which it objected.
+    pub withheld: usize,
+    /// Estimated, in the last request.
+    pub saved_tokens: i64,
+}
+
+/// How far a limit was used at most.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Limit {
+    pub policy: &'static str,
+    /// `*`: all together.
+    pub tool: String,
+    pub used: u64,
+    pub limit: u64,
+}
+
+impl Shown {
+    /// Whether anything happened to it or to its calls.
+    pub(super) fn is_touched(&self) -> bool {
+        let fate = matches!(self.fate, Fate::Changed | Fate::Dropped | Fate::Added);
+        let acts = self.acts.iter().any(|act| act.stands);
+        fate || acts || self.instead.is_some() || self.calls.iter().any(Made::is_touched)
+    }
+}
+
+impl Made {
+    /// Whether it was not simply released.
+    pub(super) fn is_touched(&self) -> bool {
+        !matches!(self.ruling, Ruled::Released | Ruled::Unjudged) || !self.objections.is_empty()
+    }
+}

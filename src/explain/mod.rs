@@ -1,0 +1,109 @@
+//! One recorded conversation, explained: each message as recorded and as the model would read it, what was done to it, by
+//! which policy and why. Responsible for the choice of the form; `replay` reads the policies, the files here lay out
+//! what it saw.
+
+mod acts;
+mod facts;
+mod html;
+mod marks;
+mod read;
+mod ruled;
+mod text;
+mod visible;
+
+use crate::config::Config;
+use crate::replay;
+pub use crate::replay::one::Which;
+use crate::replay::one::{Chosen, choose};
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// What to explain, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub which: Which,
+    pub form: Form,
+    /// Texts are shown whole.
+    pub full: bool,
+    /// The profile that it takes; without one, that of its model.
+    pub profile: Option<String>,
+    /// From one call to the next, where no times are recorded.
+    pub pace: Duration,
+}
+
+/// How it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Text {
+        colour: bool,
+    },
+    /// One page without anything from outside.
+    Html,
+    /// One object on one line.
+    Json,
+}
+
+/// Explains a conversation of the file at `path` (`-` is standard input) to `out`, as the policies of `config` would have
+/// acted with `mode = "enforce"`. What is to be said beside it goes to `aside`, a line each. Says whether there was one.
+///
+/// # Errors
+/// Those of `out` and of `aside`.
+pub fn run(
+    config: &Config,
+    path: &Path,
+    options: &Options,
+    out: &mut dyn Write,
+    aside: &mut dyn Write,
+) -> io::Result<bool> {
+    let name = visible::one_line(&path.to_string_lossy()).into_owned();
+    let chosen = match choose(path, &options.which, config.limits.request_bytes) {
+        Ok(chosen) => chosen,
+        Err(error) => {
+            let error = error.to_string();
+            writeln!(aside, "toolrein: {name}: {}", visible::one_line(&error))?;
+            return Ok(false);
+        }
+    };
+    tell_of_others(&chosen, &options.which, &name, aside)?;
+    let how = replay::Options {
+        pace: options.pace,
+        verbose: false,
+        json: false,
+        threads: 1,
+        profile: options.profile.clone(),
+    };
+    let seen = replay::one::replay(config, &chosen, &how);
+    let model = chosen.recording.labels.model.as_deref().unwrap_or_default();
+    let of_model = || config.profiles.of_model(model).map(|profile| &*profile.name);
+    let explained = read::explain(config, &chosen, &seen, options.profile.as_deref().or_else(of_model));
+    match options.form {
+        Form::Text { colour } => text::write(&explained, colour, options.full, out)?,
+        Form::Html => html::write(&explained, options.full, out)?,
+        Form::Json => writeln!(out, "{}", serde_json::to_string(&explained).map_err(io::Error::other)?)?,
+    }
+    out.flush()?;
+    Ok(true)
+}
+
+/// Says that there is more than what is shown, where nothing was chosen.
+fn tell_of_others(chosen: &Chosen, asked: &Which, name: &str, aside: &mut dyn Write) -> io::Result<()> {
+    if *asked != Which::First {
+        return Ok(());
+    }
+    if chosen.readable > 1 {
+        let (all, line) = (chosen.readable, chosen.place.line);
+        writeln!(
+            aside,
+            "toolrein: {name} holds {all} conversations; this is line {line} (--line N or --id ID chooses)"
+        )?;
+    }
+    if chosen.broken > 0 {
+        writeln!(
+            aside,
+            "toolrein: {name}: {} lines cannot be read (toolrein replay names them)",
+            chosen.broken
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! What became of each recorded call: the rulings of the replay, at their places. Finds them; makes none.
+
+use super::facts::{Made, Objection, Ruled};
+use crate::replay::one::Seen;
+use crate::rewrite::judging::{Decision, Judged};
+use crate::rewrite::rounds::envelope;
+use crate::transcript::View;
+use crate::wire::json::decode;
+use std::collections::HashMap;
+
+/// What the model reads of a call of which nobody is shown anything.
+const DROPPED: &str = "dropped: the model had been asked for a final answer";
+
+/// The rulings of one replay.
+pub(super) struct Rulings<'a> {
+    seen: &'a Seen,
+    /// By message, and by place among its calls.
+    judged: HashMap<(usize, usize), &'a Judged>,
+}
+
+impl<'a> Rulings<'a> {
+    /// Those that were `seen`.
+    pub(super) fn new(seen: &'a Seen) -> Self {
+        let judged = seen.calls.iter().map(|(message, position, judged)| ((*message, *position), judged));
+        Self { seen, judged: judged.collect() }
+    }
+
+    /// The calls of a message.
+    pub(super) fn of(&self, view: View<'_>) -> Vec<Made> {
+        let calls = view.message.calls.iter().enumerate().map(|(position, call)| {
+            let name = call.name.map_or("".into(), |name| decode(name, view.body));
+            let judged = self.judged.get(&(view.index, position));
+            let objections = judged.iter().flat_map(|judged| &judged.objections).map(|(policy, reason)| {
+                Objection { policy, reason: reason.kind.as_str(), message: reason.message.clone() }
+            });
+            Made {
+                tool: name.into_owned(),
+                arguments: call.arguments.text(view.body).into_owned(),
+                ruling: self.ruling(view.index, position),
+                objections: objections.collect(),
+            }
+        });
+        calls.collect()
+    }
+
+    /// What the model would have read as the result of a call, where that is ours.
+    pub(super) fn result_of(&self, message: usize, position: usize) -> Option<String> {
+        match self.ruling(message, position) {
+            Ruled::Withheld { result, .. } | Ruled::Answered { result, .. } => Some(result),
+            _ => None,
+        }
+    }
+
+    fn ruling(&self, message: usize, position: usize) -> Ruled {
+        let Some(judged) = self.judged.get(&(message, position)) else {
+            return self.unjudged(message);
+        };
+        let by = judged.acts.first().map_or("toolrein", |(policy, _)| policy);
+        match &judged.decision {
+            Decision::Release => Ruled::Released,
+            Decision::Rewrite { arguments } => Ruled::Rewritten { by, new_arguments: arguments.clone() },
+            Decision::Withhold { policy, reason } => {
+                Ruled::Withheld { by: policy, result: envelope(policy, reason) }
+            }
+            Decision::Answer { content } => Ruled::Answered { by, result: content.clone() },
+            Decision::Drop => Ruled::Withheld { by, result: DROPPED.to_owned() },
+        }
+    }
+
+    /// A call behind a refused request would never have been made.
+    fn unjudged(&self, message: usize) -> Ruled {
+        let refused = self.seen.refusals.iter().any(|(last, _)| last + 1 == message);
+        if refused { Ruled::Refused } else { Ruled::Unjudged }
+    }
+}
+
+impl Ruled {
+    /// Whether the client does not see the call and is not answered either.
+    pub(super) fn is_withheld(&self) -> bool {
+        matches!(self, Self::Withheld { .. } | Self::Refused)
+    }
+}

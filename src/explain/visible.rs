@@ -1,0 +1,125 @@
+//! Text from outside made fit to be shown: control and invisible characters as signs, long texts as head and tail,
+//! numbers with their thousands apart. Nothing that it returns can move a cursor or turn the direction of a line.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Characters of a run that are shown where it is not to be shown in full: at its head and at its tail.
+const HEAD: usize = 700;
+const TAIL: usize = 300;
+/// How far from there, in bytes, the end of a line is looked for.
+const NEAR: usize = 150;
+/// A run this much longer than both is shown whole: the words about what is left out take room too.
+const SPARE: usize = 100;
+
+/// A text of several lines, with every other control character as a sign.
+pub(super) fn visible(text: &str) -> Cow<'_, str> {
+    shown(text, |letter| letter == '\n' || letter == '\t')
+}
+
+/// A text as one line.
+pub(super) fn one_line(text: &str) -> Cow<'_, str> {
+    shown(text, |_| false)
+}
+
+/// The head of a text, how many characters are left out, and its tail; the whole text as the head where that does. Cut
+/// at the ends of lines where these are near.
+pub(super) fn abridged(text: &str, full: bool) -> (&str, usize, &str) {
+    let chars = text.chars().count();
+    if full || chars <= HEAD + TAIL + SPARE {
+        return (text, 0, "");
+    }
+    let place = |nth: usize| text.char_indices().nth(nth).map_or(text.len(), |(at, _)| at);
+    let (head, tail) = (&text[..place(HEAD)], &text[place(chars - TAIL)..]);
+    let head_end = head.rfind('\n').filter(|at| head.len() - at <= NEAR).map_or(head.len(), |at| at + 1);
+    let tail_start = tail.find('\n').filter(|at| *at < NEAR).map_or(0, |at| at + 1);
+    let (head, tail) = (&head[..head_end], &tail[tail_start..]);
+    (head, chars - head.chars().count() - tail.chars().count(), tail)
+}
+
+/// A number with its thousands apart.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A number that may be less than 0, the same way.
+pub(super) fn grouped_signed(number: i64) -> String {
+    let sign = if number < 0 { "-" } else { "" };
+    format!("{sign}{}", grouped(number.unsigned_abs()))
+}
+
+/// What became of so many tokens saved; less than 0 were added.
+pub(super) fn saved_in_words(saved: i64) -> String {
+    let word = if saved < 0 { "added" } else { "saved" };
+    format!("{} tokens {word}", grouped(saved.unsigned_abs()))
+}
+
+fn shown(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let hides = |letter: char| is_hidden(letter) && !stays(letter);
+    if !text.contains(hides) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
+        match letter {
+            _ if !hides(letter) => out.push(letter),
+            // The signs for control characters stand in their order.
+            '\0'..='\x1f' => out.extend(char::from_u32(0x2400 + u32::from(letter))),
+            '\x7f' => out.push('\u{2421}'),
+            _ => {
+                let _ = write!(out, "<U+{:04X}>", u32::from(letter));
+            }
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Controls, what turns the direction of text, and what takes no room. Joiners (U+200C, U+200D) are left: scripts and
+/// emoji need them.
+fn is_hidden(letter: char) -> bool {
+    let invisible = matches!(letter,
+        '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    letter.is_control() || invisible
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_control_character_and_nothing_invisible_is_left() {
+        let text = "a\x1b[31mred\x07\r\n\tb\u{9b}2J\x7f\u{202e}txt.exe\u{e0041}\u{200b}";
+        assert_eq!(visible(text), "a␛[31mred␇␍\n\tb<U+009B>2J␡<U+202E>txt.exe<U+E0041><U+200B>");
+        assert_eq!(one_line("a\n\tb"), "a␊␉b");
+        assert!(matches!(visible("plain é 再来 👩\u{200d}🚀"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_long_text_is_its_head_and_its_tail() {
+        let text = "é".repeat(2000);
+        let (head, gone, tail) = abridged(&text, false);
+        assert_eq!((head.chars().count(), gone, tail.chars().count()), (HEAD, 1000, TAIL));
+        assert_eq!(abridged(&text, true), (&*text, 0, ""));
+        let text = "é".repeat(HEAD + TAIL + SPARE);
+        assert_eq!(abridged(&text, false).1, 0);
+        let text = "123456789\n".repeat(200);
+        let (head, gone, tail) = abridged(&text, false);
+        assert_eq!((head.len(), gone, tail.len()), (700, 1010, 290));
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        let numbers = [0, 999, 1_000, 12_345_678].map(grouped);
+        assert_eq!(numbers, ["0", "999", "1,000", "12,345,678"]);
+        assert_eq!(grouped_signed(-1_234), "-1,234");
+    }
+}

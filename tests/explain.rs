@@ -1,0 +1,314 @@
+//! `toolrein explain`: one recorded conversation as the model would see it, for a terminal, as a page and for programs;
+//! which conversation is chosen, and that nothing in it can reach the terminal or the page as more than text.
+//!
+//! `tests/data/explain` holds what the program writes; where a policy's texts change, they do.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
+
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use toolrein::config::{Config, Overrides, Source};
+use toolrein::explain::{Form, Options, Which, run};
+use toolrein::policy::REGISTRY;
+
+/// Runs a command of `toolrein` in the folder of replay's data, with `input` on standard input.
+fn toolrein(command: &str, args: &[&str], input: &str) -> Output {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_toolrein"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOOLREIN_")) {
+        program.env_remove(name);
+    }
+    program.current_dir(data("replay")).arg(command).args(args);
+    program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = program.spawn().unwrap();
+    // A program that ends before it has read everything has said why.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn explain(args: &[&str], input: &str) -> Output {
+    toolrein("explain", args, input)
+}
+
+fn data(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(folder)
+}
+
+fn text(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", said(output));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn facts(args: &[&str], input: &str) -> Value {
+    serde_json::from_str(&text(&explain(&[&["--json"], args].concat(), input))).unwrap()
+}
+
+const OURS: [&str; 3] = ["--config", "policies.toml", "conversations.jsonl"];
+
+#[test]
+fn a_terminal_reads_what_was_cut_added_and_withheld() {
+    for (line, golden) in [("2", "cut.txt"), ("3", "burst.txt")] {
+        let output = explain(&[&["--line", line], &OURS[..]].concat(), "");
+        assert_eq!(said(&output), "");
+        let told = text(&output);
+        assert_eq!(told, std::fs::read_to_string(data("explain").join(golden)).unwrap(), "{golden}");
+        assert!(!told.contains('\x1b'), "a pipe takes no colours");
+    }
+}
+
+#[test]
+fn the_json_names_message_policy_and_reason() {
+    let burst = facts(&[&["--line", "3"], &OURS[..]].concat(), "");
+    assert_eq!((&burst["id"], &burst["placement"]), (&json!("burst"), &json!("system")));
+    let messages = burst["messages"].as_array().unwrap();
+    let withheld: Vec<_> =
+        messages.iter().filter(|message| message["calls"][0]["ruling"] == "withheld").collect();
+    let places: Vec<_> = withheld.iter().map(|message| &message["message"]).collect();
+    assert_eq!(places, [8, 10]);
+    let call = &withheld[0]["calls"][0];
+    assert_eq!((&call["by"], &call["tool"]), (&json!("rate_limit"), &json!("weather")));
+    assert_eq!(call["objections"][0]["reason"], "RATE_LIMIT");
+    let result = messages.iter().find(|message| message["message"] == 9).unwrap();
+    assert_eq!(result["instead"], call["result"]);
+    assert_eq!((&burst["totals"]["calls"], &burst["totals"]["withheld"]), (&json!(5), &json!(2)));
+    assert!(
+        burst["limits"]
+            .as_array()
+            .unwrap()
+            .contains(&json!({"policy": "rate_limit", "tool": "weather", "used": 3, "limit": 3}))
+    );
+    let cut = facts(&[&["--line", "2"], &OURS[..]].concat(), "");
+    let result = &cut["messages"][3];
+    assert_eq!((&result["tool"], &result["fate"]), (&json!("build"), &json!("changed")));
+    assert_eq!(
+        (&result["acts"][0]["policy"], &result["acts"][0]["action"]),
+        (&json!("truncate"), &json!("shortened"))
+    );
+    let (before, after) = (&result["before"]["tokens"], &result["after"]["tokens"]);
+    let saved = before.as_i64().unwrap() - after.as_i64().unwrap();
+    assert!((saved - result["acts"][0]["saved_tokens"].as_i64().unwrap()).abs() <= 1);
+}
+
+#[test]
+fn it_withholds_and_edits_exactly_what_replay_does() {
+    let sample = "../transcripts/sample.jsonl";
+    for args in [vec!["--config", "policies.toml", sample], OURS.to_vec()] {
+        let replayed = text(&toolrein("replay", &[&["--json", "--verbose"], &args[..]].concat(), ""));
+        let replayed: Vec<Value> = replayed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let conversations = replayed.iter().filter(|told| told["actions"].is_array());
+        for told in conversations {
+            let line = told["line"].to_string();
+            let explained = facts(&[&["--line", &line], &args[..]].concat(), "");
+            let withheld =
+                told["actions"].as_array().unwrap().iter().filter(|act| act["action"] == "withheld");
+            let expected: Vec<Value> = withheld
+                .map(|act| json!([act["message"], act["policy"], act["tool"], act["reason"]]))
+                .collect();
+            let mut found = Vec::new();
+            for message in explained["messages"].as_array().unwrap() {
+                for call in message["calls"].as_array().unwrap() {
+                    let objections = call["objections"].as_array().unwrap().iter();
+                    found.extend(objections.map(|objection| {
+                        json!([message["message"], objection["policy"], call["tool"], objection["reason"]])
+                    }));
+                }
+            }
+            assert_eq!(found, expected, "line {line}");
+        }
+    }
+}
+
+#[test]
+fn a_conversation_is_chosen_by_its_line_or_its_id_and_else_the_first() {
+    let id = |output: &Output| text(output).lines().next().unwrap().to_owned();
+    let first = explain(&OURS, "");
+    assert!(id(&first).contains("id loop"), "{}", id(&first));
+    let several =
+        "toolrein: conversations.jsonl holds 5 conversations; this is line 1 (--line N or --id ID chooses)\n";
+    assert!(said(&first).starts_with(several), "{}", said(&first));
+    let second = explain(&[&["--id", "slow burst"], &OURS[..]].concat(), "");
+    assert!(
+        id(&second).starts_with("conversations.jsonl:4  source bursts  id slow burst"),
+        "{}",
+        id(&second)
+    );
+    assert_eq!(said(&second), "");
+    // Of request bodies that go on with each other the last one is the conversation.
+    let talk = |more: &str| format!(r#"{{"model":"m","messages":[{{"role":"user","content":"q"}}{more}]}}"#);
+    let grown = format!(
+        "{}\n{}\n",
+        talk(""),
+        talk(r#",{"role":"assistant","content":"a"},{"role":"user","content":"q"}"#)
+    );
+    let last = explain(&["-"], &grown);
+    assert!(id(&last).starts_with("-:2  model m"), "{}", id(&last));
+    assert_eq!(said(&last), "");
+}
+
+#[test]
+fn the_exit_code_says_whether_there_was_anything_to_show() {
+    for (args, input, code, words) in [
+        (
+            &["--line", "5", "conversations.jsonl"][..],
+            "",
+            1,
+            "conversations.jsonl: conversations.jsonl:5: the line is not JSON\n",
+        ),
+        (&["--line", "99", "conversations.jsonl"], "", 1, "no line 99, or nothing in it"),
+        (&["--id", "x\u{1b}[2J", "conversations.jsonl"], "", 1, "no conversation with the id x␛[2J"),
+        (&["none.jsonl"], "", 1, "none.jsonl: cannot be read"),
+        (&["-"], "", 1, "no conversation in it"),
+        (&["--config", "none.toml", "-"], "{}", 2, "none.toml"),
+        (&["--profile", "none", "conversations.jsonl"], "", 2, "none"),
+        (&["--line", "1", "--id", "x", "-"], "", 2, "cannot be used with"),
+        (&["--html", "--json", "-"], "", 2, "cannot be used with"),
+        (&[], "", 2, "FILE"),
+    ] {
+        let output = explain(args, input);
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+        assert!(said(&output).contains(words), "{args:?}: {}", said(&output));
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_refused_request_is_told_where_it_would_have_gone_out() {
+    let mut config = tempfile::NamedTempFile::new().unwrap();
+    config.write_all(b"[policy.budget]\ntool_calls = 1\nexhausted = \"reject\"\n").unwrap();
+    let config = config.path().to_str().unwrap();
+    let told = text(&explain(&["--line", "3", "--config", config, "conversations.jsonl"], ""));
+    assert!(told.contains("budget refused the request behind this message"), "{told}");
+    assert!(told.contains("never made: its request was refused"), "{told}");
+    let page = text(&explain(&["--html", "--line", "3", "--config", config, "conversations.jsonl"], ""));
+    assert!(page.contains("request refused") && page.contains("not sent"), "{page}");
+    balanced(&page);
+}
+
+/// A conversation with `hostile` in every field that it can stand in, long enough to be cut.
+fn hostile(hostile: &str) -> String {
+    let long = format!("{hostile} and words enough to be cut\n").repeat(120);
+    let call = json!({"id": hostile, "type": hostile, "function": {"name": hostile, "arguments": hostile}});
+    let part = json!({"type": hostile, "image_url": hostile});
+    let line = json!({
+        "source": hostile, "id": hostile, "model": hostile, "user": hostile,
+        "tools": [{"type": "function", "function": {"name": hostile, "description": hostile}}],
+        "messages": [
+            {"role": "system", "content": hostile, "name": hostile},
+            {"role": hostile, "content": hostile},
+            {"role": "user", "content": [{"type": "text", "text": hostile}, part], "name": hostile},
+            {"role": "assistant", "content": hostile, "tool_calls": [call, call, call, call]},
+            {"role": "tool", "tool_call_id": hostile, "name": hostile, "content": long},
+            {"role": "function", "name": hostile, "content": long},
+            {"role": "user", "content": {hostile: hostile}},
+            {"role": "assistant", "content": hostile, "function_call": {"name": hostile, "arguments": hostile}},
+            {"role": "function", "name": hostile, "content": hostile},
+            {"role": "assistant", "content": hostile, hostile: hostile},
+        ],
+    });
+    format!("{line}\n")
+}
+
+/// A configuration that names a tool so, and withholds.
+fn strict(tool: &str) -> tempfile::NamedTempFile {
+    let mut config = tempfile::NamedTempFile::new().unwrap();
+    let name = json!(tool).to_string();
+    write!(config, "[policy.truncate]\nmax_chars = 1000\n[policy.rate_limit]\ntools = {{ {name} = {{ calls = 1, per = \"60s\" }} }}\n")
+        .unwrap();
+    config
+}
+
+#[test]
+fn nothing_in_a_conversation_is_more_than_text_on_the_page() {
+    let script = r#"<script>alert("x")</script>'"><img src=x onerror=alert(1)>&lt;</pre></style><!--"#;
+    let config = strict(script);
+    for more in [&[][..], &["--full"]] {
+        let args = [&["--html", "--config", config.path().to_str().unwrap(), "-"], more].concat();
+        let page = text(&explain(&args, &hostile(script)));
+        let lower = page.to_lowercase();
+        for forbidden in
+            ["<script", "<img", "onerror=alert(1)>", "<!--", "http:", "https:", "url(", "@import", "src=\""]
+        {
+            assert!(!lower.contains(forbidden), "the page holds {forbidden}");
+        }
+        assert_eq!(lower.matches("</style>").count(), 1);
+        assert!(
+            page.matches("&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;&#39;&quot;&gt;&lt;img").count()
+                > 20
+        );
+        assert!(page.contains("withheld</em>"), "something happened to it");
+        assert!(page.contains("default-src 'none'"), "and no script would run");
+        balanced(&page);
+    }
+}
+
+#[test]
+fn no_escape_of_a_conversation_reaches_the_terminal() {
+    let escapes = "\u{1b}]0;title\u{7}\u{1b}[2J\r\u{8}\u{9b}31m\u{202e}\u{200b}\u{7f}\u{e0041}";
+    let config = strict("x");
+    let config = Source::File(config.path().to_owned());
+    let config = Config::load(config, &Overrides::default(), REGISTRY).unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(hostile(escapes).as_bytes()).unwrap();
+    for (colour, full) in [(false, false), (true, false), (true, true)] {
+        let which = Which::Id(escapes.to_owned());
+        let form = Form::Text { colour };
+        let options = Options { which, form, full, profile: None, pace: Duration::from_secs(2) };
+        let (mut out, mut aside) = (Vec::new(), Vec::new());
+        assert!(run(&config, file.path(), &options, &mut out, &mut aside).unwrap());
+        let mut told = String::from_utf8(out).unwrap();
+        assert_eq!(told.contains("\x1b["), colour);
+        // Our own colours, and nothing else.
+        for code in ["0", "1", "2", "31", "32", "33"] {
+            told = told.replace(&format!("\x1b[{code}m"), "");
+        }
+        let bad = told.chars().find(|letter| {
+            letter.is_control() && *letter != '\n' || ['\u{202e}', '\u{200b}', '\u{e0041}'].contains(letter)
+        });
+        assert_eq!(bad, None, "{told}");
+        assert!(told.contains("␛]0;title␇␛[2J"), "{told}");
+    }
+}
+
+#[test]
+fn the_page_is_well_formed_and_stands_alone() {
+    for line in ["1", "2", "3"] {
+        let page = text(&explain(&[&["--html", "--line", line], &OURS[..]].concat(), ""));
+        balanced(&page);
+        assert!(page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">"));
+        for needed in
+            ["name=\"viewport\"", "prefers-color-scheme: dark", "max-width: 46rem", "<main>", "<h1>"]
+        {
+            assert!(page.contains(needed), "{needed}");
+        }
+        for outside in ["http:", "https:", "<script", "<link", "url(", " src="] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
+    let page = text(&explain(&[&["--html", "--line", "2"], &OURS[..]].concat(), ""));
+    assert!(page.contains("<del>line 007: all is well") && page.contains("<ins>[toolrein: cut"), "{page}");
+    let full = text(&explain(&[&["--html", "--full", "--line", "2"], &OURS[..]].concat(), ""));
+    assert!(page.contains("characters not shown here") && !full.contains("characters not shown here"));
+}
+
+/// Every tag of the page is closed where it must be, in order.
+fn balanced(page: &str) {
+    let style = page.find("<style>").unwrap()..page.find("</style>").unwrap();
+    let page = format!("{}{}", &page[..style.start + "<style>".len()], &page[style.end..]);
+    let mut open: Vec<&str> = Vec::new();
+    for tag in page.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').unwrap();
+        let name = tag.split_whitespace().next().unwrap();
+        match name.strip_prefix('/') {
+            Some(closed) => assert_eq!(open.pop(), Some(closed), "<{tag}>"),
+            None if ["!DOCTYPE", "meta", "input"].contains(&name) => {}
+            None => open.push(name),
+        }
+    }
+    assert!(open.is_empty(), "{open:?} never closed");
+}
