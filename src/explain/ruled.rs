@@ -62,7 +62,7 @@ impl<'a> Rulings<'a> {
             Decision::Withhold { policy, reason } => {
                 Ruled::Withheld { by: policy, result: envelope(policy, reason) }
             }
-            Decision::Answer { content } => Ruled::Answered { by, result: content.clone() },
+            Decision::Answer { content, .. } => Ruled::Answered { by, result: content.clone() },
             Decision::Drop => Ruled::Withheld { by, result: DROPPED.to_owned() },
         }
     }
