@@ -9,6 +9,7 @@ mod arguments;
 mod budget;
 #[cfg(test)]
 pub(crate) mod cases;
+mod confirm;
 mod duplicates;
 mod fresh;
 mod loops;
@@ -31,7 +32,7 @@ mod turn_limits;
 use crate::transcript::Event;
 use crate::transcript::identity::HashKey;
 use crate::transcript::memo::Memo;
-use plan::{Plan, Proposed, Usage, Verdict};
+use plan::{Confirming, Plan, Proposed, Usage, Verdict};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use set::{Rule, RuleOf};
@@ -53,6 +54,8 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<fresh::Fresh>(),
     // Behind whatever flags results.
     Entry::of::<taint::Taint>(),
+    // Behind whatever else objects: nobody is asked about a call that does not run anyway.
+    Entry::of::<confirm::Confirm>(),
     Entry::of::<truncate::Truncate>(),
     // Second line of a new policy: `Entry::of::<NAME::TYPE>(),`.
 ];
@@ -98,6 +101,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// Whether no conversation can ever call the tool `name` while this policy is on.
     fn forbids(&self, _name: &str) -> bool {
         false
+    }
+
+    /// How a person is asked about calls that are withheld for want of a yes, whichever policy wants it.
+    fn confirming(&self) -> Option<Confirming> {
+        None
     }
 
     /// Sees what the request declares, before the first event.

@@ -14,9 +14,10 @@ use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
 use super::{Service, caller, coding, profile, relay, stream};
 use crate::config::{Config, InFlight, Mode, Tell};
-use crate::ledger::{Ask, Facts, Ledger, MOST_LOOKED_UP};
+use crate::ledger::{Ask, Claim, Facts, Ledger, MOST_LOOKED_UP};
 use crate::policy::plan::{Change, Plan};
 use crate::policy::set::{Judge, PolicySet};
+use crate::rewrite::confirm::{Answer, Confirmation, answer, token};
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
 use crate::rewrite::restore::{places, restored};
@@ -58,6 +59,8 @@ impl Service for Handler {
     }
 }
 
+/// The name under which it is told what the user said to a question.
+const CONFIRM: &str = "confirm";
 /// The name under which it is told that requests of one conversation met.
 const IN_FLIGHT: &str = "in_flight";
 
@@ -77,6 +80,10 @@ struct Reading {
     judge: Judge,
     restored: Vec<(usize, Bytes)>,
     chain: Hash,
+    /// What the user says to a question of ours.
+    answer: Option<Answer>,
+    /// Under which the user may be asked about calls of the reply.
+    token: Option<String>,
 }
 
 impl Gateway {
@@ -174,11 +181,19 @@ impl Gateway {
         if !self.is_observing() {
             coding::accept_readable(&mut parts.headers, request.stream);
         }
+        let asked = reading.answer.as_ref().zip(reading.facts.asked.as_ref());
+        let approved = match asked {
+            Some(asked) => self.approved(asked, &body, &mut record).await,
+            None => None,
+        };
         let (exchange, judging) = self.prepare(parts, (body, request), reading, record);
         let mut exchange = exchange;
         exchange.passage = passage;
         exchange.record.own_time(own);
-        exchange.run(judging).await
+        match approved {
+            Some((anchor, confirmation)) => exchange.hand_out(anchor, &confirmation, judging).await,
+            None => exchange.run(judging).await,
+        }
     }
 
     async fn read(&self, parts: &Parts, body: Incoming) -> Result<Bytes, ProxyError> {
@@ -245,7 +260,11 @@ impl Gateway {
         let places = places(&transcript, MOST_LOOKED_UP);
         let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
         let request_name = self.name(&transcript);
-        let ask = Ask { calls: &calls, places: &names, model, request: request_name, conversation };
+        let is_asking = policies.confirming().is_some() && !self.is_observing();
+        let answer = is_asking.then(|| answer(&transcript, &places)).flatten().filter(|_| !request.odd);
+        let answered = answer.as_ref().map(|answer| answer.anchor);
+        let (calls, places_of) = (calls.as_slice(), names.as_slice());
+        let ask = Ask { calls, places: places_of, model, request: request_name, conversation, answered };
         let facts = self.ledger.look_up(ask).await;
         transcript.learn_times(&facts.released_ms, self.now_ms());
         let (mut plan, judge) = policies.read(&transcript);
@@ -267,7 +286,31 @@ impl Gateway {
         tell_new(&transcript, &plan, record);
         let chain = transcript.calls.chain(&identity);
         drop(transcript);
-        Reading { identity, facts, plan, judge, restored, chain, model }
+        // Nobody can know it beforehand: it comes from a secret of its own.
+        let random = || HashKey::random().hash(Domain::Confirmation, &[&request_name.0.to_le_bytes()]);
+        let token = is_asking.then(|| token(random()));
+        Reading { identity, facts, plan, judge, restored, chain, model, answer, token }
+    }
+
+    /// The calls that the request says yes to, taken for it alone, with the name of the text that asked.
+    async fn approved(
+        &self,
+        (answer, asked): (&Answer, &Arc<Confirmation>),
+        body: &[u8],
+        record: &mut Record,
+    ) -> Option<(Hash, Arc<Confirmation>)> {
+        let anchor = answer.anchor;
+        let request = self.key.hash(Domain::Request, &[b"approval", body]);
+        let claim = Claim { anchor, request, now_ms: self.now_ms() };
+        let is_approved = asked.is_approved_by(&answer.text);
+        let is_taken = is_approved && self.ledger.claim(claim).await;
+        let word = match (is_approved, is_taken) {
+            (true, true) => "approved",
+            (true, false) => "lapsed",
+            (false, _) => "declined",
+        };
+        record.outcome.act(On::Request, CONFIRM, word, 1);
+        is_taken.then(|| (anchor, Arc::clone(asked)))
     }
 
     /// The request's own name: its calls, the number of its messages, and every byte behind its last reply.
@@ -287,7 +330,7 @@ impl Gateway {
         reading: Reading,
         record: Record,
     ) -> (Exchange, Judging) {
-        let Reading { identity, facts, plan, judge, restored, chain, model } = reading;
+        let Reading { identity, facts, plan, judge, restored, chain, model, token, .. } = reading;
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
@@ -303,7 +346,7 @@ impl Gateway {
         }
         pass.ask_usage =
             self.config.upstream.ask_usage && request.stream && !request.include_usage && !observe;
-        let judging = Judging::new(judge, answers, observe);
+        let judging = Judging::new(judge, answers, observe).asking(token);
         let (plan, restored) = if observe { (Plan::default(), Vec::new()) } else { (plan, restored) };
         let mut exchange = Exchange {
             gateway: self,

@@ -122,7 +122,7 @@ impl Record {
                 Decision::Release if judged.unjudged => (CallVerdict::Unjudged, None),
                 Decision::Release | Decision::Rewrite { .. } => (CallVerdict::Allowed, None),
                 Decision::Answer { .. } => (CallVerdict::Answered, None),
-                Decision::Withhold { .. } | Decision::Drop => {
+                Decision::Withhold { .. } | Decision::Ask { .. } | Decision::Drop => {
                     (CallVerdict::Withheld, judged.objections.first())
                 }
             };

@@ -34,6 +34,7 @@ pub enum Domain {
     Model,
     Request,
     Schema,
+    Confirmation,
 }
 
 impl std::fmt::Display for Hash {
