@@ -11,6 +11,7 @@ mod talk;
 
 mod allow;
 mod arguments;
+mod confirm;
 mod duplicates;
 mod fresh;
 mod loops;
