@@ -102,8 +102,17 @@ fn every_shipped_key_is_explained_by_a_comment_above_it() {
 #[test]
 fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
     let config = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap();
-    let off =
-        ["turn_limits", "allow", "states", "duplicates", "serial", "min_conversation", "fresh", "taint"];
+    let off = [
+        "turn_limits",
+        "allow",
+        "states",
+        "duplicates",
+        "serial",
+        "min_conversation",
+        "fresh",
+        "taint",
+        "confirm",
+    ];
     let on: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).filter(|name| !off.contains(name)).collect();
     assert_eq!(config.policies.names().collect::<Vec<_>>(), on);
     assert_eq!(config.warnings, [""; 0]);

@@ -185,7 +185,14 @@ mod tests {
     }
 
     fn look_up(ledger: &Memory, calls: &[Hash], places: &[Hash], request: u128) -> Facts {
-        let ask = Ask { calls, places, model: Hash(1), request: Hash(request), conversation: Hash(request), answered: None };
+        let ask = Ask {
+            calls,
+            places,
+            model: Hash(1),
+            request: Hash(request),
+            conversation: Hash(request),
+            answered: None,
+        };
         ledger.look_up(ask).now_or_never().unwrap()
     }
 

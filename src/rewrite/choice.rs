@@ -312,7 +312,8 @@ impl ChoiceState {
 
     fn decide(&mut self, at: usize, whole: bool, judging: &mut Judging, now_ms: u64) {
         let decision = judging.decide(self.index, &self.assembler.calls()[at], whole, now_ms);
-        if let Decision::Rewrite { arguments } | Decision::Ask { arguments: Some(arguments), .. } = &decision {
+        if let Decision::Rewrite { arguments } | Decision::Ask { arguments: Some(arguments), .. } = &decision
+        {
             self.assembler.rewrite(at, arguments);
         }
         self.decisions[at] = Some(decision);

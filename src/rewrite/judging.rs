@@ -230,9 +230,10 @@ impl Judging {
 fn changed() -> Reason {
     Reason {
         kind: ReasonKind::Validation,
-        message: "The call was not run: its arguments would no longer be those that the user approved. Make the \
+        message:
+            "The call was not run: its arguments would no longer be those that the user approved. Make the \
                   call again if it is still wanted."
-            .to_owned(),
+                .to_owned(),
         retryable: true,
         numbers: Vec::new(),
     }

@@ -256,7 +256,10 @@ impl StreamJudge {
         let calls = |choice: &Choice| choice.delta.calls.len();
         if reply.choices.len() > MOST_CHOICES || reply.choices.iter().map(calls).sum::<usize>() > MOST_CALLS {
             self.go_blind(out);
-            return if self.spoiled { () } else { self.pass(raw, out) };
+            if !self.spoiled {
+                self.pass(raw, out);
+            }
+            return;
         }
         if self.head.is_none() && !reply.choices.is_empty() {
             self.head = Some(Continuation::of(&reply, data));

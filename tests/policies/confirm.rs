@@ -156,7 +156,8 @@ fn of_yeses_sent_at_once_one_gets_the_call() {
     let runs: usize = std::thread::scope(|scope| {
         // All different, so that none can be taken for a retry of another.
         let send = |at: usize| {
-            let mut talk = Talk { form: talk.form, members: talk.members.clone(), messages: talk.messages.clone() };
+            let mut talk =
+                Talk { form: talk.form, members: talk.members.clone(), messages: talk.messages.clone() };
             talk.say("yes");
             talk.members["seed"] = json!(at);
             talk.ask(&program).calls.len()
@@ -353,4 +354,56 @@ fn what_cannot_be_judged_does_not_pass() {
     assert_eq!(whole.status, 502);
     let streamed = send(&program, &Talk::new(Form::Streamed), &[]);
     assert!(streamed.cut && !streamed.text().contains("tool_calls"), "{}", streamed.text());
+}
+
+#[test]
+fn a_call_that_is_too_long_to_be_held_waits_for_the_yes_all_the_same() {
+    let upstream = Scripted::start(|nth, request| match nth {
+        0 => {
+            let long = format!("{{\"text\":\"{}\"}}", "x".repeat(5000));
+            let mut chunks = Speech::calls(&[("a", "search", &long)]).chunks(false);
+            chunks.splice(
+                2..2,
+                Speech::calls(&[("b", "fetch", &long)]).chunks(false).into_iter().skip(1).take(3).map(
+                    |mut chunk| {
+                        chunk["choices"][0]["delta"]["tool_calls"][0]["index"] = json!(1);
+                        chunk["choices"][0]["finish_reason"] = Value::Null;
+                        chunk
+                    },
+                ),
+            );
+            Reply::events(&chunks)
+        }
+        _ => text("Fine.", request),
+    });
+    let settings = format!("limits.held_bytes = \"4KiB\"\n{FETCH}[policy.arguments]\nstrict = true\n");
+    let program = Toolrein::before(&upstream, &settings);
+    let said = Talk::new(Form::Streamed).ask(&program);
+    assert!(said.calls.iter().all(|(_, name, _)| name == "search"), "{}", said.response.text());
+    program.wait_for_metric("toolrein_tool_calls_total{tool=\"fetch\",verdict=\"withheld\"}", 1.0);
+}
+
+#[test]
+fn a_stream_without_a_finish_ends_in_the_question_all_the_same() {
+    let upstream = Scripted::start(|_, _| {
+        let mut chunks = Speech::calls(&[("a", "fetch", "{}")]).chunks(false);
+        chunks.retain(|chunk| chunk["choices"][0]["finish_reason"].is_null());
+        Reply::events(&chunks)
+    });
+    let program = Toolrein::before(&upstream, FETCH);
+    let (mut talk, _) = asked(&program, Form::Streamed);
+    talk.say("yes");
+    let said = talk.ask(&program);
+    said.assert_coherent(Form::Streamed);
+    assert_eq!(said.calls.len(), 1);
+}
+
+#[test]
+fn while_observing_nobody_is_asked() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(fetches);
+        let program = Toolrein::before(&upstream, &format!("mode = \"observe\"\n{FETCH}"));
+        let said = Talk::new(form).ask(&program);
+        assert_eq!((said.calls.len(), said.text.as_str()), (1, ""));
+    });
 }

@@ -32,7 +32,8 @@ fn handed<'a>(key: &'a HashKey, usage: bool) -> Handed<'a> {
 
 #[test]
 fn a_person_reads_the_tool_its_arguments_and_how_to_agree() {
-    let text = question(&[call("delete_file", r#"{"path":"/tmp/a","force":true,"tags":[],"n":[1.50,{}]}"#)]).text;
+    let text =
+        question(&[call("delete_file", r#"{"path":"/tmp/a","force":true,"tags":[],"n":[1.50,{}]}"#)]).text;
     assert_eq!(
         text,
         "I need your approval before I make this tool call:\n\n`delete_file`\n```json\n{\n  \"path\": \"/tmp/a\",\n  \

@@ -92,7 +92,9 @@ impl StreamJudge {
         let mut words: Vec<((&str, &str), usize)> = Vec::new();
         let done = self.judging.record.iter().flat_map(|judged| {
             let withheld = match &judged.decision {
-                Decision::Withhold { policy, .. } | Decision::Ask { policy, .. } => Some((*policy, "withheld")),
+                Decision::Withhold { policy, .. } | Decision::Ask { policy, .. } => {
+                    Some((*policy, "withheld"))
+                }
                 _ => None,
             };
             withheld.into_iter().chain(judged.acts.iter().copied())
