@@ -54,7 +54,7 @@ bench:
 
 eval:
 	@test -n "$(TOOLREIN_CORPUS)" || { echo "set TOOLREIN_CORPUS to a folder of recorded conversations"; exit 2; }
-	TOOLREIN_CORPUS="$(TOOLREIN_CORPUS)" cargo test --locked --release --test eval --test arguments_eval -- --nocapture
+	TOOLREIN_CORPUS="$(TOOLREIN_CORPUS)" cargo test --locked --release --test eval --test arguments_eval --test injection_eval --test cost_eval --test tokens_eval -- --nocapture
 
 debian:
 	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { \

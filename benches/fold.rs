@@ -1,5 +1,5 @@
 //! The transcript read and folded through the shipped policies, by size: at first sight, and with a history that
-//! was seen before.
+//! was seen before. Likewise what it is going to cost.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop")]
 
@@ -11,10 +11,13 @@ use divan::counter::BytesCount;
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::ledger::memory::MemoCache;
 use toolrein::policy::REGISTRY;
+use toolrein::policy::plan::Plan;
 use toolrein::policy::set::PolicySet;
+use toolrein::rewrite::sent::Sent;
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Hash, HashKey, Identity};
 use toolrein::transcript::memo::{Memo, NoMemo};
+use toolrein::transcript::prompt::{Anchor, Histories};
 use toolrein::wire::request::Request;
 
 fn main() {
@@ -29,6 +32,51 @@ fn cold(bencher: Bencher<'_, '_>, size: &str) {
 #[divan::bench(args = ["1KB", "32KB", "256KB", "1MB"], max_time = 2)]
 fn warm(bencher: Bencher<'_, '_>, size: &str) {
     fold(bencher, size, &MemoCache::new(64 << 20));
+}
+
+/// With every policy of the context on, beside those that ship so: results scanned for instructions, history capped.
+#[divan::bench(args = ["32KB", "256KB", "1MB"], max_time = 2)]
+fn context_cold(bencher: Bencher<'_, '_>, size: &str) {
+    fold_by(bencher, (&of_context(), &bodies::sized(size).bytes), &NoMemo);
+}
+
+/// The same, with a history that was seen before.
+#[divan::bench(args = ["32KB", "256KB", "1MB"], max_time = 2)]
+fn context_warm(bencher: Bencher<'_, '_>, size: &str) {
+    fold_by(bencher, (&of_context(), &bodies::sized(size).bytes), &MemoCache::new(64 << 20));
+}
+
+fn of_context() -> PolicySet {
+    let more = "\n[policy.injection]\n[policy.history]\n";
+    let text = format!("{}{more}", include_str!("../proxy.toml"));
+    let source = Source::Text { name: "bench".to_owned(), text };
+    Config::load(source, &Overrides::default(), REGISTRY).unwrap().policies
+}
+
+/// The bill of a request that was never seen: everything is counted.
+#[divan::bench(args = ["1KB", "32KB", "256KB", "1MB"], max_time = 2)]
+fn foretell_first(bencher: Bencher<'_, '_>, size: &str) {
+    foretell(bencher, size, false);
+}
+
+/// The bill of a request whose last message alone is new: to be held against the scan of the same size.
+#[divan::bench(args = ["1KB", "32KB", "256KB", "1MB"], max_time = 2)]
+fn foretell_next(bencher: Bencher<'_, '_>, size: &str) {
+    foretell(bencher, size, true);
+}
+
+fn foretell(bencher: Bencher<'_, '_>, size: &str, known: bool) {
+    let body = bodies::sized(size).bytes;
+    let request = Request::parse(&body).unwrap();
+    let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+    let transcript = &Transcript::read(&request, &body, &identity, &NoMemo);
+    let sent = Sent { transcript, plan: &Plan::default(), restored: &[] };
+    let anchor = Anchor { size: sent.size(), prompt: 1_000, ..Anchor::default() };
+    let anchors = if known { vec![Some(anchor)] } else { Vec::new() };
+    bencher.counter(BytesCount::new(body.len())).bench_local(|| {
+        let histories = Histories::read(divan::black_box(transcript), Hash(1));
+        sent.foretell(&histories, &anchors, None)
+    });
 }
 
 /// One result of 1 MB, cut at first sight.
@@ -48,10 +96,13 @@ fn fold(bencher: Bencher<'_, '_>, size: &str, memo: &dyn Memo) {
 }
 
 fn fold_body(bencher: Bencher<'_, '_>, body: &[u8], memo: &dyn Memo) {
+    let shipped = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap().policies;
+    fold_by(bencher, (&shipped, body), memo);
+}
+
+fn fold_by(bencher: Bencher<'_, '_>, (policies, body): (&PolicySet, &[u8]), memo: &dyn Memo) {
     let request = Request::parse(body).unwrap();
     let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
-    let policies: PolicySet =
-        Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap().policies;
     bencher.counter(BytesCount::new(body.len())).bench_local(|| {
         let transcript = Transcript::read(&request, divan::black_box(body), &identity, memo);
         policies.read(&transcript)

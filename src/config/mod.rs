@@ -20,6 +20,7 @@ mod target;
 mod tests;
 mod tiers;
 mod units;
+mod windows;
 
 pub use effective::Effective;
 pub use error::{Problem, Problems};
@@ -27,8 +28,8 @@ pub use file::Overrides;
 pub use profiles::{Profile, Profiles};
 pub use source::Source;
 pub use tables::{
-    Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, PlacementChoice,
-    Reask, Tell, ToolsUnsupported, Upstream,
+    AskUsage, Audit, Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices,
+    Overflow, PlacementChoice, Reask, Tell, ToolsUnsupported, Upstream,
 };
 pub use target::Target;
 pub use tiers::{KeyHash, Tier};
@@ -54,6 +55,7 @@ pub struct Config {
     pub reask: Reask,
     pub ledger: Ledger,
     pub log: Log,
+    pub audit: Audit,
     /// Settings by model; the best match counts.
     pub models: Vec<(Pattern, Model)>,
     /// The policies of requests that take no profile.
@@ -115,6 +117,12 @@ impl Config {
         best_match(&self.models, model).map_or(100, |model| model.token_factor)
     }
 
+    /// Tokens that `model` takes, where that is configured or known.
+    pub fn context_window(&self, model: &str) -> Option<u32> {
+        let configured = best_match(&self.models, model).map(|model| model.context_window);
+        configured.filter(|tokens| *tokens > 0).or_else(|| windows::known(model))
+    }
+
     /// The policies of requests that take `profile`.
     pub fn policies_of<'a>(&'a self, profile: Option<&'a Profile>) -> &'a PolicySet {
         profile.map_or(&self.policies, |profile| &profile.policies)
@@ -164,6 +172,7 @@ impl Config {
             reask: file.reask,
             ledger: file.ledger,
             log: file.log,
+            audit: file.audit,
             models: file.model.into_iter().map(|(name, model)| (Pattern::new(name), model)).collect(),
             policies: base.set(),
             profiles,

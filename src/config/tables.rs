@@ -2,12 +2,12 @@
 //! and which unit it has; what must hold between keys is checked elsewhere.
 
 use super::target::Target;
-use super::units::{address, headers, paths, patterns, percent, size, span, target};
+use super::units::{address, ask_usage, headers, paths, patterns, percent, share, size, span, target};
 use crate::policy::pattern::Pattern;
 use hyper::http::{HeaderName, Uri};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What toolrein does with what its policies decide.
@@ -46,11 +46,14 @@ pub struct Upstream {
     pub tools_unsupported: ToolsUnsupported,
     /// How the person learns that tools were dropped.
     pub tools_unsupported_tell: Tell,
+    /// What happens when a request is longer than the model takes.
+    pub overflow: Overflow,
     /// How long it is remembered that a model refuses tools or a notice's placement; 0: not at all.
     #[serde(with = "span")]
     pub remember: Duration,
     /// Whether streams are asked for `usage` that the client did not order; it is cut out again.
-    pub ask_usage: bool,
+    #[serde(with = "ask_usage")]
+    pub ask_usage: AskUsage,
     /// Until a connection stands, TLS included.
     #[serde(with = "span")]
     pub connect_timeout: Duration,
@@ -77,6 +80,16 @@ pub enum ToolsUnsupported {
     Pass,
 }
 
+/// What happens when a request is longer than the model takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Overflow {
+    /// It is sent once more with old results cleared, and turns dropped, where the policies can.
+    Retry,
+    /// The error is passed on.
+    Pass,
+}
+
 /// How the person learns that tools were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -85,6 +98,17 @@ pub enum Tell {
     Header,
     /// By one line before the answer, too.
     Text,
+}
+
+/// When streams are asked for `usage` that the client did not order. Never while observing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskUsage {
+    /// `false`.
+    Never,
+    /// `"auto"`: where a policy needs it.
+    Auto,
+    /// `true`.
+    Always,
 }
 
 /// `[limits]`: bounds of memory and patience. Source of the sizes: the design's section 10.14.
@@ -163,6 +187,9 @@ pub struct Conversation {
     /// Members of the body, as paths from its top; written dotted.
     #[serde(with = "paths")]
     pub body: Vec<Vec<String>>,
+    /// The share of conversations that no policy of the context touches, in ten-thousandths; written from 0 to 1.
+    #[serde(with = "share")]
+    pub holdout: u32,
     /// Whether clients may choose a profile by the header `x-toolrein-profile`.
     pub profile_header: bool,
     /// What becomes of a request while another of a conversation that is so named is in flight.
@@ -224,6 +251,21 @@ pub struct Log {
     pub level: String,
 }
 
+/// `[audit]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Audit {
+    /// Where the audit record is appended; empty: none is kept. A relative path starts at the working directory.
+    pub file: PathBuf,
+}
+
+impl Audit {
+    /// Where the record goes, where one is kept.
+    pub fn path(&self) -> Option<&Path> {
+        (!self.file.as_os_str().is_empty()).then_some(&self.file)
+    }
+}
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -241,6 +283,8 @@ pub struct Model {
     /// What the class estimate of tokens is multiplied by, in percent; written as a factor.
     #[serde(with = "percent")]
     pub token_factor: u32,
+    /// Tokens that the model takes; 0: what is known of it, else the policies' own `context_window`.
+    pub context_window: u32,
 }
 
 impl Default for Listen {
@@ -256,8 +300,9 @@ impl Default for Upstream {
             url: Target::Url(Uri::from_static("https://api.openai.com/v1")),
             tools_unsupported: ToolsUnsupported::Retry,
             tools_unsupported_tell: Tell::Header,
+            overflow: Overflow::Retry,
             remember: Duration::from_secs(3_600),
-            ask_usage: false,
+            ask_usage: AskUsage::Never,
             connect_timeout: Duration::from_secs(10),
             first_byte_timeout: Duration::from_secs(600),
             idle_timeout: Duration::from_secs(300),
@@ -318,10 +363,18 @@ impl Default for Conversation {
         Self {
             headers: headers.map(HeaderName::from_static).into(),
             body: body.map(|path| path.iter().map(|&step| step.to_owned()).collect()).into(),
+            holdout: 0,
             profile_header: true,
             in_flight: InFlight::Pass,
             in_flight_wait: Duration::from_secs(30),
         }
+    }
+}
+
+impl Conversation {
+    /// Whether the conversation named `name` is held out. The name must be the same in every process.
+    pub fn holds_out(&self, name: u128) -> bool {
+        name % 10_000 < u128::from(self.holdout)
     }
 }
 
@@ -353,6 +406,6 @@ impl Default for Log {
 
 impl Default for Model {
     fn default() -> Self {
-        Self { token_factor: 100 }
+        Self { token_factor: 100, context_window: 0 }
     }
 }

@@ -61,7 +61,7 @@ fn the_shipped_file_has_every_key_and_no_other() {
     let Value::Object(code) = serde_json::to_value(&default).unwrap() else { panic!() };
     let mut paper = table_of(&shipped::with_all_that_is_off());
     let models = paper["model"].as_object().unwrap().values().cloned().collect::<Vec<_>>();
-    assert_eq!(models, [serde_json::json!({ "token_factor": 1.0 })]);
+    assert_eq!(models, [serde_json::json!({ "token_factor": 1.0, "context_window": 0 })]);
     let Value::Object(policies) = paper.remove("policy").unwrap() else { panic!() };
     let chat = paper.remove("profile").unwrap()["chat"].as_object().unwrap().clone();
     assert_eq!(chat.keys().collect::<Vec<_>>(), ["extends", "models", "off", "policy", "tiers"]);
@@ -110,8 +110,10 @@ fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
         "serial",
         "min_conversation",
         "fresh",
+        "injection",
         "taint",
         "confirm",
+        "history",
     ];
     let on: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).filter(|name| !off.contains(name)).collect();
     assert_eq!(config.policies.names().collect::<Vec<_>>(), on);
@@ -161,7 +163,7 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
         ("[listn]\nproxy = 1", "proxy.toml:1: listn: unknown table; did you mean `listen`?"),
         (
             "[dashboard]",
-            "proxy.toml:1: dashboard: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, ledger, log, model, tier, policy, profile",
+            "proxy.toml:1: dashboard: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, ledger, log, audit, model, tier, policy, profile",
         ),
         ("[listen]\nprxy = 1", "proxy.toml:2: listen.prxy: unknown key; did you mean `proxy`?"),
         (
@@ -170,8 +172,8 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
         ),
         ("[policy.budgets]", "proxy.toml:1: policy.budgets: unknown policy; did you mean `budget`?"),
         (
-            "[policy.injection]",
-            &format!("proxy.toml:1: policy.injection: unknown policy; known here: {}", policies.join(", ")),
+            "[policy.telepathy]",
+            &format!("proxy.toml:1: policy.telepathy: unknown policy; known here: {}", policies.join(", ")),
         ),
         (
             "[policy.budget]\n\ntool_call = 3",
@@ -187,7 +189,7 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
         ),
         (
             "[model.\"gpt-4.1\"]\nfactor = 1",
-            "proxy.toml:2: model.\"gpt-4.1\".factor: unknown key; known here: token_factor",
+            "proxy.toml:2: model.\"gpt-4.1\".factor: unknown key; known here: token_factor, context_window",
         ),
     ]);
 }
@@ -321,6 +323,11 @@ fn addresses_that_are_no_good_are_told() {
             "[upstream]\nca_file = \"/no/such.pem\"",
             "proxy.toml:2: upstream.ca_file: /no/such.pem: there is no such file",
         ),
+        (
+            "[audit]\nfile = \"/no/such/audit.jsonl\"",
+            "proxy.toml:2: audit.file: /no/such/audit.jsonl: there is no directory /no/such",
+        ),
+        ("[audit]\nfile = \"/\"", "proxy.toml:2: audit.file: /: is a directory, not a file"),
     ]);
 }
 
@@ -342,6 +349,14 @@ fn names_and_paths_that_are_no_good_are_told() {
         (
             "[conversation]\nbody = [\"metadata.\"]",
             r#"proxy.toml:2: conversation.body: expected a path into the body, such as "metadata.session_id", found "metadata.""#,
+        ),
+        (
+            "[conversation]\nholdout = 5",
+            "proxy.toml:2: conversation.holdout: expected a share from 0 to 1, found 5",
+        ),
+        (
+            "[upstream]\nask_usage = \"yes\"",
+            r#"proxy.toml:2: upstream.ask_usage: expected true, false or "auto", found "yes""#,
         ),
         (
             "[reask]\nanswer_tools = [\"\"]",

@@ -158,6 +158,63 @@ pub(super) mod percent {
     }
 }
 
+/// `#[serde(with)]` of a share from 0 to 1, held in ten-thousandths.
+pub(super) mod share {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(crate) fn serialize<S: Serializer>(share: &u32, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_f64(f64::from(*share) / 10_000.0)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+        let share = f64::deserialize(from)?;
+        if !(0.0..=1.0).contains(&share) {
+            return Err(D::Error::custom(format!("expected a share from 0 to 1, found {share}")));
+        }
+        // In range, so the cast is exact.
+        Ok((share * 10_000.0).round() as u32)
+    }
+}
+
+/// `#[serde(with)]` of when to ask for usage: `true`, `false` or `"auto"`.
+pub(super) mod ask_usage {
+    use crate::config::tables::AskUsage;
+    use serde::{Deserializer, Serializer, de};
+
+    pub(crate) fn serialize<S: Serializer>(ask: &AskUsage, out: S) -> Result<S::Ok, S::Error> {
+        match ask {
+            AskUsage::Never => out.serialize_bool(false),
+            AskUsage::Always => out.serialize_bool(true),
+            AskUsage::Auto => out.serialize_str("auto"),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<AskUsage, D::Error> {
+        from.deserialize_any(When)
+    }
+
+    struct When;
+
+    impl de::Visitor<'_> for When {
+        type Value = AskUsage;
+
+        fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            out.write_str("true, false or \"auto\"")
+        }
+
+        fn visit_bool<E: de::Error>(self, ask: bool) -> Result<AskUsage, E> {
+            Ok(if ask { AskUsage::Always } else { AskUsage::Never })
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<AskUsage, E> {
+            match text {
+                "auto" => Ok(AskUsage::Auto),
+                _ => Err(E::custom(format!("expected true, false or \"auto\", found {text:?}"))),
+            }
+        }
+    }
+}
+
 /// `#[serde(with)]` of names or patterns with `*`.
 pub(super) mod patterns {
     use crate::policy::pattern::Pattern;

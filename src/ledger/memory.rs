@@ -1,23 +1,28 @@
 //! The ledger in this process's memory: bounded caches that forget the least used first. Also the memo of
 //! what was derived from messages. Nothing here outlives the process or is shared with another.
 
+use super::anchors::Anchors;
 use super::pending::Standing;
+use super::ratios::Ratios;
 use super::recent::Recent;
-use super::{Ask, Claim, Facts, Ledger, ModelFacts, News};
+use super::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News};
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::Hash;
 use crate::transcript::memo::{Derived, Memo};
+use crate::transcript::prompt::Ratio;
 use moka::ops::compute::Op;
 use moka::sync::Cache;
 use std::future::{Future, ready};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Rounds kept for one place: all text replies before a conversation's first call share theirs.
 const MOST_ROUNDS_AT_ONE_PLACE: usize = 64;
 /// What an entry costs beside its bytes, about: its place in a table that is half full, and a block of the heap.
 const ENTRY_BYTES: usize = 150;
+/// Models whose rates are learned, some 2 KB each.
+const MOST_RATIOS: u64 = 1_000;
 /// What a compiled schema takes, about: some hundred nodes.
 const COMPILED_BYTES: usize = 32 * 1024;
 
@@ -45,6 +50,9 @@ pub struct Memory {
     asked: Recent<Option<Standing>>,
     /// Few, and looked up once a request.
     models: Cache<Hash, ModelFacts>,
+    anchors: Anchors,
+    // A std mutex: held for sums over some dozen numbers.
+    ratios: Cache<Hash, Arc<Mutex<Ratios>>>,
     started: Instant,
 }
 
@@ -65,6 +73,8 @@ impl Memory {
                 (bytes + ENTRY_BYTES) as u64
             }),
             models: Cache::builder().max_capacity(10_000).time_to_live(bounds.refusals).build(),
+            anchors: Anchors::new(),
+            ratios: Cache::builder().max_capacity(MOST_RATIOS).build(),
             started: Instant::now(),
         }
     }
@@ -72,6 +82,19 @@ impl Memory {
     /// Time of this ledger's own, which no clock set anew moves.
     fn now_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn learn(&self, cost: Cost) {
+        self.anchors.keep(cost.history, cost.anchor);
+        if cost.anchor.prompt > 0 {
+            let ratios = self.ratios.get_with(cost.model, Arc::default);
+            let mut ratios = ratios.lock().unwrap_or_else(PoisonError::into_inner);
+            ratios.learn(cost.conversation, cost.anchor.size, cost.anchor.prompt);
+        }
+    }
+
+    fn ratio(&self, model: &Hash) -> Option<Ratio> {
+        self.ratios.get(model)?.lock().unwrap_or_else(PoisonError::into_inner).ratio()
     }
 
     fn add_round(&self, place: Hash, round: &Round) {
@@ -99,6 +122,8 @@ impl Ledger for Memory {
             model: self.models.get(&ask.model).unwrap_or_default(),
             repeated,
             asked: ask.answered.and_then(|text| Some(self.asked.find(&text, now_ms)??.confirmation)),
+            anchors: ask.histories.iter().map(|history| self.anchors.find(*history)).collect(),
+            ratio: self.ratio(&ask.model),
         }))
     }
 
@@ -118,6 +143,9 @@ impl Ledger for Memory {
             self.models.entry(model).and_compute_with(|known| {
                 Op::Put(known.map_or(facts, |entry| entry.into_value().and(facts)))
             });
+        }
+        if let Some(cost) = news.cost {
+            self.learn(cost);
         }
     }
 
@@ -171,6 +199,8 @@ impl Memo for MemoCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transcript::prompt::{Anchor, Size};
+    use crate::transcript::tokens::Estimate;
     use bytes::Bytes;
     use futures_util::FutureExt as _;
 
@@ -192,6 +222,7 @@ mod tests {
             request: Hash(request),
             conversation: Hash(request),
             answered: None,
+            histories: &[Hash(5), Hash(6)],
         };
         ledger.look_up(ask).now_or_never().unwrap()
     }
@@ -239,6 +270,24 @@ mod tests {
             ledger.record(News { model: Some((Hash(1), facts)), ..News::default() });
         }
         assert_eq!(look_up(&ledger, &[], &[], 0).model, no_tools.and(no_late_system));
+    }
+
+    #[test]
+    fn what_a_history_cost_is_found_by_its_name_and_teaches_the_rates_of_its_model() {
+        let ledger = ledger();
+        let size = Size { tools: Estimate::ZERO, messages: Estimate::of_tokens(1_000) };
+        let anchor = Anchor { size, prompt: 1_200, ..Anchor::default() };
+        let cost = Cost { model: Hash(1), conversation: Hash(2), history: Hash(6), anchor };
+        let untold = Cost { history: Hash(5), anchor: Anchor { prompt: 0, ..anchor }, ..cost };
+        for (cost, anchors, rate) in [
+            (untold, [Some(untold.anchor), None], None),
+            (Cost { model: Hash(9), ..cost }, [Some(untold.anchor), Some(anchor)], None),
+            (cost, [Some(untold.anchor), Some(anchor)], Some(12_000)),
+        ] {
+            ledger.record(News { cost: Some(cost), ..News::default() });
+            let facts = look_up(&ledger, &[], &[], 0);
+            assert_eq!((facts.anchors, facts.ratio.map(|ratio| ratio.messages)), (anchors.to_vec(), rate));
+        }
     }
 
     #[test]

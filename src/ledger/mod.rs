@@ -1,14 +1,17 @@
 //! Facts that a transcript cannot tell: when calls were handed out, which rounds the client was not shown,
-//! what a model refuses. Each has a bound and a lifetime; losing one never breaks a conversation. Stores and
+//! what a model refuses, what histories cost. Each has a bound and a lifetime; losing one never breaks a conversation. Stores and
 //! finds; decides nothing.
 
+mod anchors;
 pub mod memory;
 mod pending;
+pub mod ratios;
 mod recent;
 
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::{CallKey, Hash};
+use crate::transcript::prompt::{Anchor, Ratio};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -46,6 +49,8 @@ pub struct Ask<'a> {
     /// The request's own name, to tell a repetition.
     pub request: Hash,
     pub conversation: Hash,
+    /// Histories that may have been sent before.
+    pub histories: &'a [Hash],
     /// The text to which the user has answered, where that may be a yes.
     pub answered: Option<Hash>,
 }
@@ -72,6 +77,9 @@ pub struct Facts {
     pub repeated: bool,
     /// What that text asked, if it did.
     pub asked: Option<Arc<Confirmation>>,
+    pub anchors: Vec<Option<Anchor>>,
+    /// What the model's provider bills for an estimated token, as far as this process has learned.
+    pub ratio: Option<Ratio>,
 }
 
 /// What a model at an upstream is known to refuse.
@@ -83,6 +91,8 @@ pub struct ModelFacts {
     pub no_tool_history: bool,
     /// A system message that is not the first message.
     pub no_late_system: bool,
+    /// To be asked for the usage of a stream.
+    pub no_stream_options: bool,
 }
 
 impl ModelFacts {
@@ -94,6 +104,7 @@ impl ModelFacts {
             no_tool_choice: self.no_tool_choice || other.no_tool_choice,
             no_tool_history: self.no_tool_history || other.no_tool_history,
             no_late_system: self.no_late_system || other.no_late_system,
+            no_stream_options: self.no_stream_options || other.no_stream_options,
         }
     }
 }
@@ -108,12 +119,24 @@ pub struct News {
     pub model: Option<(Hash, ModelFacts)>,
     /// Questions that were put, by the name of the text that holds each. What was told first stays.
     pub asked: Vec<(Hash, Confirmation)>,
+    pub cost: Option<Cost>,
+}
+
+/// What the history of one request cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// The model at its upstream.
+    pub model: Hash,
+    pub conversation: Hash,
+    /// The history's name.
+    pub history: Hash,
+    pub anchor: Anchor,
 }
 
 impl News {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
         let told = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
-        told && self.model.is_none()
+        told && self.model.is_none() && self.cost.is_none()
     }
 }

@@ -28,6 +28,15 @@ pub(crate) fn plan_of(rule: &Arc<dyn Rule>, body: &str) -> Plan {
     read(rule, body, &[]).0
 }
 
+/// What `rules` plan together for `body`; `overflowed`: the upstream refused it for its length.
+pub(crate) fn plan_together(rules: &[Arc<dyn Rule>], body: &str, overflowed: bool) -> Plan {
+    let request = Request::parse(body.as_bytes()).unwrap();
+    let identity = somebody();
+    let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+    transcript.overflowed = overflowed;
+    PolicySet::new(rules.to_vec()).read(&transcript).0
+}
+
 /// What `rule` plans for `body`, and a judge of the reply; the first calls were handed out at `released_ms`.
 pub(crate) fn read(rule: &Arc<dyn Rule>, body: &str, released_ms: &[Option<u64>]) -> (Plan, Judge) {
     let request = Request::parse(body.as_bytes()).unwrap();

@@ -9,9 +9,13 @@ mod arguments;
 mod budget;
 #[cfg(test)]
 pub(crate) mod cases;
+mod compact;
 mod confirm;
+mod context;
 mod duplicates;
 mod fresh;
+mod history;
+mod injection;
 mod loops;
 mod min_conversation;
 mod path;
@@ -32,6 +36,7 @@ mod turn_limits;
 use crate::transcript::Event;
 use crate::transcript::identity::HashKey;
 use crate::transcript::memo::Memo;
+use crate::transcript::tokens::Estimate;
 use plan::{Confirming, Plan, Proposed, Usage, Verdict};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
@@ -52,12 +57,16 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<serial::Serial>(),
     Entry::of::<min_conversation::MinConversation>(),
     Entry::of::<fresh::Fresh>(),
+    Entry::of::<injection::Injection>(),
     // Behind whatever flags results.
     Entry::of::<taint::Taint>(),
     // Behind whatever else objects: nobody is asked about a call that does not run anyway.
     Entry::of::<confirm::Confirm>(),
     Entry::of::<truncate::Truncate>(),
-    // Second line of a new policy: `Entry::of::<NAME::TYPE>(),`.
+    // Second line of a new policy, here: `Entry::of::<NAME::TYPE>(),`.
+    // These two reckon with what the others have planned, and so come last.
+    Entry::of::<compact::Compact>(),
+    Entry::of::<history::History>(),
 ];
 
 /// How much of a call a policy must see before it can rule on it.
@@ -77,6 +86,9 @@ pub trait Policy: Sized + Send + Sync + 'static {
     const NAME: &'static str;
     /// One line for `toolrein policies`.
     const SUMMARY: &'static str;
+    /// Whether it changes what the model is shown of the conversation, to make it smaller or safer: such policies
+    /// leave the conversations alone that are held out for comparison.
+    const EDITS_CONTEXT: bool = false;
     /// Its settings as written in the file; unknown keys are refused.
     type Config: DeserializeOwned;
     /// What the fold remembers of one transcript, rebuilt for each request.
@@ -91,6 +103,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// The tools that the settings name, patterns left out.
     fn named_tools(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Whether it is of use only where streams tell their usage: with `ask_usage = "auto"` they are asked for it.
+    fn needs_usage(&self) -> bool {
+        false
     }
 
     /// What the settings amount to as a drawing in Mermaid, where that is easier to see than to read.
@@ -140,6 +157,14 @@ pub trait Policy: Sized + Send + Sync + 'static {
 pub struct RequestFacts<'a> {
     /// The tools that it declares, in order.
     pub tools: Vec<DeclaredTool<'a>>,
+    /// Their estimated tokens.
+    pub tools_tokens: Estimate,
+    /// No estimate of the whole request is larger, nor of its beginning: for who need not look closer then.
+    pub most_tokens: Estimate,
+    /// See [`Transcript::context_window`](crate::transcript::Transcript::context_window).
+    pub context_window: Option<u32>,
+    /// See [`Transcript::overflowed`](crate::transcript::Transcript::overflowed).
+    pub overflowed: bool,
     /// What was derived before, for what is costly to derive from a tool's declaration.
     pub memo: &'a dyn Memo,
     /// Names what is kept in the memo.

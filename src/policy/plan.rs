@@ -10,8 +10,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     pub edits: Vec<Edit>,
-    /// Messages that go, with the policy that says so: ranges of places, oldest first, whole turns each.
-    pub dropped: Vec<(&'static str, Range<usize>)>,
+    /// Messages that go, oldest first.
+    pub dropped: Vec<Dropped>,
     /// Tools that the model shall not be shown, with the policy that says so.
     pub hidden: Vec<(&'static str, String)>,
     /// The model shall make one call at a time.
@@ -20,6 +20,16 @@ pub struct Plan {
     pub refusal: Option<Refusal>,
     /// Where the fold stands: set by the runner, so that a policy can edit only what it reads.
     at: Place,
+}
+
+/// Whole turns that go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    pub policy: &'static str,
+    /// The places of their messages.
+    pub messages: Range<usize>,
+    /// The message at which it was decided.
+    pub decided: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -51,6 +61,8 @@ pub enum Change {
     Point { text: usize, by: Arc<str>, gone_chars: usize, original: usize },
     /// The text is shortened.
     Shorten { text: usize, by: Arc<str>, gone_chars: usize },
+    /// Characters that hide text from people go, out of whatever the text becomes.
+    Clean { text: usize, gone_chars: usize },
     /// Lines of ours stand before and behind it, whatever it becomes.
     Surround { text: usize, before: &'static str, after: &'static str },
     /// A text of ours that the model reads right after this message; `word` names it in headers and metrics.
@@ -73,7 +85,8 @@ impl Change {
             Self::Clear { gone_chars, .. }
             | Self::WithholdText { gone_chars, .. }
             | Self::Point { gone_chars, .. }
-            | Self::Shorten { gone_chars, .. } => *gone_chars,
+            | Self::Shorten { gone_chars, .. }
+            | Self::Clean { gone_chars, .. } => *gone_chars,
             Self::Surround { .. } | Self::Notice { .. } | Self::Remark { .. } => 0,
         }
     }
@@ -85,6 +98,7 @@ impl Change {
             Self::WithholdText { .. } => "text_withheld",
             Self::Point { .. } => "pointed",
             Self::Shorten { .. } => "shortened",
+            Self::Clean { .. } => "stripped",
             Self::Surround { .. } => "annotated",
             Self::Remark { word, of: Some(of) } => return format!("{word}:{of}").into(),
             Self::Notice { word, .. } | Self::Remark { word, of: None } => word,
@@ -122,6 +136,12 @@ impl Plan {
         self.edit(Change::WithholdText { text, by, gone_chars });
     }
 
+    /// Takes characters that hide text from people out of the `text`-th string of text of the event being read,
+    /// whatever it becomes; `gone_chars` of them as it is now.
+    pub fn clean(&mut self, text: usize, gone_chars: usize) {
+        self.edit(Change::Clean { text, gone_chars });
+    }
+
     /// Puts lines of ours around the `text`-th string of text of the event being read.
     pub fn surround(&mut self, text: usize, before: &'static str, after: &'static str) {
         self.edit(Change::Surround { text, before, after });
@@ -136,7 +156,21 @@ impl Plan {
 
     /// Drops whole turns: the earlier `messages`. The same rules as for [`clear`](Self::clear).
     pub fn drop_turns(&mut self, messages: Range<usize>) {
-        self.dropped.push((self.at.policy, messages));
+        let Place { message: decided, policy } = self.at;
+        self.dropped.push(Dropped { policy, messages, decided });
+    }
+
+    /// Lets the model read behind the earlier `message` that turns before it are gone: `text`, in place of what was
+    /// said of earlier ones. The same rules as for [`clear`](Self::clear).
+    pub fn tell_dropped(&mut self, message: usize, text: String) {
+        let Place { message: decided, policy } = self.at;
+        let change = Change::Notice { text, word: "notice" };
+        self.edits.push(Edit { message, decided, policy, change });
+    }
+
+    /// The edits that clear old texts.
+    pub fn cleared(&self) -> impl Iterator<Item = &Edit> {
+        self.edits.iter().filter(|edit| matches!(edit.change, Change::Clear { .. }))
     }
 
     /// The edits as they are counted and told: without a cut that stands in reserve for the pointer planned behind it.

@@ -1,10 +1,11 @@
 //! The configured policies run as one: a single fold over the transcript gives the plan, and the folds'
 //! states then judge the calls of the reply. Knows the order of policies and nothing of what they do.
 
-use super::plan::{Confirming, Plan, Proposed, Reason, Usage, Verdict};
+use super::plan::{Change, Confirming, Edit, Plan, Proposed, Reason, Usage, Verdict};
 use super::{DeclaredTool, Evidence, Policy, RequestFacts};
 use crate::transcript::calls::canonical_hash;
 use crate::transcript::identity::HashKey;
+use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, Transcript};
 use crate::wire::json::decode;
 use std::borrow::Cow;
@@ -16,6 +17,10 @@ pub trait Rule: Send + Sync {
     fn name(&self) -> &'static str;
     /// See [`Policy::named_tools`].
     fn named_tools(&self) -> Vec<String>;
+    /// See [`Policy::EDITS_CONTEXT`].
+    fn edits_context(&self) -> bool;
+    /// See [`Policy::needs_usage`].
+    fn needs_usage(&self) -> bool;
     /// See [`Policy::diagram`].
     fn diagram(&self) -> Option<String>;
     /// See [`Policy::forbids`].
@@ -63,6 +68,14 @@ impl<P: Policy> Rule for RuleOf<P> {
 
     fn named_tools(&self) -> Vec<String> {
         self.0.named_tools()
+    }
+
+    fn edits_context(&self) -> bool {
+        P::EDITS_CONTEXT
+    }
+
+    fn needs_usage(&self) -> bool {
+        self.0.needs_usage()
     }
 
     fn diagram(&self) -> Option<String> {
@@ -149,6 +162,31 @@ impl PolicySet {
         self.rules.iter().flat_map(|rule| rule.named_tools()).collect()
     }
 
+    /// Whether any policy is of use only where streams tell their usage.
+    pub fn needs_usage(&self) -> bool {
+        self.rules.iter().any(|rule| rule.needs_usage())
+    }
+
+    /// Whether `plan` changes what the model is shown of the conversation's own texts.
+    pub fn touches_context(&self, plan: &Plan) -> bool {
+        let dropped = plan.dropped.iter().any(|dropped| self.is_of_context(dropped.policy));
+        dropped || plan.edits.iter().any(|edit| self.edits_context(edit))
+    }
+
+    /// Leaves out of `plan` what [`touches_context`](Self::touches_context) means.
+    pub fn leave_context(&self, plan: &mut Plan) {
+        plan.edits.retain(|edit| !self.edits_context(edit));
+        plan.dropped.retain(|dropped| !self.is_of_context(dropped.policy));
+    }
+
+    fn edits_context(&self, edit: &Edit) -> bool {
+        !matches!(edit.change, Change::Remark { .. }) && self.is_of_context(edit.policy)
+    }
+
+    fn is_of_context(&self, policy: &str) -> bool {
+        self.rules.iter().any(|rule| rule.name() == policy && rule.edits_context())
+    }
+
     /// What the settings of the policy `name` amount to as a drawing, where it has one.
     pub fn diagram(&self, name: &str) -> Option<String> {
         self.rules.iter().find(|rule| rule.name() == name)?.diagram()
@@ -185,7 +223,19 @@ fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
         let name = decode(tool.name?, body);
         Some(DeclaredTool { name, parameters: tool.parameters.map(|span| span.of(body)) })
     });
-    RequestFacts { tools: declared.collect(), memo: transcript.memo, key: &transcript.identity.key }
+    let tools_tokens = transcript.declared_tokens();
+    // No character costs more than two tokens for each of its bytes.
+    let messages = u32::try_from(transcript.request.messages_span.len()).unwrap_or(u32::MAX);
+    let messages = Estimate::of_tokens(messages).scaled(200).scaled(transcript.token_factor);
+    RequestFacts {
+        tools: declared.collect(),
+        tools_tokens,
+        most_tokens: tools_tokens + messages,
+        context_window: transcript.context_window,
+        overflowed: transcript.overflowed,
+        memo: transcript.memo,
+        key: &transcript.identity.key,
+    }
 }
 
 /// Rules on the calls of a reply, each choice on its own.

@@ -73,6 +73,7 @@ impl Policy for Truncate {
     const NAME: &'static str = "truncate";
     const SUMMARY: &'static str =
         "shortens bloated and repeated tool results, once, and says how much is gone";
+    const EDITS_CONTEXT: bool = true;
     type Config = Config;
     type State = Seen;
 

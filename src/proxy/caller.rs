@@ -70,6 +70,7 @@ mod tests {
 
     fn settings() -> Conversation {
         Conversation {
+            holdout: 0,
             headers: vec![HeaderName::from_static("x-session-id")],
             body: vec![
                 vec!["prompt_cache_key".to_owned()],

@@ -5,6 +5,7 @@ use super::body::UpBody;
 use super::error::ProxyError;
 use super::fallback::{Fallbacks, learned};
 use super::handler::Gateway;
+use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
 use super::turnstile::Passage;
 use crate::ledger::News;
@@ -14,15 +15,18 @@ use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::pass::{Asking, Pass, Source, Tools};
 use crate::rewrite::restore::{Asked, released_keys, remembered, story};
+use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::outcome::{Fallback, On, PrefixBreak};
 use crate::transcript::identity::{Hash, Identity};
 use crate::wire::error::UpstreamError;
-use crate::wire::refusal::{Refusal, classify, misses_tools};
+use crate::wire::refusal::{Refusal, classify, misses_tools, overflows, refuses_stream_options};
 use crate::wire::request::Request;
+use crate::wire::usage::Usage;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::http::Response;
 use hyper::http::request::Parts;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// See the file's head.
@@ -50,6 +54,8 @@ pub(crate) struct Exchange {
     /// The client must or may be answered by a call, so that tools stay open to the end.
     pub(crate) keeps_tools: bool,
     pub(crate) record: Record,
+    /// What the first reply is going to cost; `None` once that is told.
+    pub(crate) meter: Option<Meter>,
     /// Keeps other requests of the conversation waiting, where the operator wants one at a time.
     pub(crate) passage: Option<Passage>,
 }
@@ -84,20 +90,57 @@ impl Exchange {
 
     /// After an upstream's error: true if another form of the request is worth a try.
     pub(crate) fn falls_back(&mut self, status: u16, error: &UpstreamError) -> bool {
+        if overflows(status, error) {
+            return self.makes_room();
+        }
         // With its tools gone a request may be refused for the calls left in its history.
         let bare = self.pass.tools == Tools::Dropped && !self.pass.flat;
         let missed = || (bare && misses_tools(error)).then_some(Refusal::ToolHistory);
-        let Some(refusal) = classify(status, error).or_else(missed) else { return false };
+        let unasked = self.pass.ask_usage && refuses_stream_options(status, error);
+        let refusal = if unasked { Some(Refusal::StreamOptions) } else { classify(status, error) };
+        let Some(refusal) = refusal.or_else(missed) else { return false };
         let Some((pass, fallback)) = self.fallbacks.next(refusal, &self.pass) else { return false };
         self.try_next(&[fallback]);
         match fallback {
             Fallback::Placement => self.record.outcome.prefix_breaks.push(PrefixBreak::Placement),
+            // Of no concern to the client, nor to the model.
+            Fallback::StreamOptions => {}
             other => self.record.outcome.act(On::Request, TOOLS_UNSUPPORTED, word(other), 1),
         }
         if self.is_observing() {
             return false;
         }
         self.pass = pass;
+        true
+    }
+
+    /// After the upstream refused the request for its length: true if there is a shorter form.
+    fn makes_room(&mut self) -> bool {
+        if !self.fallbacks.may_shorten() {
+            return false;
+        }
+        let profile = self.record.outcome.profile.as_deref();
+        let plan = self.gateway.shortened((&self.request, &self.body), &self.identity, profile);
+        // What was decided for this request, and had not been decided before the error.
+        let new = |decided: usize| decided == self.request.messages.len();
+        let known = (self.plan.cleared().count(), self.plan.dropped.len());
+        if (plan.cleared().count(), plan.dropped.len()) <= known {
+            return false;
+        }
+        for edit in plan.cleared().skip(known.0).filter(|edit| new(edit.decided)) {
+            self.record.outcome.act(On::Request, edit.policy, edit.change.word(), 1);
+        }
+        for dropped in plan.dropped.iter().skip(known.1).filter(|dropped| new(dropped.decided)) {
+            self.record.outcome.act(On::Request, dropped.policy, "turns_dropped", 1);
+        }
+        self.fallbacks.shorten();
+        self.try_next(&[Fallback::Overflow]);
+        if self.is_observing() {
+            return false;
+        }
+        self.record.outcome.prefix_breaks.push(PrefixBreak::Overflow);
+        self.record.outcome.tokens.saved = saved_tokens(&plan);
+        self.plan = plan;
         true
     }
 
@@ -125,6 +168,19 @@ impl Exchange {
             let model = Some((self.model, learned(&self.tried)));
             self.gateway.ledger.record(News { model, ..News::default() });
         }
+    }
+
+    /// Learns what the upstream billed, summed over all replies, and tells the ledger what the first one cost.
+    pub(crate) fn billed(&mut self, usage: Option<&Value>) {
+        let usage = usage.map(Usage::read).unwrap_or_default();
+        self.record.usage(usage);
+        let Some(meter) = self.meter.take().filter(|_| self.reasks == 0 && !self.pass.is_fallback()) else {
+            return;
+        };
+        if let Some(foretold) = &mut self.record.outcome.foretold {
+            foretold.billed = usage.prompt;
+        }
+        self.gateway.ledger.record(News { cost: Some(meter.cost(usage)), ..News::default() });
     }
 
     /// Prepares to ask again for `choice`, all of whose calls were withheld in `round`; after too many times

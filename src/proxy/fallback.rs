@@ -1,7 +1,7 @@
 //! What to try after an upstream's refusal: once more without tools, without `tool_choice`, with the tool
-//! history as text, or with notices at another place. Chooses the next form; sends nothing.
+//! history as text, with notices at another place, or without asking for usage. Chooses the next form; sends nothing.
 
-use crate::config::{PlacementChoice, ToolsUnsupported};
+use crate::config::{Overflow, PlacementChoice, ToolsUnsupported};
 use crate::ledger::ModelFacts;
 use crate::policy::pattern::Pattern;
 use crate::rewrite::notice::Placement;
@@ -19,6 +19,8 @@ const MOST: u32 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Fallbacks {
     left: u32,
+    /// The request may be made shorter.
+    overflow: bool,
     /// Tools may be taken away.
     tools: bool,
     has_history: bool,
@@ -31,6 +33,7 @@ pub(crate) struct Fallbacks {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject {
     pub mode: ToolsUnsupported,
+    pub overflow: Overflow,
     /// The client must be answered by a call, so that an answer without tools is of no use to it.
     pub forced: bool,
     /// A policy wants a notice somewhere.
@@ -44,6 +47,8 @@ impl Fallbacks {
         let calls = |message: &crate::wire::message::Message| !message.calls.is_empty();
         Self {
             left: MOST,
+            // Where parsers differ on what its strings say, nothing is changed.
+            overflow: subject.overflow == Overflow::Retry && !request.odd,
             tools: subject.mode == ToolsUnsupported::Retry && !subject.forced,
             has_history: request.messages.iter().any(|message| is_history(message.role) || calls(message)),
             has_choice: request.choice != Choice::Auto || request.declares_tools,
@@ -83,10 +88,25 @@ impl Fallbacks {
                 next.placement = Placement::Suffix;
                 Fallback::Placement
             }
+            Refusal::StreamOptions if pass.ask_usage => {
+                next.ask_usage = false;
+                Fallback::StreamOptions
+            }
             _ => return None,
         };
         self.left = self.left.checked_sub(1)?;
         Some((next, fallback))
+    }
+
+    /// Whether a request that was refused for its length may be sent once more in a shorter form.
+    pub(crate) fn may_shorten(&self) -> bool {
+        self.overflow && self.left > 0
+    }
+
+    /// A shorter form is sent.
+    pub(crate) fn shorten(&mut self) {
+        self.overflow = false;
+        self.left = self.left.saturating_sub(1);
     }
 
     fn places_late_system(&self, pass: &Pass) -> bool {
@@ -101,6 +121,7 @@ pub(crate) fn learned(tried: &[Fallback]) -> ModelFacts {
         no_tool_choice: tried.contains(&Fallback::ToolChoice) && !tried.contains(&Fallback::Tools),
         no_tool_history: tried.contains(&Fallback::Flattened),
         no_late_system: tried.contains(&Fallback::Placement),
+        no_stream_options: tried.contains(&Fallback::StreamOptions),
     }
 }
 
@@ -127,7 +148,8 @@ pub(crate) fn placement(
 mod tests {
     use super::*;
 
-    const RETRY: Subject = Subject { mode: ToolsUnsupported::Retry, forced: false, notices: true };
+    const RETRY: Subject =
+        Subject { mode: ToolsUnsupported::Retry, overflow: Overflow::Retry, forced: false, notices: true };
 
     fn request(body: &str) -> Request {
         Request::parse(body.as_bytes()).unwrap()
@@ -164,6 +186,17 @@ mod tests {
     }
 
     #[test]
+    fn usage_is_asked_for_no_more_where_that_is_refused_even_if_tools_are_forced() {
+        let asking = Pass { ask_usage: true, ..Pass::plain(Placement::System) };
+        let mut fallbacks =
+            Fallbacks::new(&with_tools(), Subject { forced: true, mode: ToolsUnsupported::Pass, ..RETRY });
+        let (next, told) = fallbacks.next(Refusal::StreamOptions, &asking).unwrap();
+        assert_eq!((&next, told), (&Pass::plain(Placement::System), Fallback::StreamOptions));
+        assert_eq!(fallbacks.next(Refusal::StreamOptions, &next), None, "once");
+        assert!(learned(&[told]).no_stream_options && !learned(&[]).no_stream_options);
+    }
+
+    #[test]
     fn there_are_three_second_tries_at_most() {
         let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
         let mut pass = Pass::plain(Placement::System);
@@ -171,6 +204,21 @@ mod tests {
             pass = fallbacks.next(refusal, &pass).unwrap().0;
         }
         assert_eq!(fallbacks.next(Refusal::LateSystem, &pass), None);
+    }
+
+    #[test]
+    fn a_request_is_shortened_once_and_within_the_three_tries() {
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        assert!(fallbacks.may_shorten());
+        fallbacks.shorten();
+        assert!(!fallbacks.may_shorten());
+        let mut pass = Pass::plain(Placement::System);
+        for refusal in [Refusal::ToolChoice, Refusal::Tools] {
+            pass = fallbacks.next(refusal, &pass).unwrap().0;
+        }
+        assert_eq!(fallbacks.next(Refusal::ToolHistory, &pass), None);
+        let passing = Fallbacks::new(&with_tools(), Subject { overflow: Overflow::Pass, ..RETRY });
+        assert!(!passing.may_shorten());
     }
 
     #[test]

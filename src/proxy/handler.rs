@@ -7,25 +7,28 @@ use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::fallback::{Fallbacks, Subject, placement};
 use super::headers::is_upgrade;
+use super::meter::Meter;
 use super::read::{ReadError, read_body};
 use super::record::Record;
 use super::respond::error_response;
 use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
 use super::{Service, caller, coding, profile, relay, stream};
-use crate::config::{Config, InFlight, Mode, Tell};
-use crate::ledger::{Ask, Claim, Facts, Ledger, MOST_LOOKED_UP};
+use crate::config::{AskUsage, Config, InFlight, Mode, Tell};
+use crate::ledger::{Ask, Facts, Ledger, MOST_LOOKED_UP, ModelFacts};
 use crate::policy::plan::{Change, Plan};
 use crate::policy::set::{Judge, PolicySet};
-use crate::rewrite::confirm::{Answer, Confirmation, answer, token};
+use crate::rewrite::confirm::{Answer, answer, token};
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
 use crate::rewrite::restore::{places, restored};
+use crate::rewrite::sent::Sent;
 use crate::telemetry::Telemetry;
-use crate::telemetry::outcome::{On, PrefixBreak, Route};
+use crate::telemetry::outcome::{Context, On, PrefixBreak, Route};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use crate::transcript::memo::Memo;
+use crate::transcript::prompt::Histories;
 use crate::wire::request::{Choice, Request};
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -59,8 +62,6 @@ impl Service for Handler {
     }
 }
 
-/// The name under which it is told what the user said to a question.
-const CONFIRM: &str = "confirm";
 /// The name under which it is told that requests of one conversation met.
 const IN_FLIGHT: &str = "in_flight";
 
@@ -84,6 +85,9 @@ struct Reading {
     answer: Option<Answer>,
     /// Under which the user may be asked about calls of the reply.
     token: Option<String>,
+    meter: Meter,
+    /// The stream is to be asked for its usage.
+    asks_usage: bool,
 }
 
 impl Gateway {
@@ -256,15 +260,24 @@ impl Gateway {
         let conversation = identity.conversation(request, body);
         let mut transcript = Transcript::read(request, body, &identity, &*self.memo);
         transcript.token_factor = self.config.token_factor(&model_name);
+        transcript.context_window = self.config.context_window(&model_name);
         let calls: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
         let places = places(&transcript, MOST_LOOKED_UP);
         let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
         let request_name = self.name(&transcript);
         let is_asking = policies.confirming().is_some() && !self.is_observing();
         let answer = is_asking.then(|| answer(&transcript, &places)).flatten().filter(|_| !request.odd);
-        let answered = answer.as_ref().map(|answer| answer.anchor);
-        let (calls, places_of) = (calls.as_slice(), names.as_slice());
-        let ask = Ask { calls, places: places_of, model, request: request_name, conversation, answered };
+        let histories = Histories::read(&transcript, model);
+        let earlier: Vec<Hash> = histories.earlier.iter().map(|(_, name)| *name).collect();
+        let ask = Ask {
+            calls: &calls,
+            places: &names,
+            model,
+            request: request_name,
+            conversation,
+            histories: &earlier,
+            answered: answer.as_ref().map(|answer| answer.anchor),
+        };
         let facts = self.ledger.look_up(ask).await;
         transcript.learn_times(&facts.released_ms, self.now_ms());
         let (mut plan, judge) = policies.read(&transcript);
@@ -275,9 +288,16 @@ impl Gateway {
             // or any page on the web could switch that off.
             outcome.ungoverned = Some("odd_text");
             plan.edits.clear();
+            plan.dropped.clear();
             plan.hidden.clear();
             restored.clear();
         }
+        outcome.context = self.hold_out(policies, &transcript, &mut plan);
+        let (plain, none) = (Plan::default(), Vec::new());
+        let (seen, rounds) = if self.is_observing() { (&plain, &none) } else { (&plan, &restored) };
+        let sent = Sent { transcript: &transcript, plan: seen, restored: rounds };
+        let meter = Meter::read(sent, &histories, &facts, (model, conversation));
+        outcome.foretold = Some(meter.foretold());
         outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
         outcome.model = Some(model_name.into_owned());
         outcome.repeated = facts.repeated;
@@ -289,28 +309,50 @@ impl Gateway {
         // Nobody can know it beforehand: it comes from a secret of its own.
         let random = || HashKey::random().hash(Domain::Confirmation, &[&request_name.0.to_le_bytes()]);
         let token = is_asking.then(|| token(random()));
-        Reading { identity, facts, plan, judge, restored, chain, model, answer, token }
+        let asks_usage = self.asks_usage(policies, request, facts.model);
+        Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage, answer, token }
     }
 
-    /// The calls that the request says yes to, taken for it alone, with the name of the text that asked.
-    async fn approved(
-        &self,
-        (answer, asked): (&Answer, &Arc<Confirmation>),
-        body: &[u8],
-        record: &mut Record,
-    ) -> Option<(Hash, Arc<Confirmation>)> {
-        let anchor = answer.anchor;
-        let request = self.key.hash(Domain::Request, &[b"approval", body]);
-        let claim = Claim { anchor, request, now_ms: self.now_ms() };
-        let is_approved = asked.is_approved_by(&answer.text);
-        let is_taken = is_approved && self.ledger.claim(claim).await;
-        let word = match (is_approved, is_taken) {
-            (true, true) => "approved",
-            (true, false) => "lapsed",
-            (false, _) => "declined",
+    /// Leaves the texts of conversations alone that are held out; tells whether policies wanted to change any.
+    fn hold_out(&self, policies: &PolicySet, transcript: &Transcript<'_>, plan: &mut Plan) -> Context {
+        let settings = &self.config.conversation;
+        let touched = policies.touches_context(plan);
+        if self.is_observing() {
+            return Context { touched, held_out: true };
+        }
+        let name = || transcript.identity.lasting_name(transcript.request, transcript.body);
+        let held_out = settings.holdout > 0 && settings.holds_out(name().0);
+        if held_out {
+            policies.leave_context(plan);
+        }
+        Context { touched, held_out }
+    }
+
+    /// Whether the stream is asked for the usage that the client did not order.
+    fn asks_usage(&self, policies: &PolicySet, request: &Request, known: ModelFacts) -> bool {
+        let wanted = match self.config.upstream.ask_usage {
+            AskUsage::Never => false,
+            AskUsage::Auto => policies.needs_usage(),
+            AskUsage::Always => true,
         };
-        record.outcome.act(On::Request, CONFIRM, word, 1);
-        is_taken.then(|| (anchor, Arc::clone(asked)))
+        let told = !request.stream || request.include_usage;
+        wanted && !told && !self.is_observing() && !known.no_stream_options
+    }
+
+    /// What policies want of a request that the upstream refused for its length.
+    pub(crate) fn shortened(
+        &self,
+        (request, body): (&Request, &Bytes),
+        identity: &Identity,
+        profile: Option<&str>,
+    ) -> Plan {
+        let profile = profile.and_then(|name| self.config.profiles.named(name).ok());
+        let model = request.model_name(body);
+        let mut transcript = Transcript::read(request, body, identity, &*self.memo);
+        transcript.token_factor = self.config.token_factor(&model);
+        transcript.context_window = self.config.context_window(&model);
+        transcript.overflowed = true;
+        self.config.policies_of(profile).read(&transcript).0
     }
 
     /// The request's own name: its calls, the number of its messages, and every byte behind its last reply.
@@ -330,12 +372,16 @@ impl Gateway {
         reading: Reading,
         record: Record,
     ) -> (Exchange, Judging) {
-        let Reading { identity, facts, plan, judge, restored, chain, model, token, .. } = reading;
+        let Reading {
+            identity, facts, plan, judge, restored, chain, model, meter, asks_usage, token, ..
+        } = reading;
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
         let notices = plan.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }));
-        let subject = Subject { mode: self.config.upstream.tools_unsupported, forced: keeps_tools, notices };
+        let upstream = &self.config.upstream;
+        let (mode, overflow) = (upstream.tools_unsupported, upstream.overflow);
+        let subject = Subject { mode, overflow, forced: keeps_tools, notices };
         let fallbacks = Fallbacks::new(&request, subject);
         let settings = &self.config.notices;
         let model_name = request.model_name(&body);
@@ -344,8 +390,7 @@ impl Gateway {
         if observe {
             pass = Pass::plain(placed);
         }
-        pass.ask_usage =
-            self.config.upstream.ask_usage && request.stream && !request.include_usage && !observe;
+        pass.ask_usage = asks_usage;
         let judging = Judging::new(judge, answers, observe).asking(token);
         let (plan, restored) = if observe { (Plan::default(), Vec::new()) } else { (plan, restored) };
         let mut exchange = Exchange {
@@ -366,6 +411,7 @@ impl Gateway {
             bare: false,
             keeps_tools,
             record,
+            meter: Some(meter),
             passage: None,
         };
         exchange.tell_known();
@@ -424,6 +470,7 @@ impl Exchange {
 fn tell_new(transcript: &Transcript<'_>, plan: &Plan, record: &mut Record) {
     let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
     record.planned(plan, new_from);
+    record.breaks(plan, new_from);
     transcript.results_from(new_from).for_each(|result| record.result(&result));
 }
 

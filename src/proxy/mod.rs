@@ -15,6 +15,7 @@ mod exchange;
 pub(crate) mod fallback;
 pub mod handler;
 pub mod headers;
+mod meter;
 mod profile;
 pub mod read;
 mod reask;

@@ -195,7 +195,7 @@ impl Exchange {
 
     fn tell_judged(&mut self, judge: &mut WholeJudge) {
         self.record.judged(&mut judge.judging, self.gateway.now_ms());
-        self.record.usage(judge.usage());
+        self.billed(judge.usage());
     }
 
     fn tell_end(&mut self, status: u16) {

@@ -2,16 +2,17 @@
 //! client leaves before the end. Decides nothing.
 
 use crate::policy::plan::Plan;
-use crate::rewrite::judging::{Decision, Judging};
+use crate::rewrite::judging::{Decision, Judged, Judging};
 use crate::rewrite::stream::Unjudged;
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{
-    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, Route, actions_header,
+    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route, Said,
+    actions_header,
 };
 use crate::transcript::ToolResult;
+use crate::wire::usage::Usage;
 use hyper::http::{HeaderMap, HeaderValue};
-use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -95,14 +96,24 @@ impl Record {
             self.outcome.act(On::Request, policy, "hidden", 1);
         }
         self.outcome.tokens.saved += saved_tokens(plan);
-        for (policy, _) in &plan.dropped {
-            self.outcome.act(On::Request, policy, "turns_dropped", 1);
+        for dropped in plan.dropped.iter().filter(|dropped| dropped.decided >= new_from) {
+            self.outcome.act(On::Request, dropped.policy, "turns_dropped", 1);
         }
         for edit in plan.told() {
             if edit.decided >= new_from {
                 self.outcome.act(On::Request, edit.policy, edit.change.word(), 1);
             }
         }
+    }
+
+    /// What is new in the plan, from the message `new_from` on, and makes the history another than the one before.
+    pub(crate) fn breaks(&mut self, plan: &Plan, new_from: usize) {
+        let causes = [
+            (plan.cleared().any(|edit| edit.decided >= new_from), PrefixBreak::Compact),
+            (plan.dropped.iter().any(|dropped| dropped.decided >= new_from), PrefixBreak::History),
+        ];
+        let breaks = causes.into_iter().filter_map(|(happened, cause)| happened.then_some(cause));
+        self.outcome.prefix_breaks.extend(breaks);
     }
 
     /// A result that is new in the request.
@@ -118,13 +129,11 @@ impl Record {
     /// What became of the reply's calls since this was told last, and what is left of the limits.
     pub(crate) fn judged(&mut self, judging: &mut Judging, now_ms: u64) {
         for judged in judging.record.drain(..) {
-            let (verdict, objection) = match &judged.decision {
-                Decision::Release if judged.unjudged => (CallVerdict::Unjudged, None),
-                Decision::Release | Decision::Rewrite { .. } => (CallVerdict::Allowed, None),
-                Decision::Answer { .. } => (CallVerdict::Answered, None),
-                Decision::Withhold { .. } | Decision::Ask { .. } | Decision::Drop => {
-                    (CallVerdict::Withheld, judged.objections.first())
-                }
+            let verdict = match &judged.decision {
+                Decision::Release if judged.unjudged => CallVerdict::Unjudged,
+                Decision::Release | Decision::Rewrite { .. } => CallVerdict::Allowed,
+                Decision::Answer { .. } => CallVerdict::Answered,
+                Decision::Withhold { .. } | Decision::Ask { .. } | Decision::Drop => CallVerdict::Withheld,
             };
             for (policy, word) in &judged.acts {
                 self.outcome.act(On::Reply, policy, *word, 1);
@@ -136,8 +145,8 @@ impl Record {
             self.outcome.judged.push(JudgedCall {
                 tool: judged.tool.clone(),
                 verdict,
-                policy: objection.map(|(policy, _)| *policy),
-                reason: objection.map(|(_, reason)| reason.kind.as_str()),
+                said: said_of(&judged),
+                is_spoken: judged.decision.is_hidden(),
             });
         }
         let limits = judging.usage(now_ms).into_iter();
@@ -152,14 +161,13 @@ impl Record {
     }
 
     /// Tokens as billed, summed over all replies.
-    pub(crate) fn usage(&mut self, usage: Option<&Value>) {
-        let Some(usage) = usage else { return };
-        let count = |value: &Value| value.as_u64().unwrap_or(0);
+    pub(crate) fn usage(&mut self, usage: Usage) {
         let tokens = &mut self.outcome.tokens;
-        tokens.prompt = count(&usage["prompt_tokens"]);
-        tokens.cached = count(&usage["prompt_tokens_details"]["cached_tokens"]);
-        tokens.completion = count(&usage["completion_tokens"]);
-        tokens.reasoning = count(&usage["completion_tokens_details"]["reasoning_tokens"]);
+        tokens.prompt = usage.prompt;
+        tokens.cached = usage.cached;
+        tokens.cache_written = usage.cache_written;
+        tokens.completion = usage.completion;
+        tokens.reasoning = usage.reasoning;
     }
 
     /// Something passed unjudged.
@@ -176,6 +184,14 @@ impl Drop for Record {
         self.outcome.times.total = self.started.elapsed();
         self.telemetry.record(&self.outcome);
     }
+}
+
+/// What policies said of a call: their objections, or what else was done to it.
+fn said_of(judged: &Judged) -> Vec<Said> {
+    let objections = judged.objections.iter();
+    let objections = objections.map(|(policy, reason)| Said { policy, reason: reason.kind.as_str() });
+    let acts = judged.acts.iter().map(|(policy, word)| Said { policy, reason: word });
+    objections.chain(acts).collect()
 }
 
 /// What a fallback is called among actions.

@@ -235,6 +235,9 @@ impl Streaming {
         if finished > self.remembered {
             self.remembered = finished;
             self.exchange.remember(self.judge.choices());
+            if self.judge.is_done() {
+                self.exchange.billed(self.judge.total_usage().as_ref());
+            }
         }
         // Nor does the client's next request meet this one, however long the upstream takes to end its stream.
         let choices = self.judge.choices();
@@ -259,6 +262,7 @@ impl Streaming {
             return false;
         }
         self.judge.restart(true);
+        self.judge.cut_usage = self.exchange.pass.ask_usage;
         self.judge.tell = self.exchange.tell();
         self.ask();
         true
@@ -345,7 +349,7 @@ impl Drop for Streaming {
         }
         let now_ms = self.exchange.gateway.now_ms();
         self.exchange.record.judged(&mut self.judge.judging, now_ms);
-        self.exchange.record.usage(self.judge.total_usage().as_ref());
+        self.exchange.billed(self.judge.total_usage().as_ref());
     }
 }
 

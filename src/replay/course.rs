@@ -96,6 +96,7 @@ impl Course<'_> {
         let mut transcript = Transcript::read(&request, &body, &self.replayer.identity, &self.replayer.memo);
         let model = request.model_name(&body);
         transcript.token_factor = config.token_factor(&model);
+        transcript.context_window = config.context_window(&model);
         // Calls of messages that answered no request, such as a greeting, were never judged.
         self.released_ms.resize(transcript.calls.calls.len(), None);
         let newest: Vec<_> = self.released_ms.iter().rev().take(MOST_LOOKED_UP).copied().collect();
@@ -241,7 +242,7 @@ fn decide(judging: &mut Judging, call: &ToolCall, body: &[u8], now_ms: u64) -> D
 /// How long the request would be if each policy that changes it were alone.
 fn parts(source: &Source<'_>, pass: &Pass, out: &Rope) -> Vec<(&'static str, usize)> {
     let edits = source.plan.edits.iter().map(|edit| edit.policy);
-    let dropped = source.plan.dropped.iter().map(|(policy, _)| *policy);
+    let dropped = source.plan.dropped.iter().map(|dropped| dropped.policy);
     let hidden = source.plan.hidden.iter().map(|(policy, _)| *policy);
     let mut policies: Vec<&'static str> = edits.chain(dropped).chain(hidden).collect();
     policies.sort_unstable();
@@ -252,7 +253,8 @@ fn parts(source: &Source<'_>, pass: &Pass, out: &Rope) -> Vec<(&'static str, usi
     let alone = |policy: &'static str| {
         let mut plan = Plan::default();
         plan.edits = source.plan.edits.iter().filter(|edit| edit.policy == policy).cloned().collect();
-        plan.dropped = source.plan.dropped.iter().filter(|(by, _)| *by == policy).cloned().collect();
+        plan.dropped =
+            source.plan.dropped.iter().filter(|dropped| dropped.policy == policy).cloned().collect();
         plan.hidden = source.plan.hidden.iter().filter(|(by, _)| *by == policy).cloned().collect();
         (policy, Source { plan: &plan, ..*source }.write(pass).len())
     };

@@ -12,6 +12,7 @@ pub mod reply;
 pub mod request;
 pub mod restore;
 pub mod rounds;
+pub mod sent;
 pub mod splice;
 pub mod stream;
 pub mod texts;

@@ -108,7 +108,7 @@ impl WholeJudge {
 }
 
 fn read_usage(reply: &Reply, body: &[u8]) -> Option<Value> {
-    reply.usage.and_then(|usage| serde_json::from_slice(usage.value.of(body)).ok())
+    reply.told_usage().and_then(|usage| serde_json::from_slice(usage.of(body)).ok())
 }
 
 fn read_choice(state: &mut ChoiceState, choice: &Choice, body: &[u8], judging: &mut Judging, now_ms: u64) {

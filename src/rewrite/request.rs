@@ -9,7 +9,9 @@ use crate::wire::body::{Scanner, Span};
 use crate::wire::json::{decode, escape_into};
 use crate::wire::message::Message;
 use crate::wire::request::{Choice, Member, Request, Tool};
+use crate::wire::smuggling::strip;
 use bytes::Bytes;
+use std::borrow::Cow;
 
 /// The members that go together when a model takes no tools; leaving one of them is refused by some servers.
 pub const TOOL_MEMBERS: [&str; 5] =
@@ -19,7 +21,7 @@ pub const TOOL_MEMBERS: [&str; 5] =
 /// they were planned.
 pub fn apply_plan(request: &Request, body: &[u8], plan: &Plan, placement: Placement, splices: &mut Splices) {
     for ((message, text), change) in settle(plan) {
-        change_text(&request.messages[message], text, &change, splices);
+        change_text(&request.messages[message], body, text, &change, splices);
     }
     if !plan.dropped.is_empty() {
         let numbered: Vec<(usize, &Message)> = request.messages.iter().enumerate().collect();
@@ -155,12 +157,15 @@ fn set_member(request: &Request, body: &[u8], name: &str, value: &'static str, s
 }
 
 /// Makes the `text`-th string of text of `message` what `change` says; where its own words stay, so do its bytes.
-fn change_text(message: &Message, text: usize, change: &TextChange<'_>, splices: &mut Splices) {
+fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<'_>, splices: &mut Splices) {
     let Some(place) = message.content.texts().nth(text).filter(|_| !message.odd) else { return };
     for (before, _) in change.around.iter().rev() {
         splices.insert(place.span.start, escaped(before));
     }
-    if let Some(by) = change.by() {
+    let by = change.by();
+    let clean = change.is_cleaned.then(|| by.map_or_else(|| decode(place, body), Cow::Borrowed));
+    let clean = clean.and_then(|text| strip(&text)).map(|(text, _)| text);
+    if let Some(by) = clean.as_deref().or(by) {
         splices.replace(place.span, escaped(by));
     }
     for (_, after) in &change.around {

@@ -13,6 +13,8 @@ pub type TextPlace = (usize, usize);
 pub struct TextChange<'a> {
     /// The text that takes its place, with the characters that are gone and the rank of what did it.
     by: Option<(Rank, &'a Arc<str>, usize)>,
+    /// Characters that hide text from people go out of it.
+    pub is_cleaned: bool,
     /// Lines that stand before and behind it.
     pub around: Vec<(&'static str, &'static str)>,
 }
@@ -52,6 +54,10 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPlace, TextChange<'_>> {
                 (Rank::Point, text, by, gone_chars)
             }
             Change::Shorten { text, by, gone_chars } => (Rank::Shorten, text, by, gone_chars),
+            Change::Clean { text, .. } => {
+                texts.entry((edit.message, *text)).or_default().is_cleaned = true;
+                continue;
+            }
             Change::Surround { text, before, after } => {
                 texts.entry((edit.message, *text)).or_default().around.push((before, after));
                 continue;
@@ -76,7 +82,7 @@ pub fn saved_tokens(plan: &Plan) -> u64 {
 
 /// Whether the message goes with its turn.
 pub fn is_dropped(plan: &Plan, message: usize) -> bool {
-    plan.dropped.iter().any(|(_, messages)| messages.contains(&message))
+    plan.dropped.iter().any(|dropped| dropped.messages.contains(&message))
 }
 
 fn is_cleared(plan: &Plan, message: usize) -> bool {
@@ -92,7 +98,7 @@ impl TextChange<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::plan::Edit;
+    use crate::policy::plan::{Dropped, Edit};
 
     fn planned(changes: Vec<(usize, Change)>) -> Plan {
         let edits = changes.into_iter().map(|(message, change)| Edit {
@@ -150,9 +156,17 @@ mod tests {
         assert_eq!(settle(&plan)[&(4, 0)].by(), Some("s"));
         plan = planned(vec![(4, point("p", 1))]);
         assert_eq!(settle(&plan)[&(4, 0)].by(), Some("p"));
-        plan.dropped = vec![("history", 0..3)];
+        plan.dropped = vec![Dropped { policy: "history", messages: 0..3, decided: 5 }];
         assert!(settle(&plan).is_empty());
         assert_eq!(saved_tokens(&plan), 0);
+    }
+
+    #[test]
+    fn a_text_is_cleaned_whatever_it_becomes() {
+        let clean = Change::Clean { text: 0, gone_chars: 3 };
+        for plan in [planned(vec![(1, clean.clone())]), planned(vec![(1, clean), (1, shorten("s"))])] {
+            assert!(settle(&plan)[&(1, 0)].is_cleaned);
+        }
     }
 
     #[test]

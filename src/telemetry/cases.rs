@@ -1,8 +1,8 @@
 //! Outcomes and sinks for the tests of this folder.
 
 use super::outcome::{
-    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route, SHORTENED,
-    Times, Tokens,
+    CallVerdict, Context, Fallback, Foretold, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak,
+    Route, SHORTENED, Said, Times, Tokens,
 };
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -42,13 +42,16 @@ pub(super) fn rich() -> Outcome {
     outcome.act(On::Request, "budget", "notice", 1);
     outcome.act(On::Reply, "rate_limit", "withheld", 1);
     let call =
-        |tool: &str, verdict| JudgedCall { tool: tool.to_owned(), verdict, policy: None, reason: None };
+        |tool: &str, verdict| JudgedCall { tool: tool.to_owned(), verdict, said: vec![], is_spoken: false };
     outcome.judged = vec![
         call("search", CallVerdict::Allowed),
         call("search", CallVerdict::Allowed),
         JudgedCall {
-            policy: Some("rate_limit"),
-            reason: Some("RATE_LIMIT"),
+            said: vec![
+                Said { policy: "rate_limit", reason: "RATE_LIMIT" },
+                Said { policy: "loops", reason: "LOOP_DETECTED" },
+            ],
+            is_spoken: true,
             ..call("weather", CallVerdict::Withheld)
         },
         call("weather", CallVerdict::Unjudged),
@@ -58,7 +61,16 @@ pub(super) fn rich() -> Outcome {
         result("search", 5_120, 1_280, Some(Duration::from_millis(350))),
         result("weather", 10, 3, None),
     ];
-    outcome.tokens = Tokens { prompt: 3_000, cached: 2_048, completion: 70, reasoning: 20, saved: 900 };
+    outcome.tokens = Tokens {
+        prompt: 3_000,
+        cached: 2_048,
+        cache_written: 100,
+        completion: 70,
+        reasoning: 20,
+        saved: 900,
+    };
+    outcome.foretold = Some(Foretold { tokens: 2_970, basis: "usage", billed: 3_000 });
+    outcome.context = Context { touched: true, held_out: false };
     outcome.billed_requests = 2;
     outcome.fallbacks = vec![Fallback::Placement];
     outcome.prefix_breaks = vec![PrefixBreak::Ledger];

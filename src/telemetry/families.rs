@@ -1,7 +1,7 @@
 //! The shapes of metrics: how they are made and registered, and series resolved once for the labels known
 //! beforehand. Names, help texts and what is counted are their users' affair.
 
-use super::outcome::Route;
+use super::outcome::{BASES, Context, Route};
 use prometheus::core::Collector;
 use prometheus::{
     Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -57,6 +57,18 @@ impl Maker<'_> {
         Ok(family)
     }
 
+    /// The same by what an estimate rests on, one of [`BASES`].
+    pub(super) fn basis_histograms(
+        &self,
+        name: &str,
+        help: &str,
+        buckets: &[f64],
+    ) -> Result<[(&'static str, Histogram); BASES.len()], Error> {
+        let family = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), &["basis"])?;
+        self.add(family.clone())?;
+        Ok(BASES.map(|basis| (basis, family.with_label_values(&[basis]))))
+    }
+
     pub(super) fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, Error> {
         let family = IntCounterVec::new(Opts::new(name, help), labels)?;
         self.add(family.clone())?;
@@ -89,6 +101,34 @@ impl Counters {
             Some((_, counter)) => counter.inc_by(count),
             None => self.family.with_label_values(&[word]).inc_by(count),
         }
+    }
+}
+
+/// Billed prompts by what was done to their conversations.
+pub(super) struct Contexts {
+    /// All tokens and the cached ones, by the place that [`Self::place`] gives.
+    by_context: [[IntCounter; 2]; 4],
+}
+
+impl Contexts {
+    pub(super) fn new(make: &Maker<'_>, name: &str, help: &str) -> Result<Self, Error> {
+        let family = make.counters(name, help, &["touched", "held_out", "kind"])?;
+        let word = |holds: bool| if holds { "yes" } else { "no" };
+        let by_context = [0, 1, 2, 3].map(|place| {
+            let (touched, held_out) = (word(place & 1 > 0), word(place & 2 > 0));
+            ["prompt", "cached"].map(|kind| family.with_label_values(&[touched, held_out, kind]))
+        });
+        Ok(Self { by_context })
+    }
+
+    pub(super) fn count(&self, context: Context, prompt: u64, cached: u64) {
+        let [all, from_cache] = &self.by_context[Self::place(context)];
+        all.inc_by(prompt);
+        from_cache.inc_by(cached);
+    }
+
+    fn place(context: Context) -> usize {
+        usize::from(context.touched) | usize::from(context.held_out) << 1
     }
 }
 

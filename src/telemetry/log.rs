@@ -82,7 +82,7 @@ impl Log {
             Format::Auto if io::stderr().is_terminal() => Form::Text,
             Format::Auto | Format::Json => Form::Json,
         };
-        Self(Some(Arc::new(Open { queue: Queue::new(sink), form, level: settings.level })))
+        Self(Some(Arc::new(Open { queue: Queue::new("log", sink), form, level: settings.level })))
     }
 
     /// The line of one request.
@@ -161,9 +161,16 @@ fn describe(outcome: &Outcome, line: &mut Line) {
     describe_deeds(outcome, line);
     line.count("tokens_prompt", outcome.tokens.prompt);
     line.count("tokens_cached", outcome.tokens.cached);
+    line.count("tokens_cache_written", outcome.tokens.cache_written);
     line.count("tokens_completion", outcome.tokens.completion);
     line.count("tokens_reasoning", outcome.tokens.reasoning);
     line.count("tokens_saved", outcome.tokens.saved);
+    if let Some(foretold) = outcome.foretold {
+        line.count("tokens_foretold", foretold.tokens);
+        line.text("foretold_by", foretold.basis);
+    }
+    line.flag("context_touched", outcome.context.touched);
+    line.flag("held_out", outcome.context.held_out);
     line.number("request_bytes", outcome.request_bytes);
     line.number("reply_bytes", outcome.reply_bytes);
     line.millis("total_ms", outcome.times.total);
@@ -200,12 +207,18 @@ fn show_action(action: &Action, shown: &mut String) {
     }
 }
 
-/// `weather=withheld by=rate_limit reason=RATE_LIMIT`. A tool's name holds no white space here.
+/// `weather=withheld by=rate_limit reason=RATE_LIMIT also=loops:LOOP_DETECTED`; of a call that the client got all the
+/// same, since policies only observe, `weather=allowed said=rate_limit:RATE_LIMIT`. A tool's name holds no white
+/// space here.
 fn show_call(call: &JudgedCall, shown: &mut String) {
     shown.extend([bounded::name(&call.tool).as_ref(), "=", call.verdict.as_str()]);
-    show_policy(call.policy, shown);
-    if let Some(reason) = call.reason {
-        shown.extend([" reason=", reason]);
+    let (spoke, others) = call.said.split_at(usize::from(call.is_spoken && !call.said.is_empty()));
+    for said in spoke {
+        shown.extend([" by=", said.policy, " reason=", said.reason]);
+    }
+    let word = if spoke.is_empty() { " said=" } else { " also=" };
+    for (at, said) in others.iter().enumerate() {
+        shown.extend([if at == 0 { word } else { "," }, said.policy, ":", said.reason]);
     }
 }
 
@@ -277,14 +290,15 @@ mod tests {
             "level": "info", "message": "request", "request_id": "req-1", "conversation": "talk-1",
             "model": "gpt-4o", "profile": "chat", "route": "chat", "mode": "enforce", "status": 200, "streamed": true,
             "actions": ["truncate=2", "budget=notice", "rate_limit=withheld"],
-            "calls": ["search=allowed", "search=allowed", "weather=withheld by=rate_limit reason=RATE_LIMIT",
+            "calls": ["search=allowed", "search=allowed", "weather=withheld by=rate_limit reason=RATE_LIMIT also=loops:LOOP_DETECTED",
                 "weather=unjudged"],
             "results": ["search bytes=5120 tokens=1280 ms=350", "weather bytes=10 tokens=3"],
             "limits": ["weather=3/3 by=rate_limit", "*=12/50"],
             "billed_requests": 2, "reasks": 1, "lost_rounds": 1,
             "fallbacks": ["placement"], "prefix_breaks": ["ledger"], "unjudged": ["event_too_long"],
-            "tokens_prompt": 3000, "tokens_cached": 2048, "tokens_completion": 70, "tokens_reasoning": 20,
-            "tokens_saved": 900, "request_bytes": 32768, "reply_bytes": 900,
+            "tokens_prompt": 3000, "tokens_cached": 2048, "tokens_cache_written": 100, "tokens_completion": 70,
+            "tokens_reasoning": 20, "tokens_saved": 900, "tokens_foretold": 2970, "foretold_by": "usage",
+            "context_touched": true, "request_bytes": 32768, "reply_bytes": 900,
             "total_ms": 1500.25, "overhead_ms": 0.25, "upstream_ms": 1500.0, "first_byte_ms": 420.5,
             "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         });

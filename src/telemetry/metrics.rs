@@ -1,8 +1,8 @@
 //! The metrics, in Prometheus's text format: their names, what they say, and how an outcome becomes numbers.
 //! How series are made and bounded is `families`' and `tools`' affair.
 
-use super::families::{Counters, Maker, Requests};
-use super::outcome::{Fallback, On, Outcome, PrefixBreak, Tokens};
+use super::families::{Contexts, Counters, Maker, Requests};
+use super::outcome::{BASES, Fallback, Foretold, On, Outcome, PrefixBreak, Tokens};
 use super::tools::Tools;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
@@ -30,8 +30,13 @@ const UNGOVERNED: [&str; 8] = [
     "too_large",
     "odd_text",
 ];
-/// In the order of [`Tokens`].
-const TOKEN_KINDS: [&str; 5] = ["prompt", "cached", "completion", "reasoning", "saved"];
+/// In the order of [`Tokens`], and what was foretold of prompts that nobody billed.
+const TOKEN_KINDS: [&str; 7] =
+    ["prompt", "cached", "cache_written", "completion", "reasoning", "saved", "estimated"];
+/// Upon an earlier bill about 1 % is usual; by learned rates alone about 5 %.
+const ESTIMATE_ERRORS: [f64; 9] = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0];
+/// Smaller prompts are mostly constants of the provider's, and say nothing of the estimate.
+const SMALL_PROMPT: u64 = 200;
 
 /// All metrics of one process.
 pub struct Metrics {
@@ -43,8 +48,11 @@ pub struct Metrics {
     deeds: Deeds,
     tools: Tools,
     tokens: Counters,
+    context: Contexts,
+    estimate_errors: [(&'static str, Histogram); BASES.len()],
     client_gone: IntCounter,
     lost_log_lines: IntCounter,
+    lost_audit_lines: IntCounter,
     streams_open: IntGauge,
     conversations: IntGauge,
     count_conversations: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
@@ -103,16 +111,35 @@ impl Metrics {
             tools: Tools::new(&make, configured_tools)?,
             tokens: make.words(
                 "toolrein_tokens_total",
-                "Tokens by kind: prompt, cached (part of prompt), completion and reasoning (part of completion) as \
-                 billed, re-asks included; saved is our estimate, per request: an old cut counts each time.",
+                "Tokens by kind: prompt, cached and cache_written (parts of prompt), completion and reasoning (part of \
+                 completion) as billed, re-asks included; estimated: prompts that were answered and not billed; saved \
+                 is our estimate, per request: an old cut counts each time.",
                 "kind",
                 &TOKEN_KINDS,
+            )?,
+            context: Contexts::new(
+                &make,
+                "toolrein_context_tokens_total",
+                "Billed tokens of prompts, all and cached, by whether policies changed the conversation's texts \
+                 (touched) and by whether it was held out, so that they only would have.",
+            )?,
+            estimate_errors: make.basis_histograms(
+                "toolrein_estimate_error_ratio",
+                "How far the foretold tokens of a prompt were off the billed ones, as a share of these, by what was \
+                 known: usage (an earlier bill of the conversation), ratio (learned rates), class (neither). Prompts \
+                 of 200 tokens and more.",
+                &ESTIMATE_ERRORS,
             )?,
             client_gone: make
                 .counter("toolrein_client_gone_total", "Requests whose client left before the reply's end.")?,
             lost_log_lines: make.counter(
                 "toolrein_log_lines_lost_total",
                 "Log lines that were not written, because they came faster than they could be or writing failed.",
+            )?,
+            lost_audit_lines: make.counter(
+                "toolrein_audit_lines_lost_total",
+                "Lines of the audit record that were not written: the disk is full, the file cannot be opened, or \
+                 they came faster than they could be written.",
             )?,
             streams_open: make.gauge("toolrein_streams_open", "Streamed replies being relayed now.")?,
             conversations: make.gauge("toolrein_conversations", "Conversations that the ledger knows now.")?,
@@ -155,7 +182,7 @@ impl Metrics {
         self.client_gone.inc_by(outcome.client_gone.into());
         self.times.record(outcome);
         self.deeds.record(outcome);
-        self.record_tokens(outcome.tokens);
+        self.record_tokens(outcome);
         for call in &outcome.judged {
             self.tools.tool(&call.tool).call(call.verdict);
         }
@@ -168,12 +195,27 @@ impl Metrics {
         self.lost_log_lines.inc_by(lost);
     }
 
-    fn record_tokens(&self, tokens: Tokens) {
-        let Tokens { prompt, cached, completion, reasoning, saved } = tokens;
-        for (kind, count) in TOKEN_KINDS.into_iter().zip([prompt, cached, completion, reasoning, saved]) {
+    pub(super) fn add_lost_audit_lines(&self, lost: u64) {
+        self.lost_audit_lines.inc_by(lost);
+    }
+
+    fn record_tokens(&self, outcome: &Outcome) {
+        let Tokens { prompt, cached, cache_written, completion, reasoning, saved } = outcome.tokens;
+        let answered = (200..300).contains(&outcome.status) && prompt == 0;
+        let estimated = outcome.foretold.filter(|_| answered).map_or(0, |foretold| foretold.tokens);
+        let counts = [prompt, cached, cache_written, completion, reasoning, saved, estimated];
+        for (kind, count) in TOKEN_KINDS.into_iter().zip(counts) {
             if count > 0 {
                 self.tokens.add(kind, count);
             }
+        }
+        self.context.count(outcome.context, prompt, cached);
+        if let Some(Foretold { tokens, basis, billed }) =
+            outcome.foretold.filter(|it| it.billed >= SMALL_PROMPT)
+        {
+            let error = (tokens as f64 / billed as f64 - 1.0).abs();
+            let known = self.estimate_errors.iter().filter(|(known, _)| *known == basis);
+            known.for_each(|(_, errors)| errors.observe(error));
         }
     }
 }
@@ -272,7 +314,7 @@ impl Deeds {
 #[cfg(test)]
 mod tests {
     use super::super::cases::rich;
-    use super::super::outcome::{Action, Route};
+    use super::super::outcome::{Action, Context, Route};
     use super::*;
 
     fn metrics() -> Metrics {
@@ -295,6 +337,10 @@ mod tests {
 toolrein_actions_total{action="notice",policy="budget"} 1
 toolrein_actions_total{action="shortened",policy="truncate"} 2
 toolrein_actions_total{action="withheld",policy="rate_limit"} 1
+toolrein_context_tokens_total{held_out="no",kind="cached",touched="yes"} 2048
+toolrein_context_tokens_total{held_out="no",kind="prompt",touched="yes"} 3000
+toolrein_estimate_error_ratio_sum{basis="usage"} 0.010000000000000009
+toolrein_estimate_error_ratio_count{basis="usage"} 1
 toolrein_fallbacks_total{kind="placement"} 1
 toolrein_first_byte_seconds_sum 0.4205
 toolrein_first_byte_seconds_count 1
@@ -305,6 +351,7 @@ toolrein_prefix_breaks_total{cause="ledger"} 1
 toolrein_profile_requests_total{profile="chat"} 1
 toolrein_reasks_total 1
 toolrein_requests_total{route="chat",status="200"} 1
+toolrein_tokens_total{kind="cache_written"} 100
 toolrein_tokens_total{kind="cached"} 2048
 toolrein_tokens_total{kind="completion"} 70
 toolrein_tokens_total{kind="prompt"} 3000
@@ -366,7 +413,7 @@ toolrein_upstream_seconds_count 1"#;
                 assert!(text.contains(&sample), "{sample}");
             }
         }
-        for plain in ["client_gone", "lost_rounds", "reasks", "log_lines_lost"] {
+        for plain in ["client_gone", "lost_rounds", "reasks", "log_lines_lost", "audit_lines_lost"] {
             assert!(text.contains(&format!("\ntoolrein_{plain}_total 0\n")), "{plain}");
         }
         let version = env!("CARGO_PKG_VERSION");
@@ -390,6 +437,50 @@ toolrein_upstream_seconds_count 1"#;
         }
         assert!(text.contains("\ntoolrein_client_gone_total 1\n"));
         assert!(text.contains("\ntoolrein_upstream_seconds_count 0\n"), "the upstream was never asked");
+    }
+
+    #[test]
+    fn prompts_that_nobody_billed_count_as_foretold_and_say_nothing_of_the_estimate() {
+        let metrics = metrics();
+        let foretold = |billed| Some(Foretold { tokens: 1_000, basis: "class", billed });
+        let chat = |status, billed, prompt| Outcome {
+            status,
+            foretold: foretold(billed),
+            tokens: Tokens { prompt, ..Tokens::default() },
+            ..Outcome::new(Route::Chat)
+        };
+        for outcome in [chat(200, 0, 0), chat(500, 0, 0), chat(200, 0, 700), chat(200, 150, 150)] {
+            metrics.record(&outcome);
+        }
+        let samples = samples(&metrics);
+        assert!(samples.iter().any(|sample| sample == r#"toolrein_tokens_total{kind="estimated"} 1000"#));
+        assert!(!samples.iter().any(|sample| sample.contains("estimate_error")), "{samples:#?}");
+    }
+
+    #[test]
+    fn cached_tokens_are_told_apart_by_what_was_done_to_their_conversations() {
+        let metrics = metrics();
+        for (touched, held_out, prompt, cached) in
+            [(true, false, 100, 90), (false, false, 10, 5), (true, true, 1_000, 0), (true, false, 1, 1)]
+        {
+            let tokens = Tokens { prompt, cached, ..Tokens::default() };
+            let context = Context { touched, held_out };
+            metrics.record(&Outcome { tokens, context, ..Outcome::new(Route::Chat) });
+        }
+        let text = metrics.render();
+        for (held_out, kind, touched, count) in [
+            ("no", "prompt", "yes", 101),
+            ("no", "cached", "yes", 91),
+            ("no", "cached", "no", 5),
+            ("yes", "prompt", "yes", 1_000),
+            ("yes", "cached", "yes", 0),
+            ("yes", "prompt", "no", 0),
+        ] {
+            let sample = format!(
+                "\ntoolrein_context_tokens_total{{held_out=\"{held_out}\",kind=\"{kind}\",touched=\"{touched}\"}} {count}\n"
+            );
+            assert!(text.contains(&sample), "{sample}");
+        }
     }
 
     #[test]

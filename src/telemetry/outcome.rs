@@ -34,6 +34,9 @@ pub struct Outcome {
     /// The results since the last assistant message of the request.
     pub results: Vec<NewResult>,
     pub tokens: Tokens,
+    /// What the prompt was expected to cost; `None` where it was not read.
+    pub foretold: Option<Foretold>,
+    pub context: Context,
     /// Requests made upstream for this one.
     pub billed_requests: u32,
     pub fallbacks: Vec<Fallback>,
@@ -95,10 +98,19 @@ pub enum On {
 pub struct JudgedCall {
     pub tool: String,
     pub verdict: CallVerdict,
-    /// The policy that withheld it.
-    pub policy: Option<&'static str>,
-    /// Its reason, as the model reads it: `RATE_LIMIT`, ...
-    pub reason: Option<&'static str>,
+    /// What policies said of it, in registry order; every objection, also where it is only observed.
+    pub said: Vec<Said>,
+    /// The model reads the words of the first of them.
+    pub is_spoken: bool,
+}
+
+/// What one policy said of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    pub policy: &'static str,
+    /// The reason of an objection, as the model reads it (`RATE_LIMIT`, ...), or what else was done: `answered`,
+    /// `rewritten`.
+    pub reason: &'static str,
 }
 
 /// What became of a call.
@@ -130,11 +142,35 @@ pub struct Tokens {
     pub prompt: u64,
     /// Of the prompt, those read from the provider's cache.
     pub cached: u64,
+    /// Of the prompt, those written to the provider's cache.
+    pub cache_written: u64,
     pub completion: u64,
     /// Of the completion, those spent on reasoning.
     pub reasoning: u64,
     /// Not sent because texts were shortened, in this request, its old messages included.
     pub saved: u64,
+}
+
+/// What a prompt was expected to cost, and what it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Foretold {
+    pub tokens: u64,
+    /// What the expectation rests on: one of [`BASES`].
+    pub basis: &'static str,
+    /// As billed for the form that was expected; 0 where nobody told.
+    pub billed: u64,
+}
+
+/// An earlier bill of the conversation, rates learned from others, or neither.
+pub const BASES: [&str; 3] = ["usage", "ratio", "class"];
+
+/// What policies of the context did to the conversation, its old messages included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// They changed something; of conversations held out: they would have.
+    pub touched: bool,
+    /// It is left alone, for comparison.
+    pub held_out: bool,
 }
 
 /// A second try that the upstream's refusal made necessary.
@@ -148,6 +184,10 @@ pub enum Fallback {
     Flattened,
     /// With notices at another place.
     Placement,
+    /// With old results cleared, the request was too long.
+    Overflow,
+    /// Without asking for the usage of the stream.
+    StreamOptions,
     /// On a new connection, the old one was stale.
     Stale,
 }
@@ -255,8 +295,15 @@ impl CallVerdict {
 }
 
 impl Fallback {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Tools, Self::ToolChoice, Self::Flattened, Self::Placement, Self::Stale];
+    pub(super) const ALL: [Self; 7] = [
+        Self::Tools,
+        Self::ToolChoice,
+        Self::Flattened,
+        Self::Placement,
+        Self::Overflow,
+        Self::StreamOptions,
+        Self::Stale,
+    ];
 
     /// As in labels and fields.
     pub fn as_str(self) -> &'static str {
@@ -265,6 +312,8 @@ impl Fallback {
             Self::ToolChoice => "tool_choice",
             Self::Flattened => "flattened",
             Self::Placement => "placement",
+            Self::Overflow => "overflow",
+            Self::StreamOptions => "stream_options",
             Self::Stale => "stale",
         }
     }

@@ -34,6 +34,9 @@ pub enum Domain {
     Model,
     Request,
     Schema,
+    Injection,
+    Clear,
+    History,
     Confirmation,
 }
 
@@ -100,6 +103,14 @@ impl Identity {
     /// The name of a text reply at `place`.
     pub fn text_anchor(&self, place: Hash, text: &str) -> Hash {
         self.key.hash(Domain::Text, &[&place.0.to_le_bytes(), text.trim().as_bytes()])
+    }
+
+    /// A name of the conversation that is the same in every process and for every caller, and so no secret: for what
+    /// must not change with a restart. A client that gives no name is known by how the conversation begins.
+    pub fn lasting_name(&self, request: &Request, body: &[u8]) -> Hash {
+        let nobody =
+            Self { key: HashKey::fixed(0), principal: Hash::default(), explicit: self.explicit.clone() };
+        nobody.conversation(request, body)
     }
 
     /// The name under which the requests of one conversation are grouped: the client's own, else the

@@ -5,6 +5,7 @@ pub mod calls;
 pub mod identity;
 pub mod memo;
 pub mod outcome;
+pub mod prompt;
 pub mod tokens;
 
 use crate::wire::body::Str;
@@ -15,7 +16,7 @@ use calls::{Call, PairedCalls};
 use identity::{Domain, Identity};
 use memo::{Derived, Memo};
 use std::borrow::Cow;
-use tokens::{Estimate, MESSAGE_OVERHEAD, estimate_json};
+use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text};
 
 /// One conversation as its request tells it.
 pub struct Transcript<'a> {
@@ -26,6 +27,10 @@ pub struct Transcript<'a> {
     pub calls: PairedCalls<'a>,
     /// What the class estimate of tokens is multiplied by for this family of models, in percent.
     pub token_factor: u32,
+    /// Tokens that the model takes, where that is known.
+    pub context_window: Option<u32>,
+    /// The upstream has refused this request because it is longer than the model takes.
+    pub overflowed: bool,
     /// When the request came, in ms since the epoch. For what is counted, never for what is written.
     pub now_ms: u64,
     last_assistant: Option<usize>,
@@ -55,6 +60,23 @@ impl<'a> View<'a> {
         let key = self.identity.key.hash(Domain::Tokens, &[self.message.span.of(self.body)]);
         let derived = self.memo.derive(key, &mut || Derived::Tokens(self.count_tokens()));
         let Derived::Tokens(counted) = derived else { return self.count_tokens().scaled(self.token_factor) };
+        counted.scaled(self.token_factor)
+    }
+
+    /// The estimated tokens of one of its strings of text.
+    pub fn tokens_of(&self, text: Str) -> Estimate {
+        self.counted(b"json", text.raw(self.body), estimate_json)
+    }
+
+    /// The estimated tokens of a text that stands in the place of one of its own.
+    pub fn tokens_of_other(&self, text: &str) -> Estimate {
+        self.counted(b"text", text.as_bytes(), |_| estimate_text(text))
+    }
+
+    fn counted(&self, form: &[u8], bytes: &[u8], count: impl Fn(&[u8]) -> Estimate) -> Estimate {
+        let key = self.identity.key.hash(Domain::Tokens, &[form, bytes]);
+        let derived = self.memo.derive(key, &mut || Derived::Tokens(count(bytes)));
+        let counted = if let Derived::Tokens(counted) = derived { counted } else { count(bytes) };
         counted.scaled(self.token_factor)
     }
 
@@ -134,7 +156,31 @@ impl<'a> Transcript<'a> {
     pub fn read(request: &'a Request, body: &'a [u8], identity: &'a Identity, memo: &'a dyn Memo) -> Self {
         let calls = PairedCalls::read(request, body, identity, memo);
         let last_assistant = request.messages.iter().rposition(|message| message.role == Role::Assistant);
-        Self { request, body, memo, identity, calls, token_factor: 100, now_ms: 0, last_assistant }
+        Self {
+            request,
+            body,
+            memo,
+            identity,
+            calls,
+            token_factor: 100,
+            context_window: None,
+            overflowed: false,
+            now_ms: 0,
+            last_assistant,
+        }
+    }
+
+    /// The estimated tokens of the tools that the request declares.
+    pub fn declared_tokens(&self) -> Estimate {
+        let tools = &self.request.tools;
+        let Some((first, last)) = tools.first().zip(tools.last()) else { return Estimate::ZERO };
+        let written =
+            &self.body[first.span.range().start..last.span.range().end.max(first.span.range().start)];
+        let key = self.identity.key.hash(Domain::Tokens, &[b"tools", written]);
+        let count = || tools.iter().map(|tool| TOOL_SCHEMA + estimate_json(tool.span.of(self.body))).sum();
+        let derived = self.memo.derive(key, &mut || Derived::Tokens(count()));
+        let counted = if let Derived::Tokens(counted) = derived { counted } else { count() };
+        counted.scaled(self.token_factor)
     }
 
     /// The newest `most` calls, the newest first.

@@ -9,4 +9,6 @@ pub mod message;
 pub mod refusal;
 pub mod reply;
 pub mod request;
+pub mod smuggling;
 pub mod sse;
+pub mod usage;

@@ -1,4 +1,5 @@
-//! What an upstream refuses: tools, a choice of tool, tool calls in the history, a system message in late position.
+//! What an upstream refuses: tools, a choice of tool, tool calls in the history, a system message in late position, and,
+//! in `overflow`, a request that is too long.
 //!
 //! Responsible for recognising a refusal that a changed request gets past, by its wording; statuses are no guide
 //! (400, 404, 405, 500 and 200 all occur). Deliberately silent on everything that dropping tools would only hide:
@@ -10,11 +11,13 @@ use super::error::UpstreamError;
 
 mod foreign;
 mod groups;
+mod overflow;
 mod pattern;
 mod rules;
 mod words;
 
-use rules::{MISSED, RULES, Rule};
+pub use overflow::overflows;
+use rules::{MISSED, RULES, Rule, STREAM_OPTIONS};
 use words::{COMMA, STOP, normalise};
 
 /// A thing that an upstream, or the model behind it, does not take.
@@ -28,6 +31,8 @@ pub enum Refusal {
     ToolHistory,
     /// A system message that does not stand first, a system message at all, or the order of roles.
     LateSystem,
+    /// `stream_options`, with which toolrein asks for the usage of a stream.
+    StreamOptions,
 }
 
 /// How many messages of one error are judged.
@@ -39,7 +44,7 @@ const MESSAGES: usize = 8;
 /// errors about the caller's key, purse or pace, which no change of the request gets past.
 #[must_use]
 pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
-    if matches!(status, 401 | 402 | 407 | 408 | 429) {
+    if is_about_the_caller(status) {
         return None;
     }
     let texts: Vec<String> = texts(error).collect();
@@ -47,6 +52,11 @@ pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
     let rows: Vec<Vec<&str>> = normal.iter().map(|text| text.split(' ').collect()).collect();
     let english = RULES.iter().find(|rule| rows.iter().any(|words| rule.applies(words)));
     english.map(|rule| rule.refusal).or_else(|| texts.iter().find_map(|text| foreign::classify(text)))
+}
+
+/// Errors about the caller's key, purse or pace.
+fn is_about_the_caller(status: u16) -> bool {
+    matches!(status, 401 | 402 | 407 | 408 | 429)
 }
 
 /// Whether a request whose tools toolrein had dropped is refused for the tool calls left in its history.
@@ -59,6 +69,16 @@ pub fn misses_tools(error: &UpstreamError) -> bool {
         let words: Vec<&str> = normal.split(' ').collect();
         MISSED.iter().any(|(says, _)| pattern::find(says, &words).is_some())
     })
+}
+
+/// Whether a request that toolrein asked for the usage of its stream is refused for that.
+///
+/// To be asked of such requests only: the name of the member is enough, since the client did not write it.
+#[must_use]
+pub fn refuses_stream_options(status: u16, error: &UpstreamError) -> bool {
+    let mut texts = error.messages.iter().take(MESSAGES).chain(&error.param);
+    let names = |text: &String| STREAM_OPTIONS.iter().any(|(name, _)| text.contains(name));
+    !is_about_the_caller(status) && texts.any(names)
 }
 
 /// The texts to judge: the messages, a `code` that is a phrase, and both again with the parameter that they blame

@@ -14,6 +14,8 @@ pub struct Reply {
     pub choices: Vec<Choice>,
     /// `usage`, where it is an object.
     pub usage: Option<Member>,
+    /// The same within `x_groq`, where Groq tells it unasked.
+    pub usage_within: Option<Span>,
 }
 
 /// One choice of a reply.
@@ -80,6 +82,9 @@ impl Reply {
                 b"usage" if scanner.peek()? == Kind::Object => {
                     reply.usage = Some(Member { key, value: scanner.skip()? });
                 }
+                b"x_groq" if scanner.peek()? == Kind::Object => {
+                    reply.usage_within = parse_usage_within(&mut scanner)?;
+                }
                 _ => {
                     scanner.skip()?;
                 }
@@ -93,6 +98,11 @@ impl Reply {
     /// The member `name` of the top object.
     pub fn member(&self, text: &[u8], name: &[u8]) -> Option<&Member> {
         find(&self.members, text, name)
+    }
+
+    /// The usage that it tells, wherever.
+    pub fn told_usage(&self) -> Option<Span> {
+        self.usage.map(|usage| usage.value).or(self.usage_within)
     }
 }
 
@@ -112,6 +122,19 @@ impl Delta {
 
 fn find<'a>(members: &'a [Member], text: &[u8], name: &[u8]) -> Option<&'a Member> {
     members.iter().find(|member| member.key.raw(text) == name)
+}
+
+fn parse_usage_within(scanner: &mut Scanner<'_>) -> Result<Option<Span>, Fault> {
+    let mut usage = None;
+    scanner.object()?;
+    while let Some(key) = scanner.member()? {
+        let kind = scanner.peek()?;
+        let value = scanner.skip()?;
+        if key.raw(scanner.text()) == b"usage" && kind == Kind::Object {
+            usage = Some(value);
+        }
+    }
+    Ok(usage)
 }
 
 fn parse_choice(scanner: &mut Scanner<'_>) -> Result<Choice, Fault> {
@@ -196,6 +219,21 @@ mod tests {
             assert_eq!(choice.delta.calls.len(), 1, "{name}");
             assert_eq!(choice.finish.unwrap().raw(body.as_bytes()), b"tool_calls");
             assert!(reply.usage.is_some() && choice.member(body.as_bytes(), name.as_bytes()).is_some());
+        }
+    }
+
+    #[test]
+    fn usage_is_found_at_the_top_and_where_groq_tells_it_unasked() {
+        for (body, usage) in [
+            (r#"{"usage":{"a":1}}"#, Some(r#"{"a":1}"#)),
+            (r#"{"x_groq":{"id":"r","usage":{"b":2}}}"#, Some(r#"{"b":2}"#)),
+            (r#"{"x_groq":{"usage":{"b":2}},"usage":{"a":1}}"#, Some(r#"{"a":1}"#)),
+            (r#"{"x_groq":{"id":"r","usage":null},"usage":null}"#, None),
+            (r#"{"x_groq":null}"#, None),
+        ] {
+            let reply = Reply::parse(body.as_bytes()).unwrap();
+            let told = reply.told_usage().map(|span| span.of(body.as_bytes()));
+            assert_eq!(told, usage.map(str::as_bytes), "{body}");
         }
     }
 

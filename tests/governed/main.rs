@@ -12,7 +12,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod audit;
 mod bad_input;
+mod bills;
 mod codings;
 mod counting;
 mod drains;

@@ -3,7 +3,7 @@
 
 use super::generate::{Conversation, orderly};
 use super::spelling::Spelling;
-use super::world::{Facts, KeepAll, STEADY, by_tokens, identity, low, policies, read, read_as};
+use super::world::{Facts, KeepAll, SETS, STEADY, by_tokens, identity, low, policies, read, read_as};
 use proptest::prelude::*;
 use serde_json::Value;
 use toolrein::rewrite::pass::Pass;
@@ -16,7 +16,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
-    fn the_same_request_gives_the_same_bytes_in_every_process(talk in orderly(), set in 0..3_usize) {
+    fn the_same_request_gives_the_same_bytes_in_every_process(talk in orderly(), set in 0..SETS) {
         let (body, facts, memo) = (talk.body(), Facts::default(), KeepAll::default());
         let once = read(&body, policies(set), &facts);
         // Twice with a memory: the second time everything is remembered.

@@ -5,7 +5,7 @@ use super::causality::{hidden_rounds, recorded};
 use super::generate::{Conversation, orderly};
 use super::recordings::own_transcripts;
 use super::strict::violations;
-use super::world::{Facts, NOW_MS, STEADY, forms, lossy, low, policies, read};
+use super::world::{Facts, NOW_MS, SETS, STEADY, forms, lossy, low, policies, read};
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use toolrein::rewrite::reply::WholeJudge;
 fn what_a_strict_provider_takes_it_takes_in_every_form() {
     // Conversations that are out of order do not count: every case is one that the provider takes.
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(50));
-    let result = runner.run(&(orderly(), 0..3_usize, any::<u16>()), |(talk, set, hidden)| {
+    let result = runner.run(&(orderly(), 0..SETS, any::<u16>()), |(talk, set, hidden)| {
         prop_assume!(violations(&talk.body()).is_empty());
         every_form_is_taken(&talk, policies(set), &hidden_rounds(&talk, hidden)).map_err(TestCaseError::fail)
     });

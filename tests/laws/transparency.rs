@@ -3,7 +3,7 @@
 
 use super::generate::{Conversation, any_order, orderly};
 use super::recordings::{Kind, own_of};
-use super::world::{Facts, Reading, lossy, low, policies, read, shipped};
+use super::world::{Facts, Reading, SETS, lossy, low, policies, read, shipped};
 use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -18,7 +18,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
-    fn a_request_that_no_policy_touched_is_sent_as_it_came(talk in any_order(), set in 0..3_usize) {
+    fn a_request_that_no_policy_touched_is_sent_as_it_came(talk in any_order(), set in 0..SETS) {
         let reading = read(&talk.body(), policies(set), &Facts::default());
         if reading.plan.edits.is_empty() {
             for placement in PLACEMENTS {

@@ -62,6 +62,30 @@ on = [
 ]
 "#;
 
+/// A context so small that it is cleared often; and the same with turns dropped.
+const CLEARING: &str = r#"
+[policy.truncate]
+max_chars = 4000
+[policy.compact]
+context_window = 1000
+trigger = 0.6
+keep = 1
+min_gain = 0
+exempt = ["calm"]
+"#;
+const DROPPING: &str = r#"
+[policy.budget]
+tool_calls = 4
+notify_at = 0.3
+[policy.compact]
+context_window = 1200
+keep = 1
+min_gain = 0
+[policy.history]
+max_tokens = 100
+down_to = 0.5
+"#;
+
 pub fn shipped() -> &'static PolicySet {
     static SET: OnceLock<PolicySet> = OnceLock::new();
     SET.get_or_init(|| load(Source::Shipped))
@@ -77,9 +101,20 @@ pub fn by_tokens() -> &'static PolicySet {
     SET.get_or_init(|| load(text(TOKENS)))
 }
 
+/// Sets that make room, and so break the prefix at times.
+pub fn making_room() -> [&'static PolicySet; 2] {
+    static SETS: OnceLock<[PolicySet; 2]> = OnceLock::new();
+    let [clearing, dropping] = SETS.get_or_init(|| [load(text(CLEARING)), load(text(DROPPING))]);
+    [clearing, dropping]
+}
+
+/// How many sets of policies there are.
+pub const SETS: usize = 5;
+
 /// Every set of policies, by number.
 pub fn policies(at: usize) -> &'static PolicySet {
-    [shipped(), low(), by_tokens()][at % 3]
+    let [clearing, dropping] = making_room();
+    [shipped(), low(), by_tokens(), clearing, dropping][at % SETS]
 }
 
 fn text(text: &str) -> Source {

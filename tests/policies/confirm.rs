@@ -376,7 +376,9 @@ fn a_call_that_is_too_long_to_be_held_waits_for_the_yes_all_the_same() {
         }
         _ => text("Fine.", request),
     });
-    let settings = format!("limits.event_bytes = \"4KiB\"\nlimits.held_bytes = \"4KiB\"\n{FETCH}[policy.arguments]\nstrict = true\n");
+    let settings = format!(
+        "limits.event_bytes = \"4KiB\"\nlimits.held_bytes = \"4KiB\"\n{FETCH}[policy.arguments]\nstrict = true\n"
+    );
     let program = Toolrein::before(&upstream, &settings);
     let said = Talk::new(Form::Streamed).ask(&program);
     assert!(said.calls.iter().all(|(_, name, _)| name == "search"), "{}", said.response.text());

@@ -11,9 +11,11 @@ mod talk;
 
 mod allow;
 mod arguments;
+mod compact;
 mod confirm;
 mod duplicates;
 mod fresh;
+mod injection;
 mod loops;
 mod min_conversation;
 mod serial;

@@ -72,8 +72,7 @@ impl StreamJudge {
             return;
         }
         for place in 0..self.choices.len() {
-            let state = &self.choices[place];
-            if state.finish_shown || !(state.is_continued() || state.is_asking()) {
+            if !self.choices[place].lacks_finish() {
                 continue;
             }
             self.say_question(place, 0, out);
@@ -81,7 +80,9 @@ impl StreamJudge {
                 self.speak(place, out);
             }
             if let Some(head) = &self.head {
-                out.push(head.event(self.choices[place].index, "{}", "\"stop\""));
+                let calls = self.choices[place].released().next().is_some();
+                let reason = if calls { "\"tool_calls\"" } else { "\"stop\"" };
+                out.push(head.event(self.choices[place].index, "{}", reason));
             }
             self.choices[place].finish_shown = true;
         }

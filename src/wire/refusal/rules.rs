@@ -346,3 +346,18 @@ pub(super) const MISSED: &[(&str, &str)] = &[
     ),
     ("without function declarations|tools", "Function calling config is set without function_declarations."),
 ];
+
+/// What an upstream calls the member that it does not take, with wordings of vLLM, Mistral and Azure
+/// (modelscope/ms-agent#489, openai/openai-agents-python#442, agno-agi/agno#1066).
+pub(super) const STREAM_OPTIONS: &[(&str, &[&str])] = &[
+    (
+        "stream_options",
+        &[
+            r#"{"message":"[{'type': 'extra_forbidden', 'loc': ('body', 'stream_options'), 'msg': 'Extra inputs are not permitted'}]","code":400}"#,
+            r#"{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body","stream_options","include_usage"],"msg":"Extra inputs are not permitted","input":true}]}}"#,
+            r#"{"error":{"message":"Unknown parameter: 'stream_options'.","param":"stream_options","code":"unknown_parameter"}}"#,
+            r#"{"error":{"message":"Validation error at #/stream_options: Extra inputs are not permitted","code":400}}"#,
+        ],
+    ),
+    ("include_usage", &[r#"{"error":{"message":"Unrecognized request argument supplied: include_usage"}}"#]),
+];

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::Refusal::{LateSystem, ToolChoice, ToolHistory, Tools};
 use super::foreign::FOREIGN;
+use super::overflow::WORDINGS;
 use super::*;
 use crate::wire::error::parse;
 
@@ -156,4 +157,72 @@ fn a_key_a_purse_and_a_pace_are_no_refusal() {
     for status in [200, 400, 404, 405, 422, 500, 501] {
         assert_eq!(classify(status, &error), Some(Tools));
     }
+}
+
+fn is_overflow(status: u16, message: &str) -> bool {
+    overflows(status, &UpstreamError { messages: vec![message.to_owned()], ..UpstreamError::default() })
+}
+
+#[test]
+fn every_wording_of_an_overflow_is_found_and_refuses_no_tools() {
+    for wording in WORDINGS {
+        let (by, example) = wording.example;
+        assert!(is_overflow(400, example), "{by}: {example}");
+        assert_eq!(judge(example), None, "{by}");
+        let alone = UpstreamError { code: Some(example.to_owned()), ..UpstreamError::default() };
+        assert!(overflows(200, &alone), "{by} as a code");
+    }
+}
+
+#[test]
+fn wordings_of_overflow_met_after_the_table_are_found() {
+    for message in [
+        "This endpoint's maximum context length is 131072 tokens. However, you requested about 140000 tokens.",
+        "'max_tokens' or 'max_completion_tokens' is too large: 2000. This model's maximum context length is 4096 tokens \
+         and your request has 2104 input tokens (2000 > 4096 - 2104). None",
+        "Prompt contains 40110 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+        "Requested token count exceeds the model's maximum context length of 131072 tokens.",
+        "Input length (265330) exceeds model's maximum context length (262144).",
+        "the request exceeds the available context size, try increasing it",
+        "invalid params, context window exceeds limit (2013)",
+        "The prompt is too long: 140000, model maximum context length: 131071",
+    ] {
+        assert!(is_overflow(400, message), "{message}");
+    }
+}
+
+#[test]
+fn what_a_shorter_history_does_not_get_past_is_no_overflow() {
+    for message in [
+        "max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you provided 100000.",
+        "The maximum tokens you requested exceeds the model limit of 2048. Try again with a maximum tokens value that is \
+         lower than 2048.",
+        "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for claude-3-5-sonnet-20241022",
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "Range of max_tokens should be [1, 8192]",
+        "Request too large for model `llama-3.1-8b-instant` on tokens per minute (TPM): Limit 6000, Requested 9001, please \
+         reduce your message size and try again.",
+        "Rate limit reached: too many tokens; please reduce the length of the messages",
+        "Request Entity Too Large",
+        "Invalid 'messages[1].content': string too long. Expected a string with maximum length 10485760.",
+        "Invalid 'tools': array too long. Expected an array with maximum length 128",
+        "You exceeded your current quota, please check your plan and billing details.",
+        "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum",
+        "failed to decode, try again, increasing context size or reducing parallel",
+    ] {
+        assert!(!is_overflow(400, message), "{message}");
+    }
+    assert!(!is_overflow(429, "prompt is too long"));
+}
+
+#[test]
+fn an_upstream_that_takes_no_stream_options_is_recognised_by_their_name() {
+    let error = |body: &str| parse(body.as_bytes()).unwrap();
+    for body in STREAM_OPTIONS.iter().flat_map(|(_, bodies)| *bodies) {
+        assert!(refuses_stream_options(422, &error(body)), "{body}");
+        assert!(!refuses_stream_options(429, &error(body)), "{body}");
+        assert_eq!(classify(400, &error(body)), None, "{body}");
+    }
+    let other = error(r#"{"error":{"message":"Unknown parameter: 'stream'.","param":"stream"}}"#);
+    assert!(!refuses_stream_options(400, &other));
 }

@@ -1,0 +1,235 @@
+//! Compaction: old tool results cleared in batches when the context fills up.
+//!
+//! # What it does
+//! When what the model reads comes to `trigger` of its context window, all tool results but the newest `keep` and the
+//! `exempt` ones are cleared at once, if that frees `min_gain` tokens and a fifth of the window. In the place of a
+//! result stands a marker: tool, size, how to get it again, and its first 200 characters. What the model has not read
+//! yet, small results, and what another policy withholds stay; calls and their order stay.
+//!
+//! # Why
+//! Most of a long conversation is old tool output, which each request pays for again and which makes models worse.
+//! Cleared rarely and in big batches, it costs the provider's prompt cache little; a window that slides with every
+//! request costs more than it saves. On recorded coding agents, with results cut at 8,000 characters: half of the cost.
+//!
+//! # State
+//! What the model reads of each message, and the results that may be cleared. What is cleared when is decided again from
+//! the same history in each request, at every place at which a request was sent, so it stays as it was.
+//!
+//! # Example
+//! With `context_window = 128000`, the first request over 102,400 tokens clears all but the newest two results, and the
+//! next batch comes when the context is that full again.
+
+mod marker;
+
+use super::context::{CLEARED, Context, ResultText, new_text, shown};
+use super::pattern::Pattern;
+use super::plan::{Change, Plan};
+use super::{ConfigError, Policy, RequestFacts};
+use crate::transcript::tokens::Estimate;
+use crate::transcript::{Event, ToolResult};
+use marker::Old;
+use serde::Deserialize;
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Smaller texts stay: their marker would be half of them, and errors, which models learn from, are mostly small.
+const LEAST: Estimate = Estimate::of_tokens(250);
+/// Of the context window, what a batch must free at least.
+const LEAST_SHARE: u64 = 5;
+
+/// See the file's head.
+pub struct Compact {
+    config: Config,
+}
+
+/// `[policy.compact]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The share of the context window at which results are cleared.
+    trigger: f64,
+    /// The newest results that stay.
+    keep: usize,
+    /// The tokens that a batch must free; never less than a fifth of the window.
+    min_gain: u64,
+    /// Tokens that a model takes of which nothing else is known.
+    context_window: u32,
+    /// Tools whose results stay, by name or pattern.
+    exempt: Vec<Pattern>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { trigger: 0.8, keep: 2, min_gain: 4_000, context_window: 128_000, exempt: Vec::new() }
+    }
+}
+
+/// What is known of one conversation.
+#[derive(Clone, Default)]
+pub struct State {
+    context: Context,
+    /// Tokens that the model takes.
+    window: u64,
+    /// The request was refused for its length.
+    overflowed: bool,
+    /// Nothing is going to happen: the request is far too small.
+    idle: bool,
+    /// Texts that may be cleared, oldest first.
+    old: Vec<Old>,
+    /// What these would free together.
+    potential: Estimate,
+    /// The places of the newest `keep` results, oldest first.
+    newest: Vec<usize>,
+    /// Behind the last reply: what stands from here on the model has not read.
+    unread: usize,
+}
+
+impl Policy for Compact {
+    const NAME: &'static str = "compact";
+    const SUMMARY: &'static str = "clears old tool results, rarely and in batches, when the context fills up";
+    const EDITS_CONTEXT: bool = true;
+    type Config = Config;
+    type State = State;
+
+    fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
+        let mut problems = Vec::new();
+        if !(config.trigger > 0.0 && config.trigger <= 1.0) {
+            problems.push(ConfigError::new("trigger", "expected a share above 0, up to 1"));
+        }
+        if config.context_window < 1_000 {
+            problems.push(ConfigError::new("context_window", "expected at least 1000 tokens"));
+        }
+        if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
+    }
+
+    fn named_tools(&self) -> Vec<String> {
+        let exact = self.config.exempt.iter().filter(|pattern| pattern.is_exact());
+        exact.map(|pattern| pattern.as_str().to_owned()).collect()
+    }
+
+    fn open(&self, request: &RequestFacts<'_>, state: &mut State, _plan: &mut Plan) {
+        state.context = Context::open(request);
+        state.window = request.context_window.unwrap_or(self.config.context_window).into();
+        state.overflowed = request.overflowed;
+        state.idle = !request.overflowed && request.most_tokens.tokens() as f64 <= self.trigger(state);
+    }
+
+    fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {
+        if state.idle {
+            return;
+        }
+        state.settle(plan);
+        if let Event::Assistant(view) = event {
+            // Here a request was sent: what was decided for it is decided again.
+            clear(&self.batch(state, false), plan);
+            state.settle(plan);
+            state.unread = view.index + 1;
+        }
+        let new = state.context.read(event, plan);
+        if let Event::Result(result) = event {
+            self.remember(result, new, state, plan);
+        }
+    }
+
+    fn close(&self, state: &State, plan: &mut Plan) {
+        if state.overflowed || self.is_full(state) {
+            let mut state = state.clone();
+            state.settle(plan);
+            clear(&self.batch(&state, state.overflowed), plan);
+        }
+    }
+}
+
+impl Compact {
+    /// Whether the context is full.
+    fn is_full(&self, state: &State) -> bool {
+        state.context.tokens() as f64 > self.trigger(state)
+    }
+
+    /// The tokens from which on it is full.
+    fn trigger(&self, state: &State) -> f64 {
+        self.config.trigger * state.window as f64
+    }
+
+    /// The results to be cleared now; none where it is not worth it. `anyway`: whatever the context holds.
+    fn batch<'a>(&self, state: &'a State, anyway: bool) -> Vec<&'a Old> {
+        let least = if anyway { 1 } else { self.config.min_gain.max(state.window / LEAST_SHARE) };
+        if !(anyway || self.is_full(state)) || state.potential.tokens() < least {
+            return Vec::new();
+        }
+        let kept_from = state.newest.first().copied().unwrap_or(usize::MAX).min(state.unread);
+        let old = || state.old.iter().take_while(|old| old.message < kept_from);
+        let messages: HashSet<usize> = old().map(|old| old.message).collect();
+        // What only points to a result that stays is smaller than its marker.
+        let texts = state.context.texts();
+        let stands =
+            |old: &&Old| texts[old.at].points.is_none_or(|(original, _)| messages.contains(&original));
+        let batch: Vec<&Old> = old().filter(stands).collect();
+        if state.frees(&batch, least) { batch } else { Vec::new() }
+    }
+
+    /// Remembers which texts of a result may be cleared later.
+    fn remember(&self, result: &ToolResult<'_>, new: Range<usize>, state: &mut State, plan: &Plan) {
+        let view = &result.view;
+        state.newest.push(view.index);
+        if state.newest.len() > self.config.keep {
+            state.newest.remove(0);
+        }
+        if view.message.odd || self.config.exempt.iter().any(|pattern| pattern.matches(result.tool())) {
+            return;
+        }
+        for at in new {
+            let text = state.context.texts()[at];
+            let size = text.alone();
+            let change = shown(plan, text.text, false);
+            // A marker would quote what the model shall not read.
+            if size < LEAST || matches!(change, Some(Change::WithholdText { .. })) {
+                continue;
+            }
+            if let Some(old) = Old::read(result, (at, text.text), change.map(new_text)) {
+                state.potential += size.saturating_sub(CLEARED);
+                state.old.push(old);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Whether the batch frees so many tokens at `least`.
+    fn frees(&self, batch: &[&Old], least: u64) -> bool {
+        let texts = self.context.texts();
+        let freed: Estimate = batch.iter().map(|old| texts[old.at].shown).sum();
+        let freed = freed.saturating_sub(batch.iter().map(|_| CLEARED).sum());
+        if freed.tokens() < least {
+            return false;
+        }
+        // What points to one of its results stands for itself afterwards.
+        let messages: HashSet<usize> = batch.iter().map(|old| old.message).collect();
+        let cleared: HashSet<usize> = batch.iter().map(|old| old.at).collect();
+        let points =
+            |text: &ResultText| text.points.is_some_and(|(original, _)| messages.contains(&original));
+        let grown =
+            texts.iter().enumerate().filter(|(at, text)| !text.gone && points(text) && !cleared.contains(at));
+        let grown: Estimate = grown.map(|(_, text)| text.alone().saturating_sub(text.shown)).sum();
+        freed.saturating_sub(grown).tokens() >= least
+    }
+
+    /// Takes in what was cleared and dropped.
+    fn settle(&mut self, plan: &Plan) {
+        if self.context.settle(plan) {
+            let texts = self.context.texts();
+            self.old.retain(|old| !texts[old.at].gone);
+            self.potential = self.old.iter().map(|old| texts[old.at].alone().saturating_sub(CLEARED)).sum();
+        }
+    }
+}
+
+fn clear(batch: &[&Old], plan: &mut Plan) {
+    for old in batch {
+        plan.clear(old.message, old.text, Arc::from(old.marker()), old.gone_chars());
+    }
+}
+
+#[cfg(test)]
+mod tests;

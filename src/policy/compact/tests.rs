@@ -1,0 +1,195 @@
+//! Cases of compaction: what is cleared when, what stays, what a marker says.
+
+use super::super::cases::{plan_of, plan_together, policy};
+use super::super::truncate::Truncate;
+use super::*;
+use crate::policy::set::Rule;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A thousand tokens, and so much more as no estimate is off.
+const WORDS: usize = 1_050;
+
+fn small(more: &str) -> Arc<dyn Rule> {
+    policy::<Compact>(&format!("context_window = 20000\ntrigger = 0.5\nmin_gain = 0\nkeep = 2\n{more}"))
+}
+
+/// A conversation as a list of messages.
+#[derive(Default)]
+struct Talk(Vec<Value>);
+
+impl Talk {
+    fn begin() -> Self {
+        Self(vec![json!({"role": "user", "content": "q"})])
+    }
+
+    /// One reply that calls `tool` once for each of `results`, and these.
+    fn calls(mut self, tool: &str, results: &[Value]) -> Self {
+        let at = self.0.len();
+        let id = |call: usize| format!("c{at}_{call}");
+        let calls: Vec<Value> = (0..results.len())
+            .map(|call| json!({"id": id(call), "type": "function", "function": {"name": tool, "arguments": "{}"}}))
+            .collect();
+        self.0.push(json!({"role": "assistant", "tool_calls": calls}));
+        for (call, result) in results.iter().enumerate() {
+            self.0.push(json!({"role": "tool", "tool_call_id": id(call), "content": result}));
+        }
+        self
+    }
+
+    /// So many calls with a result of a thousand tokens each.
+    fn reads(self, count: usize) -> Self {
+        (0..count).fold(self, |talk, at| talk.calls("read", &[thousands(1, at)]))
+    }
+
+    fn body(&self) -> String {
+        json!({"model": "m", "messages": self.0}).to_string()
+    }
+
+    /// The body with the first `count` messages.
+    fn first(&self, count: usize) -> String {
+        json!({"model": "m", "messages": self.0[..count]}).to_string()
+    }
+}
+
+/// So many thousand tokens, different for each `seed`.
+fn thousands(count: usize, seed: usize) -> Value {
+    format!("{seed} {}", "word ".repeat(WORDS * count)).into()
+}
+
+/// The places of the cleared messages, and where it was decided.
+fn cleared(plan: &Plan) -> Vec<(usize, usize)> {
+    plan.cleared().map(|edit| (edit.message, edit.decided)).collect()
+}
+
+fn markers(plan: &Plan) -> Vec<String> {
+    plan.cleared().map(|edit| new_text(&edit.change).to_owned()).collect()
+}
+
+#[test]
+fn nothing_is_cleared_below_the_trigger_and_all_but_the_newest_above_it() {
+    for (reads, expected) in [(3, 0), (8, 0), (10, 8), (12, 8)] {
+        let plan = plan_of(&small(""), &Talk::begin().reads(reads).body());
+        assert_eq!(cleared(&plan).len(), expected, "{reads} results of a thousand tokens");
+    }
+    let plan = plan_of(&small(""), &Talk::begin().reads(10).body());
+    let places: Vec<usize> = (0..8).map(|at| 2 + 2 * at).collect();
+    assert_eq!(cleared(&plan), places.iter().map(|place| (*place, 21)).collect::<Vec<_>>(), "oldest first");
+}
+
+#[test]
+fn what_was_cleared_stays_so_and_the_next_batch_comes_when_the_context_is_full_again() {
+    let talk = Talk::begin().reads(30);
+    let all = cleared(&plan_of(&small(""), &talk.body()));
+    let mut batches: Vec<usize> = all.iter().map(|(_, decided)| *decided).collect();
+    batches.dedup();
+    assert!((2..=4).contains(&batches.len()), "{batches:?}");
+    for count in (3..talk.0.len()).step_by(2) {
+        let before: Vec<_> = all.iter().filter(|(_, decided)| *decided <= count).copied().collect();
+        assert_eq!(cleared(&plan_of(&small(""), &talk.first(count))), before, "with {count} messages");
+    }
+}
+
+#[test]
+fn a_batch_that_frees_too_little_waits() {
+    // A fifth of the window is 4,000 tokens; the system message is what fills the context.
+    let mut talk = Talk(vec![json!({"role": "system", "content": thousands(9, 0)})]).reads(4);
+    assert_eq!(cleared(&plan_of(&small(""), &talk.body())), []);
+    talk = talk.reads(3);
+    assert_eq!(cleared(&plan_of(&small(""), &talk.body())).len(), 5);
+    assert_eq!(
+        cleared(&plan_of(&policy::<Compact>("context_window = 20000\nmin_gain = 9000"), &talk.body())),
+        []
+    );
+}
+
+#[test]
+fn what_the_model_has_not_read_stays_however_many_results_there_are() {
+    let all: Vec<Value> = (0..12).map(|at| thousands(1, at)).collect();
+    let talk = Talk::begin().calls("read", &all);
+    assert_eq!(cleared(&plan_of(&small(""), &talk.body())), []);
+    let talk = talk.calls("read", &[thousands(1, 77)]);
+    assert_eq!(cleared(&plan_of(&small(""), &talk.body())).len(), 11, "keep = 2");
+}
+
+#[test]
+fn exempt_tools_small_results_and_odd_texts_stay() {
+    let lone = format!("{}\\ud800", "word ".repeat(WORDS));
+    let talk = Talk::begin()
+        .calls("read_file", &[thousands(1, 1)])
+        .calls("plan", &[thousands(1, 2)])
+        .calls("read_file", &["Error: no such file. ".repeat(20).into()])
+        .calls("odd", &["ODD".into()])
+        .reads(10);
+    let body = talk.body().replace("\"ODD\"", &format!("\"{lone}\""));
+    let of =
+        |more: &str| cleared(&plan_of(&small(more), &body)).iter().map(|(at, _)| *at).collect::<Vec<_>>();
+    assert_eq!(of("")[..3], [2, 4, 10]);
+    assert_eq!(of("exempt = [\"plan\"]")[..2], [2, 10]);
+    assert_eq!(of("exempt = [\"plan\", \"read_*\"]")[..2], [10, 12]);
+}
+
+#[test]
+fn a_marker_names_the_tool_and_the_size_and_quotes_the_beginning() {
+    let text = format!("\\u00e9\\ud83d\\ude00\\n\\\"{}", "x".repeat(20_000));
+    let body = Talk::begin().calls("look", &["TEXT".into()]).reads(11).body().replace("TEXT", &text);
+    let plan = plan_of(&small(""), &body);
+    let start = format!("é😀\n\"{}", "x".repeat(196));
+    assert_eq!(
+        markers(&plan)[0],
+        format!(
+            "[toolrein: this old result of look was cleared to make room (20004 characters). Call look again if you \
+             need it and that does no harm. It began:]\n{start}"
+        )
+    );
+    assert_eq!(plan.edits[0].change.gone_chars(), 20_004 - 200);
+    assert!(markers(&plan)[1].contains("this old result of read was"));
+}
+
+#[test]
+fn the_marker_quotes_what_the_model_read_and_what_was_cut_is_not_counted_twice() {
+    let truncate = || policy::<Truncate>("max_chars = 5300");
+    let long: Vec<Talk> =
+        vec![(0..9).fold(Talk::begin(), |talk, at| talk.calls("read", &[thousands(9, at)]))];
+    let plan = plan_together(&[truncate(), small("")], &long[0].body(), false);
+    assert_eq!(cleared(&plan), [], "nine results cut to a thousand tokens each");
+    let talk = Talk(long[0].0.clone()).calls("read", &[thousands(9, 10)]);
+    let plan = plan_together(&[truncate(), small("")], &talk.body(), false);
+    assert_eq!(cleared(&plan).len(), 8);
+    assert!(markers(&plan)[0].contains("characters). Call read again"));
+}
+
+#[test]
+fn after_an_overflow_all_old_results_go_whatever_the_trigger() {
+    let talk = Talk::begin().reads(5);
+    assert_eq!(cleared(&plan_together(&[small("")], &talk.body(), false)), []);
+    assert_eq!(cleared(&plan_together(&[small("")], &talk.body(), true)).len(), 3);
+    let nothing_old = Talk::begin().reads(2);
+    assert_eq!(cleared(&plan_together(&[small("")], &nothing_old.body(), true)), []);
+}
+
+#[test]
+fn several_texts_of_a_result_have_their_own_markers_and_pictures_stay() {
+    let text = |seed| json!({"type": "text", "text": thousands(1, seed)});
+    let picture = json!({"type": "image_url", "image_url": {"url": "data:,x"}});
+    let talk =
+        Talk::begin().calls("look", &[json!([text(1), picture, {"type": "text", "text": "small"}, text(2)])]);
+    let plan = plan_of(&small(""), &talk.reads(9).body());
+    let texts: Vec<usize> = plan
+        .edits
+        .iter()
+        .take(2)
+        .map(|edit| match edit.change {
+            Change::Clear { text, .. } => text,
+            ref other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!((texts, plan.edits[1].message), (vec![0, 2], 2));
+}
+
+#[test]
+fn settings_that_mean_nothing_are_refused() {
+    let config = Config { trigger: 1.5, context_window: 10, ..Config::default() };
+    let keys: Vec<String> = Compact::new(config).err().unwrap().into_iter().map(|error| error.key).collect();
+    assert_eq!(keys, ["trigger", "context_window"]);
+}

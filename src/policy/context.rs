@@ -1,0 +1,215 @@
+//! The model's context as a conversation fills it: the estimated tokens of what the model reads of each message, after
+//! all that the policies before this one have planned. Responsible for the arithmetic that policies share which make
+//! room; decides on nothing and edits nothing.
+//!
+//! Notices, restored rounds and pictures are not in the sum: the first two are small, the size of the last is not known.
+
+use super::RequestFacts;
+use super::plan::{Change, Plan};
+use crate::transcript::tokens::{Estimate, MESSAGE_OVERHEAD};
+use crate::transcript::{Event, ToolResult};
+use std::ops::Range;
+
+/// What a cleared text is reckoned with: its marker of two lines and 200 characters, 100 tokens within a third.
+pub const CLEARED: Estimate = Estimate::of_tokens(100);
+
+/// A conversation in the model's context, as far as it was read.
+#[derive(Clone, Default)]
+pub struct Context {
+    /// What the model reads, the declared tools included.
+    total: Estimate,
+    /// By the message's place.
+    messages: Vec<Estimate>,
+    /// The texts of results, oldest first.
+    texts: Vec<ResultText>,
+    /// How many of the plan's edits and drops are in the sums.
+    edits: usize,
+    dropped: usize,
+}
+
+/// One text of a tool's result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResultText {
+    /// The place of its message.
+    pub message: usize,
+    /// Its place among the message's strings of text.
+    pub text: usize,
+    /// What the model reads of it.
+    pub shown: Estimate,
+    /// Where it says no more than in which message the text stood before: that message, and what the model reads here
+    /// when that one is cleared.
+    pub points: Option<(usize, Estimate)>,
+    /// It is cleared or dropped.
+    pub gone: bool,
+}
+
+impl ResultText {
+    /// What the model reads of it where it has to stand for itself.
+    pub fn alone(&self) -> Estimate {
+        self.points.map_or(self.shown, |(_, alone)| alone)
+    }
+}
+
+impl Context {
+    /// The context with nothing in it but the declared tools.
+    pub fn open(request: &RequestFacts<'_>) -> Self {
+        Self { total: request.tools_tokens, ..Self::default() }
+    }
+
+    /// What the model reads, in tokens.
+    pub fn tokens(&self) -> u64 {
+        self.total.tokens()
+    }
+
+    /// What it reads of these messages.
+    pub fn tokens_of(&self, messages: Range<usize>) -> u64 {
+        self.messages[messages].iter().copied().sum::<Estimate>().tokens()
+    }
+
+    /// The texts of results, oldest first.
+    pub fn texts(&self) -> &[ResultText] {
+        &self.texts
+    }
+
+    /// Takes in an event, and what was planned for it so far. Says which of the texts are new.
+    pub fn read(&mut self, event: &Event<'_>, plan: &Plan) -> Range<usize> {
+        let known = self.texts.len();
+        match event {
+            Event::System(view) | Event::User(view) | Event::Assistant(view) => self.add(view.tokens()),
+            Event::Result(result) => {
+                let shown = self.read_result(result, plan);
+                self.add(shown);
+            }
+            Event::TurnBegins(_) | Event::Call(_) | Event::ResultsComplete(_) => {}
+        }
+        known..self.texts.len()
+    }
+
+    /// Takes in what was cleared and dropped since it did so last; says whether there was anything.
+    pub fn settle(&mut self, plan: &Plan) -> bool {
+        let mut any = false;
+        for edit in &plan.edits[self.edits..] {
+            let Change::Clear { text, .. } = edit.change else { continue };
+            any = true;
+            let place = (edit.message, text);
+            if let Ok(at) = self.texts.binary_search_by_key(&place, |known| (known.message, known.text)) {
+                self.texts[at].gone = true;
+                self.show(at, CLEARED);
+            }
+        }
+        for dropped in &plan.dropped[self.dropped..] {
+            any = true;
+            for message in dropped.messages.clone() {
+                self.total = self.total.saturating_sub(self.messages[message]);
+                self.messages[message] = Estimate::ZERO;
+            }
+            let gone = |text: &&mut ResultText| dropped.messages.contains(&text.message);
+            self.texts.iter_mut().filter(gone).for_each(|text| text.gone = true);
+        }
+        (self.edits, self.dropped) = (plan.edits.len(), plan.dropped.len());
+        if any {
+            self.follow_pointers();
+        }
+        any
+    }
+
+    /// What pointed to a text that is gone stands for itself again.
+    fn follow_pointers(&mut self) {
+        for at in 0..self.texts.len() {
+            let ResultText { points: Some((original, alone)), gone: false, .. } = self.texts[at] else {
+                continue;
+            };
+            if self.is_gone(original) {
+                self.texts[at].points = None;
+                self.show(at, alone);
+            }
+        }
+    }
+
+    /// Whether a text of the message is cleared, or the message dropped.
+    fn is_gone(&self, message: usize) -> bool {
+        let first = self.texts.partition_point(|text| text.message < message);
+        self.texts[first..].iter().take_while(|text| text.message == message).any(|text| text.gone)
+    }
+
+    fn show(&mut self, at: usize, shown: Estimate) {
+        let text = &mut self.texts[at];
+        let before = std::mem::replace(&mut text.shown, shown);
+        let message = &mut self.messages[text.message];
+        *message = message.saturating_sub(before) + shown;
+        self.total = self.total.saturating_sub(before) + shown;
+    }
+
+    fn add(&mut self, shown: Estimate) {
+        self.messages.push(shown);
+        self.total += shown;
+    }
+
+    /// Takes in the texts of a result; says what the model reads of the whole message.
+    fn read_result(&mut self, result: &ToolResult<'_>, plan: &Plan) -> Estimate {
+        let view = &result.view;
+        let single = view.message.content.texts().nth(1).is_none();
+        let mut sum = MESSAGE_OVERHEAD.scaled(view.token_factor);
+        for (at, text) in view.message.content.texts().enumerate() {
+            // The whole message is counted already, for other policies too.
+            let own = || match single {
+                true => view.tokens().saturating_sub(sum),
+                false => view.tokens_of(text),
+            };
+            let shown_as = |pointing: bool| {
+                shown(plan, at, pointing).map_or_else(own, |change| view.tokens_of_other(new_text(change)))
+            };
+            let mut read = ResultText {
+                message: view.index,
+                text: at,
+                shown: shown_as(true),
+                points: None,
+                gone: false,
+            };
+            if let Some(Change::Point { original, .. }) = shown(plan, at, true) {
+                let alone = shown_as(false);
+                if self.is_gone(*original) {
+                    read.shown = alone;
+                } else {
+                    read.points = Some((*original, alone));
+                }
+            }
+            sum += read.shown;
+            self.texts.push(read);
+        }
+        sum
+    }
+}
+
+/// What the `text`-th text of the event being read becomes by what is planned so far, pointers left out if they are not
+/// `pointing`: the strongest change, and of equal ones the first, as the rewriting has it.
+pub fn shown(plan: &Plan, text: usize, pointing: bool) -> Option<&Change> {
+    let strength = |change: &Change| match change {
+        Change::Clear { .. } | Change::WithholdText { .. } => 3,
+        Change::Point { .. } => 2,
+        Change::Shorten { .. } => 1,
+        Change::Clean { .. } | Change::Surround { .. } | Change::Notice { .. } | Change::Remark { .. } => 0,
+    };
+    let is_it = |change: &&Change| match change {
+        Change::Clear { text: at, .. }
+        | Change::WithholdText { text: at, .. }
+        | Change::Shorten { text: at, .. } => *at == text,
+        Change::Point { text: at, .. } => pointing && *at == text,
+        Change::Clean { .. } | Change::Surround { .. } | Change::Notice { .. } | Change::Remark { .. } => {
+            false
+        }
+    };
+    // Newest first, so that of equals the first planned is the last that is seen.
+    plan.planned_here().map(|edit| &edit.change).filter(is_it).max_by_key(|change| strength(change))
+}
+
+/// The text that `change` puts in the place of another; empty where it puts none.
+pub fn new_text(change: &Change) -> &str {
+    match change {
+        Change::Clear { by, .. }
+        | Change::WithholdText { by, .. }
+        | Change::Point { by, .. }
+        | Change::Shorten { by, .. } => by,
+        Change::Clean { .. } | Change::Surround { .. } | Change::Notice { .. } | Change::Remark { .. } => "",
+    }
+}

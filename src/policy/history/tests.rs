@@ -1,0 +1,122 @@
+//! Cases of the cap on the history: which turns go when, what stays, what the model is told.
+
+use super::super::cases::{plan_of, plan_together, policy};
+use super::super::compact::Compact;
+use super::*;
+use crate::policy::plan::Change;
+use crate::policy::set::Rule;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn capped(tokens: u64) -> Arc<dyn Rule> {
+    policy::<History>(&format!("max_tokens = {tokens}\ndown_to = 0.5"))
+}
+
+fn say(role: &str, words: usize) -> Value {
+    json!({"role": role, "content": "word ".repeat(words)})
+}
+
+/// So many turns of about `words` tokens, each with a call, behind a system message.
+fn turns(count: usize, words: usize) -> Vec<Value> {
+    let mut messages = vec![say("system", 10)];
+    for at in 0..count {
+        messages.push(say("user", 10));
+        messages.push(json!({"role": "assistant", "tool_calls": [
+            {"id": format!("c{at}"), "type": "function", "function": {"name": "look", "arguments": "{}"}}]}));
+        messages.push(
+            json!({"role": "tool", "tool_call_id": format!("c{at}"), "content": "word ".repeat(words)}),
+        );
+        messages.push(say("assistant", 10));
+    }
+    messages.push(say("user", 10));
+    messages
+}
+
+fn body(messages: &[Value]) -> String {
+    json!({"model": "m", "messages": messages}).to_string()
+}
+
+fn ranges(plan: &Plan) -> Vec<Range<usize>> {
+    plan.dropped.iter().map(|dropped| dropped.messages.clone()).collect()
+}
+
+/// Where notices stand, and what they say.
+fn notices(plan: &Plan) -> Vec<(usize, String)> {
+    let notice = |edit: &crate::policy::plan::Edit| match &edit.change {
+        Change::Notice { text, .. } => Some((edit.message, text.clone())),
+        _ => None,
+    };
+    plan.edits.iter().filter_map(notice).collect()
+}
+
+#[test]
+fn the_oldest_turns_go_whole_and_one_notice_behind_the_next_one_tells() {
+    let plan = plan_of(&capped(5_000), &body(&turns(6, 1_000)));
+    // Turns of a thousand and fifty tokens: in the fifth it is full, and two of them stay.
+    assert_eq!(ranges(&plan), [1..5, 5..9, 9..13]);
+    let told = notices(&plan);
+    assert_eq!((told.len(), told[0].0), (1, 13));
+    assert!(
+        told[0].1.starts_with("[toolrein] The 3 oldest turns of this conversation (12 messages)"),
+        "{told:?}"
+    );
+    assert!(plan_of(&capped(9_000), &body(&turns(6, 1_000))).is_empty());
+}
+
+#[test]
+fn what_was_dropped_stays_so_and_the_next_batch_comes_when_the_cap_is_reached_again() {
+    let messages = turns(20, 1_000);
+    let all = plan_of(&capped(5_000), &body(&messages));
+    let mut batches: Vec<usize> = all.dropped.iter().map(|dropped| dropped.decided).collect();
+    batches.dedup();
+    assert!((5..=9).contains(&batches.len()), "{batches:?}");
+    for count in (1..messages.len()).filter(|count| messages[*count]["role"] == "assistant") {
+        let known = plan_of(&capped(5_000), &body(&messages[..count]));
+        let before = all.dropped.iter().filter(|dropped| dropped.decided <= count);
+        assert_eq!(known.dropped, before.cloned().collect::<Vec<_>>(), "with {count} messages");
+    }
+    let last = notices(&all).pop().unwrap();
+    assert!(last.1.contains(&format!("The {} oldest turns", all.dropped.len())), "{last:?}");
+}
+
+#[test]
+fn system_messages_and_the_running_turn_stay() {
+    let mut messages = turns(3, 2_000);
+    messages.insert(3, say("system", 10));
+    let plan = plan_of(&capped(1_000), &body(&messages));
+    assert_eq!(ranges(&plan), [1..3, 4..6, 6..10, 10..14]);
+    let running = [say("system", 5), say("user", 5_000), say("user", 5_000)];
+    assert!(plan_of(&capped(1_000), &body(&running)).is_empty());
+}
+
+#[test]
+fn without_a_number_the_cap_is_a_share_of_the_context_window() {
+    let with =
+        |window: u32| policy::<History>(&format!("context_window = {window}\nshare = 0.5\ndown_to = 0.5"));
+    assert!(plan_of(&with(20_000), &body(&turns(6, 1_000))).is_empty());
+    assert_eq!(ranges(&plan_of(&with(10_000), &body(&turns(6, 1_000)))).len(), 3);
+}
+
+#[test]
+fn what_compaction_clears_is_not_dropped() {
+    let compact = policy::<Compact>("context_window = 8000\ntrigger = 0.5\nkeep = 1\nmin_gain = 0");
+    let plan = plan_together(&[compact, capped(5_000)], &body(&turns(12, 1_000)), false);
+    assert!(ranges(&plan).is_empty());
+    assert!(!plan.edits.is_empty());
+}
+
+#[test]
+fn after_an_overflow_half_of_the_context_is_freed() {
+    let messages = body(&turns(6, 1_000));
+    assert_eq!(ranges(&plan_together(&[capped(90_000)], &messages, true)).len(), 4);
+    let compact = policy::<Compact>("context_window = 100000\nkeep = 1");
+    let plan = plan_together(&[compact, capped(90_000)], &messages, true);
+    assert_eq!((ranges(&plan).len(), plan.edits.len()), (0, 5), "clearing was enough");
+}
+
+#[test]
+fn settings_that_mean_nothing_are_refused() {
+    let config = Config { share: 0.0, down_to: 2.0, context_window: 0, ..Config::default() };
+    let keys: Vec<String> = History::new(config).err().unwrap().into_iter().map(|error| error.key).collect();
+    assert_eq!(keys, ["share", "down_to", "context_window"]);
+}

@@ -1,0 +1,217 @@
+//! The size of what is sent, and the bill to be expected: the class estimate of the request as the plan changes it,
+//! message by message, joined with what is known of its beginning. Counts; writes and remembers nothing.
+
+use super::texts::{is_dropped, settle};
+use crate::policy::plan::{Change, Plan};
+use crate::transcript::Transcript;
+use crate::transcript::identity::{Domain, Hash};
+use crate::transcript::prompt::{Anchor, Histories, Prediction, Ratio, Size, predict};
+use crate::transcript::tokens::{Estimate, TOOL_SCHEMA, estimate_json, estimate_text};
+use crate::wire::json::decode;
+use bytes::Bytes;
+
+/// A request as it goes up.
+#[derive(Clone, Copy)]
+pub struct Sent<'a> {
+    pub transcript: &'a Transcript<'a>,
+    pub plan: &'a Plan,
+    pub restored: &'a [(usize, Bytes)],
+}
+
+impl Sent<'_> {
+    /// The size of it and the bill to be expected: the one place where both are reckoned. `anchors` answer for the
+    /// earlier ones of `histories`, in their order.
+    pub fn foretell(
+        &self,
+        histories: &Histories,
+        anchors: &[Option<Anchor>],
+        ratio: Option<Ratio>,
+    ) -> (Size, Prediction) {
+        let known = histories.earlier.iter().zip(anchors);
+        let known = known.filter_map(|((end, _), anchor)| Some((*end, (*anchor)?)));
+        let known: Vec<(usize, Anchor)> =
+            known.filter(|(end, anchor)| self.edits_before(*end) == anchor.edits).collect();
+        // The newest that was billed; one without a bill still saves the counting.
+        let Some((end, anchor)) = known.iter().find(|(_, anchor)| anchor.prompt > 0).or(known.first()) else {
+            let size = self.size();
+            return (size, predict(size, None, ratio));
+        };
+        let messages = anchor.size.messages + self.messages_from(*end);
+        let size = Size { tools: anchor.size.tools, messages };
+        let reply = self.transcript.view(*end).tokens();
+        (size, predict(size, Some((anchor, reply)), ratio))
+    }
+
+    /// The size of all of it.
+    pub fn size(&self) -> Size {
+        Size { tools: self.tools(), messages: self.messages_from(0) }
+    }
+
+    /// The size of the messages from the one at `first` on. Messages that were counted before are not counted again.
+    pub fn messages_from(&self, first: usize) -> Estimate {
+        let Self { transcript, plan, restored } = *self;
+        let sent = (first..transcript.request.messages.len()).filter(|at| !is_dropped(plan, *at));
+        let as_they_came: Estimate = sent.map(|at| transcript.view(at).tokens()).sum();
+        let (mut gone, mut come) = (Estimate::ZERO, Estimate::ZERO);
+        for ((message, text), change) in settle(plan).range((first, 0)..) {
+            if let Some(by) = change.by() {
+                gone += self.original(*message, *text);
+                come += estimate_text(by);
+            }
+            let lines = change.around.iter();
+            come += lines.map(|(before, after)| estimate_text(before) + estimate_text(after)).sum();
+        }
+        come += self.notices().filter(|(at, _)| *at >= first).map(|(_, text)| estimate_text(text)).sum();
+        let rounds = restored.iter().filter(|(before, _)| *before >= first);
+        come += rounds.map(|(_, round)| estimate_json(round)).sum();
+        let factor = transcript.token_factor;
+        (as_they_came + come.scaled(factor)).saturating_sub(gone.scaled(factor))
+    }
+
+    /// Names what is done to the first `count` messages: empty plans agree, and so does every plan that does the same.
+    pub fn edits_before(&self, count: usize) -> Hash {
+        let mut done = Vec::new();
+        let mut note = |numbers: [usize; 3]| {
+            numbers.iter().for_each(|number| done.extend_from_slice(&(*number as u64).to_le_bytes()));
+        };
+        for ((message, text), change) in settle(self.plan).range(..(count, 0)) {
+            note([*message, *text, change.by().map_or(0, str::len)]);
+            change.around.iter().for_each(|(before, after)| note([*message, before.len(), after.len()]));
+        }
+        let dropped = self.plan.dropped.iter().map(|dropped| &dropped.messages);
+        for turns in dropped.filter(|turns| turns.start < count) {
+            note([turns.start, turns.end.min(count), 0]);
+        }
+        self.notices().filter(|(at, _)| *at < count).for_each(|(at, text)| note([at, text.len(), 1]));
+        let rounds = self.restored.iter().filter(|(before, _)| *before < count);
+        rounds.for_each(|(before, round)| note([*before, round.len(), 2]));
+        if done.is_empty() {
+            return Hash::default();
+        }
+        self.transcript.identity.key.hash(Domain::History, &[b"edits", &done])
+    }
+
+    /// The notices that are placed, with their messages.
+    fn notices(&self) -> impl Iterator<Item = (usize, &str)> {
+        let edits = self.plan.edits.iter().filter(|edit| !is_dropped(self.plan, edit.message));
+        edits.filter_map(|edit| match &edit.change {
+            Change::Notice { text, .. } => Some((edit.message, text.as_str())),
+            _ => None,
+        })
+    }
+
+    /// What a text costs as the client sent it.
+    fn original(&self, message: usize, text: usize) -> Estimate {
+        let message = self.transcript.request.messages.get(message);
+        let original = message.and_then(|message| message.content.texts().nth(text));
+        original.map_or(Estimate::ZERO, |text| estimate_json(text.raw(self.transcript.body)))
+    }
+
+    fn tools(&self) -> Estimate {
+        let body = self.transcript.body;
+        let is_hidden = |name: &str| self.plan.hidden.iter().any(|(_, hidden)| hidden == name);
+        let declared = self.transcript.request.tools.iter();
+        let shown = declared.filter(|tool| tool.name.is_none_or(|name| !is_hidden(&decode(name, body))));
+        let tools: Estimate = shown.map(|tool| TOOL_SCHEMA + estimate_json(tool.span.of(body))).sum();
+        tools.scaled(self.transcript.token_factor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::plan::Dropped;
+    use crate::policy::plan::Edit;
+    use crate::transcript::identity::{HashKey, Identity};
+    use crate::transcript::memo::NoMemo;
+    use crate::wire::request::Request;
+    use std::sync::Arc;
+
+    /// Sizes of a request of three messages: as it came, with `edits`, and the latter from the last message on.
+    fn sizes(edits: Vec<Edit>, restored: &[(usize, Bytes)]) -> [u64; 3] {
+        let body = format!(
+            r#"{{"messages":[{{"role":"user","content":"q"}},{{"role":"tool","content":"{}"}},{{"role":"user","content":"q"}}],
+                "tools":[{{"function":{{"name":"a"}}}},{{"function":{{"name":"b"}}}}]}}"#,
+            "word ".repeat(100)
+        );
+        let request = Request::parse(body.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let plan = &plan(edits);
+        let sent = Sent { transcript, plan, restored };
+        let plain = Sent { plan: &Plan::default(), restored: &[], ..sent };
+        [plain.size().messages, sent.size().messages, sent.messages_from(2)].map(Estimate::tokens)
+    }
+
+    fn plan(edits: Vec<Edit>) -> Plan {
+        let mut plan = Plan::default();
+        plan.edits = edits;
+        plan
+    }
+
+    fn edit(message: usize, change: Change) -> Edit {
+        Edit { message, decided: message, policy: "p", change }
+    }
+
+    #[test]
+    fn a_cut_text_counts_as_what_stands_in_its_place() {
+        let cut = Change::Shorten { text: 0, by: Arc::from("word word"), gone_chars: 490 };
+        let [plain, sent, last] = sizes(vec![edit(1, cut)], &[]);
+        assert!(plain > 100 && sent < plain - 90, "{plain} {sent}");
+        assert!(last < 10, "the cut stands before it: {last}");
+    }
+
+    #[test]
+    fn notices_and_restored_rounds_count_where_they_stand() {
+        let notice = || Change::Notice { text: "word ".repeat(20), word: "notice" };
+        for (edits, restored) in [
+            (vec![edit(2, notice())], vec![]),
+            (vec![], vec![(2, Bytes::from(format!(r#"{{"content":"{}"}}"#, "word ".repeat(20))))]),
+        ] {
+            let [plain, sent, last] = sizes(edits, &restored);
+            assert!((15..40).contains(&(sent - plain)) && last > 15, "{plain} {sent} {last}");
+        }
+        let [plain, sent, _] = sizes(vec![edit(0, Change::Remark { word: "slow", of: None })], &[]);
+        assert_eq!(plain, sent);
+    }
+
+    #[test]
+    fn dropped_turns_are_not_counted_nor_what_was_done_to_them() {
+        let notice = Change::Notice { text: "word ".repeat(20), word: "notice" };
+        let body = r#"{"messages":[{"role":"user","content":"q q q"},{"role":"user","content":"q q q"}]}"#;
+        let request = Request::parse(body.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let mut plan = plan(vec![edit(0, notice)]);
+        plan.dropped.push(Dropped { policy: "history", messages: 0..1, decided: 1 });
+        let of = |plan: &Plan| Sent { transcript, plan, restored: &[] }.messages_from(0);
+        assert_eq!(of(&plan) + of(&plan), of(&Plan::default()));
+    }
+
+    #[test]
+    fn hidden_tools_are_not_counted() {
+        let body = r#"{"messages":[],"tools":[{"function":{"name":"a"}},{"function":{"name":"b"}}]}"#;
+        let request = Request::parse(body.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let mut hidden = Plan::default();
+        hidden.hidden.push(("allow", "a".to_owned()));
+        let tools = |plan: &Plan| Sent { transcript, plan, restored: &[] }.size().tools;
+        assert_eq!(tools(&hidden) + tools(&hidden), tools(&Plan::default()));
+    }
+
+    #[test]
+    fn equal_edits_of_a_history_share_a_name() {
+        let body = r#"{"messages":[{"role":"user"},{"role":"user"}]}"#;
+        let request = Request::parse(body.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let name = |edits: Vec<Edit>, count| {
+            Sent { transcript, plan: &plan(edits), restored: &[] }.edits_before(count)
+        };
+        let notice = |at| edit(at, Change::Notice { text: "n".to_owned(), word: "notice" });
+        assert_eq!(name(vec![], 2), name(vec![notice(1)], 1), "what comes later does not count");
+        assert_eq!(name(vec![notice(0)], 1), name(vec![notice(0), notice(1)], 1));
+        assert_ne!(name(vec![notice(0)], 2), name(vec![notice(1)], 2));
+    }
+}

@@ -1,0 +1,110 @@
+//! The `usage` of a reply under every recorded spelling, as numbers. Responsible for what each provider calls
+//! what; adds nothing up, and does not believe `total_tokens`, which is no sum at several providers (xAI, Gemini).
+
+use serde_json::Value;
+
+/// Tokens as one reply's `usage` tells them; 0 where it says nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub prompt: u64,
+    /// Of the prompt, those read from the provider's cache; never more than the prompt.
+    pub cached: u64,
+    /// Of the prompt, those written to the provider's cache, which some bill dearer.
+    pub cache_written: u64,
+    pub completion: u64,
+    /// Of the completion (at xAI beside it), those spent on reasoning.
+    pub reasoning: u64,
+}
+
+/// Where the cached part of the prompt is told: OpenAI; DeepSeek; Mistral; Hugging Face and Together; Anthropic behind
+/// gateways.
+const CACHED: [&[&str]; 6] = [
+    &["prompt_tokens_details", "cached_tokens"],
+    &["prompt_cache_hit_tokens"],
+    &["num_cached_tokens"],
+    &["cached_tokens"],
+    &["cache_read_input_tokens"],
+    &["prompt_tokens_details", "cache_read_tokens"],
+];
+/// Where the part is told that went into the cache: OpenAI; Vercel and Anthropic behind gateways.
+const CACHE_WRITTEN: [&[&str]; 3] = [
+    &["prompt_tokens_details", "cache_write_tokens"],
+    &["cache_creation_input_tokens"],
+    &["prompt_tokens_details", "cache_creation_tokens"],
+];
+const PROMPT: [&[&str]; 2] = [&["prompt_tokens"], &["input_tokens"]];
+const COMPLETION: [&[&str]; 2] = [&["completion_tokens"], &["output_tokens"]];
+const REASONING: [&[&str]; 2] = [&["completion_tokens_details", "reasoning_tokens"], &["reasoning_tokens"]];
+
+impl Usage {
+    /// Reads a `usage` object. Anything may be missing, null or of another type.
+    pub fn read(usage: &Value) -> Self {
+        let prompt = first(usage, &PROMPT);
+        Self {
+            prompt,
+            cached: first(usage, &CACHED).min(prompt),
+            cache_written: first(usage, &CACHE_WRITTEN).min(prompt),
+            completion: first(usage, &COMPLETION),
+            reasoning: first(usage, &REASONING),
+        }
+    }
+}
+
+/// The first number that is more than 0: some providers fill in every spelling and mean one.
+fn first(usage: &Value, places: &[&[&str]]) -> u64 {
+    let told = places.iter().filter_map(|path| count(path.iter().try_fold(usage, |at, key| at.get(key))?));
+    told.into_iter().find(|count| *count > 0).unwrap_or(0)
+}
+
+/// A count of tokens; `None` for what is none. Gateways in languages without integers write 12.0.
+fn count(value: &Value) -> Option<u64> {
+    let float = || value.as_f64().filter(|count| (0.0..1e15).contains(count)).map(|count| count as u64);
+    value.as_u64().or_else(float)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_cached_part_is_found_under_every_recorded_spelling() {
+        for (provider, usage, cached) in [
+            ("OpenAI", json!({"prompt_tokens_details": {"cached_tokens": 384}}), 384),
+            ("DeepSeek", json!({"prompt_cache_hit_tokens": 384, "prompt_cache_miss_tokens": 67}), 384),
+            ("Mistral", json!({"num_cached_tokens": 43}), 43),
+            ("Hugging Face", json!({"cached_tokens": 2}), 2),
+            ("a gateway to Anthropic", json!({"cache_read_input_tokens": 9}), 9),
+            ("both", json!({"prompt_tokens_details": {"cached_tokens": 0}, "cached_tokens": 7}), 7),
+            ("none", json!({"prompt_tokens_details": null}), 0),
+            ("another type", json!({"prompt_tokens_details": "x", "cached_tokens": "12"}), 0),
+            ("more than the prompt", json!({"cached_tokens": 99_999}), 1_000),
+        ] {
+            let mut usage = usage;
+            usage["prompt_tokens"] = json!(1_000);
+            assert_eq!(Usage::read(&usage).cached, cached, "{provider}");
+        }
+    }
+
+    #[test]
+    fn tokens_written_to_a_cache_are_told_by_openai_and_vercel() {
+        let openai = json!({"prompt_tokens": 4020, "prompt_tokens_details": {"cache_write_tokens": 4012}});
+        let vercel = json!({"prompt_tokens": 4020, "cache_creation_input_tokens": 4012});
+        for usage in [openai, vercel] {
+            assert_eq!(Usage::read(&usage).cache_written, 4012);
+        }
+    }
+
+    #[test]
+    fn totals_are_not_believed_and_odd_values_count_as_nothing() {
+        let xai = json!({"prompt_tokens": 66, "completion_tokens": 6, "total_tokens": 100,
+            "completion_tokens_details": {"reasoning_tokens": 28}});
+        let expected = Usage { prompt: 66, completion: 6, reasoning: 28, ..Usage::default() };
+        assert_eq!(Usage::read(&xai), expected);
+        let floats = json!({"prompt_tokens": 66.0, "completion_tokens": -1, "cost": {"total": 0.1}});
+        assert_eq!(Usage::read(&floats), Usage { prompt: 66, ..Usage::default() });
+        for nothing in [json!(null), json!("x"), json!([]), json!({"prompt_tokens": null})] {
+            assert_eq!(Usage::read(&nothing), Usage::default(), "{nothing}");
+        }
+    }
+}
