@@ -100,6 +100,7 @@ impl Billed {
             request: Hash(1),
             conversation: Hash(1),
             histories: &histories,
+            answered: None,
         };
         ledger.look_up(ask).now_or_never().unwrap()
     }

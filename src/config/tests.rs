@@ -113,6 +113,7 @@ fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
         "injection",
         "taint",
         "read_more",
+        "confirm",
         "history",
     ];
     let on: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).filter(|name| !off.contains(name)).collect();

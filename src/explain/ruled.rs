@@ -59,7 +59,7 @@ impl<'a> Rulings<'a> {
         match &judged.decision {
             Decision::Release => Ruled::Released,
             Decision::Rewrite { arguments } => Ruled::Rewritten { by, new_arguments: arguments.clone() },
-            Decision::Withhold { policy, reason } => {
+            Decision::Withhold { policy, reason } | Decision::Ask { policy, reason, .. } => {
                 Ruled::Withheld { by: policy, result: envelope(policy, reason) }
             }
             Decision::Answer { content, .. } => Ruled::Answered { by, result: content.clone() },

@@ -2,9 +2,10 @@
 //! what was derived from messages. Nothing here outlives the process or is shared with another.
 
 use super::anchors::Anchors;
+use super::pending::Standing;
 use super::ratios::Ratios;
 use super::recent::Recent;
-use super::{Ask, Cost, Facts, Ledger, ModelFacts, News};
+use super::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News};
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::Hash;
 use crate::transcript::memo::{Derived, Memo};
@@ -46,6 +47,7 @@ pub struct Memory {
     rounds: Recent<Arc<Vec<Round>>>,
     requests: Recent<()>,
     conversations: Recent<()>,
+    asked: Recent<Option<Standing>>,
     /// Few, and looked up once a request.
     models: Cache<Hash, ModelFacts>,
     anchors: Anchors,
@@ -66,6 +68,10 @@ impl Memory {
             }),
             requests: names(),
             conversations: names(),
+            asked: Recent::of_heavy(bounds.rounds_bytes, lifetime_ms, |standing| {
+                let bytes = standing.as_ref().map_or(0, |standing| standing.confirmation.size());
+                (bytes + ENTRY_BYTES) as u64
+            }),
             models: Cache::builder().max_capacity(10_000).time_to_live(bounds.refusals).build(),
             anchors: Anchors::new(),
             ratios: Cache::builder().max_capacity(MOST_RATIOS).build(),
@@ -115,6 +121,7 @@ impl Ledger for Memory {
             rounds: ask.places.iter().map(rounds_at).collect(),
             model: self.models.get(&ask.model).unwrap_or_default(),
             repeated,
+            asked: ask.answered.and_then(|text| Some(self.asked.find(&text, now_ms)??.confirmation)),
             anchors: ask.histories.iter().map(|history| self.anchors.find(*history)).collect(),
             ratio: self.ratio(&ask.model),
         }))
@@ -128,6 +135,10 @@ impl Ledger for Memory {
         for (place, round) in news.rounds {
             self.add_round(place, &round);
         }
+        for (text, confirmation) in news.asked {
+            let new = || Standing::new(Arc::new(confirmation));
+            self.asked.update(text, now_ms, |known| known.flatten().or_else(|| Some(new())));
+        }
         if let Some((model, facts)) = news.model {
             self.models.entry(model).and_compute_with(|known| {
                 Op::Put(known.map_or(facts, |entry| entry.into_value().and(facts)))
@@ -136,6 +147,17 @@ impl Ledger for Memory {
         if let Some(cost) = news.cost {
             self.learn(cost);
         }
+    }
+
+    fn claim<'a>(&'a self, claim: Claim) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        let mut taken = false;
+        // Under the lock of its part. A question that was forgotten meanwhile stays so.
+        self.asked.update(claim.anchor, self.now_ms(), |known| {
+            let mut known = known.flatten();
+            taken = known.as_mut().is_some_and(|standing| standing.take(claim));
+            known
+        });
+        Box::pin(ready(taken))
     }
 
     fn conversations(&self) -> u64 {
@@ -199,6 +221,7 @@ mod tests {
             model: Hash(1),
             request: Hash(request),
             conversation: Hash(request),
+            answered: None,
             histories: &[Hash(5), Hash(6)],
         };
         ledger.look_up(ask).now_or_never().unwrap()

@@ -4,14 +4,17 @@
 
 mod anchors;
 pub mod memory;
+mod pending;
 pub mod ratios;
 mod recent;
 
+use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::{CallKey, Hash};
 use crate::transcript::prompt::{Anchor, Ratio};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// The most calls of one request that are looked up, the newest first: older ones are outside every window,
 /// and a request of a million calls must not cost a million look-ups. The same for replies.
@@ -25,6 +28,10 @@ pub trait Ledger: Send + Sync {
     /// Learns what one request brought. Returns at once; what it tells is there for every later look-up of
     /// this process.
     fn record(&self, news: News);
+
+    /// Takes the calls that a person has said yes to: true for one request alone, however many ask at once, and for
+    /// that request where it comes again. A ledger that replicas share must hold this among all of them.
+    fn claim<'a>(&'a self, claim: Claim) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 
     /// Conversations seen within the lifetime of a fact.
     fn conversations(&self) -> u64;
@@ -44,6 +51,19 @@ pub struct Ask<'a> {
     pub conversation: Hash,
     /// Histories that may have been sent before.
     pub histories: &'a [Hash],
+    /// The text to which the user has answered, where that may be a yes.
+    pub answered: Option<Hash>,
+}
+
+/// A request that carries a yes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The name of the text that asked.
+    pub anchor: Hash,
+    /// The request's name, equal for equal bytes alone.
+    pub request: Hash,
+    /// Now, in ms since the epoch.
+    pub now_ms: u64,
 }
 
 /// The answers, in the order asked.
@@ -55,6 +75,8 @@ pub struct Facts {
     pub model: ModelFacts,
     /// The same request came before.
     pub repeated: bool,
+    /// What that text asked, if it did.
+    pub asked: Option<Arc<Confirmation>>,
     pub anchors: Vec<Option<Anchor>>,
     /// What the model's provider bills for an estimated token, as far as this process has learned.
     pub ratio: Option<Ratio>,
@@ -95,6 +117,8 @@ pub struct News {
     /// Rounds by their place.
     pub rounds: Vec<(Hash, Round)>,
     pub model: Option<(Hash, ModelFacts)>,
+    /// Questions that were put, by the name of the text that holds each. What was told first stays.
+    pub asked: Vec<(Hash, Confirmation)>,
     pub cost: Option<Cost>,
 }
 
@@ -112,6 +136,7 @@ pub struct Cost {
 impl News {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
-        self.released.is_empty() && self.rounds.is_empty() && self.model.is_none() && self.cost.is_none()
+        let told = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
+        told && self.model.is_none() && self.cost.is_none()
     }
 }

@@ -10,6 +10,7 @@ mod budget;
 #[cfg(test)]
 pub(crate) mod cases;
 mod compact;
+mod confirm;
 mod context;
 mod duplicates;
 mod fresh;
@@ -38,7 +39,7 @@ use crate::transcript::identity::HashKey;
 use crate::transcript::memo::Memo;
 use crate::transcript::tokens::Estimate;
 use bytes::Bytes;
-use plan::{Plan, Proposed, Usage, Verdict};
+use plan::{Confirming, Plan, Proposed, Usage, Verdict};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use set::{Rule, RuleOf};
@@ -63,6 +64,8 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<taint::Taint>(),
     // Behind what keeps results from the model, before what cuts them.
     Entry::of::<read_more::ReadMore>(),
+    // Behind whatever else objects: nobody is asked about a call that does not run anyway.
+    Entry::of::<confirm::Confirm>(),
     Entry::of::<truncate::Truncate>(),
     // Second line of a new policy, here: `Entry::of::<NAME::TYPE>(),`.
     // These two reckon with what the others have planned, and so come last.
@@ -124,6 +127,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// Whether it may shorten or clear what tools have given.
     fn cuts(&self) -> bool {
         false
+    }
+
+    /// How a person is asked about calls that are withheld for want of a yes, whichever policy wants it.
+    fn confirming(&self) -> Option<Confirming> {
+        None
     }
 
     /// Sees what the request declares, before the first event.

@@ -328,6 +328,13 @@ pub struct Reason {
     pub numbers: Vec<(&'static str, u64)>,
 }
 
+impl Reason {
+    /// Whether a person's yes is all that is wanting.
+    pub fn needs_yes(&self) -> bool {
+        self.kind == ReasonKind::ConfirmationRequired
+    }
+}
+
 /// The closed list of reasons, as the model reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasonKind {
@@ -361,6 +368,17 @@ impl ReasonKind {
             Self::TurnLocked => "TURN_LOCKED",
         }
     }
+}
+
+/// How a person is asked about calls that need a yes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confirming {
+    /// What a person may say for the token, in lower case.
+    pub words: Vec<String>,
+    /// How long a question stands, in ms.
+    pub expires_ms: u64,
+    /// The most characters of arguments that are shown. Beyond, nobody is asked: what is hidden cannot be approved.
+    pub max_chars: usize,
 }
 
 /// How much of one limit a conversation has used.

@@ -1,7 +1,7 @@
 //! The configured policies run as one: a single fold over the transcript gives the plan, and the folds'
 //! states then judge the calls of the reply. Knows the order of policies and nothing of what they do.
 
-use super::plan::{Change, Edit, Plan, Proposed, Reason, Usage, Verdict};
+use super::plan::{Change, Confirming, Edit, Plan, Proposed, Reason, Usage, Verdict};
 use super::{DeclaredTool, Evidence, Policy, RequestFacts};
 use crate::transcript::calls::canonical_hash;
 use crate::transcript::identity::HashKey;
@@ -28,6 +28,8 @@ pub trait Rule: Send + Sync {
     fn forbids(&self, name: &str) -> bool;
     /// See [`Policy::cuts`].
     fn cuts(&self) -> bool;
+    /// See [`Policy::confirming`].
+    fn confirming(&self) -> Option<Confirming>;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
 }
@@ -93,6 +95,10 @@ impl<P: Policy> Rule for RuleOf<P> {
         self.0.cuts()
     }
 
+    fn confirming(&self) -> Option<Confirming> {
+        self.0.confirming()
+    }
+
     fn start(&self) -> Box<dyn Fold> {
         Box::new(Running { policy: Arc::clone(&self.0), state: P::State::default() })
     }
@@ -148,12 +154,19 @@ impl<P: Policy> Fold for Running<P> {
 #[derive(Clone, Default)]
 pub struct PolicySet {
     rules: Vec<Arc<dyn Rule>>,
+    confirming: Option<Arc<Confirming>>,
 }
 
 impl PolicySet {
     /// A set of `rules`, which must be in registry order.
     pub fn new(rules: Vec<Arc<dyn Rule>>) -> Self {
-        Self { rules }
+        let confirming = rules.iter().find_map(|rule| rule.confirming()).map(Arc::new);
+        Self { rules, confirming }
+    }
+
+    /// How a person is asked about calls that need a yes, where somebody is to be asked.
+    pub fn confirming(&self) -> Option<&Arc<Confirming>> {
+        self.confirming.as_ref()
     }
 
     /// The names of the policies that are on.
@@ -217,7 +230,9 @@ impl PolicySet {
             plan.stand_at(transcript.request.messages.len(), fold.name());
             fold.close(&mut plan);
         }
-        (plan, Judge { folds, choices: Vec::new(), key: transcript.identity.key.clone() })
+        let key = transcript.identity.key.clone();
+        let confirming = self.confirming.clone();
+        (plan, Judge { folds, choices: Vec::new(), key, confirming, approved: false })
     }
 }
 
@@ -262,6 +277,9 @@ pub struct Judge {
     /// The folds as each choice has moved them, by choice index.
     choices: Vec<(u32, Vec<Box<dyn Fold>>)>,
     key: HashKey,
+    confirming: Option<Arc<Confirming>>,
+    /// A person has said yes to the calls that come.
+    approved: bool,
 }
 
 /// What all policies together say of one call.
@@ -284,6 +302,11 @@ impl Ruling {
     pub fn is_allowed(&self) -> bool {
         self.objections.is_empty() && self.answer.is_none()
     }
+
+    /// Whether nothing stands in the call's way but the want of a person's yes.
+    pub fn needs_yes_alone(&self) -> bool {
+        !self.objections.is_empty() && self.objections.iter().all(|(_, reason)| reason.needs_yes())
+    }
 }
 
 impl Judge {
@@ -296,9 +319,24 @@ impl Judge {
         folds.iter().map(|fold| fold.evidence(name)).max().unwrap_or(Evidence::Nothing)
     }
 
+    /// See [`PolicySet::confirming`].
+    pub fn confirming(&self) -> Option<&Confirming> {
+        self.confirming.as_deref()
+    }
+
+    /// Whether a person has said yes to the calls that come: then nobody objects for want of it.
+    pub fn approve(&mut self, approved: bool) {
+        self.approved = approved;
+    }
+
+    /// See [`Self::approve`].
+    pub fn is_approved(&self) -> bool {
+        self.approved
+    }
+
     /// Rules on the next call of `choice`: a call of the tool `name` with `arguments`, where they are known.
     pub fn rule(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Ruling {
-        let key = self.key.clone();
+        let (key, approved) = (self.key.clone(), self.approved);
         let folds = self.folds_of(choice);
         if let Some(owner) = folds.iter_mut().find(|fold| fold.owns(name)) {
             let arguments_hash = arguments.map(|text| canonical_hash(text, &key));
@@ -310,6 +348,7 @@ impl Judge {
         for fold in folds.iter() {
             match fold.judge(&Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms }) {
                 Verdict::Allow => {}
+                Verdict::Withhold(reason) if approved && reason.needs_yes() => {}
                 Verdict::Withhold(reason) => ruling.objections.push((fold.name(), reason)),
                 Verdict::Answer(text) => {
                     ruling.answer.get_or_insert((fold.name(), text));

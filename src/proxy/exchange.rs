@@ -11,6 +11,7 @@ use super::turnstile::Passage;
 use crate::ledger::News;
 use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;
+use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::pass::{Asking, Pass, Source, Tools};
 use crate::rewrite::restore::{Asked, released_keys, remembered, story};
@@ -189,6 +190,8 @@ impl Exchange {
     /// on: these keep bounds of their own.
     pub(crate) fn ask_again(&mut self, (choice, served): (u32, bool), round: Bytes, judging: &mut Judging) {
         self.taken();
+        // A yes is to one reply.
+        judging.approve(false);
         self.rounds.push((choice, round));
         let land = !served && self.reasks - self.served >= self.gateway.config.reask.max;
         if land {
@@ -240,6 +243,11 @@ impl Exchange {
             let mut rounds: Vec<Bytes> = mine.map(|(_, round)| round.clone()).collect();
             if !choice.is_wholly_withheld() {
                 rounds.extend(choice.round());
+            }
+            if let Some((question, calls)) = choice.asked() {
+                let place = self.identity.text_place(self.chain, story);
+                let text = self.identity.text_anchor(place, &choice.text());
+                news.asked.push((text, Confirmation::new(question, calls, now_ms)));
             }
             if !self.is_observing() {
                 news.rounds.extend(remembered(&asked, &self.identity, choice, &rounds));

@@ -18,6 +18,7 @@ use crate::config::{AskUsage, Config, InFlight, Mode, Tell};
 use crate::ledger::{Ask, Facts, Ledger, MOST_LOOKED_UP, ModelFacts};
 use crate::policy::plan::{Change, Plan};
 use crate::policy::set::{Judge, PolicySet};
+use crate::rewrite::confirm::{Answer, answer, token};
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
 use crate::rewrite::restore::{places, restored};
@@ -80,6 +81,10 @@ struct Reading {
     judge: Judge,
     restored: Vec<(usize, Bytes)>,
     chain: Hash,
+    /// What the user says to a question of ours.
+    answer: Option<Answer>,
+    /// Under which the user may be asked about calls of the reply.
+    token: Option<String>,
     meter: Meter,
     /// The stream is to be asked for its usage.
     asks_usage: bool,
@@ -180,11 +185,19 @@ impl Gateway {
         if !self.is_observing() {
             coding::accept_readable(&mut parts.headers, request.stream);
         }
+        let asked = reading.answer.as_ref().zip(reading.facts.asked.as_ref());
+        let approved = match asked {
+            Some(asked) => self.approved(asked, &body, &mut record).await,
+            None => None,
+        };
         let (exchange, judging) = self.prepare(parts, (body, request), reading, record);
         let mut exchange = exchange;
         exchange.passage = passage;
         exchange.record.own_time(own);
-        exchange.run(judging).await
+        match approved {
+            Some((anchor, confirmation)) => exchange.hand_out(anchor, &confirmation, judging).await,
+            None => exchange.run(judging).await,
+        }
     }
 
     async fn read(&self, parts: &Parts, body: Incoming) -> Result<Bytes, ProxyError> {
@@ -252,6 +265,8 @@ impl Gateway {
         let places = places(&transcript, MOST_LOOKED_UP);
         let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
         let request_name = self.name(&transcript);
+        let is_asking = policies.confirming().is_some() && !self.is_observing();
+        let answer = is_asking.then(|| answer(&transcript, &places)).flatten().filter(|_| !request.odd);
         let histories = Histories::read(&transcript, model);
         let earlier: Vec<Hash> = histories.earlier.iter().map(|(_, name)| *name).collect();
         let ask = Ask {
@@ -261,6 +276,7 @@ impl Gateway {
             request: request_name,
             conversation,
             histories: &earlier,
+            answered: answer.as_ref().map(|answer| answer.anchor),
         };
         let facts = self.ledger.look_up(ask).await;
         transcript.learn_times(&facts.released_ms, self.now_ms());
@@ -297,8 +313,11 @@ impl Gateway {
         tell_new(&transcript, &plan, record);
         let chain = transcript.calls.chain(&identity);
         drop(transcript);
+        // Nobody can know it beforehand: it comes from a secret of its own.
+        let random = || HashKey::random().hash(Domain::Confirmation, &[&request_name.0.to_le_bytes()]);
+        let token = is_asking.then(|| token(random()));
         let asks_usage = self.asks_usage(policies, request, facts.model);
-        Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage }
+        Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage, answer, token }
     }
 
     /// Leaves the texts of conversations alone that are held out; tells whether policies wanted to change any.
@@ -360,7 +379,9 @@ impl Gateway {
         reading: Reading,
         record: Record,
     ) -> (Exchange, Judging) {
-        let Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage } = reading;
+        let Reading {
+            identity, facts, plan, judge, restored, chain, model, meter, asks_usage, token, ..
+        } = reading;
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
@@ -377,7 +398,7 @@ impl Gateway {
             pass = Pass::plain(placed);
         }
         pass.ask_usage = asks_usage;
-        let judging = Judging::new(judge, answers, observe);
+        let judging = Judging::new(judge, answers, observe).asking(token);
         let (plan, restored) = if observe { (Plan::default(), Vec::new()) } else { (plan, restored) };
         let mut exchange = Exchange {
             gateway: self,

@@ -17,8 +17,9 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http_body_util::BodyExt as _;
 use hyper::body::Frame;
 use hyper::body::Incoming;
+use hyper::http::header::CONTENT_TYPE;
 use hyper::http::response::Parts;
-use hyper::http::{HeaderMap, Response};
+use hyper::http::{HeaderMap, HeaderValue, Response};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -80,10 +81,14 @@ impl Exchange {
     /// Judges a whole reply and asks again for as long as that is needed.
     pub(crate) async fn judge_whole(&mut self, mut read: Read, judging: Judging) -> Response<ReplyBody> {
         let own = Instant::now();
+        let strict = judging.is_strict();
         let (body, judge) = match self.judge(&mut read, judging) {
             Ok(judged) => judged,
             Err(why) => {
                 self.record.unjudged(why);
+                if strict {
+                    return self.fail(&self.gateway.unreadable());
+                }
                 return self.pass_on(read);
             }
         };
@@ -208,6 +213,14 @@ const OF_THE_BYTES: [&str; 7] =
 const TELL: &str = "(This model cannot use tools; the answer is given without them.)";
 
 impl Read {
+    /// A reply of our own.
+    pub(crate) fn own(body: Bytes) -> Self {
+        let mut response = Response::new(());
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        Self { head: response.into_parts().0, pieces: vec![body], trailers: None, rest: None }
+    }
+
     /// The error that the reply is, whatever its status says.
     pub(crate) fn error(&mut self, limit: usize) -> Option<(u16, UpstreamError)> {
         if self.rest.is_some() {

@@ -140,7 +140,7 @@ impl Record {
                 Decision::Release if judged.unjudged => CallVerdict::Unjudged,
                 Decision::Release | Decision::Rewrite { .. } => CallVerdict::Allowed,
                 Decision::Answer { .. } => CallVerdict::Answered,
-                Decision::Withhold { .. } | Decision::Drop => CallVerdict::Withheld,
+                Decision::Withhold { .. } | Decision::Ask { .. } | Decision::Drop => CallVerdict::Withheld,
             };
             if let Some(tool) = judged.regret.clone() {
                 self.outcome.regrets.push(Regret { tool, on: On::Reply });

@@ -20,8 +20,9 @@ use futures_util::FutureExt as _;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Frame;
 use hyper::body::Incoming;
-use hyper::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use hyper::http::{HeaderMap, Response};
+use hyper::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
+use hyper::http::response::Parts;
+use hyper::http::{HeaderMap, HeaderValue, Response};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -57,6 +58,9 @@ pub(crate) fn answer(
     let idle = gateway.config.upstream.idle_timeout;
     if coding::is_coded(&head.headers) {
         exchange.record.unjudged("unreadable_coding");
+        if judging.is_strict() {
+            return exchange.fail(&gateway.unreadable());
+        }
         let tell = |(exchange, _): &mut (Exchange, StreamGuard), length| exchange.record.passes(length);
         return Response::from_parts(head, ReplyBody::relay_told(body, idle, (exchange, open), tell));
     }
@@ -64,23 +68,27 @@ pub(crate) fn answer(
         // What acts may change the length. Not `remove`, which moves another header to the gap.
         retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH);
     }
-    let limits = &gateway.config.limits;
-    let limits =
-        StreamLimits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
-    let mut judge = StreamJudge::new(judging, limits, true);
-    judge.cut_usage = exchange.pass.ask_usage;
-    judge.tell = exchange.tell();
-    let streaming = Streaming {
-        exchange,
-        judge,
-        phase: Phase::Reading(body, Instant::now() + idle, Alarm::default()),
-        out: VecDeque::new(),
-        trailers: None,
-        broken: None,
-        shown: Instant::now(),
-        remembered: 0,
-        _open: open,
-    };
+    let phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
+    let streaming = Streaming::new(exchange, judging, (phase, open));
+    streamed(head, streaming)
+}
+
+/// A stream of our own for the client, whose `events` are judged like an upstream's.
+pub(crate) fn answer_own(mut exchange: Exchange, judging: Judging, events: &Bytes) -> Response<ReplyBody> {
+    let mut head = Response::new(()).into_parts().0;
+    head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    head.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    exchange.record.outcome.status = head.status.as_u16();
+    exchange.record.outcome.streamed = true;
+    exchange.record.write_head(&mut head.headers, exchange.identity.explicit.as_deref());
+    let open = exchange.gateway.telemetry.metrics.stream_opened();
+    let mut streaming = Streaming::new(exchange, judging, (Phase::Over, open));
+    streaming.push(events, std::time::Instant::now());
+    streaming.finish();
+    streamed(head, streaming)
+}
+
+fn streamed(head: Parts, streaming: Streaming) -> Response<ReplyBody> {
     let frames = futures_util::stream::unfold(Box::new(streaming), |mut streaming| async move {
         let frame = streaming.next().await?;
         Some((frame, streaming))
@@ -128,6 +136,26 @@ enum Step {
 }
 
 impl Streaming {
+    fn new(exchange: Exchange, judging: Judging, (phase, open): (Phase, StreamGuard)) -> Self {
+        let limits = &exchange.gateway.config.limits;
+        let limits =
+            StreamLimits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
+        let mut judge = StreamJudge::new(judging, limits, true);
+        judge.cut_usage = exchange.pass.ask_usage;
+        judge.tell = exchange.tell();
+        Self {
+            exchange,
+            judge,
+            phase,
+            out: VecDeque::new(),
+            trailers: None,
+            broken: None,
+            shown: Instant::now(),
+            remembered: 0,
+            _open: open,
+        }
+    }
+
     /// The next frame for the client.
     async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
         loop {

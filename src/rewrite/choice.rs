@@ -1,6 +1,7 @@
 //! One choice of a reply while it comes: its calls with what was decided on each, its text, and what goes back
 //! to the model if calls are withheld. Keeps state; writes no bytes to the client.
 
+use super::confirm::{Question, Unaskable, put_off};
 use super::judging::{Decision, Judging};
 use super::rounds::{Said, Withheld, envelope, write_round};
 use crate::policy::Evidence;
@@ -40,6 +41,10 @@ pub struct ChoiceState {
     spoke_otherwise: bool,
     /// Every call before it is decided on.
     undecided: usize,
+    /// What a person is asked about its calls; nobody can be asked about them.
+    question: Option<Result<Question, Unaskable>>,
+    /// The question stands in its text.
+    asked: bool,
 }
 
 impl ChoiceState {
@@ -74,6 +79,10 @@ impl ChoiceState {
             }
             let is_decided = |decision: &&Option<Decision>| decision.is_some();
             self.undecided += self.decisions[self.undecided..].iter().take_while(is_decided).count();
+        }
+        if self.decisions[at].is_none() && self.is_asking() {
+            // It came behind the finish: the person was asked about the others alone.
+            self.decisions[at] = Some(Decision::Drop);
         }
         if self.decisions[at].is_none() {
             let name = self.assembler.calls()[at].name();
@@ -114,12 +123,16 @@ impl ChoiceState {
                 self.decide(at, true, judging, now_ms);
             }
         }
+        let needs_yes = |decision: &Option<Decision>| matches!(decision, Some(Decision::Ask { .. }));
+        if self.question.is_none() && !self.decisions.is_empty() && self.decisions.iter().all(needs_yes) {
+            self.question = Some(judging.question(self.assembler.calls()));
+        }
     }
 
     /// Lets every call through that is not decided on.
     pub fn release_rest(&mut self, judging: &mut Judging) {
         for (at, decision) in self.decisions.iter_mut().enumerate() {
-            decision.get_or_insert_with(|| judging.release_unjudged(&self.assembler.calls()[at]));
+            decision.get_or_insert_with(|| judging.release_unjudged(self.index, &self.assembler.calls()[at]));
         }
     }
 
@@ -146,7 +159,35 @@ impl ChoiceState {
 
     /// Whether calls were withheld and none was released, so that the model is to be asked again.
     pub fn is_wholly_withheld(&self) -> bool {
-        self.has_withheld() && !self.decisions.iter().any(is_released)
+        self.has_withheld() && !self.is_asking() && !self.decisions.iter().any(is_released)
+    }
+
+    /// Whether it ends in a question to a person.
+    pub fn is_asking(&self) -> bool {
+        matches!(self.question, Some(Ok(_)))
+    }
+
+    /// The question as its text holds it, with the calls that it is about.
+    pub fn asked(&self) -> Option<(&Question, &[Assembled])> {
+        let question = self.question.as_ref()?.as_ref().ok().filter(|_| self.asked)?;
+        Some((question, &self.assembler.calls()[..question.calls]))
+    }
+
+    /// Says the question, if there is one that was not said, and tells it as the client is to read it. The last
+    /// `behind` bytes of the text, escapes as written, follow it.
+    pub fn ask(&mut self, behind: usize) -> Option<String> {
+        let question = self.question.as_ref()?.as_ref().ok().filter(|_| !self.asked)?;
+        let at = self.said.text.len().saturating_sub(behind);
+        let apart = |nothing: bool| if nothing { "" } else { "\n\n" };
+        let inner = format!("{}{}{}", apart(at == 0), question.text, apart(behind == 0));
+        // A text of an earlier reply is set apart where the two are joined, but the client has it already.
+        let first = at == 0 && !self.earlier_text.is_empty();
+        let told = format!("{}{inner}", apart(!first));
+        let mut escaped = Vec::new();
+        escape_into(&inner, &mut escaped);
+        self.said.text.splice(at..at, escaped);
+        (self.asked, self.text_shown) = (true, true);
+        Some(told)
     }
 
     /// Whether all calls were answered by tools of ours, which keep bounds of their own.
@@ -220,6 +261,9 @@ impl ChoiceState {
             .filter_map(|(call, decision)| {
                 let result = match decision.as_ref()? {
                     Decision::Withhold { policy, reason } => envelope(policy, reason),
+                    Decision::Ask { policy, reason, .. } => {
+                        envelope(policy, &put_off(reason, self.question.as_ref()))
+                    }
                     Decision::Answer { content, .. } => content.clone(),
                     _ => return None,
                 };
@@ -243,6 +287,7 @@ impl ChoiceState {
         self.assembler = Assembler::default();
         self.decisions.clear();
         self.undecided = 0;
+        self.question = None;
         self.text_shown = false;
         self.finish_held = false;
         self.continued = true;
@@ -251,7 +296,7 @@ impl ChoiceState {
     /// Whether the client waits for a finish reason that the upstream's last reply did not bring, or that was held
     /// back before a call came that is released.
     pub fn lacks_finish(&self) -> bool {
-        !self.finish_shown && (self.continued || self.finish_held)
+        !self.finish_shown && (self.continued || self.finish_held || self.is_asking())
     }
 
     /// Whether the upstream was asked again for it.
@@ -285,7 +330,8 @@ impl ChoiceState {
 
     fn decide(&mut self, at: usize, whole: bool, judging: &mut Judging, now_ms: u64) {
         let decision = judging.decide(self.index, &self.assembler.calls()[at], whole, now_ms);
-        if let Decision::Rewrite { arguments } = &decision {
+        if let Decision::Rewrite { arguments } | Decision::Ask { arguments: Some(arguments), .. } = &decision
+        {
             self.assembler.rewrite(at, arguments);
         }
         self.decisions[at] = Some(decision);

@@ -1,9 +1,10 @@
 //! The judge at work on one client request: which calls of its replies are released, withheld or dropped, and
 //! the record of it. Shared by whole and streamed replies; knows neither spans nor sockets.
 
+use super::confirm::{Question, Unaskable, ask};
 use crate::policy::Evidence;
 use crate::policy::pattern::Pattern;
-use crate::policy::plan::{Reason, Usage};
+use crate::policy::plan::{Reason, ReasonKind, Usage};
 use crate::policy::set::{Judge, Ruling};
 use crate::wire::assemble::Assembled;
 use crate::wire::json::decode;
@@ -18,6 +19,8 @@ pub enum Decision {
     Rewrite { arguments: String },
     /// The client does not see it, the model is told why.
     Withhold { policy: &'static str, reason: Reason },
+    /// The client does not see it until a person has said yes; what they are shown are the new arguments, if any.
+    Ask { policy: &'static str, reason: Reason, arguments: Option<String> },
     /// The client does not see it, the model reads this as its result.
     Answer {
         content: String,
@@ -36,7 +39,7 @@ impl Decision {
 
     /// Whether the model, and nobody else, gets a result of ours for the call.
     pub fn is_hidden(&self) -> bool {
-        matches!(self, Self::Withhold { .. } | Self::Answer { .. })
+        matches!(self, Self::Withhold { .. } | Self::Ask { .. } | Self::Answer { .. })
     }
 }
 
@@ -100,13 +103,43 @@ pub struct Judging {
     observe: bool,
     /// The model was asked for a final answer: calls that are none are dropped.
     landing: bool,
+    /// Under which a person may say yes to calls of this reply.
+    token: Option<String>,
     pub record: Vec<Judged>,
 }
 
 impl Judging {
     /// A judge that rules by `judge`, with `answers` always released.
     pub fn new(judge: Judge, answers: AnswerTools, observe: bool) -> Self {
-        Self { judge, answers, observe, landing: false, record: Vec::new() }
+        Self { judge, answers, observe, landing: false, token: None, record: Vec::new() }
+    }
+
+    /// Lets a person be asked, under `token`, about calls that need a yes.
+    #[must_use]
+    pub fn asking(mut self, token: Option<String>) -> Self {
+        self.token = token;
+        self
+    }
+
+    /// Whether calls must not pass unjudged: some need a person's yes.
+    pub fn is_strict(&self) -> bool {
+        !self.observe && self.judge.confirming().is_some()
+    }
+
+    /// Whether a person has said yes to the calls that come.
+    pub fn approve(&mut self, approved: bool) {
+        self.judge.approve(approved);
+    }
+
+    /// What a person is asked about `calls`.
+    ///
+    /// # Errors
+    /// Why nobody can be asked about them.
+    pub fn question(&self, calls: &[Assembled]) -> Result<Question, Unaskable> {
+        match (&self.token, self.judge.confirming()) {
+            (Some(token), Some(confirming)) => ask(calls, token, confirming),
+            _ => Err(Unaskable::Nobody),
+        }
     }
 
     /// Whether nothing may be changed.
@@ -141,17 +174,27 @@ impl Judging {
         let arguments = whole.then(|| call.arguments());
         let ruling = self.judge.rule(choice, &name, arguments.as_deref(), now_ms);
         // An answer is let through over every limit, so nothing was done to it that could be told.
-        let is_answer = self.answers.includes(&name) && !ruling.own;
+        let is_answer =
+            self.answers.includes(&name) && !ruling.own && !self.needs_yes_first(&name, &ruling);
         let ruling = if is_answer { Ruling::default() } else { ruling };
         let acts = acts(&ruling);
+        let needs_yes = ruling.needs_yes_alone();
         let Ruling { objections, answer, rewritten, own, regret } = ruling;
         let decision = match (objections.first(), answer, rewritten) {
             _ if self.observe || is_answer => Decision::Release,
             _ if self.landing => Decision::Drop,
+            (Some((policy, reason)), None, rewritten) if needs_yes && choice == 0 && self.token.is_some() => {
+                let arguments = rewritten.map(|(_, arguments)| arguments);
+                Decision::Ask { policy, reason: reason.clone(), arguments }
+            }
             (Some((policy, reason)), ..) => {
                 Decision::Withhold { policy, reason: self.answers.advise(reason) }
             }
             (None, Some((_, content)), _) => Decision::Answer { content, own },
+            // What runs is what was shown.
+            (None, None, Some((policy, _))) if self.judge.is_approved() => {
+                Decision::Withhold { policy, reason: changed() }
+            }
             (None, None, Some((_, arguments))) => Decision::Rewrite { arguments },
             (None, None, None) => Decision::Release,
         };
@@ -162,19 +205,47 @@ impl Judging {
         decision
     }
 
-    /// Lets a call through that could not be judged.
-    pub fn release_unjudged(&mut self, call: &Assembled) -> Decision {
-        let (tool, decision) = (call.name(), Decision::Release);
-        let (objections, acts) = (Vec::new(), Vec::new());
-        let regret = None;
-        let decided = decision.clone();
-        self.record.push(Judged { tool, decision: decided, objections, acts, regret, unjudged: true });
+    /// Lets a call of `choice` through that could not be judged, unless its tool needs a person's yes.
+    pub fn release_unjudged(&mut self, choice: u32, call: &Assembled) -> Decision {
+        let tool = call.name();
+        let mut objections = Vec::new();
+        if self.is_strict() {
+            objections = self.judge.rule(choice, &tool, None, 0).objections;
+            objections.retain(|(_, reason)| reason.needs_yes());
+        }
+        let decision = match objections.first() {
+            Some((policy, reason)) => Decision::Withhold { policy, reason: reason.clone() },
+            None => Decision::Release,
+        };
+        let unjudged = decision.is_released();
+        let (acts, regret, decided) = (Vec::new(), None, decision.clone());
+        self.record.push(Judged { tool, decision: decided, objections, acts, regret, unjudged });
         decision
+    }
+
+    /// Whether a forced call needs a person's yes. A caller's `tool_choice` says what to call, not that somebody
+    /// agrees; tools that the operator named stay open.
+    fn needs_yes_first(&self, name: &str, ruling: &Ruling) -> bool {
+        let is_named = self.answers.named.iter().any(|pattern| pattern.matches(name));
+        self.is_strict() && !is_named && ruling.objections.iter().any(|(_, reason)| reason.needs_yes())
     }
 
     /// What the conversation has used of each limit, by policy.
     pub fn usage(&self, now_ms: u64) -> Vec<(&'static str, Usage)> {
         self.judge.usage(now_ms)
+    }
+}
+
+/// Why an approved call is withheld after all.
+fn changed() -> Reason {
+    Reason {
+        kind: ReasonKind::Validation,
+        message:
+            "The call was not run: its arguments would no longer be those that the user approved. Make the \
+                  call again if it is still wanted."
+                .to_owned(),
+        retryable: true,
+        numbers: Vec::new(),
     }
 }
 

@@ -2,6 +2,7 @@
 //! nothing; what it writes is a function of its arguments.
 
 pub mod choice;
+pub mod confirm;
 pub mod event;
 pub mod flatten;
 pub mod judging;

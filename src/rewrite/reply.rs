@@ -131,6 +131,7 @@ fn rewritten_choice(alone: &Bytes, state: &mut ChoiceState) -> Bytes {
 }
 
 fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: &mut Splices) {
+    let asked = state.ask(0).is_some();
     let spoken = state.is_silent() && (state.is_edited() || state.is_continued());
     if spoken {
         state.speak(NO_ANSWER);
@@ -141,6 +142,7 @@ fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: 
     edit_calls(body, &choice.delta, state, splices);
     let text = state.text();
     if spoken
+        || asked
         || choice.delta.content.texts().map(|text| text.span.len()).sum::<usize>() == 0
         || !state.earlier_text().is_empty()
     {

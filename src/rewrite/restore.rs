@@ -122,7 +122,7 @@ fn goes_on(story: Hash, message: &Message, body: &[u8], identity: &Identity) -> 
     }
 }
 
-fn anchor_of(transcript: &Transcript<'_>, place: Place) -> Hash {
+pub(super) fn anchor_of(transcript: &Transcript<'_>, place: Place) -> Hash {
     match transcript.calls.made_by(place.message) {
         [first, ..] => first.key,
         [] => {
@@ -132,6 +132,6 @@ fn anchor_of(transcript: &Transcript<'_>, place: Place) -> Hash {
     }
 }
 
-fn text_of(message: &Message, body: &[u8]) -> String {
+pub(super) fn text_of(message: &Message, body: &[u8]) -> String {
     message.content.texts().map(|text| decode(text, body)).collect()
 }

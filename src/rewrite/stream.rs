@@ -209,9 +209,7 @@ impl StreamJudge {
             Piece::Event(raw) => self.event(raw, now_ms, out),
             Piece::Oversized(raw) => {
                 self.note(Unjudged::EventTooLong);
-                // Part of a call whose beginning was not shown would be taken for part of another.
-                self.spoiled |=
-                    !self.judging.observes() && self.choices.iter().any(ChoiceState::has_withheld);
+                self.spoil();
                 if !self.spoiled {
                     self.pass(raw, out);
                 }
@@ -243,7 +241,10 @@ impl StreamJudge {
                 Some(events) => events.into_iter().for_each(|event| self.event(event, now_ms, out)),
                 None => {
                     self.note(Unjudged::NotJson);
-                    self.pass(raw, out);
+                    self.spoiled |= self.judging.is_strict();
+                    if !self.spoiled {
+                        self.pass(raw, out);
+                    }
                 }
             },
         }
@@ -258,7 +259,10 @@ impl StreamJudge {
         let calls = |choice: &Choice| choice.delta.calls.len();
         if reply.choices.len() > MOST_CHOICES || reply.choices.iter().map(calls).sum::<usize>() > MOST_CALLS {
             self.go_blind(out);
-            return self.pass(raw, out);
+            if !self.spoiled {
+                self.pass(raw, out);
+            }
+            return;
         }
         if self.head.is_none() && !reply.choices.is_empty() {
             self.head = Some(Continuation::of(&reply, data));
@@ -317,8 +321,15 @@ impl StreamJudge {
     fn go_blind(&mut self, out: &mut Vec<Bytes>) {
         self.note(Unjudged::ReplyTooLong);
         self.blind = true;
-        self.spoiled |= !self.judging.observes() && self.choices.iter().any(ChoiceState::has_withheld);
+        self.spoil();
         self.release_all(out);
+    }
+
+    /// What follows is unjudged. Part of a call whose beginning was not shown would be taken for part of another, and a
+    /// call that needs a yes might be in it.
+    fn spoil(&mut self) {
+        let hides = !self.judging.observes() && self.choices.iter().any(ChoiceState::has_withheld);
+        self.spoiled |= hides || self.judging.is_strict();
     }
 
     fn release_all(&mut self, out: &mut Vec<Bytes>) {
@@ -380,6 +391,7 @@ impl StreamJudge {
             return Edited::AsItCame;
         }
         self.preface(reply, out);
+        self.ask(reply, out);
         self.speak_if_silent(reply, out);
         let usage = self.earlier_usage.as_ref().zip(self.usage.as_ref());
         let context = Context {

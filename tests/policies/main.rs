@@ -12,6 +12,7 @@ mod talk;
 mod allow;
 mod arguments;
 mod compact;
+mod confirm;
 mod duplicates;
 mod fresh;
 mod injection;

@@ -65,6 +65,18 @@ fn the_model_reads_why_and_never_what_was_flagged() {
     }
 }
 
+#[test]
+fn where_a_person_is_to_be_asked_their_yes_lets_the_call_past_and_only_then() {
+    for (table, passes) in [("action = \"confirm\"", true), ("", false)] {
+        let mut judge = judge(table, &[user("q"), fetched(BAD)]);
+        assert_eq!(judge.rule(0, "send_mail", None, 0).needs_yes_alone(), passes);
+        judge.approve(true);
+        assert_eq!(judge.rule(0, "send_mail", None, 0).is_allowed(), passes);
+        judge.approve(false);
+        assert!(!judge.rule(0, "send_mail", None, 0).is_allowed());
+    }
+}
+
 proptest! {
     #[test]
     fn a_call_is_withheld_exactly_where_its_turn_holds_a_flagged_result(

@@ -26,6 +26,20 @@ impl StreamJudge {
         }
     }
 
+    /// Before the finish of a choice whose calls need a person's yes: asks for it.
+    pub(super) fn ask(&mut self, reply: &Reply, out: &mut Vec<Bytes>) {
+        for choice in reply.choices.iter().filter(|choice| choice.finish.is_some()) {
+            let place = self.place_of(choice.index);
+            let behind = choice.delta.content.text_bytes();
+            self.say_question(place, behind, out);
+        }
+    }
+
+    fn say_question(&mut self, place: usize, behind: usize, out: &mut Vec<Bytes>) {
+        let Some(question) = self.choices[place].ask(behind) else { return };
+        self.say(place, &question, out);
+    }
+
     /// Before the finish of a choice in which nothing remains to read: says so in the model's place.
     pub(super) fn speak_if_silent(&mut self, reply: &Reply, out: &mut Vec<Bytes>) {
         for choice in reply.choices.iter().filter(|choice| choice.finish.is_some()) {
@@ -40,12 +54,16 @@ impl StreamJudge {
 
     /// Writes the fixed sentence as the text of a choice.
     fn speak(&mut self, place: usize, out: &mut Vec<Bytes>) {
+        self.say(place, NO_ANSWER, out);
+        self.choices[place].speak(NO_ANSWER);
+    }
+
+    fn say(&mut self, place: usize, text: &str, out: &mut Vec<Bytes>) {
         let Some(head) = &self.head else { return };
         let state = &mut self.choices[place];
         let role = if std::mem::replace(&mut state.role_sent, true) { "" } else { r#""role":"assistant","# };
-        let delta = format!("{{{role}\"content\":{}}}", quote(NO_ANSWER));
+        let delta = format!("{{{role}\"content\":{}}}", quote(text));
         out.push(head.event(state.index, &delta, "null"));
-        state.speak(NO_ANSWER);
     }
 
     /// A choice that was cut short by us gets the finish that its reply did not bring.
@@ -57,6 +75,7 @@ impl StreamJudge {
             if !self.choices[place].lacks_finish() {
                 continue;
             }
+            self.say_question(place, 0, out);
             if self.choices[place].is_silent() {
                 self.speak(place, out);
             }
@@ -74,7 +93,9 @@ impl StreamJudge {
         let mut words: Vec<((&str, &str), usize)> = Vec::new();
         let done = self.judging.record.iter().flat_map(|judged| {
             let withheld = match &judged.decision {
-                Decision::Withhold { policy, .. } => Some((*policy, "withheld")),
+                Decision::Withhold { policy, .. } | Decision::Ask { policy, .. } => {
+                    Some((*policy, "withheld"))
+                }
                 _ => None,
             };
             withheld.into_iter().chain(judged.acts.iter().copied())

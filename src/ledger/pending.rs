@@ -1,0 +1,78 @@
+//! Questions that wait for a person's yes, and the one yes that each takes. Decides who gets the calls; whether what
+//! was said is a yes is decided before.
+
+use super::Claim;
+use crate::rewrite::confirm::Confirmation;
+use std::sync::Arc;
+
+/// Two equal requests within this time were sent at once: clients wait longer before they try again (the openai
+/// packages 375 ms at least).
+const TRIES_AGAIN_MS: u64 = 300;
+/// How long a client that lost the answer may ask for it again.
+const LOST_MS: u64 = 60_000;
+
+/// One question.
+#[derive(Clone)]
+pub(super) struct Standing {
+    pub(super) confirmation: Arc<Confirmation>,
+    /// The request that took the calls, and when, in ms since the epoch.
+    taken: Option<(Claim, u64)>,
+}
+
+impl Standing {
+    /// A question that nobody has answered.
+    pub(super) fn new(confirmation: Arc<Confirmation>) -> Self {
+        Self { confirmation, taken: None }
+    }
+
+    /// Takes the calls for `claim`; false if they are gone. The request that took them gets them again if it comes
+    /// again to the byte: its answer was lost on the way. Any other is too late.
+    pub(super) fn take(&mut self, claim: Claim) -> bool {
+        match self.taken {
+            None if claim.now_ms < self.confirmation.expires_ms => {
+                self.taken = Some((claim, claim.now_ms));
+                true
+            }
+            None => false,
+            Some((first, at_ms)) => {
+                let since = claim.now_ms.saturating_sub(at_ms);
+                first.request == claim.request && (TRIES_AGAIN_MS..LOST_MS).contains(&since)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transcript::identity::Hash;
+
+    fn standing() -> Standing {
+        let mut confirmation = Confirmation::default();
+        confirmation.expires_ms = 1000;
+        Standing::new(Arc::new(confirmation))
+    }
+
+    fn claim(request: u128, now_ms: u64) -> Claim {
+        Claim { anchor: Hash(1), request: Hash(request), now_ms }
+    }
+
+    #[test]
+    fn a_question_is_answered_once_and_not_after_its_time() {
+        let mut standing = standing();
+        assert!(standing.take(claim(1, 999)));
+        assert!(!standing.take(claim(2, 999)), "another yes");
+        assert!(!standing.take(claim(2, 2000)), "another yes later");
+        assert!(!self::standing().take(claim(1, 1000)), "too late");
+    }
+
+    #[test]
+    fn a_retry_gets_the_calls_again_for_a_while_and_a_double_does_not() {
+        let mut standing = standing();
+        assert!(standing.take(claim(1, 500)));
+        for (now_ms, again) in [(500, false), (799, false), (800, true), (60_499, true), (60_500, false)] {
+            assert_eq!(standing.take(claim(1, now_ms)), again, "{now_ms}");
+            assert!(!standing.take(claim(2, now_ms)), "{now_ms}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Tools that need a person's yes.
+//!
+//! # What it does
+//! Calls of `tools` are withheld, and the user is asked in the assistant's voice: which tool, with which arguments in
+//! full, and a short token. If the user's next message is that token or one of `words`, the call is handed out as it
+//! was shown, once, without asking the model; anything else goes to the model, which reads that its call was not run.
+//!
+//! # Why
+//! Some calls cannot be taken back, and no rule can tell whether they are wanted. A model that is told to ask first
+//! may forget it, or ask about one thing and do another: so the asking is not the model's, and what runs is to the
+//! byte what was shown. Arguments that are too long to be shown whole are refused, since nobody can agree to what
+//! is hidden. Forced calls (`tool_choice`) need the yes too; tools in `reask.answer_tools` do not.
+//!
+//! # State
+//! None here. What was asked lives in the ledger under the name of the very message that asked: principal,
+//! conversation, calls so far and text. A ledger in memory forgets it at a restart and shares it with no other
+//! replica: then a yes is an ordinary message to the model. A shared ledger would keep both.
+//!
+//! # Example
+//! The model calls `delete_file` with `{"path":"/tmp/a"}`. The user reads the call and `reply with K7PQ3M`, answers
+//! `k7pq3m`, and the program gets that call.
+
+use super::pattern::{Pattern, any_fits, exact_among, problem_of};
+use super::period::Period;
+use super::plan::{Confirming, Proposed, Reason, ReasonKind, Verdict};
+use super::{ConfigError, Evidence, Policy};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// See the file's head.
+pub struct Confirm {
+    config: Config,
+}
+
+/// `[policy.confirm]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The tools that need a yes, by name or pattern.
+    tools: Vec<Pattern>,
+    /// What the user may say for the token.
+    words: Vec<String>,
+    /// How long a question stands.
+    expires: Period,
+    /// The longest arguments that are shown, in characters.
+    max_chars: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            tools: Vec::new(),
+            words: ["yes", "approve"].map(str::to_owned).to_vec(),
+            expires: Period(Duration::from_secs(600)),
+            // Two screens: what nobody reads is not approved.
+            max_chars: 4000,
+        }
+    }
+}
+
+impl Policy for Confirm {
+    const NAME: &'static str = "confirm";
+    const SUMMARY: &'static str = "asks the user before certain tools run, and runs exactly what was shown";
+    type Config = Config;
+    type State = ();
+
+    fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
+        let mut problems: Vec<ConfigError> = problem_of("tools", &config.tools).into_iter().collect();
+        if config.words.iter().any(|word| word.trim().is_empty()) {
+            problems.push(ConfigError::new("words", "expected words, found an empty one"));
+        }
+        if config.expires.0.is_zero() {
+            problems.push(ConfigError::new("expires", "expected a time above 0"));
+        }
+        if config.max_chars == 0 {
+            problems.push(ConfigError::new("max_chars", "expected at least 1"));
+        }
+        if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
+    }
+
+    fn named_tools(&self) -> Vec<String> {
+        exact_among(&self.config.tools)
+    }
+
+    fn confirming(&self) -> Option<Confirming> {
+        let words = self.config.words.iter().map(|word| word.trim().to_lowercase());
+        Some(Confirming {
+            words: words.collect(),
+            expires_ms: self.config.expires.millis(),
+            max_chars: self.config.max_chars,
+        })
+    }
+
+    fn evidence(&self, name: &str, _state: &()) -> Evidence {
+        if any_fits(&self.config.tools, name) { Evidence::Name } else { Evidence::Nothing }
+    }
+
+    fn judge(&self, call: &Proposed<'_>, _state: &()) -> Verdict {
+        if any_fits(&self.config.tools, call.name) {
+            Verdict::Withhold(reason(call.name))
+        } else {
+            Verdict::Allow
+        }
+    }
+}
+
+/// What the model reads where the user cannot be asked about the reply as it is.
+fn reason(tool: &str) -> Reason {
+    Reason {
+        kind: ReasonKind::ConfirmationRequired,
+        message: format!(
+            "The call was not run: {tool} needs the user's yes, and the user is asked only where such calls stand \
+             alone in a reply. Call it again alone."
+        ),
+        retryable: true,
+        numbers: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::{Conversation, policy};
+    use super::super::story::problem;
+    use super::*;
+
+    #[test]
+    fn calls_of_the_tools_need_a_yes_and_others_do_not() {
+        let rule = policy::<Confirm>("tools = [\"delete*\", \"pay\"]");
+        let mut conversation = Conversation::new(&rule);
+        for (tool, passes) in [("delete_file", false), ("pay", false), ("search", true), ("payment", true)] {
+            let ruling = conversation.judge(tool, "{}", 0);
+            assert_eq!(ruling.is_allowed(), passes, "{tool}");
+            let kinds: Vec<ReasonKind> = ruling.objections.iter().map(|(_, reason)| reason.kind).collect();
+            assert!(passes || kinds == [ReasonKind::ConfirmationRequired]);
+            assert_eq!(conversation.evidence(tool) == Evidence::Nothing, passes);
+        }
+    }
+
+    #[test]
+    fn words_are_compared_without_case_and_white_space() {
+        let rule = policy::<Confirm>("words = [\" Go Ahead \"]\nexpires = \"90s\"\nmax_chars = 9");
+        let confirming = rule.confirming().unwrap();
+        let expected = Confirming { words: vec!["go ahead".into()], expires_ms: 90_000, max_chars: 9 };
+        assert_eq!(confirming, expected);
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_told() {
+        for (table, told) in [
+            ("words = [\" \"]", "words: expected words, found an empty one"),
+            ("expires = \"0s\"", "expires: expected a time above 0"),
+            ("max_chars = 0", "max_chars: expected at least 1"),
+            ("tools = [\"\"]", "tools: expected names or patterns, found an empty one"),
+        ] {
+            assert_eq!(problem::<Confirm>(table), told);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Approved calls as a reply in the model's place, whole or as a stream. The calls are those that were shown, to the
+//! byte; ids are new, since the history that the model reads holds the withheld call under the old one and some
+//! providers refuse an id that comes twice.
+
+use super::Confirmation;
+use crate::transcript::identity::{Domain, Hash, HashKey};
+use crate::wire::assemble::Assembled;
+use crate::wire::json::{quote, unescape};
+use crate::wire::sse::write_event;
+use bytes::Bytes;
+
+/// Last characters of a call's id that are new.
+const NEW_CHARS: usize = 6;
+/// The shortest id that has a tail to change: shorter ones ("0", "") are not unique where they come from either.
+const SHORTEST_ID: usize = 9;
+
+/// What a reply of ours says beside its calls.
+pub struct Handed<'a> {
+    /// The name of the message that asked: the reply's id and the calls' follow from it, so that a retry gets the same.
+    pub anchor: Hash,
+    pub key: &'a HashKey,
+    pub model: &'a str,
+    /// In seconds since the epoch.
+    pub created: u64,
+    /// The client asked for usage.
+    pub usage: bool,
+}
+
+/// The usage of a reply that nobody was billed for.
+const NO_USAGE: &str = r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#;
+
+/// A whole reply.
+pub fn reply(confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {
+    let head = handed.head("chat.completion");
+    let calls = handed.calls(confirmation, false);
+    let finish = finish(confirmation);
+    format!(
+        r#"{{{head},"choices":[{{"index":0,"message":{{"role":"assistant","content":null,{calls}}},"logprobs":null,"finish_reason":"{finish}"}}],"usage":{NO_USAGE}}}"#
+    )
+    .into()
+}
+
+/// The same as a stream.
+pub fn events(confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {
+    let head = handed.head("chat.completion.chunk");
+    let usage = if handed.usage { r#","usage":null"# } else { "" };
+    let chunk = |delta: &str, finish: &str| {
+        let choice = format!(r#"{{"index":0,"delta":{{{delta}}},"logprobs":null,"finish_reason":{finish}}}"#);
+        write_event(format!(r#"{{{head},"choices":[{choice}]{usage}}}"#).as_bytes())
+    };
+    let calls = handed.calls(confirmation, true);
+    let mut out = vec![
+        chunk(&format!(r#""role":"assistant","content":null,{calls}"#), "null"),
+        chunk("", &format!("\"{}\"", finish(confirmation))),
+    ];
+    if handed.usage {
+        out.push(write_event(format!(r#"{{{head},"choices":[],"usage":{NO_USAGE}}}"#).as_bytes()));
+    }
+    out.push(Bytes::from_static(b"data: [DONE]\n\n"));
+    out.concat().into()
+}
+
+fn finish(confirmation: &Confirmation) -> &'static str {
+    if is_legacy(&confirmation.calls) { "function_call" } else { "tool_calls" }
+}
+
+fn is_legacy(calls: &[Assembled]) -> bool {
+    calls.first().is_some_and(|call| call.legacy)
+}
+
+impl Handed<'_> {
+    fn head(&self, object: &str) -> String {
+        let (id, created, model) = (self.anchor, self.created, quote(self.model));
+        format!(r#""id":"chatcmpl-{id}","object":"{object}","created":{created},"model":{model}"#)
+    }
+
+    /// The member of the message that holds the calls.
+    fn calls(&self, confirmation: &Confirmation, numbered: bool) -> String {
+        if let [call, ..] = confirmation.calls.as_slice()
+            && call.legacy
+        {
+            return format!(r#""function_call":{{{}}}"#, function(call));
+        }
+        let calls = confirmation.calls.iter().enumerate().map(|(at, call)| {
+            let index = if numbered { format!(r#""index":{at},"#) } else { String::new() };
+            let (id, kind) = (self.id(call, at), if call.custom { "custom" } else { "function" });
+            let extra: String = call.extra.iter().map(|(key, value)| member(key, value)).collect();
+            format!(r#"{{{index}"id":{id},"type":"{kind}","{kind}":{{{}}}{extra}}}"#, function(call))
+        });
+        let calls: Vec<String> = calls.collect();
+        format!(r#""tool_calls":[{}]"#, calls.join(","))
+    }
+
+    /// The id of the call at `at`: of the length and the characters of the old one.
+    fn id(&self, call: &Assembled, at: usize) -> String {
+        let old = call.id();
+        let stem = old.len().saturating_sub(NEW_CHARS);
+        let tail = old.as_bytes().get(stem..).unwrap_or_default();
+        if old.len() < SHORTEST_ID || !tail.iter().all(u8::is_ascii_alphanumeric) {
+            return quote(&old);
+        }
+        let anchor = self.anchor.0.to_le_bytes();
+        let new = self.key.hash(Domain::Confirmation, &[&anchor, &at.to_le_bytes()]).to_string();
+        quote(&format!("{}{}", &old[..stem], &new[..NEW_CHARS]))
+    }
+}
+
+/// The name and the arguments, as they were written by the model or by the policy that mended them.
+fn function(call: &Assembled) -> String {
+    let arguments = if call.custom { "input" } else { "arguments" };
+    format!(r#""name":{},"{arguments}":{}"#, quote(&call.name()), quote(&unescape(&call.arguments)))
+}
+
+fn member(key: &[u8], value: &[u8]) -> String {
+    format!(r#","{}":{}"#, String::from_utf8_lossy(key), String::from_utf8_lossy(value))
+}

@@ -1,0 +1,411 @@
+//! `confirm`: a call runs after a person's yes, once, as it was shown; without one never.
+
+use crate::support::client::{Request, Response};
+use crate::support::program::Toolrein;
+use crate::support::reply::{Reply, Speech};
+use crate::support::scripted::{Recorded, Scripted};
+use crate::talk::{Form, Said, Talk, in_both_forms, text};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const FETCH: &str = "[policy.confirm]\ntools = [\"fetch\"]\n";
+/// Spelled as nobody would spell it twice.
+const ARGUMENTS: &str = "{\"url\" :\"//a/\\u00e9\", \"n\": 1.5}";
+
+/// Calls `fetch` whenever the user has just asked for it, else says how it stands.
+fn fetches(_nth: usize, request: &Recorded) -> Reply {
+    let body = request.json();
+    let last = body["messages"].as_array().unwrap().last().unwrap().clone();
+    match last["content"].as_str().unwrap() {
+        "What is new?" | "Again" => {
+            Reply::speech(request, &Speech::calls(&[("call_fetch0001", "fetch", ARGUMENTS)]))
+        }
+        _ => text("As you like.", request),
+    }
+}
+
+fn roles(messages: &Value) -> Vec<String> {
+    messages.as_array().unwrap().iter().map(|it| it["role"].as_str().unwrap().to_owned()).collect()
+}
+
+fn token(said: &Said) -> String {
+    said.text.split("reply with `").nth(1).expect(&said.text).split('`').next().unwrap().to_owned()
+}
+
+/// A conversation in which the question has just been put.
+fn asked(program: &Toolrein, form: Form) -> (Talk, Said) {
+    let mut talk = Talk::new(form);
+    let said = talk.ask(program);
+    said.assert_coherent(form);
+    assert_eq!((said.calls.len(), said.finishes.as_slice()), (0, ["stop".to_owned()].as_slice()));
+    talk.add(&said);
+    (talk, said)
+}
+
+fn answered(program: &Toolrein, form: Form, yes: impl Fn(&Said) -> String) -> (Talk, Said) {
+    let (mut talk, said) = asked(program, form);
+    talk.say(&yes(&said));
+    let said = talk.ask(program);
+    said.assert_coherent(form);
+    (talk, said)
+}
+
+fn send(program: &Toolrein, talk: &Talk, headers: &[(&str, &str)]) -> Response {
+    let mut request = Request::new("POST", &program.chat_url(), talk.body().to_string());
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    request.header("content-type", "application/json").send()
+}
+
+#[test]
+fn the_user_is_asked_and_an_approved_call_is_handed_out_without_asking_the_model() {
+    in_both_forms(|form| {
+        for word in [None, Some("yes"), Some(" APPROVE\n")] {
+            let upstream = Scripted::start(fetches);
+            let program = Toolrein::before(&upstream, FETCH);
+            let (mut talk, said) =
+                answered(&program, form, |asked| word.map_or_else(|| token(asked), str::to_owned));
+            assert_eq!(upstream.requests().len(), 1, "the model was not asked");
+            assert_eq!(said.calls.len(), 1, "{}", said.response.text());
+            let (id, name, arguments) = &said.calls[0];
+            assert_eq!((name.as_str(), arguments.as_str()), ("fetch", ARGUMENTS));
+            assert!(id.starts_with("call_fetch") || id.starts_with("call_fet"), "{id}");
+            assert_eq!(said.finishes, ["tool_calls"]);
+            assert_eq!(said.usage["total_tokens"], 0);
+            assert_eq!(said.response.header("x-toolrein-actions"), Some("confirm=approved"));
+            talk.add(&said);
+            let done = talk.ask(&program);
+            done.assert_coherent(form);
+            assert_eq!(done.text, "As you like.");
+            let sent = upstream.request(1).json()["messages"].clone();
+            let expected = ["user", "assistant", "tool", "assistant", "user", "assistant", "tool"];
+            assert_eq!(roles(&sent), expected);
+            let refusal: Value = serde_json::from_str(sent[2]["content"].as_str().unwrap()).unwrap();
+            assert_eq!(refusal["error"]["type"], "CONFIRMATION_REQUIRED");
+            assert_ne!(sent[1]["tool_calls"][0]["id"], sent[5]["tool_calls"][0]["id"]);
+            upstream.assert_clean();
+        }
+    });
+}
+
+#[test]
+fn the_question_shows_tool_and_arguments_behind_what_the_model_said() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|_, request| {
+            let calls = Speech::calls(&[("a", "fetch", ARGUMENTS), ("b", "fetch", "{}")]);
+            Reply::speech(request, &Speech { text: "I look.".into(), ..calls })
+        });
+        let program = Toolrein::before(&upstream, FETCH);
+        let (mut talk, said) = asked(&program, form);
+        assert!(said.text.starts_with("I look.\n\nI need your approval"), "{}", said.text);
+        let arguments = "{\n  \"url\": \"//a/\u{e9}\",\n  \"n\": 1.5\n}";
+        assert!(said.text.contains(&format!("`fetch`\n```json\n{arguments}\n```")), "{}", said.text);
+        talk.say("yes");
+        let said = talk.ask(&program);
+        said.assert_coherent(form);
+        let calls: Vec<&str> = said.calls.iter().map(|(_, _, arguments)| arguments.as_str()).collect();
+        assert_eq!(calls, [ARGUMENTS, "{}"], "one yes is to all that were shown");
+    });
+}
+
+#[test]
+fn anything_else_goes_to_the_model_with_the_refusal_in_its_history() {
+    in_both_forms(|form| {
+        for answer in ["no", "yes, but later", "K7PQ3M", ""] {
+            let upstream = Scripted::start(fetches);
+            let program = Toolrein::before(&upstream, FETCH);
+            let (_, said) = answered(&program, form, |_| answer.to_owned());
+            assert_eq!((said.text.as_str(), said.calls.len()), ("As you like.", 0), "{answer}");
+            let sent = upstream.request(1).json()["messages"].clone();
+            assert_eq!(roles(&sent), ["user", "assistant", "tool", "assistant", "user"]);
+            assert!(sent[2]["content"].as_str().unwrap().contains("CONFIRMATION_REQUIRED"));
+            upstream.assert_clean();
+        }
+    });
+}
+
+#[test]
+fn an_approval_runs_once_however_it_is_said_again() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(fetches);
+        let program = Toolrein::before(&upstream, FETCH);
+        let (mut talk, first) = answered(&program, form, token);
+        assert_eq!(first.calls.len(), 1);
+        // At least as long as a client waits before it tries again.
+        std::thread::sleep(Duration::from_millis(400));
+        let retried = talk.ask(&program);
+        assert_eq!(retried.calls, first.calls, "who lost the answer gets the very same");
+        talk.messages.last_mut().unwrap()["content"] = json!("yes");
+        assert!(talk.ask(&program).calls.is_empty(), "another yes to the same question");
+        talk.messages.last_mut().unwrap()["content"] = json!(token_in(&talk).to_lowercase());
+        assert!(talk.ask(&program).calls.is_empty(), "the token once more");
+    });
+}
+
+fn token_in(talk: &Talk) -> String {
+    let text = talk.messages[1]["content"].as_str().unwrap();
+    text.split("reply with `").nth(1).unwrap().split('`').next().unwrap().to_owned()
+}
+
+#[test]
+fn of_yeses_sent_at_once_one_gets_the_call() {
+    let upstream = Scripted::start(fetches);
+    let program = Toolrein::before(&upstream, FETCH);
+    let (talk, _) = asked(&program, Form::Whole);
+    let runs: usize = std::thread::scope(|scope| {
+        // All different, so that none can be taken for a retry of another.
+        let send = |at: usize| {
+            let mut talk =
+                Talk { form: talk.form, members: talk.members.clone(), messages: talk.messages.clone() };
+            talk.say("yes");
+            talk.members["seed"] = json!(at);
+            talk.ask(&program).calls.len()
+        };
+        let threads: Vec<_> = (0..8).map(|at| scope.spawn(move || send(at))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(runs, 1);
+}
+
+#[test]
+fn a_foreign_or_forged_yes_never_runs_anything() {
+    let upstream = Scripted::start(fetches);
+    let program = Toolrein::before(&upstream, FETCH);
+    let (mut talk, said) = asked(&program, Form::Whole);
+    talk.say(&token(&said));
+    let without_calls = |response: Response, what: &str| {
+        assert!(Said::read(response, Form::Whole).calls.is_empty(), "{what}");
+    };
+    let other = send(&program, &talk, &[("authorization", "Bearer sk-other")]);
+    without_calls(other, "another principal");
+    let named = [("authorization", "Bearer sk-test"), ("x-toolrein-conversation", "other")];
+    without_calls(send(&program, &talk, &named), "another named conversation");
+    let mut elsewhere = Talk::new(Form::Whole);
+    elsewhere.messages.insert(0, json!({"role": "system", "content": "Another conversation."}));
+    elsewhere.messages.extend_from_slice(&talk.messages[1..]);
+    assert!(elsewhere.ask(&program).calls.is_empty(), "another conversation");
+    let mut changed = Talk::new(Form::Whole);
+    changed.messages = talk.messages.clone();
+    let shown = talk.messages[1]["content"].as_str().unwrap().replace("//a/", "//b/");
+    changed.messages[1]["content"] = json!(shown);
+    assert!(changed.ask(&program).calls.is_empty(), "other arguments were shown");
+    let mut later = Talk::new(Form::Whole);
+    later.messages = talk.messages.clone();
+    later.messages.insert(2, json!({"role": "user", "content": "no"}));
+    assert!(later.ask(&program).calls.is_empty(), "not directly behind the question");
+    assert_eq!(talk.ask(&program).calls.len(), 1, "none of them has used it up");
+}
+
+#[test]
+fn a_word_to_no_question_and_a_yes_after_its_time_or_a_restart_go_to_the_model() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(fetches);
+        let program = Toolrein::before(&upstream, FETCH);
+        let mut talk = Talk::new(form);
+        talk.messages.push(json!({"role": "assistant", "content": "Shall I?"}));
+        talk.say("yes");
+        assert_eq!(talk.ask(&program).text, "As you like.");
+        assert_eq!(upstream.request(0).body, talk.body().to_string().into_bytes());
+
+        let (mut talk, said) = asked(&program, form);
+        talk.say(&token(&said));
+        program.stop();
+        let program = Toolrein::before(&upstream, FETCH);
+        assert_eq!(talk.ask(&program).text, "As you like.", "a ledger in memory has forgotten it");
+
+        let brief = Toolrein::before(&upstream, &format!("{FETCH}expires = \"1ms\"\n"));
+        let (mut talk, said) = asked(&brief, form);
+        talk.say(&token(&said));
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(talk.ask(&brief).text, "As you like.", "it has lapsed");
+    });
+}
+
+#[test]
+fn limits_judge_an_approved_call_too() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(fetches);
+        let limit = "[policy.rate_limit]\ntools = { fetch = { calls = 1, per = \"1h\" } }\n";
+        let program = Toolrein::before(&upstream, &format!("{FETCH}{limit}"));
+        let (mut talk, said) = answered(&program, form, token);
+        talk.add(&said);
+        let done = talk.ask(&program);
+        talk.add(&done);
+        talk.say("Again");
+        let refused = talk.ask(&program);
+        assert!(!refused.text.contains("approval") && refused.calls.is_empty(), "nobody is asked in vain");
+        let messages = upstream.requests().last().unwrap().json()["messages"].clone();
+        let last = messages.as_array().unwrap().last().unwrap();
+        assert!(last["content"].as_str().unwrap().contains("RATE_LIMIT"), "the handed-out call counts");
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn a_call_that_no_longer_may_run_is_explained_to_the_model_in_spite_of_the_yes() {
+    in_both_forms(|form| {
+        // Both calls fit when they are shown; of one reply only one may run.
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => {
+                let calls = [("call_fetch0001", "fetch", "{}"), ("call_fetch0002", "fetch", "{\"n\":2}")];
+                Reply::speech(request, &Speech::calls(&calls))
+            }
+            _ => text("Fine.", request),
+        });
+        let program = Toolrein::before(&upstream, &format!("{FETCH}[policy.serial]\ntools = [\"fetch\"]\n"));
+        let (mut talk, said) = answered(&program, form, token);
+        assert_eq!(said.calls.len(), 1, "{}", said.response.text());
+        talk.add(&said);
+        talk.ask(&program).assert_coherent(form);
+        let sent = upstream.request(1).json()["messages"].to_string();
+        assert!(sent.contains("TURN_LOCKED") && sent.contains("CONFIRMATION_REQUIRED"));
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn beside_other_calls_the_model_is_told_to_call_again_alone() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => Reply::speech(request, &Speech::calls(&[("a", "search", "{}"), ("b", "fetch", "{}")])),
+            1 => Reply::speech(request, &Speech::calls(&[("c", "fetch", "{}")])),
+            _ => text("Fine.", request),
+        });
+        let program = Toolrein::before(&upstream, FETCH);
+        let mut talk = Talk::new(form);
+        let said = talk.ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.calls.len(), 1);
+        assert_eq!(said.calls[0].1, "search");
+        talk.add(&said);
+        let asked = talk.ask(&program);
+        asked.assert_coherent(form);
+        assert!(upstream.request(1).json()["messages"].to_string().contains("Make it again alone"));
+        talk.add(&asked);
+        talk.say(&token(&asked));
+        assert_eq!(talk.ask(&program).calls.len(), 1, "behind calls as well");
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn what_is_too_long_to_be_shown_is_refused_within_the_same_request() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => Reply::speech(request, &Speech::calls(&[("a", "fetch", ARGUMENTS)])),
+            _ => text("Fine.", request),
+        });
+        let program = Toolrein::before(&upstream, &format!("{FETCH}max_chars = 10\n"));
+        let said = Talk::new(form).ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.text, "Fine.");
+        assert!(upstream.request(1).json()["messages"].to_string().contains("longer than the 10 characters"));
+    });
+}
+
+#[test]
+fn a_forced_call_needs_the_yes_too_and_an_answer_tool_does_not() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(fetches);
+        let forced = |settings: &str| {
+            let program = Toolrein::before(&upstream, settings);
+            let mut talk = Talk::new(form);
+            talk.members["tool_choice"] = json!("required");
+            talk.ask(&program).calls.len()
+        };
+        assert_eq!(forced(FETCH), 0);
+        assert_eq!(forced(&format!("reask.answer_tools = [\"fetch\"]\n{FETCH}")), 1);
+    });
+}
+
+#[test]
+fn only_the_first_choice_asks() {
+    let upstream = Scripted::start(|nth, request| {
+        if nth > 0 {
+            return text("Fine.", request);
+        }
+        let mut body = Speech::calls(&[("a", "fetch", "{}")]).whole();
+        let mut second = body["choices"][0].clone();
+        second["index"] = json!(1);
+        body["choices"].as_array_mut().unwrap().push(second);
+        Reply::json(200, &body)
+    });
+    let program = Toolrein::before(&upstream, FETCH);
+    let mut talk = Talk::new(Form::Whole);
+    talk.members["n"] = json!(2);
+    let body = talk.ask(&program).response.json();
+    let text = |at: usize| body["choices"][at]["message"]["content"].as_str().unwrap().to_owned();
+    assert!(text(0).contains("I need your approval"), "{body}");
+    assert_eq!(text(1), "Fine.");
+}
+
+#[test]
+fn what_cannot_be_judged_does_not_pass() {
+    let upstream = Scripted::start(|_, request| {
+        let call = "{\"id\":\"a\",\"choices\":[{\"index\":0,\"index\":0,\"delta\":{\"tool_calls\":[";
+        match request.json()["stream"].as_bool() {
+            Some(true) => Reply::stream([format!("data: {call}\n\n")]),
+            _ => Reply::bytes(200, "application/json", call.to_owned()),
+        }
+    });
+    let program = Toolrein::before(&upstream, FETCH);
+    let whole = send(&program, &Talk::new(Form::Whole), &[]);
+    assert_eq!(whole.status, 502);
+    let streamed = send(&program, &Talk::new(Form::Streamed), &[]);
+    assert!(streamed.cut && !streamed.text().contains("tool_calls"), "{}", streamed.text());
+}
+
+#[test]
+fn a_call_that_is_too_long_to_be_held_waits_for_the_yes_all_the_same() {
+    let upstream = Scripted::start(|nth, request| match nth {
+        0 => {
+            let long = format!("{{\"text\":\"{}\"}}", "x".repeat(5000));
+            let mut chunks = Speech::calls(&[("a", "search", &long)]).chunks(false);
+            chunks.splice(
+                2..2,
+                Speech::calls(&[("b", "fetch", &long)]).chunks(false).into_iter().skip(1).take(3).map(
+                    |mut chunk| {
+                        chunk["choices"][0]["delta"]["tool_calls"][0]["index"] = json!(1);
+                        chunk["choices"][0]["finish_reason"] = Value::Null;
+                        chunk
+                    },
+                ),
+            );
+            Reply::events(&chunks)
+        }
+        _ => text("Fine.", request),
+    });
+    let settings = format!(
+        "limits.event_bytes = \"4KiB\"\nlimits.held_bytes = \"4KiB\"\n{FETCH}[policy.arguments]\nstrict = true\n"
+    );
+    let program = Toolrein::before(&upstream, &settings);
+    let said = Talk::new(Form::Streamed).ask(&program);
+    assert!(said.calls.iter().all(|(_, name, _)| name == "search"), "{}", said.response.text());
+    program.wait_for_metric("toolrein_tool_calls_total{tool=\"fetch\",verdict=\"withheld\"}", 1.0);
+}
+
+#[test]
+fn a_stream_without_a_finish_ends_in_the_question_all_the_same() {
+    let upstream = Scripted::start(|_, _| {
+        let mut chunks = Speech::calls(&[("a", "fetch", "{}")]).chunks(false);
+        chunks.retain(|chunk| chunk["choices"][0]["finish_reason"].is_null());
+        Reply::events(&chunks)
+    });
+    let program = Toolrein::before(&upstream, FETCH);
+    let (mut talk, _) = asked(&program, Form::Streamed);
+    talk.say("yes");
+    let said = talk.ask(&program);
+    said.assert_coherent(Form::Streamed);
+    assert_eq!(said.calls.len(), 1);
+}
+
+#[test]
+fn while_observing_nobody_is_asked() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(fetches);
+        let program = Toolrein::before(&upstream, &format!("mode = \"observe\"\n{FETCH}"));
+        let said = Talk::new(form).ask(&program);
+        assert_eq!((said.calls.len(), said.text.as_str()), (1, ""));
+    });
+}
