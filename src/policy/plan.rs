@@ -280,6 +280,14 @@ impl Plan {
         self.refusal.get_or_insert(Refusal { policy, code, message });
     }
 
+    /// Takes back every change to the request.
+    pub fn change_nothing(&mut self) {
+        self.edits.clear();
+        self.dropped.clear();
+        self.hidden.clear();
+        self.declared.clear();
+    }
+
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         let changes = self.edits.is_empty() && self.dropped.is_empty() && self.hidden.is_empty();

@@ -289,10 +289,7 @@ impl Gateway {
             // Parsers differ on what its strings say, so it goes up as it is; the reply is judged all the same,
             // or any page on the web could switch that off.
             outcome.ungoverned = Some("odd_text");
-            plan.edits.clear();
-            plan.dropped.clear();
-            plan.hidden.clear();
-            plan.declared.clear();
+            plan.change_nothing();
             restored.clear();
         }
         outcome.context = self.hold_out(policies, &transcript, &mut plan);

@@ -174,8 +174,7 @@ impl Judging {
         let arguments = whole.then(|| call.arguments());
         let ruling = self.judge.rule(choice, &name, arguments.as_deref(), now_ms);
         // An answer is let through over every limit, so nothing was done to it that could be told.
-        let is_answer =
-            self.answers.includes(&name) && !ruling.own && !self.needs_yes_first(&name, &ruling);
+        let is_answer = self.answers.includes(&name) && !ruling.own && !self.needs_yes_first(&name, &ruling);
         let ruling = if is_answer { Ruling::default() } else { ruling };
         let acts = acts(&ruling);
         let needs_yes = ruling.needs_yes_alone();
