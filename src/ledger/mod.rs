@@ -6,6 +6,7 @@ mod anchors;
 pub mod memory;
 pub mod ratios;
 mod recent;
+pub mod summaries;
 
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::{CallKey, Hash};

@@ -2,6 +2,7 @@
 //! forgotten; nothing is stored.
 
 use crate::config::Conversation;
+use crate::transcript::Transcript;
 use crate::transcript::identity::{Domain, HashKey, Identity};
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::decode;
@@ -32,6 +33,12 @@ pub(crate) fn identify(
     };
     let by_body = || settings.body.iter().find_map(|path| id(&text_at(request, body, path)?));
     Identity { key: key.clone(), principal, explicit: by_header().or_else(by_body) }
+}
+
+/// Whether the conversation is held out for comparison: policies leave its texts alone.
+pub(crate) fn is_held_out(settings: &Conversation, transcript: &Transcript<'_>) -> bool {
+    let name = || transcript.identity.lasting_name(transcript.request, transcript.body);
+    settings.holdout > 0 && settings.holds_out(name().0)
 }
 
 fn id(text: &str) -> Option<String> {

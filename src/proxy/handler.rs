@@ -11,17 +11,19 @@ use super::meter::Meter;
 use super::read::{ReadError, read_body};
 use super::record::Record;
 use super::respond::error_response;
+use super::summaries::Summariser;
 use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
 use super::{Service, caller, coding, profile, relay, stream};
 use crate::config::{AskUsage, Config, InFlight, Mode, Tell};
 use crate::ledger::{Ask, Facts, Ledger, MOST_LOOKED_UP, ModelFacts};
-use crate::policy::plan::{Change, Plan};
+use crate::policy::plan::{Change, Plan, SummaryWanted};
 use crate::policy::set::{Judge, PolicySet};
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
 use crate::rewrite::restore::{places, restored};
 use crate::rewrite::sent::Sent;
+use crate::rewrite::summary::question;
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{Context, On, PrefixBreak, Route};
 use crate::transcript::Transcript;
@@ -46,6 +48,7 @@ pub struct Gateway {
     pub key: HashKey,
     /// For conversations whose requests go one at a time.
     pub turnstile: Arc<Turnstile>,
+    pub summaries: Summariser,
 }
 
 /// The gateway as the accept loop calls it.
@@ -83,6 +86,8 @@ struct Reading {
     meter: Meter,
     /// The stream is to be asked for its usage.
     asks_usage: bool,
+    /// How long a summary was waited for.
+    waited: Duration,
 }
 
 impl Gateway {
@@ -170,6 +175,7 @@ impl Gateway {
         };
         own = Instant::now();
         let reading = self.look((policies, identity), &parts, (&request, &body), &mut record).await;
+        own += reading.waited;
         if let Some(refusal) = &reading.plan.refusal {
             record.outcome.act(On::Request, refusal.policy, "rejected", 1);
             if !self.is_observing() {
@@ -234,7 +240,7 @@ impl Gateway {
 
     /// Looks up what the ledger knows and reads the transcript through the policies.
     async fn look(
-        &self,
+        self: &Arc<Self>,
         (policies, identity): (&PolicySet, Identity),
         parts: &Parts,
         (request, body): (&Request, &Bytes),
@@ -248,6 +254,7 @@ impl Gateway {
         let mut transcript = Transcript::read(request, body, &identity, &*self.memo);
         transcript.token_factor = self.config.token_factor(&model_name);
         transcript.context_window = self.config.context_window(&model_name);
+        transcript.summaries = Some(Arc::clone(&self.summaries.pins) as _);
         let calls: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
         let places = places(&transcript, MOST_LOOKED_UP);
         let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
@@ -264,7 +271,7 @@ impl Gateway {
         };
         let facts = self.ledger.look_up(ask).await;
         transcript.learn_times(&facts.released_ms, self.now_ms());
-        let (mut plan, judge) = policies.read(&transcript);
+        let (mut plan, judge, waited) = self.decide(policies, &transcript, parts).await;
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         let outcome = &mut record.outcome;
         if request.odd {
@@ -281,6 +288,7 @@ impl Gateway {
         let (seen, rounds) = if self.is_observing() { (&plain, &none) } else { (&plan, &restored) };
         let sent = Sent { transcript: &transcript, plan: seen, restored: rounds };
         let meter = Meter::read(sent, &histories, &facts, (model, conversation));
+        outcome.times.upstream += waited;
         outcome.foretold = Some(meter.foretold());
         outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
         outcome.model = Some(model_name.into_owned());
@@ -291,18 +299,39 @@ impl Gateway {
         let chain = transcript.calls.chain(&identity);
         drop(transcript);
         let asks_usage = self.asks_usage(policies, request, facts.model);
-        Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage }
+        Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage, waited }
+    }
+
+    /// Reads the transcript through the policies; once more where a summary is to be asked for first. Says how long that
+    /// took.
+    async fn decide(
+        self: &Arc<Self>,
+        policies: &PolicySet,
+        transcript: &Transcript<'_>,
+        parts: &Parts,
+    ) -> (Plan, Judge, Duration) {
+        let (plan, judge) = policies.read(transcript);
+        let changes = plan.refusal.is_none() && !transcript.request.odd && !self.is_observing();
+        let is_open = |wanted: &&SummaryWanted| self.summaries.pins.find(wanted.batch).is_none();
+        let wanted = plan.summary.as_ref().filter(|_| changes).filter(is_open);
+        let Some(wanted) = wanted.filter(|_| !caller::is_held_out(&self.config.conversation, transcript))
+        else {
+            return (plan, judge, Duration::ZERO);
+        };
+        let began = Instant::now();
+        self.summarise(wanted, parts, question(transcript, wanted)).await;
+        let waited = began.elapsed();
+        let (plan, judge) = policies.read(transcript);
+        (plan, judge, waited)
     }
 
     /// Leaves the texts of conversations alone that are held out; tells whether policies wanted to change any.
     fn hold_out(&self, policies: &PolicySet, transcript: &Transcript<'_>, plan: &mut Plan) -> Context {
-        let settings = &self.config.conversation;
         let touched = policies.touches_context(plan);
         if self.is_observing() {
             return Context { touched, held_out: true };
         }
-        let name = || transcript.identity.lasting_name(transcript.request, transcript.body);
-        let held_out = settings.holdout > 0 && settings.holds_out(name().0);
+        let held_out = caller::is_held_out(&self.config.conversation, transcript);
         if held_out {
             policies.leave_context(plan);
         }
@@ -333,6 +362,7 @@ impl Gateway {
         transcript.token_factor = self.config.token_factor(&model);
         transcript.context_window = self.config.context_window(&model);
         transcript.overflowed = true;
+        transcript.summaries = Some(Arc::clone(&self.summaries.pins) as _);
         self.config.policies_of(profile).read(&transcript).0
     }
 
@@ -353,7 +383,7 @@ impl Gateway {
         reading: Reading,
         record: Record,
     ) -> (Exchange, Judging) {
-        let Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage } = reading;
+        let Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage, .. } = reading;
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();

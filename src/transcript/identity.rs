@@ -37,6 +37,7 @@ pub enum Domain {
     Injection,
     Clear,
     History,
+    Summary,
 }
 
 impl std::fmt::Display for Hash {

@@ -19,6 +19,7 @@ mod loops;
 mod min_conversation;
 mod serial;
 mod states;
+mod summary;
 mod taint;
 mod truncate;
 mod turn_limits;
