@@ -25,12 +25,15 @@ const MOST_RUNNING: usize = 64;
 /// The longest answer that is read.
 const MOST_BYTES: u64 = 256 * 1024;
 
+/// A question under way, up to its decision.
+type Asking = BoxFuture<'static, ()>;
+
 /// What becomes of questions.
 pub struct Summariser {
     pub(crate) pins: Arc<Pins>,
     /// By the batch. Held weakly: when everybody who waits has left, the question is given up. A std mutex, held for
     /// a look-up.
-    running: Mutex<HashMap<Hash, WeakShared<BoxFuture<'static, ()>>>>,
+    running: Mutex<HashMap<Hash, WeakShared<Asking>>>,
 }
 
 impl Summariser {
@@ -40,11 +43,7 @@ impl Summariser {
     }
 
     /// The question for `batch` that is under way, else a new one. `None` where there is nothing to wait for.
-    fn join(
-        &self,
-        batch: Hash,
-        begin: impl FnOnce() -> BoxFuture<'static, ()>,
-    ) -> Option<Shared<BoxFuture<'static, ()>>> {
+    fn join(&self, batch: Hash, begin: impl FnOnce() -> Asking) -> Option<Shared<Asking>> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if self.pins.find(batch).is_some() {
             return None;
