@@ -96,7 +96,9 @@ fn two_equal_requests_at_once_ask_once() {
         let asking = [0, 1].map(|_| scope.spawn(|| talk.ask(&program)));
         upstream.request(0);
         gate.open();
-        asking.map(|asking| assert_eq!(asking.join().unwrap().text, "Read."));
+        for asking in asking {
+            assert_eq!(asking.join().unwrap().text, "Read.");
+        }
     });
     let (questions, requests) = apart(&upstream);
     assert_eq!((questions.len(), requests.len()), (1, 2));
