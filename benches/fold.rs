@@ -34,6 +34,25 @@ fn warm(bencher: Bencher<'_, '_>, size: &str) {
     fold(bencher, size, &MemoCache::new(64 << 20));
 }
 
+/// With every policy of the context on, beside those that ship so: results scanned for instructions, history capped.
+#[divan::bench(args = ["32KB", "256KB", "1MB"], max_time = 2)]
+fn context_cold(bencher: Bencher<'_, '_>, size: &str) {
+    fold_by(bencher, (&of_context(), &bodies::sized(size).bytes), &NoMemo);
+}
+
+/// The same, with a history that was seen before.
+#[divan::bench(args = ["32KB", "256KB", "1MB"], max_time = 2)]
+fn context_warm(bencher: Bencher<'_, '_>, size: &str) {
+    fold_by(bencher, (&of_context(), &bodies::sized(size).bytes), &MemoCache::new(64 << 20));
+}
+
+fn of_context() -> PolicySet {
+    let more = "\n[policy.injection]\n[policy.history]\n";
+    let text = format!("{}{more}", include_str!("../proxy.toml"));
+    let source = Source::Text { name: "bench".to_owned(), text };
+    Config::load(source, &Overrides::default(), REGISTRY).unwrap().policies
+}
+
 /// The bill of a request that was never seen: everything is counted.
 #[divan::bench(args = ["1KB", "32KB", "256KB", "1MB"], max_time = 2)]
 fn foretell_first(bencher: Bencher<'_, '_>, size: &str) {
@@ -77,10 +96,13 @@ fn fold(bencher: Bencher<'_, '_>, size: &str, memo: &dyn Memo) {
 }
 
 fn fold_body(bencher: Bencher<'_, '_>, body: &[u8], memo: &dyn Memo) {
+    let shipped = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap().policies;
+    fold_by(bencher, (&shipped, body), memo);
+}
+
+fn fold_by(bencher: Bencher<'_, '_>, (policies, body): (&PolicySet, &[u8]), memo: &dyn Memo) {
     let request = Request::parse(body).unwrap();
     let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
-    let policies: PolicySet =
-        Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap().policies;
     bencher.counter(BytesCount::new(body.len())).bench_local(|| {
         let transcript = Transcript::read(&request, divan::black_box(body), &identity, memo);
         policies.read(&transcript)

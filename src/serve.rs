@@ -14,6 +14,7 @@ use crate::proxy::summaries::Summariser;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::proxy::{Proxy, ServeSettings, Service};
 use crate::telemetry::Telemetry;
+use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{Format, Level, Log, Settings};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::trace::forward;
@@ -41,6 +42,8 @@ pub enum StartError {
     Listen { key: &'static str, address: SocketAddr, error: io::Error },
     #[error(transparent)]
     Upstream(#[from] UpstreamSetupError),
+    #[error("cannot write {path} (audit.file): {error}")]
+    Audit { path: String, error: io::Error },
     #[error("cannot set up metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -81,7 +84,7 @@ impl Running {
         let metrics = Arc::new(Metrics::new(&config.named_tools())?);
         let counted = Arc::clone(&ledger);
         metrics.count_conversations_by(move || counted.conversations());
-        let telemetry = Telemetry { metrics: Arc::clone(&metrics), log };
+        let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)? };
         let drain = Drain::new();
         let gateway = Gateway {
             upstream: Upstream::new(upstream_settings(&config, base))?,
@@ -148,8 +151,9 @@ impl Running {
         self.admin.stop(Duration::ZERO).await;
         let word = if finished { "drained" } else { "streams were cut: limits.drain_timeout is over" };
         log.note(if finished { Level::Info } else { Level::Warn }, word, &[]);
-        // Off the runtime: it waits for the writing thread.
-        let _ = tokio::task::spawn_blocking(move || log.finish(Duration::from_secs(2))).await;
+        // Off the runtime: it waits for the writing threads.
+        let telemetry = self.telemetry.clone();
+        let _ = tokio::task::spawn_blocking(move || telemetry.finish(Duration::from_secs(2))).await;
         finished
     }
 }
@@ -206,6 +210,11 @@ fn bounds(config: &Config) -> Bounds {
         lifetime: config.ledger.ttl,
         refusals: config.upstream.remember,
     }
+}
+
+fn audit_of(config: &Config) -> Result<Audit, StartError> {
+    let Some(path) = config.audit.path() else { return Ok(Audit::off()) };
+    Audit::open(path).map_err(|error| StartError::Audit { path: path.display().to_string(), error })
 }
 
 fn log_settings(log: &crate::config::Log) -> Settings {

@@ -5,7 +5,7 @@ use super::document::Document;
 use super::error::{Problem, nearest};
 use super::file::{File, Overriding, Written};
 use super::source::reason;
-use super::tables::{Limits, Mode};
+use super::tables::{Audit, Limits, Mode};
 use super::target::Target;
 use super::units::{write_size, write_span};
 use hyper::http::Uri;
@@ -40,6 +40,7 @@ pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Ove
     checker.durations(file);
     checker.counts(file);
     checker.log(&file.log.level);
+    checker.audit(&file.audit);
     checker.checked
 }
 
@@ -159,6 +160,19 @@ impl Checker<'_> {
     fn log(&mut self, level: &str) {
         let text = level_trouble(level);
         self.require(&["log.level"], text.is_none(), text.unwrap_or_default());
+    }
+
+    /// The file itself is opened at the start alone: a check makes none.
+    fn audit(&mut self, audit: &Audit) {
+        let Some(path) = audit.path() else { return };
+        // Of a bare name the parent is "", which is the working directory.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let text = folder
+            .filter(|folder| !folder.is_dir())
+            .map(|folder| format!("{}: there is no directory {}", path.display(), folder.display()));
+        let is_folder = || path.is_dir().then(|| format!("{}: is a directory, not a file", path.display()));
+        let text = text.or_else(is_folder);
+        self.require(&["audit.file"], text.is_none(), text.unwrap_or_default());
     }
 
     /// A problem at `keys` unless `holds`, or unless one of them was refused before: its default says

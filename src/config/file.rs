@@ -3,7 +3,9 @@
 
 use super::document::{Document, Entry, MOST_PROBLEMS, in_order, read_as};
 use super::error::{Problem, reworded};
-use super::tables::{Conversation, Ledger, Limits, Listen, Log, Mode, Model, Notices, Reask, Upstream};
+use super::tables::{
+    Audit, Conversation, Ledger, Limits, Listen, Log, Mode, Model, Notices, Reask, Upstream,
+};
 use super::target::Target;
 use super::tiers::Tier;
 use super::units::parse_address;
@@ -28,6 +30,7 @@ pub(super) struct File {
     pub reask: Reask,
     pub ledger: Ledger,
     pub log: Log,
+    pub audit: Audit,
     pub model: BTreeMap<String, Model>,
     pub tier: BTreeMap<String, Tier>,
     /// These two are built from their own tables elsewhere.
@@ -90,7 +93,7 @@ fn take_out_what_is_no_table(document: &Document<'_>, root: &mut DeTable<'_>) ->
 }
 
 /// Everything at the top but `mode`.
-const TABLES: [&str; 12] = [
+const TABLES: [&str; 13] = [
     "listen",
     "upstream",
     "limits",
@@ -99,6 +102,7 @@ const TABLES: [&str; 12] = [
     "reask",
     "ledger",
     "log",
+    "audit",
     "model",
     "tier",
     "policy",

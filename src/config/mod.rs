@@ -28,8 +28,8 @@ pub use file::Overrides;
 pub use profiles::{Profile, Profiles};
 pub use source::Source;
 pub use tables::{
-    AskUsage, Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices, Overflow,
-    PlacementChoice, Reask, Tell, ToolsUnsupported, Upstream,
+    AskUsage, Audit, Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices,
+    Overflow, PlacementChoice, Reask, Tell, ToolsUnsupported, Upstream,
 };
 pub use target::Target;
 pub use tiers::{KeyHash, Tier};
@@ -55,6 +55,7 @@ pub struct Config {
     pub reask: Reask,
     pub ledger: Ledger,
     pub log: Log,
+    pub audit: Audit,
     /// Settings by model; the best match counts.
     pub models: Vec<(Pattern, Model)>,
     /// The policies of requests that take no profile.
@@ -171,6 +172,7 @@ impl Config {
             reask: file.reask,
             ledger: file.ledger,
             log: file.log,
+            audit: file.audit,
             models: file.model.into_iter().map(|(name, model)| (Pattern::new(name), model)).collect(),
             policies: base.set(),
             profiles,

@@ -7,7 +7,7 @@ use crate::policy::pattern::Pattern;
 use hyper::http::{HeaderName, Uri};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What toolrein does with what its policies decide.
@@ -249,6 +249,21 @@ pub struct Log {
     pub format: LogFormat,
     /// A level, or levels by module: `info,toolrein::proxy=debug`.
     pub level: String,
+}
+
+/// `[audit]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Audit {
+    /// Where the audit record is appended; empty: none is kept. A relative path starts at the working directory.
+    pub file: PathBuf,
+}
+
+impl Audit {
+    /// Where the record goes, where one is kept.
+    pub fn path(&self) -> Option<&Path> {
+        (!self.file.as_os_str().is_empty()).then_some(&self.file)
+    }
 }
 
 /// How log lines look.

@@ -162,7 +162,7 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
         ("[listn]\nproxy = 1", "proxy.toml:1: listn: unknown table; did you mean `listen`?"),
         (
             "[dashboard]",
-            "proxy.toml:1: dashboard: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, ledger, log, model, tier, policy, profile",
+            "proxy.toml:1: dashboard: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, ledger, log, audit, model, tier, policy, profile",
         ),
         ("[listen]\nprxy = 1", "proxy.toml:2: listen.prxy: unknown key; did you mean `proxy`?"),
         (
@@ -322,6 +322,11 @@ fn addresses_that_are_no_good_are_told() {
             "[upstream]\nca_file = \"/no/such.pem\"",
             "proxy.toml:2: upstream.ca_file: /no/such.pem: there is no such file",
         ),
+        (
+            "[audit]\nfile = \"/no/such/audit.jsonl\"",
+            "proxy.toml:2: audit.file: /no/such/audit.jsonl: there is no directory /no/such",
+        ),
+        ("[audit]\nfile = \"/\"", "proxy.toml:2: audit.file: /: is a directory, not a file"),
     ]);
 }
 

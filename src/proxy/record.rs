@@ -2,12 +2,13 @@
 //! client leaves before the end. Decides nothing.
 
 use crate::policy::plan::Plan;
-use crate::rewrite::judging::{Decision, Judging};
+use crate::rewrite::judging::{Decision, Judged, Judging};
 use crate::rewrite::stream::Unjudged;
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{
-    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route, actions_header,
+    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route, Said,
+    actions_header,
 };
 use crate::transcript::ToolResult;
 use crate::wire::usage::Usage;
@@ -128,13 +129,11 @@ impl Record {
     /// What became of the reply's calls since this was told last, and what is left of the limits.
     pub(crate) fn judged(&mut self, judging: &mut Judging, now_ms: u64) {
         for judged in judging.record.drain(..) {
-            let (verdict, objection) = match &judged.decision {
-                Decision::Release if judged.unjudged => (CallVerdict::Unjudged, None),
-                Decision::Release | Decision::Rewrite { .. } => (CallVerdict::Allowed, None),
-                Decision::Answer { .. } => (CallVerdict::Answered, None),
-                Decision::Withhold { .. } | Decision::Drop => {
-                    (CallVerdict::Withheld, judged.objections.first())
-                }
+            let verdict = match &judged.decision {
+                Decision::Release if judged.unjudged => CallVerdict::Unjudged,
+                Decision::Release | Decision::Rewrite { .. } => CallVerdict::Allowed,
+                Decision::Answer { .. } => CallVerdict::Answered,
+                Decision::Withhold { .. } | Decision::Drop => CallVerdict::Withheld,
             };
             for (policy, word) in &judged.acts {
                 self.outcome.act(On::Reply, policy, *word, 1);
@@ -146,8 +145,8 @@ impl Record {
             self.outcome.judged.push(JudgedCall {
                 tool: judged.tool.clone(),
                 verdict,
-                policy: objection.map(|(policy, _)| *policy),
-                reason: objection.map(|(_, reason)| reason.kind.as_str()),
+                said: said_of(&judged),
+                is_spoken: judged.decision.is_hidden(),
             });
         }
         let limits = judging.usage(now_ms).into_iter();
@@ -185,6 +184,14 @@ impl Drop for Record {
         self.outcome.times.total = self.started.elapsed();
         self.telemetry.record(&self.outcome);
     }
+}
+
+/// What policies said of a call: their objections, or what else was done to it.
+fn said_of(judged: &Judged) -> Vec<Said> {
+    let objections = judged.objections.iter();
+    let objections = objections.map(|(policy, reason)| Said { policy, reason: reason.kind.as_str() });
+    let acts = judged.acts.iter().map(|(policy, word)| Said { policy, reason: word });
+    objections.chain(acts).collect()
 }
 
 /// What a fallback is called among actions.

@@ -32,6 +32,8 @@ pub struct ChoiceState {
     text_shown: bool,
     /// The client was shown a finish reason.
     pub finish_shown: bool,
+    /// A finish reason came and was held back, since every call was withheld until then.
+    finish_held: bool,
     /// Words of ours stand before the answer.
     prefaced: bool,
     /// It said something that is neither text nor a call: a refusal, or audio.
@@ -179,7 +181,9 @@ impl ChoiceState {
     pub fn shown(&mut self, event: &Choice) {
         self.role_sent |= event.delta.role.is_some();
         self.text_shown |= event.delta.content.has_text();
-        self.finish_shown |= event.finish.is_some() && !self.is_wholly_withheld();
+        let is_held = self.is_wholly_withheld();
+        self.finish_shown |= event.finish.is_some() && !is_held;
+        self.finish_held |= event.finish.is_some() && is_held;
     }
 
     /// Puts `text` before whatever the model says; true the first time.
@@ -233,7 +237,14 @@ impl ChoiceState {
         self.decisions.clear();
         self.undecided = 0;
         self.text_shown = false;
+        self.finish_held = false;
         self.continued = true;
+    }
+
+    /// Whether the client waits for a finish reason that the upstream's last reply did not bring, or that was held
+    /// back before a call came that is released.
+    pub fn lacks_finish(&self) -> bool {
+        !self.finish_shown && (self.continued || self.finish_held)
     }
 
     /// Whether the upstream was asked again for it.

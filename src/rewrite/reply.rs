@@ -202,3 +202,6 @@ fn set_content(body: &[u8], message: &Delta, text: &str, splices: &mut Splices) 
         }
     }
 }
+
+#[cfg(test)]
+mod quirks;

@@ -4,7 +4,7 @@
 use crate::policy::plan::Reason;
 use crate::transcript::identity::Hash;
 use crate::wire::assemble::Assembled;
-use crate::wire::body::Scanner;
+use crate::wire::body::{Kind, Scanner};
 use crate::wire::json::{escape_into, quote};
 use bytes::Bytes;
 use serde_json::json;
@@ -106,7 +106,7 @@ fn write_function(call: &Assembled, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"name\":\"");
     out.extend_from_slice(&call.name);
     out.extend_from_slice(if call.custom { b"\",\"input\":\"" } else { b"\",\"arguments\":\"" });
-    if call.custom || is_json(&call.arguments()) {
+    if call.custom || is_object(&call.arguments()) {
         out.extend_from_slice(&call.arguments);
     } else {
         escape_into(&harmless_arguments(&call.arguments()), out);
@@ -115,7 +115,8 @@ fn write_function(call: &Assembled, out: &mut Vec<u8>) {
 }
 
 /// Arguments that chat templates can parse, in the place of arguments that they could not: templates of
-/// vLLM and others refuse the whole request where a call in the history holds broken JSON.
+/// vLLM and others refuse the whole request where a call in the history holds broken JSON, or JSON that is no
+/// object (Venice's `2`).
 fn harmless_arguments(text: &str) -> String {
     if text.trim().is_empty() {
         "{}".to_owned()
@@ -124,9 +125,10 @@ fn harmless_arguments(text: &str) -> String {
     }
 }
 
-fn is_json(text: &str) -> bool {
+fn is_object(text: &str) -> bool {
     let mut scanner = Scanner::new(text.as_bytes());
-    !scanner.odd() && scanner.skip().is_ok() && scanner.end().is_ok()
+    let begins_one = matches!(scanner.peek(), Ok(Kind::Object));
+    begins_one && !scanner.odd() && scanner.skip().is_ok() && scanner.end().is_ok()
 }
 
 fn write_result(withheld: &Withheld, out: &mut Vec<u8>) {

@@ -12,7 +12,7 @@ use super::judging::Judging;
 use super::usage;
 use crate::wire::error::{UpstreamError, parse_event};
 use crate::wire::reply::{Choice, Reply};
-use crate::wire::sse::{Fields, Piece, Splitter, parse_fields, write_event};
+use crate::wire::sse::{Fields, Piece, Splitter, data_lines, parse_fields, write_event};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -239,10 +239,13 @@ impl StreamJudge {
         self.begun = true;
         match Reply::parse(&fields.data) {
             Ok(reply) => self.chunk(raw.clone(), reply, &fields.data, (now_ms, out)),
-            Err(_) => {
-                self.note(Unjudged::NotJson);
-                self.pass(raw, out);
-            }
+            Err(_) => match single_events(&raw) {
+                Some(events) => events.into_iter().for_each(|event| self.event(event, now_ms, out)),
+                None => {
+                    self.note(Unjudged::NotJson);
+                    self.pass(raw, out);
+                }
+            },
         }
     }
 
@@ -418,12 +421,13 @@ impl StreamJudge {
         Ending::Complete
     }
 
-    /// The first choice whose calls were all withheld.
+    /// The first choice whose calls were all withheld. What comes behind a finish that the client has is not asked for
+    /// again: nothing could follow it.
     fn pending(&self) -> Option<(u32, Bytes)> {
         if self.judging.observes() {
             return None;
         }
-        let state = self.choices.iter().find(|state| state.is_wholly_withheld())?;
+        let state = self.choices.iter().find(|state| state.is_wholly_withheld() && !state.finish_shown)?;
         state.round().map(|round| (state.index, round))
     }
 
@@ -445,6 +449,17 @@ impl StreamJudge {
     }
 }
 
+/// The events of an engine that put no blank line between them: each of their lines is JSON on its own, as the whole
+/// is not. Clients that go by lines see the calls in them.
+fn single_events(raw: &Bytes) -> Option<Vec<Bytes>> {
+    let events = data_lines(raw);
+    let stands_alone = |event: &Bytes| {
+        let data = parse_fields(event).data;
+        data.starts_with(b"[DONE]") || Reply::parse(&data).is_ok()
+    };
+    (events.len() > 1 && events.iter().all(stands_alone)).then_some(events)
+}
+
 /// The data of an event in one line, where edits count places from its start.
 fn one_line(raw: &Bytes) -> Bytes {
     let fields = parse_fields(raw);
@@ -455,4 +470,6 @@ fn one_line(raw: &Bytes) -> Bytes {
 }
 
 #[cfg(test)]
-mod tests;
+mod quirks;
+#[cfg(test)]
+pub(super) mod tests;

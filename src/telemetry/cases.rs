@@ -2,7 +2,7 @@
 
 use super::outcome::{
     CallVerdict, Context, Fallback, Foretold, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak,
-    Route, SHORTENED, Times, Tokens,
+    Route, SHORTENED, Said, Times, Tokens,
 };
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -42,13 +42,15 @@ pub(super) fn rich() -> Outcome {
     outcome.act(On::Request, "budget", "notice", 1);
     outcome.act(On::Reply, "rate_limit", "withheld", 1);
     let call =
-        |tool: &str, verdict| JudgedCall { tool: tool.to_owned(), verdict, policy: None, reason: None };
+        |tool: &str, verdict| JudgedCall { tool: tool.to_owned(), verdict, said: vec![], is_spoken: false };
     outcome.judged = vec![
         call("search", CallVerdict::Allowed),
         call("search", CallVerdict::Allowed),
         JudgedCall {
-            policy: Some("rate_limit"),
-            reason: Some("RATE_LIMIT"),
+            said: [("rate_limit", "RATE_LIMIT"), ("loops", "LOOP_DETECTED")]
+                .map(|(policy, reason)| Said { policy, reason })
+                .into(),
+            is_spoken: true,
             ..call("weather", CallVerdict::Withheld)
         },
         call("weather", CallVerdict::Unjudged),

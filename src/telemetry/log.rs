@@ -82,7 +82,7 @@ impl Log {
             Format::Auto if io::stderr().is_terminal() => Form::Text,
             Format::Auto | Format::Json => Form::Json,
         };
-        Self(Some(Arc::new(Open { queue: Queue::new(sink), form, level: settings.level })))
+        Self(Some(Arc::new(Open { queue: Queue::new("log", sink), form, level: settings.level })))
     }
 
     /// The line of one request.
@@ -207,12 +207,18 @@ fn show_action(action: &Action, shown: &mut String) {
     }
 }
 
-/// `weather=withheld by=rate_limit reason=RATE_LIMIT`. A tool's name holds no white space here.
+/// `weather=withheld by=rate_limit reason=RATE_LIMIT also=loops:LOOP_DETECTED`; of a call that the client got all the
+/// same, since policies only observe, `weather=allowed said=rate_limit:RATE_LIMIT`. A tool's name holds no white
+/// space here.
 fn show_call(call: &JudgedCall, shown: &mut String) {
     shown.extend([bounded::name(&call.tool).as_ref(), "=", call.verdict.as_str()]);
-    show_policy(call.policy, shown);
-    if let Some(reason) = call.reason {
-        shown.extend([" reason=", reason]);
+    let (spoke, others) = call.said.split_at(usize::from(call.is_spoken && !call.said.is_empty()));
+    for said in spoke {
+        shown.extend([" by=", said.policy, " reason=", said.reason]);
+    }
+    let word = if spoke.is_empty() { " said=" } else { " also=" };
+    for (at, said) in others.iter().enumerate() {
+        shown.extend([if at == 0 { word } else { "," }, said.policy, ":", said.reason]);
     }
 }
 
@@ -284,7 +290,7 @@ mod tests {
             "level": "info", "message": "request", "request_id": "req-1", "conversation": "talk-1",
             "model": "gpt-4o", "profile": "chat", "route": "chat", "mode": "enforce", "status": 200, "streamed": true,
             "actions": ["truncate=2", "budget=notice", "rate_limit=withheld"],
-            "calls": ["search=allowed", "search=allowed", "weather=withheld by=rate_limit reason=RATE_LIMIT",
+            "calls": ["search=allowed", "search=allowed", "weather=withheld by=rate_limit reason=RATE_LIMIT also=loops:LOOP_DETECTED",
                 "weather=unjudged"],
             "results": ["search bytes=5120 tokens=1280 ms=350", "weather bytes=10 tokens=3"],
             "limits": ["weather=3/3 by=rate_limit", "*=12/50"],

@@ -52,6 +52,7 @@ pub struct Metrics {
     estimate_errors: [(&'static str, Histogram); BASES.len()],
     client_gone: IntCounter,
     lost_log_lines: IntCounter,
+    lost_audit_lines: IntCounter,
     streams_open: IntGauge,
     conversations: IntGauge,
     count_conversations: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
@@ -136,6 +137,11 @@ impl Metrics {
                 "toolrein_log_lines_lost_total",
                 "Log lines that were not written, because they came faster than they could be or writing failed.",
             )?,
+            lost_audit_lines: make.counter(
+                "toolrein_audit_lines_lost_total",
+                "Lines of the audit record that were not written: the disk is full, the file cannot be opened, or \
+                 they came faster than they could be written.",
+            )?,
             streams_open: make.gauge("toolrein_streams_open", "Streamed replies being relayed now.")?,
             conversations: make.gauge("toolrein_conversations", "Conversations that the ledger knows now.")?,
             count_conversations: OnceLock::new(),
@@ -193,6 +199,10 @@ impl Metrics {
 
     pub(super) fn add_lost_log_lines(&self, lost: u64) {
         self.lost_log_lines.inc_by(lost);
+    }
+
+    pub(super) fn add_lost_audit_lines(&self, lost: u64) {
+        self.lost_audit_lines.inc_by(lost);
     }
 
     fn record_tokens(&self, outcome: &Outcome) {
@@ -415,7 +425,7 @@ toolrein_upstream_seconds_count 1"#;
                 assert!(text.contains(&sample), "{sample}");
             }
         }
-        for plain in ["client_gone", "lost_rounds", "reasks", "log_lines_lost"] {
+        for plain in ["client_gone", "lost_rounds", "reasks", "log_lines_lost", "audit_lines_lost"] {
             assert!(text.contains(&format!("\ntoolrein_{plain}_total 0\n")), "{plain}");
         }
         let version = env!("CARGO_PKG_VERSION");

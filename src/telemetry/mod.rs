@@ -1,6 +1,7 @@
-//! What is seen from outside: each client request is recorded once, as one outcome, and becomes metrics and one
-//! log line. Is called and calls nobody: it takes plain data, decides nothing, and no request waits for it.
+//! What is seen from outside: each client request is recorded once, as one outcome, and becomes metrics, one
+//! log line and, where a policy had a say, one line of the audit record. Is called and calls nobody: it takes plain data, decides nothing, and no request waits for it.
 
+pub mod audit;
 mod bounded;
 mod families;
 mod line;
@@ -14,16 +15,19 @@ pub mod trace;
 #[cfg(test)]
 mod cases;
 
+use audit::Audit;
 use log::Log;
 use metrics::Metrics;
 use outcome::Outcome;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where outcomes go. Cheap to clone.
 #[derive(Clone)]
 pub struct Telemetry {
     pub metrics: Arc<Metrics>,
     pub log: Log,
+    pub audit: Audit,
 }
 
 impl Telemetry {
@@ -31,7 +35,16 @@ impl Telemetry {
     pub fn record(&self, outcome: &Outcome) {
         self.metrics.record(outcome);
         self.log.request(outcome);
+        self.audit.request(outcome);
         self.metrics.add_lost_log_lines(self.log.take_lost());
+        self.metrics.add_lost_audit_lines(self.audit.take_lost());
+    }
+
+    /// Waits until what was logged and recorded so far is written, at most `within` each. To be called at the
+    /// program's end, off the runtime.
+    pub fn finish(&self, within: Duration) {
+        self.log.finish(within);
+        self.audit.finish(within);
     }
 }
 
@@ -41,7 +54,6 @@ mod tests {
     use super::outcome::Route;
     use super::*;
     use std::io::{self, Write};
-    use std::time::Duration;
 
     struct Broken;
 
@@ -58,7 +70,7 @@ mod tests {
     #[test]
     fn log_lines_that_cannot_be_written_are_counted_and_stop_nothing() {
         let log = Log::open(Settings { format: Format::Json, level: Level::Info }, Broken);
-        let telemetry = Telemetry { metrics: Arc::new(Metrics::new(&[]).unwrap()), log };
+        let telemetry = Telemetry { metrics: Arc::new(Metrics::new(&[]).unwrap()), log, audit: Audit::off() };
         telemetry.record(&Outcome::new(Route::Relay));
         assert!(telemetry.log.finish(Duration::from_secs(10)), "a line that failed is settled too");
         telemetry.record(&Outcome::new(Route::Relay));

@@ -98,10 +98,19 @@ pub enum On {
 pub struct JudgedCall {
     pub tool: String,
     pub verdict: CallVerdict,
-    /// The policy that withheld it.
-    pub policy: Option<&'static str>,
-    /// Its reason, as the model reads it: `RATE_LIMIT`, ...
-    pub reason: Option<&'static str>,
+    /// What policies said of it, in registry order; every objection, also where it is only observed.
+    pub said: Vec<Said>,
+    /// The model reads the words of the first of them.
+    pub is_spoken: bool,
+}
+
+/// What one policy said of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    pub policy: &'static str,
+    /// The reason of an objection, as the model reads it (`RATE_LIMIT`, ...), or what else was done: `answered`,
+    /// `rewritten`.
+    pub reason: &'static str,
 }
 
 /// What became of a call.

@@ -1,4 +1,4 @@
-//! A bounded queue of log lines in front of one thread that writes them. Takes a line without ever waiting for
+//! A bounded queue of lines in front of one thread that writes them. Takes a line without ever waiting for
 //! the disk or the terminal; a line that finds the queue full is lost and counted. Knows nothing of what the
 //! lines say.
 
@@ -38,8 +38,8 @@ struct State {
 }
 
 impl Queue {
-    /// A queue whose lines go to `sink`.
-    pub(super) fn new(sink: impl Write + Send + 'static) -> Self {
+    /// A queue whose lines go to `sink`, written by a thread of this `name`.
+    pub(super) fn new(name: &str, sink: impl Write + Send + 'static) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             filled: Condvar::new(),
@@ -47,7 +47,7 @@ impl Queue {
             lost: AtomicU64::new(0),
         });
         let writer = Arc::clone(&shared);
-        let started = thread::Builder::new().name("log".to_owned()).spawn(move || writer.write_all_to(sink));
+        let started = thread::Builder::new().name(name.to_owned()).spawn(move || writer.write_all_to(sink));
         if started.is_err() {
             // Nobody will write: every line counts as lost.
             shared.lock().closed = true;
@@ -161,7 +161,7 @@ mod tests {
 
     fn gated() -> (Queue, Receiver<Vec<u8>>) {
         let (sender, receiver) = sync_channel(0);
-        (Queue::new(Gate(sender)), receiver)
+        (Queue::new("log", Gate(sender)), receiver)
     }
 
     #[test]

@@ -198,6 +198,21 @@ fn parse_line(event: &[u8], at: usize, end: usize) -> Option<(&[u8], Span)> {
     Some((name, Span::new(at + colon + 1 + space, end)))
 }
 
+/// An event cut into parts that have one data line each; what stands between two of them goes with the former.
+pub fn data_lines(event: &Bytes) -> Vec<Bytes> {
+    let mut starts = Vec::new();
+    let mut at = 0;
+    while at < event.len() {
+        let end = memchr2(b'\n', b'\r', &event[at..]).map_or(event.len(), |found| at + found);
+        if parse_line(event, at, end).is_some_and(|(name, _)| matches!(name, b"data" | b"error")) {
+            starts.push(if starts.is_empty() { 0 } else { at });
+        }
+        at = end + 1;
+    }
+    let ends = starts.iter().skip(1).copied().chain([event.len()]);
+    starts.iter().zip(ends).map(|(start, end)| event.slice(*start..end)).collect()
+}
+
 /// An event that carries `data`, which has no line breaks.
 pub fn write_event(data: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(data.len() + 8);
@@ -292,6 +307,18 @@ mod tests {
             if let Some(place) = fields.place {
                 assert_eq!(place.of(event.as_bytes()), data.as_bytes());
             }
+        }
+    }
+
+    #[test]
+    fn an_event_of_several_data_lines_is_cut_before_each() {
+        for (event, parts) in [
+            ("data: a\n\n", vec!["data: a\n\n"]),
+            (": c\ndata: a\nid: 1\ndata: b\r\n\r\n", vec![": c\ndata: a\nid: 1\n", "data: b\r\n\r\n"]),
+            ("event: x\ndata:a\rdata:b", vec!["event: x\ndata:a\r", "data:b"]),
+            (": c\n\n", vec![]),
+        ] {
+            assert_eq!(data_lines(&Bytes::from_static(event.as_bytes())), parts, "{event:?}");
         }
     }
 

@@ -55,9 +55,9 @@ impl Policy for Picky {
     }
 }
 
-const LIMITS: StreamLimits = StreamLimits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
+pub(super) const LIMITS: StreamLimits = StreamLimits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
 
-fn judging(by_arguments: bool) -> Judging {
+pub(in crate::rewrite) fn judging(by_arguments: bool) -> Judging {
     judging_as(by_arguments, false)
 }
 
@@ -70,12 +70,15 @@ fn judging_as(by_arguments: bool, observe: bool) -> Judging {
     Judging::new(PolicySet::new(vec![rule]).read(&transcript).1, AnswerTools::default(), observe)
 }
 
-fn judge(by_arguments: bool) -> StreamJudge {
+pub(super) fn judge(by_arguments: bool) -> StreamJudge {
     StreamJudge::new(judging(by_arguments), LIMITS, true)
 }
 
 /// Everything that comes out for `chunks`, and how it ended.
-fn run<'a>(judge: &mut StreamJudge, chunks: impl IntoIterator<Item = &'a [u8]>) -> (String, Ending) {
+pub(super) fn run<'a>(
+    judge: &mut StreamJudge,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> (String, Ending) {
     let mut out = Vec::new();
     for chunk in chunks {
         judge.push(Bytes::copy_from_slice(chunk), 0, &mut out);
@@ -84,19 +87,19 @@ fn run<'a>(judge: &mut StreamJudge, chunks: impl IntoIterator<Item = &'a [u8]>) 
     (String::from_utf8(out.concat()).unwrap(), ending)
 }
 
-fn whole(judge: &mut StreamJudge, stream: &str) -> (String, Ending) {
+pub(super) fn whole(judge: &mut StreamJudge, stream: &str) -> (String, Ending) {
     run(judge, [stream.as_bytes()])
 }
 
-fn event(choices: &Value) -> String {
+pub(super) fn event(choices: &Value) -> String {
     format!("data: {}\n\n", json!({"id": "chatcmpl-1", "model": "m", "created": 1, "choices": choices}))
 }
 
-fn delta(delta: &Value) -> String {
+pub(super) fn delta(delta: &Value) -> String {
     event(&json!([{"index": 0, "delta": delta, "finish_reason": null}]))
 }
 
-fn finish(reason: &str) -> String {
+pub(super) fn finish(reason: &str) -> String {
     event(&json!([{"index": 0, "delta": {}, "finish_reason": reason}]))
 }
 
@@ -109,20 +112,20 @@ fn call(index: usize, id: &str, name: &str, arguments: &[&str]) -> String {
     out
 }
 
-const DONE: &str = "data: [DONE]\n\n";
+pub(super) const DONE: &str = "data: [DONE]\n\n";
 
-fn role() -> String {
+pub(super) fn role() -> String {
     delta(&json!({"role": "assistant", "content": null}))
 }
 
 /// The data of every event, `[DONE]` and comments left out.
-fn events(stream: &str) -> Vec<Value> {
+pub(super) fn events(stream: &str) -> Vec<Value> {
     let data = stream.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
     data.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).unwrap()).collect()
 }
 
 /// The text, the calls (index, name, arguments) and the finish reasons that a client puts together.
-fn client_view(stream: &str) -> (String, Vec<(String, String)>, Vec<String>) {
+pub(super) fn client_view(stream: &str) -> (String, Vec<(String, String)>, Vec<String>) {
     let (mut text, mut calls, mut finishes) = (String::new(), Vec::<(String, String)>::new(), Vec::new());
     for event in events(stream) {
         for choice in event["choices"].as_array().unwrap() {

@@ -54,14 +54,16 @@ impl StreamJudge {
             return;
         }
         for place in 0..self.choices.len() {
-            if self.choices[place].finish_shown || !self.choices[place].is_continued() {
+            if !self.choices[place].lacks_finish() {
                 continue;
             }
             if self.choices[place].is_silent() {
                 self.speak(place, out);
             }
             if let Some(head) = &self.head {
-                out.push(head.event(self.choices[place].index, "{}", "\"stop\""));
+                let calls = self.choices[place].released().next().is_some();
+                let reason = if calls { "\"tool_calls\"" } else { "\"stop\"" };
+                out.push(head.event(self.choices[place].index, "{}", reason));
             }
             self.choices[place].finish_shown = true;
         }

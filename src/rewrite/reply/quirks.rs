@@ -1,0 +1,153 @@
+//! The quirks of whole replies, as recorded: two calls as such a provider writes them, with none, one or both of
+//! them withheld, judged by name and by arguments.
+
+use super::super::stream::tests::judging;
+use super::*;
+use serde_json::json;
+
+/// How a provider writes the call `name` with `arguments` at a place.
+type Way = fn(&str, &str, usize) -> Value;
+
+const WAYS: &[(&str, Way)] = &[
+    (
+        "the standard",
+        |name, arguments, at| json!({"id": format!("c{at}"), "type": "function", "function": {"name": name, "arguments": arguments}}),
+    ),
+    (
+        "no type (Mistral)",
+        |name, arguments, at| json!({"id": format!("c{at}"), "function": {"name": name, "arguments": arguments}}),
+    ),
+    (
+        "an index (Mistral, DeepSeek)",
+        |name, arguments, at| json!({"index": at, "id": format!("c{at}"), "function": {"name": name, "arguments": arguments}}),
+    ),
+    (
+        "index 0 for every call (Ollama)",
+        |name, arguments, at| json!({"index": 0, "id": format!("c{at}"), "function": {"name": name, "arguments": arguments}}),
+    ),
+    (
+        "an empty id (Gemini)",
+        |name, arguments, _| json!({"id": "", "function": {"name": name, "arguments": arguments}}),
+    ),
+    ("no id", |name, arguments, _| json!({"function": {"name": name, "arguments": arguments}})),
+    (
+        "one id for all calls",
+        |name, arguments, _| json!({"id": "0", "type": "function", "function": {"name": name, "arguments": arguments}}),
+    ),
+    ("arguments as an object (llama.cpp)", |name, arguments, at| {
+        let arguments: Value = serde_json::from_str(arguments).unwrap();
+        json!({"id": format!("c{at}"), "function": {"name": name, "arguments": arguments}})
+    }),
+    ("further members (Gemini, Snowflake)", |name, arguments, at| {
+        json!({"id": format!("c{at}"), "custom": null, "extra_content": {"google": {"thought_signature": "s"}},
+            "function": {"name": name, "arguments": arguments}})
+    }),
+];
+
+/// A reply of these choices.
+fn reply(choices: &[Value]) -> Bytes {
+    json!({"id": "x", "choices": choices, "usage": {"total_tokens": 3}}).to_string().into()
+}
+
+fn choice(index: usize, calls: &[Value], finish: &Value) -> Value {
+    json!({"index": index, "message": {"role": "assistant", "content": null, "tool_calls": calls},
+        "finish_reason": finish})
+}
+
+fn arguments(denied: bool) -> &'static str {
+    if denied { r#"{"bad":1}"# } else { r#"{"x":"é"}"# }
+}
+
+/// The body that the client gets of `body`, and whether the model is to be asked again.
+fn judged(body: &Bytes, by_arguments: bool) -> (Bytes, Option<u32>) {
+    let mut judge = WholeJudge::read(body, judging(by_arguments), 0).unwrap();
+    let again = judge.pending().map(|(choice, _)| choice);
+    (judge.write().unwrap_or_else(|| body.clone()), again)
+}
+
+fn assert_way(quirk: &str, way: Way, finish: &Value, by_arguments: bool) {
+    for denied in [[false, false], [true, false], [false, true], [true, true]] {
+        let name = |at: usize| if denied[at] { ["deny", "denyToo"][at] } else { ["ok", "fine"][at] };
+        let calls = [0, 1].map(|at| way(name(at), arguments(denied[at]), at));
+        let body = reply(&[choice(0, &calls, finish)]);
+        let (out, again) = judged(&body, by_arguments);
+        let why = format!("{quirk}, {denied:?}, {finish}: {}", String::from_utf8_lossy(&out));
+        assert_eq!(again, (denied == [true, true]).then_some(0), "{why}");
+        let shown: Value = serde_json::from_slice(&out).unwrap();
+        let message = &shown["choices"][0]["message"];
+        let left: Vec<usize> = (0..2).filter(|at| !denied[*at]).collect();
+        match left[..] {
+            [_, _] => assert_eq!(out, body, "{why}"),
+            [at] => {
+                let mut expected = calls[at].clone();
+                if expected.get("index").is_some() {
+                    expected["index"] = json!(0);
+                }
+                assert_eq!(message["tool_calls"], json!([expected]), "{why}");
+                assert_eq!(&shown["choices"][0]["finish_reason"], finish, "{why}");
+            }
+            _ => assert!(message.get("tool_calls").is_none() && message["content"] == NO_ANSWER, "{why}"),
+        }
+    }
+}
+
+#[test]
+fn every_way_to_write_calls_is_judged_and_the_call_that_is_left_stays_as_it_came() {
+    for (quirk, way) in WAYS {
+        for finish in [json!("tool_calls"), json!("stop"), json!(""), Value::Null] {
+            for by_arguments in [false, true] {
+                assert_way(quirk, *way, &finish, by_arguments);
+            }
+        }
+    }
+}
+
+#[test]
+fn calls_without_arguments_and_replies_without_calls_pass_as_they_came() {
+    let call = |function: Value| json!([{"id": "a", "type": "function", "function": function}]);
+    for calls in [
+        call(json!({"name": "ok", "arguments": ""})),
+        call(json!({"name": "ok", "arguments": null})),
+        call(json!({"name": "ok"})),
+        call(json!({"name": "ok", "arguments": "2"})),
+        Value::Null,
+        json!([]),
+    ] {
+        let message =
+            json!({"role": "assistant", "content": "text", "tool_calls": calls, "function_call": null});
+        let body = reply(&[json!({"index": 0, "message": message, "finish_reason": "tool_calls"})]);
+        for by_arguments in [false, true] {
+            assert_eq!(judged(&body, by_arguments), (body.clone(), None), "{calls}");
+        }
+    }
+}
+
+#[test]
+fn of_three_choices_each_has_its_own_fate() {
+    let (_, way) = WAYS[2];
+    let call = |name: &str, at: usize| way(name, arguments(name == "deny"), at);
+    let finish = json!("tool_calls");
+    let body = reply(&[
+        choice(0, &[call("ok", 0), call("fine", 1)], &finish),
+        choice(1, &[call("deny", 0), call("ok", 1)], &finish),
+        choice(2, &[call("deny", 0)], &finish),
+    ]);
+    for by_arguments in [false, true] {
+        let mut judge = WholeJudge::read(&body, judging(by_arguments), 0).unwrap();
+        assert_eq!(judge.pending().map(|(choice, _)| choice), Some(2));
+        let answer = json!({"id": "y", "choices": [{"index": 0, "message": {"role": "assistant", "content": "three"},
+            "finish_reason": "stop"}], "usage": {"total_tokens": 4}});
+        judge.continue_with(2, &answer.to_string().into(), 0).unwrap();
+        assert_eq!(judge.pending(), None);
+        let out: Value = serde_json::from_slice(&judge.write().unwrap()).unwrap();
+        let message = |at: usize| &out["choices"][at]["message"];
+        assert_eq!(message(0)["tool_calls"], json!([call("ok", 0), call("fine", 1)]));
+        assert_eq!(message(1)["tool_calls"][0]["function"]["name"], "ok");
+        assert_eq!(
+            (&message(1)["tool_calls"][0]["index"], message(1)["tool_calls"].get(1)),
+            (&json!(0), None)
+        );
+        assert_eq!((&message(2)["content"], &out["choices"][2]["index"]), (&json!("three"), &json!(2)));
+        assert_eq!(out["usage"]["total_tokens"], 7);
+    }
+}

@@ -1,0 +1,206 @@
+//! The audit record: one JSON line for each client request in which a policy acted or a call was judged, appended
+//! to a file of its own. Decides which fields there are and bounds them. Never holds a body, an argument or a
+//! credential; no request waits for it, and what cannot be written is counted.
+
+use super::bounded;
+use super::outcome::{Action, JudgedCall, On, Outcome};
+use super::queue::Queue;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Longest text, in characters; as in the log.
+const MAX_TEXT_CHARS: usize = 200;
+/// Most decisions and most actions of a line; the rest is told by number. More than any provider's parallel calls.
+const MAX_ITEMS: usize = 200;
+/// Read and written by the owner alone: the record tells who did what.
+const FILE_MODE: u32 = 0o600;
+
+/// A handle on the audit record. Cheap to clone; no call waits for the disk.
+#[derive(Clone)]
+pub struct Audit(Option<Arc<Queue>>);
+
+impl Audit {
+    /// No record is kept.
+    pub fn off() -> Self {
+        Self(None)
+    }
+
+    /// A record appended to the file at `path`, which is made if there is none.
+    ///
+    /// # Errors
+    /// The file cannot be made or written.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = Appended { path: path.to_owned(), file: open(path)?, torn: false };
+        Ok(Self(Some(Arc::new(Queue::new("audit", file)))))
+    }
+
+    /// The line of one request, where there is anything to tell.
+    pub(super) fn request(&self, outcome: &Outcome) {
+        let Some(queue) = &self.0 else { return };
+        if let Some(line) = line(outcome, SystemTime::now()) {
+            queue.push(&line);
+        }
+    }
+
+    /// Waits until what was recorded so far is written, at most `within`; whether it was. To be called at the
+    /// program's end, off the runtime.
+    pub fn finish(&self, within: Duration) -> bool {
+        self.0.as_ref().is_none_or(|queue| queue.finish(within))
+    }
+
+    /// Lines that were lost since this was last asked.
+    pub(super) fn take_lost(&self) -> u64 {
+        self.0.as_ref().map_or(0, |queue| queue.take_lost())
+    }
+}
+
+/// A line. Its keys stay, new ones may come.
+#[derive(Serialize)]
+struct Entry<'a> {
+    timestamp: String,
+    request_id: Cow<'a, str>,
+    conversation: Option<Cow<'a, str>>,
+    model: Option<Cow<'a, str>>,
+    profile: Option<Cow<'a, str>>,
+    mode: &'static str,
+    decisions: Vec<Decision<'a>>,
+    actions: Vec<Deed<'a>>,
+    /// Decisions and actions that are not listed.
+    #[serde(skip_serializing_if = "is_zero")]
+    left_out: usize,
+}
+
+/// What one policy said of one call; of a call of which none said anything, that it was judged.
+#[derive(Clone, Serialize)]
+struct Decision<'a> {
+    /// Its place among the calls judged in this request, from 0.
+    call: usize,
+    tool: Cow<'a, str>,
+    /// What became of the call: `allowed`, `withheld`, `answered`, `unjudged`.
+    verdict: &'static str,
+    policy: Option<&'static str>,
+    reason: Option<&'static str>,
+    /// The model reads this policy's words.
+    spoke: bool,
+}
+
+/// What a policy did, `count` times.
+#[derive(Serialize)]
+struct Deed<'a> {
+    policy: &'static str,
+    action: Cow<'a, str>,
+    count: u64,
+}
+
+/// The line that tells of `outcome`, its end included; `None` where no policy acted and no call was judged.
+fn line(outcome: &Outcome, at: SystemTime) -> Option<Vec<u8>> {
+    // What a resent request tells again was told before; its reply is new.
+    let is_new = |action: &&Action| !outcome.repeated || action.on == On::Reply;
+    let actions: Vec<&Action> = outcome.actions.iter().filter(is_new).collect();
+    if actions.is_empty() && outcome.judged.is_empty() {
+        return None;
+    }
+    let decisions: usize = outcome.judged.iter().map(|call| call.said.len().max(1)).sum();
+    let text = |raw| bounded::text(raw, MAX_TEXT_CHARS);
+    let entry = Entry {
+        timestamp: humantime::format_rfc3339_micros(at.max(SystemTime::UNIX_EPOCH)).to_string(),
+        request_id: text(&outcome.request_id),
+        conversation: outcome.conversation.as_deref().map(text),
+        model: outcome.model.as_deref().map(text),
+        profile: outcome.profile.as_deref().map(text),
+        mode: outcome.mode,
+        decisions: outcome.judged.iter().enumerate().flat_map(decisions_on).take(MAX_ITEMS).collect(),
+        actions: actions.iter().take(MAX_ITEMS).map(|action| deed(action)).collect(),
+        left_out: decisions.saturating_sub(MAX_ITEMS) + actions.len().saturating_sub(MAX_ITEMS),
+    };
+    let mut line = serde_json::to_vec(&entry).ok()?;
+    line.push(b'\n');
+    Some(line)
+}
+
+fn decisions_on((call, judged): (usize, &JudgedCall)) -> Vec<Decision<'_>> {
+    let verdict = judged.verdict.as_str();
+    let silent = Decision {
+        call,
+        tool: bounded::name(&judged.tool),
+        verdict,
+        policy: None,
+        reason: None,
+        spoke: false,
+    };
+    if judged.said.is_empty() {
+        return vec![silent];
+    }
+    let said = judged.said.iter().enumerate();
+    let decisions = said.map(|(at, said)| Decision {
+        policy: Some(said.policy),
+        reason: Some(said.reason),
+        spoke: at == 0 && judged.is_spoken,
+        ..silent.clone()
+    });
+    decisions.collect()
+}
+
+fn deed(action: &Action) -> Deed<'_> {
+    Deed { policy: action.policy, action: bounded::text(&action.action, MAX_TEXT_CHARS), count: action.count }
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// The file at a path, whichever that is now: one that was moved away or deleted is replaced by a new one.
+struct Appended {
+    path: PathBuf,
+    file: File,
+    /// A line was cut where writing failed, and the next must not go on with it.
+    torn: bool,
+}
+
+impl Appended {
+    fn is_in_place(&self) -> bool {
+        let same = |here: &std::fs::Metadata, there: std::fs::Metadata| {
+            (here.dev(), here.ino()) == (there.dev(), there.ino())
+        };
+        let there = std::fs::metadata(&self.path).ok();
+        self.file.metadata().ok().zip(there).is_some_and(|(here, there)| same(&here, there))
+    }
+}
+
+impl Write for Appended {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    /// All at once or not at all, as far as the disk allows: called for each batch of lines.
+    fn write_all(&mut self, lines: &[u8]) -> io::Result<()> {
+        if !self.is_in_place() {
+            self.file = open(&self.path)?;
+            self.torn = false;
+        }
+        if self.torn {
+            self.file.write_all(b"\n")?;
+            self.torn = false;
+        }
+        let written = self.file.write_all(lines);
+        self.torn = written.is_err();
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! Cases of the audit record: what a line says, what none says, and a disk that does not obey.
+
+use super::super::cases::rich;
+use super::super::outcome::{CallVerdict, Route, Said};
+use super::*;
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt as _;
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn told(outcome: &Outcome) -> Option<Value> {
+    let line = String::from_utf8(line(outcome, SystemTime::UNIX_EPOCH)?).unwrap();
+    assert!(line.ends_with("}\n") && line.matches('\n').count() == 1, "{line}");
+    Some(serde_json::from_str(&line).unwrap())
+}
+
+fn lines_of(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_line_names_every_policy_that_had_a_say_and_marks_the_one_that_spoke() {
+    let decision = |call: usize, tool: &str, verdict: &str| {
+        json!({"call": call, "tool": tool, "verdict": verdict,
+            "policy": null, "reason": null, "spoke": false})
+    };
+    let expected = json!({
+        "timestamp": "1970-01-01T00:00:00.000000Z", "request_id": "req-1", "conversation": "talk-1",
+        "model": "gpt-4o", "profile": "chat", "mode": "enforce",
+        "decisions": [
+            decision(0, "search", "allowed"),
+            decision(1, "search", "allowed"),
+            {"call": 2, "tool": "weather", "verdict": "withheld", "policy": "rate_limit", "reason": "RATE_LIMIT",
+                "spoke": true},
+            {"call": 2, "tool": "weather", "verdict": "withheld", "policy": "loops", "reason": "LOOP_DETECTED",
+                "spoke": false},
+            decision(3, "weather", "unjudged"),
+        ],
+        "actions": [
+            {"policy": "truncate", "action": "shortened", "count": 2},
+            {"policy": "budget", "action": "notice", "count": 1},
+            {"policy": "rate_limit", "action": "withheld", "count": 1},
+        ],
+    });
+    assert_eq!(told(&rich()), Some(expected));
+}
+
+#[test]
+fn where_policies_only_observe_nobody_spoke() {
+    let said = vec![Said { policy: "loops", reason: "LOOP_DETECTED" }];
+    let call = JudgedCall { tool: "f".into(), verdict: CallVerdict::Allowed, said, is_spoken: false };
+    let outcome = Outcome { mode: "observe", judged: vec![call], ..Outcome::new(Route::Chat) };
+    let decision = told(&outcome).unwrap()["decisions"][0].clone();
+    assert_eq!(
+        (&decision["policy"], &decision["verdict"], &decision["spoke"]),
+        (&json!("loops"), &json!("allowed"), &json!(false))
+    );
+}
+
+#[test]
+fn a_request_in_which_nothing_was_decided_has_no_line() {
+    assert_eq!(told(&Outcome::new(Route::Relay)), None);
+    let mut silent = Outcome { judged: vec![], repeated: true, ..rich() };
+    silent.actions.retain(|action| action.on == On::Request);
+    assert_eq!(told(&silent), None, "a resent request tells nothing again");
+    assert!(told(&Outcome { repeated: false, ..silent }).is_some());
+}
+
+#[test]
+fn a_resent_request_tells_of_its_reply_alone() {
+    let line = told(&Outcome { repeated: true, ..rich() }).unwrap();
+    assert_eq!(line["actions"], json!([{"policy": "rate_limit", "action": "withheld", "count": 1}]));
+    assert_eq!(line["decisions"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn hostile_names_stay_bounded_and_inside_their_fields() {
+    let hostile = format!("a\",\"mode\":\"off\"}}\r\n{{\u{2028}\u{202e}{}", "\u{1b}[31mx \\".repeat(10_000));
+    let mut outcome = rich();
+    outcome.request_id.clone_from(&hostile);
+    outcome.conversation = Some(hostile.clone());
+    outcome.model = Some(hostile.clone());
+    let call = JudgedCall { tool: hostile.clone(), ..outcome.judged[2].clone() };
+    outcome.judged = vec![call; 5_000];
+    outcome.act(On::Reply, "loops", hostile, 1);
+    let text = line(&outcome, SystemTime::UNIX_EPOCH).unwrap();
+    assert!(text.len() < 60_000, "{}", text.len());
+    let is_hidden = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{202e}');
+    assert!(!String::from_utf8_lossy(&text).trim_end().chars().any(is_hidden));
+    let line = told(&outcome).unwrap();
+    assert_eq!(line["mode"], "enforce");
+    assert_eq!(line["model"].as_str().unwrap().chars().count(), 200);
+    assert_eq!(line["decisions"][0]["tool"].as_str().unwrap().chars().count(), 64);
+    assert_eq!(line["left_out"], 10_000 - 200, "what is not listed is told by number");
+}
+
+#[test]
+fn the_file_is_for_its_owner_alone_and_is_appended_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    for times in 1..=2 {
+        let audit = Audit::open(&path).unwrap();
+        audit.request(&rich());
+        audit.request(&Outcome::new(Route::Relay));
+        assert!(audit.finish(SOON));
+        assert_eq!(lines_of(&path).len(), times);
+    }
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_file_that_was_moved_away_or_emptied_is_gone_on_with_at_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, old) = (folder.path().join("audit.jsonl"), folder.path().join("audit.jsonl.1"));
+    let audit = Audit::open(&path).unwrap();
+    let tell = || {
+        audit.request(&rich());
+        assert!(audit.finish(SOON));
+    };
+    tell();
+    std::fs::rename(&path, &old).unwrap();
+    tell();
+    assert_eq!((lines_of(&old).len(), lines_of(&path).len()), (1, 1));
+    // As `copytruncate` does.
+    File::options().write(true).truncate(true).open(&path).unwrap();
+    tell();
+    assert_eq!(lines_of(&path).len(), 1, "no hole is left where the old lines stood");
+    assert_eq!(audit.take_lost(), 0);
+}
+
+#[test]
+fn what_cannot_be_written_is_counted_and_a_line_that_was_cut_does_not_spoil_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.jsonl");
+    let audit = Audit::open(&path).unwrap();
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    audit.request(&rich());
+    assert!(audit.finish(SOON));
+    assert_eq!(audit.take_lost(), 1);
+    std::fs::create_dir(folder.path()).unwrap();
+    std::fs::write(&path, "{\"cut\":").unwrap();
+    let mut file = Appended { path: path.clone(), file: open(&path).unwrap(), torn: true };
+    file.write_all(b"{}\n").unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"cut\":\n{}\n");
+    let mut full =
+        Appended { path: "/dev/full".into(), file: open("/dev/full".as_ref()).unwrap(), torn: false };
+    assert!(full.write_all(b"{}\n").is_err() && full.torn);
+}
