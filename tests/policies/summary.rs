@@ -68,12 +68,12 @@ fn a_summary_made_in_time_is_in_the_request_and_in_every_later_one() {
 #[test]
 fn a_summary_that_is_late_or_fails_means_cleared_for_good() {
     let refusal = || Reply::error(500, "server_error", "x", "no");
-    let cases: [(fn() -> Reply, &str, &str); 3] = [
-        (Reply::silence, "late", QUICK),
+    let blank = || Reply::text(" ");
+    for (answer, result, settings) in [
+        (Reply::silence as fn() -> Reply, "late", QUICK),
         (refusal, "failed", SUMMARY),
-        (|| Reply::text(" "), "failed", SUMMARY),
-    ];
-    for (answer, result, settings) in cases {
+        (blank, "failed", SUMMARY),
+    ] {
         let upstream = upstream(answer);
         let program = Toolrein::before(&upstream, settings);
         ask_twice(&mut having_read(Form::Whole, 7), &program);
