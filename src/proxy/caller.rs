@@ -2,7 +2,6 @@
 //! forgotten; nothing is stored.
 
 use crate::config::Conversation;
-use crate::transcript::Transcript;
 use crate::transcript::identity::{Domain, HashKey, Identity};
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::decode;
@@ -36,9 +35,12 @@ pub(crate) fn identify(
 }
 
 /// Whether the conversation is held out for comparison: policies leave its texts alone.
-pub(crate) fn is_held_out(settings: &Conversation, transcript: &Transcript<'_>) -> bool {
-    let name = || transcript.identity.lasting_name(transcript.request, transcript.body);
-    settings.holdout > 0 && settings.holds_out(name().0)
+pub(crate) fn is_held_out(
+    settings: &Conversation,
+    identity: &Identity,
+    (request, body): (&Request, &[u8]),
+) -> bool {
+    settings.holdout > 0 && settings.holds_out(identity.lasting_name(request, body).0)
 }
 
 fn id(text: &str) -> Option<String> {

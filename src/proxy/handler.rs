@@ -331,7 +331,8 @@ impl Gateway {
         if self.is_observing() {
             return Context { touched, held_out: true };
         }
-        let held_out = caller::is_held_out(&self.config.conversation, transcript);
+        let told = (transcript.request, transcript.body);
+        let held_out = caller::is_held_out(&self.config.conversation, transcript.identity, told);
         if held_out {
             policies.leave_context(plan);
         }
