@@ -314,8 +314,9 @@ impl Gateway {
         let changes = plan.refusal.is_none() && !transcript.request.odd && !self.is_observing();
         let is_open = |wanted: &&SummaryWanted| self.summaries.pins.find(wanted.batch).is_none();
         let wanted = plan.summary.as_ref().filter(|_| changes).filter(is_open);
-        let Some(wanted) = wanted.filter(|_| !caller::is_held_out(&self.config.conversation, transcript))
-        else {
+        let told = (transcript.request, transcript.body);
+        let held_out = || caller::is_held_out(&self.config.conversation, transcript.identity, told);
+        let Some(wanted) = wanted.filter(|_| !held_out()) else {
             return (plan, judge, Duration::ZERO);
         };
         let began = Instant::now();
