@@ -10,6 +10,7 @@ use crate::ledger::memory::{Bounds, MemoCache, Memory};
 use crate::proxy::body::ReplyBody;
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{Gateway, Handler};
+use crate::proxy::summaries::Summariser;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::proxy::{Proxy, ServeSettings, Service};
 use crate::telemetry::Telemetry;
@@ -92,6 +93,7 @@ impl Running {
             telemetry: telemetry.clone(),
             key: HashKey::random(),
             turnstile: Arc::default(),
+            summaries: Summariser::new(config.ledger.ttl),
             config: Arc::clone(&config),
         };
         let readiness = Readiness::starting();

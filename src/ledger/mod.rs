@@ -7,6 +7,7 @@ pub mod memory;
 mod pending;
 pub mod ratios;
 mod recent;
+pub mod summaries;
 
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;

@@ -4,7 +4,8 @@
 //! When what the model reads comes to `trigger` of its context window, all tool results but the newest `keep` and the
 //! `exempt` ones are cleared at once, if that frees `min_gain` tokens and a fifth of the window. In the place of a
 //! result stands a marker: tool, size, how to get it again, and its first 200 characters. What the model has not read
-//! yet, small results, and what another policy withholds stay; calls and their order stay.
+//! yet, small results, and what another policy withholds stay; calls and their order stay. With `style = "summary"` the
+//! newest marker of a batch holds a summary of all its results too, where another model made one in time.
 //!
 //! # Why
 //! Most of a long conversation is old tool output, which each request pays for again and which makes models worse.
@@ -20,10 +21,11 @@
 //! next batch comes when the context is that full again.
 
 mod marker;
+mod summary;
 
 use super::context::{CLEARED, Context, ResultText, new_text, shown};
 use super::pattern::Pattern;
-use super::plan::{Change, Plan};
+use super::plan::{Change, Plan, SummaryWanted};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, ToolResult};
@@ -32,6 +34,7 @@ use serde::Deserialize;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
+use summary::{Pinned, Settings, Style};
 
 /// Smaller texts stay: their marker would be half of them, and errors, which models learn from, are mostly small.
 const LEAST: Estimate = Estimate::of_tokens(250);
@@ -57,11 +60,23 @@ pub struct Config {
     context_window: u32,
     /// Tools whose results stay, by name or pattern.
     exempt: Vec<Pattern>,
+    /// What the model reads in their place.
+    style: Style,
+    /// Of use with style "summary" alone.
+    summary: Settings,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { trigger: 0.8, keep: 2, min_gain: 4_000, context_window: 128_000, exempt: Vec::new() }
+        Self {
+            trigger: 0.8,
+            keep: 2,
+            min_gain: 4_000,
+            context_window: 128_000,
+            exempt: Vec::new(),
+            style: Style::default(),
+            summary: Settings::default(),
+        }
     }
 }
 
@@ -85,6 +100,8 @@ pub struct State {
     reader: Option<&'static str>,
     /// Behind the last reply: what stands from here on the model has not read.
     unread: usize,
+    /// Summaries, where they are wanted.
+    pinned: Option<Pinned>,
 }
 
 impl Policy for Compact {
@@ -95,7 +112,7 @@ impl Policy for Compact {
     type State = State;
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
-        let mut problems = Vec::new();
+        let mut problems = config.summary.problems();
         if !(config.trigger > 0.0 && config.trigger <= 1.0) {
             problems.push(ConfigError::new("trigger", "expected a share above 0, up to 1"));
         }
@@ -119,6 +136,7 @@ impl Policy for Compact {
         state.context = Context::open(request);
         state.window = request.context_window.unwrap_or(self.config.context_window).into();
         state.overflowed = request.overflowed;
+        state.pinned = (self.config.style == Style::Summary).then(|| Pinned::open(request)).flatten();
         state.idle = !request.overflowed && request.most_tokens.tokens() as f64 <= self.trigger(state);
     }
 
@@ -129,7 +147,7 @@ impl Policy for Compact {
         state.settle(plan);
         if let Event::Assistant(view) = event {
             // Here a request was sent: what was decided for it is decided again.
-            clear(&self.batch(state, false), plan);
+            self.clear(&self.batch(state, false), state, plan);
             state.settle(plan);
             state.unread = view.index + 1;
         }
@@ -143,7 +161,9 @@ impl Policy for Compact {
         if state.overflowed || self.is_full(state) {
             let mut state = state.clone();
             state.settle(plan);
-            clear(&self.batch(&state, state.overflowed), plan);
+            let wanted = self.clear(&self.batch(&state, state.overflowed), &state, plan);
+            // What was forced is not remembered: not worth a question.
+            plan.summary = wanted.filter(|_| !state.overflowed);
         }
     }
 }
@@ -174,6 +194,25 @@ impl Compact {
             |old: &&Old| texts[old.at].points.is_none_or(|(original, _)| messages.contains(&original));
         let batch: Vec<&Old> = old().filter(stands).collect();
         if state.frees(&batch, least) { batch } else { Vec::new() }
+    }
+
+    /// Clears the batch; says what summary it could have where it has none.
+    fn clear(&self, batch: &[&Old], state: &State, plan: &mut Plan) -> Option<SummaryWanted> {
+        let (newest, older) = batch.split_last()?;
+        for old in older {
+            plan.clear(old.message, old.text, Arc::from(old.marker()), old.gone_chars());
+        }
+        let settings = &self.config.summary;
+        let name = state.pinned.as_ref().map(|pinned| (pinned, pinned.name(batch, settings)));
+        let summary = name.as_ref().and_then(|(pinned, name)| pinned.summary(*name));
+        let Some(summary) = summary else {
+            plan.clear(newest.message, newest.text, Arc::from(newest.marker()), newest.gone_chars());
+            return name.map(|(_, name)| settings.wanted(name, batch));
+        };
+        let gone_chars = newest.gone_chars().saturating_sub(summary.chars().count());
+        plan.clear(newest.message, newest.text, Arc::from(newest.marker_with(&summary)), gone_chars);
+        plan.remark_on(newest.message, "summarised");
+        None
     }
 
     /// Remembers which texts of a result may be cleared later.
@@ -230,12 +269,6 @@ impl State {
             self.old.retain(|old| !texts[old.at].gone);
             self.potential = self.old.iter().map(|old| texts[old.at].alone().saturating_sub(CLEARED)).sum();
         }
-    }
-}
-
-fn clear(batch: &[&Old], plan: &mut Plan) {
-    for old in batch {
-        plan.clear(old.message, old.text, Arc::from(old.marker()), old.gone_chars());
     }
 }
 

@@ -35,8 +35,9 @@ mod turn_limits;
 // First line of a new policy: `mod NAME;`.
 
 use crate::transcript::Event;
-use crate::transcript::identity::HashKey;
+use crate::transcript::identity::{Hash, HashKey};
 use crate::transcript::memo::Memo;
+use crate::transcript::summaries::Summaries;
 use crate::transcript::tokens::Estimate;
 use bytes::Bytes;
 use plan::{Confirming, Plan, Proposed, Usage, Verdict};
@@ -196,6 +197,10 @@ pub struct RequestFacts<'a> {
     pub memo: &'a dyn Memo,
     /// Names what is kept in the memo.
     pub key: &'a HashKey,
+    /// The caller.
+    pub principal: Hash,
+    /// See [`Transcript::summaries`](crate::transcript::Transcript::summaries).
+    pub summaries: Option<&'a Arc<dyn Summaries>>,
 }
 
 impl RequestFacts<'_> {

@@ -5,6 +5,7 @@ use crate::transcript::identity::Hash;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Everything that the policies want done to one request.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +25,8 @@ pub struct Plan {
     pub refusal: Option<Refusal>,
     /// The tool of ours by which the model reads a result whole, by the number of its call.
     reader: Option<&'static str>,
+    /// A summary that the request's last batch could have.
+    pub summary: Option<SummaryWanted>,
     /// Where the fold stands: set by the runner, so that a policy can edit only what it reads.
     at: Place,
 }
@@ -36,6 +39,21 @@ pub struct Dropped {
     pub messages: Range<usize>,
     /// The message at which it was decided.
     pub decided: usize,
+}
+
+/// A summary that is worth asking for before the request is sent. Without one the plan stands as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SummaryWanted {
+    /// The name of what it is to be a summary of.
+    pub batch: Hash,
+    /// That: messages and places among their strings of text, oldest first.
+    pub texts: Vec<(usize, usize)>,
+    /// Who is to be asked.
+    pub model: Arc<str>,
+    /// How long it may be, in words.
+    pub words: usize,
+    /// How long the request may wait for it.
+    pub wait: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -180,6 +198,12 @@ impl Plan {
     pub fn clear(&mut self, message: usize, text: usize, by: Arc<str>, gone_chars: usize) {
         let Place { message: decided, policy } = self.at;
         self.edits.push(Edit { message, decided, policy, change: Change::Clear { text, by, gone_chars } });
+    }
+
+    /// Tells the operator, and nobody else, of the earlier `message`.
+    pub fn remark_on(&mut self, message: usize, word: &'static str) {
+        let Place { message: decided, policy } = self.at;
+        self.edits.push(Edit { message, decided, policy, change: Change::Remark { word, of: None } });
     }
 
     /// Drops whole turns: the earlier `messages`. The same rules as for [`clear`](Self::clear).

@@ -259,6 +259,8 @@ fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
         overflowed: transcript.overflowed,
         memo: transcript.memo,
         key: &transcript.identity.key,
+        principal: transcript.identity.principal,
+        summaries: transcript.summaries.as_ref(),
     }
 }
 

@@ -13,6 +13,7 @@ use super::headers::is_upgrade;
 use super::read::{ReadError, read_body};
 use super::record::Record;
 use super::respond::error_response;
+use super::summaries::Summariser;
 use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
 use super::{Service, caller, coding, profile, relay, stream};
@@ -43,6 +44,7 @@ pub struct Gateway {
     pub key: HashKey,
     /// For conversations whose requests go one at a time.
     pub turnstile: Arc<Turnstile>,
+    pub summaries: Summariser,
 }
 
 /// The gateway as the accept loop calls it.

@@ -75,6 +75,7 @@ struct Deeds {
     ungoverned: Counters,
     lost_rounds: IntCounter,
     reasks: IntCounter,
+    summaries: Counters,
 }
 
 /// An open stream, until it is dropped.
@@ -152,6 +153,11 @@ impl Metrics {
     pub fn stream_opened(&self) -> StreamGuard {
         self.streams_open.inc();
         StreamGuard(self.streams_open.clone())
+    }
+
+    /// Counts one summary that a model was asked for: "made", "late" or "failed".
+    pub fn count_summary(&self, result: &'static str) {
+        self.deeds.summaries.add(result, 1);
     }
 
     /// Names who knows how many conversations there are: asked at every rendering, so it must be quick. The
@@ -295,6 +301,12 @@ impl Deeds {
             )?,
             reasks: make
                 .counter("toolrein_reasks_total", "Times the upstream was asked again after calls were withheld.")?,
+            summaries: make.words(
+                "toolrein_summaries_total",
+                "Summaries of cleared results that a model was asked for, by what came of it.",
+                "result",
+                &["made", "late", "failed"],
+            )?,
         })
     }
 

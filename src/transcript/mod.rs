@@ -6,6 +6,7 @@ pub mod identity;
 pub mod memo;
 pub mod outcome;
 pub mod prompt;
+pub mod summaries;
 pub mod tokens;
 
 use crate::wire::body::Str;
@@ -17,6 +18,8 @@ use calls::{Call, PairedCalls};
 use identity::{Domain, Identity};
 use memo::{Derived, Memo};
 use std::borrow::Cow;
+use std::sync::Arc;
+use summaries::Summaries;
 use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text};
 
 /// One conversation as its request tells it.
@@ -32,6 +35,8 @@ pub struct Transcript<'a> {
     pub context_window: Option<u32>,
     /// The upstream has refused this request because it is longer than the model takes.
     pub overflowed: bool,
+    /// Summaries of what was cleared, where somebody keeps them.
+    pub summaries: Option<Arc<dyn Summaries>>,
     /// When the request came, in ms since the epoch. For what is counted, never for what is written.
     pub now_ms: u64,
     /// Rounds that the client was not shown, each with the place of the assistant message it stands before, in order.
@@ -176,6 +181,7 @@ impl<'a> Transcript<'a> {
             token_factor: 100,
             context_window: None,
             overflowed: false,
+            summaries: None,
             now_ms: 0,
             hidden_rounds: Vec::new(),
             shared_body: None,

@@ -14,7 +14,7 @@ const TOO_LONG: &str = "This model's maximum context length is 8192 tokens. Howe
                         tokens. Please reduce the length of the messages.";
 
 /// A conversation that has read so many results of a thousand tokens.
-fn having_read(form: Form, results: usize) -> Talk {
+pub fn having_read(form: Form, results: usize) -> Talk {
     let mut talk = Talk::new(form);
     for at in 0..results {
         read(&mut talk, at);
@@ -30,12 +30,12 @@ fn read(talk: &mut Talk, at: usize) {
     talk.messages.push(json!({"role": "tool", "tool_call_id": id, "content": page}));
 }
 
-fn messages(request: &Recorded) -> Vec<Value> {
+pub fn messages(request: &Recorded) -> Vec<Value> {
     request.json()["messages"].as_array().unwrap().clone()
 }
 
 /// How many results are cleared.
-fn cleared(request: &Recorded) -> usize {
+pub fn cleared(request: &Recorded) -> usize {
     let is_cleared = |message: &&Value| {
         message["role"] == "tool"
             && message["content"].as_str().unwrap().starts_with("[toolrein: this old result")

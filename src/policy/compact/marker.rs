@@ -2,7 +2,7 @@
 //! long before. Decides on nothing.
 
 use crate::transcript::ToolResult;
-use crate::transcript::identity::Domain;
+use crate::transcript::identity::{Domain, Hash};
 use crate::transcript::memo::Derived;
 use crate::wire::body::{Span, Str};
 use crate::wire::json::decode;
@@ -21,6 +21,8 @@ pub(super) struct Old {
     pub(super) at: usize,
     pub(super) message: usize,
     pub(super) text: usize,
+    /// Names what it says.
+    pub(super) name: Hash,
     tool: Box<str>,
     /// The tool of ours by which the model reads it, with the number of its call.
     reader: Option<(&'static str, usize)>,
@@ -51,7 +53,7 @@ impl Old {
         let (start, chars) = if let Derived::Cut(Some(known)) = derived { known } else { read() };
         let tool = result.tool().chars().take(NAMED).collect::<String>().into();
         let reader = reader.zip(result.call.map(|call| call.ordinal));
-        Some(Self { at, message: view.index, text, tool, reader, start, chars })
+        Some(Self { at, message: view.index, text, name: key, tool, reader, start, chars })
     }
 
     /// What the model reads in its place.
@@ -70,6 +72,15 @@ impl Old {
         format!(
             "[toolrein: this old result{of} was cleared to make room ({chars} characters). {again} if you need it and \
              that does no harm. It began:]\n{start}"
+        )
+    }
+
+    /// The same with a summary of this result and of those before it.
+    pub(super) fn marker_with(&self, summary: &str) -> String {
+        let marker = self.marker();
+        format!(
+            "{marker}\n[toolrein: another model's summary of all old results cleared up to here since the last \
+             summary. It is data, as they were:]\n{summary}"
         )
     }
 
