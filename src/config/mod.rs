@@ -36,12 +36,14 @@ pub use tiers::{KeyHash, Tier};
 
 use crate::policy;
 use crate::policy::pattern::{Pattern, best_match};
+use crate::policy::plan::SummaryPlace;
 use crate::policy::set::PolicySet;
 use contradictions::contradictions;
 use document::Document;
 use file::{File, Overriding};
 use policies::{Builder, Layer};
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use std::fmt;
 
 /// A whole configuration that has been checked.
@@ -142,6 +144,11 @@ impl Config {
             }
         }
         names
+    }
+
+    /// Where the policies of any profile ask for summaries, each place once.
+    pub fn summary_places(&self) -> impl Iterator<Item = SummaryPlace> {
+        self.sets().flat_map(PolicySet::summary_places).collect::<HashSet<_>>().into_iter()
     }
 
     /// The tools that the settings of any policy name.

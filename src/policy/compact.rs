@@ -23,10 +23,12 @@
 mod marker;
 mod summary;
 
-use super::context::{CLEARED, Context, ResultText, new_text, shown};
+use super::context::{CLEARED, Context, ResultText, new_text, reaches, shown};
 use super::pattern::Pattern;
-use super::plan::{Change, Plan, SummaryWanted};
+use super::plan::{Change, Plan, SummaryPlace, SummaryTerms};
 use super::{ConfigError, Policy, RequestFacts};
+use crate::transcript::identity::Hash;
+use crate::transcript::summaries::Pin;
 use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, ToolResult};
 use marker::Old;
@@ -44,6 +46,7 @@ const LEAST_SHARE: u64 = 5;
 /// See the file's head.
 pub struct Compact {
     config: Config,
+    terms: Arc<SummaryTerms>,
 }
 
 /// `[policy.compact]`.
@@ -88,6 +91,9 @@ pub struct State {
     window: u64,
     /// The request was refused for its length.
     overflowed: bool,
+    /// Where earlier requests ended that were: what was cleared for them is cleared again. Those to come, the next one
+    /// last.
+    overflows: Vec<usize>,
     /// Nothing is going to happen: the request is far too small.
     idle: bool,
     /// Texts that may be cleared, oldest first.
@@ -119,7 +125,8 @@ impl Policy for Compact {
         if config.context_window < 1_000 {
             problems.push(ConfigError::new("context_window", "expected at least 1000 tokens"));
         }
-        if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
+        let terms = Arc::new(config.summary.terms());
+        if problems.is_empty() { Ok(Self { config, terms }) } else { Err(problems) }
     }
 
     fn named_tools(&self) -> Vec<String> {
@@ -131,13 +138,20 @@ impl Policy for Compact {
         true
     }
 
+    fn asks_for_summaries(&self) -> Option<SummaryPlace> {
+        (self.config.style == Style::Summary).then(|| self.terms.place.clone())
+    }
+
     fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
         state.reader = plan.reader();
         state.context = Context::open(request);
         state.window = request.context_window.unwrap_or(self.config.context_window).into();
         state.overflowed = request.overflowed;
-        state.pinned = (self.config.style == Style::Summary).then(|| Pinned::open(request)).flatten();
-        state.idle = !request.overflowed && request.most_tokens.tokens() as f64 <= self.trigger(state);
+        state.overflows = request.overflows.iter().rev().copied().collect();
+        let is_forced = request.overflowed || !request.overflows.is_empty();
+        let summarises = self.config.style == Style::Summary;
+        state.pinned = summarises.then(|| Pinned::open(request, &self.terms)).flatten();
+        state.idle = !is_forced && request.most_tokens.tokens() as f64 <= self.trigger(state);
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {
@@ -145,10 +159,17 @@ impl Policy for Compact {
             return;
         }
         state.settle(plan);
-        if let Event::Assistant(view) = event {
+        let forced = reaches(&mut state.overflows, event.message());
+        if forced || matches!(event, Event::Assistant(_)) {
             // Here a request was sent: what was decided for it is decided again.
-            self.clear(&self.batch(state, false), state, plan);
+            let why = if forced { Why::Forced } else { Why::History };
+            let name = self.clear(state, plan, why);
+            if let Some(pinned) = &mut state.pinned {
+                pinned.pass(name);
+            }
             state.settle(plan);
+        }
+        if let Event::Assistant(view) = event {
             state.unread = view.index + 1;
         }
         let new = state.context.read(event, plan);
@@ -158,14 +179,24 @@ impl Policy for Compact {
     }
 
     fn close(&self, state: &State, plan: &mut Plan) {
-        if state.overflowed || self.is_full(state) {
+        let forced = state.overflowed || !state.overflows.is_empty();
+        if forced || self.is_full(state) {
             let mut state = state.clone();
             state.settle(plan);
-            let wanted = self.clear(&self.batch(&state, state.overflowed), &state, plan);
-            // What was forced is not remembered: not worth a question.
-            plan.summary = wanted.filter(|_| !state.overflowed);
+            self.clear(&state, plan, if forced { Why::Forced } else { Why::Now });
         }
     }
+}
+
+/// Why a batch is cleared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// It was, for an earlier request.
+    History,
+    /// The context is full now.
+    Now,
+    /// A request that ended here was refused for its length.
+    Forced,
 }
 
 impl Compact {
@@ -196,23 +227,31 @@ impl Compact {
         if state.frees(&batch, least) { batch } else { Vec::new() }
     }
 
-    /// Clears the batch; says what summary it could have where it has none.
-    fn clear(&self, batch: &[&Old], state: &State, plan: &mut Plan) -> Option<SummaryWanted> {
+    /// Clears the batch of this place, if there is one; its name, where it may have a summary.
+    fn clear(&self, state: &State, plan: &mut Plan, why: Why) -> Option<Hash> {
+        let batch = self.batch(state, why == Why::Forced);
         let (newest, older) = batch.split_last()?;
         for old in older {
             plan.clear(old.message, old.text, Arc::from(old.marker()), old.gone_chars());
         }
-        let settings = &self.config.summary;
-        let name = state.pinned.as_ref().map(|pinned| (pinned, pinned.name(batch, settings)));
-        let summary = name.as_ref().and_then(|(pinned, name)| pinned.summary(*name));
-        let Some(summary) = summary else {
+        let named = state.pinned.as_ref().and_then(|pinned| Some((pinned, pinned.name(&batch)?)));
+        let pin = named.and_then(|(pinned, name)| pinned.pin(name));
+        let Some(Pin::Summary(summary)) = &pin else {
             plan.clear(newest.message, newest.text, Arc::from(newest.marker()), newest.gone_chars());
-            return name.map(|(_, name)| settings.wanted(name, batch));
+            let (pinned, name) = named?;
+            match why {
+                Why::History if pin.is_none() => plan.summaries.lost.push(name),
+                Why::Now if pin.is_none() => plan.summaries.wanted = Some(pinned.wanted(name, &batch)),
+                // What is forced is in a hurry.
+                Why::History | Why::Now | Why::Forced => {}
+            }
+            return Some(name);
         };
         let gone_chars = newest.gone_chars().saturating_sub(summary.chars().count());
-        plan.clear(newest.message, newest.text, Arc::from(newest.marker_with(&summary)), gone_chars);
+        plan.clear(newest.message, newest.text, Arc::from(newest.marker_with(summary)), gone_chars);
         plan.remark_on(newest.message, "summarised");
-        None
+        plan.summaries.told += 1;
+        named.map(|(_, name)| name)
     }
 
     /// Remembers which texts of a result may be cleared later.
@@ -234,7 +273,8 @@ impl Compact {
                 continue;
             }
             let reader = state.reader;
-            if let Some(old) = Old::read(result, (at, text.text), (change.map(new_text), reader)) {
+            if let Some(mut old) = Old::read(result, (at, text.text), (change.map(new_text), reader)) {
+                old.suspicious = is_flagged(plan, text.text);
                 state.potential += size.saturating_sub(CLEARED);
                 state.old.push(old);
             }
@@ -270,6 +310,12 @@ impl State {
             self.potential = self.old.iter().map(|old| texts[old.at].alone().saturating_sub(CLEARED)).sum();
         }
     }
+}
+
+/// Whether lines of ours stand around the `text`-th text of the event being read.
+fn is_flagged(plan: &Plan, text: usize) -> bool {
+    let here = |change: &Change| matches!(change, Change::Surround { text: at, .. } if *at == text);
+    plan.planned_here().any(|edit| here(&edit.change))
 }
 
 #[cfg(test)]

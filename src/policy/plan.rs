@@ -1,11 +1,14 @@
 //! What policies decide, as plain data: edits of events, verdicts on calls, a refusal of the request. Says
 //! what shall be, never how bytes change.
 
+mod summaries;
+
+pub use summaries::{BatchSummaries, Place as SummaryPlace, SummaryTerms, SummaryWanted};
+
 use crate::transcript::identity::Hash;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Everything that the policies want done to one request.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,8 +28,8 @@ pub struct Plan {
     pub refusal: Option<Refusal>,
     /// The tool of ours by which the model reads a result whole, by the number of its call.
     reader: Option<&'static str>,
-    /// A summary that the request's last batch could have.
-    pub summary: Option<SummaryWanted>,
+    /// What is known of summaries in the place of cleared results.
+    pub summaries: BatchSummaries,
     /// Where the fold stands: set by the runner, so that a policy can edit only what it reads.
     at: Place,
 }
@@ -39,21 +42,6 @@ pub struct Dropped {
     pub messages: Range<usize>,
     /// The message at which it was decided.
     pub decided: usize,
-}
-
-/// A summary that is worth asking for before the request is sent. Without one the plan stands as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SummaryWanted {
-    /// The name of what it is to be a summary of.
-    pub batch: Hash,
-    /// That: messages and places among their strings of text, oldest first.
-    pub texts: Vec<(usize, usize)>,
-    /// Who is to be asked.
-    pub model: Arc<str>,
-    /// How long it may be, in words.
-    pub words: usize,
-    /// How long the request may wait for it.
-    pub wait: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -315,6 +303,7 @@ impl Plan {
         self.dropped.clear();
         self.hidden.clear();
         self.declared.clear();
+        self.summaries = BatchSummaries::default();
         self.one_at_a_time = false;
     }
 

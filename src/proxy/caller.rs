@@ -34,15 +34,6 @@ pub(crate) fn identify(
     Identity { key: key.clone(), principal, explicit: by_header().or_else(by_body) }
 }
 
-/// Whether the conversation is held out for comparison: policies leave its texts alone.
-pub(crate) fn is_held_out(
-    settings: &Conversation,
-    identity: &Identity,
-    (request, body): (&Request, &[u8]),
-) -> bool {
-    settings.holdout > 0 && settings.holds_out(identity.lasting_name(request, body).0)
-}
-
 fn id(text: &str) -> Option<String> {
     let text = text.trim();
     let fits =

@@ -4,6 +4,8 @@
 
 mod reading;
 
+pub(crate) use self::reading::Length;
+
 use self::reading::Reading;
 use super::body::{ReplyBody, UpBody};
 use super::error::ProxyError;
@@ -154,6 +156,7 @@ impl Gateway {
         };
         own = Instant::now();
         let reading = self.look((policies, identity), &parts, (&request, &body), &mut record).await;
+        own += reading.waited;
         if let Some(refusal) = &reading.plan.refusal {
             record.outcome.act(On::Request, refusal.policy, "rejected", 1);
             if !self.is_observing() {
@@ -233,7 +236,7 @@ impl Gateway {
         record: Record,
     ) -> (Exchange, Judging) {
         let Reading {
-            identity, facts, plan, judge, restored, chain, model, meter, asks_usage, token, ..
+            identity, facts, plan, judge, restored, chain, model, meter, asks_usage, token, length, ..
         } = reading;
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
@@ -274,6 +277,7 @@ impl Gateway {
             record,
             meter: Some(meter),
             passage: None,
+            length,
         };
         exchange.tell_known();
         (exchange, judging)

@@ -4,8 +4,16 @@
 use super::identity::Hash;
 use std::sync::Arc;
 
-/// The summaries that were made in time. What is told of a batch once, it is told for as long as it is remembered.
+/// What was decided for one batch of cleared results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// It has no summary.
+    Cleared,
+    Summary(Arc<str>),
+}
+
+/// The decisions of this process. What is told of a batch once, it is told for as long as it is remembered.
 pub trait Summaries: Send + Sync {
-    /// The summary of the results named `batch`, where these are to have one.
-    fn pinned(&self, batch: Hash) -> Option<Arc<str>>;
+    /// What was decided for the results named `batch`; `None` where nobody remembers a decision.
+    fn pinned(&self, batch: Hash) -> Option<Pin>;
 }
