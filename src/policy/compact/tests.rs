@@ -323,12 +323,12 @@ fn each_batch_knows_the_one_before() {
 #[test]
 fn flagged_results_are_not_summarised_and_a_batch_of_these_alone_has_no_summary() {
     let flag = |mark| marking(mark, |plan| plan.surround(0, "<", ">"));
-    let talk = Talk::begin().calls("look", &[format!("FLAG {}", thousands(1, 1)).into()]).reads(10);
+    let talk = Talk::begin().calls("look", &[format!("FLAG {}", thousands(1, 1)).into()]).reads(9);
     let wanted = |rules: &[Arc<dyn Rule>]| {
         summarising_behind(rules, &talk.body(), Known(None), false).summaries.wanted
     };
-    assert_eq!(wanted(&[]).unwrap().texts.len(), 9);
-    assert_eq!(wanted(&[flag("FLAG")]).unwrap().texts.len(), 8);
+    assert_eq!(wanted(&[]).unwrap().texts.len(), 8);
+    assert_eq!(wanted(&[flag("FLAG")]).unwrap().texts.len(), 7);
     assert_eq!(wanted(&[flag(" ")]), None);
 }
 
@@ -361,15 +361,15 @@ fn rounds_that_the_client_was_not_shown_count_from_the_request_behind_them_on() 
         let body = Talk::begin().reads(reads).body();
         let (request, identity) = (Request::parse(body.as_bytes()).unwrap(), somebody());
         let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
-        // Before the reply that asks for the sixth result.
-        transcript.hidden_rounds = vec![(11, round(words))];
+        // Before the reply that asks for the eighth result.
+        transcript.hidden_rounds = vec![(15, round(words))];
         let plan = PolicySet::new(vec![small("")]).read(&transcript).0;
         plan.cleared().map(|edit| edit.decided).collect()
     };
-    assert_eq!(decided(6, 0), [0usize; 0], "so small it is");
-    // The request that made the round, of eleven messages, was decided on without it.
-    assert_eq!(decided(6, 5_000), [13; 4]);
-    assert_eq!(decided(7, 5_000), [13; 4], "and so it stays");
+    assert_eq!(decided(8, 0), [0usize; 0], "so small it is");
+    // The request that made the round, of fifteen messages, was decided on without it.
+    assert_eq!(decided(8, 5_000), [17; 6]);
+    assert_eq!(decided(9, 5_000), [17; 6], "and so it stays");
 }
 
 #[test]
