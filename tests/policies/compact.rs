@@ -236,7 +236,7 @@ fn a_request_that_is_still_too_long_is_not_tried_again() {
 fn the_oldest_turns_go_when_the_history_has_too_many_characters() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|_, request| text("Yes.", request));
-        let program = Toolrein::before(&upstream, "[policy.history]\nmax_chars = 25000\ndown_to = 0.5\n");
+        let program = Toolrein::before(&upstream, "[policy.history]\nmax_chars = 30000\ndown_to = 0.5\n");
         let mut talk = Talk::new(form);
         read(&mut talk, 0);
         for at in 1..6 {

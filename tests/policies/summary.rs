@@ -129,7 +129,7 @@ fn a_late_summary_is_told_with_the_next_batch() {
         // It does not change what was sent.
         talk.say("More.");
         talk.add(&talk.ask(&program));
-        for at in 7..13 {
+        for at in 7..11 {
             read(&mut talk, at);
         }
         ask_twice(&mut talk, &program);

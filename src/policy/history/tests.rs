@@ -136,7 +136,7 @@ fn what_was_dropped_for_a_request_that_was_too_long_is_dropped_for_those_behind_
     let compact = || policy::<Compact>("context_window = 100000\nkeep = 5");
     let rules = || [compact(), capped(90_000)];
     let forced = plan_together(&rules(), &body(&messages), true);
-    assert_eq!((ranges(&forced).len(), forced.cleared().count()), (3, 1));
+    assert_eq!((ranges(&forced).len(), forced.cleared().count()), (4, 1));
     let behind = |messages: &[Value]| {
         let body = body(messages);
         let (request, identity) = (Request::parse(body.as_bytes()).unwrap(), somebody());
