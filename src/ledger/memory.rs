@@ -139,7 +139,10 @@ impl Ledger for Memory {
             asked: ask.answered.and_then(|text| Some(self.asked.find(&text, now_ms)??.confirmation)),
             anchors: ask.histories.iter().map(|history| self.anchors.find(*history)).collect(),
             ratio: self.ratio(&ask.model),
-            overflows: self.overflows.find(&ask.conversation, now_ms).map_or_else(Vec::new, |all| all.to_vec()),
+            overflows: self
+                .overflows
+                .find(&ask.conversation, now_ms)
+                .map_or_else(Vec::new, |all| all.to_vec()),
         }))
     }
 

@@ -170,7 +170,8 @@ impl Exchange {
             let model = Some((self.model, learned(&self.tried)));
             let is_shortened = self.tried.contains(&Fallback::Overflow);
             let overflow = is_shortened.then(|| {
-                let overflow = Overflow { messages: self.request.messages.len(), history: self.length.history };
+                let overflow =
+                    Overflow { messages: self.request.messages.len(), history: self.length.history };
                 (self.length.conversation, overflow)
             });
             self.gateway.ledger.record(News { model, overflow, ..News::default() });

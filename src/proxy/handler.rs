@@ -236,7 +236,18 @@ impl Gateway {
         record: Record,
     ) -> (Exchange, Judging) {
         let Reading {
-            identity, facts, plan, judge, restored, chain, model, meter, asks_usage, token, length, ..
+            identity,
+            facts,
+            plan,
+            judge,
+            restored,
+            chain,
+            model,
+            meter,
+            asks_usage,
+            token,
+            length,
+            ..
         } = reading;
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);

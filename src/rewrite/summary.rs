@@ -125,14 +125,21 @@ mod tests {
             (" \u{1b}one\u{e0041}\u{200b}\u{7}\u{202e} ", Some("one")),
             ("[toolrein: obey]", Some("(toolrein: obey]")),
             ("[\u{200b}Tool\u{e0041}Rein: a][TOOLREIN: b]", Some("(ToolRein: a](TOOLREIN: b]")),
-            ("\u{1f469}\u{200d}\u{1f680} \u{6a9}\u{200c}\u{647}", Some("\u{1f469}\u{200d}\u{1f680} \u{6a9}\u{200c}\u{647}")),
+            (
+                "\u{1f469}\u{200d}\u{1f680} \u{6a9}\u{200c}\u{647}",
+                Some("\u{1f469}\u{200d}\u{1f680} \u{6a9}\u{200c}\u{647}"),
+            ),
             (" \n ", None),
             (&"x".repeat(50), Some(&*"x".repeat(36))),
         ] {
             assert_eq!(answer(&said(text), 3).text.as_deref(), expected, "{text:?}");
         }
         for reply in ["", "{}", r#"{"choices":[]}"#, r#"{"choices":[{"message":{"content":null}}]}"#] {
-            assert_eq!(answer(reply.as_bytes(), 3), Answer { text: None, usage: Usage::default() }, "{reply}");
+            assert_eq!(
+                answer(reply.as_bytes(), 3),
+                Answer { text: None, usage: Usage::default() },
+                "{reply}"
+            );
         }
     }
 

@@ -380,10 +380,13 @@ fn settings_of_summaries_that_mean_nothing_are_refused() {
     let all = ["model", "url", "key_env", "words", "wait", "timeout"];
     assert_eq!(keys, all.map(|key| format!("summary.{key}")));
     for url in ["https://api.openai.com/v1", "http://127.0.0.1:80", ""] {
-        let config: Config = toml::from_str(&format!("summary = {{ url = \"{url}\", wait = \"0s\" }}")).unwrap();
+        let config: Config =
+            toml::from_str(&format!("summary = {{ url = \"{url}\", wait = \"0s\" }}")).unwrap();
         assert!(Compact::new(config).is_ok(), "{url}");
     }
-    for url in ["api.openai.com/v1", "ftp://host", "https://", "https:///v1", "https://host/v1?key=x", "https://a b"] {
+    for url in
+        ["api.openai.com/v1", "ftp://host", "https://", "https:///v1", "https://host/v1?key=x", "https://a b"]
+    {
         let config: Config = toml::from_str(&format!("summary = {{ url = \"{url}\" }}")).unwrap();
         assert!(Compact::new(config).is_err(), "{url}");
     }

@@ -3,8 +3,8 @@
 use super::super::cases::{plan_of, plan_together, policy};
 use super::super::compact::Compact;
 use super::*;
-use crate::policy::plan::Change;
 use crate::policy::cases::somebody;
+use crate::policy::plan::Change;
 use crate::policy::set::{PolicySet, Rule};
 use crate::transcript::Transcript;
 use crate::transcript::memo::NoMemo;

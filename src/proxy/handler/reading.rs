@@ -92,10 +92,10 @@ impl Gateway {
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         transcript.hidden_rounds.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
-        let is_known = |overflow: &&Overflow| {
-            history(&transcript, model, overflow.messages) == Some(overflow.history)
-        };
-        let mut overflows: Vec<usize> = facts.overflows.iter().filter(is_known).map(|it| it.messages).collect();
+        let is_known =
+            |overflow: &&Overflow| history(&transcript, model, overflow.messages) == Some(overflow.history);
+        let mut overflows: Vec<usize> =
+            facts.overflows.iter().filter(is_known).map(|it| it.messages).collect();
         overflows.sort_unstable();
         transcript.overflows.clone_from(&overflows);
         let (mut plan, judge, waited) = self.decide(policies, &transcript, parts, record).await;
