@@ -20,7 +20,7 @@ proptest! {
     #[test]
     fn a_request_that_no_policy_touched_is_sent_as_it_came(talk in any_order(), set in 0..SETS) {
         let reading = read(&talk.body(), policies(set), &Facts::default());
-        if reading.plan.edits.is_empty() {
+        if reading.plan.is_empty() {
             for placement in PLACEMENTS {
                 prop_assert_eq!(reading.write(&Pass::plain(placement)), talk.body());
             }

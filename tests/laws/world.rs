@@ -95,10 +95,10 @@ action = "annotate"
 reads = 2
 max_chars = 1000
 [policy.truncate]
-max_chars = 300
+max_chars = 4000
 [policy.compact]
 context_window = 1000
-trigger = 0.5
+trigger = 0.3
 keep = 1
 min_gain = 0
 style = "summary"
@@ -110,14 +110,14 @@ action = "withhold"
 tools = ["readFile", "say"]
 [policy.read_more]
 [policy.truncate]
-max_chars = 600
+max_chars = 4000
 [policy.compact]
 context_window = 1000
 trigger = 0.6
 keep = 1
 min_gain = 0
 [policy.history]
-max_chars = 2000
+max_chars = 800
 down_to = 0.5
 "#;
 

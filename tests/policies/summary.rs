@@ -1,7 +1,7 @@
 //! `compact` with style "summary": asked once, told in the request that is cleared and in those behind it, or not at all;
 //! who is asked with whose key, and what becomes of an answer that is late, hostile or lost.
 
-use crate::compact::{cleared, having_read, messages, read};
+use crate::compact::{assert_nothing_new, cleared, having_read, messages, read};
 use crate::support::client::{Connection, Request};
 use crate::support::program::Toolrein;
 use crate::support::reply::{Gate, Reply};
@@ -52,7 +52,7 @@ fn ask_twice(talk: &mut Talk, program: &Toolrein) -> String {
     talk.add(&said);
     talk.say("And?");
     let again = talk.ask(program);
-    assert_eq!(again.response.header("x-toolrein-actions"), None, "nothing new");
+    assert_nothing_new(&again);
     talk.add(&again);
     said.response.header("x-toolrein-actions").unwrap().to_owned()
 }
