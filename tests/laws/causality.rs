@@ -130,12 +130,12 @@ fn the_exceptions_are_counted_by_cause_and_few() {
     assert!(broken[0] + broken[1] < requests / 3, "{broken:?} in {requests} requests");
 }
 
-/// A ledger that knows a hidden round before each assistant message whose bit is set.
+/// A ledger that knows a hidden round before each assistant message whose bit is set, and summaries.
 pub fn hidden_rounds(talk: &Conversation, bits: u16) -> Facts {
     let (body, identity) = (talk.body(), identity(1));
     let request = Request::parse(&body).unwrap();
     let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
-    let mut facts = Facts::default();
+    let mut facts = Facts { summaries: true, ..Facts::default() };
     for (at, place) in places(&transcript, 1024).into_iter().enumerate() {
         if bits >> (at % 16) & 1 == 0 {
             continue;

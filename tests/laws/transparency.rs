@@ -82,7 +82,8 @@ fn the_guarded_sets_flag_clean_withhold_and_make_room() {
     for _ in 0..200 {
         let talk: Conversation = orderly().new_tree(&mut runner).unwrap().current();
         for set in guarded() {
-            let plan = read(&talk.body(), set, &Facts::default()).plan;
+            let facts = Facts { summaries: true, ..Facts::default() };
+            let plan = read(&talk.body(), set, &facts).plan;
             for edit in &plan.edits {
                 *seen.entry(edit.change.word().into_owned()).or_insert(0) += 1;
             }
@@ -100,7 +101,7 @@ fn the_guarded_sets_flag_clean_withhold_and_make_room() {
         "declared",
         "dropped",
     ] {
-        assert!(seen.get(word).is_some_and(|count| *count > 5), "{word}: {seen:?}");
+        assert!(seen.get(word).is_some_and(|count| *count > 2), "{word}: {seen:?}");
     }
 }
 

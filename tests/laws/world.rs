@@ -179,9 +179,11 @@ pub struct Facts {
     pub released_ms: BTreeMap<Hash, u64>,
     /// How many messages requests had that were refused for their length.
     pub overflows: Vec<usize>,
+    /// Batches of cleared results have summaries, half of them.
+    pub summaries: bool,
 }
 
-/// Has decided for every batch: half of them have a summary.
+/// Has decided for every batch; names of batches differ by the process.
 struct Decided;
 
 impl Summaries for Decided {
@@ -248,7 +250,7 @@ pub fn read_as(
     transcript.hidden_rounds.clone_from(&restored);
     transcript.overflows = facts.overflows.clone();
     transcript.overflows.retain(|messages| *messages <= request.messages.len());
-    transcript.summaries = Some(Arc::new(Decided));
+    transcript.summaries = facts.summaries.then(|| Arc::new(Decided) as _);
     let (plan, judge) = policies.read(&transcript);
     let chain = transcript.calls.chain(identity);
     drop(transcript);
