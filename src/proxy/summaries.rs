@@ -111,7 +111,9 @@ impl Gateway {
                 told
             }
         };
-        let _ = timeout_at(until, told.wait_for(|decided| *decided)).await;
+        if !wanted.terms.wait.is_zero() {
+            let _ = timeout_at(until, told.wait_for(|decided| *decided)).await;
+        }
         // Whatever became of the question: this request goes on now, and what it sends must stay.
         self.summaries.decide(wanted, None);
     }
@@ -121,12 +123,17 @@ impl Gateway {
     async fn ask(&self, wanted: &SummaryWanted, request: Request<UpBody>, tell: &watch::Sender<bool>) {
         let began = Instant::now();
         let mut answer = Box::pin(self.answer_of(wanted, request));
-        let in_time = tokio::select! {
-            () = self.summaries.drain.begun() => Ok(None),
-            in_time = timeout_at(began + wanted.terms.wait, &mut answer) => in_time,
+        let in_time = async {
+            // A timer would wait for its next tick.
+            let wait = Some(wanted.terms.wait).filter(|wait| !wait.is_zero())?;
+            timeout_at(began + wait, &mut answer).await.ok()
         };
-        let is_late = in_time.is_err();
-        let text = in_time.ok().flatten();
+        let in_time = tokio::select! {
+            () = self.summaries.drain.begun() => Some(None),
+            in_time = in_time => in_time,
+        };
+        let is_late = in_time.is_none();
+        let text = in_time.flatten();
         let is_first = self.summaries.decide(wanted, text.as_ref());
         tell.send_replace(true);
         let result = match &text {

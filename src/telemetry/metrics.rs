@@ -324,7 +324,7 @@ impl Deeds {
                 &SummaryResult::ALL.map(SummaryResult::as_str),
             )?,
             summary_tokens: make.words(
-                "toolrein_summary_tokens_total",
+                "toolrein_summaries_tokens_total",
                 "Tokens billed for summaries; in no other count.",
                 "kind",
                 &SUMMARY_TOKENS,
