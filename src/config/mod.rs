@@ -111,7 +111,21 @@ impl Config {
         if built.profiles.is_empty() {
             checked.warnings.extend(check::idle_warning(written.file.mode, base.on.len()));
         }
-        Ok(Self::new(written.file, &base, built.profiles, checked.warnings))
+        let mut config = Self::new(written.file, &base, built.profiles, checked.warnings);
+        config.warnings.extend(config.unset_keys());
+        Ok(config)
+    }
+
+    /// The environment may be another one where the program starts, so this is no problem yet.
+    fn unset_keys(&self) -> Vec<String> {
+        let names = self.summary_places().filter_map(|place| place.key_env);
+        let unset = names.filter(|name| std::env::var_os(name).is_none());
+        let told = |name| {
+            format!(
+                "policy.compact.summary.key_env: {name} is not set here, and without it toolrein does not start"
+            )
+        };
+        unset.map(told).collect()
     }
 
     /// What the class estimate of tokens is multiplied by for `model`, in percent.

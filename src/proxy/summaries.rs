@@ -44,6 +44,8 @@ pub struct Summariser {
 enum Entry {
     /// It is decided.
     Decided,
+    /// Nobody can be asked now.
+    Closed,
     /// The question is under way.
     Asked(watch::Receiver<bool>),
     /// It has to ask, and to tell when it is decided.
@@ -66,8 +68,7 @@ impl Summariser {
             return Entry::Asked(asked.clone());
         }
         if running.len() >= MOST_RUNNING || self.drain.is_begun() {
-            self.pins.pin(batch, Pin::Cleared);
-            return Entry::Decided;
+            return Entry::Closed;
         }
         let (tell, told) = watch::channel(false);
         running.insert(batch, told.clone());
@@ -98,6 +99,11 @@ impl Gateway {
         let until = Instant::now() + wanted.terms.wait;
         let mut told = match self.summaries.enter(wanted.batch) {
             Entry::Decided => return,
+            Entry::Closed => {
+                self.telemetry.metrics.count_summary(SummaryResult::Failed);
+                self.summaries.decide(wanted, None);
+                return;
+            }
             Entry::Asked(told) => told,
             Entry::Asks(tell, told) => {
                 let (gateway, wanted) = (Arc::clone(self), wanted.clone());
