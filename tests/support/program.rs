@@ -23,9 +23,19 @@ impl Toolrein {
     /// # Panics
     /// With its log if it does not.
     pub fn start(config: &str) -> Self {
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_toolrein")), config)
+    }
+
+    /// As [`Toolrein::start`], with at most this many file descriptors.
+    pub fn start_with_descriptors(config: &str, most: u32) -> Self {
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!("ulimit -n {most} && exec \"$0\" \"$@\"")).arg(env!("CARGO_BIN_EXE_toolrein"));
+        Self::start_by(shell, config)
+    }
+
+    fn start_by(mut command: Command, config: &str) -> Self {
         let mut file = tempfile::Builder::new().suffix(".toml").tempfile().expect("a temporary file");
         file.write_all(config.as_bytes()).expect("the configuration is written");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
         command.arg("serve").arg("--config").arg(file.path());
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOOLREIN_")) {
             command.env_remove(name);
@@ -114,6 +124,12 @@ impl Toolrein {
         // The shell's own `kill`, since no program of that name is sure to be installed.
         let done = Command::new("sh").arg("-c").arg(format!("kill -TERM {}", self.pid())).status();
         assert!(done.is_ok_and(|status| status.success()), "the signal was sent");
+    }
+
+    /// Kills it (SIGKILL).
+    pub fn kill(&mut self) {
+        self.child.kill().expect("the signal is sent");
+        self.wait();
     }
 
     /// Waits until it has ended.
