@@ -9,26 +9,23 @@ use crate::support::scripted::Scripted;
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use serde_json::json;
+use std::io::Write as _;
 
-/// What the bombs unpack to.
-const UNPACKED: usize = 256 << 20;
-
-fn pack(mut encoder: impl std::io::Write) {
-    let block = vec![b' '; 1 << 20];
-    for _ in 0..UNPACKED >> 20 {
-        encoder.write_all(&block).unwrap();
-    }
-}
-
+/// Bombs of a quarter of a gigabyte in gzip, which may be put together of many parts, and less in the other coding,
+/// which the test has to pack as a whole.
 fn bombs() -> [(&'static str, Vec<u8>); 2] {
-    let (mut gzip, mut zlib) = (Vec::new(), Vec::new());
-    pack(GzEncoder::new(&mut gzip, Compression::fast()));
-    pack(ZlibEncoder::new(&mut zlib, Compression::fast()));
-    [("gzip", gzip), ("deflate", zlib)]
+    let block = vec![b' '; 1 << 20];
+    let (mut part, mut zlib) = (Vec::new(), Vec::new());
+    GzEncoder::new(&mut part, Compression::fast()).write_all(&block).unwrap();
+    let mut encoder = ZlibEncoder::new(&mut zlib, Compression::fast());
+    (0..8).for_each(|_| encoder.write_all(&block).unwrap());
+    drop(encoder);
+    [("gzip", part.repeat(256)), ("deflate", zlib)]
 }
 
 fn answer(status: &str, coding: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-encoding: {coding}\r\n");
+    let head =
+        format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-encoding: {coding}\r\n");
     [format!("{head}content-length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
 }
 
@@ -58,7 +55,8 @@ fn a_compressed_bomb_of_the_upstreams_passes_packed_as_it_came_and_is_counted() 
 #[test]
 fn a_compressed_bomb_does_not_slip_through_where_nothing_may_pass_unjudged() {
     let hand = Hand::open();
-    let settings = "limits.reply_bytes = \"4MiB\"\nlimits.held_bytes = \"1MiB\"\n[policy.confirm]\ntools = [\"f\"]\n";
+    let settings =
+        "limits.reply_bytes = \"4MiB\"\nlimits.held_bytes = \"1MiB\"\n[policy.confirm]\ntools = [\"f\"]\n";
     let toolrein = crate::hand::before(&hand.base_url(), settings);
     let [(coding, bomb), _] = bombs();
     let mut client = Wire::to(&toolrein);
@@ -91,8 +89,7 @@ fn a_compressed_request_is_the_upstreams_to_unpack() {
 fn calling(arguments: String, settings: &str) -> (Scripted, Toolrein) {
     let upstream = Scripted::start(move |nth, request| {
         let calls = [("call_1", "f", arguments.as_str())];
-        let speech =
-            if arguments.is_empty() || nth > 0 { Speech::text("ok") } else { Speech::calls(&calls) };
+        let speech = if arguments.is_empty() || nth > 0 { Speech::text("ok") } else { Speech::calls(&calls) };
         Reply::speech(request, &speech)
     });
     let toolrein = Toolrein::before(&upstream, settings);
@@ -106,10 +103,10 @@ fn ask(toolrein: &Toolrein, body: &str) -> Response {
 #[test]
 fn json_made_to_take_long_takes_no_longer_than_its_size_is_worth() {
     let message = r#"{"role":"user","content":"q"}"#;
-    let members: String = (0..200_000).map(|nth| format!("\"k{nth}\":{nth},")).collect();
-    let equal = "\"k\":1,".repeat(300_000);
-    let digits = "9".repeat(2 << 20);
-    let escapes = "\\u0041\\n\\\"".repeat(200_000);
+    let members: String = (0..100_000).map(|nth| format!("\"k{nth}\":{nth},")).collect();
+    let equal = "\"k\":1,".repeat(150_000);
+    let digits = "9".repeat(1 << 20);
+    let escapes = "\\u0041\\n\\\"".repeat(100_000);
     let calls: Vec<_> = (0..2000)
         .map(|nth| json!({"id": format!("c{nth}"), "type": "function", "function": {"name": "f", "arguments": "{}"}}))
         .collect();
@@ -118,14 +115,23 @@ fn json_made_to_take_long_takes_no_longer_than_its_size_is_worth() {
     for (name, body) in [
         ("many members", format!("{{{members}\"messages\":[{message}]}}")),
         ("many equal members", format!("{{{equal}\"messages\":[{message}]}}")),
-        ("many equal members of a message", format!("{{\"messages\":[{{{equal}\"role\":\"user\",\"content\":\"q\"}}]}}")),
+        (
+            "many equal members of a message",
+            format!("{{\"messages\":[{{{equal}\"role\":\"user\",\"content\":\"q\"}}]}}"),
+        ),
         ("a huge number", format!("{{\"seed\":{digits},\"messages\":[{message}]}}")),
         ("a huge exponent", format!("{{\"temperature\":1e{digits},\"messages\":[{message}]}}")),
         ("many escapes", format!("{{\"messages\":[{{\"role\":\"user\",\"content\":\"{escapes}\"}}]}}")),
-        ("many messages", format!("{{\"messages\":[{}]}}", vec![message; 50_000].join(","))),
+        ("many messages", format!("{{\"messages\":[{}]}}", vec![message; 20_000].join(","))),
         ("many calls", format!("{{\"messages\":[{message},{calls},{calls}]}}")),
         ("nested as deep as is taken", format!("{{\"messages\":[{message}],\"x\":{deep}}}")),
-        ("many tools", format!("{{\"messages\":[{message}],\"tools\":[{}]}}", vec![r#"{"type":"function","function":{"name":"f"}}"#; 20_000].join(","))),
+        (
+            "many tools",
+            format!(
+                "{{\"messages\":[{message}],\"tools\":[{}]}}",
+                vec![r#"{"type":"function","function":{"name":"f"}}"#; 20_000].join(",")
+            ),
+        ),
     ] {
         let (upstream, toolrein) = calling(String::new(), crate::hand::GENEROUS);
         let before = resident(&toolrein);
@@ -150,9 +156,17 @@ fn schemas_made_to_take_long_do_not() {
     };
     for (name, schema, argument) in [
         ("backtracking", json!({"type": "string", "pattern": "^(a+)+$"}), format!("{text}!")),
-        ("counted repetitions", json!({"type": "string", "pattern": "((a{1,1000}){1,1000}){1,1000}"}), text.clone()),
+        (
+            "counted repetitions",
+            json!({"type": "string", "pattern": "((a{1,1000}){1,1000}){1,1000}"}),
+            text.clone(),
+        ),
         ("look-around", json!({"type": "string", "pattern": "(?=(a+))*b"}), text.clone()),
-        ("a circle of references", json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}), "x".into()),
+        (
+            "a circle of references",
+            json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}),
+            "x".into(),
+        ),
         ("a reference to itself", json!({"$ref": "#"}), "x".into()),
         ("branches of branches", json!({"$ref": "#/$defs/d0", "$defs": definitions(40)}), "x".into()),
         ("a reference to elsewhere", json!({"$ref": "http://169.254.169.254/latest"}), "x".into()),
@@ -161,12 +175,17 @@ fn schemas_made_to_take_long_do_not() {
     ] {
         let schema = json!({"type": "object", "properties": {"a": schema}, "required": ["a"]});
         let tools = json!([{"type": "function", "function": {"name": "f", "parameters": schema}}]);
-        let body = json!({"model": "m", "messages": [{"role": "user", "content": "q"}], "tools": tools}).to_string();
+        let body =
+            json!({"model": "m", "messages": [{"role": "user", "content": "q"}], "tools": tools}).to_string();
         let settings = "[policy.arguments]\nstrict = true\n";
         let (_upstream, toolrein) = calling(json!({"a": argument}).to_string(), settings);
         let started = std::time::Instant::now();
         let reply = ask(&toolrein, &body);
-        eprintln!("{name}: {:?} {}", started.elapsed(), toolrein.metric("toolrein_tool_calls_total{verdict=\"allowed\"}"));
+        eprintln!(
+            "{name}: {:?} {}",
+            started.elapsed(),
+            toolrein.metric("toolrein_tool_calls_total{verdict=\"allowed\"}")
+        );
         assert_eq!(reply.status, 200, "{name}");
         assert!(peak(&toolrein) < 128 << 20, "{name}: {} MiB", peak(&toolrein) >> 20);
     }

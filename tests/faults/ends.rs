@@ -32,6 +32,7 @@ fn a_program_out_of_descriptors_serves_again_once_some_are_free() {
         toolrein.logs().iter().any(|line| line.contains("accepting a connection failed")).then_some(())
     });
     drop(crowd);
+    toolrein.wait_for_metric("toolrein_connections", 0.0);
     still_answers(&hand, &toolrein);
     assert_eq!(get(&format!("{}/readyz", toolrein.admin_url())).status, 200);
     let complaints =
@@ -59,6 +60,7 @@ fn a_request_that_finds_no_descriptor_for_its_upstream_is_told_so_and_the_next_g
     assert_eq!(head.word(1), "502");
     assert_eq!(crate::hand::code(&body.unwrap()), "upstream_unreachable");
     drop(clients);
+    toolrein.wait_for_metric("toolrein_connections", 1.0);
     first.write(chat(false));
     hand.asked().write(answer("again"));
     assert_eq!(first.head().word(1), "200");
@@ -92,9 +94,12 @@ fn nothing_that_has_begun_is_dropped_when_the_program_is_asked_to_end() {
     silent.write(&request);
     hand.asked().write(answer("silent"));
     asked.write(answer("waiting"));
-    for (client, word) in
-        [(&mut in_its_body, "body"), (&mut in_its_head, "head"), (&mut silent, "silent"), (&mut waiting, "waiting")]
-    {
+    for (client, word) in [
+        (&mut in_its_body, "body"),
+        (&mut in_its_head, "head"),
+        (&mut silent, "silent"),
+        (&mut waiting, "waiting"),
+    ] {
         let (head, body) = client.response();
         assert_eq!((head.word(1), head.header("connection")), ("200", Some("close")), "{word}");
         assert!(String::from_utf8(body.unwrap()).unwrap().contains(word));
@@ -129,8 +134,13 @@ fn every_request_of_a_crowd_is_answered_or_was_never_taken_when_the_program_ends
                     // A connection that the kernel took and the program did not is reset before a byte of an answer.
                     let Ok(Some(head)) = crate::support::http1::Head::read(&mut client.reader) else { break };
                     assert_eq!(head.word(1), "200");
-                    let body = head.framing(crate::support::http1::Framing::Close).read_all(&mut client.reader);
-                    assert!(body.expect("a whole answer").ends_with(if nth % 2 == 0 { b"[DONE]\n\n" } else { b"}" }));
+                    let body =
+                        head.framing(crate::support::http1::Framing::Close).read_all(&mut client.reader);
+                    assert!(body.expect("a whole answer").ends_with(if nth % 2 == 0 {
+                        b"[DONE]\n\n"
+                    } else {
+                        b"}"
+                    }));
                     whole.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 }
             });
@@ -165,15 +175,24 @@ fn a_killed_program_leaves_broken_streams_and_its_successor_counts_on_from_the_c
     ], "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]});
     let mut client = Wire::to(&toolrein);
     client.write(crate::hand::post("/v1/chat/completions", &history.to_string()));
-    let message = serde_json::json!({"role": "assistant", "content": null, "tool_calls": [call("b"), call("c")]});
-    let body = serde_json::json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
+    let message =
+        serde_json::json!({"role": "assistant", "content": null, "tool_calls": [call("b"), call("c")]});
+    let body =
+        serde_json::json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
     let body = body.to_string();
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     hand.asked().write(head + &body);
     let (head, body) = client.response();
     assert_eq!(head.header("x-toolrein-actions"), Some("budget=withheld"));
     let body: serde_json::Value = serde_json::from_slice(&body.unwrap()).unwrap();
-    assert_eq!(body["choices"][0]["message"]["tool_calls"], serde_json::json!([call("b")]), "the third is one too many");
+    assert_eq!(
+        body["choices"][0]["message"]["tool_calls"],
+        serde_json::json!([call("b")]),
+        "the third is one too many"
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::support::http1::{Framing, Head};
 use crate::support::program::Toolrein;
 use crate::support::{PATIENCE, until};
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::io::{BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
@@ -19,13 +20,15 @@ const STALL: Duration = Duration::from_millis(800);
 /// An upstream whose every connection the test serves itself.
 pub(crate) struct Hand {
     listener: TcpListener,
+    /// A connection that was seen to wait.
+    pending: RefCell<Option<TcpStream>>,
 }
 
 impl Hand {
     pub(crate) fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
-        Self { listener }
+        Self { listener, pending: RefCell::default() }
     }
 
     /// The program in front of it, with these settings and policies that look at everything and have no cause to act.
@@ -41,13 +44,31 @@ impl Hand {
 
     /// The next connection.
     pub(crate) fn accept(&self) -> Wire {
-        let (stream, _) = until("a connection to the upstream", || match self.listener.accept() {
-            Ok(accepted) => Some(accepted),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-            Err(error) => panic!("{error}"),
+        let stream = until("a connection to the upstream", || {
+            self.waiting().then(|| self.pending.borrow_mut().take().unwrap())
         });
         stream.set_nonblocking(false).unwrap();
         Wire::new(stream)
+    }
+
+    /// Whether a connection waits to be accepted.
+    pub(crate) fn waiting(&self) -> bool {
+        let mut pending = self.pending.borrow_mut();
+        if pending.is_none() {
+            *pending = self.listener.accept().ok().map(|(stream, _)| stream);
+        }
+        pending.is_some()
+    }
+
+    /// Waits until the client's request comes here (true) or the client is answered without that.
+    pub(crate) fn comes_or_is_refused(&self, client: &Wire) -> bool {
+        client.stream().set_nonblocking(true).unwrap();
+        let came = until("a request here or an answer there", || {
+            let answered = !matches!(client.stream().peek(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock);
+            if self.waiting() { Some(true) } else { answered.then_some(false) }
+        });
+        client.stream().set_nonblocking(false).unwrap();
+        came
     }
 
     /// The next connection, with its first request read whole.
@@ -128,6 +149,19 @@ impl Wire {
         }
     }
 
+    /// Everything up to and with `mark`.
+    pub(crate) fn until(&mut self, mark: &str) -> Vec<u8> {
+        let mut read = Vec::new();
+        while !read.ends_with(mark.as_bytes()) {
+            let mut byte = [0];
+            self.reader.read_exact(&mut byte).unwrap_or_else(|error| {
+                panic!("{error} before {mark:?} in {:?}", String::from_utf8_lossy(&read))
+            });
+            read.push(byte[0]);
+        }
+        read
+    }
+
     /// Waits until the other side has hung up; it may have said something before.
     pub(crate) fn wait_for_hang_up(&mut self) {
         self.rest();
@@ -141,6 +175,18 @@ impl Wire {
         stream.set_nonblocking(true).unwrap();
         let stream = tokio::net::TcpStream::from_std(stream).unwrap();
         stream.set_zero_linger().unwrap();
+    }
+
+    /// Writes `pattern` over and over until the other side breaks the connection.
+    pub(crate) fn flood_until_cut(&mut self, pattern: &[u8]) {
+        self.stream().set_write_timeout(Some(PATIENCE)).unwrap();
+        let broken = loop {
+            if let Err(error) = self.reader.get_mut().write_all(pattern) {
+                break error.kind();
+            }
+        };
+        let waiting = matches!(broken, ErrorKind::WouldBlock | ErrorKind::TimedOut);
+        assert!(!waiting, "the other side keeps the connection open");
     }
 
     /// Writes `pattern` over and over until the other side takes no more, at most `most` bytes; how many went out.

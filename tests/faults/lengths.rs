@@ -70,8 +70,14 @@ fn a_response_whose_framing_cannot_be_read_is_a_502() {
 }
 
 /// Chunks that no server should take.
-const NO_CHUNKS: [&str; 6] =
-    ["zz\r\nab\r\n", "-1\r\nab\r\n", "\r\nab\r\n", "2\r\nabcd\r\n0\r\n\r\n", "fffffffffffffffff\r\nab", "2 2\r\nab\r\n"];
+const NO_CHUNKS: [&str; 6] = [
+    "zz\r\nab\r\n",
+    "-1\r\nab\r\n",
+    "\r\nab\r\n",
+    "2\r\nabcd\r\n0\r\n\r\n",
+    "fffffffffffffffff\r\nab",
+    "2 2\r\nab\r\n",
+];
 
 #[test]
 fn a_chunk_of_the_upstreams_that_is_none_breaks_the_reply_visibly() {
@@ -86,8 +92,10 @@ fn a_chunk_of_the_upstreams_that_is_none_breaks_the_reply_visibly() {
             let mut client = Wire::to(&toolrein);
             client.write(request);
             let mut upstream = hand.asked();
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
-            upstream.write(format!("{head}{:x}\r\n{event}\r\n{bad}", event.len()));
+            let head =
+                format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n");
+            let begun = if whole { "{\"choices\":[" } else { event };
+            upstream.write(format!("{head}{:x}\r\n{begun}\r\n{bad}", begun.len()));
             let (head, body) = client.response();
             if whole {
                 assert_eq!((head.word(1), code(&body.unwrap()).as_str()), ("502", "upstream_cut"), "{bad:?}");
@@ -127,7 +135,8 @@ fn a_clients_head_without_measure_is_refused() {
     let long = format!("x-long: {}\r\n", "a".repeat(8 << 20));
     let many = "a: b\r\n".repeat(100_000);
     let target = format!("/v1/{}", "a".repeat(2 << 20));
-    for (target, headers) in [("/v1/models", &long), ("/v1/models", &many), (target.as_str(), &String::new())] {
+    for (target, headers) in [("/v1/models", &long), ("/v1/models", &many), (target.as_str(), &String::new())]
+    {
         let mut client = Wire::to(&toolrein);
         // It may be refused before it is all sent.
         let head = format!("GET {target} HTTP/1.1\r\nhost: us\r\n{headers}\r\n");
@@ -149,7 +158,8 @@ fn an_upstreams_head_without_measure_is_a_502() {
             let mut client = Wire::to(&toolrein);
             client.write(request);
             let mut upstream = hand.asked();
-            let _ = upstream.reader.get_mut().write_all(format!("HTTP/1.1 200 OK\r\n{headers}\r\n").as_bytes());
+            let _ =
+                upstream.reader.get_mut().write_all(format!("HTTP/1.1 200 OK\r\n{headers}\r\n").as_bytes());
             let (head, body) = client.response();
             assert_eq!((head.word(1), code(&body.unwrap()).as_str()), ("502", "upstream_cut"));
         }
@@ -204,7 +214,8 @@ fn fifty_megabytes_on_a_governed_route_are_refused_without_being_read() {
     let (hand, toolrein) = Hand::behind("");
     let before = peak(&toolrein);
     let mut client = Wire::to(&toolrein);
-    client.write(format!("POST /v1/chat/completions HTTP/1.1\r\nhost: us\r\ncontent-length: {LENGTH}\r\n\r\n"));
+    client
+        .write(format!("POST /v1/chat/completions HTTP/1.1\r\nhost: us\r\ncontent-length: {LENGTH}\r\n\r\n"));
     let (head, body) = client.response();
     assert_eq!((head.word(1), code(&body.unwrap()).as_str()), ("413", "request_too_large"));
     assert!(peak(&toolrein) < before + (8 << 20));

@@ -14,9 +14,15 @@
 mod support;
 
 mod bombs;
+mod crowds;
 mod cuts;
 mod ends;
 mod hand;
+mod labels;
 mod lengths;
+mod protocol;
+mod secrets;
 mod slow;
+mod smuggling;
 mod stalled;
+mod targets;

@@ -53,6 +53,21 @@ fn a_client_that_stops_reading_a_governed_stream_stops_the_upstream_and_misses_n
 }
 
 #[test]
+fn a_client_that_reads_nothing_for_too_long_is_given_up_and_so_is_the_upstream() {
+    for (request, head) in [(chat(true), EVENTS), (post("/v1/files", "x"), BYTES)] {
+        let (hand, toolrein) = Hand::behind("limits.stall_timeout = \"300ms\"\n");
+        let mut client = Wire::to(&toolrein);
+        client.write(request);
+        let mut upstream = hand.asked();
+        upstream.write(head);
+        upstream.flood_until_cut(&event());
+        crate::hand::still_answers(&hand, &toolrein);
+        assert!(client.response().1.is_err(), "never a clean end");
+        toolrein.wait_for_metric("toolrein_connections", 0.0);
+    }
+}
+
+#[test]
 fn a_client_that_stops_reading_a_relayed_body_stops_the_upstream_and_misses_nothing_later() {
     stalls_and_reads_on(&post("/v1/files", "x"), BYTES, "");
 }
@@ -97,7 +112,8 @@ fn an_upstream_that_stops_reading_an_upload_stops_the_client_and_misses_nothing_
 fn a_websocket_that_nobody_reads_stops_its_sender() {
     let (hand, toolrein) = Hand::behind("");
     let mut client = Wire::to(&toolrein);
-    client.write("GET /v1/realtime HTTP/1.1\r\nhost: us\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
+    client
+        .write("GET /v1/realtime HTTP/1.1\r\nhost: us\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
     let mut upstream = hand.asked();
     upstream.write("HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
     assert_eq!(client.head().word(1), "101");

@@ -20,6 +20,7 @@ mod counting;
 mod drains;
 mod headers;
 mod in_flight;
+mod kinds;
 mod leaving;
 mod live;
 mod logs;

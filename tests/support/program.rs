@@ -29,7 +29,10 @@ impl Toolrein {
     /// As [`Toolrein::start`], with at most this many file descriptors.
     pub fn start_with_descriptors(config: &str, most: u32) -> Self {
         let mut shell = Command::new("sh");
-        shell.arg("-c").arg(format!("ulimit -n {most} && exec \"$0\" \"$@\"")).arg(env!("CARGO_BIN_EXE_toolrein"));
+        shell
+            .arg("-c")
+            .arg(format!("ulimit -n {most} && exec \"$0\" \"$@\""))
+            .arg(env!("CARGO_BIN_EXE_toolrein"));
         Self::start_by(shell, config)
     }
 
@@ -172,6 +175,10 @@ impl Drop for Toolrein {
 
 /// The proxy's and the admin's address, if `line` is the line that tells them.
 fn addresses(line: &str) -> Option<(String, String)> {
+    if line.contains(" listening ") {
+        let field = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name)).map(str::to_owned);
+        return field("proxy=").zip(field("admin="));
+    }
     let line: Value = serde_json::from_str(line).ok()?;
     let member = |name: &str| line.get(name).or_else(|| line["fields"].get(name))?.as_str();
     if member("message")? != "listening" {
