@@ -25,6 +25,7 @@ mod leaving;
 mod live;
 mod logs;
 mod modes;
+mod nameless;
 mod refusing;
 mod talk;
 mod told;
