@@ -66,8 +66,8 @@ fn a_tunnel_keeps_its_place_for_as_long_as_it_lives() {
 }
 
 #[test]
-fn a_thousand_idle_streams_cost_little_and_leave_nothing_behind() {
-    const STREAMS: usize = 1000;
+fn five_hundred_idle_streams_cost_little_and_leave_nothing_behind() {
+    const STREAMS: usize = 500;
     let (hand, toolrein) = Hand::behind("");
     still_answers(&hand, &toolrein);
     let before = crate::hand::resident(&toolrein);

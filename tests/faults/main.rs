@@ -18,6 +18,7 @@ mod crowds;
 mod cuts;
 mod ends;
 mod hand;
+mod http2;
 mod labels;
 mod lengths;
 mod protocol;
