@@ -13,7 +13,7 @@ use crate::proxy::drain::Drain;
 use crate::proxy::handler::{Gateway, Handler};
 use crate::proxy::summaries::{PlaceError, Places, Summariser};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
-use crate::proxy::{Proxy, ServeSettings, Service};
+use crate::proxy::{Proxy, Seats, ServeSettings, Service};
 use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{Format, Level, Log, Settings};
@@ -35,6 +35,10 @@ const DEMO_PACE: Duration = Duration::from_millis(5);
 
 /// How long connections that are cut may take to be gone.
 const CUT_WITHIN: Duration = Duration::from_millis(500);
+
+/// Connections to the admin port at once: probes, scrapers and people. A bound of its own, so that it answers when
+/// the proxy's port is full.
+const ADMIN_CONNECTIONS: usize = 256;
 
 /// Why the program did not start.
 #[derive(Debug, thiserror::Error)]
@@ -111,12 +115,19 @@ impl Running {
             readiness: readiness.clone(),
             loopback: config.listen.admin.ip().is_loopback(),
         };
-        let settings = ServeSettings { header_timeout: config.limits.header_timeout };
+        let limits = &config.limits;
+        let settings = ServeSettings {
+            header_timeout: limits.header_timeout,
+            stall_timeout: limits.stall_timeout,
+            seats: Seats::new(limits.connections),
+        };
+        let seats = settings.seats.clone();
+        telemetry.metrics.count_connections_by(move || seats.taken());
+        let for_admin = ServeSettings { seats: Seats::new(ADMIN_CONNECTIONS), ..settings.clone() };
         let failed = |key, address| move |error| StartError::Listen { key, address, error };
         // The admin server answers until the very end, so that probes see the drain.
-        let admin =
-            Proxy::start(admin_listener, Arc::new(AdminService(admin)), settings.clone(), Drain::new())
-                .map_err(failed("listen.admin", config.listen.admin))?;
+        let admin = Proxy::start(admin_listener, Arc::new(AdminService(admin)), for_admin, Drain::new())
+            .map_err(failed("listen.admin", config.listen.admin))?;
         let handler = Arc::new(Handler(Arc::new(gateway)));
         let proxy = Proxy::start(proxy_listener, handler, settings, drain.clone())
             .map_err(failed("listen.proxy", config.listen.proxy))?;

@@ -127,6 +127,7 @@ impl Checker<'_> {
             ("upstream.idle_timeout", upstream.idle_timeout),
             ("limits.header_timeout", limits.header_timeout),
             ("limits.body_timeout", limits.body_timeout),
+            ("limits.stall_timeout", limits.stall_timeout),
             ("limits.keepalive_comment", limits.keepalive_comment),
             ("ledger.ttl", file.ledger.ttl),
         ] {
@@ -150,6 +151,7 @@ impl Checker<'_> {
             ("ledger.calls", file.ledger.calls),
             ("ledger.rounds_bytes", file.ledger.rounds_bytes),
             ("ledger.conversations", file.ledger.conversations),
+            ("limits.connections", bytes(file.limits.connections)),
         ] {
             self.require(&[key], count > 0, "expected more than 0".to_owned());
         }

@@ -43,13 +43,28 @@ pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
     kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
 }
 
+/// Whether the reply to who `asked` for a stream, or did not, is one by its head. Whoever did not waits for the whole
+/// anyway: there, the first bytes decide.
+pub(crate) fn begins<B>(asked: bool, response: &Response<B>) -> bool {
+    asked && response.status().is_success() && is_stream(response.headers())
+}
+
 /// The streamed reply for the client. Its head goes out at once.
 pub(crate) fn answer(
-    mut exchange: Exchange,
+    exchange: Exchange,
     judging: Judging,
     response: Response<Incoming>,
 ) -> Response<ReplyBody> {
-    let (mut head, body) = response.into_parts();
+    let (head, body) = response.into_parts();
+    answer_begun(exchange, judging, (head, Vec::new(), body))
+}
+
+/// The same for a stream of which these pieces have come.
+pub(crate) fn answer_begun(
+    mut exchange: Exchange,
+    judging: Judging,
+    (mut head, pieces, body): (Parts, Vec<Bytes>, Incoming),
+) -> Response<ReplyBody> {
     let gateway = Arc::clone(&exchange.gateway);
     exchange.record.outcome.status = head.status.as_u16();
     exchange.record.outcome.streamed = true;
@@ -71,7 +86,10 @@ pub(crate) fn answer(
         retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH);
     }
     let phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
-    let streaming = Streaming::new(exchange, judging, (phase, open));
+    let mut streaming = Streaming::new(exchange, judging, (phase, open));
+    for piece in &pieces {
+        streaming.push(piece, std::time::Instant::now());
+    }
     streamed(head, streaming)
 }
 

@@ -58,6 +58,8 @@ pub struct Metrics {
     streams_open: IntGauge,
     conversations: IntGauge,
     count_conversations: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
+    connections: IntGauge,
+    count_connections: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
 }
 
 /// Where the time of requests goes.
@@ -149,6 +151,11 @@ impl Metrics {
             streams_open: make.gauge("toolrein_streams_open", "Streamed replies being relayed now.")?,
             conversations: make.gauge("toolrein_conversations", "Conversations that the ledger knows now.")?,
             count_conversations: OnceLock::new(),
+            connections: make.gauge(
+                "toolrein_connections",
+                "Clients' connections that are open now, tunnels included; at most limits.connections.",
+            )?,
+            count_connections: OnceLock::new(),
             registry,
         })
     }
@@ -177,10 +184,18 @@ impl Metrics {
         let _ = self.count_conversations.set(Box::new(count));
     }
 
+    /// Names who knows how many clients' connections are open, as above.
+    pub fn count_connections_by(&self, count: impl Fn() -> usize + Send + Sync + 'static) {
+        let _ = self.count_connections.set(Box::new(count));
+    }
+
     /// All metrics in the text format, version 0.0.4.
     pub fn render(&self) -> String {
         if let Some(count) = self.count_conversations.get() {
             self.conversations.set(i64::try_from(count()).unwrap_or(i64::MAX));
+        }
+        if let Some(count) = self.count_connections.get() {
+            self.connections.set(i64::try_from(count()).unwrap_or(i64::MAX));
         }
         let mut text = String::new();
         for family in self.registry.gather() {

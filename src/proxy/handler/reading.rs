@@ -3,7 +3,7 @@
 
 use super::Gateway;
 use crate::config::AskUsage;
-use crate::ledger::{Ask, Facts, MOST_LOOKED_UP, ModelFacts, Overflow};
+use crate::ledger::{Ask, Facts, MOST_LOOKED_UP, ModelFacts, News, Overflow};
 use crate::policy::plan::{BatchSummaries, Plan};
 use crate::policy::set::{Judge, PolicySet};
 use crate::proxy::exchange::Exchange;
@@ -55,6 +55,23 @@ pub(crate) struct Length {
     overflows: Vec<usize>,
 }
 
+/// The names by which the ledger is asked for calls.
+struct Calls {
+    /// Newest first; behind these, the names that the newest ones have where their upstream gave them no ids.
+    keys: Vec<CallKey>,
+    /// How many are their own.
+    named: usize,
+}
+
+impl Calls {
+    fn newest(transcript: &Transcript<'_>) -> Self {
+        let mut keys: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
+        let named = keys.len();
+        keys.extend(transcript.calls.nameless(transcript.identity).into_iter().take(named));
+        Self { keys, named }
+    }
+}
+
 impl Gateway {
     /// Looks up what the ledger knows and reads the transcript through the policies.
     pub(super) async fn look(
@@ -70,7 +87,7 @@ impl Gateway {
         let model = self.key.hash(Domain::Model, &place);
         let conversation = identity.conversation(request, body);
         let mut transcript = self.transcript((request, body), &identity);
-        let calls: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
+        let calls = Calls::newest(&transcript);
         let places = places(&transcript, MOST_LOOKED_UP);
         let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
         let request_name = self.name(&transcript);
@@ -79,7 +96,7 @@ impl Gateway {
         let histories = Histories::read(&transcript, model);
         let earlier: Vec<Hash> = histories.earlier.iter().map(|(_, name)| *name).collect();
         let ask = Ask {
-            calls: &calls,
+            calls: &calls.keys,
             places: &names,
             model,
             request: request_name,
@@ -87,7 +104,8 @@ impl Gateway {
             histories: &earlier,
             answered: answer.as_ref().map(|answer| answer.anchor),
         };
-        let facts = self.ledger.look_up(ask).await;
+        let mut facts = self.ledger.look_up(ask).await;
+        self.adopt(&calls, &mut facts);
         transcript.learn_times(&facts.released_ms, self.now_ms());
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         transcript.hidden_rounds.clone_from(&restored);
@@ -187,6 +205,22 @@ impl Gateway {
         let settings = &self.config.conversation;
         let name = || transcript.identity.lasting_name(transcript.request, transcript.body);
         settings.holdout > 0 && settings.holds_out(name().0)
+    }
+
+    /// Gives calls whose ids the client invented the times of those that were handed out without, and tells the ledger,
+    /// which is asked by their new names from now on.
+    fn adopt(&self, calls: &Calls, facts: &mut Facts) {
+        let nameless = facts.released_ms.split_off(calls.named.min(facts.released_ms.len()));
+        let mut news = News::default();
+        for ((key, known), time) in calls.keys.iter().zip(&mut facts.released_ms).zip(nameless) {
+            if known.is_none() {
+                *known = time;
+                news.released.extend(time.map(|time| (*key, time)));
+            }
+        }
+        if !news.is_empty() {
+            self.ledger.record(news);
+        }
     }
 
     /// Leaves the texts of conversations alone that are held out; tells whether policies wanted to change any.
