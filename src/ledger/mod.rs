@@ -3,6 +3,7 @@
 //! finds; decides nothing.
 
 mod anchors;
+pub mod held;
 pub mod memory;
 mod pending;
 pub mod ratios;

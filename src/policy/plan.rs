@@ -387,12 +387,32 @@ impl ReasonKind {
 /// How a person is asked about calls that need a yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirming {
+    pub form: YesForm,
     /// What a person may say for the token, in lower case.
     pub words: Vec<String>,
     /// How long a question stands, in ms.
     pub expires_ms: u64,
     /// The most characters of arguments that are shown. Beyond, nobody is asked: what is hidden cannot be approved.
     pub max_chars: usize,
+}
+
+/// The way in which a person says yes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum YesForm {
+    /// In the conversation, by the user's next message.
+    Chat,
+    /// Beside it, while the reply waits: this long at most, in ms.
+    Held { hold_ms: u64 },
+}
+
+impl Confirming {
+    /// How long a reply waits, in ms, where it does.
+    pub fn hold_ms(&self) -> Option<u64> {
+        match self.form {
+            YesForm::Chat => None,
+            YesForm::Held { hold_ms } => Some(hold_ms),
+        }
+    }
 }
 
 /// How much of one limit a conversation has used.

@@ -4,7 +4,7 @@
 use super::plan::{Change, Confirming, Edit, Plan, Proposed, Reason, Usage, Verdict};
 use super::{DeclaredTool, Evidence, Policy, RequestFacts};
 use crate::transcript::calls::canonical_hash;
-use crate::transcript::identity::HashKey;
+use crate::transcript::identity::{Hash, HashKey};
 use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, Transcript};
 use crate::wire::json::decode;
@@ -232,7 +232,7 @@ impl PolicySet {
         }
         let key = transcript.identity.key.clone();
         let confirming = self.confirming.clone();
-        (plan, Judge { folds, choices: Vec::new(), key, confirming, approved: false })
+        (plan, Judge { folds, choices: Vec::new(), key, confirming, approved: false, passed: Vec::new() })
     }
 }
 
@@ -280,6 +280,17 @@ pub struct Judge {
     confirming: Option<Arc<Confirming>>,
     /// A person has said yes to the calls that come.
     approved: bool,
+    /// The calls that were let through, where one may have to be taken back.
+    passed: Vec<Passed>,
+}
+
+/// A call that was let through, as the folds learned of it.
+struct Passed {
+    choice: u32,
+    name: String,
+    arguments: Option<String>,
+    arguments_hash: Option<Hash>,
+    now_ms: u64,
 }
 
 /// What all policies together say of one call.
@@ -340,7 +351,12 @@ impl Judge {
         let folds = self.folds_of(choice);
         if let Some(owner) = folds.iter_mut().find(|fold| fold.owns(name)) {
             let arguments_hash = arguments.map(|text| canonical_hash(text, &key));
-            return rule_alone(&mut **owner, &Proposed { name, arguments, arguments_hash, now_ms });
+            let call = Proposed { name, arguments, arguments_hash, now_ms };
+            let ruling = rule_alone(&mut **owner, &call);
+            if ruling.answer.is_some() {
+                self.keep_passed(choice, &call);
+            }
+            return ruling;
         }
         let mut ruling = Ruling::default();
         let mut arguments = arguments.map(Cow::Borrowed);
@@ -365,8 +381,48 @@ impl Judge {
             for fold in folds {
                 fold.release(&call);
             }
+            self.keep_passed(choice, &call);
         }
         ruling
+    }
+
+    /// A call that was let through is not made after all: what limits have counted of `choice` is counted anew without
+    /// it. `nth` is [`Self::passed`] right after it was let through.
+    pub fn take_back(&mut self, choice: u32, nth: usize) {
+        let Some(at) = nth.checked_sub(1).filter(|at| *at < self.passed.len()) else { return };
+        // Its place stays, so that the numbers of others do.
+        self.passed[at].choice = u32::MAX;
+        let mut folds: Vec<Box<dyn Fold>> = self.folds.iter().map(|fold| fold.fork()).collect();
+        for passed in self.passed.iter().filter(|passed| passed.choice == choice) {
+            let Passed { name, arguments, arguments_hash, now_ms, .. } = passed;
+            let (arguments_hash, now_ms) = (*arguments_hash, *now_ms);
+            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms };
+            match folds.iter_mut().find(|fold| fold.owns(name)) {
+                Some(owner) => owner.release(&call),
+                None => folds.iter_mut().for_each(|fold| fold.release(&call)),
+            }
+        }
+        self.choices.retain(|(index, _)| *index != choice);
+        self.choices.push((choice, folds));
+    }
+
+    /// The name of arguments, equal for every spelling of the same JSON.
+    pub fn arguments_hash(&self, arguments: &str) -> Hash {
+        canonical_hash(arguments, &self.key)
+    }
+
+    /// How many calls were let through, where they may have to be taken back.
+    pub fn passed(&self) -> usize {
+        self.passed.len()
+    }
+
+    fn keep_passed(&mut self, choice: u32, call: &Proposed<'_>) {
+        if self.confirming().and_then(Confirming::hold_ms).is_none() {
+            return;
+        }
+        let (name, arguments) = (call.name.to_owned(), call.arguments.map(str::to_owned));
+        let (arguments_hash, now_ms) = (call.arguments_hash, call.now_ms);
+        self.passed.push(Passed { choice, name, arguments, arguments_hash, now_ms });
     }
 
     /// Whether `name` is a tool of ours.

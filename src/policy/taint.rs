@@ -87,7 +87,12 @@ impl Policy for Taint {
     }
 
     fn evidence(&self, name: &str, tainted: &Tainted) -> Evidence {
-        if self.holds(name, tainted) { Evidence::Name } else { Evidence::Nothing }
+        match self.config.action {
+            _ if !self.holds(name, tainted) => Evidence::Nothing,
+            Action::Withhold => Evidence::Name,
+            // Whoever is asked is shown the arguments.
+            Action::Confirm => Evidence::Arguments,
+        }
     }
 
     fn judge(&self, call: &Proposed<'_>, tainted: &Tainted) -> Verdict {

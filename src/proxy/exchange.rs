@@ -5,6 +5,7 @@ use super::body::UpBody;
 use super::error::ProxyError;
 use super::fallback::{Fallbacks, learned};
 use super::handler::Gateway;
+use super::held::Waiting;
 use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
 use super::turnstile::Passage;
@@ -60,6 +61,8 @@ pub(crate) struct Exchange {
     pub(crate) meter: Option<Meter>,
     /// Keeps other requests of the conversation waiting, where the operator wants one at a time.
     pub(crate) passage: Option<Passage>,
+    /// The calls that wait for a person's word.
+    pub(crate) waiting: Waiting,
 }
 
 impl Exchange {
@@ -236,7 +239,8 @@ impl Exchange {
         let asked = Asked { chain: self.chain, story, memo: &*self.gateway.memo };
         let now_ms = self.gateway.now_ms();
         let mut news = News::default();
-        for choice in choices {
+        // What waits is told of when it is settled.
+        for choice in choices.iter().filter(|choice| !choice.is_waiting()) {
             let keys = released_keys(&asked, &self.identity, choice);
             news.released.extend(keys.into_iter().map(|key| (key, now_ms)));
             let mine = self.rounds.iter().filter(|(of, _)| *of == choice.index);

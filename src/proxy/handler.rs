@@ -10,6 +10,7 @@ use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::fallback::{Fallbacks, Subject, placement};
 use super::headers::is_upgrade;
+use super::held::Waiting;
 use super::read::{ReadError, read_body};
 use super::record::Record;
 use super::respond::error_response;
@@ -18,6 +19,7 @@ use super::upstream::Upstream;
 use super::{Service, caller, coding, profile, relay, stream};
 use crate::config::{Config, InFlight, Mode, Tell};
 use crate::ledger::Ledger;
+use crate::ledger::held::HeldCalls;
 use crate::policy::plan::{Change, Plan};
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
@@ -41,6 +43,8 @@ pub struct Gateway {
     pub memo: Arc<dyn Memo>,
     pub telemetry: Telemetry,
     pub key: HashKey,
+    /// Calls that wait for a person's word.
+    pub held: Arc<HeldCalls>,
     /// For conversations whose requests go one at a time.
     pub turnstile: Arc<Turnstile>,
 }
@@ -272,6 +276,7 @@ impl Gateway {
             record,
             meter: Some(meter),
             passage: None,
+            waiting: Waiting::default(),
         };
         exchange.tell_known();
         (exchange, judging)

@@ -12,6 +12,7 @@ mod connect;
 pub mod drain;
 pub mod error;
 mod exchange;
+mod held;
 pub(crate) mod fallback;
 pub mod handler;
 pub mod headers;

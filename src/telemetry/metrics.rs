@@ -56,6 +56,8 @@ pub struct Metrics {
     streams_open: IntGauge,
     conversations: IntGauge,
     count_conversations: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
+    confirmations_pending: IntGauge,
+    count_confirmations: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
 }
 
 /// Where the time of requests goes.
@@ -75,6 +77,7 @@ struct Deeds {
     ungoverned: Counters,
     lost_rounds: IntCounter,
     reasks: IntCounter,
+    confirmations: Counters,
 }
 
 /// An open stream, until it is dropped.
@@ -144,6 +147,11 @@ impl Metrics {
             streams_open: make.gauge("toolrein_streams_open", "Streamed replies being relayed now.")?,
             conversations: make.gauge("toolrein_conversations", "Conversations that the ledger knows now.")?,
             count_conversations: OnceLock::new(),
+            confirmations_pending: make.gauge(
+                "toolrein_confirmations_pending",
+                "Calls whose replies wait for a person's word now; questions put in conversations are not among them.",
+            )?,
+            count_confirmations: OnceLock::new(),
             registry,
         })
     }
@@ -160,10 +168,18 @@ impl Metrics {
         let _ = self.count_conversations.set(Box::new(count));
     }
 
+    /// Names who knows how many calls wait for a person's word. The same holds.
+    pub fn count_confirmations_by(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
+        let _ = self.count_confirmations.set(Box::new(count));
+    }
+
     /// All metrics in the text format, version 0.0.4.
     pub fn render(&self) -> String {
         if let Some(count) = self.count_conversations.get() {
             self.conversations.set(i64::try_from(count()).unwrap_or(i64::MAX));
+        }
+        if let Some(count) = self.count_confirmations.get() {
+            self.confirmations_pending.set(i64::try_from(count()).unwrap_or(i64::MAX));
         }
         let mut text = String::new();
         for family in self.registry.gather() {
@@ -295,6 +311,13 @@ impl Deeds {
             )?,
             reasks: make
                 .counter("toolrein_reasks_total", "Times the upstream was asked again after calls were withheld.")?,
+            confirmations: make.words(
+                "toolrein_confirmations_total",
+                "Answers to what a person was asked about calls, and where none came, why: expired (not in time), left \
+                 (the client was gone), stopped (toolrein was), unasked (too many waited).",
+                "outcome",
+                &Confirmation::ALL.map(Confirmation::as_str),
+            )?,
         })
     }
 
@@ -311,6 +334,7 @@ impl Deeds {
         outcome.unjudged.iter().for_each(|why| self.unjudged.add(why, 1));
         outcome.ungoverned.iter().for_each(|why| self.ungoverned.add(why, 1));
         self.reasks.inc_by(outcome.reasks.into());
+        outcome.confirmations.iter().for_each(|how| self.confirmations.add(how.as_str(), 1));
     }
 }
 
