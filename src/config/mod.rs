@@ -5,6 +5,7 @@
 //! [`Config`].
 
 mod check;
+mod confirming;
 mod contradictions;
 mod document;
 mod effective;
@@ -28,8 +29,8 @@ pub use file::Overrides;
 pub use profiles::{Profile, Profiles};
 pub use source::Source;
 pub use tables::{
-    AskUsage, Audit, Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices,
-    Overflow, PlacementChoice, Reask, Tell, ToolsUnsupported, Upstream,
+    Admin, AskUsage, Audit, Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model,
+    Notices, Overflow, PlacementChoice, Reask, Tell, ToolsUnsupported, Upstream,
 };
 pub use target::Target;
 pub use tiers::{KeyHash, Tier};
@@ -56,6 +57,7 @@ pub struct Config {
     pub ledger: Ledger,
     pub log: Log,
     pub audit: Audit,
+    pub admin: Admin,
     /// Settings by model; the best match counts.
     pub models: Vec<(Pattern, Model)>,
     /// The policies of requests that take no profile.
@@ -99,7 +101,8 @@ impl Config {
         let built = profiles::build(&builder, &base, &written.file);
         let shared = profiles::shared_keys(&builder, &written.file);
         let mut checked = check::check(&document, &written, &overriding);
-        let problems = [written.problems, refused, built.problems, shared, checked.problems].concat();
+        let held = confirming::unanswerable(&document, &written.file, &base.set(), &built.profiles);
+        let problems = [written.problems, refused, built.problems, shared, checked.problems, held].concat();
         if !(problems.is_empty() && overriding.problems.is_empty()) {
             return Err(give_up(problems));
         }
@@ -173,6 +176,7 @@ impl Config {
             ledger: file.ledger,
             log: file.log,
             audit: file.audit,
+            admin: file.admin,
             models: file.model.into_iter().map(|(name, model)| (Pattern::new(name), model)).collect(),
             policies: base.set(),
             profiles,

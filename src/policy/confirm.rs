@@ -145,10 +145,9 @@ impl Policy for Confirm {
 /// What the model reads where the user cannot be asked about the reply as it is.
 fn reason(form: Form, tool: &str) -> Reason {
     let (why, retryable) = match form {
-        Form::Chat => (
-            "the user is asked only where such calls stand alone in a reply. Call it again alone.",
-            true,
-        ),
+        Form::Chat => {
+            ("the user is asked only where such calls stand alone in a reply. Call it again alone.", true)
+        }
         Form::Held => ("nobody can be asked now. Tell the user what is left to do.", false),
     };
     Reason {
@@ -206,8 +205,14 @@ mod tests {
             ("words = [\" \"]", "words: expected words, found an empty one"),
             ("expires = \"0s\"", "expires: expected a time above 0"),
             ("max_chars = 0", "max_chars: expected at least 1"),
-            ("hold = \"0s\"", "hold: expected a time above 0, up to 9m: clients wait no longer than 10m for a reply"),
-            ("hold = \"10m\"", "hold: expected a time above 0, up to 9m: clients wait no longer than 10m for a reply"),
+            (
+                "hold = \"0s\"",
+                "hold: expected a time above 0, up to 9m: clients wait no longer than 10m for a reply",
+            ),
+            (
+                "hold = \"10m\"",
+                "hold: expected a time above 0, up to 9m: clients wait no longer than 10m for a reply",
+            ),
             ("tools = [\"\"]", "tools: expected names or patterns, found an empty one"),
         ] {
             assert_eq!(problem::<Confirm>(table), told);

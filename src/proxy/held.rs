@@ -7,7 +7,7 @@ use crate::ledger::held::{End, Shown, Ticket};
 use crate::rewrite::confirm::held::{HeldCall, Word};
 use crate::rewrite::judging::Judging;
 use crate::rewrite::reply::WholeJudge;
-use crate::telemetry::outcome::{CallVerdict, Confirmation, JudgedCall};
+use crate::telemetry::outcome::{CallVerdict, Consent, JudgedCall};
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
@@ -25,7 +25,7 @@ impl Exchange {
         let still = |id: u32| judging.held().any(|call| call.id == id);
         while let Some(at) = self.waiting.tickets.iter().position(|(id, _)| !still(*id)) {
             let (id, _) = self.waiting.tickets.remove(at);
-            self.record.held_ended(id, Confirmation::Unasked);
+            self.record.held_ended(id, Consent::Unasked);
         }
         for call in judging.held() {
             if !self.waiting.tickets.iter().any(|(id, _)| *id == call.id) {
@@ -41,11 +41,11 @@ impl Exchange {
         let (id, end) = (*id, ticket.word().await);
         self.waiting.tickets.remove(0);
         let (word, told) = match end {
-            End::Approved => (Word::Approved, Confirmation::Approved),
-            End::Declined => (Word::Declined, Confirmation::Declined),
-            End::Expired => (Word::Expired, Confirmation::Expired),
-            End::Stopped => (Word::Stopped, Confirmation::Stopped),
-            End::Refused | End::Left => (Word::Unasked, Confirmation::Unasked),
+            End::Approved => (Word::Approved, Consent::Approved),
+            End::Declined => (Word::Declined, Consent::Declined),
+            End::Expired => (Word::Expired, Consent::Expired),
+            End::Stopped => (Word::Stopped, Consent::Stopped),
+            End::Refused | End::Left => (Word::Unasked, Consent::Unasked),
         };
         self.record.held_ended(id, told);
         Some((id, word))
@@ -69,12 +69,15 @@ impl Exchange {
         let until = *self.waiting.until.get_or_insert_with(|| now + Duration::from_millis(hold_ms));
         let since = SystemTime::now();
         let HeldCall { id, tool, arguments, shown } = call.clone();
-        self.record.held(id, JudgedCall {
-            tool: tool.clone(),
-            verdict: CallVerdict::Withheld,
-            said: Vec::new(),
-            is_spoken: false,
-        });
+        self.record.held(
+            id,
+            JudgedCall {
+                tool: tool.clone(),
+                verdict: CallVerdict::Withheld,
+                said: Vec::new(),
+                is_spoken: false,
+            },
+        );
         let shown = Shown {
             tool,
             arguments,

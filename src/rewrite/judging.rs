@@ -4,6 +4,8 @@
 mod holding;
 
 use self::holding::Holding;
+#[cfg(test)]
+pub(super) use self::holding::tests as holding_tests;
 use super::confirm::{Question, Unaskable, ask};
 use crate::policy::Evidence;
 use crate::policy::pattern::Pattern;
@@ -201,7 +203,9 @@ impl Judging {
         let decision = match (objections.first(), answer, rewritten) {
             _ if self.observe || is_answer => Decision::Release,
             _ if self.landing => Decision::Drop,
-            (Some((policy, reason)), None, rewritten) if needs_yes && choice == 0 && self.token.is_some() && !self.holds() => {
+            (Some((policy, reason)), None, rewritten)
+                if needs_yes && choice == 0 && self.token.is_some() && !self.holds() =>
+            {
                 let arguments = rewritten.map(|(_, arguments)| arguments);
                 Decision::Ask { policy, reason: reason.clone(), arguments }
             }
@@ -244,7 +248,9 @@ impl Judging {
     /// Whether a forced call needs a person's yes. A caller's `tool_choice` says what to call, not that somebody
     /// agrees; tools that the operator named stay open.
     fn needs_yes_first(&self, name: &str, ruling: &Ruling) -> bool {
-        self.is_strict() && !self.is_named(name) && ruling.objections.iter().any(|(_, reason)| reason.needs_yes())
+        self.is_strict()
+            && !self.is_named(name)
+            && ruling.objections.iter().any(|(_, reason)| reason.needs_yes())
     }
 
     fn is_named(&self, name: &str) -> bool {

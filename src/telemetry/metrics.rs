@@ -2,7 +2,7 @@
 //! How series are made and bounded is `families`' and `tools`' affair.
 
 use super::families::{Contexts, Counters, Maker, Requests};
-use super::outcome::{BASES, Fallback, Foretold, On, Outcome, PrefixBreak, Tokens};
+use super::outcome::{BASES, Consent, Fallback, Foretold, On, Outcome, PrefixBreak, Tokens};
 use super::tools::Tools;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
@@ -316,7 +316,7 @@ impl Deeds {
                 "Answers to what a person was asked about calls, and where none came, why: expired (not in time), left \
                  (the client was gone), stopped (toolrein was), unasked (too many waited).",
                 "outcome",
-                &Confirmation::ALL.map(Confirmation::as_str),
+                &Consent::ALL.map(Consent::as_str),
             )?,
         })
     }

@@ -36,7 +36,7 @@ pub struct Outcome {
     /// Cut results that the model asked for once more.
     pub regrets: Vec<Regret>,
     /// Calls on which a person's word was wanted, and what came of it.
-    pub confirmations: Vec<Confirmation>,
+    pub confirmations: Vec<Consent>,
     pub tokens: Tokens,
     /// What the prompt was expected to cost; `None` where it was not read.
     pub foretold: Option<Foretold>,
@@ -139,7 +139,7 @@ pub enum CallVerdict {
 
 /// What came of asking a person about a call, or about all those of one question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Confirmation {
+pub enum Consent {
     Approved,
     Declined,
     /// Nobody answered in time, or too late.
@@ -152,7 +152,7 @@ pub enum Confirmation {
     Unasked,
 }
 
-impl Confirmation {
+impl Consent {
     /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Approved, Self::Declined, Self::Expired, Self::Left, Self::Stopped, Self::Unasked];

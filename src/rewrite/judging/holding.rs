@@ -88,8 +88,7 @@ impl Judging {
     /// Ends the waiting of the call `id`: what becomes of it, `None` if it does not wait.
     pub fn settle(&mut self, id: u32, word: Word) -> Option<Decision> {
         let at = self.holding.waiting.iter().position(|waiting| waiting.call.id == id)?;
-        let Waiting { call, choice, arguments, passed, objections, mended } =
-            self.holding.waiting.remove(at);
+        let Waiting { call, choice, arguments, passed, objections, mended } = self.holding.waiting.remove(at);
         let (policy, reason) = objections.first()?;
         let policy = *policy;
         if word == Word::Approved {
@@ -141,4 +140,4 @@ impl Judging {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::rewrite) mod tests;

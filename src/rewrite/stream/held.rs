@@ -30,3 +30,6 @@ impl StreamJudge {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
