@@ -15,6 +15,7 @@ mod compact;
 mod confirm;
 mod duplicates;
 mod fresh;
+mod held;
 mod injection;
 mod loops;
 mod min_conversation;

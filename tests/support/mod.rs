@@ -14,6 +14,7 @@
 
 pub mod client;
 pub mod http1;
+pub mod person;
 pub mod player;
 pub mod program;
 pub mod reply;
