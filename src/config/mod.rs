@@ -5,12 +5,12 @@
 //! [`Config`].
 
 mod check;
-mod confirming;
 mod contradictions;
 mod document;
 mod effective;
 mod error;
 mod file;
+mod needs;
 mod policies;
 mod profiles;
 pub mod shipped;
@@ -101,8 +101,8 @@ impl Config {
         let built = profiles::build(&builder, &base, &written.file);
         let shared = profiles::shared_keys(&builder, &written.file);
         let mut checked = check::check(&document, &written, &overriding);
-        let held = confirming::unanswerable(&document, &written.file, &base.set(), &built.profiles);
-        let problems = [written.problems, refused, built.problems, shared, checked.problems, held].concat();
+        let unmet = needs::unmet(&document, &written.file, &base.set(), &built.profiles);
+        let problems = [written.problems, refused, built.problems, shared, checked.problems, unmet].concat();
         if !(problems.is_empty() && overriding.problems.is_empty()) {
             return Err(give_up(problems));
         }

@@ -8,6 +8,9 @@ pub mod memory;
 mod pending;
 pub mod ratios;
 mod recent;
+mod spent;
+
+pub use spent::Spent;
 
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;
@@ -54,6 +57,12 @@ pub struct Ask<'a> {
     pub histories: &'a [Hash],
     /// The text to which the user has answered, where that may be a yes.
     pub answered: Option<Hash>,
+    /// What the caller has used of these is wanted.
+    pub quotas: &'a [Hash],
+    /// The request's name, equal for equal bytes alone.
+    pub bytes: Hash,
+    /// Now, in ms since the epoch.
+    pub now_ms: u64,
 }
 
 /// A request that carries a yes.
@@ -79,6 +88,8 @@ pub struct Facts {
     /// What that text asked, if it did.
     pub asked: Option<Arc<Confirmation>>,
     pub anchors: Vec<Option<Anchor>>,
+    /// When calls of each quota were handed out, in ms since the epoch, but for earlier tries of the same request.
+    pub spent: Vec<Vec<u64>>,
     /// What the model's provider bills for an estimated token, as far as this process has learned.
     pub ratio: Option<Ratio>,
 }
@@ -121,6 +132,8 @@ pub struct News {
     /// Questions that were put, by the name of the text that holds each. What was told first stays.
     pub asked: Vec<(Hash, Confirmation)>,
     pub cost: Option<Cost>,
+    /// What quotas were used for.
+    pub spent: Vec<Spent>,
 }
 
 /// What the history of one request cost.
@@ -138,6 +151,6 @@ impl News {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
         let told = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
-        told && self.model.is_none() && self.cost.is_none()
+        told && self.spent.is_empty() && self.model.is_none() && self.cost.is_none()
     }
 }

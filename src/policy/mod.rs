@@ -22,6 +22,7 @@ mod path;
 pub mod pattern;
 mod period;
 pub mod plan;
+mod quota;
 mod rate_limit;
 mod read_more;
 mod serial;
@@ -39,7 +40,7 @@ use crate::transcript::identity::HashKey;
 use crate::transcript::memo::Memo;
 use crate::transcript::tokens::Estimate;
 use bytes::Bytes;
-use plan::{Confirming, Plan, Proposed, Usage, Verdict};
+use plan::{Confirming, Counted, Plan, Proposed, Usage, Verdict};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use set::{Rule, RuleOf};
@@ -50,6 +51,7 @@ use std::sync::Arc;
 pub const REGISTRY: &[Entry] = &[
     Entry::of::<budget::Budget>(),
     Entry::of::<rate_limit::RateLimit>(),
+    Entry::of::<quota::Quota>(),
     Entry::of::<loops::Loops>(),
     Entry::of::<turn_limits::TurnLimits>(),
     Entry::of::<allow::Allow>(),
@@ -134,6 +136,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
         None
     }
 
+    /// What the ledger is to count for it, for each caller over all conversations.
+    fn counted(&self) -> Vec<Counted> {
+        Vec::new()
+    }
+
     /// Sees what the request declares, before the first event.
     fn open(&self, _request: &RequestFacts<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
 
@@ -182,6 +189,8 @@ pub struct RequestFacts<'a> {
     pub forced: bool,
     /// A policy that is on may cut results.
     pub cuts: bool,
+    /// When calls of each thing that is counted for the caller were handed out, in ms since the epoch.
+    pub spent: &'a [Vec<u64>],
     shared_body: Option<Bytes>,
     body: &'a [u8],
     /// Their estimated tokens.

@@ -1,6 +1,7 @@
 //! What policies decide, as plain data: edits of events, verdicts on calls, a refusal of the request. Says
 //! what shall be, never how bytes change.
 
+use super::pattern::Pattern;
 use crate::transcript::identity::Hash;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -394,6 +395,16 @@ pub struct Confirming {
     pub expires_ms: u64,
     /// The most characters of arguments that are shown. Beyond, nobody is asked: what is hidden cannot be approved.
     pub max_chars: usize,
+}
+
+/// What a policy counts for a caller over all its conversations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    pub name: String,
+    /// The tools whose calls count, by name or pattern.
+    pub tools: Vec<Pattern>,
+    /// How long a call counts, in ms.
+    pub window_ms: u64,
 }
 
 /// The way in which a person says yes.

@@ -1,7 +1,8 @@
 //! The configured policies run as one: a single fold over the transcript gives the plan, and the folds'
 //! states then judge the calls of the reply. Knows the order of policies and nothing of what they do.
 
-use super::plan::{Change, Confirming, Edit, Plan, Proposed, Reason, Usage, Verdict};
+use super::pattern::{Pattern, best_match};
+use super::plan::{Change, Confirming, Counted, Edit, Plan, Proposed, Reason, Usage, Verdict};
 use super::{DeclaredTool, Evidence, Policy, RequestFacts};
 use crate::transcript::calls::canonical_hash;
 use crate::transcript::identity::{Hash, HashKey};
@@ -30,6 +31,8 @@ pub trait Rule: Send + Sync {
     fn cuts(&self) -> bool;
     /// See [`Policy::confirming`].
     fn confirming(&self) -> Option<Confirming>;
+    /// See [`Policy::counted`].
+    fn counted(&self) -> Vec<Counted>;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
 }
@@ -99,6 +102,10 @@ impl<P: Policy> Rule for RuleOf<P> {
         self.0.confirming()
     }
 
+    fn counted(&self) -> Vec<Counted> {
+        self.0.counted()
+    }
+
     fn start(&self) -> Box<dyn Fold> {
         Box::new(Running { policy: Arc::clone(&self.0), state: P::State::default() })
     }
@@ -151,17 +158,41 @@ impl<P: Policy> Fold for Running<P> {
 }
 
 /// The configured policies, in registry order.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct PolicySet {
     rules: Vec<Arc<dyn Rule>>,
     confirming: Option<Arc<Confirming>>,
+    /// One policy counts, so places need no more than this list.
+    counted: Arc<[Counted]>,
+    /// Names and patterns of tools, each with its place in it.
+    counts: Arc<[(Pattern, usize)]>,
+}
+
+impl Default for PolicySet {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
 }
 
 impl PolicySet {
     /// A set of `rules`, which must be in registry order.
     pub fn new(rules: Vec<Arc<dyn Rule>>) -> Self {
         let confirming = rules.iter().find_map(|rule| rule.confirming()).map(Arc::new);
-        Self { rules, confirming }
+        let counted: Arc<[Counted]> = rules.iter().flat_map(|rule| rule.counted()).collect();
+        let places = counted.iter().enumerate();
+        let counts =
+            places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
+        Self { rules, confirming, counted, counts }
+    }
+
+    /// What the ledger is to count for each caller.
+    pub fn counted(&self) -> &[Counted] {
+        &self.counted
+    }
+
+    /// The place in [`Self::counted`] of what a call of the tool `name` counts for.
+    pub fn counts_for(&self, name: &str) -> Option<usize> {
+        best_match(&self.counts, name).copied()
     }
 
     /// How a person is asked about calls that need a yes, where somebody is to be asked.
@@ -251,6 +282,7 @@ fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
         takes_tools: takes_tools(transcript),
         forced: transcript.request.choice == Choice::Forced,
         cuts: false,
+        spent: &transcript.spent,
         shared_body: transcript.shared_body.clone(),
         body,
         tools_tokens,

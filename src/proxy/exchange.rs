@@ -9,7 +9,7 @@ use super::held::Waiting;
 use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
 use super::turnstile::Passage;
-use crate::ledger::News;
+use crate::ledger::{News, Spent};
 use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::confirm::Confirmation;
@@ -42,6 +42,8 @@ pub(crate) struct Exchange {
     pub(crate) restored: Vec<(usize, Bytes)>,
     /// The chain of calls at the end of the request's history.
     pub(crate) chain: Hash,
+    /// The request's name, equal for equal bytes alone, where its caller's calls are counted.
+    pub(crate) name: Hash,
     /// The model at its upstream.
     pub(crate) model: Hash,
     pub(crate) pass: Pass,
@@ -257,9 +259,27 @@ impl Exchange {
                 news.rounds.extend(remembered(&asked, &self.identity, choice, &rounds));
             }
         }
+        news.spent = self.spent(choices, now_ms);
         if !news.is_empty() {
             self.gateway.ledger.record(news);
         }
+    }
+
+    /// What the calls that the client was handed have used of its quotas.
+    fn spent(&self, choices: &[ChoiceState], at_ms: u64) -> Vec<Spent> {
+        let profile = self.record.outcome.profile.as_deref();
+        let profile = profile.and_then(|name| self.gateway.config.profiles.named(name).ok());
+        let policies = self.gateway.config.policies_of(profile);
+        let released =
+            || choices.iter().filter(|choice| !choice.is_waiting()).flat_map(ChoiceState::released);
+        let uses = policies.counted().iter().enumerate().map(|(at, counted)| Spent {
+            quota: self.identity.quota(&counted.name),
+            request: self.name,
+            calls: released().filter(|call| policies.counts_for(&call.name()) == Some(at)).count(),
+            at_ms,
+            window_ms: counted.window_ms,
+        });
+        uses.filter(|spent| spent.calls > 0).collect()
     }
 
     /// Whether nothing may be changed.

@@ -235,7 +235,18 @@ impl Gateway {
         record: Record,
     ) -> (Exchange, Judging) {
         let Reading {
-            identity, facts, plan, judge, restored, chain, model, meter, asks_usage, token, ..
+            identity,
+            name,
+            facts,
+            plan,
+            judge,
+            restored,
+            chain,
+            model,
+            meter,
+            asks_usage,
+            token,
+            ..
         } = reading;
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
@@ -264,6 +275,7 @@ impl Gateway {
             plan,
             restored,
             chain,
+            name,
             model,
             pass,
             fallbacks,

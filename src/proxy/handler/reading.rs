@@ -22,6 +22,8 @@ use hyper::http::request::Parts;
 /// What is known once the policies have read a request.
 pub(super) struct Reading {
     pub(super) identity: Identity,
+    /// The request's name, equal for equal bytes alone, where its caller's calls are counted.
+    pub(super) name: Hash,
     /// The model at its upstream.
     pub(super) model: Hash,
     pub(super) facts: Facts,
@@ -61,6 +63,10 @@ impl Gateway {
         let answer = is_asking.then(|| answer(&transcript, &places)).flatten().filter(|_| !request.odd);
         let histories = Histories::read(&transcript, model);
         let earlier: Vec<Hash> = histories.earlier.iter().map(|(_, name)| *name).collect();
+        let quotas: Vec<Hash> = policies.counted().iter().map(|it| identity.quota(&it.name)).collect();
+        // Looked at whole only where something is counted by it.
+        let whole = if quotas.is_empty() { &body[..0] } else { &body[..] };
+        let name = self.key.hash(Domain::Request, &[&identity.principal.0.to_le_bytes(), whole]);
         let ask = Ask {
             calls: &calls,
             places: &names,
@@ -69,12 +75,16 @@ impl Gateway {
             conversation,
             histories: &earlier,
             answered: answer.as_ref().map(|answer| answer.anchor),
+            quotas: &quotas,
+            bytes: name,
+            now_ms: self.now_ms(),
         };
         let facts = self.ledger.look_up(ask).await;
         transcript.learn_times(&facts.released_ms, self.now_ms());
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         transcript.hidden_rounds.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
+        transcript.spent.clone_from(&facts.spent);
         let (mut plan, judge) = policies.read(&transcript);
         let outcome = &mut record.outcome;
         if request.odd {
@@ -106,7 +116,20 @@ impl Gateway {
         let random = || HashKey::random().hash(Domain::Confirmation, &[&request_name.0.to_le_bytes()]);
         let token = is_asking.then(|| token(random()));
         let asks_usage = self.asks_usage(policies, request, facts.model);
-        Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage, answer, token }
+        Reading {
+            identity,
+            name,
+            facts,
+            plan,
+            judge,
+            restored,
+            chain,
+            model,
+            meter,
+            asks_usage,
+            answer,
+            token,
+        }
     }
 
     /// Leaves the texts of conversations alone that are held out; tells whether policies wanted to change any.
