@@ -417,3 +417,24 @@ fn many_wait_at_once_and_each_yes_runs_its_own_call() {
     });
     until("nothing to wait", || (program.metric("toolrein_confirmations_pending") == 0.0).then_some(()));
 }
+
+#[test]
+fn a_start_without_the_token_in_the_environment_is_refused() {
+    for (token, told) in [(None, "is not set in the environment"), (Some("short"), "at least 16 characters")]
+    {
+        let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        let listen =
+            "listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"demo:\"\n";
+        std::io::Write::write_all(&mut file, format!("{listen}{}", settings("")).as_bytes()).unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_toolrein"));
+        command.arg("serve").arg("--config").arg(file.path()).env_remove("TOKEN_OF_THE_TESTS");
+        command.envs(token.map(|token| ("TOKEN_OF_THE_TESTS", token)));
+        let output = command.output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(
+            !output.status.success() && said.contains("TOKEN_OF_THE_TESTS (admin.token_env): "),
+            "{said}"
+        );
+        assert!(said.contains(told) && token.is_none_or(|token| !said.contains(token)), "{said}");
+    }
+}

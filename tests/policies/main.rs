@@ -11,6 +11,7 @@ mod talk;
 
 mod allow;
 mod arguments;
+mod clients;
 mod compact;
 mod confirm;
 mod duplicates;
@@ -19,6 +20,7 @@ mod held;
 mod injection;
 mod loops;
 mod min_conversation;
+mod quota;
 mod read_more;
 mod serial;
 mod states;
