@@ -1,9 +1,9 @@
 //! Taint: after a suspicious result, tools that change things stand still.
 //!
 //! # What it does
-//! Where a policy before this one has flagged a tool result, the `tools` are not called for the rest of the turn.
-//! With `action = "withhold"` their calls are withheld until the user's next message; with `"confirm"` the user is
-//! to be asked first. All other tools go on. What was flagged is never quoted, neither to the model nor elsewhere.
+//! Where a policy before this one has flagged a tool result, whatever else it does with it or only counts it, the `tools`
+//! are not called for the rest of the turn. With `action = "withhold"` their calls are withheld until the user's next
+//! message; with `"confirm"` the user is asked first, where somebody is there to ask them, else the model is told to. All other tools go on. What was flagged is never quoted, neither to the model nor elsewhere.
 //!
 //! # Why
 //! A page or a mail may carry instructions, and no scan for them is sure. Reading on does little harm; what does
