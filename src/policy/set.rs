@@ -1,6 +1,9 @@
 //! The configured policies run as one: a single fold over the transcript gives the plan, and the folds'
 //! states then judge the calls of the reply. Knows the order of policies and nothing of what they do.
 
+mod passed;
+
+use self::passed::Passed;
 use super::pattern::{Pattern, best_match};
 use super::plan::{Change, Confirming, Counted, Edit, Plan, Proposed, Reason, Usage, Verdict};
 use super::{DeclaredTool, Evidence, Policy, RequestFacts};
@@ -316,15 +319,6 @@ pub struct Judge {
     passed: Vec<Passed>,
 }
 
-/// A call that was let through, as the folds learned of it.
-struct Passed {
-    choice: u32,
-    name: String,
-    arguments: Option<String>,
-    arguments_hash: Option<Hash>,
-    now_ms: u64,
-}
-
 /// What all policies together say of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ruling {
@@ -418,43 +412,9 @@ impl Judge {
         ruling
     }
 
-    /// A call that was let through is not made after all: what limits have counted of `choice` is counted anew without
-    /// it. `nth` is [`Self::passed`] right after it was let through.
-    pub fn take_back(&mut self, choice: u32, nth: usize) {
-        let Some(at) = nth.checked_sub(1).filter(|at| *at < self.passed.len()) else { return };
-        // Its place stays, so that the numbers of others do.
-        self.passed[at].choice = u32::MAX;
-        let mut folds: Vec<Box<dyn Fold>> = self.folds.iter().map(|fold| fold.fork()).collect();
-        for passed in self.passed.iter().filter(|passed| passed.choice == choice) {
-            let Passed { name, arguments, arguments_hash, now_ms, .. } = passed;
-            let (arguments_hash, now_ms) = (*arguments_hash, *now_ms);
-            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms };
-            match folds.iter_mut().find(|fold| fold.owns(name)) {
-                Some(owner) => owner.release(&call),
-                None => folds.iter_mut().for_each(|fold| fold.release(&call)),
-            }
-        }
-        self.choices.retain(|(index, _)| *index != choice);
-        self.choices.push((choice, folds));
-    }
-
     /// The name of arguments, equal for every spelling of the same JSON.
     pub fn arguments_hash(&self, arguments: &str) -> Hash {
         canonical_hash(arguments, &self.key)
-    }
-
-    /// How many calls were let through, where they may have to be taken back.
-    pub fn passed(&self) -> usize {
-        self.passed.len()
-    }
-
-    fn keep_passed(&mut self, choice: u32, call: &Proposed<'_>) {
-        if self.confirming().and_then(Confirming::hold_ms).is_none() {
-            return;
-        }
-        let (name, arguments) = (call.name.to_owned(), call.arguments.map(str::to_owned));
-        let (arguments_hash, now_ms) = (call.arguments_hash, call.now_ms);
-        self.passed.push(Passed { choice, name, arguments, arguments_hash, now_ms });
     }
 
     /// Whether `name` is a tool of ours.

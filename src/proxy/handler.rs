@@ -275,7 +275,6 @@ impl Gateway {
             plan,
             restored,
             chain,
-            name,
             model,
             pass,
             fallbacks,

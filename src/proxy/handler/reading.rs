@@ -22,8 +22,6 @@ use hyper::http::request::Parts;
 /// What is known once the policies have read a request.
 pub(super) struct Reading {
     pub(super) identity: Identity,
-    /// The request's name, equal for equal bytes alone, where its caller's calls are counted.
-    pub(super) name: Hash,
     /// The model at its upstream.
     pub(super) model: Hash,
     pub(super) facts: Facts,
@@ -64,9 +62,6 @@ impl Gateway {
         let histories = Histories::read(&transcript, model);
         let earlier: Vec<Hash> = histories.earlier.iter().map(|(_, name)| *name).collect();
         let quotas: Vec<Hash> = policies.counted().iter().map(|it| identity.quota(&it.name)).collect();
-        // Looked at whole only where something is counted by it.
-        let whole = if quotas.is_empty() { &body[..0] } else { &body[..] };
-        let name = self.key.hash(Domain::Request, &[&identity.principal.0.to_le_bytes(), whole]);
         let ask = Ask {
             calls: &calls,
             places: &names,
@@ -76,7 +71,7 @@ impl Gateway {
             histories: &earlier,
             answered: answer.as_ref().map(|answer| answer.anchor),
             quotas: &quotas,
-            bytes: name,
+            bytes: self.name_of_bytes(&identity, if quotas.is_empty() { &[] } else { body }),
             now_ms: self.now_ms(),
         };
         let facts = self.ledger.look_up(ask).await;
@@ -116,20 +111,7 @@ impl Gateway {
         let random = || HashKey::random().hash(Domain::Confirmation, &[&request_name.0.to_le_bytes()]);
         let token = is_asking.then(|| token(random()));
         let asks_usage = self.asks_usage(policies, request, facts.model);
-        Reading {
-            identity,
-            name,
-            facts,
-            plan,
-            judge,
-            restored,
-            chain,
-            model,
-            meter,
-            asks_usage,
-            answer,
-            token,
-        }
+        Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage, answer, token }
     }
 
     /// Leaves the texts of conversations alone that are held out; tells whether policies wanted to change any.
@@ -182,6 +164,11 @@ impl Gateway {
         transcript.token_factor = self.config.token_factor(&model);
         transcript.context_window = self.config.context_window(&model);
         transcript
+    }
+
+    /// A request's name, equal for equal bytes of one caller alone.
+    pub(crate) fn name_of_bytes(&self, identity: &Identity, body: &[u8]) -> Hash {
+        self.key.hash(Domain::Request, &[b"bytes", &identity.principal.0.to_le_bytes(), body])
     }
 
     /// The request's own name: its calls, the number of its messages, and every byte behind its last reply.
