@@ -218,7 +218,7 @@ mod tests {
             (vec![HOUR, HOUR + 1, HOUR + 2], 6 * HOUR, None),
             (vec![HOUR, 2 * HOUR, 2 * HOUR, 2 * HOUR], 3 * HOUR, Some((4, 4 * HOUR))),
         ] {
-            let reason = withheld(&mut judge(IMAGES, &[spent.clone()]), "make_image", now);
+            let reason = withheld(&mut judge(IMAGES, std::slice::from_ref(&spent)), "make_image", now);
             let numbers = expected.map(|(used, wait)| {
                 vec![("used", used), ("limit", 3), ("window_ms", 5 * HOUR), ("retry_after_ms", wait)]
             });

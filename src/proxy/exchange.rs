@@ -42,8 +42,6 @@ pub(crate) struct Exchange {
     pub(crate) restored: Vec<(usize, Bytes)>,
     /// The chain of calls at the end of the request's history.
     pub(crate) chain: Hash,
-    /// The request's name, equal for equal bytes alone, where its caller's calls are counted.
-    pub(crate) name: Hash,
     /// The model at its upstream.
     pub(crate) model: Hash,
     pub(crate) pass: Pass,
@@ -270,11 +268,15 @@ impl Exchange {
         let profile = self.record.outcome.profile.as_deref();
         let profile = profile.and_then(|name| self.gateway.config.profiles.named(name).ok());
         let policies = self.gateway.config.policies_of(profile);
+        if policies.counted().is_empty() {
+            return Vec::new();
+        }
+        let request = self.gateway.name_of_bytes(&self.identity, &self.body);
         let released =
             || choices.iter().filter(|choice| !choice.is_waiting()).flat_map(ChoiceState::released);
         let uses = policies.counted().iter().enumerate().map(|(at, counted)| Spent {
             quota: self.identity.quota(&counted.name),
-            request: self.name,
+            request,
             calls: released().filter(|call| policies.counts_for(&call.name()) == Some(at)).count(),
             at_ms,
             window_ms: counted.window_ms,

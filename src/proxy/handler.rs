@@ -235,18 +235,7 @@ impl Gateway {
         record: Record,
     ) -> (Exchange, Judging) {
         let Reading {
-            identity,
-            name,
-            facts,
-            plan,
-            judge,
-            restored,
-            chain,
-            model,
-            meter,
-            asks_usage,
-            token,
-            ..
+            identity, facts, plan, judge, restored, chain, model, meter, asks_usage, token, ..
         } = reading;
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);

@@ -11,7 +11,7 @@ use crate::proxy::record::Record;
 use crate::rewrite::confirm::{Answer, answer, token};
 use crate::rewrite::restore::{places, restored};
 use crate::rewrite::sent::Sent;
-use crate::telemetry::outcome::{Context, PrefixBreak};
+use crate::telemetry::outcome::{Context, Outcome, PrefixBreak};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use crate::transcript::prompt::Histories;
@@ -101,15 +101,11 @@ impl Gateway {
         outcome.foretold = Some(meter.foretold());
         outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
         outcome.model = Some(model_name.into_owned());
-        outcome.repeated = facts.repeated;
-        outcome.lost_rounds = lost;
-        outcome.prefix_breaks.extend((lost > 0).then_some(PrefixBreak::Ledger));
+        tell_known(outcome, facts.repeated, lost);
         tell_new(&transcript, &plan, record);
         let chain = transcript.calls.chain(&identity);
         drop(transcript);
-        // Nobody can know it beforehand: it comes from a secret of its own.
-        let random = || HashKey::random().hash(Domain::Confirmation, &[&request_name.0.to_le_bytes()]);
-        let token = is_asking.then(|| token(random()));
+        let token = is_asking.then(|| new_token(request_name));
         let asks_usage = self.asks_usage(policies, request, facts.model);
         Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage, answer, token }
     }
@@ -179,6 +175,18 @@ impl Gateway {
         let count = request.messages.len().to_le_bytes();
         self.key.hash(Domain::Request, &[&chain, &count, &body[new_from..]])
     }
+}
+
+/// A token that nobody can know beforehand: it comes from a secret of its own.
+fn new_token(request: Hash) -> String {
+    token(HashKey::random().hash(Domain::Confirmation, &[&request.0.to_le_bytes()]))
+}
+
+/// Records what the ledger knows: the request came before, and what should have been put back and could not.
+fn tell_known(outcome: &mut Outcome, repeated: bool, lost: u32) {
+    outcome.repeated = repeated;
+    outcome.lost_rounds = lost;
+    outcome.prefix_breaks.extend((lost > 0).then_some(PrefixBreak::Ledger));
 }
 
 /// Records what is new since the last reply.
