@@ -9,6 +9,7 @@ mod pending;
 pub mod ratios;
 mod recent;
 mod spent;
+pub mod summaries;
 
 pub use spent::Spent;
 
@@ -90,6 +91,8 @@ pub struct Facts {
     pub anchors: Vec<Option<Anchor>>,
     /// When calls of each quota were handed out, in ms since the epoch, but for earlier tries of the same request.
     pub spent: Vec<Vec<u64>>,
+    /// Requests of the conversation that were refused for their length and taken in a shorter form.
+    pub overflows: Vec<Overflow>,
     /// What the model's provider bills for an estimated token, as far as this process has learned.
     pub ratio: Option<Ratio>,
 }
@@ -134,6 +137,17 @@ pub struct News {
     pub cost: Option<Cost>,
     /// What quotas were used for.
     pub spent: Vec<Spent>,
+    /// By the conversation: the request was refused for its length and taken in a shorter form.
+    pub overflow: Option<(Hash, Overflow)>,
+}
+
+/// A request that was refused for its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overflow {
+    /// How many messages it had.
+    pub messages: usize,
+    /// The name of these.
+    pub history: Hash,
 }
 
 /// What the history of one request cost.
@@ -151,6 +165,7 @@ impl News {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
         let told = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
-        told && self.spent.is_empty() && self.model.is_none() && self.cost.is_none()
+        let told = told && self.spent.is_empty() && self.overflow.is_none();
+        told && self.model.is_none() && self.cost.is_none()
     }
 }

@@ -5,7 +5,7 @@ mod passed;
 
 use self::passed::Passed;
 use super::pattern::{Pattern, best_match};
-use super::plan::{Change, Confirming, Counted, Edit, Plan, Proposed, Reason, Usage, Verdict};
+use super::plan::{Change, Confirming, Counted, Edit, Plan, Proposed, Reason, SummaryPlace, Usage, Verdict};
 use super::{DeclaredTool, Evidence, Policy, RequestFacts};
 use crate::transcript::calls::canonical_hash;
 use crate::transcript::identity::{Hash, HashKey};
@@ -36,6 +36,8 @@ pub trait Rule: Send + Sync {
     fn confirming(&self) -> Option<Confirming>;
     /// See [`Policy::counted`].
     fn counted(&self) -> Vec<Counted>;
+    /// See [`Policy::asks_for_summaries`].
+    fn asks_for_summaries(&self) -> Option<SummaryPlace>;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
 }
@@ -107,6 +109,10 @@ impl<P: Policy> Rule for RuleOf<P> {
 
     fn counted(&self) -> Vec<Counted> {
         self.0.counted()
+    }
+
+    fn asks_for_summaries(&self) -> Option<SummaryPlace> {
+        self.0.asks_for_summaries()
     }
 
     fn start(&self) -> Box<dyn Fold> {
@@ -203,6 +209,11 @@ impl PolicySet {
         self.confirming.as_ref()
     }
 
+    /// Where other models are asked for summaries.
+    pub fn summary_places(&self) -> impl Iterator<Item = SummaryPlace> + '_ {
+        self.rules.iter().filter_map(|rule| rule.asks_for_summaries())
+    }
+
     /// The names of the policies that are on.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.rules.iter().map(|rule| rule.name())
@@ -278,7 +289,9 @@ fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
     });
     let tools_tokens = transcript.declared_tokens();
     // No character costs more than two tokens for each of its bytes.
-    let messages = u32::try_from(transcript.request.messages_span.len()).unwrap_or(u32::MAX);
+    let hidden: usize = transcript.hidden_rounds.iter().map(|(_, round)| round.len()).sum();
+    let most_chars = transcript.request.messages_span.len() + hidden;
+    let messages = u32::try_from(most_chars).unwrap_or(u32::MAX);
     let messages = Estimate::of_tokens(messages).scaled(200).scaled(transcript.token_factor);
     RequestFacts {
         tools: declared.collect(),
@@ -290,10 +303,14 @@ fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
         body,
         tools_tokens,
         most_tokens: tools_tokens + messages,
+        most_chars,
         context_window: transcript.context_window,
         overflowed: transcript.overflowed,
+        overflows: &transcript.overflows,
         memo: transcript.memo,
         key: &transcript.identity.key,
+        principal: transcript.identity.principal,
+        summaries: transcript.summaries.as_ref(),
     }
 }
 

@@ -4,12 +4,12 @@
 use super::body::UpBody;
 use super::error::ProxyError;
 use super::fallback::{Fallbacks, learned};
-use super::handler::Gateway;
+use super::handler::{Gateway, Length};
 use super::held::Waiting;
 use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
 use super::turnstile::Passage;
-use crate::ledger::{News, Spent};
+use crate::ledger::{News, Overflow, Spent};
 use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::confirm::Confirmation;
@@ -63,6 +63,7 @@ pub(crate) struct Exchange {
     pub(crate) passage: Option<Passage>,
     /// The calls that wait for a person's word.
     pub(crate) waiting: Waiting,
+    pub(crate) length: Length,
 }
 
 impl Exchange {
@@ -124,8 +125,7 @@ impl Exchange {
         if !self.fallbacks.may_shorten() {
             return false;
         }
-        let profile = self.record.outcome.profile.as_deref();
-        let plan = self.gateway.shortened((&self.request, &self.body), &self.identity, profile);
+        let plan = self.gateway.shortened(self);
         // What was decided for this request, and had not been decided before the error.
         let new = |decided: usize| decided == self.request.messages.len();
         let known = (self.plan.cleared().count(), self.plan.dropped.len());
@@ -171,7 +171,13 @@ impl Exchange {
     pub(crate) fn taken(&mut self) {
         if !self.tried.is_empty() && !self.is_observing() && self.pass.asking.is_none() {
             let model = Some((self.model, learned(&self.tried)));
-            self.gateway.ledger.record(News { model, ..News::default() });
+            let is_shortened = self.tried.contains(&Fallback::Overflow);
+            let overflow = is_shortened.then(|| {
+                let overflow =
+                    Overflow { messages: self.request.messages.len(), history: self.length.history };
+                (self.length.conversation, overflow)
+            });
+            self.gateway.ledger.record(News { model, overflow, ..News::default() });
         }
     }
 

@@ -39,6 +39,7 @@ pub enum Domain {
     History,
     Confirmation,
     Quota,
+    Summary,
 }
 
 impl std::fmt::Display for Hash {

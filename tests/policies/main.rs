@@ -24,6 +24,7 @@ mod quota;
 mod read_more;
 mod serial;
 mod states;
+mod summary;
 mod taint;
 mod truncate;
 mod turn_limits;
