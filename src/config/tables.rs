@@ -271,6 +271,15 @@ impl Audit {
     }
 }
 
+/// `[admin]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Admin {
+    /// The environment variable that holds the bearer token of the pages that show conversations or change anything;
+    /// empty: there are no such pages.
+    pub token_env: String,
+}
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -12,6 +12,7 @@ use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::fallback::{Fallbacks, Subject, placement};
 use super::headers::is_upgrade;
+use super::held::Waiting;
 use super::read::{ReadError, Unread, read_body};
 use super::record::Record;
 use super::respond::error_response;
@@ -21,6 +22,7 @@ use super::upstream::Upstream;
 use super::{Service, caller, clock, coding, profile, relay, stream, target};
 use crate::config::{Config, InFlight, Mode, Tell};
 use crate::ledger::Ledger;
+use crate::ledger::held::HeldCalls;
 use crate::policy::plan::{Change, Plan};
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
@@ -44,6 +46,8 @@ pub struct Gateway {
     pub memo: Arc<dyn Memo>,
     pub telemetry: Telemetry,
     pub key: HashKey,
+    /// Calls that wait for a person's word.
+    pub held: Arc<HeldCalls>,
     /// For conversations whose requests go one at a time.
     pub turnstile: Arc<Turnstile>,
     pub summaries: Summariser,
@@ -292,6 +296,7 @@ impl Gateway {
             record,
             meter: Some(meter),
             passage: None,
+            waiting: Waiting::default(),
             length,
         };
         exchange.tell_known();

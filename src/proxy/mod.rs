@@ -16,6 +16,7 @@ mod exchange;
 pub(crate) mod fallback;
 pub mod handler;
 pub mod headers;
+mod held;
 mod meter;
 mod patient;
 mod profile;

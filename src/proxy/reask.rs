@@ -106,7 +106,9 @@ impl Exchange {
         };
         let mut judge = judge;
         self.record.own_time(own);
-        while let Some((choice, round)) = judge.pending().filter(|_| !self.is_observing()) {
+        loop {
+            self.hear(&mut judge).await;
+            let Some((choice, round)) = judge.pending().filter(|_| !self.is_observing()) else { break };
             // At once: the asking may fail, and the client may leave meanwhile.
             self.tell_judged(&mut judge);
             let served = is_served(judge.choices(), choice);
@@ -207,7 +209,7 @@ impl Exchange {
         (!self.bare && self.gateway.tells_person(&self.request, &self.pass)).then(|| TELL.to_owned())
     }
 
-    fn tell_judged(&mut self, judge: &mut WholeJudge) {
+    pub(crate) fn tell_judged(&mut self, judge: &mut WholeJudge) {
         self.record.judged(&mut judge.judging, self.gateway.now_ms());
         self.billed(judge.usage());
     }

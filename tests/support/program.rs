@@ -8,6 +8,9 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
+/// The token of the admin port, where the configuration wants one: it has it from the variable `TOKEN_OF_THE_TESTS`.
+pub const ADMIN_TOKEN: &str = "token-of-the-tests";
+
 /// A running `toolrein serve`.
 pub struct Toolrein {
     child: Child,
@@ -50,6 +53,7 @@ impl Toolrein {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOOLREIN_")) {
             command.env_remove(name);
         }
+        command.env("TOKEN_OF_THE_TESTS", ADMIN_TOKEN);
         let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = silent.spawn().expect("the built program starts");
         let logs = Arc::<Mutex<Vec<String>>>::default();

@@ -13,7 +13,7 @@ use crate::rewrite::confirm::{Answer, answer, token};
 use crate::rewrite::restore::{places, restored};
 use crate::rewrite::sent::Sent;
 use crate::rewrite::summary::question;
-use crate::telemetry::outcome::{Context, PrefixBreak, SummaryResult};
+use crate::telemetry::outcome::{Context, Outcome, PrefixBreak, SummaryResult};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use crate::transcript::prompt::{Histories, history};
@@ -95,6 +95,7 @@ impl Gateway {
         let answer = is_asking.then(|| answer(&transcript, &places)).flatten().filter(|_| !request.odd);
         let histories = Histories::read(&transcript, model);
         let earlier: Vec<Hash> = histories.earlier.iter().map(|(_, name)| *name).collect();
+        let quotas: Vec<Hash> = policies.counted().iter().map(|it| identity.quota(&it.name)).collect();
         let ask = Ask {
             calls: &calls.keys,
             places: &names,
@@ -103,6 +104,9 @@ impl Gateway {
             conversation,
             histories: &earlier,
             answered: answer.as_ref().map(|answer| answer.anchor),
+            quotas: &quotas,
+            bytes: self.name_of_bytes(&identity, if quotas.is_empty() { &[] } else { body }),
+            now_ms: self.now_ms(),
         };
         let mut facts = self.ledger.look_up(ask).await;
         self.adopt(&calls, &mut facts);
@@ -110,6 +114,7 @@ impl Gateway {
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         transcript.hidden_rounds.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
+        transcript.spent.clone_from(&facts.spent);
         let is_known =
             |overflow: &&Overflow| history(&transcript, model, overflow.messages) == Some(overflow.history);
         let mut overflows: Vec<usize> =
@@ -139,15 +144,11 @@ impl Gateway {
         outcome.foretold = Some(meter.foretold());
         outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
         outcome.model = Some(model_name.into_owned());
-        outcome.repeated = facts.repeated;
-        outcome.lost_rounds = lost;
-        outcome.prefix_breaks.extend((lost > 0).then_some(PrefixBreak::Ledger));
+        tell_known(outcome, facts.repeated, lost);
         tell_new(&transcript, &plan, record);
         let chain = transcript.calls.chain(&identity);
         drop(transcript);
-        // Nobody can know it beforehand: it comes from a secret of its own.
-        let random = || HashKey::random().hash(Domain::Confirmation, &[&request_name.0.to_le_bytes()]);
-        let token = is_asking.then(|| token(random()));
+        let token = is_asking.then(|| new_token(request_name));
         let asks_usage = self.asks_usage(policies, request, facts.model);
         let length = Length { conversation, history: histories.whole, overflows };
         Reading {
@@ -273,6 +274,11 @@ impl Gateway {
         transcript
     }
 
+    /// A request's name, equal for equal bytes of one caller alone.
+    pub(crate) fn name_of_bytes(&self, identity: &Identity, body: &[u8]) -> Hash {
+        self.key.hash(Domain::Request, &[b"bytes", &identity.principal.0.to_le_bytes(), body])
+    }
+
     /// The request's own name: its calls, the number of its messages, and every byte behind its last reply.
     fn name(&self, transcript: &Transcript<'_>) -> Hash {
         let (request, body) = (transcript.request, transcript.body);
@@ -281,6 +287,18 @@ impl Gateway {
         let count = request.messages.len().to_le_bytes();
         self.key.hash(Domain::Request, &[&chain, &count, &body[new_from..]])
     }
+}
+
+/// A token that nobody can know beforehand: it comes from a secret of its own.
+fn new_token(request: Hash) -> String {
+    token(HashKey::random().hash(Domain::Confirmation, &[&request.0.to_le_bytes()]))
+}
+
+/// Records what the ledger knows: the request came before, and what should have been put back and could not.
+fn tell_known(outcome: &mut Outcome, repeated: bool, lost: u32) {
+    outcome.repeated = repeated;
+    outcome.lost_rounds = lost;
+    outcome.prefix_breaks.extend((lost > 0).then_some(PrefixBreak::Ledger));
 }
 
 /// Records what is new since the last reply.
