@@ -7,11 +7,13 @@ use crate::config::{Config, LogFormat, Target};
 use crate::demo;
 use crate::ledger::Ledger as _;
 use crate::ledger::memory::{Bounds, MemoCache, Memory};
+use crate::ledger::summaries::Pins;
 use crate::proxy::body::ReplyBody;
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{Gateway, Handler};
+use crate::proxy::summaries::{PlaceError, Places, Summariser};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
-use crate::proxy::{Places, Proxy, ServeSettings, Service};
+use crate::proxy::{Proxy, Seats, ServeSettings, Service};
 use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{Format, Level, Log, Settings};
@@ -45,6 +47,8 @@ pub enum StartError {
     Listen { key: &'static str, address: SocketAddr, error: io::Error },
     #[error(transparent)]
     Upstream(#[from] UpstreamSetupError),
+    #[error(transparent)]
+    Summaries(#[from] PlaceError),
     #[error("cannot write {path} (audit.file): {error}")]
     Audit { path: String, error: io::Error },
     #[error("cannot set up metrics: {0}")]
@@ -89,13 +93,17 @@ impl Running {
         metrics.count_conversations_by(move || counted.conversations());
         let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)? };
         let drain = Drain::new();
+        let settings = upstream_settings(&config, base);
+        let places = Places::of(&config, &settings)?;
+        let pins = Pins::new(config.ledger.ttl);
         let gateway = Gateway {
-            upstream: Upstream::new(upstream_settings(&config, base))?,
+            upstream: Upstream::new(settings)?,
             ledger,
             memo: Arc::new(MemoCache::new(config.ledger.memo_bytes)),
             telemetry: telemetry.clone(),
             key: HashKey::random(),
             turnstile: Arc::default(),
+            summaries: Summariser::new(pins, places, drain.clone()),
             config: Arc::clone(&config),
         };
         let readiness = Readiness::starting();
@@ -111,11 +119,11 @@ impl Running {
         let settings = ServeSettings {
             header_timeout: limits.header_timeout,
             stall_timeout: limits.stall_timeout,
-            places: Places::new(limits.connections),
+            seats: Seats::new(limits.connections),
         };
-        let places = settings.places.clone();
-        telemetry.metrics.count_connections_by(move || places.taken());
-        let for_admin = ServeSettings { places: Places::new(ADMIN_CONNECTIONS), ..settings.clone() };
+        let seats = settings.seats.clone();
+        telemetry.metrics.count_connections_by(move || seats.taken());
+        let for_admin = ServeSettings { seats: Seats::new(ADMIN_CONNECTIONS), ..settings };
         let failed = |key, address| move |error| StartError::Listen { key, address, error };
         // The admin server answers until the very end, so that probes see the drain.
         let admin = Proxy::start(admin_listener, Arc::new(AdminService(admin)), for_admin, Drain::new())

@@ -18,15 +18,16 @@ pub mod handler;
 pub mod headers;
 mod meter;
 mod patient;
-mod places;
 mod profile;
 pub mod read;
 mod reask;
 mod record;
 pub mod relay;
 pub mod respond;
+mod seats;
 mod sniff;
 mod stream;
+pub mod summaries;
 mod target;
 mod timed;
 mod tls;
@@ -37,8 +38,8 @@ pub mod upstream;
 use self::body::ReplyBody;
 use self::drain::{Drain, DrainGuard};
 use self::patient::Patient;
-pub use self::places::Places;
-use self::places::{Place, Seat};
+pub use self::seats::Seats;
+use self::seats::{Place, Seat};
 use hyper::body::Body;
 use hyper::body::Incoming;
 use hyper::http::{Method, Request, Response};
@@ -86,13 +87,13 @@ pub struct ServeSettings {
     /// How long a client may take nothing of what is sent to it.
     pub stall_timeout: Duration,
     /// How many connections there may be at once.
-    pub places: Places,
+    pub seats: Seats,
 }
 
 impl Default for ServeSettings {
     fn default() -> Self {
         let (header_timeout, stall_timeout) = (Duration::from_secs(100), Duration::from_secs(300));
-        Self { header_timeout, stall_timeout, places: Places::default() }
+        Self { header_timeout, stall_timeout, seats: Seats::default() }
     }
 }
 
@@ -174,7 +175,7 @@ struct Door<S> {
 impl<S: Service> Door<S> {
     /// The next connection, once there is a place for it.
     async fn accept(&self, listener: &TcpListener) -> io::Result<(TcpStream, Place)> {
-        let Some(place) = self.settings.places.take().await else {
+        let Some(place) = self.settings.seats.take().await else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         listener.accept().await.map(|(stream, _)| (stream, place))
@@ -197,7 +198,7 @@ impl<S: Service> Door<S> {
     /// Who is in the kernel's queue already takes the connection for made; to close now would break it.
     fn let_in_the_last(&self, listener: TcpListener) {
         let Ok(listener) = listener.into_std() else { return };
-        while let Some(place) = self.settings.places.take_now()
+        while let Some(place) = self.settings.seats.take_now()
             && let Ok((stream, _)) = listener.accept()
         {
             let ready = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));

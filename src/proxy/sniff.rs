@@ -12,8 +12,8 @@ pub(super) fn is_events(start: &[u8]) -> Option<bool> {
         return Some(true);
     }
     // No JSON begins like any of them, so nothing waits for long.
-    let may_become = |begun: &&[u8]| begun.starts_with(start) || MARK.starts_with(start);
-    if STARTS.iter().any(|begun| may_become(&begun)) { None } else { Some(false) }
+    let may_become = MARK.starts_with(start) || STARTS.iter().any(|begun| begun.starts_with(start));
+    if may_become { None } else { Some(false) }
 }
 
 #[cfg(test)]

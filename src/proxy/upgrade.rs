@@ -6,9 +6,9 @@
 use super::body::{ReplyBody, UpBody};
 use super::error::ProxyError;
 use super::headers::strip_hop_by_hop;
-use super::places::Seat;
 use super::relay::reply;
 use super::respond::error_response;
+use super::seats::Seat;
 use super::upstream::Upstream;
 use futures_util::future::try_join;
 use hyper::body::Incoming;

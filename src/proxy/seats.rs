@@ -1,4 +1,4 @@
-//! Places for client connections: at most so many are open at once. Who finds none is not accepted yet and waits in the
+//! Seats for client connections: at most so many are open at once. Who finds none is not accepted yet and waits in the
 //! kernel's queue, where waiting costs this process nothing. Says once when it gets full; accepts nothing itself.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ const MOST_CONNECTIONS: usize = 16_384;
 
 /// A bound on open connections. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct Seats {
     free: Arc<Semaphore>,
     most: usize,
     /// Connections that sit on a place; one more may be waited for.
@@ -39,7 +39,7 @@ struct Seated {
     seated: Arc<AtomicUsize>,
 }
 
-impl Places {
+impl Seats {
     /// Room for `most` connections, at least one.
     pub fn new(most: usize) -> Self {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
@@ -74,7 +74,7 @@ impl Places {
     }
 }
 
-impl Default for Places {
+impl Default for Seats {
     fn default() -> Self {
         Self::new(MOST_CONNECTIONS)
     }
@@ -101,15 +101,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_is_free_again_when_its_last_clone_is_dropped() {
-        let places = Places::new(2);
-        let (first, second) = (places.take().await.unwrap().seat(), places.take().await.unwrap());
-        assert_eq!(places.taken(), 1, "one is only kept free");
+        let seats = Seats::new(2);
+        let (first, second) = (seats.take().await.unwrap().seat(), seats.take().await.unwrap());
+        assert_eq!(seats.taken(), 1, "one is only kept free");
         let clone = first.clone();
         drop(first);
-        assert!(places.take().now_or_never().is_none() && places.take_now().is_none());
+        assert!(seats.take().now_or_never().is_none() && seats.take_now().is_none());
         drop(clone);
-        assert!(places.take().now_or_never().is_some());
+        assert!(seats.take().now_or_never().is_some());
         drop(second);
-        assert_eq!(places.taken(), 0);
+        assert_eq!(seats.taken(), 0);
     }
 }
