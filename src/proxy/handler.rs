@@ -145,13 +145,12 @@ impl Gateway {
                 return self.relay_read(parts, UpBody::rope(vec![body]), record).await;
             }
         };
-        let policies = match profile::choose(&self.config, &parts.headers, (&request, &body)) {
-            Ok(profile) => {
-                record.outcome.profile = profile.map(|profile| Arc::clone(&profile.name));
-                self.config.policies_of(profile)
-            }
+        let profile = match profile::choose(&self.config, &parts.headers, (&request, &body)) {
+            Ok(profile) => profile,
             Err(error) => return refused(record, &error),
         };
+        record.outcome.profile = profile.map(|profile| Arc::clone(&profile.name));
+        let policies = self.config.policies_of(profile);
         let identity =
             caller::identify(&self.key, &parts.headers, (&request, &body), &self.config.conversation);
         record.own_time(own);
@@ -173,13 +172,11 @@ impl Gateway {
         if !self.is_observing() {
             coding::accept_readable(&mut parts.headers, request.stream);
         }
-        let asked = reading.answer.as_ref().zip(reading.facts.asked.as_ref());
-        let approved = match asked {
+        let approved = match reading.answer.as_ref().zip(reading.facts.asked.as_ref()) {
             Some(asked) => self.approved(asked, &body, &mut record).await,
             None => None,
         };
-        let (exchange, judging) = self.prepare(parts, (body, request), reading, record);
-        let mut exchange = exchange;
+        let (mut exchange, judging) = self.prepare(parts, (body, request), reading, record);
         exchange.passage = passage;
         exchange.record.own_time(own);
         match approved {

@@ -31,9 +31,7 @@ impl Toolrein {
 
     /// The same with these variables in its environment.
     pub fn start_in(config: &str, variables: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
-        command.envs(variables.iter().copied());
-        Self::start_by(command, config)
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_toolrein")), config, variables)
     }
 
     /// As [`Toolrein::start`], with at most this many file descriptors.
@@ -43,10 +41,10 @@ impl Toolrein {
             .arg("-c")
             .arg(format!("ulimit -n {most} && exec \"$0\" \"$@\""))
             .arg(env!("CARGO_BIN_EXE_toolrein"));
-        Self::start_by(shell, config)
+        Self::start_by(shell, config, &[])
     }
 
-    fn start_by(mut command: Command, config: &str) -> Self {
+    fn start_by(mut command: Command, config: &str, variables: &[(&str, &str)]) -> Self {
         let mut file = tempfile::Builder::new().suffix(".toml").tempfile().expect("a temporary file");
         file.write_all(config.as_bytes()).expect("the configuration is written");
         command.arg("serve").arg("--config").arg(file.path());
@@ -54,6 +52,7 @@ impl Toolrein {
             command.env_remove(name);
         }
         command.env("TOKEN_OF_THE_TESTS", ADMIN_TOKEN);
+        command.envs(variables.iter().copied());
         let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = silent.spawn().expect("the built program starts");
         let logs = Arc::<Mutex<Vec<String>>>::default();

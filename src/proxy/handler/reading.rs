@@ -10,7 +10,7 @@ use crate::proxy::exchange::Exchange;
 use crate::proxy::meter::Meter;
 use crate::proxy::record::Record;
 use crate::rewrite::confirm::{Answer, answer, token};
-use crate::rewrite::restore::{places, restored};
+use crate::rewrite::restore::{Place, places, restored};
 use crate::rewrite::sent::Sent;
 use crate::rewrite::summary::question;
 use crate::telemetry::outcome::{Context, Outcome, PrefixBreak, SummaryResult};
@@ -72,6 +72,17 @@ impl Calls {
     }
 }
 
+/// What of a request the ledger is asked about.
+struct Sought {
+    model: Hash,
+    conversation: Hash,
+    /// The request's own name.
+    request: Hash,
+    places: Vec<Place>,
+    histories: Histories,
+    answer: Option<Answer>,
+}
+
 impl Gateway {
     /// Looks up what the ledger knows and reads the transcript through the policies.
     pub(super) async fn look(
@@ -85,41 +96,16 @@ impl Gateway {
         // The path too: some providers name the model there (Azure's deployments).
         let place = [self.upstream.name().as_bytes(), parts.uri.path().as_bytes(), model_name.as_bytes()];
         let model = self.key.hash(Domain::Model, &place);
-        let conversation = identity.conversation(request, body);
         let mut transcript = self.transcript((request, body), &identity);
-        let calls = Calls::newest(&transcript);
-        let places = places(&transcript, MOST_LOOKED_UP);
-        let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
-        let request_name = self.name(&transcript);
         let is_asking = policies.confirming().is_some() && !self.is_observing();
-        let answer = is_asking.then(|| answer(&transcript, &places)).flatten().filter(|_| !request.odd);
-        let histories = Histories::read(&transcript, model);
-        let earlier: Vec<Hash> = histories.earlier.iter().map(|(_, name)| *name).collect();
-        let quotas: Vec<Hash> = policies.counted().iter().map(|it| identity.quota(&it.name)).collect();
-        let ask = Ask {
-            calls: &calls.keys,
-            places: &names,
-            model,
-            request: request_name,
-            conversation,
-            histories: &earlier,
-            answered: answer.as_ref().map(|answer| answer.anchor),
-            quotas: &quotas,
-            bytes: self.name_of_bytes(&identity, if quotas.is_empty() { &[] } else { body }),
-            now_ms: self.now_ms(),
-        };
-        let mut facts = self.ledger.look_up(ask).await;
-        self.adopt(&calls, &mut facts);
+        let sought = self.seek(&transcript, model, is_asking);
+        let facts = self.look_up(policies, &transcript, &sought).await;
+        let (mut restored, lost) = restored(&transcript, &sought.places, &facts.rounds);
+        let overflows = known_overflows(&transcript, model, &facts);
         transcript.learn_times(&facts.released_ms, self.now_ms());
-        let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         transcript.hidden_rounds.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
         transcript.spent.clone_from(&facts.spent);
-        let is_known =
-            |overflow: &&Overflow| history(&transcript, model, overflow.messages) == Some(overflow.history);
-        let mut overflows: Vec<usize> =
-            facts.overflows.iter().filter(is_known).map(|it| it.messages).collect();
-        overflows.sort_unstable();
         transcript.overflows.clone_from(&overflows);
         let (mut plan, judge, waited) = self.decide(policies, &transcript, parts, record).await;
         let outcome = &mut record.outcome;
@@ -131,19 +117,13 @@ impl Gateway {
             restored.clear();
         }
         outcome.context = self.hold_out(policies, &transcript, &mut plan);
-        if outcome.context.held_out {
-            // Nothing was cut.
-            plan.regrets.clear();
-        }
-        let (plain, none) = (Plan::default(), Vec::new());
-        let (seen, rounds) = if self.is_observing() { (&plain, &none) } else { (&plan, &restored) };
-        let sent = Sent { transcript: &transcript, plan: seen, restored: rounds };
-        let meter = Meter::read(sent, &histories, &facts, (model, conversation));
         outcome.times.upstream += waited;
         outcome.overflow_remembered = !overflows.is_empty() && !self.is_observing();
-        outcome.foretold = Some(meter.foretold());
-        outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
         outcome.model = Some(model_name.into_owned());
+        let meter = self.meter((&transcript, &sought), &facts, (&plan, &restored));
+        outcome.foretold = Some(meter.foretold());
+        let Sought { conversation, request: request_name, histories, answer, .. } = sought;
+        outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
         tell_known(outcome, facts.repeated, lost);
         tell_new(&transcript, &plan, record);
         let chain = transcript.calls.chain(&identity);
@@ -166,6 +146,57 @@ impl Gateway {
             length,
             waited,
         }
+    }
+
+    /// What the ledger is to be asked about; of answers to questions only where there may have been any.
+    fn seek(&self, transcript: &Transcript<'_>, model: Hash, is_asking: bool) -> Sought {
+        let places = places(transcript, MOST_LOOKED_UP);
+        let is_asking = is_asking && !transcript.request.odd;
+        Sought {
+            model,
+            conversation: transcript.identity.conversation(transcript.request, transcript.body),
+            request: self.name(transcript),
+            histories: Histories::read(transcript, model),
+            answer: is_asking.then(|| answer(transcript, &places)).flatten(),
+            places,
+        }
+    }
+
+    /// What the ledger knows, in one trip.
+    async fn look_up(&self, policies: &PolicySet, transcript: &Transcript<'_>, sought: &Sought) -> Facts {
+        let identity = transcript.identity;
+        let calls = Calls::newest(transcript);
+        let names: Vec<Hash> = sought.places.iter().map(|place| place.name).collect();
+        let earlier: Vec<Hash> = sought.histories.earlier.iter().map(|(_, name)| *name).collect();
+        let quotas: Vec<Hash> = policies.counted().iter().map(|it| identity.quota(&it.name)).collect();
+        let ask = Ask {
+            calls: &calls.keys,
+            places: &names,
+            model: sought.model,
+            request: sought.request,
+            conversation: sought.conversation,
+            histories: &earlier,
+            answered: sought.answer.as_ref().map(|answer| answer.anchor),
+            quotas: &quotas,
+            bytes: self.name_of_bytes(identity, if quotas.is_empty() { &[] } else { transcript.body }),
+            now_ms: self.now_ms(),
+        };
+        let mut facts = self.ledger.look_up(ask).await;
+        self.adopt(&calls, &mut facts);
+        facts
+    }
+
+    /// What the request's bill is held against.
+    fn meter(
+        &self,
+        (transcript, sought): (&Transcript<'_>, &Sought),
+        facts: &Facts,
+        (plan, restored): (&Plan, &Vec<(usize, Bytes)>),
+    ) -> Meter {
+        let (plain, none) = (Plan::default(), Vec::new());
+        let (plan, restored) = if self.is_observing() { (&plain, &none) } else { (plan, restored) };
+        let sent = Sent { transcript, plan, restored };
+        Meter::read(sent, &sought.histories, facts, (sought.model, sought.conversation))
     }
 
     /// Reads the transcript through the policies; once more where a summary is to be asked for first. Says how long that
@@ -228,11 +259,14 @@ impl Gateway {
     fn hold_out(&self, policies: &PolicySet, transcript: &Transcript<'_>, plan: &mut Plan) -> Context {
         let touched = policies.touches_context(plan);
         if self.is_observing() {
+            plan.regrets.clear();
             return Context { touched, held_out: true };
         }
         let held_out = self.is_held_out(transcript);
         if held_out {
             policies.leave_context(plan);
+            // Nothing was cut.
+            plan.regrets.clear();
         }
         Context { touched, held_out }
     }
@@ -287,6 +321,15 @@ impl Gateway {
         let count = request.messages.len().to_le_bytes();
         self.key.hash(Domain::Request, &[&chain, &count, &body[new_from..]])
     }
+}
+
+/// Where requests of this history ended that were too long, oldest first.
+fn known_overflows(transcript: &Transcript<'_>, model: Hash, facts: &Facts) -> Vec<usize> {
+    let is_known =
+        |overflow: &&Overflow| history(transcript, model, overflow.messages) == Some(overflow.history);
+    let mut overflows: Vec<usize> = facts.overflows.iter().filter(is_known).map(|it| it.messages).collect();
+    overflows.sort_unstable();
+    overflows
 }
 
 /// A token that nobody can know beforehand: it comes from a secret of its own.
