@@ -92,38 +92,30 @@ impl Gateway {
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         transcript.hidden_rounds.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
-        let is_known =
-            |overflow: &&Overflow| history(&transcript, model, overflow.messages) == Some(overflow.history);
-        let mut overflows: Vec<usize> =
-            facts.overflows.iter().filter(is_known).map(|it| it.messages).collect();
-        overflows.sort_unstable();
-        transcript.overflows.clone_from(&overflows);
+        transcript.overflows = overflows(&transcript, &facts, model);
         let (mut plan, judge, waited) = self.decide(policies, &transcript, parts, record).await;
-        let outcome = &mut record.outcome;
         if request.odd {
             // Parsers differ on what its strings say, so it goes up as it is; the reply is judged all the same,
             // or any page on the web could switch that off.
-            outcome.ungoverned = Some("odd_text");
+            record.outcome.ungoverned = Some("odd_text");
             plan.change_nothing();
             restored.clear();
         }
-        outcome.context = self.hold_out(policies, &transcript, &mut plan);
-        if outcome.context.held_out {
-            // Nothing was cut.
-            plan.regrets.clear();
-        }
+        record.outcome.context = self.hold_out(policies, &transcript, &mut plan);
         let (plain, none) = (Plan::default(), Vec::new());
         let (seen, rounds) = if self.is_observing() { (&plain, &none) } else { (&plan, &restored) };
         let sent = Sent { transcript: &transcript, plan: seen, restored: rounds };
         let meter = Meter::read(sent, &histories, &facts, (model, conversation));
+        let length =
+            Length { conversation, history: histories.whole, overflows: transcript.overflows.clone() };
+        let outcome = &mut record.outcome;
         outcome.times.upstream += waited;
-        outcome.overflow_remembered = !overflows.is_empty() && !self.is_observing();
+        outcome.overflow_remembered = !length.overflows.is_empty() && !self.is_observing();
         outcome.foretold = Some(meter.foretold());
         outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
         outcome.model = Some(model_name.into_owned());
         outcome.repeated = facts.repeated;
-        outcome.lost_rounds = lost;
-        outcome.prefix_breaks.extend((lost > 0).then_some(PrefixBreak::Ledger));
+        tell_lost(lost, record);
         tell_new(&transcript, &plan, record);
         let chain = transcript.calls.chain(&identity);
         drop(transcript);
@@ -131,7 +123,6 @@ impl Gateway {
         let random = || HashKey::random().hash(Domain::Confirmation, &[&request_name.0.to_le_bytes()]);
         let token = is_asking.then(|| token(random()));
         let asks_usage = self.asks_usage(policies, request, facts.model);
-        let length = Length { conversation, history: histories.whole, overflows };
         Reading {
             identity,
             facts,
@@ -193,11 +184,14 @@ impl Gateway {
     fn hold_out(&self, policies: &PolicySet, transcript: &Transcript<'_>, plan: &mut Plan) -> Context {
         let touched = policies.touches_context(plan);
         if self.is_observing() {
+            plan.regrets.clear();
             return Context { touched, held_out: true };
         }
         let held_out = self.is_held_out(transcript);
         if held_out {
             policies.leave_context(plan);
+            // Nothing was cut.
+            plan.regrets.clear();
         }
         Context { touched, held_out }
     }
@@ -247,6 +241,22 @@ impl Gateway {
         let count = request.messages.len().to_le_bytes();
         self.key.hash(Domain::Request, &[&chain, &count, &body[new_from..]])
     }
+}
+
+/// Where requests of the conversation ended that begin this one and were too long.
+fn overflows(transcript: &Transcript<'_>, facts: &Facts, model: Hash) -> Vec<usize> {
+    let name = |overflow: &Overflow| history(transcript, model, overflow.messages);
+    let known = facts.overflows.iter().filter(|overflow| name(overflow) == Some(overflow.history));
+    let mut ends: Vec<usize> = known.map(|overflow| overflow.messages).collect();
+    ends.sort_unstable();
+    ends
+}
+
+/// Records that so many rounds could not be put back. Summaries may be lost besides, which is one break all the same.
+fn tell_lost(rounds: u32, record: &mut Record) {
+    let breaks = &mut record.outcome.prefix_breaks;
+    breaks.extend((rounds > 0 && !breaks.contains(&PrefixBreak::Ledger)).then_some(PrefixBreak::Ledger));
+    record.outcome.lost_rounds = rounds;
 }
 
 /// Records what is new since the last reply.
