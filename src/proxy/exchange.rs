@@ -4,7 +4,7 @@
 use super::body::UpBody;
 use super::error::ProxyError;
 use super::fallback::{Fallbacks, learned};
-use super::handler::{Gateway, Length};
+use super::handler::{Gateway, Names};
 use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
 use super::turnstile::Passage;
@@ -60,7 +60,7 @@ pub(crate) struct Exchange {
     pub(crate) meter: Option<Meter>,
     /// Keeps other requests of the conversation waiting, where the operator wants one at a time.
     pub(crate) passage: Option<Passage>,
-    pub(crate) length: Length,
+    pub(crate) names: Names,
 }
 
 impl Exchange {
@@ -171,8 +171,8 @@ impl Exchange {
             let is_shortened = self.tried.contains(&Fallback::Overflow);
             let overflow = is_shortened.then(|| {
                 let overflow =
-                    Overflow { messages: self.request.messages.len(), history: self.length.history };
-                (self.length.conversation, overflow)
+                    Overflow { messages: self.request.messages.len(), history: self.names.history };
+                (self.names.conversation, overflow)
             });
             self.gateway.ledger.record(News { model, overflow, ..News::default() });
         }

@@ -4,7 +4,7 @@
 
 mod reading;
 
-pub(crate) use self::reading::Length;
+pub(crate) use self::reading::Names;
 
 use self::reading::Reading;
 use super::body::{ReplyBody, UpBody};
@@ -156,7 +156,8 @@ impl Gateway {
         };
         own = Instant::now();
         let reading = self.look((policies, identity), &parts, (&request, &body), &mut record).await;
-        own += reading.waited;
+        // A summary was waited for.
+        own += record.outcome.times.upstream;
         if let Some(refusal) = &reading.plan.refusal {
             record.outcome.act(On::Request, refusal.policy, "rejected", 1);
             if !self.is_observing() {
@@ -276,7 +277,7 @@ impl Gateway {
             plan,
             restored,
             chain,
-            model,
+            model: names.model,
             pass,
             fallbacks,
             tried: Vec::new(),
@@ -288,7 +289,7 @@ impl Gateway {
             record,
             meter: Some(meter),
             passage: None,
-            length,
+            names,
         };
         exchange.tell_known();
         (exchange, judging)

@@ -27,8 +27,6 @@ use std::time::{Duration, Instant};
 /// What is known once the policies have read a request.
 pub(super) struct Reading {
     pub(super) identity: Identity,
-    /// The model at its upstream.
-    pub(super) model: Hash,
     pub(super) facts: Facts,
     pub(super) plan: Plan,
     pub(super) judge: Judge,
@@ -41,13 +39,13 @@ pub(super) struct Reading {
     pub(super) meter: Meter,
     /// The stream is to be asked for its usage.
     pub(super) asks_usage: bool,
-    pub(super) length: Length,
-    /// How long a summary was waited for.
-    pub(super) waited: Duration,
+    pub(super) names: Names,
 }
 
-/// What is known of the request's length, and where more is to be remembered.
-pub(crate) struct Length {
+/// What the ledger knows the request by.
+pub(crate) struct Names {
+    /// The model at its upstream.
+    pub(super) model: Hash,
     pub(crate) conversation: Hash,
     /// The name of the request's messages.
     pub(crate) history: Hash,
@@ -72,7 +70,7 @@ impl Gateway {
         let mut transcript = self.transcript((request, body), &identity);
         let calls: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
         let places = places(&transcript, MOST_LOOKED_UP);
-        let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
+        let rounds_at: Vec<Hash> = places.iter().map(|place| place.name).collect();
         let request_name = self.name(&transcript);
         let is_asking = policies.confirming().is_some() && !self.is_observing();
         let answer = is_asking.then(|| answer(&transcript, &places)).flatten().filter(|_| !request.odd);
@@ -80,7 +78,7 @@ impl Gateway {
         let earlier: Vec<Hash> = histories.earlier.iter().map(|(_, name)| *name).collect();
         let ask = Ask {
             calls: &calls,
-            places: &names,
+            places: &rounds_at,
             model,
             request: request_name,
             conversation,
@@ -110,7 +108,7 @@ impl Gateway {
             Length { conversation, history: histories.whole, overflows: transcript.overflows.clone() };
         let outcome = &mut record.outcome;
         outcome.times.upstream += waited;
-        outcome.overflow_remembered = !length.overflows.is_empty() && !self.is_observing();
+        outcome.overflow_remembered = !names.overflows.is_empty() && !self.is_observing();
         outcome.foretold = Some(meter.foretold());
         outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
         outcome.model = Some(model_name.into_owned());
@@ -123,21 +121,7 @@ impl Gateway {
         let random = || HashKey::random().hash(Domain::Confirmation, &[&request_name.0.to_le_bytes()]);
         let token = is_asking.then(|| token(random()));
         let asks_usage = self.asks_usage(policies, request, facts.model);
-        Reading {
-            identity,
-            facts,
-            plan,
-            judge,
-            restored,
-            chain,
-            model,
-            meter,
-            asks_usage,
-            answer,
-            token,
-            length,
-            waited,
-        }
+        Reading { identity, facts, plan, judge, restored, chain, names, meter, asks_usage, answer, token }
     }
 
     /// Reads the transcript through the policies; once more where a summary is to be asked for first. Says how long that
@@ -209,12 +193,12 @@ impl Gateway {
 
     /// What policies want of a request that the upstream refused for its length.
     pub(crate) fn shortened(&self, exchange: &Exchange) -> Plan {
-        let Exchange { request, body, identity, restored, length, record, .. } = exchange;
+        let Exchange { request, body, identity, restored, names, record, .. } = exchange;
         let profile = record.outcome.profile.as_deref();
         let profile = profile.and_then(|name| self.config.profiles.named(name).ok());
         let mut transcript = self.transcript((request, body), identity);
         transcript.overflowed = true;
-        transcript.overflows.clone_from(&length.overflows);
+        transcript.overflows.clone_from(&names.overflows);
         transcript.hidden_rounds.clone_from(restored);
         self.config.policies_of(profile).read(&transcript).0
     }
