@@ -104,8 +104,8 @@ impl Gateway {
         let (seen, rounds) = if self.is_observing() { (&plain, &none) } else { (&plan, &restored) };
         let sent = Sent { transcript: &transcript, plan: seen, restored: rounds };
         let meter = Meter::read(sent, &histories, &facts, (model, conversation));
-        let length =
-            Length { conversation, history: histories.whole, overflows: transcript.overflows.clone() };
+        let overflows = transcript.overflows.clone();
+        let names = Names { model, conversation, history: histories.whole, overflows };
         let outcome = &mut record.outcome;
         outcome.times.upstream += waited;
         outcome.overflow_remembered = !names.overflows.is_empty() && !self.is_observing();
