@@ -237,18 +237,7 @@ impl Gateway {
         record: Record,
     ) -> (Exchange, Judging) {
         let Reading {
-            identity,
-            facts,
-            plan,
-            judge,
-            restored,
-            chain,
-            model,
-            meter,
-            asks_usage,
-            token,
-            length,
-            ..
+            identity, facts, plan, judge, restored, chain, names, meter, asks_usage, token, ..
         } = reading;
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
