@@ -1,19 +1,21 @@
 //! The program put together: configuration, ledger, upstream, proxy and admin server, started in this order and
 //! drained in the reverse. Knows every part and does the work of none.
 
-use crate::admin::Admin;
 use crate::admin::readiness::Readiness;
-use crate::config::{Config, LogFormat, Target};
+use crate::admin::{Admin, BODY_BYTES, Bearer};
+use crate::config::{self, Config, LogFormat, Target};
 use crate::demo;
 use crate::ledger::Ledger as _;
+use crate::ledger::held::HeldCalls;
 use crate::ledger::memory::{Bounds, MemoCache, Memory};
 use crate::ledger::summaries::Pins;
 use crate::proxy::body::ReplyBody;
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{Gateway, Handler};
+use crate::proxy::read::read_body;
 use crate::proxy::summaries::{PlaceError, Places, Summariser};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
-use crate::proxy::{Proxy, ServeSettings, Service};
+use crate::proxy::{Proxy, Seats, ServeSettings, Service};
 use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{Format, Level, Log, Settings};
@@ -36,6 +38,10 @@ const DEMO_PACE: Duration = Duration::from_millis(5);
 /// How long connections that are cut may take to be gone.
 const CUT_WITHIN: Duration = Duration::from_millis(500);
 
+/// Connections to the admin port at once: probes, scrapers and people. A bound of its own, so that it answers when
+/// the proxy's port is full.
+const ADMIN_CONNECTIONS: usize = 256;
+
 /// Why the program did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -47,6 +53,8 @@ pub enum StartError {
     Summaries(#[from] PlaceError),
     #[error("cannot write {path} (audit.file): {error}")]
     Audit { path: String, error: io::Error },
+    #[error("{name} (admin.token_env): {problem}")]
+    Token { name: String, problem: String },
     #[error("cannot set up metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -56,6 +64,7 @@ pub struct Running {
     proxy: Proxy,
     admin: Proxy,
     readiness: Readiness,
+    held: Arc<HeldCalls>,
     telemetry: Telemetry,
     drain: Drain,
     drain_timeout: Duration,
@@ -82,11 +91,15 @@ impl Running {
         for warning in &config.warnings {
             log.note(Level::Warn, warning, &[]);
         }
+        let bearer = bearer_of(&config.admin)?;
         let (base, model) = upstream_of(&config).await?;
         let ledger = Arc::new(Memory::new(&bounds(&config)));
         let metrics = Arc::new(Metrics::new(&config.named_tools())?);
         let counted = Arc::clone(&ledger);
         metrics.count_conversations_by(move || counted.conversations());
+        let held = Arc::<HeldCalls>::default();
+        let counted = Arc::clone(&held);
+        metrics.count_confirmations_by(move || counted.count());
         let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)? };
         let drain = Drain::new();
         let settings = upstream_settings(&config, base);
@@ -98,6 +111,7 @@ impl Running {
             memo: Arc::new(MemoCache::new(config.ledger.memo_bytes)),
             telemetry: telemetry.clone(),
             key: HashKey::random(),
+            held: Arc::clone(&held),
             turnstile: Arc::default(),
             summaries: Summariser::new(pins, places, drain.clone()),
             config: Arc::clone(&config),
@@ -110,13 +124,27 @@ impl Running {
             config: config.effective.as_json().into(),
             readiness: readiness.clone(),
             loopback: config.listen.admin.ip().is_loopback(),
+            held: Arc::clone(&held),
+            bearer,
         };
-        let settings = ServeSettings { header_timeout: config.limits.header_timeout };
+        let limits = &config.limits;
+        let settings = ServeSettings {
+            header_timeout: limits.header_timeout,
+            stall_timeout: limits.stall_timeout,
+            seats: Seats::new(limits.connections),
+        };
+        let seats = settings.seats.clone();
+        telemetry.metrics.count_connections_by(move || seats.taken());
+        let for_admin = ServeSettings { seats: Seats::new(ADMIN_CONNECTIONS), ..settings };
         let failed = |key, address| move |error| StartError::Listen { key, address, error };
         // The admin server answers until the very end, so that probes see the drain.
-        let admin =
-            Proxy::start(admin_listener, Arc::new(AdminService(admin)), settings.clone(), Drain::new())
-                .map_err(failed("listen.admin", config.listen.admin))?;
+        let admin = Proxy::start(
+            admin_listener,
+            Arc::new(AdminService { admin, patience: config.limits.body_timeout }),
+            for_admin,
+            Drain::new(),
+        )
+        .map_err(failed("listen.admin", config.listen.admin))?;
         let handler = Arc::new(Handler(Arc::new(gateway)));
         let proxy = Proxy::start(proxy_listener, handler, settings, drain.clone())
             .map_err(failed("listen.proxy", config.listen.proxy))?;
@@ -124,7 +152,7 @@ impl Running {
         telemetry.log.listening(proxy.address(), admin.address(), config.mode.as_str(), &upstream);
         readiness.open();
         let drain_timeout = config.limits.drain_timeout;
-        Ok(Self { proxy, admin, readiness, telemetry, drain, drain_timeout, model })
+        Ok(Self { proxy, admin, readiness, held, telemetry, drain, drain_timeout, model })
     }
 
     /// Where clients connect.
@@ -145,6 +173,8 @@ impl Running {
     /// Drains and ends; `false` if streams had to be cut.
     pub async fn stop(self) -> bool {
         self.readiness.drain();
+        // What waits for a person's word is refused, so that its clients get their replies before the end.
+        self.held.stop();
         let log = self.telemetry.log.clone();
         let within = humantime::format_duration(self.drain_timeout).to_string();
         log.note(Level::Info, "draining", &[("within", &within)]);
@@ -165,11 +195,21 @@ impl Running {
 }
 
 /// The admin pages as a service of the accept loop.
-struct AdminService(Admin);
+struct AdminService {
+    admin: Admin,
+    /// How long a body may pause.
+    patience: Duration,
+}
 
 impl Service for AdminService {
     async fn call(&self, request: Request<Incoming>) -> Response<ReplyBody> {
-        let (head, body) = self.0.handle(&request).into_parts();
+        let (head, body) = request.into_parts();
+        let request = Request::from_parts(head, ());
+        let said = match self.admin.reads_body(&request) {
+            true => read_body(body, None, BODY_BYTES, self.patience).await.ok(),
+            false => None,
+        };
+        let (head, body) = self.admin.handle(&request, said.as_deref()).into_parts();
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         Response::from_parts(head, ReplyBody::full(body))
     }
@@ -216,6 +256,17 @@ fn bounds(config: &Config) -> Bounds {
         lifetime: config.ledger.ttl,
         refusals: config.upstream.remember,
     }
+}
+
+/// The token of the admin server, from the environment.
+fn bearer_of(admin: &config::Admin) -> Result<Option<Bearer>, StartError> {
+    let name = &admin.token_env;
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let refused = |problem: String| StartError::Token { name: name.clone(), problem };
+    let token = std::env::var(name).map_err(|_| refused("is not set in the environment".to_owned()))?;
+    Bearer::new(&token).map(Some).map_err(refused)
 }
 
 fn audit_of(config: &Config) -> Result<Audit, StartError> {

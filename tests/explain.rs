@@ -322,3 +322,28 @@ fn balanced(page: &str) {
     }
     assert!(open.is_empty(), "{open:?} never closed");
 }
+
+#[test]
+fn where_a_call_needs_a_yes_the_page_says_that_nobody_knows_of_one() {
+    let mut config = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    config.write_all(b"[policy.confirm]\ntools = [\"pay\"]\n").unwrap();
+    let config = config.path().to_str().unwrap();
+    let talk = |tool: &str| {
+        json!({"messages": [
+            {"role": "user", "content": "Pay!"},
+            {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": tool, "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "a", "content": "paid"},
+        ]})
+        .to_string()
+    };
+    for (tool, expected) in [("pay", true), ("look", false)] {
+        for form in [&[][..], &["--html"]] {
+            let told = text(&explain(&[&["--config", config], form, &["-"]].concat(), &talk(tool)));
+            assert_eq!(
+                told.contains("Whether a person said yes is not known here"),
+                expected,
+                "{tool} {form:?}"
+            );
+        }
+    }
+}

@@ -101,6 +101,9 @@ impl Billed {
             conversation: Hash(1),
             histories: &histories,
             answered: None,
+            quotas: &[],
+            bytes: Hash(0),
+            now_ms: 0,
         };
         ledger.look_up(ask).now_or_never().unwrap()
     }

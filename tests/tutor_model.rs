@@ -93,9 +93,8 @@ impl Table {
     /// Whether a tutor who keeps to the rules would make this call, as the first of a reply.
     fn may(&self, call: Call) -> bool {
         match call {
-            // Which card is on the table before the first was shown, only the program knows.
             Call::Award(card) => {
-                let on_table = card == self.card || self.card == 0;
+                let on_table = card == self.card;
                 self.answered_twice && !self.awarded && on_table && !self.paid.contains(&card)
             }
             Call::AwardThis => self.may(Call::Award(self.card)),
@@ -264,14 +263,14 @@ fn card_id(card: usize) -> String {
     format!("c{card}")
 }
 
-/// The profile as shipped, with a first card that only the program knows; or, as its head tells, with all cards dealt
+/// The profile as shipped, with a first card that the system message names; or, as its head tells, with all cards dealt
 /// by the tool.
 fn profile(all_dealt: bool, shape: &str) -> PolicySet {
     let mut text = include_str!("../deploy/profiles/tutor.toml").to_owned();
     if all_dealt {
         for (shipped, instead) in [
             ("start = \"start\"", "start = \"next_card\""),
-            ("unknown = \"pass\"", "unknown = \"withhold\""),
+            ("unknown = \"named\"", "unknown = \"withhold\""),
             ("show_next_card = { min_exchanges = 1, min_user_messages = 2 }\n", ""),
         ] {
             assert_eq!(text.matches(shipped).count(), 1, "{shipped}");
@@ -322,7 +321,8 @@ proptest! {
         let policies = profile(all_dealt, shape);
         // Before the first card is dealt there is none to talk about.
         let table = Table { awarded: all_dealt, ..Table::default() };
-        let mut lesson = Lesson { policies: &policies, shape, messages: Vec::new(), table };
+        let named = json!({"role": "system", "content": format!("Teach. On the table: {}.", card_id(0))});
+        let mut lesson = Lesson { policies: &policies, shape, messages: vec![named], table };
         for (at, step) in steps.iter().enumerate() {
             lesson.step(at, step)?;
         }

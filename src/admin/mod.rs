@@ -1,14 +1,23 @@
-//! The admin server's answers: metrics, health, the configuration in force. Reads only, needs no token and
-//! shows no secret; who listens, accepts and writes is the proxy's affair.
+//! The admin server's answers: metrics, health, the configuration in force, and calls that wait for a person's word.
+//! What can be read by anybody shows no secret; what shows a conversation, or changes anything, takes the bearer token.
+//! Who listens, accepts and writes is the proxy's affair.
 
+mod bearer;
+mod confirmations;
 mod host;
 pub mod readiness;
 
+pub use bearer::Bearer;
+
+use self::confirmations::Asked;
+use crate::ledger::held::HeldCalls;
 use crate::telemetry::metrics::Metrics;
 use crate::wire::error::own_error_body;
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use hyper::http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::http::{HeaderValue, Method, Request, Response, StatusCode};
 use readiness::Readiness;
 use std::sync::Arc;
@@ -22,7 +31,11 @@ const INDEX: &str = "toolrein admin\n\n\
     /metrics  metrics in the Prometheus text format\n\
     /livez    200 while the process answers\n\
     /readyz   200 while requests are taken; 503 while starting or draining\n\
-    /config   the configuration in force, secrets hidden\n";
+    /config   the configuration in force, secrets hidden\n\
+    /api/confirmations   calls that wait for a person's word; takes the bearer token\n";
+
+/// The longest body that is read.
+pub const BODY_BYTES: u64 = 1024;
 
 /// What the admin server shows. Cheap to clone.
 #[derive(Clone)]
@@ -33,30 +46,51 @@ pub struct Admin {
     pub readiness: Readiness,
     /// Whether the server is bound to a loopback address: then names other than `localhost` are refused.
     pub loopback: bool,
+    /// Calls that wait for a person's word.
+    pub held: Arc<HeldCalls>,
+    /// What opens the pages for which it takes one; without it they do not exist.
+    pub bearer: Option<Bearer>,
 }
 
 /// A status, a content type and a body.
 struct Answer(StatusCode, &'static str, Bytes);
 
 impl Admin {
-    /// Answers one request; its body is not read.
-    pub fn handle<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
-        let answer = self.answer(request);
-        let is_wrong_method = answer.0 == StatusCode::METHOD_NOT_ALLOWED;
+    /// Whether the body of this request is to be read, up to [`BODY_BYTES`], before it is answered: only of those who
+    /// bring the token.
+    pub fn reads_body<B>(&self, request: &Request<B>) -> bool {
+        let asked = Asked::of(request.uri().path());
+        matches!(asked, Some(asked @ Asked::Answer(_)) if self.refusal(request, asked).is_none())
+    }
+
+    /// Answers one request with its `body`; `None`: it was not to be read, or could not be.
+    pub fn handle<B>(&self, request: &Request<B>, body: Option<&[u8]>) -> Response<Full<Bytes>> {
+        let answer = self.answer(request, body.unwrap_or_default());
+        let status = answer.0;
         let mut response = answer.respond(request.method() == Method::HEAD);
-        if is_wrong_method {
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        let asked = Asked::of(request.uri().path());
+        match status {
+            StatusCode::METHOD_NOT_ALLOWED => {
+                let methods = asked.map_or("GET, HEAD", |asked| asked.methods().1);
+                response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+            }
+            StatusCode::UNAUTHORIZED => {
+                response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            _ => {}
         }
         response
     }
 
-    fn answer<B>(&self, request: &Request<B>) -> Answer {
-        if self.loopback && !host::is_local(request) {
-            let message =
-                "This server is bound to a loopback address and is asked for by IP address or as localhost.";
-            return Answer::error(StatusCode::FORBIDDEN, message, "host_refused");
+    fn answer<B>(&self, request: &Request<B>, body: &[u8]) -> Answer {
+        if let Some(refusal) = self.host_refusal(request) {
+            return refusal;
         }
         let path = request.uri().path();
+        if let Some(asked) = Asked::of(path) {
+            let refusal = self.refusal(request, asked);
+            return refusal.unwrap_or_else(|| self.confirmations(asked, body));
+        }
         let show: fn(&Self) -> Answer = match path {
             "/" => |_| Answer::text(StatusCode::OK, INDEX),
             "/metrics" => |admin| Answer(StatusCode::OK, EXPOSITION, admin.metrics.render().into()),
@@ -72,6 +106,32 @@ impl Admin {
             return Answer::error(StatusCode::METHOD_NOT_ALLOWED, message, "method_not_allowed");
         }
         show(self)
+    }
+
+    fn host_refusal<B>(&self, request: &Request<B>) -> Option<Answer> {
+        let message =
+            "This server is bound to a loopback address and is asked for by IP address or as localhost.";
+        let refused = self.loopback && !host::is_local(request);
+        refused.then(|| Answer::error(StatusCode::FORBIDDEN, message, "host_refused"))
+    }
+
+    /// Why a request for a page that takes the token is not answered.
+    fn refusal<B>(&self, request: &Request<B>, asked: Asked<'_>) -> Option<Answer> {
+        if let Some(refusal) = self.host_refusal(request) {
+            return Some(refusal);
+        }
+        let Some(bearer) = &self.bearer else {
+            let message = "There is nothing at this path: admin.token_env is not set.";
+            return Some(Answer::error(StatusCode::NOT_FOUND, message, "not_found"));
+        };
+        if !bearer.opens(request) {
+            let message = "This path takes the token of admin.token_env: authorization: Bearer TOKEN.";
+            return Some(Answer::error(StatusCode::UNAUTHORIZED, message, "unauthorized"));
+        }
+        let (methods, listed) = asked.methods();
+        let message = format!("This path takes {listed}.");
+        let wrong = !methods.contains(request.method());
+        wrong.then(|| Answer::error(StatusCode::METHOD_NOT_ALLOWED, &message, "method_not_allowed"))
     }
 
     fn ready(&self) -> Answer {
@@ -107,10 +167,13 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::held::{End, Shown};
+    use futures_util::FutureExt as _;
     use http_body_util::BodyExt;
     use hyper::service::service_fn;
     use hyper_util::rt::TokioIo;
     use std::convert::Infallible;
+    use std::time::{Duration, SystemTime};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
@@ -120,7 +183,20 @@ mod tests {
             config: r#"{"mode":"enforce"}"#.into(),
             readiness: Readiness::starting(),
             loopback,
+            held: Arc::default(),
+            bearer: Some(Bearer::new(TOKEN).unwrap()),
         }
+    }
+
+    const TOKEN: &str = "a-token-of-the-tests";
+
+    fn told(admin: &Admin, method: &str, path: &str, said: &str) -> (u16, String) {
+        let request = Request::builder().method(method).uri(path).header("host", "127.0.0.1");
+        let request = request.header("authorization", format!("Bearer {TOKEN}")).body(()).unwrap();
+        let response = admin.handle(&request, Some(said.as_bytes()));
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().now_or_never().unwrap().unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
     fn request(method: &str, path: &str, host: &str) -> Request<()> {
@@ -128,7 +204,7 @@ mod tests {
     }
 
     fn ask(admin: &Admin, method: &str, path: &str) -> Response<Full<Bytes>> {
-        admin.handle(&request(method, path, "127.0.0.1:4243"))
+        admin.handle(&request(method, path, "127.0.0.1:4243"), None)
     }
 
     fn header<'a>(response: &'a Response<Full<Bytes>>, name: &str) -> &'a str {
@@ -218,12 +294,88 @@ mod tests {
             (false, "toolrein.internal:4243", 200),
         ] {
             for path in ["/config", "/metrics", "/livez"] {
-                let response = admin(loopback).handle(&request("GET", path, host));
+                let response = admin(loopback).handle(&request("GET", path, host), None);
                 assert_eq!(response.status().as_u16(), status, "{loopback} {host} {path}");
             }
         }
-        let refused = admin(true).handle(&request("POST", "/nothing", "rebound.example"));
+        let refused = admin(true).handle(&request("POST", "/nothing", "rebound.example"), None);
         assert_eq!(refused.status(), 403, "a foreign page learns nothing of what there is");
+    }
+
+    fn shown() -> Shown {
+        let (since, expires) = (SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + Duration::from_secs(120));
+        let (tool, conversation) = ("pay".to_owned(), "c1".to_owned());
+        let (arguments, readable) = ("{\"to\":\"\\u202e\"}".to_owned(), "shown".to_owned());
+        Shown { tool, arguments, readable, conversation, since, expires }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_waits_is_listed_with_all_that_it_holds_and_answered_once() {
+        let admin = admin(true);
+        let until = tokio::time::Instant::now() + Duration::from_secs(120);
+        let mut ticket = admin.held.hold(shown(), until);
+        let (status, list) = told(&admin, "GET", "/api/confirmations", "");
+        let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+        let line = &list["data"][0];
+        let token = line["token"].as_str().unwrap();
+        assert_eq!(
+            (status, line["tool"].as_str(), line["conversation"].as_str()),
+            (200, Some("pay"), Some("c1"))
+        );
+        assert_eq!(line["arguments"], "{\"to\":\"\\u202e\"}");
+        assert_eq!(line["readable"], "shown");
+        assert_eq!(
+            (&line["since"], &line["expires"]),
+            (&"1970-01-01T00:00:00.000Z".into(), &"1970-01-01T00:02:00.000Z".into())
+        );
+        let path = format!("/api/confirmations/{token}");
+        for wrong in
+            ["", "{}", "true", "{\"approve\":1}", "{\"approve\":true,\"tool\":\"x\"}", "{\"approve\":true"]
+        {
+            let (status, body) = told(&admin, "POST", &path, wrong);
+            assert!(status == 400 && body.contains("\"code\":\"bad_answer\""), "{wrong}: {body}");
+        }
+        let (status, body) = told(&admin, "POST", &path, "{\"approve\": true}");
+        assert!(status == 200 && body.contains("\"outcome\":\"approved\""), "{body}");
+        assert_eq!(ticket.word().await, End::Approved);
+        for (path, code) in [
+            (path.as_str(), "confirmation_answered"),
+            ("/api/confirmations/0123456789abcdef0123456789abcdef", "confirmation_unknown"),
+            ("/api/confirmations/..", "confirmation_unknown"),
+        ] {
+            let (status, body) = told(&admin, "POST", path, "{\"approve\":true}");
+            assert!(status == 404 && body.contains(code), "{path}: {body}");
+        }
+    }
+
+    #[test]
+    fn without_the_token_nothing_is_told_and_nothing_answered() {
+        let mut admin = admin(true);
+        let ask = |admin: &Admin, method: &str, path: &str, token: &str| {
+            let request = Request::builder().method(method).uri(path).header("host", "127.0.0.1");
+            let request = request.header("authorization", format!("Bearer {token}")).body(()).unwrap();
+            let response = admin.handle(&request, Some(b"{\"approve\":true}"));
+            let allow = header(&response, "allow").to_owned();
+            assert_eq!(response.status() == 401, !header(&response, "www-authenticate").is_empty());
+            (response.status().as_u16(), allow, admin.reads_body(&request))
+        };
+        let nothing = String::new;
+        for path in ["/api/confirmations", "/api/confirmations/x"] {
+            for method in ["GET", "POST"] {
+                assert_eq!(
+                    ask(&admin, method, path, "a-token-of-others-"),
+                    (401, nothing(), false),
+                    "{method} {path}"
+                );
+            }
+        }
+        assert_eq!(ask(&admin, "POST", "/api/confirmations", TOKEN), (405, "GET, HEAD".to_owned(), false));
+        assert_eq!(ask(&admin, "GET", "/api/confirmations/x", TOKEN), (405, "POST".to_owned(), false));
+        assert_eq!(ask(&admin, "POST", "/api/confirmations/x", TOKEN), (404, nothing(), true));
+        admin.bearer = None;
+        for path in ["/api/confirmations", "/api/confirmations/x"] {
+            assert_eq!(ask(&admin, "POST", path, TOKEN), (404, nothing(), false), "{path}");
+        }
     }
 
     #[tokio::test]
@@ -234,7 +386,7 @@ mod tests {
             let (socket, _) = listener.accept().await.unwrap();
             let admin = admin(true);
             let service = service_fn(move |request| {
-                let response = admin.handle(&request);
+                let response = admin.handle(&request, None);
                 async move { Ok::<_, Infallible>(response) }
             });
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), service).await

@@ -5,7 +5,7 @@ use super::document::Document;
 use super::error::{Problem, nearest};
 use super::file::{File, Overriding, Written};
 use super::source::reason;
-use super::tables::{Audit, Limits, Mode};
+use super::tables::{Admin, Audit, Limits, Mode};
 use super::target::Target;
 use super::units::{write_size, write_span};
 use hyper::http::Uri;
@@ -41,6 +41,7 @@ pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Ove
     checker.counts(file);
     checker.log(&file.log.level);
     checker.audit(&file.audit);
+    checker.admin(&file.admin);
     checker.checked
 }
 
@@ -127,6 +128,7 @@ impl Checker<'_> {
             ("upstream.idle_timeout", upstream.idle_timeout),
             ("limits.header_timeout", limits.header_timeout),
             ("limits.body_timeout", limits.body_timeout),
+            ("limits.stall_timeout", limits.stall_timeout),
             ("limits.keepalive_comment", limits.keepalive_comment),
             ("ledger.ttl", file.ledger.ttl),
         ] {
@@ -150,6 +152,7 @@ impl Checker<'_> {
             ("ledger.calls", file.ledger.calls),
             ("ledger.rounds_bytes", file.ledger.rounds_bytes),
             ("ledger.conversations", file.ledger.conversations),
+            ("limits.connections", bytes(file.limits.connections)),
         ] {
             self.require(&[key], count > 0, "expected more than 0".to_owned());
         }
@@ -173,6 +176,16 @@ impl Checker<'_> {
         let is_folder = || path.is_dir().then(|| format!("{}: is a directory, not a file", path.display()));
         let text = text.or_else(is_folder);
         self.require(&["audit.file"], text.is_none(), text.unwrap_or_default());
+    }
+
+    /// The variable itself is read at the start alone: a check may run where no secret is.
+    fn admin(&mut self, admin: &Admin) {
+        let name = admin.token_env.as_str();
+        let starts = !name.starts_with(|char: char| char.is_ascii_digit());
+        let is_name = starts && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
+        let text =
+            "expected the name of an environment variable (letters, digits and _), not the token itself";
+        self.require(&["admin.token_env"], is_name, text.to_owned());
     }
 
     /// A problem at `keys` unless `holds`, or unless one of them was refused before: its default says

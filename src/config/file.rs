@@ -4,7 +4,7 @@
 use super::document::{Document, Entry, MOST_PROBLEMS, in_order, read_as};
 use super::error::{Problem, reworded};
 use super::tables::{
-    Audit, Conversation, Ledger, Limits, Listen, Log, Mode, Model, Notices, Reask, Upstream,
+    Admin, Audit, Conversation, Ledger, Limits, Listen, Log, Mode, Model, Notices, Reask, Upstream,
 };
 use super::target::Target;
 use super::tiers::Tier;
@@ -31,6 +31,7 @@ pub(super) struct File {
     pub ledger: Ledger,
     pub log: Log,
     pub audit: Audit,
+    pub admin: Admin,
     pub model: BTreeMap<String, Model>,
     pub tier: BTreeMap<String, Tier>,
     /// These two are built from their own tables elsewhere.
@@ -93,7 +94,7 @@ fn take_out_what_is_no_table(document: &Document<'_>, root: &mut DeTable<'_>) ->
 }
 
 /// Everything at the top but `mode`.
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 14] = [
     "listen",
     "upstream",
     "limits",
@@ -103,6 +104,7 @@ const TABLES: [&str; 13] = [
     "ledger",
     "log",
     "audit",
+    "admin",
     "model",
     "tier",
     "policy",

@@ -10,6 +10,7 @@ mod document;
 mod effective;
 mod error;
 mod file;
+mod needs;
 mod policies;
 mod profiles;
 pub mod shipped;
@@ -28,8 +29,8 @@ pub use file::Overrides;
 pub use profiles::{Profile, Profiles};
 pub use source::Source;
 pub use tables::{
-    AskUsage, Audit, Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model, Notices,
-    Overflow, PlacementChoice, Reask, Tell, ToolsUnsupported, Upstream,
+    Admin, AskUsage, Audit, Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model,
+    Notices, Overflow, PlacementChoice, Reask, Tell, ToolsUnsupported, Upstream,
 };
 pub use target::Target;
 pub use tiers::{KeyHash, Tier};
@@ -58,6 +59,7 @@ pub struct Config {
     pub ledger: Ledger,
     pub log: Log,
     pub audit: Audit,
+    pub admin: Admin,
     /// Settings by model; the best match counts.
     pub models: Vec<(Pattern, Model)>,
     /// The policies of requests that take no profile.
@@ -101,7 +103,8 @@ impl Config {
         let built = profiles::build(&builder, &base, &written.file);
         let shared = profiles::shared_keys(&builder, &written.file);
         let mut checked = check::check(&document, &written, &overriding);
-        let problems = [written.problems, refused, built.problems, shared, checked.problems].concat();
+        let unmet = needs::unmet(&document, &written.file, &base.set(), &built.profiles);
+        let problems = [written.problems, refused, built.problems, shared, checked.problems, unmet].concat();
         if !(problems.is_empty() && overriding.problems.is_empty()) {
             return Err(give_up(problems));
         }
@@ -194,6 +197,7 @@ impl Config {
             ledger: file.ledger,
             log: file.log,
             audit: file.audit,
+            admin: file.admin,
             models: file.model.into_iter().map(|(name, model)| (Pattern::new(name), model)).collect(),
             policies: base.set(),
             profiles,

@@ -127,12 +127,17 @@ pub struct Limits {
     /// Longest whole reply that is judged.
     #[serde(with = "size")]
     pub reply_bytes: usize,
+    /// Most connections of clients at once; further ones wait.
+    pub connections: usize,
     /// Until a client has sent a request's head.
     #[serde(with = "span")]
     pub header_timeout: Duration,
     /// Longest silence while a request's body is read.
     #[serde(with = "span")]
     pub body_timeout: Duration,
+    /// Longest time in which a client takes nothing of what is sent to it.
+    #[serde(with = "span")]
+    pub stall_timeout: Duration,
     /// How long running requests may take to end at shutdown; 0: they are cut.
     #[serde(with = "span")]
     pub drain_timeout: Duration,
@@ -266,6 +271,15 @@ impl Audit {
     }
 }
 
+/// `[admin]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Admin {
+    /// The environment variable that holds the bearer token of the pages that show conversations or change anything;
+    /// empty: there are no such pages.
+    pub token_env: String,
+}
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -319,8 +333,10 @@ impl Default for Limits {
             event_bytes: 1 << 20,
             held_bytes: 4 << 20,
             reply_bytes: 32 << 20,
+            connections: 16_384,
             header_timeout: Duration::from_secs(100),
             body_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_secs(300),
             drain_timeout: Duration::from_secs(30),
             keepalive_comment: Duration::from_secs(15),
         }

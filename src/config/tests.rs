@@ -114,6 +114,7 @@ fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
         "taint",
         "read_more",
         "confirm",
+        "quota",
         "history",
     ];
     let on: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).filter(|name| !off.contains(name)).collect();
@@ -164,7 +165,7 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
         ("[listn]\nproxy = 1", "proxy.toml:1: listn: unknown table; did you mean `listen`?"),
         (
             "[dashboard]",
-            "proxy.toml:1: dashboard: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, ledger, log, audit, model, tier, policy, profile",
+            "proxy.toml:1: dashboard: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, ledger, log, audit, admin, model, tier, policy, profile",
         ),
         ("[listen]\nprxy = 1", "proxy.toml:2: listen.prxy: unknown key; did you mean `proxy`?"),
         (
@@ -656,4 +657,33 @@ fn files_are_read_as_bounded_utf8_text() {
         refused(b"\r\nmod = 1\r\n"),
         Some(format!("{name}:2: mod: unknown key; did you mean `mode`?"))
     );
+}
+
+#[test]
+fn calls_that_nobody_could_answer_are_refused_before_they_wait() {
+    let held = "[policy.confirm]\ntools = [\"pay\"]\nform = \"held\"\n";
+    let text =
+        "\"held\" needs admin.token_env: the environment variable with the token of those who may answer";
+    assert_eq!(problems(held), [format!("proxy.toml:3: policy.confirm.form: {text}")]);
+    let profile = "[profile.shop.policy.confirm]\nform = \"held\"\n";
+    let told = problems(&format!("[policy.confirm]\n{profile}"));
+    assert_eq!(told, [format!("proxy.toml:3: profile.shop.policy.confirm.form: {text}")]);
+    let taken_over = format!("{held}[profile.shop.policy.confirm]\nhold = \"1m\"\n");
+    assert_eq!(problems(&taken_over).len(), 1, "told once, where it stands");
+    let token = "admin.token_env = \"TOOLREIN_ADMIN_TOKEN\"\n";
+    assert_eq!(problems(&format!("{token}{held}")), [""; 0]);
+    let itself = problems("admin.token_env = \"s3cret-token-of-mine\"\n");
+    assert!(
+        itself[0].starts_with("proxy.toml:1: admin.token_env: expected the name of an environment variable")
+    );
+    assert!(!itself[0].contains("s3cret"), "{itself:?}");
+}
+
+#[test]
+fn a_quota_reaches_no_further_than_what_is_remembered() {
+    let quota = "[policy.quota.limits]\nimages = { tools = [\"image\"], calls = 1, per = \"5h\" }\n";
+    assert_eq!(problems(quota), [""; 0]);
+    let told = problems(&format!("ledger.ttl = \"1h\"\n{quota}"));
+    let text = "5h is longer than anything is remembered: ledger.ttl is 1h";
+    assert_eq!(told, [format!("proxy.toml:3: policy.quota.limits.images.per: {text}")]);
 }

@@ -1,6 +1,7 @@
 //! What is told of one conversation, as plain data: each message before and after, what was done to it, by whom and why,
 //! and the totals. Holds facts; neither finds nor words them. Its JSON form is that of `--json`.
 
+use crate::policy::plan::ReasonKind;
 use serde::Serialize;
 
 /// One conversation, explained.
@@ -142,6 +143,16 @@ pub(super) enum Ruled {
     Refused,
     /// It answered no request, such as one in a greeting.
     Unjudged,
+}
+
+impl Explained {
+    /// Whether calls stand as withheld that may have run all the same: what a person has said to a question of ours is
+    /// in no recording.
+    pub(super) fn lacks_yeses(&self) -> bool {
+        let mut objections =
+            self.messages.iter().flat_map(|shown| &shown.calls).flat_map(|call| &call.objections);
+        objections.any(|objection| objection.reason == ReasonKind::ConfirmationRequired.as_str())
+    }
 }
 
 /// Why a policy would have a call withheld.

@@ -3,6 +3,7 @@
 
 use super::facts::{Act, Explained, Fate, Kind, Made, Piece, Refused, Ruled, Shown, Size};
 use super::marks::{Mark, Run, compare};
+use super::text::YESES;
 use super::visible::{abridged, grouped, grouped_signed, one_line, saved_in_words, visible};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -33,9 +34,10 @@ pub(super) fn write(explained: &Explained, full: bool, out: &mut dyn Write) -> i
     page.sums(explained);
     page.limits(explained);
     page.tools(explained);
+    let yeses = if explained.lacks_yeses() { format!(" {YESES}") } else { String::new() };
     page.put(format_args!(
         "<footer>The last request is shown, as enforced. Tokens are estimated. A conversation goes on as it was \
-         recorded, also behind a call that would have been withheld. Written by <b>toolrein explain</b>.</footer>\n\
+         recorded, also behind a call that would have been withheld.{yeses} Written by <b>toolrein explain</b>.</footer>\n\
          </body>\n</html>\n"
     ));
     out.write_all(page.html.as_bytes())

@@ -63,6 +63,8 @@ impl<'a> Rulings<'a> {
                 Ruled::Withheld { by: policy, result: envelope(policy, reason) }
             }
             Decision::Answer { content, .. } => Ruled::Answered { by, result: content.clone() },
+            // Nobody waits in a replay.
+            Decision::Hold { .. } => Ruled::Unjudged,
             Decision::Drop => Ruled::Withheld { by, result: DROPPED.to_owned() },
         }
     }

@@ -277,13 +277,20 @@ fn write_totals(explained: &Explained, paint: &Paint, out: &mut dyn Write) -> io
         let used = format!("{} of {}", grouped(limit.used), grouped(limit.limit));
         writeln!(out, "{:16} {:30} {used:>16}", limit.policy, one_line(&limit.tool))?;
     }
-    writeln!(out, "\n{}", paint.of(FAINT, NOTE))
+    writeln!(out, "\n{}", paint.of(FAINT, NOTE))?;
+    if explained.lacks_yeses() {
+        writeln!(out, "{}", paint.of(FAINT, YESES))?;
+    }
+    Ok(())
 }
 
 /// What the figures are not.
 const NOTE: &str = "\
 The last request is shown, as enforced. Tokens are estimated. A conversation goes on as it was recorded, also behind a
 call that would have been withheld.";
+
+/// What cannot be known of calls that need a person's yes.
+pub(super) const YESES: &str = "Whether a person said yes is not known here: calls that need one stand as withheld, also where one was given.";
 
 impl Paint {
     fn of(&self, style: Style, text: &str) -> String {

@@ -5,6 +5,7 @@ use super::anchors::Anchors;
 use super::pending::Standing;
 use super::ratios::Ratios;
 use super::recent::Recent;
+use super::spent::Uses;
 use super::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News, Overflow};
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::Hash;
@@ -50,6 +51,7 @@ pub struct Memory {
     requests: Recent<()>,
     conversations: Recent<()>,
     asked: Recent<Option<Standing>>,
+    spent: Recent<Arc<Uses>>,
     overflows: Recent<Arc<Vec<Overflow>>>,
     /// Few, and looked up once a request.
     models: Cache<Hash, ModelFacts>,
@@ -75,6 +77,7 @@ impl Memory {
                 let bytes = standing.as_ref().map_or(0, |standing| standing.confirmation.size());
                 (bytes + ENTRY_BYTES) as u64
             }),
+            spent: Recent::of_heavy(bounds.calls, lifetime_ms, |uses| uses.len() as u64),
             overflows: Recent::new(bounds.conversations, lifetime_ms, |_| 1),
             models: Cache::builder().max_capacity(10_000).time_to_live(bounds.refusals).build(),
             anchors: Anchors::new(),
@@ -99,6 +102,18 @@ impl Memory {
 
     fn ratio(&self, model: &Hash) -> Option<Ratio> {
         self.ratios.get(model)?.lock().unwrap_or_else(PoisonError::into_inner).ratio()
+    }
+
+    /// What was used of a quota before this request; an earlier try of it is counted as one more.
+    fn spent(&self, quota: Hash, request: Hash, at_ms: u64) -> Vec<u64> {
+        let Some(uses) = self.spent.find(&quota, self.now_ms()) else { return Vec::new() };
+        let mut uses = Arc::unwrap_or_clone(uses);
+        let is_again = uses.knows(request);
+        let before = uses.before(request, at_ms);
+        if is_again {
+            self.spent.update(quota, self.now_ms(), |_| Arc::new(uses));
+        }
+        before
     }
 
     fn add_overflow(&self, conversation: Hash, overflow: Overflow) {
@@ -139,6 +154,7 @@ impl Ledger for Memory {
             asked: ask.answered.and_then(|text| Some(self.asked.find(&text, now_ms)??.confirmation)),
             anchors: ask.histories.iter().map(|history| self.anchors.find(*history)).collect(),
             ratio: self.ratio(&ask.model),
+            spent: ask.quotas.iter().map(|quota| self.spent(*quota, ask.bytes, ask.now_ms)).collect(),
             overflows: self
                 .overflows
                 .find(&ask.conversation, now_ms)
@@ -157,6 +173,13 @@ impl Ledger for Memory {
         for (text, confirmation) in news.asked {
             let new = || Standing::new(Arc::new(confirmation));
             self.asked.update(text, now_ms, |known| known.flatten().or_else(|| Some(new())));
+        }
+        for spent in news.spent {
+            self.spent.update(spent.quota, now_ms, |known| {
+                let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
+                uses.add(&spent);
+                Arc::new(uses)
+            });
         }
         if let Some((model, facts)) = news.model {
             self.models.entry(model).and_compute_with(|known| {
@@ -245,6 +268,9 @@ mod tests {
             conversation: Hash(request),
             answered: None,
             histories: &[Hash(5), Hash(6)],
+            quotas: &[],
+            bytes: Hash(request),
+            now_ms: 0,
         };
         ledger.look_up(ask).now_or_never().unwrap()
     }

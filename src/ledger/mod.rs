@@ -3,11 +3,15 @@
 //! finds; decides nothing.
 
 mod anchors;
+pub mod held;
 pub mod memory;
 mod pending;
 pub mod ratios;
 mod recent;
+mod spent;
 pub mod summaries;
+
+pub use spent::Spent;
 
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;
@@ -54,6 +58,12 @@ pub struct Ask<'a> {
     pub histories: &'a [Hash],
     /// The text to which the user has answered, where that may be a yes.
     pub answered: Option<Hash>,
+    /// What the caller has used of these is wanted.
+    pub quotas: &'a [Hash],
+    /// The request's name, equal for equal bytes alone.
+    pub bytes: Hash,
+    /// Now, in ms since the epoch.
+    pub now_ms: u64,
 }
 
 /// A request that carries a yes.
@@ -79,6 +89,8 @@ pub struct Facts {
     /// What that text asked, if it did.
     pub asked: Option<Arc<Confirmation>>,
     pub anchors: Vec<Option<Anchor>>,
+    /// When calls of each quota were handed out, in ms since the epoch, but for earlier tries of the same request.
+    pub spent: Vec<Vec<u64>>,
     /// Requests of the conversation that were refused for their length and taken in a shorter form.
     pub overflows: Vec<Overflow>,
     /// What the model's provider bills for an estimated token, as far as this process has learned.
@@ -123,6 +135,8 @@ pub struct News {
     /// Questions that were put, by the name of the text that holds each. What was told first stays.
     pub asked: Vec<(Hash, Confirmation)>,
     pub cost: Option<Cost>,
+    /// What quotas were used for.
+    pub spent: Vec<Spent>,
     /// By the conversation: the request was refused for its length and taken in a shorter form.
     pub overflow: Option<(Hash, Overflow)>,
 }
@@ -151,6 +165,7 @@ impl News {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
         let told = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
-        told && self.model.is_none() && self.cost.is_none() && self.overflow.is_none()
+        let told = told && self.spent.is_empty() && self.overflow.is_none();
+        told && self.model.is_none() && self.cost.is_none()
     }
 }

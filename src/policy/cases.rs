@@ -48,6 +48,16 @@ pub(crate) fn read(rule: &Arc<dyn Rule>, body: &str, released_ms: &[Option<u64>]
     PolicySet::new(vec![Arc::clone(rule)]).read(&transcript)
 }
 
+/// A judge for a caller of whom the ledger knows that calls were handed out at these times.
+pub(crate) fn read_spent(rule: &Arc<dyn Rule>, spent: &[Vec<u64>]) -> Judge {
+    let body = turn("f", 0);
+    let request = Request::parse(body.as_bytes()).unwrap();
+    let identity = somebody();
+    let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+    transcript.spent = spent.to_vec();
+    PolicySet::new(vec![Arc::clone(rule)]).read(&transcript).1
+}
+
 /// A conversation in whose next reply calls are judged.
 pub(crate) struct Conversation(Judge);
 

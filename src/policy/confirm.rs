@@ -1,9 +1,11 @@
 //! Tools that need a person's yes.
 //!
 //! # What it does
-//! Calls of `tools` are withheld, and the user is asked in the assistant's voice: which tool, with which arguments in
-//! full, and a short token. If the user's next message is that token or one of `words`, the call is handed out as it
-//! was shown, once, without asking the model; anything else goes to the model, which reads that its call was not run.
+//! Calls of `tools` need a yes, in one of two forms. `chat`: they are withheld, and the user is asked in the assistant's
+//! voice: which tool, with which arguments in full, and a short token. If the user's next message is that token or one
+//! of `words`, the call is handed out as it was shown, once, without asking the model; anything else goes to the model,
+//! which reads that its call was not run. `held`: the reply waits, up to `hold`, until somebody answers on the admin
+//! port. A yes lets the call go on to the client as it came; a no, or nobody's answer, withholds it like any other.
 //!
 //! # Why
 //! Some calls cannot be taken back, and no rule can tell whether they are wanted. A model that is told to ask first
@@ -12,17 +14,18 @@
 //! is hidden. Forced calls (`tool_choice`) need the yes too; tools in `reask.answer_tools` do not.
 //!
 //! # State
-//! None here. What was asked lives in the ledger under the name of the very message that asked: principal,
+//! None here. `chat`: what was asked lives in the ledger under the name of the very message that asked: principal,
 //! conversation, calls so far and text. A ledger in memory forgets it at a restart and shares it with no other
-//! replica: then a yes is an ordinary message to the model. A shared ledger would keep both.
+//! replica: then a yes is an ordinary message to the model. A shared ledger would keep both. `held`: a call waits in
+//! the process that holds the client's connection, and dies with either.
 //!
 //! # Example
-//! The model calls `delete_file` with `{"path":"/tmp/a"}`. The user reads the call and `reply with K7PQ3M`, answers
-//! `k7pq3m`, and the program gets that call.
+//! The model calls `delete_file` with `{"path":"/tmp/a"}`. In `chat` the user reads the call and `reply with K7PQ3M`,
+//! answers `k7pq3m`, and the program gets that call. In `held` a dialogue lists it and posts `{"approve":true}`.
 
 use super::pattern::{Pattern, any_fits, exact_among, problem_of};
 use super::period::Period;
-use super::plan::{Confirming, Proposed, Reason, ReasonKind, Verdict};
+use super::plan::{Confirming, Proposed, Reason, ReasonKind, Verdict, YesForm};
 use super::{ConfigError, Evidence, Policy};
 use serde::Deserialize;
 use std::time::Duration;
@@ -38,6 +41,10 @@ pub struct Confirm {
 pub struct Config {
     /// The tools that need a yes, by name or pattern.
     tools: Vec<Pattern>,
+    /// How it is said.
+    form: Form,
+    /// How long a reply waits for it.
+    hold: Period,
     /// What the user may say for the token.
     words: Vec<String>,
     /// How long a question stands.
@@ -46,10 +53,25 @@ pub struct Config {
     max_chars: usize,
 }
 
+/// How a yes is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Form {
+    /// By the user's next message.
+    Chat,
+    /// On the admin port, while the reply waits.
+    Held,
+}
+
+/// The openai packages give up after ten minutes, and the model's own time counts among them.
+const LONGEST_HOLD: Duration = Duration::from_secs(9 * 60);
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             tools: Vec::new(),
+            form: Form::Chat,
+            hold: Period(Duration::from_secs(120)),
             words: ["yes", "approve"].map(str::to_owned).to_vec(),
             expires: Period(Duration::from_secs(600)),
             // Two screens: what nobody reads is not approved.
@@ -72,6 +94,12 @@ impl Policy for Confirm {
         if config.expires.0.is_zero() {
             problems.push(ConfigError::new("expires", "expected a time above 0"));
         }
+        if config.hold.0.is_zero() || config.hold.0 > LONGEST_HOLD {
+            problems.push(ConfigError::new(
+                "hold",
+                "expected a time above 0, up to 9m: clients wait no longer than 10m for a reply",
+            ));
+        }
         if config.max_chars == 0 {
             problems.push(ConfigError::new("max_chars", "expected at least 1"));
         }
@@ -84,7 +112,12 @@ impl Policy for Confirm {
 
     fn confirming(&self) -> Option<Confirming> {
         let words = self.config.words.iter().map(|word| word.trim().to_lowercase());
+        let form = match self.config.form {
+            Form::Chat => YesForm::Chat,
+            Form::Held => YesForm::Held { hold_ms: self.config.hold.millis() },
+        };
         Some(Confirming {
+            form,
             words: words.collect(),
             expires_ms: self.config.expires.millis(),
             max_chars: self.config.max_chars,
@@ -92,12 +125,17 @@ impl Policy for Confirm {
     }
 
     fn evidence(&self, name: &str, _state: &()) -> Evidence {
-        if any_fits(&self.config.tools, name) { Evidence::Name } else { Evidence::Nothing }
+        match self.config.form {
+            _ if !any_fits(&self.config.tools, name) => Evidence::Nothing,
+            Form::Chat => Evidence::Name,
+            // What is shown to somebody else is shown whole.
+            Form::Held => Evidence::Arguments,
+        }
     }
 
     fn judge(&self, call: &Proposed<'_>, _state: &()) -> Verdict {
         if any_fits(&self.config.tools, call.name) {
-            Verdict::Withhold(reason(call.name))
+            Verdict::Withhold(reason(self.config.form, call.name))
         } else {
             Verdict::Allow
         }
@@ -105,14 +143,17 @@ impl Policy for Confirm {
 }
 
 /// What the model reads where the user cannot be asked about the reply as it is.
-fn reason(tool: &str) -> Reason {
+fn reason(form: Form, tool: &str) -> Reason {
+    let (why, retryable) = match form {
+        Form::Chat => {
+            ("the user is asked only where such calls stand alone in a reply. Call it again alone.", true)
+        }
+        Form::Held => ("nobody can be asked now. Tell the user what is left to do.", false),
+    };
     Reason {
         kind: ReasonKind::ConfirmationRequired,
-        message: format!(
-            "The call was not run: {tool} needs the user's yes, and the user is asked only where such calls stand \
-             alone in a reply. Call it again alone."
-        ),
-        retryable: true,
+        message: format!("The call was not run: {tool} needs the user's yes, and {why}"),
+        retryable,
         numbers: Vec::new(),
     }
 }
@@ -140,8 +181,22 @@ mod tests {
     fn words_are_compared_without_case_and_white_space() {
         let rule = policy::<Confirm>("words = [\" Go Ahead \"]\nexpires = \"90s\"\nmax_chars = 9");
         let confirming = rule.confirming().unwrap();
-        let expected = Confirming { words: vec!["go ahead".into()], expires_ms: 90_000, max_chars: 9 };
+        let words = vec!["go ahead".into()];
+        let expected = Confirming { form: YesForm::Chat, words, expires_ms: 90_000, max_chars: 9 };
         assert_eq!(confirming, expected);
+    }
+
+    #[test]
+    fn held_calls_are_judged_whole_and_wait_as_long_as_is_said() {
+        for (table, hold_ms) in [("", 120_000), ("hold = \"5s\"", 5_000)] {
+            let rule = policy::<Confirm>(&format!("tools = [\"pay\"]\nform = \"held\"\n{table}"));
+            assert_eq!(rule.confirming().unwrap().hold_ms(), Some(hold_ms));
+            let mut conversation = Conversation::new(&rule);
+            assert_eq!(conversation.evidence("pay"), Evidence::Arguments);
+            assert_eq!(conversation.evidence("search"), Evidence::Nothing);
+            let reason = conversation.judge("pay", "{}", 0).objections.remove(0).1;
+            assert!(reason.message.contains("nobody can be asked now") && !reason.retryable);
+        }
     }
 
     #[test]
@@ -150,6 +205,14 @@ mod tests {
             ("words = [\" \"]", "words: expected words, found an empty one"),
             ("expires = \"0s\"", "expires: expected a time above 0"),
             ("max_chars = 0", "max_chars: expected at least 1"),
+            (
+                "hold = \"0s\"",
+                "hold: expected a time above 0, up to 9m: clients wait no longer than 10m for a reply",
+            ),
+            (
+                "hold = \"10m\"",
+                "hold: expected a time above 0, up to 9m: clients wait no longer than 10m for a reply",
+            ),
             ("tools = [\"\"]", "tools: expected names or patterns, found an empty one"),
         ] {
             assert_eq!(problem::<Confirm>(table), told);

@@ -50,6 +50,7 @@ const LONGEST_ANSWER: usize = 16_000;
 pub struct Duplicates {
     tools: Vec<Pattern>,
     keys: Vec<(Pattern, Vec<Path>)>,
+    keyless: Keyless,
     retrieval: Vec<Pattern>,
     window_ms: u64,
 }
@@ -63,6 +64,8 @@ pub struct Config {
     /// The arguments that alone say what a call does: by tool name or pattern, paths. Such a tool need not stand in
     /// `tools`.
     keys: BTreeMap<String, Vec<String>>,
+    /// What a call without any of its key arguments is compared by.
+    keyless: Keyless,
     /// How long a success counts; 0: as long as the conversation.
     window: Period,
     /// The tools that are answered from an earlier result, by name or pattern.
@@ -75,10 +78,21 @@ impl Default for Config {
         Self {
             tools: tools.map(Pattern::new).to_vec(),
             keys: BTreeMap::new(),
+            keyless: Keyless::Compare,
             window: Period(Duration::ZERO),
             retrieval: Vec::new(),
         }
     }
+}
+
+/// What a call without any of its key arguments is compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Keyless {
+    /// By all that it has.
+    Compare,
+    /// By nothing: it is never the same as another.
+    Pass,
 }
 
 /// What a tool is to this policy.
@@ -95,7 +109,7 @@ impl Policy for Duplicates {
     type Config = Config;
     type State = Past;
 
-    fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
+    fn new(mut config: Config) -> Result<Self, Vec<ConfigError>> {
         let lists = [("tools", &config.tools), ("retrieval", &config.retrieval)];
         let mut problems: Vec<ConfigError> =
             lists.iter().filter_map(|(key, patterns)| problem_of(key, patterns)).collect();
@@ -104,7 +118,7 @@ impl Policy for Duplicates {
             problems.push(ConfigError::new("retrieval", text));
         }
         let mut keys = Vec::new();
-        for (tool, paths) in config.keys {
+        for (tool, paths) in std::mem::take(&mut config.keys) {
             let key = format!("keys.{tool}");
             if paths.is_empty() {
                 problems.push(ConfigError::new(&key, "expected at least one argument"));
@@ -119,7 +133,8 @@ impl Policy for Duplicates {
             return Err(problems);
         }
         let window_ms = config.window.millis();
-        Ok(Self { tools: config.tools, keys, retrieval: config.retrieval, window_ms })
+        let Config { tools, keyless, retrieval, .. } = config;
+        Ok(Self { tools, keys, keyless, retrieval, window_ms })
     }
 
     fn named_tools(&self) -> Vec<String> {
@@ -155,6 +170,7 @@ impl Policy for Duplicates {
             }
             Kind::Action => {
                 let same = self.same(call.name, arguments, call.arguments.unwrap_or_default());
+                let Some(same) = same else { return Verdict::Allow };
                 let equal = past.equal(call.name, &same).filter(|deed| recent(deed.released_ms, deed.turn));
                 let equal: Vec<&Deed> = equal.collect();
                 let Some(last) = equal.last() else { return Verdict::Allow };
@@ -170,6 +186,7 @@ impl Policy for Duplicates {
         }
         if let (Kind::Action, Some(arguments)) = (kind, call.arguments_hash) {
             let same = self.same(call.name, arguments, call.arguments.unwrap_or_default());
+            let same = same.unwrap_or(Same::Nothing);
             past.add(call.name, same, None, Some(call.now_ms));
         }
     }
@@ -186,11 +203,16 @@ impl Duplicates {
         }
     }
 
-    /// What makes two calls of `tool` the same. Without any of its key arguments a call is known by all it has.
-    fn same(&self, tool: &str, arguments: Hash, text: &str) -> Same {
+    /// What makes two calls of `tool` the same; `None`: nothing. Without any of its key arguments a call is known by all
+    /// it has, or by nothing.
+    fn same(&self, tool: &str, arguments: Hash, text: &str) -> Option<Same> {
         let keys = best_match(&self.keys, tool).map_or([].as_slice(), Vec::as_slice);
         let values: Vec<Vec<String>> = keys.iter().map(|path| path.values(text)).collect();
-        if values.iter().all(Vec::is_empty) { Same::Whole(arguments) } else { Same::Keys(values) }
+        match values.iter().all(Vec::is_empty) {
+            true if !keys.is_empty() && self.keyless == Keyless::Pass => None,
+            true => Some(Same::Whole(arguments)),
+            false => Some(Same::Keys(values)),
+        }
     }
 
     fn add_call(&self, call: &Call<'_>, past: &mut Past) {
@@ -201,7 +223,7 @@ impl Duplicates {
         if kind == Kind::Action {
             let keyed = best_match(&self.keys, &call.name).is_some();
             let text = if keyed { call.arguments_text() } else { "".into() };
-            let same = self.same(&call.name, call.arguments, &text);
+            let same = self.same(&call.name, call.arguments, &text).unwrap_or(Same::Nothing);
             past.add(&call.name, same, Some((call.message, call.position)), call.released_ms);
         }
     }

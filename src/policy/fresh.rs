@@ -5,15 +5,17 @@
 //! be the newest value, or one of the newest values, else the call is withheld and the model reads the current one.
 //! With `max_calls` or `max_age` the value must also not be older than so many calls or so long. A source called in
 //! the same reply has no result yet, so the call has to wait for it. Where no result has given a value yet, the
-//! model is told to call the source first (`unknown = "withhold"`), or the call passes (`"pass"`). A call without the
-//! argument passes: whether it may be left out is the schema's affair.
+//! model is told to call the source first (`unknown = "withhold"`), or the call passes (`"pass"`), or it passes with a
+//! value that the system messages name (`"named"`). A call without the argument passes: whether it may be left out is
+//! the schema's affair.
 //!
 //! # Why
 //! Models copy ids from wherever they read one last, or make them up. The award then goes to a card that is not on
 //! the table any more. Results know better than memory.
 //!
 //! # State
-//! For each rule the newest values, and how many calls have been made since. Results that failed or give no value
+//! For each rule the newest values, and how many calls have been made since; with `"named"` what the system messages
+//! say, and nobody else: users name what they like. Results that failed or give no value
 //! change nothing; the results of one reply count together. How old a value is goes by when its call was handed out;
 //! where that is not known, it is old.
 //!
@@ -54,6 +56,8 @@ enum Unknown {
     #[default]
     Withhold,
     Pass,
+    /// It passes with a value that the system messages name.
+    Named,
 }
 
 /// What the results have given so far.
@@ -65,6 +69,8 @@ pub struct Known {
     before_reply: u64,
     /// What each rule's source gave, in the order of the rules.
     given: Vec<Given>,
+    /// The texts of the system messages, where values may be named by them.
+    instructions: Vec<String>,
 }
 
 /// What one source gave.
@@ -92,6 +98,8 @@ struct Newest {
 enum Problem<'a> {
     /// No result has given a value yet.
     Unknown,
+    /// Nor do the system messages name it.
+    Unnamed { given: &'a str },
     /// The newest values are still to come.
     Coming,
     /// The argument is none of the newest values.
@@ -124,6 +132,9 @@ impl Policy for Fresh {
 
     fn read(&self, event: &Event<'_>, known: &mut Known, plan: &mut Plan) {
         match event {
+            Event::System(view) if self.unknown == Unknown::Named => {
+                known.instructions.extend(view.texts().map(std::borrow::Cow::into_owned));
+            }
             Event::Assistant(_) => known.before_reply = known.calls,
             Event::Call(_) => known.calls += 1,
             Event::Result(result) => self.learn(result, known, plan),
@@ -196,7 +207,11 @@ impl Fresh {
             return Some(Problem::Coming);
         }
         let Some(newest) = given.and_then(|given| given.newest.as_ref()) else {
-            return (self.unknown == Unknown::Withhold).then_some(Problem::Unknown);
+            return match self.unknown {
+                Unknown::Withhold => Some(Problem::Unknown),
+                Unknown::Pass => None,
+                Unknown::Named => self.unnamed(rule, values, known),
+            };
         };
         if let Some(stale) = values.iter().find(|value| !newest.values.contains(value)) {
             return Some(Problem::Stale { given: stale, newest });
@@ -209,6 +224,31 @@ impl Fresh {
         let too_old = rule.max_age_ms > 0 && age_ms.is_none_or(|age_ms| age_ms > rule.max_age_ms);
         too_old.then_some(Problem::TooOld { age_ms })
     }
+}
+
+impl Fresh {
+    /// Before any result has given a value for the argument: one that the system messages do not name either.
+    fn unnamed<'a>(&self, rule: &Rule, values: &'a [String], known: &Known) -> Option<Problem<'a>> {
+        let same =
+            |other: &Rule| other.tool == rule.tool && other.argument.as_str() == rule.argument.as_str();
+        let given = |at: usize| known.given.get(at).is_some_and(|given| given.newest.is_some());
+        // Several rules may tell of one source in several forms: the one that its results have counts.
+        if self.rules.iter().enumerate().any(|(at, other)| same(other) && given(at)) {
+            return None;
+        }
+        let is_named = |value: &&String| known.instructions.iter().any(|text| names(text, value));
+        values.iter().find(|value| !is_named(value)).map(|given| Problem::Unnamed { given })
+    }
+}
+
+/// Whether `value` stands in `text` as a word of its own.
+fn names(text: &str, value: &str) -> bool {
+    let is_part = |char: char| char.is_alphanumeric() || char == '_' || char == '-';
+    let stands_alone = |at: usize| {
+        let (before, behind) = (&text[..at], &text[at + value.len()..]);
+        !before.ends_with(is_part) && !behind.starts_with(is_part)
+    };
+    !value.is_empty() && text.match_indices(value).any(|(at, _)| stands_alone(at))
 }
 
 impl Known {

@@ -22,6 +22,7 @@ mod path;
 pub mod pattern;
 mod period;
 pub mod plan;
+mod quota;
 mod rate_limit;
 mod read_more;
 mod serial;
@@ -40,7 +41,7 @@ use crate::transcript::memo::Memo;
 use crate::transcript::summaries::Summaries;
 use crate::transcript::tokens::Estimate;
 use bytes::Bytes;
-use plan::{Confirming, Plan, Proposed, SummaryPlace, Usage, Verdict};
+use plan::{Confirming, Counted, Plan, Proposed, SummaryPlace, Usage, Verdict};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use set::{Rule, RuleOf};
@@ -51,6 +52,7 @@ use std::sync::Arc;
 pub const REGISTRY: &[Entry] = &[
     Entry::of::<budget::Budget>(),
     Entry::of::<rate_limit::RateLimit>(),
+    Entry::of::<quota::Quota>(),
     Entry::of::<loops::Loops>(),
     Entry::of::<turn_limits::TurnLimits>(),
     Entry::of::<allow::Allow>(),
@@ -135,6 +137,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
         None
     }
 
+    /// What the ledger is to count for it, for each caller over all conversations.
+    fn counted(&self) -> Vec<Counted> {
+        Vec::new()
+    }
+
     /// Where another model is asked for summaries.
     fn asks_for_summaries(&self) -> Option<SummaryPlace> {
         None
@@ -188,6 +195,8 @@ pub struct RequestFacts<'a> {
     pub forced: bool,
     /// A policy that is on may cut results.
     pub cuts: bool,
+    /// When calls of each thing that is counted for the caller were handed out, in ms since the epoch.
+    pub spent: &'a [Vec<u64>],
     shared_body: Option<Bytes>,
     body: &'a [u8],
     /// Their estimated tokens.

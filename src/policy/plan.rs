@@ -5,6 +5,7 @@ mod summaries;
 
 pub use summaries::{BatchSummaries, Place as SummaryPlace, SummaryTerms, SummaryWanted};
 
+use super::pattern::Pattern;
 use crate::transcript::identity::Hash;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -400,12 +401,42 @@ impl ReasonKind {
 /// How a person is asked about calls that need a yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirming {
+    pub form: YesForm,
     /// What a person may say for the token, in lower case.
     pub words: Vec<String>,
     /// How long a question stands, in ms.
     pub expires_ms: u64,
     /// The most characters of arguments that are shown. Beyond, nobody is asked: what is hidden cannot be approved.
     pub max_chars: usize,
+}
+
+/// What a policy counts for a caller over all its conversations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    pub name: String,
+    /// The tools whose calls count, by name or pattern.
+    pub tools: Vec<Pattern>,
+    /// How long a call counts, in ms.
+    pub window_ms: u64,
+}
+
+/// The way in which a person says yes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum YesForm {
+    /// In the conversation, by the user's next message.
+    Chat,
+    /// Beside it, while the reply waits: this long at most, in ms.
+    Held { hold_ms: u64 },
+}
+
+impl Confirming {
+    /// How long a reply waits, in ms, where it does.
+    pub fn hold_ms(&self) -> Option<u64> {
+        match self.form {
+            YesForm::Chat => None,
+            YesForm::Held { hold_ms } => Some(hold_ms),
+        }
+    }
 }
 
 /// How much of one limit a conversation has used.

@@ -1,10 +1,14 @@
 //! The configured policies run as one: a single fold over the transcript gives the plan, and the folds'
 //! states then judge the calls of the reply. Knows the order of policies and nothing of what they do.
 
-use super::plan::{Change, Confirming, Edit, Plan, Proposed, Reason, SummaryPlace, Usage, Verdict};
+mod passed;
+
+use self::passed::Passed;
+use super::pattern::{Pattern, best_match};
+use super::plan::{Change, Confirming, Counted, Edit, Plan, Proposed, Reason, SummaryPlace, Usage, Verdict};
 use super::{DeclaredTool, Evidence, Policy, RequestFacts};
 use crate::transcript::calls::canonical_hash;
-use crate::transcript::identity::HashKey;
+use crate::transcript::identity::{Hash, HashKey};
 use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, Transcript};
 use crate::wire::json::decode;
@@ -30,6 +34,8 @@ pub trait Rule: Send + Sync {
     fn cuts(&self) -> bool;
     /// See [`Policy::confirming`].
     fn confirming(&self) -> Option<Confirming>;
+    /// See [`Policy::counted`].
+    fn counted(&self) -> Vec<Counted>;
     /// See [`Policy::asks_for_summaries`].
     fn asks_for_summaries(&self) -> Option<SummaryPlace>;
     /// A fold with a fresh state.
@@ -101,6 +107,10 @@ impl<P: Policy> Rule for RuleOf<P> {
         self.0.confirming()
     }
 
+    fn counted(&self) -> Vec<Counted> {
+        self.0.counted()
+    }
+
     fn asks_for_summaries(&self) -> Option<SummaryPlace> {
         self.0.asks_for_summaries()
     }
@@ -157,17 +167,41 @@ impl<P: Policy> Fold for Running<P> {
 }
 
 /// The configured policies, in registry order.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct PolicySet {
     rules: Vec<Arc<dyn Rule>>,
     confirming: Option<Arc<Confirming>>,
+    /// One policy counts, so places need no more than this list.
+    counted: Arc<[Counted]>,
+    /// Names and patterns of tools, each with its place in it.
+    counts: Arc<[(Pattern, usize)]>,
+}
+
+impl Default for PolicySet {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
 }
 
 impl PolicySet {
     /// A set of `rules`, which must be in registry order.
     pub fn new(rules: Vec<Arc<dyn Rule>>) -> Self {
         let confirming = rules.iter().find_map(|rule| rule.confirming()).map(Arc::new);
-        Self { rules, confirming }
+        let counted: Arc<[Counted]> = rules.iter().flat_map(|rule| rule.counted()).collect();
+        let places = counted.iter().enumerate();
+        let counts =
+            places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
+        Self { rules, confirming, counted, counts }
+    }
+
+    /// What the ledger is to count for each caller.
+    pub fn counted(&self) -> &[Counted] {
+        &self.counted
+    }
+
+    /// The place in [`Self::counted`] of what a call of the tool `name` counts for.
+    pub fn counts_for(&self, name: &str) -> Option<usize> {
+        best_match(&self.counts, name).copied()
     }
 
     /// How a person is asked about calls that need a yes, where somebody is to be asked.
@@ -243,7 +277,7 @@ impl PolicySet {
         }
         let key = transcript.identity.key.clone();
         let confirming = self.confirming.clone();
-        (plan, Judge { folds, choices: Vec::new(), key, confirming, approved: false })
+        (plan, Judge { folds, choices: Vec::new(), key, confirming, approved: false, passed: Vec::new() })
     }
 }
 
@@ -264,6 +298,7 @@ fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
         takes_tools: takes_tools(transcript),
         forced: transcript.request.choice == Choice::Forced,
         cuts: false,
+        spent: &transcript.spent,
         shared_body: transcript.shared_body.clone(),
         body,
         tools_tokens,
@@ -297,6 +332,8 @@ pub struct Judge {
     confirming: Option<Arc<Confirming>>,
     /// A person has said yes to the calls that come.
     approved: bool,
+    /// The calls that were let through, where one may have to be taken back.
+    passed: Vec<Passed>,
 }
 
 /// What all policies together say of one call.
@@ -357,7 +394,12 @@ impl Judge {
         let folds = self.folds_of(choice);
         if let Some(owner) = folds.iter_mut().find(|fold| fold.owns(name)) {
             let arguments_hash = arguments.map(|text| canonical_hash(text, &key));
-            return rule_alone(&mut **owner, &Proposed { name, arguments, arguments_hash, now_ms });
+            let call = Proposed { name, arguments, arguments_hash, now_ms };
+            let ruling = rule_alone(&mut **owner, &call);
+            if ruling.answer.is_some() {
+                self.keep_passed(choice, &call);
+            }
+            return ruling;
         }
         let mut ruling = Ruling::default();
         let mut arguments = arguments.map(Cow::Borrowed);
@@ -382,8 +424,14 @@ impl Judge {
             for fold in folds {
                 fold.release(&call);
             }
+            self.keep_passed(choice, &call);
         }
         ruling
+    }
+
+    /// The name of arguments, equal for every spelling of the same JSON.
+    pub fn arguments_hash(&self, arguments: &str) -> Hash {
+        canonical_hash(arguments, &self.key)
     }
 
     /// Whether `name` is a tool of ours.

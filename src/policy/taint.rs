@@ -1,9 +1,9 @@
 //! Taint: after a suspicious result, tools that change things stand still.
 //!
 //! # What it does
-//! Where a policy before this one has flagged a tool result, the `tools` are not called for the rest of the turn.
-//! With `action = "withhold"` their calls are withheld until the user's next message; with `"confirm"` the user is
-//! to be asked first. All other tools go on. What was flagged is never quoted, neither to the model nor elsewhere.
+//! Where a policy before this one has flagged a tool result, whatever else it does with it or only counts it, the `tools`
+//! are not called for the rest of the turn. With `action = "withhold"` their calls are withheld until the user's next
+//! message; with `"confirm"` the user is asked first, where somebody is there to ask them, else the model is told to. All other tools go on. What was flagged is never quoted, neither to the model nor elsewhere.
 //!
 //! # Why
 //! A page or a mail may carry instructions, and no scan for them is sure. Reading on does little harm; what does
@@ -87,7 +87,12 @@ impl Policy for Taint {
     }
 
     fn evidence(&self, name: &str, tainted: &Tainted) -> Evidence {
-        if self.holds(name, tainted) { Evidence::Name } else { Evidence::Nothing }
+        match self.config.action {
+            _ if !self.holds(name, tainted) => Evidence::Nothing,
+            Action::Withhold => Evidence::Name,
+            // Whoever is asked is shown the arguments.
+            Action::Confirm => Evidence::Arguments,
+        }
     }
 
     fn judge(&self, call: &Proposed<'_>, tainted: &Tainted) -> Verdict {

@@ -10,7 +10,7 @@ use super::stream;
 use crate::ledger::Claim;
 use crate::rewrite::confirm::{Answer, Confirmation, Handed, events, reply};
 use crate::rewrite::judging::Judging;
-use crate::telemetry::outcome::On;
+use crate::telemetry::outcome::{Consent, On};
 use crate::transcript::identity::{Domain, Hash};
 use hyper::http::Response;
 use std::sync::Arc;
@@ -31,12 +31,16 @@ impl Gateway {
         let claim = Claim { anchor, request, now_ms: self.now_ms() };
         let is_approved = asked.is_approved_by(&answer.text);
         let is_taken = is_approved && self.ledger.claim(claim).await;
-        let word = match (is_approved, is_taken) {
-            (true, true) => "approved",
-            (true, false) => "lapsed",
-            (false, _) => "declined",
+        let (word, told) = match (is_approved, is_taken) {
+            (true, true) => ("approved", Consent::Approved),
+            (true, false) => ("lapsed", Consent::Expired),
+            (false, _) => ("declined", Consent::Declined),
         };
         record.outcome.act(On::Request, CONFIRM, word, 1);
+        // A question is answered once; who comes again to the byte has been counted.
+        if !record.outcome.repeated {
+            record.outcome.confirmations.push(told);
+        }
         is_taken.then(|| (anchor, Arc::clone(asked)))
     }
 }

@@ -68,6 +68,8 @@ pub enum UpBody {
     Rope(Rope),
     /// The client's body, chunk by chunk as it arrives, with trailers.
     Relay(Timed),
+    /// The same behind what was read of it already.
+    Continued { read: Rope, rest: Timed },
 }
 
 impl UpBody {
@@ -81,18 +83,23 @@ impl UpBody {
         if body.is_end_stream() { Self::Empty } else { Self::Relay(Timed::upload(body, idle)) }
     }
 
+    /// A body of which `read` has come already, and the rest as it comes, within `idle` of silence each time.
+    pub fn continued(read: Vec<Bytes>, rest: Incoming, idle: Duration) -> Self {
+        Self::Continued { read: Rope::new(read), rest: Timed::upload(rest, idle) }
+    }
+
     /// The same body once more, sharing its bytes; `None` for a relayed one, which exists only once.
     pub fn try_clone(&self) -> Option<Self> {
         match self {
             Self::Empty => Some(Self::Empty),
             Self::Rope(rope) => Some(Self::Rope(rope.clone())),
-            Self::Relay(_) => None,
+            Self::Relay(_) | Self::Continued { .. } => None,
         }
     }
 
     pub(super) fn upload_clock(&self) -> Option<Arc<UploadClock>> {
         match self {
-            Self::Relay(body) => body.upload_clock(),
+            Self::Relay(body) | Self::Continued { rest: body, .. } => body.upload_clock(),
             Self::Empty | Self::Rope(_) => None,
         }
     }
@@ -110,6 +117,10 @@ impl Body for UpBody {
             Self::Empty => Poll::Ready(None),
             Self::Rope(rope) => Poll::Ready(rope.next().map(|part| Ok(Frame::data(part)))),
             Self::Relay(body) => body.poll_frame(context),
+            Self::Continued { read, rest } => match read.next() {
+                Some(part) => Poll::Ready(Some(Ok(Frame::data(part)))),
+                None => rest.poll_frame(context),
+            },
         }
     }
 
@@ -118,6 +129,7 @@ impl Body for UpBody {
             Self::Empty => true,
             Self::Rope(rope) => rope.left == 0,
             Self::Relay(body) => body.is_end_stream(),
+            Self::Continued { read, rest } => read.left == 0 && rest.is_end_stream(),
         }
     }
 
@@ -126,6 +138,13 @@ impl Body for UpBody {
             Self::Empty => SizeHint::with_exact(0),
             Self::Rope(rope) => SizeHint::with_exact(rope.left),
             Self::Relay(body) => body.size_hint(),
+            Self::Continued { read, rest } => {
+                let rest = rest.size_hint();
+                let mut hint = SizeHint::new();
+                hint.set_lower(read.left + rest.lower());
+                rest.upper().into_iter().for_each(|upper| hint.set_upper(read.left + upper));
+                hint
+            }
         }
     }
 }

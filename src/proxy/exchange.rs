@@ -5,10 +5,11 @@ use super::body::UpBody;
 use super::error::ProxyError;
 use super::fallback::{Fallbacks, learned};
 use super::handler::{Gateway, Names};
+use super::held::Waiting;
 use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
 use super::turnstile::Passage;
-use crate::ledger::{News, Overflow};
+use crate::ledger::{News, Overflow, Spent};
 use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::confirm::Confirmation;
@@ -60,6 +61,8 @@ pub(crate) struct Exchange {
     pub(crate) meter: Option<Meter>,
     /// Keeps other requests of the conversation waiting, where the operator wants one at a time.
     pub(crate) passage: Option<Passage>,
+    /// The calls that wait for a person's word.
+    pub(crate) waiting: Waiting,
     pub(crate) names: Names,
 }
 
@@ -242,7 +245,8 @@ impl Exchange {
         let asked = Asked { chain: self.chain, story, memo: &*self.gateway.memo };
         let now_ms = self.gateway.now_ms();
         let mut news = News::default();
-        for choice in choices {
+        // What waits is told of when it is settled.
+        for choice in choices.iter().filter(|choice| !choice.is_waiting()) {
             let keys = released_keys(&asked, &self.identity, choice);
             news.released.extend(keys.into_iter().map(|key| (key, now_ms)));
             let mine = self.rounds.iter().filter(|(of, _)| *of == choice.index);
@@ -259,9 +263,31 @@ impl Exchange {
                 news.rounds.extend(remembered(&asked, &self.identity, choice, &rounds));
             }
         }
+        news.spent = self.spent(choices, now_ms);
         if !news.is_empty() {
             self.gateway.ledger.record(news);
         }
+    }
+
+    /// What the calls that the client was handed have used of its quotas.
+    fn spent(&self, choices: &[ChoiceState], at_ms: u64) -> Vec<Spent> {
+        let profile = self.record.outcome.profile.as_deref();
+        let profile = profile.and_then(|name| self.gateway.config.profiles.named(name).ok());
+        let policies = self.gateway.config.policies_of(profile);
+        if policies.counted().is_empty() {
+            return Vec::new();
+        }
+        let request = self.gateway.name_of_bytes(&self.identity, &self.body);
+        let released =
+            || choices.iter().filter(|choice| !choice.is_waiting()).flat_map(ChoiceState::released);
+        let uses = policies.counted().iter().enumerate().map(|(at, counted)| Spent {
+            quota: self.identity.quota(&counted.name),
+            request,
+            calls: released().filter(|call| policies.counts_for(&call.name()) == Some(at)).count(),
+            at_ms,
+            window_ms: counted.window_ms,
+        });
+        uses.filter(|spent| spent.calls > 0).collect()
     }
 
     /// Whether nothing may be changed.

@@ -12,15 +12,17 @@ use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::fallback::{Fallbacks, Subject, placement};
 use super::headers::is_upgrade;
-use super::read::{ReadError, read_body};
+use super::held::Waiting;
+use super::read::{ReadError, Unread, read_body};
 use super::record::Record;
 use super::respond::error_response;
 use super::summaries::Summariser;
 use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
-use super::{Service, caller, coding, profile, relay, stream};
+use super::{Service, caller, clock, coding, profile, relay, stream, target};
 use crate::config::{Config, InFlight, Mode, Tell};
 use crate::ledger::Ledger;
+use crate::ledger::held::HeldCalls;
 use crate::policy::plan::{Change, Plan};
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
@@ -34,7 +36,7 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::http::{Method, Response};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Everything that all requests share.
 pub struct Gateway {
@@ -44,6 +46,8 @@ pub struct Gateway {
     pub memo: Arc<dyn Memo>,
     pub telemetry: Telemetry,
     pub key: HashKey,
+    /// Calls that wait for a person's word.
+    pub held: Arc<HeldCalls>,
     /// For conversations whose requests go one at a time.
     pub turnstile: Arc<Turnstile>,
     pub summaries: Summariser,
@@ -67,15 +71,13 @@ const IN_FLIGHT: &str = "in_flight";
 
 /// Whether the request asks for a chat completion.
 fn is_governed<B>(request: &hyper::http::Request<B>) -> bool {
-    let path = request.uri().path().trim_end_matches('/');
-    request.method() == Method::POST && path.ends_with("/chat/completions") && !is_upgrade(request)
+    request.method() == Method::POST && target::is_chat(request.uri().path()) && !is_upgrade(request)
 }
 
 impl Gateway {
     /// Now, in ms since the epoch.
     pub(crate) fn now_ms(&self) -> u64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        clock::now_ms()
     }
 
     /// Whether everything is decided and nothing changed.
@@ -128,7 +130,11 @@ impl Gateway {
             Record::begin(&self.telemetry, Route::Chat, &parts.headers, self.config.mode.as_str());
         let body = match self.read(&parts, body).await {
             Ok(body) => body,
-            Err(error) => return refused(record, &error),
+            Err(Unread::Refused(error)) => return refused(record, &error),
+            Err(Unread::TooLong(body)) => {
+                record.outcome.ungoverned = Some("too_large");
+                return self.relay_read(parts, body, record).await;
+            }
         };
         let mut own = Instant::now();
         record.outcome.request_bytes = body.len() as u64;
@@ -136,7 +142,7 @@ impl Gateway {
             Ok(request) => request,
             Err(fault) => {
                 record.outcome.ungoverned = Some(fault.label());
-                return self.relay_read(parts, body, record).await;
+                return self.relay_read(parts, UpBody::rope(vec![body]), record).await;
             }
         };
         let policies = match profile::choose(&self.config, &parts.headers, (&request, &body)) {
@@ -183,17 +189,19 @@ impl Gateway {
         }
     }
 
-    async fn read(&self, parts: &Parts, body: Incoming) -> Result<Bytes, ProxyError> {
+    async fn read(&self, parts: &Parts, mut body: Incoming) -> Result<Bytes, Unread> {
         let limits = &self.config.limits;
         let declared = parts.headers.get(hyper::http::header::CONTENT_LENGTH);
         let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());
-        read_body(body, declared, limits.request_bytes, limits.body_timeout).await.map_err(
-            |error| match error {
-                ReadError::TooLong => ProxyError::RequestTooLong { limit: limits.request_bytes },
-                ReadError::IdleTimeout => ProxyError::ClientTimeout,
-                ReadError::Cut => ProxyError::ClientCut,
-            },
-        )
+        let read = read_body(&mut body, declared, limits.request_bytes, limits.body_timeout).await;
+        read.map_err(|error| match error {
+            ReadError::TooLong(read) if self.is_observing() => {
+                Unread::TooLong(UpBody::continued(read, body, self.config.upstream.idle_timeout))
+            }
+            ReadError::TooLong(_) => ProxyError::RequestTooLong { limit: limits.request_bytes }.into(),
+            ReadError::IdleTimeout => ProxyError::ClientTimeout.into(),
+            ReadError::Cut => ProxyError::ClientCut.into(),
+        })
     }
 
     /// Lets the request in beside others of its conversation, or after them, as the operator wants it.
@@ -278,6 +286,7 @@ impl Gateway {
             record,
             meter: Some(meter),
             passage: None,
+            waiting: Waiting::default(),
             names,
         };
         exchange.tell_known();
@@ -285,8 +294,8 @@ impl Gateway {
     }
 
     /// Sends on as it came what toolrein cannot read.
-    async fn relay_read(&self, parts: Parts, body: Bytes, mut record: Record) -> Response<ReplyBody> {
-        let request = hyper::http::Request::from_parts(parts, UpBody::rope(vec![body]));
+    async fn relay_read(&self, parts: Parts, body: UpBody, mut record: Record) -> Response<ReplyBody> {
+        let request = hyper::http::Request::from_parts(parts, body);
         let asked = Instant::now();
         let sent = self.upstream.send(request).await;
         record.upstream_time(asked);
@@ -310,13 +319,16 @@ impl Exchange {
                 Ok(response) => response,
                 Err(error) => return self.fail(&error),
             };
-            if response.status().is_success() && stream::is_stream(response.headers()) {
+            if stream::begins(self.request.stream, &response) {
                 return stream::answer(self, judging, response);
             }
             let mut read = match self.read(response).await {
                 Ok(read) => read,
                 Err(error) => return self.fail(&error),
             };
+            if let Some(begun) = read.take_stream() {
+                return stream::answer_begun(self, judging, begun);
+            }
             if let Some((status, error)) = read.error(self.gateway.config.limits.reply_bytes) {
                 if self.falls_back(status, &error) {
                     continue;

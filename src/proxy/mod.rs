@@ -7,6 +7,7 @@
 mod approved;
 pub mod body;
 mod caller;
+mod clock;
 mod coding;
 mod connect;
 pub mod drain;
@@ -15,13 +16,17 @@ mod exchange;
 pub(crate) mod fallback;
 pub mod handler;
 pub mod headers;
+mod held;
 mod meter;
+mod patient;
 mod profile;
 pub mod read;
 mod reask;
 mod record;
 pub mod relay;
 pub mod respond;
+mod seats;
+mod sniff;
 mod stream;
 pub mod summaries;
 mod target;
@@ -33,6 +38,9 @@ pub mod upstream;
 
 use self::body::ReplyBody;
 use self::drain::{Drain, DrainGuard};
+use self::patient::Patient;
+pub use self::seats::Seats;
+use self::seats::{FreeSeat, Seat};
 use hyper::body::Body;
 use hyper::body::Incoming;
 use hyper::http::{Method, Request, Response};
@@ -47,6 +55,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 /// HTTP/2: how much a client may send ahead on one stream, and on all of a connection. A request with
@@ -61,6 +70,8 @@ const PING_WITHIN: Duration = Duration::from_secs(15);
 /// Pauses after a failed accept (too many open files): doubled from the first to the last.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long a connection that was just made may take to send its first request when the drain begins.
+const FIRST_REQUEST_WITHIN: Duration = Duration::from_secs(1);
 
 /// What answers requests. One service stands behind each port.
 pub trait Service: Send + Sync + 'static {
@@ -74,11 +85,16 @@ pub struct ServeSettings {
     /// How long a request's head may take, and so how long an idle connection is kept. Should be longer
     /// than clients keep theirs (Go and reqwest: 90 s), or a request may meet the closing.
     pub header_timeout: Duration,
+    /// How long a client may take nothing of what is sent to it.
+    pub stall_timeout: Duration,
+    /// How many connections there may be at once.
+    pub seats: Seats,
 }
 
 impl Default for ServeSettings {
     fn default() -> Self {
-        Self { header_timeout: Duration::from_secs(100) }
+        let (header_timeout, stall_timeout) = (Duration::from_secs(100), Duration::from_secs(300));
+        Self { header_timeout, stall_timeout, seats: Seats::default() }
     }
 }
 
@@ -126,32 +142,69 @@ pub async fn serve<S: Service>(
     settings: ServeSettings,
     drain: Drain,
 ) {
-    let builder = Arc::new(builder(&settings));
+    let door = Door { service, builder: Arc::new(builder(&settings)), settings, drain };
     let mut pause = ACCEPT_PAUSE;
     loop {
         let accepted = tokio::select! {
             biased;
-            () = drain.begun() => return,
-            accepted = listener.accept() => accepted,
+            () = door.drain.begun() => return door.let_in_the_last(listener),
+            accepted = door.accept(&listener) => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, place)) => {
                 pause = ACCEPT_PAUSE;
-                let connection = Connection {
-                    service: service.clone(),
-                    builder: builder.clone(),
-                    header_timeout: settings.header_timeout,
-                    drain: drain.clone(),
-                    _guard: drain.guard(),
-                };
-                // A panic ends this task, and with it this connection alone.
-                tokio::spawn(connection.serve(stream));
+                door.let_in(stream, place);
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, ?pause, "accepting a connection failed; trying again after a pause");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
+            }
+        }
+    }
+}
+
+/// What every connection is served with.
+struct Door<S> {
+    service: Arc<S>,
+    builder: Arc<Builder<TokioExecutor>>,
+    settings: ServeSettings,
+    drain: Drain,
+}
+
+impl<S: Service> Door<S> {
+    /// The next connection, once there is a place for it.
+    async fn accept(&self, listener: &TcpListener) -> io::Result<(TcpStream, FreeSeat)> {
+        let Some(place) = self.settings.seats.take().await else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        listener.accept().await.map(|(stream, _)| (stream, place))
+    }
+
+    fn let_in(&self, stream: TcpStream, place: FreeSeat) {
+        let connection = Connection {
+            service: self.service.clone(),
+            builder: self.builder.clone(),
+            header_timeout: self.settings.header_timeout,
+            stall_timeout: self.settings.stall_timeout,
+            drain: self.drain.clone(),
+            seat: place.seat(),
+            _guard: self.drain.guard(),
+        };
+        // A panic ends this task, and with it this connection alone.
+        tokio::spawn(connection.serve(stream));
+    }
+
+    /// Who is in the kernel's queue already takes the connection for made; to close now would break it.
+    fn let_in_the_last(&self, listener: TcpListener) {
+        let Ok(listener) = listener.into_std() else { return };
+        while let Some(place) = self.settings.seats.take_now()
+            && let Ok((stream, _)) = listener.accept()
+        {
+            let ready = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+            if let Ok(stream) = ready {
+                self.let_in(stream, place);
             }
         }
     }
@@ -187,25 +240,42 @@ struct Connection<S> {
     service: Arc<S>,
     builder: Arc<Builder<TokioExecutor>>,
     header_timeout: Duration,
+    stall_timeout: Duration,
     drain: Drain,
+    seat: Seat,
     _guard: DrainGuard,
+}
+
+/// Whether a connection has brought a request.
+#[derive(Default)]
+struct Asked {
+    yet: AtomicBool,
+    first: Notify,
 }
 
 impl<S: Service> Connection<S> {
     async fn serve(self, stream: TcpStream) {
         // Fails only on a connection that is already gone.
         let _ = stream.set_nodelay(true);
-        let asked = Arc::new(AtomicBool::new(false));
+        let asked = Arc::new(Asked::default());
         let service = service_fn({
-            let (service, asked) = (self.service.clone(), asked.clone());
-            move |request| {
-                asked.store(true, Ordering::Relaxed);
+            let (service, asked, seat) = (self.service.clone(), asked.clone(), self.seat.clone());
+            move |mut request: Request<Incoming>| {
+                if headers::is_upgrade(&request) {
+                    // The tunnel that may come of it outlives the connection that is served here, and keeps its place.
+                    request.extensions_mut().insert(seat.clone());
+                }
+                if !asked.yet.swap(true, Ordering::Relaxed) {
+                    asked.first.notify_one();
+                }
                 answer(service.clone(), request)
             }
         });
-        let connection = self.builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let stream = TokioIo::new(Patient::new(stream, self.stall_timeout));
+        let connection = self.builder.serve_connection_with_upgrades(stream, service);
         let mut connection = pin!(connection);
         let mut silence = pin!(tokio::time::sleep(self.header_timeout));
+        let mut closing = pin!(self.closing(&asked));
         let (mut may_be_silent, mut draining) = (false, false);
         loop {
             tokio::select! {
@@ -216,19 +286,28 @@ impl<S: Service> Connection<S> {
                     return;
                 }
                 () = self.drain.over() => return,
-                () = self.drain.begun(), if !draining => {
+                () = closing.as_mut(), if !draining => {
                     connection.as_mut().graceful_shutdown();
                     draining = true;
                 }
                 // Hyper bounds the time for a head only once it knows the version, which a client that
                 // sends nothing never lets it.
                 () = silence.as_mut(), if !may_be_silent => {
-                    if !asked.load(Ordering::Relaxed) {
+                    if !asked.yet.load(Ordering::Relaxed) {
                         return;
                     }
                     may_be_silent = true;
                 }
             }
+        }
+    }
+
+    /// Returns when the connection is to take no further request: once the drain has begun, but not before the first
+    /// one of a connection that was just made, which its client is about to send.
+    async fn closing(&self, asked: &Asked) {
+        self.drain.begun().await;
+        if !asked.yet.load(Ordering::Relaxed) {
+            let _ = tokio::time::timeout(FIRST_REQUEST_WITHIN, asked.first.notified()).await;
         }
     }
 }

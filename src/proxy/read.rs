@@ -1,11 +1,12 @@
 //! Whole bodies in memory, bounded in size and in silence. Used for requests and for replies; it does
 //! not decode and does not look at the bytes.
 
+use super::body::UpBody;
+use super::error::ProxyError;
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt;
 use hyper::body::Body;
-use std::pin::pin;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -13,11 +14,11 @@ use tokio::time::timeout;
 const RESERVE_BYTES: u64 = 4 << 20;
 
 /// Why a body could not be read whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// It is longer than the limit, declared or seen.
+    /// It is longer than the limit, declared or seen; what was read of it.
     #[error("the body is too long")]
-    TooLong,
+    TooLong(Vec<Bytes>),
     /// Nothing came for as long as is allowed.
     #[error("the body stopped arriving")]
     IdleTimeout,
@@ -26,21 +27,35 @@ pub enum ReadError {
     Cut,
 }
 
+/// Why a request is not governed.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// It is answered with this error.
+    Refused(ProxyError),
+    /// It is longer than is read, and goes up as it is: what was read, and the rest as it comes.
+    TooLong(UpBody),
+}
+
+impl From<ProxyError> for Unread {
+    fn from(error: ProxyError) -> Self {
+        Self::Refused(error)
+    }
+}
+
 /// Reads a body whole: at most `limit` bytes, no pause longer than `idle`.
 ///
 /// `declared` is its length where the sender gave one. One buffer of that length is filled; a body that
 /// comes in one frame is handed on without being copied. Trailers are dropped.
 pub async fn read_body(
-    body: impl Body<Data = Bytes>,
+    body: &mut (impl Body<Data = Bytes> + Unpin),
     declared: Option<u64>,
     limit: u64,
     idle: Duration,
 ) -> Result<Bytes, ReadError> {
     let declared = declared.or_else(|| body.size_hint().exact());
     if declared.is_some_and(|length| length > limit) {
-        return Err(ReadError::TooLong);
+        return Err(ReadError::TooLong(Vec::new()));
     }
-    let mut body = pin!(body);
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     loop {
@@ -55,7 +70,7 @@ pub async fn read_body(
         let Some(frame) = frame else { break };
         let Ok(data) = frame.map_err(|_| ReadError::Cut)?.into_data() else { continue };
         if (first.len() + whole.len() + data.len()) as u64 > limit {
-            return Err(ReadError::TooLong);
+            return Err(ReadError::TooLong(vec![first, whole.freeze(), data]));
         }
         if first.is_empty() && whole.is_empty() {
             first = data;
@@ -89,31 +104,41 @@ mod tests {
     #[tokio::test]
     async fn one_frame_is_handed_on_without_a_copy() {
         let sent = Bytes::from(vec![7; 64]);
-        let read = read_body(ReplyBody::full(sent.clone()), Some(64), 64, IDLE).await.unwrap();
+        let read = read_body(&mut ReplyBody::full(sent.clone()), Some(64), 64, IDLE).await.unwrap();
         assert_eq!(read.as_ptr(), sent.as_ptr());
     }
 
     #[tokio::test]
     async fn several_frames_are_joined_in_order() {
         for declared in [None, Some(6)] {
-            let read = read_body(body(&["ab", "", "c", "def"]), declared, 6, IDLE).await;
+            let read = read_body(&mut body(&["ab", "", "c", "def"]), declared, 6, IDLE).await;
             assert_eq!(read.unwrap(), "abcdef");
         }
-        assert_eq!(read_body(ReplyBody::empty(), None, 0, IDLE).await.unwrap(), "");
+        assert_eq!(read_body(&mut ReplyBody::empty(), None, 0, IDLE).await.unwrap(), "");
     }
 
     #[tokio::test]
     async fn a_body_over_the_limit_is_refused_declared_or_not() {
-        assert_eq!(read_body(body(&["abc"]), Some(7), 6, IDLE).await, Err(ReadError::TooLong));
-        assert_eq!(read_body(body(&["abcd", "efg"]), None, 6, IDLE).await, Err(ReadError::TooLong));
+        let declared = read_body(&mut body(&["abc"]), Some(7), 6, IDLE).await;
+        assert_eq!(declared, Err(ReadError::TooLong(Vec::new())), "nothing of it was read");
+        for parts in [&["abcd", "efg"][..], &["ab", "cd", "efg", "h"], &["abcdefg"]] {
+            let mut body = body(parts);
+            let Err(ReadError::TooLong(read)) = read_body(&mut body, None, 6, IDLE).await else { panic!() };
+            let rest = body.collect().await.unwrap().to_bytes();
+            assert_eq!(
+                [read.concat(), rest.to_vec()].concat(),
+                parts.concat().as_bytes(),
+                "none of it is lost"
+            );
+        }
     }
 
     #[tokio::test]
     async fn a_body_that_breaks_or_stops_is_an_error() {
         let frames = stream::iter([Err::<Frame<Bytes>, _>(BodyError::ClientCut)]);
-        assert_eq!(read_body(ReplyBody::from_stream(frames), None, 9, IDLE).await, Err(ReadError::Cut));
-        let silent = ReplyBody::from_stream(stream::pending());
-        let read = read_body(silent, None, 9, Duration::from_millis(1)).await;
+        assert_eq!(read_body(&mut ReplyBody::from_stream(frames), None, 9, IDLE).await, Err(ReadError::Cut));
+        let mut silent = ReplyBody::from_stream(stream::pending());
+        let read = read_body(&mut silent, None, 9, Duration::from_millis(1)).await;
         assert_eq!(read, Err(ReadError::IdleTimeout));
     }
 }

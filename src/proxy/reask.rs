@@ -6,6 +6,7 @@ use super::coding;
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::respond::error_response;
+use super::sniff;
 use super::upstream::Retried;
 use crate::rewrite::choice::is_served;
 use crate::rewrite::judging::Judging;
@@ -20,6 +21,7 @@ use hyper::body::Incoming;
 use hyper::http::header::CONTENT_TYPE;
 use hyper::http::response::Parts;
 use hyper::http::{HeaderMap, HeaderValue, Response};
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -28,8 +30,10 @@ pub(crate) struct Read {
     head: Parts,
     pieces: Vec<Bytes>,
     trailers: Option<HeaderMap>,
-    /// What is left of a reply over the bound.
+    /// What is left of a reply over the bound, or of a stream.
     rest: Option<Incoming>,
+    /// It is a stream of events under another name.
+    is_events: bool,
 }
 
 impl Exchange {
@@ -53,7 +57,9 @@ impl Exchange {
         let (limit, idle) = (settings.limits.reply_bytes, settings.upstream.idle_timeout);
         let asked = Instant::now();
         let (head, mut body) = response.into_parts();
-        let mut read = Read { head, pieces: Vec::new(), trailers: None, rest: None };
+        // A coded stream could not be read anyway.
+        let mut unknown = head.status.is_success() && !coding::is_coded(&head.headers);
+        let mut read = Read { head, pieces: Vec::new(), trailers: None, rest: None, is_events: false };
         let mut size = 0;
         loop {
             // Most frames are here already: no timer is made for them.
@@ -69,7 +75,13 @@ impl Exchange {
                 }
                 Err(frame) => read.trailers = frame.into_trailers().ok(),
             }
-            if size > limit {
+            if unknown {
+                let told = sniff::is_events(&read.start());
+                // White space alone may come for as long as it likes.
+                unknown = told.is_none() && size < SNIFFED_BYTES;
+                read.is_events = told == Some(true);
+            }
+            if size > limit || read.is_events {
                 read.rest = Some(body);
                 break;
             }
@@ -94,7 +106,9 @@ impl Exchange {
         };
         let mut judge = judge;
         self.record.own_time(own);
-        while let Some((choice, round)) = judge.pending().filter(|_| !self.is_observing()) {
+        loop {
+            self.hear(&mut judge).await;
+            let Some((choice, round)) = judge.pending().filter(|_| !self.is_observing()) else { break };
             // At once: the asking may fail, and the client may leave meanwhile.
             self.tell_judged(&mut judge);
             let served = is_served(judge.choices(), choice);
@@ -164,7 +178,7 @@ impl Exchange {
 
     /// The reply for the client, with what the record tells in its head.
     pub(crate) fn pass_on(&mut self, read: Read) -> Response<ReplyBody> {
-        let Read { mut head, pieces, trailers, rest } = read;
+        let Read { mut head, pieces, trailers, rest, .. } = read;
         self.tell_end(head.status.as_u16());
         if !self.is_observing() {
             self.record.write_head(&mut head.headers, self.identity.explicit.as_deref());
@@ -195,7 +209,7 @@ impl Exchange {
         (!self.bare && self.gateway.tells_person(&self.request, &self.pass)).then(|| TELL.to_owned())
     }
 
-    fn tell_judged(&mut self, judge: &mut WholeJudge) {
+    pub(crate) fn tell_judged(&mut self, judge: &mut WholeJudge) {
         self.record.judged(&mut judge.judging, self.gateway.now_ms());
         self.billed(judge.usage());
     }
@@ -206,6 +220,8 @@ impl Exchange {
     }
 }
 
+/// Most that is looked at to tell what a reply is.
+const SNIFFED_BYTES: usize = 1024;
 /// Headers that are true of the upstream's bytes alone.
 const OF_THE_BYTES: [&str; 7] =
     ["content-length", "content-encoding", "etag", "content-md5", "digest", "content-digest", "repr-digest"];
@@ -218,7 +234,27 @@ impl Read {
         let mut response = Response::new(());
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
-        Self { head: response.into_parts().0, pieces: vec![body], trailers: None, rest: None }
+        Self {
+            head: response.into_parts().0,
+            pieces: vec![body],
+            trailers: None,
+            rest: None,
+            is_events: false,
+        }
+    }
+
+    /// The first bytes, as many as came.
+    fn start(&self) -> Cow<'_, [u8]> {
+        match self.pieces.as_slice() {
+            [only] => Cow::Borrowed(only),
+            pieces => Cow::Owned(pieces.concat()),
+        }
+    }
+
+    /// The stream that it is, if it is one: its head, what came of it, and the rest.
+    pub(crate) fn take_stream(&mut self) -> Option<(Parts, Vec<Bytes>, Incoming)> {
+        let rest = self.rest.take_if(|_| self.is_events)?;
+        Some((self.head.clone(), std::mem::take(&mut self.pieces), rest))
     }
 
     /// The error that the reply is, whatever its status says.

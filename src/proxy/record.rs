@@ -7,8 +7,8 @@ use crate::rewrite::stream::Unjudged;
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{
-    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Regret, Route, Said,
-    actions_header,
+    CallVerdict, Consent, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Regret, Route,
+    Said, actions_header,
 };
 use crate::transcript::ToolResult;
 use crate::wire::usage::Usage;
@@ -29,6 +29,8 @@ pub(crate) struct Record {
     telemetry: Telemetry,
     started: Instant,
     ended: bool,
+    /// The calls that wait for a person's word, by their numbers.
+    held: Vec<(u32, JudgedCall)>,
 }
 
 impl Record {
@@ -43,7 +45,13 @@ impl Record {
         outcome.mode = mode;
         outcome.request_id = text(headers, "x-request-id").unwrap_or_else(next_id);
         outcome.traceparent = text(headers, "traceparent");
-        Self { outcome, telemetry: telemetry.clone(), started: Instant::now(), ended: false }
+        Self {
+            outcome,
+            telemetry: telemetry.clone(),
+            started: Instant::now(),
+            ended: false,
+            held: Vec::new(),
+        }
     }
 
     /// Adds the time since `from` to our own share.
@@ -140,7 +148,9 @@ impl Record {
                 Decision::Release if judged.unjudged => CallVerdict::Unjudged,
                 Decision::Release | Decision::Rewrite { .. } => CallVerdict::Allowed,
                 Decision::Answer { .. } => CallVerdict::Answered,
-                Decision::Withhold { .. } | Decision::Ask { .. } | Decision::Drop => CallVerdict::Withheld,
+                Decision::Withhold { .. } | Decision::Ask { .. } | Decision::Hold { .. } | Decision::Drop => {
+                    CallVerdict::Withheld
+                }
             };
             if let Some(tool) = judged.regret.clone() {
                 self.outcome.regrets.push(Regret { tool, on: On::Reply });
@@ -170,6 +180,17 @@ impl Record {
             .collect();
     }
 
+    /// A call waits for a person's word under the number `id`; if the client leaves before it comes, it was `call`.
+    pub(crate) fn held(&mut self, id: u32, call: JudgedCall) {
+        self.held.push((id, call));
+    }
+
+    /// It waits no longer.
+    pub(crate) fn held_ended(&mut self, id: u32, how: Consent) {
+        self.held.retain(|(held, _)| *held != id);
+        self.outcome.confirmations.push(how);
+    }
+
     /// Tokens as billed, summed over all replies.
     pub(crate) fn usage(&mut self, usage: Usage) {
         let tokens = &mut self.outcome.tokens;
@@ -191,6 +212,10 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         self.outcome.client_gone = !self.ended;
+        for (_, call) in self.held.drain(..) {
+            self.outcome.confirmations.push(Consent::Left);
+            self.outcome.judged.push(call);
+        }
         self.outcome.times.total = self.started.elapsed();
         self.telemetry.record(&self.outcome);
     }

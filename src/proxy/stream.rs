@@ -16,6 +16,7 @@ use super::exchange::Exchange;
 use super::headers::retain;
 use super::record::label;
 use crate::rewrite::choice::is_served;
+use crate::rewrite::confirm::held::Word;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::stream::{Ending, StreamJudge, StreamLimits};
 use crate::telemetry::metrics::StreamGuard;
@@ -43,13 +44,28 @@ pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
     kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
 }
 
+/// Whether the reply to who `asked` for a stream, or did not, is one by its head. Whoever did not waits for the whole
+/// anyway: there, the first bytes decide.
+pub(crate) fn begins<B>(asked: bool, response: &Response<B>) -> bool {
+    asked && response.status().is_success() && is_stream(response.headers())
+}
+
 /// The streamed reply for the client. Its head goes out at once.
 pub(crate) fn answer(
-    mut exchange: Exchange,
+    exchange: Exchange,
     judging: Judging,
     response: Response<Incoming>,
 ) -> Response<ReplyBody> {
-    let (mut head, body) = response.into_parts();
+    let (head, body) = response.into_parts();
+    answer_begun(exchange, judging, (head, Vec::new(), body))
+}
+
+/// The same for a stream of which these pieces have come.
+pub(crate) fn answer_begun(
+    mut exchange: Exchange,
+    judging: Judging,
+    (mut head, pieces, body): (Parts, Vec<Bytes>, Incoming),
+) -> Response<ReplyBody> {
     let gateway = Arc::clone(&exchange.gateway);
     exchange.record.outcome.status = head.status.as_u16();
     exchange.record.outcome.streamed = true;
@@ -71,7 +87,10 @@ pub(crate) fn answer(
         retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH);
     }
     let phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
-    let streaming = Streaming::new(exchange, judging, (phase, open));
+    let mut streaming = Streaming::new(exchange, judging, (phase, open));
+    for piece in &pieces {
+        streaming.push(piece, std::time::Instant::now());
+    }
     streamed(head, streaming)
 }
 
@@ -118,6 +137,8 @@ enum Phase {
     /// The upstream's body, and when its silence becomes too long.
     Reading(Incoming, Instant, Alarm),
     Asking(Pin<Box<dyn Future<Output = Asked> + Send>>),
+    /// The reply has ended, but for calls that wait for a person's word.
+    Waiting,
     Over,
 }
 
@@ -169,6 +190,11 @@ impl Streaming {
                     Ok(asked) => self.asked(asked),
                     Err(_) => self.comment(),
                 },
+                Phase::Waiting => match timeout_at(due, self.exchange.word()).await {
+                    Ok(Some((id, word))) => self.settle(id, word),
+                    Ok(None) => self.finish(),
+                    Err(_) => self.comment(),
+                },
                 Phase::Over => {
                     self.exchange.record.end();
                     return self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)));
@@ -216,7 +242,13 @@ impl Streaming {
             let error = self.exchange.gateway.cut(&"an event is too long to be judged");
             self.break_off(&error, BodyError::UpstreamCut);
         }
-        // Before the client can act on a finish, the ledger knows what it was handed.
+        self.exchange.show_held(&self.judge.judging);
+        self.tell_finished();
+        self.exchange.record.own_time(own);
+    }
+
+    /// Before the client can act on a finish, the ledger knows what it was handed.
+    fn tell_finished(&mut self) {
         let finished = self.judge.choices().iter().filter(|choice| choice.finish_shown).count();
         let finished = finished + usize::from(self.judge.is_done());
         if finished > self.remembered {
@@ -231,7 +263,17 @@ impl Streaming {
         if !choices.is_empty() && choices.iter().all(|choice| choice.finish_shown) {
             self.exchange.passage = None;
         }
-        self.exchange.record.own_time(own);
+    }
+
+    /// A word has come on a call that waited.
+    fn settle(&mut self, id: u32, word: Word) {
+        let mut out = Vec::new();
+        self.judge.settle(id, word, &mut out);
+        self.out.extend(out);
+        self.tell_finished();
+        if !self.judge.is_waiting() {
+            self.finish();
+        }
     }
 
     /// Where the first event is an error: true if another form of the request is asked instead. Else the error
@@ -263,7 +305,9 @@ impl Streaming {
             return;
         }
         self.out.extend(out);
+        self.exchange.show_held(&self.judge.judging);
         match ending {
+            Ending::Waits => self.phase = Phase::Waiting,
             Ending::Reask { choice, round } if !self.exchange.is_observing() => {
                 let served = is_served(self.judge.choices(), choice);
                 self.exchange.ask_again((choice, served), round, &mut self.judge.judging);

@@ -172,7 +172,7 @@ impl Gateway {
         if !response.status().is_success() {
             return None;
         }
-        let body = read_body(response.into_body(), None, MOST_BYTES, wanted.terms.timeout).await.ok()?;
+        let body = read_body(&mut response.into_body(), None, MOST_BYTES, wanted.terms.timeout).await.ok()?;
         let Answer { text, usage } = answer(&body, wanted.terms.words);
         self.telemetry.metrics.count_summary_tokens(usage.prompt, usage.completion);
         text

@@ -8,6 +8,7 @@ use super::error::ProxyError;
 use super::headers::strip_hop_by_hop;
 use super::relay::reply;
 use super::respond::error_response;
+use super::seats::Seat;
 use super::upstream::Upstream;
 use futures_util::future::try_join;
 use hyper::body::Incoming;
@@ -35,6 +36,7 @@ pub(super) async fn upgrade(
     let protocol = request.headers().get(UPGRADE).cloned();
     let protocol = protocol.unwrap_or_else(|| HeaderValue::from_static("websocket"));
     let client = hyper::upgrade::on(&mut request);
+    let seat = request.extensions_mut().remove::<Seat>();
     let request = request.map(|body| UpBody::relay(body, idle));
     let mut response = match upstream.send_upgrade(request, protocol).await {
         Ok(response) => response,
@@ -55,7 +57,7 @@ pub(super) async fn upgrade(
         if let Err(error) = tunnel(client, server, idle).await {
             tracing::debug!(%error, "a tunnel ended early");
         }
-        drop(guard);
+        drop((guard, seat));
     });
     strip_hop_by_hop(response.headers_mut());
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));

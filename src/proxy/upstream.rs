@@ -313,7 +313,7 @@ fn frame(headers: &mut HeaderMap, method: &Method, body: &UpBody) {
                 headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             }
         }
-        UpBody::Relay(_) => {}
+        UpBody::Relay(_) | UpBody::Continued { .. } => {}
     }
 }
 

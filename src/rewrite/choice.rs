@@ -136,6 +136,11 @@ impl ChoiceState {
         }
     }
 
+    /// Whether nothing more is to be decided on the call `at`.
+    pub fn is_settled(&self, at: usize) -> bool {
+        self.decision(at).is_some_and(|decision| !matches!(decision, Decision::Hold { .. }))
+    }
+
     /// What was decided on the call `at`.
     pub fn decision(&self, at: usize) -> Option<&Decision> {
         self.decisions.get(at).and_then(Option::as_ref)
@@ -159,7 +164,21 @@ impl ChoiceState {
 
     /// Whether calls were withheld and none was released, so that the model is to be asked again.
     pub fn is_wholly_withheld(&self) -> bool {
-        self.has_withheld() && !self.is_asking() && !self.decisions.iter().any(is_released)
+        let is_hidden = self.has_withheld() && !self.is_asking() && !self.is_waiting();
+        is_hidden && !self.decisions.iter().any(is_released)
+    }
+
+    /// Whether a call waits for a person's word.
+    pub fn is_waiting(&self) -> bool {
+        self.decisions.iter().any(|decision| matches!(decision, Some(Decision::Hold { .. })))
+    }
+
+    /// Learns what became of the call that waited under the number `id`.
+    pub fn settle(&mut self, id: u32, decision: &Decision) {
+        let waits = |known: &&mut Option<Decision>| matches!(known, Some(Decision::Hold { id: own, .. }) if *own == id);
+        if let Some(known) = self.decisions.iter_mut().find(waits) {
+            *known = Some(decision.clone());
+        }
     }
 
     /// Whether it ends in a question to a person.
@@ -330,7 +349,9 @@ impl ChoiceState {
 
     fn decide(&mut self, at: usize, whole: bool, judging: &mut Judging, now_ms: u64) {
         let decision = judging.decide(self.index, &self.assembler.calls()[at], whole, now_ms);
-        if let Decision::Rewrite { arguments } | Decision::Ask { arguments: Some(arguments), .. } = &decision
+        if let Decision::Rewrite { arguments }
+        | Decision::Ask { arguments: Some(arguments), .. }
+        | Decision::Hold { arguments: Some(arguments), .. } = &decision
         {
             self.assembler.rewrite(at, arguments);
         }

@@ -1,8 +1,9 @@
 //! A person's yes: the question that is put to them in the assistant's voice, what of their next message is an
-//! answer to it, and the reply that hands the approved calls out. What was asked is kept by the ledger, and which
-//! calls need a yes is the policies' affair.
+//! answer to it, and the reply that hands the approved calls out; or the calls that wait for it. What was asked is kept
+//! by the ledger, and which calls need a yes is the policies' affair.
 
 mod handed;
+pub mod held;
 mod shown;
 
 pub use handed::{Handed, events, reply};

@@ -1,6 +1,11 @@
 //! The judge at work on one client request: which calls of its replies are released, withheld or dropped, and
 //! the record of it. Shared by whole and streamed replies; knows neither spans nor sockets.
 
+mod holding;
+
+use self::holding::Holding;
+#[cfg(test)]
+pub(super) use self::holding::tests as holding_tests;
 use super::confirm::{Question, Unaskable, ask};
 use crate::policy::Evidence;
 use crate::policy::pattern::Pattern;
@@ -21,6 +26,9 @@ pub enum Decision {
     Withhold { policy: &'static str, reason: Reason },
     /// The client does not see it until a person has said yes; what they are shown are the new arguments, if any.
     Ask { policy: &'static str, reason: Reason, arguments: Option<String> },
+    /// Nobody sees it until a person's word has come for the call of this number among those that wait; what the
+    /// client is to see then are the new arguments, if any.
+    Hold { id: u32, arguments: Option<String> },
     /// The client does not see it, the model reads this as its result.
     Answer {
         content: String,
@@ -103,15 +111,18 @@ pub struct Judging {
     observe: bool,
     /// The model was asked for a final answer: calls that are none are dropped.
     landing: bool,
-    /// Under which a person may say yes to calls of this reply.
+    /// Under which a person may say yes to calls of this reply, in the conversation; without it nobody is there to be
+    /// asked.
     token: Option<String>,
+    holding: Holding,
     pub record: Vec<Judged>,
 }
 
 impl Judging {
     /// A judge that rules by `judge`, with `answers` always released.
     pub fn new(judge: Judge, answers: AnswerTools, observe: bool) -> Self {
-        Self { judge, answers, observe, landing: false, token: None, record: Vec::new() }
+        let holding = Holding::default();
+        Self { judge, answers, observe, landing: false, token: None, holding, record: Vec::new() }
     }
 
     /// Lets a person be asked, under `token`, about calls that need a yes.
@@ -162,7 +173,9 @@ impl Judging {
         if self.observe {
             return Evidence::Arguments;
         }
-        if self.landing || (self.answers.includes(name) && !self.judge.owns(name)) {
+        // A forced call may have to wait, and then it is shown whole.
+        let is_open = if self.holds() { self.is_named(name) } else { self.answers.includes(name) };
+        if self.landing || (is_open && !self.judge.owns(name)) {
             return Evidence::Name;
         }
         self.judge.evidence(choice, name)
@@ -178,11 +191,21 @@ impl Judging {
         let ruling = if is_answer { Ruling::default() } else { ruling };
         let acts = acts(&ruling);
         let needs_yes = ruling.needs_yes_alone();
+        if whole
+            && !self.landing
+            && self.holds()
+            && ruling.answer.is_none()
+            && let Some((policy, reason)) = ruling.objections.first().filter(|_| needs_yes).cloned()
+        {
+            return self.hold((choice, now_ms), call, (policy, &reason), ruling);
+        }
         let Ruling { objections, answer, rewritten, own, regret } = ruling;
         let decision = match (objections.first(), answer, rewritten) {
             _ if self.observe || is_answer => Decision::Release,
             _ if self.landing => Decision::Drop,
-            (Some((policy, reason)), None, rewritten) if needs_yes && choice == 0 && self.token.is_some() => {
+            (Some((policy, reason)), None, rewritten)
+                if needs_yes && choice == 0 && self.token.is_some() && !self.holds() =>
+            {
                 let arguments = rewritten.map(|(_, arguments)| arguments);
                 Decision::Ask { policy, reason: reason.clone(), arguments }
             }
@@ -225,8 +248,13 @@ impl Judging {
     /// Whether a forced call needs a person's yes. A caller's `tool_choice` says what to call, not that somebody
     /// agrees; tools that the operator named stay open.
     fn needs_yes_first(&self, name: &str, ruling: &Ruling) -> bool {
-        let is_named = self.answers.named.iter().any(|pattern| pattern.matches(name));
-        self.is_strict() && !is_named && ruling.objections.iter().any(|(_, reason)| reason.needs_yes())
+        self.is_strict()
+            && !self.is_named(name)
+            && ruling.objections.iter().any(|(_, reason)| reason.needs_yes())
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.answers.named.iter().any(|pattern| pattern.matches(name))
     }
 
     /// What the conversation has used of each limit, by policy.

@@ -2,6 +2,7 @@
 //! the choices they were asked for, and the client gets one coherent body. Asks nobody again by itself.
 
 use super::choice::ChoiceState;
+use super::confirm::held::Word;
 use super::event::{set_arguments, set_member};
 use super::judging::Judging;
 use super::splice::Splices;
@@ -48,6 +49,13 @@ impl WholeJudge {
     pub fn pending(&self) -> Option<(u32, Bytes)> {
         let state = self.choices.iter().find(|state| state.is_wholly_withheld())?;
         state.round().map(|round| (state.index, round))
+    }
+
+    /// Learns the word on a call that waited for one.
+    pub fn settle(&mut self, id: u32, word: Word) {
+        if let Some(decision) = self.judging.settle(id, word) {
+            self.choices.iter_mut().for_each(|state| state.settle(id, &decision));
+        }
     }
 
     /// Takes the reply to asking again for `choice`.

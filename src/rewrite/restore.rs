@@ -47,7 +47,9 @@ pub fn restored(
     let mut lost = 0;
     for (place, rounds) in places.iter().zip(known).filter(|(_, rounds)| !rounds.is_empty()) {
         let anchor = anchor_of(transcript, *place);
-        match rounds.iter().find(|round| round.anchor == anchor) {
+        let nameless = || nameless_anchor_of(transcript, *place);
+        let by = |anchor: Hash| rounds.iter().find(|round| round.anchor == anchor);
+        match by(anchor).or_else(|| by(nameless()?)) {
             Some(round) => found.push((place.message, round.messages.clone())),
             None if Some(place.message) == transcript.last_assistant() => lost += 1,
             None => {}
@@ -130,6 +132,12 @@ pub(super) fn anchor_of(transcript: &Transcript<'_>, place: Place) -> Hash {
             transcript.identity.text_anchor(place.name, &text)
         }
     }
+}
+
+/// The same where the upstream gave the call no id and the client invented one.
+fn nameless_anchor_of(transcript: &Transcript<'_>, place: Place) -> Option<Hash> {
+    let first = transcript.calls.made_by(place.message).first()?;
+    Some(transcript.identity.extend(place.name, "", &first.name, first.arguments))
 }
 
 pub(super) fn text_of(message: &Message, body: &[u8]) -> String {

@@ -2,8 +2,11 @@
 //! last policy that needs them has ruled. What nothing acts on goes out as it came, byte for byte. Responsible
 //! for order, holding and the one coherent stream out of several replies; asks nobody again by itself.
 
+mod held;
+mod lines;
 mod words;
 
+use self::lines::{one_line, single_events};
 pub use words::NO_ANSWER;
 
 use super::choice::ChoiceState;
@@ -12,7 +15,7 @@ use super::judging::Judging;
 use super::usage;
 use crate::wire::error::{UpstreamError, parse_event};
 use crate::wire::reply::{Choice, Reply};
-use crate::wire::sse::{Fields, Piece, Splitter, data_lines, parse_fields, write_event};
+use crate::wire::sse::{Fields, Piece, Splitter, parse_fields, write_event};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -48,6 +51,8 @@ pub enum Ending {
     Complete,
     /// Every call of this choice was withheld: the model is to be asked again with the round appended.
     Reask { choice: u32, round: Bytes },
+    /// Calls wait for a person's word: to be ended again once all are settled.
+    Waits,
 }
 
 /// Judges one client request's stream, over all replies that it takes.
@@ -71,6 +76,8 @@ pub struct StreamJudge {
     begun: bool,
     errored: bool,
     done_seen: bool,
+    /// The `[DONE]`, which comes behind calls that wait.
+    done: Option<Bytes>,
     /// The reply is too long to be read along any further.
     blind: bool,
     pub unjudged: Vec<Unjudged>,
@@ -110,6 +117,7 @@ impl StreamJudge {
             begun: false,
             errored: false,
             done_seen: false,
+            done: None,
             blind: false,
             unjudged: Vec::new(),
             cut_usage: false,
@@ -170,6 +178,7 @@ impl StreamJudge {
     pub fn restart(&mut self, watch_head: bool) {
         self.splitter = Splitter::new(self.limits.event);
         (self.begun, self.errored, self.done_seen, self.watch_head) = (false, false, false, watch_head);
+        self.done = None;
     }
 
     /// Goes on with a further reply to the same request, for the choice that was asked again.
@@ -333,6 +342,7 @@ impl StreamJudge {
     }
 
     fn release_all(&mut self, out: &mut Vec<Bytes>) {
+        self.settle_all();
         for state in &mut self.choices {
             state.release_rest(&mut self.judging);
         }
@@ -357,7 +367,7 @@ impl StreamJudge {
         event.calls.iter().all(|at| {
             let index = self.continuing.unwrap_or(reply.choices[at.choice].index);
             let state = self.choices.iter().find(|state| state.index == index);
-            state.is_some_and(|state| state.decision(at.call).is_some())
+            state.is_some_and(|state| state.is_settled(at.call))
         })
     }
 
@@ -407,7 +417,13 @@ impl StreamJudge {
     fn done(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         self.finish_choices(now_ms, out);
         self.done_seen = true;
-        if self.pending().is_none() || self.errored {
+        if self.errored {
+            self.settle_all();
+            self.drain(out);
+        }
+        if self.is_waiting() {
+            self.done = Some(raw);
+        } else if self.pending().is_none() || self.errored {
             self.close_choices(out);
             out.extend(self.remark());
             self.pass(raw, out);
@@ -423,13 +439,22 @@ impl StreamJudge {
     }
 
     fn ending(&mut self, out: &mut Vec<Bytes>) -> Ending {
+        if self.errored {
+            self.settle_all();
+            self.drain(out);
+        }
+        if self.is_waiting() {
+            return Ending::Waits;
+        }
         if let Some((choice, round)) = self.pending().filter(|_| !self.errored) {
             return Ending::Reask { choice, round };
         }
-        if !self.done_seen {
+        let done = self.done.take();
+        if !self.done_seen || done.is_some() {
             self.close_choices(out);
             out.extend(self.remark());
         }
+        out.extend(done);
         Ending::Complete
     }
 
@@ -458,26 +483,6 @@ impl StreamJudge {
         if !self.unjudged.contains(&why) {
             self.unjudged.push(why);
         }
-    }
-}
-
-/// The events of an engine that put no blank line between them: each of their lines is JSON on its own, as the whole
-/// is not. Clients that go by lines see the calls in them.
-fn single_events(raw: &Bytes) -> Option<Vec<Bytes>> {
-    let events = data_lines(raw);
-    let stands_alone = |event: &Bytes| {
-        let data = parse_fields(event).data;
-        data.starts_with(b"[DONE]") || Reply::parse(&data).is_ok()
-    };
-    (events.len() > 1 && events.iter().all(stands_alone)).then_some(events)
-}
-
-/// The data of an event in one line, where edits count places from its start.
-fn one_line(raw: &Bytes) -> Bytes {
-    let fields = parse_fields(raw);
-    match fields.place {
-        Some(place) => raw.slice(place.range()),
-        None => fields.data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }).collect(),
     }
 }
 

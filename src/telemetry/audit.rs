@@ -8,7 +8,7 @@ use super::queue::Queue;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Audit {
     /// # Errors
     /// The file cannot be made or written.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = Appended { path: path.to_owned(), file: open(path)?, torn: false };
+        let file = Appended { path: path.to_owned(), file: open(path)?, torn: ends_within_a_line(path) };
         Ok(Self(Some(Arc::new(Queue::new("audit", file)))))
     }
 
@@ -182,7 +182,7 @@ impl Write for Appended {
     fn write_all(&mut self, lines: &[u8]) -> io::Result<()> {
         if !self.is_in_place() {
             self.file = open(&self.path)?;
-            self.torn = false;
+            self.torn = ends_within_a_line(&self.path);
         }
         if self.torn {
             self.file.write_all(b"\n")?;
@@ -200,6 +200,19 @@ impl Write for Appended {
 
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)
+}
+
+/// Whether the last line of a file has no end: the process that wrote it was killed, or its disk was full.
+fn ends_within_a_line(path: &Path) -> bool {
+    let last = |path: &Path| -> io::Result<u8> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [b'\n'];
+        file.read_exact(&mut last)?;
+        Ok(last[0])
+    };
+    // Pipes and devices have no last byte, nor has an empty file.
+    path.is_file() && last(path).is_ok_and(|last| last != b'\n')
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! How series are made and bounded is `families`' and `tools`' affair.
 
 use super::families::{Contexts, Counters, Maker, Requests};
-use super::outcome::{BASES, Fallback, Foretold, On, Outcome, PrefixBreak, SummaryResult, Tokens};
+use super::outcome::{BASES, Consent, Fallback, Foretold, On, Outcome, PrefixBreak, SummaryResult, Tokens};
 use super::tools::Tools;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
@@ -58,6 +58,10 @@ pub struct Metrics {
     streams_open: IntGauge,
     conversations: IntGauge,
     count_conversations: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
+    connections: IntGauge,
+    count_connections: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
+    confirmations_pending: IntGauge,
+    count_confirmations: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
 }
 
 /// Where the time of requests goes.
@@ -77,6 +81,7 @@ struct Deeds {
     ungoverned: Counters,
     lost_rounds: IntCounter,
     reasks: IntCounter,
+    confirmations: Counters,
     overflows_remembered: IntCounter,
     summaries: Counters,
     summary_tokens: Counters,
@@ -149,6 +154,16 @@ impl Metrics {
             streams_open: make.gauge("toolrein_streams_open", "Streamed replies being relayed now.")?,
             conversations: make.gauge("toolrein_conversations", "Conversations that the ledger knows now.")?,
             count_conversations: OnceLock::new(),
+            connections: make.gauge(
+                "toolrein_connections",
+                "Clients' connections that are open now, tunnels included; at most limits.connections.",
+            )?,
+            count_connections: OnceLock::new(),
+            confirmations_pending: make.gauge(
+                "toolrein_confirmations_pending",
+                "Calls whose replies wait for a person's word now; questions put in conversations are not among them.",
+            )?,
+            count_confirmations: OnceLock::new(),
             registry,
         })
     }
@@ -177,10 +192,26 @@ impl Metrics {
         let _ = self.count_conversations.set(Box::new(count));
     }
 
+    /// Names who knows how many clients' connections are open, as above.
+    pub fn count_connections_by(&self, count: impl Fn() -> usize + Send + Sync + 'static) {
+        let _ = self.count_connections.set(Box::new(count));
+    }
+
+    /// Names who knows how many calls wait for a person's word. The same holds.
+    pub fn count_confirmations_by(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
+        let _ = self.count_confirmations.set(Box::new(count));
+    }
+
     /// All metrics in the text format, version 0.0.4.
     pub fn render(&self) -> String {
         if let Some(count) = self.count_conversations.get() {
             self.conversations.set(i64::try_from(count()).unwrap_or(i64::MAX));
+        }
+        if let Some(count) = self.count_connections.get() {
+            self.connections.set(i64::try_from(count()).unwrap_or(i64::MAX));
+        }
+        if let Some(count) = self.count_confirmations.get() {
+            self.confirmations_pending.set(i64::try_from(count()).unwrap_or(i64::MAX));
         }
         let mut text = String::new();
         for family in self.registry.gather() {
@@ -312,6 +343,13 @@ impl Deeds {
             )?,
             reasks: make
                 .counter("toolrein_reasks_total", "Times the upstream was asked again after calls were withheld.")?,
+            confirmations: make.words(
+                "toolrein_confirmations_total",
+                "Answers to what a person was asked about calls, and where none came, why: expired (not in time), left \
+                 (the client was gone), stopped (toolrein was), unasked (too many waited).",
+                "outcome",
+                &Consent::ALL.map(Consent::as_str),
+            )?,
             overflows_remembered: make.counter(
                 "toolrein_overflows_remembered_total",
                 "Requests shortened at once, since one that they go on from was refused for its length.",
@@ -345,6 +383,7 @@ impl Deeds {
         outcome.unjudged.iter().for_each(|why| self.unjudged.add(why, 1));
         outcome.ungoverned.iter().for_each(|why| self.ungoverned.add(why, 1));
         self.reasks.inc_by(outcome.reasks.into());
+        outcome.confirmations.iter().for_each(|how| self.confirmations.add(how.as_str(), 1));
         self.overflows_remembered.inc_by(outcome.overflow_remembered.into());
     }
 }

@@ -35,6 +35,8 @@ pub struct Outcome {
     pub results: Vec<NewResult>,
     /// Cut results that the model asked for once more.
     pub regrets: Vec<Regret>,
+    /// Calls on which a person's word was wanted, and what came of it.
+    pub confirmations: Vec<Consent>,
     pub tokens: Tokens,
     /// What the prompt was expected to cost; `None` where it was not read.
     pub foretold: Option<Foretold>,
@@ -135,6 +137,39 @@ pub enum CallVerdict {
     Answered,
     /// Handed out although nobody could rule on it.
     Unjudged,
+}
+
+/// What came of asking a person about a call, or about all those of one question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consent {
+    Approved,
+    Declined,
+    /// Nobody answered in time, or too late.
+    Expired,
+    /// The client left before an answer came.
+    Left,
+    /// toolrein was stopped before an answer came.
+    Stopped,
+    /// Nobody could be asked: too many calls waited, or the reply could not be kept.
+    Unasked,
+}
+
+impl Consent {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Approved, Self::Declined, Self::Expired, Self::Left, Self::Stopped, Self::Unasked];
+
+    /// In metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Approved => "approved",
+            Self::Declined => "declined",
+            Self::Expired => "expired",
+            Self::Left => "left",
+            Self::Stopped => "stopped",
+            Self::Unasked => "unasked",
+        }
+    }
 }
 
 /// A tool's result that the client sent for the first time.

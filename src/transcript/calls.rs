@@ -116,6 +116,20 @@ impl<'a> PairedCalls<'a> {
         self.by_message[index].chain_before
     }
 
+    /// The names under which the calls of the newest message that made any were handed out if their upstream gave them
+    /// no ids; newest first. Clients that need ids invent some, and send those back.
+    pub fn nameless(&self, identity: &Identity) -> Vec<CallKey> {
+        let Some(last) = self.calls.last() else { return Vec::new() };
+        let mut chain = self.chain_before(last.message);
+        let keys = self.made_by(last.message).iter().map(|call| {
+            chain = identity.extend(chain, "", &call.name, call.arguments);
+            chain
+        });
+        let mut keys: Vec<CallKey> = keys.collect();
+        keys.reverse();
+        keys
+    }
+
     /// The chain after the last call.
     pub fn chain(&self, identity: &Identity) -> Hash {
         self.calls.last().map_or_else(|| identity.root(), |call| call.key)

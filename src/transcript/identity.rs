@@ -38,6 +38,7 @@ pub enum Domain {
     Clear,
     History,
     Confirmation,
+    Quota,
     Summary,
 }
 
@@ -112,6 +113,11 @@ impl Identity {
         let nobody =
             Self { key: HashKey::fixed(0), principal: Hash::default(), explicit: self.explicit.clone() };
         nobody.conversation(request, body)
+    }
+
+    /// The name of what is counted as `name` for the caller, whatever the conversation.
+    pub fn quota(&self, name: &str) -> Hash {
+        self.key.hash(Domain::Quota, &[&self.principal.0.to_le_bytes(), name.as_bytes()])
     }
 
     /// The name under which the requests of one conversation are grouped: the client's own, else the

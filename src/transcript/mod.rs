@@ -44,6 +44,8 @@ pub struct Transcript<'a> {
     pub now_ms: u64,
     /// Rounds that the client was not shown, each with the place of the assistant message it stands before, in order.
     pub hidden_rounds: Vec<(usize, Bytes)>,
+    /// When calls of each thing that is counted for the caller were handed out, in any conversation, in ms since the epoch.
+    pub spent: Vec<Vec<u64>>,
     /// The bytes of `body` where they are shared, for who keeps them longer than the transcript.
     pub shared_body: Option<Bytes>,
     last_assistant: Option<usize>,
@@ -193,6 +195,7 @@ impl<'a> Transcript<'a> {
             summaries: None,
             now_ms: 0,
             hidden_rounds: Vec::new(),
+            spent: Vec::new(),
             shared_body: None,
             last_assistant,
         }

@@ -254,6 +254,9 @@ mod tests {
         assert_eq!(events(": ping\n\ndata: b"), [": ping\n\n", "data: b"]);
         assert_eq!(events("data: a\ndata: b\n\n"), ["data: a\ndata: b\n\n"]);
         assert_eq!(events("\n\n"), ["\n", "\n"]);
+        assert_eq!(events("data: a\n\rdata: b\r\n\n"), ["data: a\n\r", "data: b\r\n\n"], "mixed");
+        assert_eq!(events("\u{feff}data: a\n\ndata: b"), ["\u{feff}data: a\n\n", "data: b"]);
+        assert_eq!(events("data: a\n"), ["data: a\n"], "no blank line at the end");
     }
 
     #[test]
@@ -296,6 +299,18 @@ mod tests {
             ("data:  two\n\n", None, "data", " two"),
             ("{\n\"error\":1}\n", None, "data", "{\n\"error\":1}\n"),
             ("data\n\n", None, "data", ""),
+            ("data:\n\n", None, "data", ""),
+            ("event: ping\n\n", Some("ping"), "data", ""),
+            ("event: a\nevent: b\ndata: x\n\n", Some("b"), "data", "x"),
+            ("id: 1\nretry: 5\nunknown: 2\nalone\ndata: x\n\n", None, "data", "x"),
+            (":data: x\n: data: y\n\n", None, "data", ""),
+            ("Data: x\n\n", None, "data", ""),
+            ("data : x\n\n", None, "data", ""),
+            ("data:\tx: y\n\n", None, "data", "\tx: y"),
+            ("data: a\rdata: b\r\r", None, "data", "a\nb"),
+            ("data: a\r\ndata: b\r\n\r\n", None, "data", "a\nb"),
+            ("data: a\n: between\ndata:\ndata: b\n\n", None, "data", "a\n\nb"),
+            ("\u{feff}data: \u{feff}x\n\n", None, "data", "\u{feff}x"),
         ] {
             let fields = parse_fields(event.as_bytes());
             assert_eq!(

@@ -1,6 +1,6 @@
 //! `observe` decides everything and changes nothing; `off` looks at nothing.
 
-use crate::support::client::Request;
+use crate::support::client::{Connection, Request};
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::{Recorded, Scripted};
@@ -72,6 +72,33 @@ fn a_stream_of_known_length_keeps_it_while_observing() {
     let toolrein = Toolrein::before(&upstream, &format!("mode = \"observe\"\n{}", budget(1)));
     let reply = chat(&toolrein, after(&["r"], true));
     assert_eq!((reply.header("content-length"), reply.header("transfer-encoding")), (Some("36"), None));
+}
+
+#[test]
+fn a_request_over_the_limit_goes_up_as_it_is_while_observing_and_is_counted() {
+    let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("ok")));
+    let settings = format!("mode = \"observe\"\nlimits.request_bytes = 2048\n{}", budget(1));
+    let toolrein = Toolrein::before(&upstream, &settings);
+    let body = after(&[&long_text(3_000_000)], false);
+    for (nth, chunked) in [false, true].into_iter().enumerate() {
+        let reply = if chunked {
+            let mut connection = Connection::open(&toolrein.chat_url());
+            let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+            connection.write(head.as_bytes());
+            for piece in body.as_bytes().chunks(1500) {
+                connection.write(&[format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat());
+            }
+            connection.write(b"0\r\n\r\n");
+            connection.response().rest()
+        } else {
+            chat(&toolrein, &body)
+        };
+        assert_eq!((reply.status, reply.cut), (200, false));
+        let seen = upstream.request(nth);
+        assert!(seen.body == body.as_bytes(), "chunked {chunked}");
+        assert_eq!(seen.header("transfer-encoding").is_some(), chunked);
+        toolrein.wait_for_metric("toolrein_ungoverned_total{why=\"too_large\"}", (nth + 1) as f64);
+    }
 }
 
 #[test]

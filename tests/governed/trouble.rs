@@ -208,7 +208,7 @@ fn a_whole_reply_over_the_limit_that_falls_silent_is_given_up_too() {
 
 #[test]
 fn errors_of_the_upstream_pass_byte_for_byte_with_their_headers() {
-    let replies: Vec<Reply> = [400, 401, 403, 404, 409, 413, 422, 429, 500, 503]
+    let replies: Vec<Reply> = [400, 401, 403, 404, 409, 413, 422, 429, 500, 503, 529]
         .into_iter()
         .flat_map(|status| {
             let body = format!(
@@ -220,7 +220,10 @@ fn errors_of_the_upstream_pass_byte_for_byte_with_their_headers() {
             [json, page, event, Reply::bytes(status, "application/json", "")]
         })
         .map(|reply| {
-            let reply = reply.header("retry-after", "7").header("x-ratelimit-reset-requests", "1s");
+            let reply = reply
+                .header("retry-after", "7")
+                .header("retry-after-ms", "70")
+                .header("x-ratelimit-reset-requests", "1s");
             reply.header("x-should-retry", "false").header("x-request-id", "req_9")
         })
         .collect();

@@ -11,13 +11,16 @@ mod talk;
 
 mod allow;
 mod arguments;
+mod clients;
 mod compact;
 mod confirm;
 mod duplicates;
 mod fresh;
+mod held;
 mod injection;
 mod loops;
 mod min_conversation;
+mod quota;
 mod read_more;
 mod serial;
 mod states;

@@ -3,7 +3,7 @@
 //! is tested without these clients.
 
 use crate::shipped::{SYSTEMS, caller, errors, file};
-use crate::support::player::{Client, Player};
+use crate::support::agent::{Agent, NODE, PYTHON, Way};
 use crate::support::program::Toolrein;
 use crate::support::reply::{Gate, Reply, Speech};
 use crate::support::scripted::{Recorded, Scripted};
@@ -25,15 +25,12 @@ with_each_client!(
     the_next_card_comes_once_however_often_it_is_called_for,
     points_are_awarded_neither_without_a_conversation_nor_from_a_wrong_state,
     points_are_awarded_once_and_for_the_card_on_the_table,
+    the_first_award_is_for_the_card_that_the_program_has_named,
+    awards_without_a_card_go_one_to_each_card,
     a_failed_award_may_be_made_again_and_then_never_more,
     a_lesson_goes_on_where_it_was_after_disconnects_and_restarts,
     each_other_profile_withholds_the_first_call_beyond_its_limit,
 );
-
-/// A client and the form in which it asks.
-type Way = (Client, &'static str);
-const PYTHON: [Way; 2] = [(Client::Python, "whole"), (Client::Python, "streamed")];
-const NODE: [Way; 2] = [(Client::Node, "whole"), (Client::Node, "streamed")];
 
 const FIRST: &str = r#"{"card_id":"c1","points":2}"#;
 const SECOND: &str = r#"{"card_id":"c2","points":3}"#;
@@ -74,66 +71,28 @@ fn program(upstream: &Scripted) -> Toolrein {
     Toolrein::before(upstream, &SYSTEMS.map(file).concat().replace("models = [\"*\"]\n", ""))
 }
 
-/// What a client keeps of a conversation, over all its processes.
-struct Talk {
-    way: Way,
-    profile: &'static str,
-    tools: Value,
-    /// What each tool answers, the next first.
-    results: Value,
-    messages: Value,
-    /// Names and arguments of the calls that were run.
-    ran: Vec<(String, Value)>,
+/// A student of the tutor's, with card c1 on the table.
+fn lesson(way: Way) -> Agent {
+    let (id, points) = (json!({"type": "string"}), json!({"type": "integer"}));
+    let award =
+        json!({"type": "object", "properties": {"card_id": id, "points": points}, "required": ["card_id"]});
+    let mut agent = Agent::new(
+        way,
+        json!({
+            "award_points": ["{\"total\":2}", "{\"total\":5}", "{\"total\":9}"],
+            "show_next_card": [r#"{"card_id":"c2","front":"dog"}"#, r#"{"card_id":"c3","front":"cow"}"#],
+        }),
+    );
+    agent.profile = "tutor";
+    agent.tools[0]["function"]["parameters"] = award;
+    agent.messages = json!([{"role": "system", "content": "Teach. Card c1 is on the table: cat."}]);
+    agent
 }
 
-impl Talk {
-    /// A student of the tutor's, with card c1 on the table.
-    fn lesson(way: Way) -> Self {
-        let (id, points) = (json!({"type": "string"}), json!({"type": "integer"}));
-        let award = json!({"type": "object", "properties": {"card_id": id, "points": points}, "required": ["card_id"]});
-        let tool = |name: &str, parameters: Value| json!({"type": "function", "function": {"name": name, "parameters": parameters}});
-        Self {
-            way,
-            profile: "tutor",
-            tools: json!([tool("award_points", award), tool("show_next_card", json!({"type": "object"}))]),
-            results: json!({
-                "award_points": ["{\"total\":2}", "{\"total\":5}", "{\"total\":9}"],
-                "show_next_card": [r#"{"card_id":"c2","front":"dog"}"#, r#"{"card_id":"c3","front":"cow"}"#],
-            }),
-            messages: json!([{"role": "system", "content": "Teach. Card c1 is on the table: cat."}]),
-            ran: Vec::new(),
-        }
-    }
-
-    /// Starts a client that knows the conversation so far and says this, each in a turn of its own.
-    fn start(&self, program: &Toolrein, says: &[&str]) -> Player {
-        let mut player = Player::start(self.way.0, ("conversation", self.way.1), &program.base_url());
-        let Self { profile, tools, results, messages, .. } = self;
-        let plan = json!({"profile": profile, "tools": tools, "results": results, "messages": messages, "says": says});
-        player.tell(&plan.to_string());
-        player
-    }
-
-    /// The same, to its good end.
-    fn say(&mut self, program: &Toolrein, says: &[&str]) {
-        let done: Value = serde_json::from_str(&self.start(program, says).finish()).unwrap();
-        self.messages = done["messages"].clone();
-        for call in done["ran"].as_array().unwrap() {
-            let name = call[0].as_str().unwrap();
-            self.results[name].as_array_mut().unwrap().remove(0);
-            self.ran.push((name.to_owned(), call[1].clone()));
-        }
-    }
-
-    fn ran(&self) -> Vec<&str> {
-        self.ran.iter().map(|(name, _)| name.as_str()).collect()
-    }
-
-    /// The ids of the cards that were awarded.
-    fn awarded(&self) -> Vec<&Value> {
-        let awards = self.ran.iter().filter(|(name, _)| name == "award_points");
-        awards.map(|(_, arguments)| &arguments["card_id"]).collect()
-    }
+/// The ids of the cards that were awarded.
+fn awarded(agent: &Agent) -> Vec<&Value> {
+    let awards = agent.ran.iter().filter(|(name, _)| name == "award_points");
+    awards.map(|(_, arguments)| &arguments["card_id"]).collect()
 }
 
 /// The states that the model has read of in `request`, in order.
@@ -174,7 +133,7 @@ fn a_lesson_goes_on_by_itself_and_the_model_is_told_after_each_turn(way: Way) {
         Says("And this?"),
     ]);
     let program = program(&upstream);
-    let mut talk = Talk::lesson(way);
+    let mut talk = lesson(way);
     talk.say(&program, &["Hello!", "A cat.", "It sleeps.", "A dog.", "It barks.", "Thank you!"]);
     assert_eq!(talk.ran(), ["award_points", "show_next_card", "award_points", "show_next_card"]);
     let all = [
@@ -209,7 +168,7 @@ fn a_card_is_skipped_neither_after_one_exchange_nor_from_any_wrong_state(way: Wa
         Says("You have two points."),
     ]);
     let program = program(&upstream);
-    let mut talk = Talk::lesson(way);
+    let mut talk = lesson(way);
     talk.say(&program, &["Show me cards!", "A cat.", "It sleeps.", "The next one!"]);
     assert_eq!(talk.ran(), ["award_points"]);
     assert_eq!(
@@ -234,7 +193,7 @@ fn the_next_card_comes_once_however_often_it_is_called_for(way: Way) {
         Says("Why?"),
     ]);
     let program = program(&upstream);
-    let mut talk = Talk::lesson(way);
+    let mut talk = lesson(way);
     talk.say(&program, &["Hello!", "A cat.", "It sleeps.", "A dog."]);
     assert_eq!(talk.ran(), ["award_points", "show_next_card"]);
     assert_eq!(
@@ -262,7 +221,7 @@ fn points_are_awarded_neither_without_a_conversation_nor_from_a_wrong_state(way:
         Says("And what is this?"),
     ]);
     let program = program(&upstream);
-    let mut talk = Talk::lesson(way);
+    let mut talk = lesson(way);
     talk.say(&program, &["Give me points!", "A cat.", "It sleeps.", "Great!"]);
     assert_eq!(talk.ran(), ["award_points", "show_next_card"]);
     assert_eq!(
@@ -289,16 +248,54 @@ fn points_are_awarded_once_and_for_the_card_on_the_table(way: Way) {
         Says("Five points."),
     ]);
     let program = program(&upstream);
-    let mut talk = Talk::lesson(way);
+    let mut talk = lesson(way);
     talk.say(&program, &["Hello!", "A cat.", "It sleeps.", "A dog.", "It barks."]);
     assert_eq!(talk.ran(), ["award_points", "show_next_card", "award_points"]);
-    assert_eq!(talk.awarded(), ["c1", "c2"]);
+    assert_eq!(awarded(&talk), ["c1", "c2"]);
     assert_eq!(
         refused(&upstream),
         ["award_points STATE_RESTRICTED awarding", "award_points DUPLICATE", "card_id STALE_REFERENCE"]
     );
     let told = errors(upstream.requests().last().unwrap())[2]["message"].as_str().unwrap().to_owned();
     assert!(told.contains("\"c2\""), "the model reads the current one: {told}");
+    upstream.assert_clean();
+}
+
+fn the_first_award_is_for_the_card_that_the_program_has_named(way: Way) {
+    let upstream = scripted(&[
+        Says("What do you see?"),
+        Says("And what does it do?"),
+        Calls(&[("a", "award_points", r#"{"card_id":"c9","points":9}"#)]),
+        AWARD,
+        Says("Two points."),
+    ]);
+    let program = program(&upstream);
+    let mut talk = lesson(way);
+    talk.say(&program, &["Hello! Card c9 is on the table.", "A cat.", "It sleeps."]);
+    assert_eq!(awarded(&talk), ["c1"]);
+    assert_eq!(refused(&upstream), ["card_id STALE_REFERENCE"]);
+    upstream.assert_clean();
+}
+
+fn awards_without_a_card_go_one_to_each_card(way: Way) {
+    const POINTS: Turn = Calls(&[("a", "award_points", r#"{"points":2}"#)]);
+    let upstream = scripted(&[
+        Says("What do you see?"),
+        Says("And what does it do?"),
+        POINTS,
+        POINTS,
+        SHOW,
+        Says("What is this?"),
+        Says("Are you sure?"),
+        POINTS,
+        Says("Four points."),
+    ]);
+    let program = program(&upstream);
+    let mut talk = lesson(way);
+    talk.tools[0]["function"]["parameters"] = json!({"type": "object"});
+    talk.say(&program, &["Hello!", "A cat.", "It sleeps.", "A dog.", "It barks."]);
+    assert_eq!(talk.ran(), ["award_points", "show_next_card", "award_points"]);
+    assert_eq!(refused(&upstream), ["award_points STATE_RESTRICTED next_card"]);
     upstream.assert_clean();
 }
 
@@ -314,7 +311,7 @@ fn a_failed_award_may_be_made_again_and_then_never_more(way: Way) {
         Says("You have them already."),
     ]);
     let program = program(&upstream);
-    let mut talk = Talk::lesson(way);
+    let mut talk = lesson(way);
     talk.results["award_points"] = json!(["Error: the board is locked", ""]);
     talk.say(&program, &["Hello!", "A cat.", "It sleeps.", "More!"]);
     assert_eq!(talk.ran(), ["award_points", "award_points"], "the failed one and the good one");
@@ -335,7 +332,7 @@ fn a_lesson_goes_on_where_it_was_after_disconnects_and_restarts(way: Way) {
         SHOW,
         Says("What is this?"),
     ]);
-    let mut talk = Talk::lesson(way);
+    let mut talk = lesson(way);
     let before = program(&upstream);
     talk.say(&before, &["Hello!"]);
     disconnect(&talk, &before, (&upstream, 1), "A cat.");
@@ -363,7 +360,7 @@ fn a_lesson_goes_on_where_it_was_after_disconnects_and_restarts(way: Way) {
 }
 
 /// A client says this and is killed while the n-th request is being answered.
-fn disconnect(talk: &Talk, program: &Toolrein, (upstream, nth): (&Scripted, usize), says: &str) {
+fn disconnect(talk: &Agent, program: &Toolrein, (upstream, nth): (&Scripted, usize), says: &str) {
     let mut client = talk.start(program, &[says]);
     upstream.request(nth);
     assert!(client.is_running());
@@ -384,7 +381,7 @@ fn each_other_profile_withholds_the_first_call_beyond_its_limit(way: Way) {
         let mut declared = calls.to_vec();
         declared.sort_unstable();
         declared.dedup();
-        let mut talk = Talk::lesson(way);
+        let mut talk = lesson(way);
         talk.profile = profile;
         talk.tools = declared.iter().map(tool).collect();
         talk.results = declared.iter().map(|name| ((*name).to_owned(), json!(["1", "2", "3"]))).collect();

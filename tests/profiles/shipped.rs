@@ -9,6 +9,7 @@ use crate::talk::{Form, Said, Talk, in_both_forms, text};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 pub const SYSTEMS: [&str; 5] = ["artifacts", "chat", "text", "tutor", "voice"];
 
@@ -291,6 +292,59 @@ fn voice_each_mode_has_its_own_tools() {
             upstream.assert_clean();
         }
     });
+}
+
+/// In the profile `system` results that take this long, and one that takes next to no time: those that were counted.
+fn slow_results(system: &str, takes: Duration) -> f64 {
+    let upstream = caller(&["search_web", "compose", "search_web"]);
+    let program = program(system, &upstream);
+    let counted = |category: &str| {
+        program
+            .metric(&format!("toolrein_actions_total{{policy=\"turn_limits\",action=\"slow:{category}\"}}"))
+    };
+    let mut talk = talk(Form::Streamed, &["search_web", "compose"]);
+    let mut said = ask(&talk, &program, &[]);
+    for expected in [1.0, 2.0] {
+        talk.add(&said);
+        // From the call's release, which was before the client had it, to the request that brings the result.
+        std::thread::sleep(takes);
+        said = ask(&talk, &program, &[]);
+        program.wait_for_metric("toolrein_requests_total{route=\"chat\",status=\"200\"}", 1.0 + expected);
+    }
+    let told = said.response.header("x-toolrein-actions").unwrap_or_default().to_owned();
+    let logged = program.logs().concat();
+    let slow = counted("retrieval") + counted("other");
+    assert_eq!(told.contains("turn_limits=slow:other"), slow > 0.0, "{told}");
+    assert_eq!(logged.contains("turn_limits=slow:retrieval"), slow > 0.0, "{logged}");
+    assert_eq!(said.calls.len(), 1, "a late result is still a result");
+    upstream.assert_clean();
+    slow
+}
+
+#[test]
+fn voice_results_slower_than_800_ms_are_counted_and_logged_and_nothing_else() {
+    assert!(slow_results("voice", Duration::from_millis(801)) > 1.5, "one of each category");
+}
+
+#[test]
+fn text_results_slower_than_2_s_are_counted_and_logged_and_nothing_else() {
+    assert!(slow_results("text", Duration::from_millis(2001)) > 1.5, "one of each category");
+}
+
+#[test]
+fn artifacts_the_quota_is_the_callers_whatever_the_conversation() {
+    let upstream = caller(&["generateImage"; 100]);
+    let program = program("artifacts", &upstream);
+    let image = |nth: usize| {
+        let mut talk = talk(Form::Whole, &["generateImage"]);
+        talk.messages[0]["content"] = json!(format!("Image {nth}"));
+        ask(&talk, &program, &[]).calls.len()
+    };
+    let images: Vec<usize> = (0..21).map(image).collect();
+    assert_eq!(images.iter().sum::<usize>(), 20, "{images:?}");
+    let errors = errors(upstream.requests().last().unwrap());
+    let numbers = (&errors[0]["type"], &errors[0]["limit"], &errors[0]["window_ms"]);
+    assert_eq!(numbers, (&json!("RATE_LIMIT"), &json!(20), &json!(18_000_000)));
 }
 
 #[test]

@@ -114,7 +114,7 @@ async fn a_client_that_never_finishes_a_head_is_given_up() {
     let relaying =
         Relaying { idle: settings.idle, upstream: Upstream::new(settings).unwrap(), drain: drain.clone() };
     let header_timeout = Duration::from_millis(50);
-    let proxy = serve_with(relaying, &drain, ServeSettings { header_timeout });
+    let proxy = serve_with(relaying, &drain, ServeSettings { header_timeout, ..ServeSettings::default() });
     for begun in ["", "P", "PRI * HTTP/2.0\r\n", "GET /v1/x HTTP/1.1\r\nHost: u"] {
         let mut client = Wire::new(TcpStream::connect(proxy.address()).await.unwrap());
         client.send(begun).await;

@@ -58,3 +58,15 @@ async fn an_upstream_that_does_not_speak_http_is_a_502() {
     assert_eq!(head.first, "HTTP/1.1 502 Bad Gateway");
     assert_eq!(own_error(&head, &body), ("upstream_cut".into(), Some("true".into())));
 }
+
+#[tokio::test]
+async fn an_upstream_whose_name_nobody_knows_is_a_502_worth_a_retry_and_says_which_name() {
+    // Too long a label for any resolver, so that none is asked.
+    let name = format!("{}.invalid", "a".repeat(64));
+    let (proxy, _drain) = start(settings(&format!("http://{name}/v1")));
+    let (head, body) = ask(&proxy).await;
+    assert_eq!(head.first, "HTTP/1.1 502 Bad Gateway");
+    assert_eq!(own_error(&head, &body), ("upstream_unreachable".into(), Some("true".into())));
+    let text = String::from_utf8(body).unwrap();
+    assert!(text.contains(&name) && text.contains("upstream.url"), "{text}");
+}

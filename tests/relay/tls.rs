@@ -28,6 +28,45 @@ async fn an_upstream_that_nobody_vouches_for_is_a_502_that_no_retry_helps() {
     assert!(String::from_utf8(body).unwrap().contains("upstream.ca_file"));
 }
 
+/// What the client is told where the upstream has a certificate for these names, valid between these years, of an
+/// authority that is trusted.
+async fn told_of_a_certificate(names: &[&str], years: (i32, i32)) -> String {
+    let names = names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let mut params = rcgen::CertificateParams::new(names).unwrap();
+    params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
+    params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(certificate.pem().as_bytes()).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config = server_config(certificate.der().clone(), key);
+    let base = format!("https://127.0.0.1:{}/v1", serve_tls(Arc::new(config)).port());
+    let (proxy, _drain) = start(UpstreamSettings { ca_file: Some(file.path().into()), ..settings(&base) });
+    let (head, body) = ask(&proxy).await;
+    assert_eq!(head.first, "HTTP/1.1 502 Bad Gateway");
+    assert_eq!(own_error(&head, &body), ("upstream_tls".into(), Some("false".into())));
+    String::from_utf8(body).unwrap()
+}
+
+#[tokio::test]
+async fn an_upstream_with_a_certificate_for_another_name_is_a_502_that_says_so() {
+    let told = told_of_a_certificate(&["other.example", "192.0.2.1"], (2020, 2120)).await;
+    assert!(told.contains("not valid for name"), "{told}");
+}
+
+#[tokio::test]
+async fn an_upstream_with_an_expired_certificate_is_a_502_that_says_so() {
+    let told = told_of_a_certificate(&["127.0.0.1"], (2019, 2020)).await;
+    assert!(told.contains("expired"), "{told}");
+}
+
+#[tokio::test]
+async fn an_upstream_with_a_certificate_of_the_future_is_a_502_that_says_so() {
+    let told = told_of_a_certificate(&["127.0.0.1"], (2110, 2120)).await;
+    assert!(told.contains("not valid yet"), "{told}");
+}
+
 #[tokio::test]
 async fn an_upstream_that_hangs_up_in_the_handshake_is_a_502_worth_a_retry() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -105,14 +144,20 @@ fn authority() -> (String, Arc<rustls::ServerConfig>) {
     let rcgen::CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+    (cert.pem(), Arc::new(server_config(cert.der().clone(), key)))
+}
+
+fn server_config(
+    certificate: rustls::pki_types::CertificateDer<'static>,
+    key: rustls::pki_types::PrivateKeyDer<'static>,
+) -> rustls::ServerConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
+    rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![cert.der().clone()], key)
-        .unwrap();
-    (cert.pem(), Arc::new(config))
+        .with_single_cert(vec![certificate], key)
+        .unwrap()
 }
 
 /// Serves one response per connection over TLS, in a thread. Failed handshakes are none of its business.

@@ -12,8 +12,10 @@
     reason = "shared by several test crates, each of which uses a part; a test may fail by panicking and says why"
 )]
 
+pub mod agent;
 pub mod client;
 pub mod http1;
+pub mod person;
 pub mod player;
 pub mod program;
 pub mod reply;

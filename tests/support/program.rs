@@ -8,6 +8,9 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
+/// The token of the admin port, where the configuration wants one: it has it from the variable `TOKEN_OF_THE_TESTS`.
+pub const ADMIN_TOKEN: &str = "token-of-the-tests";
+
 /// A running `toolrein serve`.
 pub struct Toolrein {
     child: Child,
@@ -28,14 +31,29 @@ impl Toolrein {
 
     /// The same with these variables in its environment.
     pub fn start_in(config: &str, variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
+        command.envs(variables.iter().copied());
+        Self::start_by(command, config)
+    }
+
+    /// As [`Toolrein::start`], with at most this many file descriptors.
+    pub fn start_with_descriptors(config: &str, most: u32) -> Self {
+        let mut shell = Command::new("sh");
+        shell
+            .arg("-c")
+            .arg(format!("ulimit -n {most} && exec \"$0\" \"$@\""))
+            .arg(env!("CARGO_BIN_EXE_toolrein"));
+        Self::start_by(shell, config)
+    }
+
+    fn start_by(mut command: Command, config: &str) -> Self {
         let mut file = tempfile::Builder::new().suffix(".toml").tempfile().expect("a temporary file");
         file.write_all(config.as_bytes()).expect("the configuration is written");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
         command.arg("serve").arg("--config").arg(file.path());
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOOLREIN_")) {
             command.env_remove(name);
         }
-        command.envs(variables.iter().copied());
+        command.env("TOKEN_OF_THE_TESTS", ADMIN_TOKEN);
         let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = silent.spawn().expect("the built program starts");
         let logs = Arc::<Mutex<Vec<String>>>::default();
@@ -128,6 +146,12 @@ impl Toolrein {
         assert!(done.is_ok_and(|status| status.success()), "the signal was sent");
     }
 
+    /// Kills it (SIGKILL).
+    pub fn kill(&mut self) {
+        self.child.kill().expect("the signal is sent");
+        self.wait();
+    }
+
     /// Waits until it has ended.
     pub fn wait(&mut self) -> ExitStatus {
         until("the program to end", || self.child.try_wait().expect("its status"))
@@ -168,6 +192,10 @@ impl Drop for Toolrein {
 
 /// The proxy's and the admin's address, if `line` is the line that tells them.
 fn addresses(line: &str) -> Option<(String, String)> {
+    if line.contains(" listening ") {
+        let field = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name)).map(str::to_owned);
+        return field("proxy=").zip(field("admin="));
+    }
     let line: Value = serde_json::from_str(line).ok()?;
     let member = |name: &str| line.get(name).or_else(|| line["fields"].get(name))?.as_str();
     if member("message")? != "listening" {

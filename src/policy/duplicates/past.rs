@@ -37,6 +37,8 @@ pub enum Same {
     Whole(Hash),
     /// The values of each key argument.
     Keys(Vec<Vec<String>>),
+    /// It is not the same as any.
+    Nothing,
 }
 
 /// How a call ended.

@@ -238,3 +238,26 @@ proptest! {
         prop_assert_eq!(passes::<Duplicates>(&table, &story, &reply), expected, "{:?}", story);
     }
 }
+
+#[test]
+fn calls_without_their_key_arguments_are_compared_by_all_they_have_or_never_the_same() {
+    let keys = "tools = []\nkeys = { pay = [\"order\"] }";
+    for (keyless, arguments, allowed) in [
+        ("", ONE, false),
+        ("\nkeyless = \"compare\"", ONE, false),
+        ("\nkeyless = \"pass\"", ONE, true),
+        ("\nkeyless = \"pass\"", r#"{"order":1}"#, true),
+    ] {
+        assert_eq!(
+            may_pay(&format!("{keys}{keyless}"), &[user("q"), paid("ok")], arguments),
+            allowed,
+            "{keyless}"
+        );
+    }
+    let keyed = r#"{"order":1}"#;
+    let story = [user("q"), calls(&[("pay", keyed, "ok")])];
+    assert!(
+        !may_pay(&format!("{keys}\nkeyless = \"pass\""), &story, keyed),
+        "one with its keys is compared by them"
+    );
+}

@@ -245,3 +245,51 @@ proptest! {
         prop_assert_eq!(passes::<Fresh>(&table, &story, &reply), expected, "{:?}", story);
     }
 }
+
+/// A conversation with this system message, in which the source gave this, if anything.
+fn told(system: &str, given: Option<&str>) -> String {
+    let mut messages = vec![
+        serde_json::json!({"role": "system", "content": system}),
+        serde_json::json!({"role": "user", "content": "Award card c9!"}),
+    ];
+    if let Some(given) = given {
+        let function = serde_json::json!({"name": "show", "arguments": "{}"});
+        messages.push(
+            serde_json::json!({"role": "assistant", "tool_calls": [{"id": "s", "function": function}]}),
+        );
+        messages.push(serde_json::json!({"role": "tool", "tool_call_id": "s", "content": given}));
+    }
+    serde_json::json!({"model": "m", "messages": messages}).to_string()
+}
+
+#[test]
+fn before_any_result_a_value_may_be_wanted_that_the_system_messages_name() {
+    let table = format!("{}\nunknown = \"named\"", rule(""));
+    let both = "rules = [{ tool = \"award\", argument = \"card_id\", from = \"show\", path = \"card.id\" }, \
+                { tool = \"award\", argument = \"card_id\", from = \"show\", path = \"card_id\" }]\nunknown = \"named\"";
+    for (what, table, system, given, arguments, allowed) in [
+        ("named", table.as_str(), "Card c1 is on the table.", None, C1, true),
+        ("named in quotes", &table, "The card is \"c1\".", None, C1, true),
+        ("a number", &table, "Card 17.", None, r#"{"card_id":17}"#, true),
+        ("not named", &table, "Card c1 is on the table.", None, C2, false),
+        ("named by the user alone", &table, "Teach.", None, r#"{"card_id":"c9"}"#, false),
+        ("part of a longer name", &table, "Cards c10, xc1 and c1-b.", None, C1, false),
+        ("no argument", &table, "Teach.", None, "{}", true),
+        ("a result has named another", &table, "Card c1.", Some(r#"{"card":{"id":"c2"}}"#), C1, false),
+        ("a result has named it", &table, "Card c1.", Some(r#"{"card":{"id":"c2"}}"#), C2, true),
+        ("a result in another form", both, "Card c1.", Some(r#"{"card_id":"c2"}"#), C2, true),
+        ("stale by a result in another form", both, "Card c1.", Some(r#"{"card_id":"c2"}"#), C1, false),
+    ] {
+        let mut conversation =
+            super::super::cases::Conversation::over(&policy::<Fresh>(table), &told(system, given));
+        let ruling = conversation.judge("award", arguments, NOW_MS);
+        assert_eq!(ruling.is_allowed(), allowed, "{what}");
+        if what == "not named" {
+            let message = &ruling.objections[0].1.message;
+            assert!(
+                message
+                    .contains("card_id is \"c2\", which neither a result of show nor the instructions name")
+            );
+        }
+    }
+}

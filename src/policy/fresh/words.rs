@@ -19,6 +19,10 @@ pub fn reason(tool: &str, rule: &Rule, problem: &Problem<'_>) -> Reason {
         Problem::Unknown => format!(
             "{argument} must be a value that {from} gives, and no result of it has given one yet. Call {from} first"
         ),
+        Problem::Unnamed { given } => format!(
+            "{argument} is {}, which neither a result of {from} nor the instructions name. Use the one that they name",
+            shown(given)
+        ),
         Problem::Coming => format!(
             "{argument} must be a value that {from} gives, and your call of {from} in the same reply has no result yet. \
              Call {tool} again when you have it"

@@ -3,7 +3,7 @@
 
 use super::Gateway;
 use crate::config::AskUsage;
-use crate::ledger::{Ask, Facts, MOST_LOOKED_UP, ModelFacts, Overflow};
+use crate::ledger::{Ask, Facts, MOST_LOOKED_UP, ModelFacts, News, Overflow};
 use crate::policy::plan::{BatchSummaries, Plan};
 use crate::policy::set::{Judge, PolicySet};
 use crate::proxy::exchange::Exchange;
@@ -13,7 +13,7 @@ use crate::rewrite::confirm::{Answer, answer, token};
 use crate::rewrite::restore::{places, restored};
 use crate::rewrite::sent::Sent;
 use crate::rewrite::summary::question;
-use crate::telemetry::outcome::{Context, PrefixBreak, SummaryResult};
+use crate::telemetry::outcome::{Context, Outcome, PrefixBreak, SummaryResult};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use crate::transcript::prompt::{Histories, history};
@@ -53,6 +53,23 @@ pub(crate) struct Names {
     overflows: Vec<usize>,
 }
 
+/// The names by which the ledger is asked for calls.
+struct Calls {
+    /// Newest first; behind these, the names that the newest ones have where their upstream gave them no ids.
+    keys: Vec<CallKey>,
+    /// How many are their own.
+    named: usize,
+}
+
+impl Calls {
+    fn newest(transcript: &Transcript<'_>) -> Self {
+        let mut keys: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
+        let named = keys.len();
+        keys.extend(transcript.calls.nameless(transcript.identity).into_iter().take(named));
+        Self { keys, named }
+    }
+}
+
 impl Gateway {
     /// Looks up what the ledger knows and reads the transcript through the policies.
     pub(super) async fn look(
@@ -68,7 +85,7 @@ impl Gateway {
         let model = self.key.hash(Domain::Model, &place);
         let conversation = identity.conversation(request, body);
         let mut transcript = self.transcript((request, body), &identity);
-        let calls: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
+        let calls = Calls::newest(&transcript);
         let places = places(&transcript, MOST_LOOKED_UP);
         let rounds_at: Vec<Hash> = places.iter().map(|place| place.name).collect();
         let request_name = self.name(&transcript);
@@ -76,20 +93,26 @@ impl Gateway {
         let answer = is_asking.then(|| answer(&transcript, &places)).flatten().filter(|_| !request.odd);
         let histories = Histories::read(&transcript, model);
         let earlier: Vec<Hash> = histories.earlier.iter().map(|(_, name)| *name).collect();
+        let quotas: Vec<Hash> = policies.counted().iter().map(|it| identity.quota(&it.name)).collect();
         let ask = Ask {
-            calls: &calls,
+            calls: &calls.keys,
             places: &rounds_at,
             model,
             request: request_name,
             conversation,
             histories: &earlier,
             answered: answer.as_ref().map(|answer| answer.anchor),
+            quotas: &quotas,
+            bytes: self.name_of_bytes(&identity, if quotas.is_empty() { &[] } else { body }),
+            now_ms: self.now_ms(),
         };
-        let facts = self.ledger.look_up(ask).await;
+        let mut facts = self.ledger.look_up(ask).await;
+        self.adopt(&calls, &mut facts);
         transcript.learn_times(&facts.released_ms, self.now_ms());
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         transcript.hidden_rounds.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
+        transcript.spent.clone_from(&facts.spent);
         transcript.overflows = overflows(&transcript, &facts, model);
         let (mut plan, judge, waited) = self.decide(policies, &transcript, parts, record).await;
         if request.odd {
@@ -112,14 +135,11 @@ impl Gateway {
         outcome.foretold = Some(meter.foretold());
         outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
         outcome.model = Some(model_name.into_owned());
-        outcome.repeated = facts.repeated;
-        tell_lost(lost, record);
+        tell_known(outcome, facts.repeated, lost);
         tell_new(&transcript, &plan, record);
         let chain = transcript.calls.chain(&identity);
         drop(transcript);
-        // Nobody can know it beforehand: it comes from a secret of its own.
-        let random = || HashKey::random().hash(Domain::Confirmation, &[&request_name.0.to_le_bytes()]);
-        let token = is_asking.then(|| token(random()));
+        let token = is_asking.then(|| new_token(request_name));
         let asks_usage = self.asks_usage(policies, request, facts.model);
         Reading { identity, facts, plan, judge, restored, chain, names, meter, asks_usage, answer, token }
     }
@@ -162,6 +182,22 @@ impl Gateway {
         let settings = &self.config.conversation;
         let name = || transcript.identity.lasting_name(transcript.request, transcript.body);
         settings.holdout > 0 && settings.holds_out(name().0)
+    }
+
+    /// Gives calls whose ids the client invented the times of those that were handed out without, and tells the ledger,
+    /// which is asked by their new names from now on.
+    fn adopt(&self, calls: &Calls, facts: &mut Facts) {
+        let nameless = facts.released_ms.split_off(calls.named.min(facts.released_ms.len()));
+        let mut news = News::default();
+        for ((key, known), time) in calls.keys.iter().zip(&mut facts.released_ms).zip(nameless) {
+            if known.is_none() {
+                *known = time;
+                news.released.extend(time.map(|time| (*key, time)));
+            }
+        }
+        if !news.is_empty() {
+            self.ledger.record(news);
+        }
     }
 
     /// Leaves the texts of conversations alone that are held out; tells whether policies wanted to change any.
@@ -217,6 +253,11 @@ impl Gateway {
         transcript
     }
 
+    /// A request's name, equal for equal bytes of one caller alone.
+    pub(crate) fn name_of_bytes(&self, identity: &Identity, body: &[u8]) -> Hash {
+        self.key.hash(Domain::Request, &[b"bytes", &identity.principal.0.to_le_bytes(), body])
+    }
+
     /// The request's own name: its calls, the number of its messages, and every byte behind its last reply.
     fn name(&self, transcript: &Transcript<'_>) -> Hash {
         let (request, body) = (transcript.request, transcript.body);
@@ -236,11 +277,18 @@ fn overflows(transcript: &Transcript<'_>, facts: &Facts, model: Hash) -> Vec<usi
     ends
 }
 
-/// Records that so many rounds could not be put back. Summaries may be lost besides, which is one break all the same.
-fn tell_lost(rounds: u32, record: &mut Record) {
-    let breaks = &mut record.outcome.prefix_breaks;
-    breaks.extend((rounds > 0 && !breaks.contains(&PrefixBreak::Ledger)).then_some(PrefixBreak::Ledger));
-    record.outcome.lost_rounds = rounds;
+/// A token that nobody can know beforehand: it comes from a secret of its own.
+fn new_token(request: Hash) -> String {
+    token(HashKey::random().hash(Domain::Confirmation, &[&request.0.to_le_bytes()]))
+}
+
+/// Records what the ledger knows: the request came before, and what should have been put back and could not.
+fn tell_known(outcome: &mut Outcome, repeated: bool, lost: u32) {
+    outcome.repeated = repeated;
+    outcome.lost_rounds = lost;
+    // Summaries may be lost besides, which is one break all the same.
+    let is_told = outcome.prefix_breaks.contains(&PrefixBreak::Ledger);
+    outcome.prefix_breaks.extend((lost > 0 && !is_told).then_some(PrefixBreak::Ledger));
 }
 
 /// Records what is new since the last reply.

@@ -22,11 +22,15 @@ pub(super) fn fenced(text: &str) -> String {
 /// The arguments of a call, in order and with every member, also one that is there twice; `None` if they are not
 /// JSON. Free text is shown as one JSON string.
 pub(super) fn pretty(call: &Assembled) -> Option<String> {
-    let text = call.arguments();
-    if call.custom {
-        return Some(visible(&quote(&text)));
+    pretty_text(&call.arguments(), call.custom)
+}
+
+/// The same of the arguments' text; `custom`: they are free text.
+pub(super) fn pretty_text(text: &str, custom: bool) -> Option<String> {
+    if custom {
+        return Some(visible(&quote(text)));
     }
-    let text = if text.trim().is_empty() { "{}" } else { text.as_str() };
+    let text = if text.trim().is_empty() { "{}" } else { text };
     let mut scanner = Scanner::new(text.as_bytes());
     if scanner.odd() || scanner.skip().is_err() || scanner.end().is_err() {
         return None;

@@ -1,6 +1,7 @@
 //! What a person reads, what counts as a yes, and what is handed out for it.
 
 use super::*;
+use crate::policy::plan::YesForm;
 use crate::transcript::identity::HashKey;
 use crate::wire::json::escape_into;
 use proptest::prelude::*;
@@ -15,7 +16,8 @@ fn call(name: &str, arguments: &str) -> Assembled {
 }
 
 fn confirming(max_chars: usize) -> Confirming {
-    Confirming { words: vec!["yes".into(), "go ahead".into()], expires_ms: 600_000, max_chars }
+    let words = vec!["yes".into(), "go ahead".into()];
+    Confirming { form: YesForm::Chat, words, expires_ms: 600_000, max_chars }
 }
 
 fn question(calls: &[Assembled]) -> Question {

@@ -103,7 +103,7 @@ pub(super) fn finish(reason: &str) -> String {
     event(&json!([{"index": 0, "delta": {}, "finish_reason": reason}]))
 }
 
-fn call(index: usize, id: &str, name: &str, arguments: &[&str]) -> String {
+pub(super) fn call(index: usize, id: &str, name: &str, arguments: &[&str]) -> String {
     let mut out = delta(&json!({"tool_calls": [{"index": index, "id": id, "type": "function",
         "function": {"name": name, "arguments": ""}}]}));
     for piece in arguments {
@@ -607,6 +607,7 @@ proptest! {
                 prop_assert!(left > 0);
                 prop_assert_eq!(out.matches("\"name\"").count(), left);
             }
+            (_, Ending::Waits) => prop_assert!(false, "nobody is asked"),
             (out, Ending::Reask { .. }) => {
                 prop_assert!(left == 0);
                 prop_assert!(!out.contains("tool_calls") && !out.contains("[DONE]"), "{}", out);

@@ -2,30 +2,14 @@
 // answer. Whole or streamed. Prints the conversation at its end and the calls that were run.
 import { readFileSync } from "node:fs";
 import OpenAI from "openai";
+import { turns } from "./turns.mjs";
 
 const { profile, tools, results, says, messages } = JSON.parse(readFileSync(0, "utf8"));
-const client = new OpenAI({ maxRetries: 0, defaultHeaders: { "x-toolrein-profile": profile } });
+const defaultHeaders = profile ? { "x-toolrein-profile": profile } : {};
+const client = new OpenAI({ maxRetries: 0, defaultHeaders });
 const ran = [];
 
-async function streamed(ask) {
-  let content = "";
-  const calls = [];
-  for await (const chunk of await client.chat.completions.create({ ...ask, stream: true })) {
-    const delta = chunk.choices[0].delta;
-    content += delta.content ?? "";
-    for (const part of delta.tool_calls ?? []) {
-      const call = (calls[part.index] ??= { id: part.id, type: "function", function: { name: "", arguments: "" } });
-      call.function.name += part.function.name ?? "";
-      call.function.arguments += part.function.arguments ?? "";
-    }
-  }
-  return calls.length ? { role: "assistant", content: null, tool_calls: calls } : { role: "assistant", content };
-}
-
-const turn = {
-  whole: async (ask) => (await client.chat.completions.create(ask)).choices[0].message,
-  streamed,
-}[process.argv[2]];
+const turn = turns(client)[process.argv[2]];
 
 // The next of the answers that the plan has for the tool; each stands in it as often as it is called.
 function run({ id, function: { name, arguments: args } }) {

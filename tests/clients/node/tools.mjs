@@ -2,6 +2,7 @@
 // the stream helper and with the package's own runner.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
+import { turns } from "./turns.mjs";
 
 const client = new OpenAI({ maxRetries: 0 });
 const question = { role: "user", content: "What is the weather in Rome, Oslo and Bern?" };
@@ -16,27 +17,6 @@ function look(args) {
   made.push(args);
   return JSON.stringify({ city: JSON.parse(args).city, sky: "clear" });
 }
-
-async function streamed(ask) {
-  let content = "";
-  const calls = [];
-  for await (const chunk of await client.chat.completions.create({ ...ask, stream: true })) {
-    const delta = chunk.choices[0].delta;
-    content += delta.content ?? "";
-    for (const part of delta.tool_calls ?? []) {
-      const call = (calls[part.index] ??= { id: part.id, type: "function", function: { name: "", arguments: "" } });
-      call.function.name += part.function.name ?? "";
-      call.function.arguments += part.function.arguments ?? "";
-    }
-  }
-  return calls.length ? { role: "assistant", content: null, tool_calls: calls } : { role: "assistant", content };
-}
-
-const turns = {
-  whole: async (ask) => (await client.chat.completions.create(ask)).choices[0].message,
-  streamed,
-  helper: (ask) => client.chat.completions.stream(ask).finalMessage(),
-};
 
 async function loop(turn) {
   const messages = [question];
@@ -59,6 +39,6 @@ function run() {
 }
 
 const form = process.argv[2];
-const text = await (form === "runner" ? run() : loop(turns[form]));
+const text = await (form === "runner" ? run() : loop(turns(client)[form]));
 assert.equal(text, "Clear everywhere.");
 assert.deepEqual(made, ['{"city":"Rome"}', '{"city":"Oslo"}', '{"city":"Bern"}']);

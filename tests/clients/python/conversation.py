@@ -3,30 +3,16 @@ answer. Whole or streamed. Prints the conversation at its end and the calls that
 
 import json
 import sys
+from pathlib import Path
+from runpy import run_path
 
 from openai import OpenAI
 
 plan = json.load(sys.stdin)
-client = OpenAI(max_retries=0, default_headers={"x-toolrein-profile": plan["profile"]})
+profile = {"x-toolrein-profile": plan["profile"]} if plan["profile"] else {}
+client = OpenAI(max_retries=0, default_headers=profile)
+turns = run_path(str(Path(__file__).with_name("turns.py")))["turns"](client)
 messages, results, ran = plan["messages"], plan["results"], []
-
-
-def whole(ask):
-    return client.chat.completions.create(**ask).choices[0].message.model_dump(exclude_none=True)
-
-
-def streamed(ask):
-    text, calls = "", {}
-    for chunk in client.chat.completions.create(**ask, stream=True):
-        for choice in chunk.choices:
-            text += choice.delta.content or ""
-            for part in choice.delta.tool_calls or []:
-                call = calls.setdefault(part.index, {"type": "function", "function": {"name": "", "arguments": ""}})
-                call["id"] = part.id or call["id"]
-                call["function"]["name"] += part.function.name or ""
-                call["function"]["arguments"] += part.function.arguments or ""
-    message = {"role": "assistant", "content": text}
-    return message | {"tool_calls": list(calls.values())} if calls else message
 
 
 def run(call):
@@ -36,7 +22,7 @@ def run(call):
     return {"role": "tool", "tool_call_id": call["id"], "content": results[name].pop(0)}
 
 
-turn = {"whole": whole, "streamed": streamed}[sys.argv[1]]
+turn = turns[sys.argv[1]]
 for said in plan["says"]:
     messages.append({"role": "user", "content": said})
     while True:

@@ -1,0 +1,91 @@
+//! The bearer token of the admin server: what it must look like, and whether a request brings it. Where it comes from is
+//! the configuration's affair, and what it opens is the routes'.
+
+use crate::transcript::identity::{Domain, HashKey};
+use hyper::http::Request;
+use hyper::http::header::AUTHORIZATION;
+
+/// A shorter one could be guessed.
+const LEAST_CHARS: usize = 16;
+const SCHEME: &str = "bearer ";
+
+/// See the file's head. Kept as a hash under a key of its own, so that comparing it takes the same time whatever is
+/// brought, and no copy of it lies about.
+#[derive(Clone)]
+pub struct Bearer {
+    key: HashKey,
+    hash: u128,
+}
+
+impl Bearer {
+    /// A token as the operator gave it.
+    ///
+    /// # Errors
+    /// What is wrong with it, without a word of it.
+    pub fn new(token: &str) -> Result<Self, String> {
+        if token.chars().count() < LEAST_CHARS {
+            return Err(format!("expected a token of at least {LEAST_CHARS} characters"));
+        }
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("expected a token of visible ASCII characters without spaces".to_owned());
+        }
+        let key = HashKey::random();
+        let hash = hash(&key, token.as_bytes());
+        Ok(Self { key, hash })
+    }
+
+    /// Whether the request brings it, in its one `authorization` header.
+    pub(super) fn opens<B>(&self, request: &Request<B>) -> bool {
+        let mut named = request.headers().get_all(AUTHORIZATION).iter();
+        let (Some(value), None) = (named.next(), named.next()) else { return false };
+        let value = value.as_bytes();
+        let (scheme, token) = value.split_at(value.len().min(SCHEME.len()));
+        let is_same = (hash(&self.key, token) ^ self.hash) == 0;
+        scheme.eq_ignore_ascii_case(SCHEME.as_bytes()) & is_same
+    }
+}
+
+fn hash(key: &HashKey, token: &[u8]) -> u128 {
+    key.hash(Domain::Principal, &[b"admin", token]).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "correct-horse-battery";
+
+    fn opens(values: &[&str]) -> bool {
+        let request =
+            values.iter().fold(Request::get("/"), |request, value| request.header(AUTHORIZATION, *value));
+        Bearer::new(TOKEN).unwrap().opens(&request.body(()).unwrap())
+    }
+
+    #[test]
+    fn the_token_alone_opens_and_only_once_and_as_bearer() {
+        assert!(opens(&[&format!("Bearer {TOKEN}")]) && opens(&[&format!("bearer {TOKEN}")]));
+        let twice = format!("Bearer {TOKEN}");
+        for values in [
+            &[][..],
+            &[""],
+            &["Bearer "],
+            &["Bearer"],
+            &[TOKEN],
+            &["Basic correct-horse-battery"],
+            &["Bearer correct-horse-batterx"],
+            &["Bearer correct-horse-battery "],
+            &["Bearer correct-horse"],
+            &[&twice, &twice],
+        ] {
+            assert!(!opens(values), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_could_be_guessed_or_not_be_sent_is_refused_without_being_told() {
+        for token in ["", "fifteen-letters", "a token with spaces in it", "sixteen-lätters!"] {
+            let told = Bearer::new(token).err().unwrap();
+            assert!(told.starts_with("expected a token of ") && (token.is_empty() || !told.contains(token)));
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What policies need of tables other than their own: somebody who may answer calls that wait for a person's word, and
+//! a memory that reaches as far as their windows. Told as problems, since such policies could not work.
+
+use super::document::Document;
+use super::error::Problem;
+use super::file::File;
+use super::profiles::Profiles;
+use super::units::write_span;
+use crate::policy::plan::Confirming;
+use crate::policy::set::PolicySet;
+use std::time::Duration;
+
+/// The problems of the policies outside of profiles, and of each profile.
+pub(super) fn unmet(
+    document: &Document<'_>,
+    file: &File,
+    base: &PolicySet,
+    profiles: &Profiles,
+) -> Vec<Problem> {
+    let mut problems = needs_of(document, file, ("", base));
+    for profile in profiles.iter() {
+        let own = needs_of(document, file, (&format!("profile.{}.", profile.name), &profile.policies));
+        // A profile that only takes a setting over is mended where it stands.
+        let is_taken_over = |problem: &Problem| problem.line.is_none() && !problems.is_empty();
+        let new: Vec<Problem> = own.into_iter().filter(|problem| !is_taken_over(problem)).collect();
+        problems.extend(new);
+    }
+    problems
+}
+
+fn needs_of(document: &Document<'_>, file: &File, (before, policies): (&str, &PolicySet)) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let waits = policies.confirming().is_some_and(|confirming| Confirming::hold_ms(confirming).is_some());
+    if waits && file.admin.token_env.is_empty() {
+        let text =
+            "\"held\" needs admin.token_env: the environment variable with the token of those who may answer";
+        let key = format!("{before}policy.confirm.form");
+        problems.push(document.problem_at(&[&key], text.to_owned()));
+    }
+    for counted in policies.counted() {
+        let window = Duration::from_millis(counted.window_ms);
+        if window > file.ledger.ttl {
+            let key = format!("{before}policy.quota.limits.{}.per", counted.name);
+            let (window, ttl) = (write_span(window), write_span(file.ledger.ttl));
+            let text = format!("{window} is longer than anything is remembered: ledger.ttl is {ttl}");
+            problems.push(document.problem_at(&[&key], text));
+        }
+    }
+    problems
+}

@@ -1,0 +1,26 @@
+//! The time of day as policies are given it: read from the machine once, and counted on from there. Setting the
+//! machine's clock, by hand or by a time server, so moves no window of a rate limit and no waiting question.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since the epoch, never less than before.
+pub(super) fn now_ms() -> u64 {
+    static STARTED: OnceLock<(Instant, Duration)> = OnceLock::new();
+    let (instant, wall) = STARTED
+        .get_or_init(|| (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()));
+    u64::try_from((*wall + instant.elapsed()).as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_begins_at_the_time_of_day_and_never_goes_back() {
+        let times: Vec<u64> = (0..1000).map(|_| now_ms()).collect();
+        assert!(times.is_sorted());
+        let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        assert!(day.abs_diff(Duration::from_millis(times[999])) < Duration::from_secs(60));
+    }
+}

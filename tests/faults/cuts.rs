@@ -1,0 +1,170 @@
+//! Connections that break, on either side and at every moment of an exchange: the other side learns of it, an error
+//! says whose fault it was, and nothing that is broken ends as if it were whole.
+
+use crate::hand::{Hand, Wire, answer, chat, code, post, still_answers};
+use std::net::Shutdown;
+
+const EVENTS: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+const EVENT: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"one\"}}]}\n\n";
+
+fn chunk(text: &str) -> String {
+    format!("{:x}\r\n{text}\r\n", text.len())
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Closed,
+    Reset,
+}
+
+const ENDS: [End; 2] = [End::Closed, End::Reset];
+
+impl End {
+    fn of(self, wire: Wire) {
+        match self {
+            Self::Closed => drop(wire),
+            Self::Reset => wire.reset(),
+        }
+    }
+}
+
+/// What a client gets of this answer's beginning, behind which the connection ends.
+fn broken_behind(begun: &str, request: &str, end: End) -> (String, std::io::Result<Vec<u8>>) {
+    let (hand, toolrein) = Hand::behind("");
+    let mut client = Wire::to(&toolrein);
+    client.write(request);
+    let mut upstream = hand.asked();
+    upstream.write(begun);
+    if begun.contains("\r\n\r\n") && request.contains("\"stream\":true") {
+        // A reset may overtake what was sent before it: the head is seen first.
+        let head = client.head();
+        end.of(upstream);
+        let framing = head.framing(crate::support::http1::Framing::Close);
+        let body = framing.read_all(&mut client.reader);
+        still_answers(&hand, &toolrein);
+        return (head.word(1).to_owned(), body);
+    }
+    end.of(upstream);
+    let (head, body) = client.response();
+    still_answers(&hand, &toolrein);
+    (head.word(1).to_owned(), body)
+}
+
+#[test]
+fn an_upstream_that_breaks_off_before_its_head_is_a_502() {
+    for end in ENDS {
+        for request in [chat(false), chat(true), post("/v1/files", "x")] {
+            let (status, body) = broken_behind("", &request, end);
+            assert_eq!((status.as_str(), code(&body.unwrap()).as_str()), ("502", "upstream_cut"), "{end:?}");
+        }
+    }
+}
+
+#[test]
+fn an_upstream_that_breaks_off_within_its_head_is_a_502() {
+    for end in ENDS {
+        for request in [chat(false), chat(true), post("/v1/files", "x")] {
+            let (status, body) = broken_behind("HTTP/1.1 200 OK\r\ncontent-ty", &request, end);
+            assert_eq!((status.as_str(), code(&body.unwrap()).as_str()), ("502", "upstream_cut"), "{end:?}");
+        }
+    }
+}
+
+#[test]
+fn an_upstream_that_breaks_off_behind_its_head_leaves_a_broken_stream() {
+    for end in ENDS {
+        let (status, body) = broken_behind(EVENTS, &chat(true), end);
+        assert_eq!(status, "200");
+        assert!(body.is_err(), "{end:?}: never a clean end");
+    }
+}
+
+#[test]
+fn an_upstream_that_breaks_off_between_two_events_leaves_a_broken_stream() {
+    for end in ENDS {
+        let (_, body) = broken_behind(&format!("{EVENTS}{}", chunk(EVENT)), &chat(true), end);
+        assert!(body.is_err(), "{end:?}: never a clean end");
+    }
+}
+
+#[test]
+fn an_upstream_that_breaks_off_within_an_event_leaves_a_broken_stream() {
+    for end in ENDS {
+        for begun in [chunk("data: {\"choices\":[{\"ind"), "40\r\ndata: {\"cho".to_owned()] {
+            let (_, body) = broken_behind(&format!("{EVENTS}{begun}"), &chat(true), end);
+            assert!(body.is_err(), "{end:?}: never a clean end");
+        }
+    }
+}
+
+#[test]
+fn an_upstream_that_breaks_off_within_a_whole_reply_is_a_502_and_nothing_of_it_is_shown() {
+    let begun = answer("never shown");
+    for end in ENDS {
+        let (status, body) = broken_behind(&begun[..begun.len() - 9], &chat(false), end);
+        let body = body.unwrap();
+        assert_eq!((status.as_str(), code(&body).as_str()), ("502", "upstream_cut"), "{end:?}");
+        assert!(!String::from_utf8(body).unwrap().contains("never"));
+    }
+}
+
+#[test]
+fn an_upstream_that_answers_before_it_has_read_the_request_is_heard() {
+    let (hand, toolrein) = Hand::behind("");
+    let mut client = Wire::to(&toolrein);
+    client.write("POST /v1/files HTTP/1.1\r\nhost: us\r\ncontent-length: 1000000\r\n\r\n0123456789");
+    let mut upstream = hand.accept();
+    upstream.head();
+    upstream.write("HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno");
+    let (head, body) = client.response();
+    assert_eq!((head.word(1), &body.unwrap()[..]), ("403", &b"no"[..]));
+    // What the client had still to send belongs to nobody: the upstream's connection is not used again.
+    drop(client);
+    upstream.wait_for_hang_up();
+    still_answers(&hand, &toolrein);
+}
+
+#[test]
+fn a_client_that_resets_at_any_moment_lets_the_upstream_go() {
+    let (hand, toolrein) = Hand::behind("");
+    for begun in ["", "HTTP/1.1 200 OK\r\ncontent-ty", EVENTS, &format!("{EVENTS}{}", chunk(EVENT))] {
+        let mut client = Wire::to(&toolrein);
+        client.write(chat(true));
+        let mut upstream = hand.asked();
+        upstream.write(begun);
+        client.reset();
+        upstream.wait_for_hang_up();
+    }
+    still_answers(&hand, &toolrein);
+    toolrein.wait_for_metric("toolrein_client_gone_total", 4.0);
+}
+
+#[test]
+fn a_client_that_closes_its_sending_half_has_gone_and_the_upstream_is_let_go() {
+    // HTTP/1.1 has no way to tell it from a client that left; every call that it still made would be paid for.
+    let (hand, toolrein) = Hand::behind("");
+    let mut client = Wire::to(&toolrein);
+    client.write(chat(false));
+    let mut upstream = hand.asked();
+    client.stream().shutdown(Shutdown::Write).unwrap();
+    upstream.wait_for_hang_up();
+    toolrein.wait_for_metric("toolrein_client_gone_total", 1.0);
+}
+
+#[test]
+fn an_upstream_that_closes_its_sending_half_behind_a_whole_reply_has_answered() {
+    let (hand, toolrein) = Hand::behind("");
+    let mut client = Wire::to(&toolrein);
+    for _ in 0..2 {
+        client.write(chat(false));
+        let mut upstream = hand.asked();
+        upstream.write(answer("whole"));
+        upstream.stream().shutdown(Shutdown::Write).unwrap();
+        let (head, body) = client.response();
+        assert_eq!(head.word(1), "200");
+        assert!(String::from_utf8(body.unwrap()).unwrap().contains("whole"));
+        upstream.wait_for_hang_up();
+    }
+}

@@ -1,0 +1,217 @@
+//! The machine runs out of something, or ends the program: descriptors, time, the process itself. What runs finishes
+//! or breaks visibly, and what comes after is served again.
+
+use crate::hand::{Hand, Wire, answer, chat, still_answers};
+use crate::support::client::get;
+use crate::support::program::Toolrein;
+use crate::support::until;
+use std::net::TcpStream;
+
+const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+
+fn event(text: &str) -> String {
+    format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n")
+}
+
+fn address(toolrein: &Toolrein) -> String {
+    toolrein.origin().trim_start_matches("http://").to_owned()
+}
+
+#[test]
+fn a_program_out_of_descriptors_serves_again_once_some_are_free() {
+    let hand = Hand::open();
+    let config = format!(
+        "listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"{}\"\n{}",
+        hand.base_url(),
+        crate::hand::GENEROUS
+    );
+    let toolrein = Toolrein::start_with_descriptors(&config, 64);
+    still_answers(&hand, &toolrein);
+    let crowd: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(address(&toolrein)).unwrap()).collect();
+    until("the descriptors to run out", || {
+        toolrein.logs().iter().any(|line| line.contains("accepting a connection failed")).then_some(())
+    });
+    drop(crowd);
+    toolrein.wait_for_metric("toolrein_connections", 0.0);
+    still_answers(&hand, &toolrein);
+    assert_eq!(get(&format!("{}/readyz", toolrein.admin_url())).status, 200);
+    let complaints =
+        toolrein.logs().iter().filter(|line| line.contains("accepting a connection failed")).count();
+    assert!(complaints < 30, "{complaints} lines: it pauses rather than spins");
+}
+
+#[test]
+fn a_request_that_finds_no_descriptor_for_its_upstream_is_told_so_and_the_next_goes_well() {
+    let hand = Hand::open();
+    let config = format!(
+        "listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"{}\"\n{}",
+        hand.base_url(),
+        crate::hand::GENEROUS
+    );
+    let toolrein = Toolrein::start_with_descriptors(&config, 64);
+    // One of them is accepted before the last descriptor is taken, and asks only then.
+    let mut clients: Vec<Wire> = (0..100).map(|_| Wire::to(&toolrein)).collect();
+    until("the descriptors to run out", || {
+        toolrein.logs().iter().any(|line| line.contains("accepting a connection failed")).then_some(())
+    });
+    let mut first = clients.remove(0);
+    first.write(chat(false));
+    let (head, body) = first.response();
+    assert_eq!(head.word(1), "502");
+    assert_eq!(crate::hand::code(&body.unwrap()), "upstream_unreachable");
+    drop(clients);
+    toolrein.wait_for_metric("toolrein_connections", 1.0);
+    first.write(chat(false));
+    hand.asked().write(answer("again"));
+    assert_eq!(first.head().word(1), "200");
+}
+
+#[test]
+fn nothing_that_has_begun_is_dropped_when_the_program_is_asked_to_end() {
+    let (hand, mut toolrein) = Hand::behind("");
+    // One client whose stream runs, one whose request waits for its answer, one in the middle of its body, one in the
+    // middle of its head, one that has said nothing yet, and one on whose connection a request was answered before.
+    let mut streaming = Wire::to(&toolrein);
+    streaming.write(chat(true));
+    let mut stream = hand.asked();
+    stream.write(format!("{EVENTS}{}", event("one")));
+    streaming.head();
+    let mut waiting = Wire::to(&toolrein);
+    waiting.write(chat(false));
+    let mut asked = hand.asked();
+    let request = chat(false);
+    let mut in_its_body = Wire::to(&toolrein);
+    in_its_body.write(&request[..request.len() - 10]);
+    let mut in_its_head = Wire::to(&toolrein);
+    in_its_head.write(&request[..20]);
+    let mut silent = Wire::to(&toolrein);
+    toolrein.terminate();
+    until("the listener to close", || TcpStream::connect(address(&toolrein)).is_err().then_some(()));
+    in_its_body.write(&request[request.len() - 10..]);
+    hand.asked().write(answer("body"));
+    in_its_head.write(&request[20..]);
+    hand.asked().write(answer("head"));
+    silent.write(&request);
+    hand.asked().write(answer("silent"));
+    asked.write(answer("waiting"));
+    for (client, word) in [
+        (&mut in_its_body, "body"),
+        (&mut in_its_head, "head"),
+        (&mut silent, "silent"),
+        (&mut waiting, "waiting"),
+    ] {
+        let (head, body) = client.response();
+        assert_eq!((head.word(1), head.header("connection")), ("200", Some("close")), "{word}");
+        assert!(String::from_utf8(body.unwrap()).unwrap().contains(word));
+    }
+    stream.write(event("two"));
+    stream.write("data: [DONE]\n\n");
+    drop(stream);
+    let rest = String::from_utf8(streaming.rest()).unwrap();
+    assert!(rest.contains("two") && rest.ends_with("0\r\n\r\n"), "{rest}");
+    assert!(toolrein.wait().success());
+}
+
+#[test]
+fn every_request_of_a_crowd_is_answered_or_was_never_taken_when_the_program_ends() {
+    let upstream = crate::support::scripted::Scripted::start(|_, request| {
+        let speech = crate::support::reply::Speech::text("one two three");
+        crate::support::reply::Reply::speech(request, &speech)
+    });
+    let mut toolrein = Toolrein::before(&upstream, crate::hand::GENEROUS);
+    let address = address(&toolrein);
+    let whole = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for nth in 0..8 {
+            let (address, whole) = (&address, &whole);
+            scope.spawn(move || {
+                let request = chat(nth % 2 == 0);
+                while let Ok(stream) = TcpStream::connect(address) {
+                    let mut client = Wire::new(stream);
+                    if std::io::Write::write_all(client.reader.get_mut(), request.as_bytes()).is_err() {
+                        break;
+                    }
+                    // A connection that the kernel took and the program did not is reset before a byte of an answer.
+                    let Ok(Some(head)) = crate::support::http1::Head::read(&mut client.reader) else { break };
+                    assert_eq!(head.word(1), "200");
+                    let body =
+                        head.framing(crate::support::http1::Framing::Close).read_all(&mut client.reader);
+                    assert!(body.expect("a whole answer").ends_with(if nth % 2 == 0 {
+                        b"[DONE]\n\n"
+                    } else {
+                        b"}"
+                    }));
+                    whole.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                }
+            });
+        }
+        until("a crowd", || (whole.load(std::sync::atomic::Ordering::Relaxed) > 100).then_some(()));
+        toolrein.terminate();
+    });
+    assert!(toolrein.wait().success(), "nothing was cut");
+    let answered = upstream.requests().len();
+    assert_eq!(answered, whole.into_inner(), "whatever reached the upstream reached its client");
+}
+
+#[test]
+fn a_killed_program_leaves_broken_streams_and_its_successor_counts_on_from_the_conversation() {
+    let (hand, mut toolrein) = Hand::behind("");
+    let mut client = Wire::to(&toolrein);
+    client.write(chat(true));
+    let mut upstream = hand.asked();
+    upstream.write(format!("{EVENTS}{}", event("one")));
+    client.head();
+    toolrein.kill();
+    let rest = String::from_utf8(client.rest()).unwrap();
+    assert!(!rest.ends_with("0\r\n\r\n"), "never a clean end: {rest}");
+    upstream.wait_for_hang_up();
+    let budget = "[policy.budget]\ntool_calls = 2\nnotify_at = 1.0\ncritical_at = 1.0\n";
+    let toolrein = crate::hand::before(&hand.base_url(), budget);
+    let call = |id: &str| serde_json::json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let history = serde_json::json!({"model": "m", "messages": [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": null, "tool_calls": [call("a")]},
+        {"role": "tool", "tool_call_id": "a", "content": "r"},
+    ], "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]});
+    let mut client = Wire::to(&toolrein);
+    client.write(crate::hand::post("/v1/chat/completions", &history.to_string()));
+    let message =
+        serde_json::json!({"role": "assistant", "content": null, "tool_calls": [call("b"), call("c")]});
+    let body =
+        serde_json::json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
+    let body = body.to_string();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    hand.asked().write(head + &body);
+    let (head, body) = client.response();
+    assert_eq!(head.header("x-toolrein-actions"), Some("budget=withheld"));
+    let body: serde_json::Value = serde_json::from_slice(&body.unwrap()).unwrap();
+    assert_eq!(
+        body["choices"][0]["message"]["tool_calls"],
+        serde_json::json!([call("b")]),
+        "the third is one too many"
+    );
+}
+
+#[test]
+fn a_record_that_a_kill_tore_off_in_mid_line_goes_on_in_a_line_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("audit");
+    std::fs::write(&file, "{\"timestamp\":\"2026-01-01T00:00:00Z\"}\n{\"timestamp\":\"20").unwrap();
+    let upstream = crate::support::scripted::Scripted::start(|_, request| {
+        let speech = crate::support::reply::Speech::calls(&[("c", "f", "{}")]);
+        crate::support::reply::Reply::speech(request, &speech)
+    });
+    let settings = format!("audit.file = {file:?}\n[policy.budget]\n");
+    let toolrein = Toolrein::before(&upstream, &settings);
+    let mut client = Wire::to(&toolrein);
+    client.write(chat(false));
+    assert_eq!(client.response().0.word(1), "200");
+    toolrein.stop();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let last = text.lines().last().unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(last).is_ok(), "{text}");
+    assert_eq!(text.lines().count(), 3, "{text}");
+}

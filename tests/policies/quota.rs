@@ -1,0 +1,86 @@
+//! `quota`: what a caller may have within a window, over all its conversations, counted once however often it is sent.
+
+use crate::support::client::Request;
+use crate::support::program::Toolrein;
+use crate::support::scripted::Scripted;
+use crate::talk::{Form, Said, Talk, in_both_forms, search, text};
+use serde_json::{Value, json};
+
+const TWO: &str = "[policy.quota.limits]\nsearches = { tools = [\"search*\"], calls = 2, per = \"5h\" }\n";
+
+/// A model that searches unless it was refused.
+fn upstream() -> Scripted {
+    Scripted::start(|nth, request| match request.json()["messages"].to_string().contains("RATE_LIMIT") {
+        true => text("No more for today.", request),
+        false => search(nth, request),
+    })
+}
+
+/// The `nth` conversation of a caller.
+fn conversation(form: Form, nth: usize) -> Talk {
+    let mut talk = Talk::new(form);
+    talk.messages[0]["content"] = json!(format!("Question {nth}"));
+    talk
+}
+
+fn ask_as(program: &Toolrein, caller: &str, talk: &Talk) -> Said {
+    let request = Request::new("POST", &program.chat_url(), talk.body().to_string());
+    let request = request.header("content-type", "application/json").header("authorization", caller);
+    Said::read(request.send(), talk.form)
+}
+
+#[test]
+fn a_new_conversation_begins_no_new_quota_and_another_caller_has_its_own() {
+    in_both_forms(|form| {
+        let upstream = upstream();
+        let program = Toolrein::before(&upstream, TWO);
+        for nth in 0..2 {
+            assert_eq!(ask_as(&program, "Bearer sk-a", &conversation(form, nth)).calls.len(), 1);
+        }
+        let over = ask_as(&program, "Bearer sk-a", &conversation(form, 2));
+        over.assert_coherent(form);
+        assert_eq!((over.calls.len(), over.text.as_str()), (0, "No more for today."));
+        let told = upstream.requests().last().unwrap().json()["messages"][2]["content"].clone();
+        let error = serde_json::from_str::<Value>(told.as_str().unwrap()).unwrap()["error"].clone();
+        assert_eq!(
+            (&error["type"], &error["used"], &error["limit"]),
+            (&json!("RATE_LIMIT"), &json!(2), &json!(2))
+        );
+        assert_eq!(error["window_ms"], 18_000_000);
+        let wait = error["retry_after_ms"].as_u64().unwrap();
+        assert!((17_000_000..=18_000_000).contains(&wait), "{wait}");
+        assert_eq!(ask_as(&program, "Bearer sk-b", &conversation(form, 2)).calls.len(), 1, "another caller");
+        // The memory of one process: another one counts anew.
+        let other = Toolrein::before(&upstream, TWO);
+        assert_eq!(ask_as(&other, "Bearer sk-a", &conversation(form, 3)).calls.len(), 1);
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn a_client_that_sends_the_same_again_is_charged_once_and_may_have_its_last_call_again() {
+    in_both_forms(|form| {
+        let upstream = upstream();
+        let program = Toolrein::before(&upstream, TWO);
+        let ask = |nth| ask_as(&program, "Bearer sk-a", &conversation(form, nth)).calls.len();
+        assert_eq!([ask(0), ask(0), ask(0)], [1; 3], "three tries of one request");
+        assert_eq!(ask(1), 1, "are one call");
+        assert_eq!(ask(1), 1, "whose answer may be lost as well");
+        assert_eq!(ask(2), 0);
+        assert_eq!(ask(0), 0, "who asks a fourth time asks anew");
+    });
+}
+
+#[test]
+fn calls_of_one_reply_count_in_their_order() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|_, request| {
+            let calls = [("a", "search", "{}"), ("b", "searchAll", "{}"), ("c", "search", "{\"n\":1}")];
+            crate::support::reply::Reply::speech(request, &crate::support::reply::Speech::calls(&calls))
+        });
+        let program = Toolrein::before(&upstream, TWO);
+        let said = ask_as(&program, "Bearer sk-a", &conversation(form, 0));
+        let ids: Vec<&str> = said.calls.iter().map(|(id, ..)| id.as_str()).collect();
+        assert_eq!(ids, ["a", "b"], "all tools of a quota share it");
+    });
+}
