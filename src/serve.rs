@@ -203,10 +203,10 @@ struct AdminService {
 
 impl Service for AdminService {
     async fn call(&self, request: Request<Incoming>) -> Response<ReplyBody> {
-        let (head, body) = request.into_parts();
+        let (head, mut body) = request.into_parts();
         let request = Request::from_parts(head, ());
         let said = match self.admin.reads_body(&request) {
-            true => read_body(body, None, BODY_BYTES, self.patience).await.ok(),
+            true => read_body(&mut body, None, BODY_BYTES, self.patience).await.ok(),
             false => None,
         };
         let (head, body) = self.admin.handle(&request, said.as_deref()).into_parts();
