@@ -162,8 +162,6 @@ impl Gateway {
         };
         own = Instant::now();
         let reading = self.look((policies, identity), &parts, (&request, &body), &mut record).await;
-        // A summary was waited for.
-        own += record.outcome.times.upstream;
         if let Some(refusal) = &reading.plan.refusal {
             record.outcome.act(On::Request, refusal.policy, "rejected", 1);
             if !self.is_observing() {
@@ -179,10 +177,10 @@ impl Gateway {
             Some(asked) => self.approved(asked, &body, &mut record).await,
             None => None,
         };
-        let (exchange, judging) = self.prepare(parts, (body, request), reading, record);
-        let mut exchange = exchange;
+        let (mut exchange, judging) = self.prepare(parts, (body, request), reading, record);
         exchange.passage = passage;
-        exchange.record.own_time(own);
+        // Without what a summary was waited for.
+        exchange.record.own_time(own + exchange.record.outcome.times.upstream);
         match approved {
             Some((anchor, confirmation)) => exchange.hand_out(anchor, &confirmation, judging).await,
             None => exchange.run(judging).await,

@@ -80,9 +80,7 @@ impl Gateway {
         record: &mut Record,
     ) -> Reading {
         let model_name = request.model_name(body);
-        // The path too: some providers name the model there (Azure's deployments).
-        let place = [self.upstream.name().as_bytes(), parts.uri.path().as_bytes(), model_name.as_bytes()];
-        let model = self.key.hash(Domain::Model, &place);
+        let model = self.model_at(parts, &model_name);
         let conversation = identity.conversation(request, body);
         let mut transcript = self.transcript((request, body), &identity);
         let calls = Calls::newest(&transcript);
@@ -142,6 +140,13 @@ impl Gateway {
         let token = is_asking.then(|| new_token(request_name));
         let asks_usage = self.asks_usage(policies, request, facts.model);
         Reading { identity, facts, plan, judge, restored, chain, names, meter, asks_usage, answer, token }
+    }
+
+    /// The name of a model at its upstream.
+    fn model_at(&self, parts: &Parts, name: &str) -> Hash {
+        // The path too: some providers name the model there (Azure's deployments).
+        let place = [self.upstream.name().as_bytes(), parts.uri.path().as_bytes(), name.as_bytes()];
+        self.key.hash(Domain::Model, &place)
     }
 
     /// Reads the transcript through the policies; once more where a summary is to be asked for first. Says how long that
