@@ -79,6 +79,28 @@ pub struct SimulatedModel {
     _stop: oneshot::Sender<()>,
 }
 
+/// Metrics that know whom to ask.
+fn metrics_of(
+    config: &Config,
+    ledger: &Arc<Memory>,
+    held: &Arc<HeldCalls>,
+) -> Result<Arc<Metrics>, StartError> {
+    let metrics = Arc::new(Metrics::new(&config.named_tools())?);
+    let (ledger, held) = (Arc::clone(ledger), Arc::clone(held));
+    metrics.count_conversations_by(move || ledger.conversations());
+    metrics.count_confirmations_by(move || held.count());
+    Ok(metrics)
+}
+
+fn serve_settings(config: &Config) -> ServeSettings {
+    let limits = &config.limits;
+    ServeSettings {
+        header_timeout: limits.header_timeout,
+        stall_timeout: limits.stall_timeout,
+        seats: Seats::new(limits.connections),
+    }
+}
+
 impl Running {
     /// Starts everything and says where it listens.
     ///
@@ -94,12 +116,8 @@ impl Running {
         let bearer = bearer_of(&config.admin)?;
         let (base, model) = upstream_of(&config).await?;
         let ledger = Arc::new(Memory::new(&bounds(&config)));
-        let metrics = Arc::new(Metrics::new(&config.named_tools())?);
-        let counted = Arc::clone(&ledger);
-        metrics.count_conversations_by(move || counted.conversations());
         let held = Arc::<HeldCalls>::default();
-        let counted = Arc::clone(&held);
-        metrics.count_confirmations_by(move || counted.count());
+        let metrics = metrics_of(&config, &ledger, &held)?;
         let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)? };
         let drain = Drain::new();
         let settings = upstream_settings(&config, base);
@@ -127,14 +145,9 @@ impl Running {
             held: Arc::clone(&held),
             bearer,
         };
-        let limits = &config.limits;
-        let settings = ServeSettings {
-            header_timeout: limits.header_timeout,
-            stall_timeout: limits.stall_timeout,
-            seats: Seats::new(limits.connections),
-        };
+        let settings = serve_settings(&config);
         let seats = settings.seats.clone();
-        telemetry.metrics.count_connections_by(move || seats.taken());
+        telemetry.metrics.count_connections_by(move || seats.taken() as u64);
         let for_admin = ServeSettings { seats: Seats::new(ADMIN_CONNECTIONS), ..settings };
         let failed = |key, address| move |error| StartError::Listen { key, address, error };
         // The admin server answers until the very end, so that probes see the drain.

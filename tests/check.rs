@@ -125,7 +125,7 @@ fn check_tells_what_is_in_effect() {
         "    exhausted = \"answer\"",
         "    default = { calls = 60, per = \"60s\" }",
         "    max_chars = 16000",
-        "Off: turn_limits, allow, states, duplicates, serial, min_conversation, fresh, injection, taint, read_more, confirm, history",
+        "Off: quota, turn_limits, allow, states, duplicates, serial, min_conversation, fresh, injection, taint, read_more, confirm, history",
     ] {
         assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
     }

@@ -13,7 +13,7 @@ pub(super) fn is_events(start: &[u8]) -> Option<bool> {
     }
     // No JSON begins like any of them, so nothing waits for long.
     let may_become = |begun: &&[u8]| begun.starts_with(start) || MARK.starts_with(start);
-    if STARTS.iter().any(|begun| may_become(begun)) { None } else { Some(false) }
+    if STARTS.iter().any(may_become) { None } else { Some(false) }
 }
 
 #[cfg(test)]

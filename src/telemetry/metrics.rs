@@ -2,11 +2,11 @@
 //! How series are made and bounded is `families`' and `tools`' affair.
 
 use super::families::{Contexts, Counters, Maker, Requests};
+use super::gauges::Gauges;
 use super::outcome::{BASES, Consent, Fallback, Foretold, On, Outcome, PrefixBreak, SummaryResult, Tokens};
 use super::tools::Tools;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The aims are 0.3 ms at 32 KB and 3 ms at 1 MB.
@@ -55,13 +55,7 @@ pub struct Metrics {
     client_gone: IntCounter,
     lost_log_lines: IntCounter,
     lost_audit_lines: IntCounter,
-    streams_open: IntGauge,
-    conversations: IntGauge,
-    count_conversations: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
-    connections: IntGauge,
-    count_connections: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
-    confirmations_pending: IntGauge,
-    count_confirmations: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
+    gauges: Gauges,
 }
 
 /// Where the time of requests goes.
@@ -83,8 +77,13 @@ struct Deeds {
     reasks: IntCounter,
     confirmations: Counters,
     overflows_remembered: IntCounter,
-    summaries: Counters,
-    summary_tokens: Counters,
+    summaries: Summaries,
+}
+
+/// Summaries that were asked for.
+struct Summaries {
+    kinds: Counters,
+    tokens: Counters,
 }
 
 /// An open stream, until it is dropped.
@@ -151,68 +150,48 @@ impl Metrics {
                 "Lines of the audit record that were not written: the disk is full, the file cannot be opened, or \
                  they came faster than they could be written.",
             )?,
-            streams_open: make.gauge("toolrein_streams_open", "Streamed replies being relayed now.")?,
-            conversations: make.gauge("toolrein_conversations", "Conversations that the ledger knows now.")?,
-            count_conversations: OnceLock::new(),
-            connections: make.gauge(
-                "toolrein_connections",
-                "Clients' connections that are open now, tunnels included; at most limits.connections.",
-            )?,
-            count_connections: OnceLock::new(),
-            confirmations_pending: make.gauge(
-                "toolrein_confirmations_pending",
-                "Calls whose replies wait for a person's word now; questions put in conversations are not among them.",
-            )?,
-            count_confirmations: OnceLock::new(),
+            gauges: Gauges::new(&make)?,
             registry,
         })
     }
 
     /// Counts a streamed reply as open until the guard is dropped.
     pub fn stream_opened(&self) -> StreamGuard {
-        self.streams_open.inc();
-        StreamGuard(self.streams_open.clone())
+        self.gauges.streams_open.inc();
+        StreamGuard(self.gauges.streams_open.clone())
     }
 
     /// Counts what came of a summary.
     pub fn count_summary(&self, result: SummaryResult) {
-        self.deeds.summaries.add(result.as_str(), 1);
+        self.deeds.summaries.kinds.add(result.as_str(), 1);
     }
 
     /// Counts what a summary cost, as billed.
     pub fn count_summary_tokens(&self, prompt: u64, completion: u64) {
         for (kind, count) in SUMMARY_TOKENS.into_iter().zip([prompt, completion]) {
-            self.deeds.summary_tokens.add(kind, count);
+            self.deeds.summaries.tokens.add(kind, count);
         }
     }
 
     /// Names who knows how many conversations there are: asked at every rendering, so it must be quick. The
     /// first to be named stays.
     pub fn count_conversations_by(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
-        let _ = self.count_conversations.set(Box::new(count));
+        self.gauges.conversations.ask_of(count);
     }
 
-    /// Names who knows how many clients' connections are open, as above.
-    pub fn count_connections_by(&self, count: impl Fn() -> usize + Send + Sync + 'static) {
-        let _ = self.count_connections.set(Box::new(count));
+    /// Names who knows how many clients' connections are open. The same holds.
+    pub fn count_connections_by(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.gauges.connections.ask_of(count);
     }
 
     /// Names who knows how many calls wait for a person's word. The same holds.
     pub fn count_confirmations_by(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
-        let _ = self.count_confirmations.set(Box::new(count));
+        self.gauges.confirmations_pending.ask_of(count);
     }
 
     /// All metrics in the text format, version 0.0.4.
     pub fn render(&self) -> String {
-        if let Some(count) = self.count_conversations.get() {
-            self.conversations.set(i64::try_from(count()).unwrap_or(i64::MAX));
-        }
-        if let Some(count) = self.count_connections.get() {
-            self.connections.set(i64::try_from(count()).unwrap_or(i64::MAX));
-        }
-        if let Some(count) = self.count_confirmations.get() {
-            self.confirmations_pending.set(i64::try_from(count()).unwrap_or(i64::MAX));
-        }
+        self.gauges.ask();
         let mut text = String::new();
         for family in self.registry.gather() {
             // Only a family without a name or a value cannot be written, and the registry gathers none such.
@@ -304,6 +283,26 @@ impl Times {
     }
 }
 
+impl Summaries {
+    fn new(make: &Maker<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            kinds: make.words(
+                "toolrein_summaries_total",
+                "Summaries of cleared results, by what came of them: made, late and failed are questions to a model, \
+                 pinned are requests told one that was made before, lost are batches whose summary nobody remembers.",
+                "kind",
+                &SummaryResult::ALL.map(SummaryResult::as_str),
+            )?,
+            tokens: make.words(
+                "toolrein_summaries_tokens_total",
+                "Tokens billed for summaries; in no other count.",
+                "kind",
+                &SUMMARY_TOKENS,
+            )?,
+        })
+    }
+}
+
 impl Deeds {
     fn new(make: &Maker<'_>) -> Result<Self, Error> {
         Ok(Self {
@@ -354,19 +353,7 @@ impl Deeds {
                 "toolrein_overflows_remembered_total",
                 "Requests shortened at once, since one that they go on from was refused for its length.",
             )?,
-            summaries: make.words(
-                "toolrein_summaries_total",
-                "Summaries of cleared results, by what came of them: made, late and failed are questions to a model, \
-                 pinned are requests told one that was made before, lost are batches whose summary nobody remembers.",
-                "kind",
-                &SummaryResult::ALL.map(SummaryResult::as_str),
-            )?,
-            summary_tokens: make.words(
-                "toolrein_summaries_tokens_total",
-                "Tokens billed for summaries; in no other count.",
-                "kind",
-                &SUMMARY_TOKENS,
-            )?,
+            summaries: Summaries::new(make)?,
         })
     }
 

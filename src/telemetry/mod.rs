@@ -4,6 +4,7 @@
 pub mod audit;
 mod bounded;
 mod families;
+mod gauges;
 mod line;
 pub mod log;
 pub mod metrics;

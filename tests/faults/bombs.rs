@@ -161,7 +161,7 @@ fn schemas_made_to_take_long_do_not() {
             json!({"type": "string", "pattern": "((a{1,1000}){1,1000}){1,1000}"}),
             text.clone(),
         ),
-        ("look-around", json!({"type": "string", "pattern": "(?=(a+))*b"}), text.clone()),
+        ("look-around", json!({"type": "string", "pattern": "(?=(a+))*b"}), text),
         (
             "a circle of references",
             json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}),

@@ -100,7 +100,7 @@ fn an_upstream_that_stops_reading_an_upload_stops_the_client_and_misses_nothing_
     });
     let mut left = block.clone();
     left.rotate_left(sent % block.len());
-    for piece in std::iter::repeat(left.as_slice()).take((FLOOD - sent) / block.len()) {
+    for piece in std::iter::repeat_n(left.as_slice(), (FLOOD - sent) / block.len()) {
         client.write(piece);
     }
     client.write(&left[..(FLOOD - sent) % block.len()]);

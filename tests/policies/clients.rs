@@ -60,7 +60,7 @@ fn customer(way: Way) -> Agent {
 }
 
 fn token(agent: &Agent) -> String {
-    agent.last().split("reply with `").nth(1).expect(agent.last()).split('`').next().unwrap().to_owned()
+    agent.last().split("reply with `").nth(1).unwrap().split('`').next().unwrap().to_owned()
 }
 
 fn assert_paid_once(agent: &Agent) {

@@ -397,7 +397,7 @@ fn many_wait_at_once_and_each_yes_runs_its_own_call() {
     let person = Person::at(&program);
     std::thread::scope(|scope| {
         let ask = |at: usize| {
-            let mut talk = Talk::new(if at % 2 == 0 { Form::Whole } else { Form::Streamed });
+            let mut talk = Talk::new(if at.is_multiple_of(2) { Form::Whole } else { Form::Streamed });
             talk.messages[0]["content"] = json!(format!("q{at}"));
             talk.ask(&program)
         };
@@ -412,7 +412,7 @@ fn many_wait_at_once_and_each_yes_runs_its_own_call() {
             let said = asking.join().unwrap();
             let ran: Vec<&str> = said.calls.iter().map(|(_, _, arguments)| arguments.as_str()).collect();
             let expected = format!("{{\"q\":\"q{at}\"}}");
-            assert_eq!(ran, if at % 2 == 0 { vec![expected.as_str()] } else { vec![] }, "{at}");
+            assert_eq!(ran, if at.is_multiple_of(2) { vec![expected.as_str()] } else { vec![] }, "{at}");
         }
     });
     until("nothing to wait", || (program.metric("toolrein_confirmations_pending") == 0.0).then_some(()));

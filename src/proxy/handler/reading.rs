@@ -341,7 +341,9 @@ fn new_token(request: Hash) -> String {
 fn tell_known(outcome: &mut Outcome, repeated: bool, lost: u32) {
     outcome.repeated = repeated;
     outcome.lost_rounds = lost;
-    outcome.prefix_breaks.extend((lost > 0).then_some(PrefixBreak::Ledger));
+    // A lost summary has told it already.
+    let is_told = outcome.prefix_breaks.contains(&PrefixBreak::Ledger);
+    outcome.prefix_breaks.extend((lost > 0 && !is_told).then_some(PrefixBreak::Ledger));
 }
 
 /// Records what is new since the last reply.
