@@ -4,11 +4,11 @@
 
 use std::sync::OnceLock;
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    static TARGET: OnceLock<fn(&[u8])> = OnceLock::new();
+libfuzzer_sys::fuzz_target!(|input: &[u8]| -> libfuzzer_sys::Corpus {
+    static TARGET: OnceLock<fn(&[u8]) -> bool> = OnceLock::new();
     let target = TARGET.get_or_init(|| {
         let name = std::env::var("FUZZ_TARGET").expect("FUZZ_TARGET names a target");
         toolrein_fuzz::named(&name).expect("a target of this name").run
     });
-    target(input);
+    if target(input) { libfuzzer_sys::Corpus::Keep } else { libfuzzer_sys::Corpus::Reject }
 });

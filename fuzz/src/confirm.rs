@@ -8,7 +8,10 @@ use toolrein::rewrite::confirm::{Confirmation, Handed, events, reply};
 use toolrein::rewrite::reply::WholeJudge;
 use toolrein::transcript::identity::{Hash, HashKey};
 
-pub fn run(input: &[u8]) {
+/// Everything on, and a history in which `pay_bill` is declared and nothing but a yes is wanting.
+const SETTING: u8 = 14;
+
+pub fn run(input: &[u8]) -> bool {
     let (count, input) = choices(input);
     let (id, arguments) = choices(input);
     let arguments = lossy(arguments);
@@ -16,10 +19,10 @@ pub fn run(input: &[u8]) {
     let body = json!({"id": "r", "model": "m", "choices": [{"index": 0, "finish_reason": "tool_calls",
         "message": {"role": "assistant", "content": "I pay.", "tool_calls": calls}}]});
     let body = Bytes::from(body.to_string());
-    let mut judge = WholeJudge::read(&body, judging(0), NOW_MS).unwrap();
+    let mut judge = WholeJudge::read(&body, judging(SETTING), NOW_MS).unwrap();
     let written = judge.write();
     let [state] = judge.choices() else { panic!("one choice") };
-    let Some((question, asked)) = state.asked() else { return };
+    let Some((question, asked)) = state.asked() else { return false };
     let out: Value = serde_json::from_slice(&written.unwrap()).unwrap();
     assert!(out["choices"][0]["message"].get("tool_calls").is_none(), "shown and asked about: {out}");
     shows_all(&question.text, asked.len());
@@ -40,12 +43,12 @@ pub fn run(input: &[u8]) {
     let data = lossy(&events);
     let mut data = data.split_terminator("\n\n").map(|event| event.strip_prefix("data: ").unwrap());
     assert!(data.all(|data| data == "[DONE]" || is_json(data.as_bytes())), "{}", lossy(&events));
+    true
 }
 
 fn call(at: u8, id: u8, arguments: &str) -> Value {
-    let name = if id % 5 == 0 { format!("pay_{at}") } else { "pay_bill".to_owned() };
     let id = if id % 4 == 3 { "0".to_owned() } else { format!("call_abcdef{at}") };
-    json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+    json!({"id": id, "type": "function", "function": {"name": "pay_bill", "arguments": arguments}})
 }
 
 /// Every block opens and closes once, and nothing invisible is in the text.

@@ -22,8 +22,8 @@ mod world;
 #[derive(Clone, Copy)]
 pub struct Target {
     pub name: &'static str,
-    /// Panics where the input breaks an invariant.
-    pub run: fn(&[u8]),
+    /// Panics where the input breaks an invariant; tells whether there was anything in it to read.
+    pub run: fn(&[u8]) -> bool,
 }
 
 /// Every target.

@@ -14,7 +14,7 @@ thread_local! {
     static FILE: RefCell<NamedTempFile> = RefCell::new(NamedTempFile::new().unwrap());
 }
 
-pub fn run(input: &[u8]) {
+pub fn run(input: &[u8]) -> bool {
     let (first, lines) = choices(input);
     let config = config(usize::from(first) % SETS);
     let path = written(lines);
@@ -34,6 +34,7 @@ pub fn run(input: &[u8]) {
         replay::run(config, &[path.clone()], &options, &mut out, None).unwrap();
         assert!(out.split(|byte| *byte == b'\n').all(|line| line.is_empty() || is_json(line)), "{}", lossy(&out));
     }
+    !json.is_empty()
 }
 
 /// Whether the page has the markup as text alone: what begins with a bracket never stands there as it is.

@@ -13,13 +13,13 @@ const PATIENCE: usize = 3;
 /// Most rounds of a client request: the landing is the last.
 const MOST_ROUNDS: usize = 200;
 
-pub fn run(input: &[u8]) {
+pub fn run(input: &[u8]) -> bool {
     let (choices, body) = choices(input);
     let body = Bytes::copy_from_slice(body);
     let reads = Reply::parse(&body).is_ok();
     let judge = WholeJudge::read(&body, judging(choices), NOW_MS);
     assert_eq!(judge.is_ok(), reads);
-    let Ok(mut judge) = judge else { return };
+    let Ok(mut judge) = judge else { return false };
     let mut rounds = 0;
     while let Some((choice, round)) = judge.pending().filter(|_| !observes(choices)) {
         let valid = is_json(&[b"[", round.as_ref(), b"]"].concat());
@@ -30,7 +30,7 @@ pub fn run(input: &[u8]) {
             judge.judging.land();
         }
         if judge.continue_with(choice, &body, NOW_MS).is_err() {
-            return;
+            return true;
         }
     }
     let acted = has_acted(&judge.judging);
@@ -38,13 +38,14 @@ pub fn run(input: &[u8]) {
     if observes(choices) || (!acted && rounds == 0) {
         assert!(written.is_none(), "changed without a reason: {}", lossy(&body));
     }
-    let Some(out) = written else { return };
+    let Some(out) = written else { return true };
     assert!(Reply::parse(&out).is_ok(), "not read again: {}", lossy(&out));
     assert!(out.len() <= body.len() * (2 * rounds + 14) + 4_000, "{} became {}", body.len(), out.len());
     if is_json(&body) {
         assert!(is_json(&out), "no JSON: {}\nbecame\n{}", lossy(&body), lossy(&out));
         shows_released_calls(&judge, &serde_json::from_slice(&out).unwrap(), &body);
     }
+    true
 }
 
 /// Whether anything was done to any call.

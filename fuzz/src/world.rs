@@ -4,6 +4,7 @@ use bytes::Bytes;
 use std::sync::OnceLock;
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::policy::REGISTRY;
+use toolrein::policy::pattern::Pattern;
 use toolrein::policy::set::{Judge, PolicySet};
 use toolrein::rewrite::judging::{AnswerTools, Judging};
 use toolrein::transcript::Transcript;
@@ -67,7 +68,7 @@ pub fn judging(choices: u8) -> Judging {
     let body = Bytes::from_static(HISTORIES[usize::from(choices) / SETS % HISTORIES.len()].as_bytes());
     let request = Request::parse(&body).unwrap();
     let set = policies(usize::from(choices) % SETS);
-    let named = ANSWERS.map(|name| name.parse().unwrap());
+    let named = ANSWERS.map(|name| Pattern::new(name.to_owned()));
     let answers = AnswerTools::of(&request, &body, &named);
     Judging::new(judge(&request, &body, set), answers, observes(choices)).asking(Some(TOKEN.to_owned()))
 }
