@@ -13,6 +13,7 @@ use crate::wire::message::{Content, ToolCall};
 use crate::wire::reply::{Choice, Delta, Reply};
 use bytes::Bytes;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Judges one client request's whole reply, over all replies that it takes.
 pub struct WholeJudge {
@@ -35,8 +36,8 @@ impl WholeJudge {
     pub fn read(body: &Bytes, mut judging: Judging, now_ms: u64) -> Result<Self, Fault> {
         let reply = Reply::parse(body)?;
         let mut choices = Vec::with_capacity(reply.choices.len());
-        for choice in &reply.choices {
-            let mut state = ChoiceState::new(choice.index);
+        for (choice, index) in reply.choices.iter().zip(own_indexes(&reply.choices)) {
+            let mut state = ChoiceState::new(index);
             read_choice(&mut state, choice, body, &mut judging, now_ms);
             choices.push(state);
         }
@@ -107,6 +108,18 @@ impl WholeJudge {
     }
 }
 
+/// The index under which each choice goes: that which it says, or where one before it says the same, one that none of
+/// them says. Else what is asked again for one of them would be taken for the other, without end.
+fn own_indexes(choices: &[Choice]) -> Vec<u32> {
+    let said: BTreeSet<u32> = choices.iter().map(|choice| choice.index).collect();
+    let mut free = (0..).filter(|index| !said.contains(index));
+    let mut seen = BTreeSet::new();
+    let own = |choice: &Choice| {
+        if seen.insert(choice.index) { choice.index } else { free.next().unwrap_or(choice.index) }
+    };
+    choices.iter().map(own).collect()
+}
+
 fn read_usage(reply: &Reply, body: &[u8]) -> Option<Value> {
     reply.told_usage().and_then(|usage| serde_json::from_slice(usage.of(body)).ok())
 }
@@ -124,6 +137,9 @@ fn rewritten_choice(alone: &Bytes, state: &mut ChoiceState) -> Bytes {
     let Ok(reply) = Reply::parse(alone) else { return Bytes::from_static(b"{}") };
     let mut splices = Splices::default();
     if let Some(choice) = reply.choices.first() {
+        if let Some(index) = choice.member(alone, b"index").filter(|_| choice.index != state.index) {
+            splices.replace(index.value, state.index.to_string());
+        }
         edit_choice(alone, choice, state, &mut splices);
     }
     let whole = splices.apply(alone).join();
@@ -135,9 +151,6 @@ fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: 
     let spoken = state.is_silent() && (state.is_edited() || state.is_continued());
     if spoken {
         state.speak(NO_ANSWER);
-    }
-    if let Some(index) = choice.member(body, b"index").filter(|_| choice.index != state.index) {
-        splices.replace(index.value, state.index.to_string());
     }
     edit_calls(body, &choice.delta, state, splices);
     let text = state.text();
