@@ -19,7 +19,7 @@ pub fn run(input: &[u8]) -> bool {
     let config = config(usize::from(first) % SETS);
     let path = written(lines);
     let text = explained(config, &path, Form::Text { colour: false });
-    let control = |char: char| char.is_control() && char != '\n';
+    let control = |char: char| char.is_control() && !matches!(char, '\n' | '\t');
     assert!(!text.contains(control), "control characters: {text:?}");
     let page = explained(config, &path, Form::Html);
     // The page has markup of its own alone.
