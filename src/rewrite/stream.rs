@@ -32,6 +32,9 @@ pub struct StreamLimits {
 const MOST_CALLS: usize = 512;
 const MOST_CHOICES: usize = 512;
 
+/// Ends an event, also behind a CR.
+const EVENT_END: &[u8] = b"\n\n";
+
 /// Why something passed unjudged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unjudged {
@@ -129,11 +132,19 @@ impl StreamJudge {
 
     /// The upstream's stream has ended as it should.
     pub fn finish(&mut self, now_ms: u64, out: &mut Vec<Bytes>) -> Ending {
-        if let Some(rest) = self.splitter.finish() {
+        let rest = self.splitter.finish();
+        let is_open = rest.is_some() || !self.splitter.at_boundary();
+        if let Some(rest) = rest {
             self.piece(rest, now_ms, out);
         }
         self.finish_choices(now_ms, out);
-        self.ending(out)
+        let end = out.len();
+        let ending = self.ending(out);
+        // The upstream did not end its last event: what follows is no part of it.
+        if is_open && (out.len() > end || ending != Ending::Complete) {
+            out.insert(end, Bytes::from_static(EVENT_END));
+        }
+        ending
     }
 
     /// Whether the upstream has said that nothing more comes.
