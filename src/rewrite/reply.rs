@@ -11,6 +11,7 @@ use crate::wire::body::{Fault, Span};
 use crate::wire::json::quote;
 use crate::wire::message::{Content, ToolCall};
 use crate::wire::reply::{Choice, Delta, Reply};
+use crate::wire::request::Member;
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -152,14 +153,14 @@ fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: 
     if spoken {
         state.speak(NO_ANSWER);
     }
-    edit_calls(body, &choice.delta, state, splices);
+    let left = edit_calls(body, &choice.delta, state, splices);
     let text = state.text();
     if spoken
         || asked
         || choice.delta.content.texts().map(|text| text.span.len()).sum::<usize>() == 0
         || !state.earlier_text().is_empty()
     {
-        set_content(body, &choice.delta, &text, splices);
+        set_content(body, (&choice.delta, left), &text, splices);
     }
     if let Some(finish) = choice.finish
         && state.is_edited()
@@ -169,18 +170,20 @@ fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: 
     }
 }
 
-/// Takes out the calls that the client does not see; a list that would be empty goes as a whole.
-fn edit_calls(body: &[u8], message: &Delta, state: &ChoiceState, splices: &mut Splices) {
+/// Takes out the calls that the client does not see; a list that would be empty goes as a whole. How many members the
+/// message has left.
+fn edit_calls(body: &[u8], message: &Delta, state: &ChoiceState, splices: &mut Splices) -> usize {
     let gone = |at: usize| state.decision(at).is_some_and(|decision| !decision.is_released());
     let items: Vec<(usize, &ToolCall)> =
         message.calls.iter().enumerate().filter(|(_, call)| !call.legacy).collect();
     let all_gone = !items.is_empty() && items.iter().all(|(at, _)| gone(*at));
     let legacy_gone = message.calls.iter().enumerate().any(|(at, call)| call.legacy && gone(at));
-    splices.remove_members(&message.members, |member| match member.key.raw(body) {
+    let goes = |member: &Member| match member.key.raw(body) {
         b"tool_calls" => all_gone,
         b"function_call" => legacy_gone,
         _ => false,
-    });
+    };
+    splices.remove_members(&message.members, goes);
     if !all_gone {
         splices.remove_items(&items, |(_, call)| call.span, |(at, _)| gone(*at));
     }
@@ -197,10 +200,11 @@ fn edit_calls(body: &[u8], message: &Delta, state: &ChoiceState, splices: &mut S
             set_member(body, call.span, "extra_content", signature, splices);
         }
     }
+    message.members.iter().filter(|member| !goes(member)).count()
 }
 
-/// Makes `text` what the message says.
-fn set_content(body: &[u8], message: &Delta, text: &str, splices: &mut Splices) {
+/// Makes `text` what the message says, which has so many members `left`.
+fn set_content(body: &[u8], (message, left): (&Delta, usize), text: &str, splices: &mut Splices) {
     if text.is_empty() {
         return;
     }
@@ -212,7 +216,7 @@ fn set_content(body: &[u8], message: &Delta, text: &str, splices: &mut Splices) 
         None if message.span.is_empty() => {}
         None => {
             let start = Span { start: message.span.start + 1, end: message.span.start + 1 };
-            let comma = if message.members.is_empty() { "" } else { "," };
+            let comma = if left == 0 { "" } else { "," };
             splices.replace(start, format!("\"content\":{}{comma}", quote(text)));
         }
     }

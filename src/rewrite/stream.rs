@@ -142,7 +142,8 @@ impl StreamJudge {
         let ending = self.ending(out);
         // The upstream did not end its last event: what follows is no part of it.
         if is_open && (out.len() > end || ending != Ending::Complete) {
-            out.insert(end, Bytes::from_static(EVENT_END));
+            let is_line = out[..end].last().is_some_and(|piece| piece.ends_with(b"\n"));
+            out.insert(end, Bytes::from_static(if is_line { b"\n" } else { EVENT_END }));
         }
         ending
     }

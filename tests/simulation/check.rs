@@ -28,9 +28,10 @@ pub fn sendings(client: &Client, body: &Bytes, passed: &Passed) -> Found {
     {
         return Err(format!("touched without a reason: {}", lossy(first)));
     }
-    let is_strict = violations(body).is_empty();
+    let own = violations(body);
+    let (is_strict, pairs) = (own.is_empty(), unpaired(body) == 0);
     if !is_strict && !client.is_careless {
-        return Err(format!("what the client was given is refused: {:?}", violations(body)));
+        return Err(format!("what the client was given is refused: {own:?}"));
     }
     let empty_ids = passed.said.iter().flatten().flat_map(|said| &said.calls).any(|call| call.id.is_empty());
     for sent in &passed.sent {
@@ -38,7 +39,7 @@ pub fn sendings(client: &Client, body: &Bytes, passed: &Passed) -> Found {
         if is_strict && !empty_ids && !found.is_empty() && !has_empty_ids(passed) {
             return Err(format!("a strict upstream refuses: {found:?} in {}", lossy(sent)));
         }
-        if unpaired(body) == 0 && unpaired(sent) > 0 {
+        if pairs && unpaired(sent) > 0 {
             return Err(format!("calls and answers do not pair: {}", lossy(sent)));
         }
     }
@@ -129,11 +130,11 @@ pub fn untouched(passed: &Passed) -> Found {
 }
 
 /// The message of each choice as a client puts it together, in order.
-pub fn reply(body: &Bytes, bytes: &Bytes) -> Result<Vec<Value>, String> {
-    let asked: Value = serde_json::from_slice(body).unwrap_or_default();
-    let choices = if asked["stream"] == true { assembled(bytes)? } else { read(bytes)? };
-    let n = asked["n"].as_u64().unwrap_or(1) as usize;
-    if choices.len() != n && !(choices.len() == 1) {
+pub fn reply(client: &Client, bytes: &Bytes) -> Result<Vec<Value>, String> {
+    let choices = if client.is_stream { assembled(bytes)? } else { read(bytes)? };
+    let n = client.n as usize;
+    // Approved calls come alone.
+    if choices.len() != n && choices.len() != 1 {
         return Err(format!("{} choices where {n} were asked for", choices.len()));
     }
     Ok(choices)

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 const USERS: [&str; 6] = ["begin", "go on", "please act now", "Yes.", "Hm?", "look at it again, in full"];
 const MODELS: [&str; 3] = ["gpt-4.1", "small-model", "other"];
 
+const PARAMETERS: &str = r#"{"type":"object","properties":{"q":{"type":"integer"},"card_id":{"type":"string"}}}"#;
+
 pub struct Client {
     pub history: Vec<Value>,
     pub model: &'static str,
@@ -42,20 +44,21 @@ impl Client {
 
     /// The request as it is sent.
     pub fn body(&self) -> Bytes {
-        let tool = |name: &&str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object",
-            "properties": {"q": {"type": "integer"}, "card_id": {"type": "string"}}}}});
-        let tools: Vec<Value> = TOOLS.iter().map(tool).collect();
-        let mut body = json!({"model": self.model, "messages": self.history, "tools": tools});
+        let tool = |name: &&str| format!(r#"{{"type":"function","function":{{"name":"{name}","parameters":{PARAMETERS}}}}}"#);
+        let tools = TOOLS.iter().map(tool).collect::<Vec<_>>().join(",");
+        let messages = serde_json::to_string(&self.history).unwrap();
+        let mut body = format!(r#"{{"model":"{}","messages":{messages},"tools":[{tools}]"#, self.model);
         if self.is_stream {
-            body["stream"] = true.into();
+            body.push_str(r#","stream":true"#);
         }
         if self.n > 1 {
-            body["n"] = self.n.into();
+            body.push_str(&format!(r#","n":{}"#, self.n));
         }
         if self.forced {
-            body["tool_choice"] = "required".into();
+            body.push_str(r#","tool_choice":"required""#);
         }
-        body.to_string().into()
+        body.push('}');
+        body.into()
     }
 
     /// Takes a message of the assistant's, its history ending there.

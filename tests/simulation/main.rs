@@ -35,13 +35,13 @@ const SETS: [(&str, &str, bool); 8] = [
     ("tutor", include_str!("../../deploy/profiles/tutor.toml"), false),
 ];
 /// Steps of one seed.
-const STEPS: usize = 150;
+const STEPS: usize = 125;
 /// Steps of a run by default: some seconds.
-const ALL_STEPS: usize = 4_800;
+const ALL_STEPS: usize = 2_000;
 /// Clients at once, all of one caller.
 const CLIENTS: usize = 3;
 /// Messages after which a conversation is left.
-const LONG: usize = 40;
+const LONG: usize = 32;
 
 #[test]
 fn whatever_model_and_client_do_every_promise_holds() {
@@ -83,7 +83,6 @@ struct Tally {
     dropped: usize,
     edits: usize,
     untouched: usize,
-    refused: usize,
     strict: usize,
 }
 
@@ -101,14 +100,14 @@ impl Tally {
         self.dropped += passed.plan.dropped.len();
         self.edits += passed.plan.edits.len();
         self.untouched += usize::from(passed.plan.edits.is_empty() && passed.restored.is_empty());
-        self.refused += usize::from(passed.reply.is_none());
         self.strict += usize::from(!client.is_careless);
     }
 
     fn is_varied(&self) -> bool {
-        let seen = [self.withheld, self.restored, self.landed, self.asked, self.answered, self.dropped, self.edits, self.untouched];
-        let rare = [self.lost, self.approved];
-        seen.iter().all(|seen| *seen > 20) && rare.iter().all(|seen| *seen > 0) && self.strict * 2 > self.steps
+        let often = [self.withheld, self.restored, self.landed, self.dropped, self.edits, self.untouched];
+        let seldom = [self.lost, self.asked, self.answered];
+        let is_often = often.iter().all(|seen| *seen > 20) && self.strict * 2 > self.steps;
+        is_often && seldom.iter().all(|seen| *seen > 5) && self.approved > 0
     }
 }
 
@@ -157,7 +156,7 @@ impl World {
         let client = &mut self.clients[at];
         match &passed.reply {
             Some(reply) => {
-                let messages = check::reply(&client.body(), reply)?;
+                let messages = check::reply(client, reply)?;
                 let message = self.numbers.pick(&messages).clone();
                 client.take(message);
                 client.go_on();
@@ -183,7 +182,7 @@ impl World {
         if self.set.2 && client.n == 1 {
             check::limits(counts, &passed)?;
         }
-        let messages = check::reply(&body, reply)?;
+        let messages = check::reply(client, reply)?;
         for (at, message) in messages.iter().enumerate() {
             let hidden = passed.hidden.iter().find(|(index, _)| *index == at as u32);
             let rounds = hidden.map_or([].as_slice(), |(_, rounds)| rounds);

@@ -2,7 +2,6 @@
 
 use super::check;
 use super::client::Client;
-use super::gateway::Passed;
 use super::model::{Model, Said, streamed, whole};
 use super::support::client;
 use super::support::program::Toolrein;
@@ -10,7 +9,7 @@ use super::support::reply::Reply;
 use super::support::scripted::{Recorded, Scripted};
 use super::support::strict::violations;
 use bytes::Bytes;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 /// Steps, each a connection or several.
 const STEPS: usize = 120;
@@ -18,13 +17,10 @@ const STEPS: usize = 120;
 #[test]
 fn over_sockets_the_client_gets_coherent_replies_and_a_strict_upstream_refuses_nothing() {
     for (seed, settings) in [(1, include_str!("everything.toml")), (2, include_str!("counting.toml"))] {
-        let said = Arc::<Mutex<Vec<Vec<Said>>>>::default();
         let model = Mutex::new(Model::new(seed));
-        let told = Arc::clone(&said);
         let upstream = Scripted::start(move |nth, request| {
             let mut model = model.lock().unwrap();
             let answer = model.answer(&request.json());
-            told.lock().unwrap().push(answer.clone());
             written(nth, request, &answer, &mut model)
         });
         let program = Toolrein::before(&upstream, settings);
@@ -33,12 +29,10 @@ fn over_sockets_the_client_gets_coherent_replies_and_a_strict_upstream_refuses_n
         for step in 0..STEPS {
             let seen = upstream.violations().len();
             let body = client.body();
-            said.lock().unwrap().clear();
             let response = client::post(&program.chat_url(), &body);
             assert_eq!((response.status, response.cut), (200, false), "step {step}: {}", response.text());
-            let passed = Passed { said: said.lock().unwrap().clone(), ..Passed::default() };
             let deed = client.deed;
-            let messages = check::reply(&body, &response.body.clone().into());
+            let messages = check::reply(&client, &response.body.clone().into());
             let messages = messages.unwrap_or_else(|why| panic!("step {step}, a client that {deed}: {why}"));
             if violations(&body).is_empty() {
                 let found = &upstream.violations()[seen..];
@@ -46,7 +40,6 @@ fn over_sockets_the_client_gets_coherent_replies_and_a_strict_upstream_refuses_n
             }
             client.take(messages[0].clone());
             client.go_on();
-            let _ = passed;
             if client.history.len() > 30 || client.is_careless {
                 client = Client::new(seed * 1_000 + step as u64);
                 client.ids = super::model::Ids::Unique;

@@ -174,3 +174,21 @@ fn choices_that_say_the_same_index_are_each_asked_again_once() {
     let indexes: Vec<u64> = (0..3).map(|at| shown["choices"][at]["index"].as_u64().unwrap()).collect();
     assert_eq!(indexes, [0, 2, 1]);
 }
+
+#[test]
+fn a_message_that_was_nothing_but_withheld_calls_still_reads_as_json() {
+    let (_, way) = WAYS[0];
+    let denied = way("deny", arguments(true), 0);
+    for message in [
+        json!({"tool_calls": [denied]}),
+        json!({"function_call": denied["function"]}),
+        json!({"tool_calls": [denied], "function_call": denied["function"]}),
+        json!({"tool_calls": [denied], "refusal": null}),
+    ] {
+        let body = reply(&[json!({"index": 0, "message": message, "finish_reason": "tool_calls"})]);
+        let (out, again) = judged(&body, false);
+        assert_eq!(again, Some(0));
+        let shown: Value = serde_json::from_slice(&out).unwrap_or_else(|error| panic!("{error}: {message}"));
+        assert_eq!(shown["choices"][0]["message"]["content"], NO_ANSWER);
+    }
+}
