@@ -15,7 +15,8 @@ use toolrein_fuzz::{TARGETS, Target, named, seeds};
 
 const USAGE: &str = "toolrein-fuzz run [--seconds N] [--jobs N] [--seed N] [TARGET...]\n\
     toolrein-fuzz seed FOLDER       fills FOLDER/TARGET with the inputs to begin with\n\
-    toolrein-fuzz one TARGET FILE   runs one input";
+    toolrein-fuzz one TARGET FILE   runs one input\n\
+    toolrein-fuzz list              the targets";
 /// From which an input takes too long: a thousand times what the slowest seed does.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Most inputs kept to make others from.
@@ -27,6 +28,10 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["run", rest @ ..] => run(rest),
         ["seed", folder] => seed(Path::new(folder)),
+        ["list"] => {
+            TARGETS.iter().for_each(|target| println!("{}", target.name));
+            ExitCode::SUCCESS
+        }
         ["one", target, file] => {
             let target = named(target).expect("a target's name");
             (target.run)(&std::fs::read(file).expect("a readable file"));

@@ -26,8 +26,14 @@ const ADMIN: [&str; 9] = [
     "GET\n/\nx-forwarded-host:evil.example",
 ];
 
-/// The first inputs of the target called `name`.
+/// The first inputs of the target called `name`: those that once broke it, then those of its kind.
 pub fn of(name: &str) -> Vec<Vec<u8>> {
+    let mut all = files(&data().join("fuzzed").join(name), &[""]);
+    all.extend(of_kind(name));
+    all
+}
+
+fn of_kind(name: &str) -> Vec<Vec<u8>> {
     match name {
         "request" => prefixed(requests(), 2),
         "reply" => prefixed(recorded(&[".reply.json"]), 1),
@@ -117,7 +123,11 @@ fn data() -> PathBuf {
 
 /// Recorded files whose names end so.
 fn recorded(endings: &[&str]) -> Vec<Vec<u8>> {
-    let Ok(files) = std::fs::read_dir(data().join("recorded")) else { return Vec::new() };
+    files(&data().join("recorded"), endings)
+}
+
+fn files(folder: &Path, endings: &[&str]) -> Vec<Vec<u8>> {
+    let Ok(files) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
     paths.sort();
     let fits = |path: &&PathBuf| endings.iter().any(|ending| path.to_string_lossy().ends_with(ending));

@@ -21,6 +21,8 @@ use gateway::{Gateway, Passed};
 use model::Model;
 use numbers::Numbers;
 use reference::Reference;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use toolrein::rewrite::judging::Decision;
 
 /// Configurations, and whether they have the limits that the reference knows.
@@ -49,8 +51,18 @@ fn whatever_model_and_client_do_every_promise_holds() {
         return assert_run(seed, &mut Tally::default());
     }
     let seeds = number("SIMULATION_STEPS").unwrap_or(ALL_STEPS as u64) / STEPS as u64;
-    let mut tally = Tally::default();
-    (0..seeds).for_each(|seed| assert_run(seed, &mut tally));
+    let (next, tally) = (AtomicU64::new(0), Mutex::new(Tally::default()));
+    let work = || {
+        let mut own = Tally::default();
+        while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < seeds) {
+            assert_run(seed, &mut own);
+        }
+        tally.lock().unwrap().add(&own);
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    let tally = tally.into_inner().unwrap();
+    println!("{tally:?}");
     // Else it would prove little.
     assert!(tally.is_varied(), "{tally:?}");
 }
@@ -101,6 +113,22 @@ impl Tally {
         self.edits += passed.plan.edits.len();
         self.untouched += usize::from(passed.plan.edits.is_empty() && passed.restored.is_empty());
         self.strict += usize::from(!client.is_careless);
+    }
+
+    fn add(&mut self, other: &Self) {
+        let Self { steps, withheld, restored, lost, landed, asked, approved, answered, dropped, edits, untouched, strict } = other;
+        self.steps += steps;
+        self.withheld += withheld;
+        self.restored += restored;
+        self.lost += lost;
+        self.landed += landed;
+        self.asked += asked;
+        self.approved += approved;
+        self.answered += answered;
+        self.dropped += dropped;
+        self.edits += edits;
+        self.untouched += untouched;
+        self.strict += strict;
     }
 
     fn is_varied(&self) -> bool {
