@@ -3,9 +3,9 @@
 
 use crate::world::choices;
 use http_body_util::BodyExt as _;
-use std::future::Future as _;
 use hyper::body::Body as _;
 use hyper::{Method, Request};
+use std::future::Future as _;
 use std::sync::{Arc, OnceLock};
 use toolrein::admin::Admin;
 use toolrein::admin::readiness::Readiness;
@@ -31,7 +31,10 @@ pub fn run(input: &[u8]) -> bool {
     let told: u64 = response.headers()["content-length"].to_str().unwrap().parse().unwrap();
     let body = response.into_body();
     let length = body.size_hint().exact().unwrap();
-    assert!(length == told || (*request.method() == Method::HEAD && length == 0), "{told} told, {length} sent");
+    assert!(
+        length == told || (*request.method() == Method::HEAD && length == 0),
+        "{told} told, {length} sent"
+    );
     let mut hosts = request.headers().get_all("host").iter();
     if admin.loopback && hosts.any(is_foreign) {
         assert_eq!(status, 403);

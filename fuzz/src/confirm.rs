@@ -55,8 +55,12 @@ fn call(at: u8, id: u8, arguments: &str) -> Value {
 fn shows_all(text: &str, calls: usize) {
     let fences = text.lines().filter(|line| line.trim_start().starts_with("```")).count();
     assert_eq!(fences, 2 * calls, "{text}");
-    let hidden = |char: char| (char.is_control() && char != '\n') || ('\u{e0000}'..='\u{e007f}').contains(&char)
-        || ('\u{200b}'..='\u{200f}').contains(&char) || ('\u{202a}'..='\u{202e}').contains(&char);
+    let hidden = |char: char| {
+        (char.is_control() && char != '\n')
+            || ('\u{e0000}'..='\u{e007f}').contains(&char)
+            || ('\u{200b}'..='\u{200f}').contains(&char)
+            || ('\u{202a}'..='\u{202e}').contains(&char)
+    };
     assert!(!text.contains(hidden), "{text:?}");
     assert!(text.ends_with("declines."), "{text}");
 }

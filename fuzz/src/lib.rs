@@ -1,7 +1,12 @@
 //! What is fuzzed: every place at which bytes from outside are read, each as a plain function that panics where an
 //! invariant breaks. Knows no engine: `main` runs the targets on a stable toolchain, `guided` under libFuzzer.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a broken invariant is told by a panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a broken invariant is told by a panic"
+)]
 
 mod admin;
 mod config;

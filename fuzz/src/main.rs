@@ -1,7 +1,12 @@
 //! The targets on a stable toolchain: inputs made from recorded traffic by a seed, without regard to coverage. Tells how
 //! many ran, keeps those that broke something, and runs a single one again.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, clippy::expect_used, reason = "a program for developers")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::expect_used,
+    reason = "a program for developers"
+)]
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
@@ -62,7 +67,8 @@ fn name_of(input: &[u8]) -> String {
 }
 
 fn run(words: &[&str]) -> ExitCode {
-    let (mut seconds, mut jobs, mut seed) = (60, std::thread::available_parallelism().map_or(1, usize::from), 1);
+    let (mut seconds, mut jobs, mut seed) =
+        (60, std::thread::available_parallelism().map_or(1, usize::from), 1);
     let mut targets = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -119,7 +125,10 @@ fn fuzz(target: Target, time: Duration, seed: u64) -> usize {
         let was_read = ran.as_ref().is_ok_and(|read| *read);
         if let Err(why) = ran {
             found += 1;
-            let why = why.downcast_ref::<String>().cloned().or(why.downcast_ref::<&str>().map(|why| (*why).to_owned()));
+            let why = why
+                .downcast_ref::<String>()
+                .cloned()
+                .or(why.downcast_ref::<&str>().map(|why| (*why).to_owned()));
             tell(target.name, &input, &why.unwrap_or_default());
         }
         runs += 1;
@@ -132,7 +141,10 @@ fn fuzz(target: Target, time: Duration, seed: u64) -> usize {
     }
     *watched.lock().unwrap_or_else(PoisonError::into_inner) = None;
     let took = begun.elapsed().as_secs_f64();
-    println!("{:8} {seeds:4} seeds, {runs:9} inputs in {took:.0} s, {read} of them read, {found} broke it (seed {seed})", target.name);
+    println!(
+        "{:8} {seeds:4} seeds, {runs:9} inputs in {took:.0} s, {read} of them read, {found} broke it (seed {seed})",
+        target.name
+    );
     found
 }
 

@@ -22,13 +22,50 @@ impl Numbers {
 
 /// Pieces at which readers stumble.
 const BURRS: [&[u8]; 44] = [
-    b"\0", b"\\u0000", b"\\ud83d", b"\\ude00", b"\\u202e", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\"", b"\\", b"{", b"}",
-    b"[", b"]", b",", b":", b"null", b"true", b"-0", b"1e999", b"18446744073709551616", b"-1", b"0.1", b"\r", b"\n", b"\r\n\r\n",
-    b"\n\ndata: ", b"data: [DONE]\n\n", b": \n", b"event: error\n", b"\"content\":null,", b"\"tool_calls\":[],",
-    b"\"tool_calls\":[{\"index\":4294967295,\"function\":{\"arguments\":{}}}],", b"\"role\":\"tool\",\"tool_call_id\":\"\",",
-    b"\"finish_reason\":\"stop\",", b"\"index\":1,", b"\"id\":\"\",", b"\"name\":\"look\",", b"\"name\":\"send_mail\",",
-    b"\"name\":\"pay_bill\",", b"\"name\":\"toolrein_read_more\",", b"\"function_call\":{\"name\":\"look\",\"arguments\":\"\"},",
-    b"\"n\":2,", b"\"usage\":{\"prompt_tokens\":1},",
+    b"\0",
+    b"\\u0000",
+    b"\\ud83d",
+    b"\\ude00",
+    b"\\u202e",
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"\xef\xbb\xbf",
+    b"\"",
+    b"\\",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"null",
+    b"true",
+    b"-0",
+    b"1e999",
+    b"18446744073709551616",
+    b"-1",
+    b"0.1",
+    b"\r",
+    b"\n",
+    b"\r\n\r\n",
+    b"\n\ndata: ",
+    b"data: [DONE]\n\n",
+    b": \n",
+    b"event: error\n",
+    b"\"content\":null,",
+    b"\"tool_calls\":[],",
+    b"\"tool_calls\":[{\"index\":4294967295,\"function\":{\"arguments\":{}}}],",
+    b"\"role\":\"tool\",\"tool_call_id\":\"\",",
+    b"\"finish_reason\":\"stop\",",
+    b"\"index\":1,",
+    b"\"id\":\"\",",
+    b"\"name\":\"look\",",
+    b"\"name\":\"send_mail\",",
+    b"\"name\":\"pay_bill\",",
+    b"\"name\":\"toolrein_read_more\",",
+    b"\"function_call\":{\"name\":\"look\",\"arguments\":\"\"},",
+    b"\"n\":2,",
+    b"\"usage\":{\"prompt_tokens\":1},",
 ];
 /// Longest input.
 const MOST_BYTES: usize = 64 * 1024;
@@ -122,7 +159,12 @@ fn value(bytes: &[u8], numbers: &mut Numbers) -> Option<(usize, usize)> {
     let begins = |byte: &u8| matches!(byte, b'{' | b'[' | b'"' | b'0'..=b'9');
     let start = from + bytes.get(from..)?.iter().position(begins)?;
     let length = match bytes[start] {
-        b'"' => 2 + bytes[start + 1..].windows(2).position(|pair| pair[0] != b'\\' && pair[1] == b'"').map_or(0, |at| at + 1),
+        b'"' => {
+            2 + bytes[start + 1..]
+                .windows(2)
+                .position(|pair| pair[0] != b'\\' && pair[1] == b'"')
+                .map_or(0, |at| at + 1)
+        }
         b'0'..=b'9' => bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count(),
         open => balanced(&bytes[start..], open)?,
     };

@@ -8,7 +8,12 @@ use toolrein::wire::refusal::{classify, misses_tools, overflows, refuses_stream_
 pub fn run(input: &[u8]) -> bool {
     let [high, low, body @ ..] = input else { return false };
     let status = u16::from_be_bytes([*high, *low]);
-    for error in [parse(body), parse_in_200(body), parse_event(Some("error"), "data", body), parse_event(None, "error", body)] {
+    for error in [
+        parse(body),
+        parse_in_200(body),
+        parse_event(Some("error"), "data", body),
+        parse_event(None, "error", body),
+    ] {
         let Some(error) = error else { continue };
         let read = (classify(status, &error), overflows(status, &error), misses_tools(&error));
         assert!(status != 401 || read.0.is_none(), "a matter of the key: {read:?}");

@@ -24,23 +24,31 @@ pub fn run(input: &[u8]) -> bool {
     let page = explained(config, &path, Form::Html);
     // The page has markup of its own alone.
     let foreign = ["<script", "<img", "<iframe", "<svg", "onerror=", "javascript:"];
-    let found = foreign.iter().find(|markup| page.to_lowercase().contains(**markup) && lossy(lines).to_lowercase().contains(**markup) && !escaped(&page, markup));
+    let found = foreign.iter().find(|markup| {
+        page.to_lowercase().contains(**markup)
+            && lossy(lines).to_lowercase().contains(**markup)
+            && !escaped(&page, markup)
+    });
     assert!(found.is_none(), "{found:?} in the page");
     let json = explained(config, &path, Form::Json);
     assert!(json.lines().all(|line| is_json(line.as_bytes())), "no JSON: {json}");
     for verbose in [false, true] {
-        let options = replay::Options { pace: Duration::from_secs(2), verbose, json: true, threads: 1, profile: None };
+        let options =
+            replay::Options { pace: Duration::from_secs(2), verbose, json: true, threads: 1, profile: None };
         let mut out = Vec::new();
         replay::run(config, &[path.clone()], &options, &mut out, None).unwrap();
-        assert!(out.split(|byte| *byte == b'\n').all(|line| line.is_empty() || is_json(line)), "{}", lossy(&out));
+        assert!(
+            out.split(|byte| *byte == b'\n').all(|line| line.is_empty() || is_json(line)),
+            "{}",
+            lossy(&out)
+        );
     }
     !json.is_empty()
 }
 
 /// Whether the page has the markup as text alone: what begins with a bracket never stands there as it is.
 fn escaped(page: &str, markup: &str) -> bool {
-    !markup.starts_with('<')
-        || !page.to_lowercase().contains(markup)
+    !markup.starts_with('<') || !page.to_lowercase().contains(markup)
 }
 
 fn explained(config: &toolrein::config::Config, path: &std::path::Path, form: Form) -> String {

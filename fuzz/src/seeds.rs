@@ -39,7 +39,10 @@ fn of_kind(name: &str) -> Vec<Vec<u8>> {
         "reply" => prefixed(recorded(&[".reply.json"]), 1),
         "stream" | "sse" => prefixed(recorded(&[".sse", ".chunks.txt"]), 2),
         "config" => configs(),
-        "replay" => prefixed(lines("replay/conversations.jsonl").chain(lines("transcripts/sample.jsonl")).collect(), 1),
+        "replay" => prefixed(
+            lines("replay/conversations.jsonl").chain(lines("transcripts/sample.jsonl")).collect(),
+            1,
+        ),
         "admin" => prefixed(ADMIN.iter().map(|text| text.as_bytes().to_vec()).collect(), 1),
         "refusal" => refusals(),
         "confirm" => {

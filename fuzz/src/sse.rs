@@ -16,7 +16,9 @@ pub fn run(input: &[u8]) -> bool {
         // Where line ends are mixed, the LF behind a CR that came alone may stand in either event.
         assert_eq!(said(&whole), said(&parts), "{}", lossy(stream));
     }
-    for event in whole.iter().filter_map(|piece| if let Piece::Event(event) = piece { Some(event) } else { None }) {
+    for event in
+        whole.iter().filter_map(|piece| if let Piece::Event(event) = piece { Some(event) } else { None })
+    {
         let fields = parse_fields(event);
         if let Some(place) = fields.place {
             assert_eq!(place.of(event), fields.data.as_ref());
@@ -33,7 +35,8 @@ pub fn run(input: &[u8]) -> bool {
 
 /// What the events say, without those that say nothing.
 fn said(pieces: &[Piece]) -> Vec<(Option<Vec<u8>>, Vec<u8>)> {
-    let events = pieces.iter().filter_map(|piece| if let Piece::Event(event) = piece { Some(event) } else { None });
+    let events =
+        pieces.iter().filter_map(|piece| if let Piece::Event(event) = piece { Some(event) } else { None });
     let fields = events.map(|event| {
         let fields = parse_fields(event);
         (fields.name.map(<[u8]>::to_vec), fields.data.to_vec())

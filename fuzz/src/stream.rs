@@ -127,7 +127,14 @@ fn judged(first: u8, limits: StreamLimits, pieces: &[&[u8]]) -> Seen {
     if untouched && judge.unjudged.is_empty() {
         assert_eq!(lossy(&out), lossy(&pieces.concat()), "changed without a reason");
     }
-    Seen { out, record: judge.judging.record, rounds, unjudged: judge.unjudged.len(), spoiled: judge.spoiled, errored }
+    Seen {
+        out,
+        record: judge.judging.record,
+        rounds,
+        unjudged: judge.unjudged.len(),
+        spoiled: judge.spoiled,
+        errored,
+    }
 }
 
 fn push(judge: &mut StreamJudge, piece: &[u8], out: &mut Vec<Bytes>, errored: &mut bool) {

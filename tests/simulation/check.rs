@@ -70,7 +70,9 @@ fn unpaired(body: &[u8]) -> usize {
 pub fn rounds(reference: &Reference, client: &Client, passed: &Passed) -> Found {
     let (expected, lost) = reference.restored(&client.history);
     if (&expected, lost) != (&passed.restored, passed.lost) {
-        let shown = |rounds: &[(usize, Bytes)]| rounds.iter().map(|(at, round)| format!("{at}: {}", lossy(round))).collect::<Vec<_>>();
+        let shown = |rounds: &[(usize, Bytes)]| {
+            rounds.iter().map(|(at, round)| format!("{at}: {}", lossy(round))).collect::<Vec<_>>()
+        };
         return Err(format!(
             "expected {lost} lost and\n{:#?}\nfound {} lost and\n{:#?}",
             shown(&expected),
@@ -100,7 +102,8 @@ pub fn limits(mut counts: Counts, passed: &Passed) -> Found {
             continue;
         }
         let expected = counts.objections(&judged.tool);
-        let found: Vec<&str> = judged.objections.iter().map(|(name, _)| *name).filter(|name| ours.contains(name)).collect();
+        let found: Vec<&str> =
+            judged.objections.iter().map(|(name, _)| *name).filter(|name| ours.contains(name)).collect();
         let mut sorted = found.clone();
         sorted.sort_unstable();
         if sorted != expected {
@@ -149,7 +152,11 @@ fn read(bytes: &Bytes) -> Result<Vec<Value>, String> {
         .map(|(at, mut choice)| {
             let message = choice["message"].take();
             finishes(&message, &choice["finish_reason"])?;
-            if choice["index"] != at { Err(format!("index {} at {at}", choice["index"])) } else { Ok(message) }
+            if choice["index"] != at {
+                Err(format!("index {} at {at}", choice["index"]))
+            } else {
+                Ok(message)
+            }
         })
         .collect()
 }
@@ -191,7 +198,9 @@ fn assembled(stream: &[u8]) -> Result<Vec<Value>, String> {
     }
     choices
         .into_iter()
-        .map(|(message, finish)| finishes(&message, &finish).map(|()| message).map_err(|why| format!("{why} in {text}")))
+        .map(|(message, finish)| {
+            finishes(&message, &finish).map(|()| message).map_err(|why| format!("{why} in {text}"))
+        })
         .collect()
 }
 
@@ -251,7 +260,8 @@ fn append(to: &mut Value, piece: &Value) {
 pub fn shown(message: &Value, (passed, rounds): (&Passed, &[Bytes])) -> Found {
     let made: Vec<&Call> = passed.said.iter().flatten().flat_map(|said| &said.calls).collect();
     let approved = passed.approved.iter().flat_map(|asked| &asked.calls);
-    let approved: Vec<(String, String)> = approved.map(|call| (call.name(), canonical(&call.arguments()))).collect();
+    let approved: Vec<(String, String)> =
+        approved.map(|call| (call.name(), canonical(&call.arguments()))).collect();
     for (id, name, arguments) in calls_of(message) {
         let is_made = made.iter().any(|call| {
             // A policy may strip a key that harms programs.

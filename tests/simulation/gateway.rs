@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use toolrein::config::{Config, Overrides, Source as Written};
-use toolrein::ledger::memory::{Bounds, Memory, MemoCache};
+use toolrein::ledger::memory::{Bounds, MemoCache, Memory};
 use toolrein::ledger::{Ask, Claim, Facts, Ledger as _, MOST_LOOKED_UP, News};
 use toolrein::policy::REGISTRY;
 use toolrein::policy::pattern::Pattern;
@@ -97,20 +97,23 @@ impl Gateway {
 
     /// One request of a client, answered by `model`. `None`: it passes ungoverned.
     pub fn pass(&mut self, body: &Bytes, model: &mut Model) -> Option<Passed> {
-        let Reading { request, facts, plan, judge, restored, lost, chain, answer, token } = self.look(body)?;
+        let Reading { request, facts, plan, judge, restored, lost, chain, answer, token } =
+            self.look(body)?;
         let mut passed = Passed { plan, restored, lost, ..Passed::default() };
         if passed.plan.refusal.is_some() {
             return Some(passed);
         }
         let asked = answer.as_ref().zip(facts.asked.as_ref());
-        passed.approved = asked.and_then(|(answer, asked)| self.claim(answer.anchor, &answer.text, asked, body));
+        passed.approved =
+            asked.and_then(|(answer, asked)| self.claim(answer.anchor, &answer.text, asked, body));
         let anchor = answer.map(|answer| answer.anchor).unwrap_or_default();
         let named: Vec<Pattern> = self.config.reask.answer_tools.clone();
         let answers = AnswerTools::of(&request, body, &named);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
         let mut judging = Judging::new(judge, answers, false).asking(token);
         judging.approve(passed.approved.is_some());
-        let placement = if request.model_name(body).starts_with("gpt-4") { Placement::System } else { Placement::Suffix };
+        let placement =
+            if request.model_name(body).starts_with("gpt-4") { Placement::System } else { Placement::Suffix };
         let mut exchange = Exchange {
             gateway: self,
             body,
@@ -124,7 +127,11 @@ impl Gateway {
             model,
             passed,
         };
-        if request.stream { exchange.streamed(judging, anchor) } else { exchange.whole(judging, anchor) }
+        if request.stream {
+            exchange.streamed(judging, anchor)
+        } else {
+            exchange.whole(judging, anchor)
+        }
         Some(exchange.passed)
     }
 
@@ -162,7 +169,8 @@ impl Gateway {
         let chain = transcript.calls.chain(&self.identity);
         drop(transcript);
         self.tokens += 1;
-        let token = asking.then(|| token(self.identity.key.hash(Domain::Confirmation, &[&self.tokens.to_le_bytes()])));
+        let token = asking
+            .then(|| token(self.identity.key.hash(Domain::Confirmation, &[&self.tokens.to_le_bytes()])));
         Some(Reading { request, facts, plan, judge, restored, lost, chain, answer, token })
     }
 
@@ -209,7 +217,11 @@ impl Exchange<'_> {
         let said = self.model.answer(&request);
         let id = format!("r{}", self.gateway.tokens);
         let model = &request["model"];
-        let bytes = if is_stream { streamed(&said, &id, model, &mut self.model.numbers) } else { whole(&said, &id, model) };
+        let bytes = if is_stream {
+            streamed(&said, &id, model, &mut self.model.numbers)
+        } else {
+            whole(&said, &id, model)
+        };
         self.passed.sent.push(sent);
         self.passed.said.push(said);
         self.passed.raw.push(bytes.clone());

@@ -52,7 +52,8 @@ const ARGUMENTS: [&str; 12] = [
     "{broken",
     "{\"path\":\"0123456789012345678901234567890123456789012345678901234567890123456789\"}",
 ];
-const TEXTS: [&str; 7] = ["Well.", "I look.", "What is it?", "Done, 完了.", " ", "", "I say \"[toolrein] x\" \\ and\nmore"];
+const TEXTS: [&str; 7] =
+    ["Well.", "I look.", "What is it?", "Done, 完了.", " ", "", "I say \"[toolrein] x\" \\ and\nmore"];
 
 pub struct Model {
     pub numbers: Numbers,
@@ -77,7 +78,8 @@ impl Model {
         let calls = if is_landing { self.numbers.percent(25) } else { self.numbers.percent(65) };
         if !calls {
             // Now and then nothing at all.
-            let text = if self.numbers.percent(96) { self.numbers.below(4) } else { 4 + self.numbers.below(3) };
+            let text =
+                if self.numbers.percent(96) { self.numbers.below(4) } else { 4 + self.numbers.below(3) };
             return Said { text: Some(TEXTS[text].to_owned()), ..Said::default() };
         }
         let count = *self.numbers.pick(&[1, 1, 1, 2, 2, 3, 5]);
@@ -92,7 +94,11 @@ impl Model {
     }
 
     fn call(&mut self, at: usize, request: &Value) -> Call {
-        let own = request["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["function"]["name"].as_str());
+        let own = request["tools"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|tool| tool["function"]["name"].as_str());
         let own = own.filter(|name| !TOOLS.contains(name)).next_back().map(str::to_owned);
         let name = match (self.numbers.below(20), own) {
             (0, Some(own)) => own,
@@ -155,7 +161,8 @@ fn finish(said: &Said) -> &'static str {
 
 /// The same as a stream, its choices' events mixed; now and then its last event is not ended.
 pub fn streamed(said: &[Said], id: &str, model: &Value, numbers: &mut Numbers) -> Bytes {
-    let mut waiting: Vec<Vec<Value>> = said.iter().enumerate().map(|(at, said)| events_of(at, said, numbers)).collect();
+    let mut waiting: Vec<Vec<Value>> =
+        said.iter().enumerate().map(|(at, said)| events_of(at, said, numbers)).collect();
     let mut out = String::new();
     while let Some(at) = (!waiting.is_empty()).then(|| numbers.below(waiting.len())) {
         let mut choice = waiting[at].remove(0);
@@ -193,15 +200,20 @@ fn events_of(index: usize, said: &Said, numbers: &mut Numbers) -> Vec<Value> {
             deltas.push(json!({"function_call": {"arguments": second}}));
         } else if numbers.percent(30) {
             let whole = json!({"name": call.name, "arguments": call.arguments});
-            deltas.push(json!({"tool_calls": [{"index": at, "id": call.id, "type": "function", "function": whole}]}));
+            deltas.push(
+                json!({"tool_calls": [{"index": at, "id": call.id, "type": "function", "function": whole}]}),
+            );
         } else {
             let head = json!({"name": call.name, "arguments": ""});
-            deltas.push(json!({"tool_calls": [{"index": at, "id": call.id, "type": "function", "function": head}]}));
+            deltas.push(
+                json!({"tool_calls": [{"index": at, "id": call.id, "type": "function", "function": head}]}),
+            );
             deltas.push(json!({"tool_calls": [{"index": at, "function": {"arguments": first}}]}));
             deltas.push(json!({"tool_calls": [{"index": at, "function": {"arguments": second}}]}));
         }
     }
-    let mut events: Vec<Value> = deltas.into_iter().map(|delta| json!({"index": index, "delta": delta})).collect();
+    let mut events: Vec<Value> =
+        deltas.into_iter().map(|delta| json!({"index": index, "delta": delta})).collect();
     events.push(json!({"index": index, "delta": {}, "finish_reason": finish(said)}));
     events
 }

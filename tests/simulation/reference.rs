@@ -80,7 +80,8 @@ impl Reference {
     pub fn restored(&self, history: &[Value]) -> (Vec<(usize, Bytes)>, u32) {
         let (mut found, mut lost) = (Vec::new(), 0);
         let last = history.iter().rposition(|message| message["role"] == "assistant");
-        for (at, message) in history.iter().enumerate().filter(|(_, message)| message["role"] == "assistant") {
+        for (at, message) in history.iter().enumerate().filter(|(_, message)| message["role"] == "assistant")
+        {
             let (place, anchor) = place_of(&history[..at], message);
             let Some(known) = self.rounds.get(&place) else { continue };
             match known.iter().find(|(known, _)| *known == anchor) {
@@ -206,7 +207,8 @@ pub fn canonical(arguments: &str) -> String {
 fn sorted(value: &Value) -> String {
     match value {
         Value::Object(members) => {
-            let sorted: BTreeMap<&String, String> = members.iter().map(|(key, value)| (key, self::sorted(value))).collect();
+            let sorted: BTreeMap<&String, String> =
+                members.iter().map(|(key, value)| (key, self::sorted(value))).collect();
             format!("{sorted:?}")
         }
         Value::Array(items) => format!("{:?}", items.iter().map(sorted).collect::<Vec<_>>()),
