@@ -16,6 +16,7 @@ use crate::wire::sse::{Fields, Piece, Splitter, data_lines, parse_fields, write_
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::VecDeque;
+use words::end_event;
 
 /// Bounds of one stream, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -31,9 +32,6 @@ pub struct StreamLimits {
 /// Most calls of a choice and most choices that are judged: several times what any provider allows (128 each).
 const MOST_CALLS: usize = 512;
 const MOST_CHOICES: usize = 512;
-
-/// Ends an event, also behind a CR.
-const EVENT_END: &[u8] = b"\n\n";
 
 /// Why something passed unjudged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,10 +138,8 @@ impl StreamJudge {
         self.finish_choices(now_ms, out);
         let end = out.len();
         let ending = self.ending(out);
-        // The upstream did not end its last event: what follows is no part of it.
         if is_open && (out.len() > end || ending != Ending::Complete) {
-            let is_line = out[..end].last().is_some_and(|piece| piece.ends_with(b"\n"));
-            out.insert(end, Bytes::from_static(if is_line { b"\n" } else { EVENT_END }));
+            end_event(out, end);
         }
         ending
     }

@@ -3,7 +3,13 @@
 //!
 //! SIMULATION_STEPS=200000 runs more of them, SIMULATION_SEED=17 runs one seed again.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may fail by panicking, and says what it has seen"
+)]
 
 mod check;
 mod client;
