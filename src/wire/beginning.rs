@@ -1,0 +1,28 @@
+//! The beginning of a JSON string, for who reads no more of a long one. Reads; cuts no character in two.
+
+use super::body::{Span, Str};
+use super::json::decode;
+use std::borrow::Cow;
+
+/// The first `characters` of a string, decoded: no more bytes are looked at than these take.
+pub fn beginning(text: Str, body: &[u8], characters: usize) -> Cow<'_, str> {
+    let raw = text.raw(body);
+    let mut end = 0;
+    for _ in 0..characters {
+        end += raw.get(end..).map_or(0, character_bytes);
+    }
+    let start = text.span.range().start;
+    decode(Str { span: Span::new(start, start + end.min(raw.len())), ..text }, body)
+}
+
+/// How many bytes the first character of a string takes, escapes as written.
+fn character_bytes(raw: &[u8]) -> usize {
+    match raw {
+        [] => 0,
+        // Half of a pair, whose other half follows.
+        [b'\\', b'u', b'd' | b'D', b'8'..=b'9' | b'a'..=b'b' | b'A'..=b'B', ..] => 12,
+        [b'\\', b'u', ..] => 6,
+        [b'\\', ..] => 2,
+        [first, ..] => first.leading_ones().max(1) as usize,
+    }
+}
