@@ -6,7 +6,12 @@ SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 VENV := .venv/.installed
 NODE_MODULES := tests/clients/node/node_modules/.installed
 
-.PHONY: help test test-fast check deny audit sbom demo bench eval cargo-deny cargo-cyclonedx debian clients
+# How long each target is fuzzed, in seconds.
+FUZZ_SECONDS ?= 60
+FUZZ := cargo run --quiet --release --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --
+GUIDED := target/fuzz-guided/$(shell rustc -vV | sed -n 's/^host: //p')/release/guided
+
+.PHONY: help test test-fast check deny audit sbom demo bench eval fuzz fuzz-guided cargo-deny cargo-cyclonedx debian clients
 
 help:
 	@echo "make test       every test; installs what the tests need"
@@ -16,6 +21,8 @@ help:
 	@echo "make sbom       what the program is made of, as CycloneDX JSON: target/toolrein.cdx.json"
 	@echo "make demo       a simulated model that loops, and toolrein that stops it"
 	@echo "make bench      the benchmarks"
+	@echo "make fuzz       every reader of bytes from outside, FUZZ_SECONDS each (60); needs nothing but Rust"
+	@echo "make fuzz-guided  the same under libFuzzer, guided by coverage; installs nightly Rust and cargo-fuzz"
 	@echo "make eval       the shipped policy over recorded conversations: TOOLREIN_CORPUS=FOLDER make eval"
 
 # The runner that says last how many tests ran: nextest where it is installed.
@@ -66,6 +73,22 @@ bench:
 eval:
 	@test -n "$(TOOLREIN_CORPUS)" || { echo "set TOOLREIN_CORPUS to a folder of recorded conversations"; exit 2; }
 	TOOLREIN_CORPUS="$(TOOLREIN_CORPUS)" cargo test --locked --release --test eval --test arguments_eval --test injection_eval --test cost_eval --test tokens_eval -- --nocapture
+
+# Without --locked: a change of the program's dependencies must not have to be made twice.
+fuzz:
+	$(FUZZ) run --seconds $(FUZZ_SECONDS)
+
+# No address sanitizer: there is no unsafe code of ours. Inputs that break something are in fuzz/artifacts.
+fuzz-guided:
+	@rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal
+	@cargo fuzz --version >/dev/null 2>&1 || { set -x; CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug cargo-fuzz; }
+	$(FUZZ) seed fuzz/corpus
+	cargo +nightly fuzz build -s none --target-dir target/fuzz-guided --features guided guided
+	for target in $$($(FUZZ) list); do \
+		mkdir -p fuzz/artifacts/$$target; \
+		FUZZ_TARGET=$$target $(GUIDED) -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -timeout=25 \
+			-artifact_prefix=fuzz/artifacts/$$target/ fuzz/corpus/$$target || exit 1; \
+	done
 
 debian:
 	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { \

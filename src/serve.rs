@@ -79,28 +79,6 @@ pub struct SimulatedModel {
     _stop: oneshot::Sender<()>,
 }
 
-/// Metrics that know whom to ask.
-fn metrics_of(
-    config: &Config,
-    ledger: &Arc<Memory>,
-    held: &Arc<HeldCalls>,
-) -> Result<Arc<Metrics>, StartError> {
-    let metrics = Arc::new(Metrics::new(&config.named_tools())?);
-    let (ledger, held) = (Arc::clone(ledger), Arc::clone(held));
-    metrics.count_conversations_by(move || ledger.conversations());
-    metrics.count_confirmations_by(move || held.count());
-    Ok(metrics)
-}
-
-fn serve_settings(config: &Config) -> ServeSettings {
-    let limits = &config.limits;
-    ServeSettings {
-        header_timeout: limits.header_timeout,
-        stall_timeout: limits.stall_timeout,
-        seats: Seats::new(limits.connections),
-    }
-}
-
 impl Running {
     /// Starts everything and says where it listens.
     ///
@@ -258,6 +236,28 @@ fn upstream_settings(config: &Config, base: Uri) -> UpstreamSettings {
         idle: upstream.idle_timeout,
         ca_file: upstream.ca_file.clone(),
         http2: upstream.http2,
+    }
+}
+
+/// Metrics that know whom to ask.
+fn metrics_of(
+    config: &Config,
+    ledger: &Arc<Memory>,
+    held: &Arc<HeldCalls>,
+) -> Result<Arc<Metrics>, StartError> {
+    let metrics = Arc::new(Metrics::new(&config.named_tools())?);
+    let (ledger, held) = (Arc::clone(ledger), Arc::clone(held));
+    metrics.count_conversations_by(move || ledger.conversations());
+    metrics.count_confirmations_by(move || held.count());
+    Ok(metrics)
+}
+
+fn serve_settings(config: &Config) -> ServeSettings {
+    let limits = &config.limits;
+    ServeSettings {
+        header_timeout: limits.header_timeout,
+        stall_timeout: limits.stall_timeout,
+        seats: Seats::new(limits.connections),
     }
 }
 

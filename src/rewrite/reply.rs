@@ -12,8 +12,10 @@ use crate::wire::body::{Fault, Span};
 use crate::wire::json::quote;
 use crate::wire::message::{Content, ToolCall};
 use crate::wire::reply::{Choice, Delta, Reply};
+use crate::wire::request::Member;
 use bytes::Bytes;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Judges one client request's whole reply, over all replies that it takes.
 pub struct WholeJudge {
@@ -36,8 +38,8 @@ impl WholeJudge {
     pub fn read(body: &Bytes, mut judging: Judging, now_ms: u64) -> Result<Self, Fault> {
         let reply = Reply::parse(body)?;
         let mut choices = Vec::with_capacity(reply.choices.len());
-        for choice in &reply.choices {
-            let mut state = ChoiceState::new(choice.index);
+        for (choice, index) in reply.choices.iter().zip(own_indexes(&reply.choices)) {
+            let mut state = ChoiceState::new(index);
             read_choice(&mut state, choice, body, &mut judging, now_ms);
             choices.push(state);
         }
@@ -115,6 +117,18 @@ impl WholeJudge {
     }
 }
 
+/// The index under which each choice goes: that which it says, or where one before it says the same, one that none of
+/// them says. Else what is asked again for one of them would be taken for the other, without end.
+fn own_indexes(choices: &[Choice]) -> Vec<u32> {
+    let said: BTreeSet<u32> = choices.iter().map(|choice| choice.index).collect();
+    let mut free = (0..).filter(|index| !said.contains(index));
+    let mut seen = BTreeSet::new();
+    let own = |choice: &Choice| {
+        if seen.insert(choice.index) { choice.index } else { free.next().unwrap_or(choice.index) }
+    };
+    choices.iter().map(own).collect()
+}
+
 fn read_usage(reply: &Reply, body: &[u8]) -> Option<Value> {
     reply.told_usage().and_then(|usage| serde_json::from_slice(usage.of(body)).ok())
 }
@@ -132,6 +146,9 @@ fn rewritten_choice(alone: &Bytes, state: &mut ChoiceState) -> Bytes {
     let Ok(reply) = Reply::parse(alone) else { return Bytes::from_static(b"{}") };
     let mut splices = Splices::default();
     if let Some(choice) = reply.choices.first() {
+        if let Some(index) = choice.member(alone, b"index").filter(|_| choice.index != state.index) {
+            splices.replace(index.value, state.index.to_string());
+        }
         edit_choice(alone, choice, state, &mut splices);
     }
     let whole = splices.apply(alone).join();
@@ -144,17 +161,14 @@ fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: 
     if spoken {
         state.speak(NO_ANSWER);
     }
-    if let Some(index) = choice.member(body, b"index").filter(|_| choice.index != state.index) {
-        splices.replace(index.value, state.index.to_string());
-    }
-    edit_calls(body, &choice.delta, state, splices);
+    let left = edit_calls(body, &choice.delta, state, splices);
     let text = state.text();
     if spoken
         || asked
         || choice.delta.content.texts().map(|text| text.span.len()).sum::<usize>() == 0
         || !state.earlier_text().is_empty()
     {
-        set_content(body, &choice.delta, &text, splices);
+        set_content(body, (&choice.delta, left), &text, splices);
     }
     if let Some(finish) = choice.finish
         && state.is_edited()
@@ -164,18 +178,20 @@ fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: 
     }
 }
 
-/// Takes out the calls that the client does not see; a list that would be empty goes as a whole.
-fn edit_calls(body: &[u8], message: &Delta, state: &ChoiceState, splices: &mut Splices) {
+/// Takes out the calls that the client does not see; a list that would be empty goes as a whole. How many members the
+/// message has left.
+fn edit_calls(body: &[u8], message: &Delta, state: &ChoiceState, splices: &mut Splices) -> usize {
     let gone = |at: usize| state.decision(at).is_some_and(|decision| !decision.is_released());
     let items: Vec<(usize, &ToolCall)> =
         message.calls.iter().enumerate().filter(|(_, call)| !call.legacy).collect();
     let all_gone = !items.is_empty() && items.iter().all(|(at, _)| gone(*at));
     let legacy_gone = message.calls.iter().enumerate().any(|(at, call)| call.legacy && gone(at));
-    splices.remove_members(&message.members, |member| match member.key.raw(body) {
+    let goes = |member: &Member| match member.key.raw(body) {
         b"tool_calls" => all_gone,
         b"function_call" => legacy_gone,
         _ => false,
-    });
+    };
+    splices.remove_members(&message.members, goes);
     if !all_gone {
         splices.remove_items(&items, |(_, call)| call.span, |(at, _)| gone(*at));
     }
@@ -192,10 +208,11 @@ fn edit_calls(body: &[u8], message: &Delta, state: &ChoiceState, splices: &mut S
             set_member(body, call.span, "extra_content", signature, splices);
         }
     }
+    message.members.iter().filter(|member| !goes(member)).count()
 }
 
-/// Makes `text` what the message says.
-fn set_content(body: &[u8], message: &Delta, text: &str, splices: &mut Splices) {
+/// Makes `text` what the message says, which has so many members `left`.
+fn set_content(body: &[u8], (message, left): (&Delta, usize), text: &str, splices: &mut Splices) {
     if text.is_empty() {
         return;
     }
@@ -207,7 +224,7 @@ fn set_content(body: &[u8], message: &Delta, text: &str, splices: &mut Splices) 
         None if message.span.is_empty() => {}
         None => {
             let start = Span { start: message.span.start + 1, end: message.span.start + 1 };
-            let comma = if message.members.is_empty() { "" } else { "," };
+            let comma = if left == 0 { "" } else { "," };
             splices.replace(start, format!("\"content\":{}{comma}", quote(text)));
         }
     }

@@ -19,6 +19,7 @@ use crate::wire::sse::{Fields, Piece, Splitter, parse_fields, write_event};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::VecDeque;
+use words::end_event;
 
 /// Bounds of one stream, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -137,11 +138,18 @@ impl StreamJudge {
 
     /// The upstream's stream has ended as it should.
     pub fn finish(&mut self, now_ms: u64, out: &mut Vec<Bytes>) -> Ending {
-        if let Some(rest) = self.splitter.finish() {
+        let rest = self.splitter.finish();
+        let is_open = rest.is_some() || !self.splitter.at_boundary();
+        if let Some(rest) = rest {
             self.piece(rest, now_ms, out);
         }
         self.finish_choices(now_ms, out);
-        self.ending(out)
+        let end = out.len();
+        let ending = self.ending(out);
+        if is_open && (out.len() > end || ending != Ending::Complete) {
+            end_event(out, end);
+        }
+        ending
     }
 
     /// Whether the upstream has said that nothing more comes.

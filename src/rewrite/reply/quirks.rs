@@ -151,3 +151,44 @@ fn of_three_choices_each_has_its_own_fate() {
         assert_eq!(out["usage"]["total_tokens"], 7);
     }
 }
+
+#[test]
+fn choices_that_say_the_same_index_are_each_asked_again_once() {
+    let (_, way) = WAYS[2];
+    let finish = json!("tool_calls");
+    let denied = choice(0, &[way("deny", arguments(true), 0)], &finish);
+    let body = reply(&[denied.clone(), denied, choice(1, &[way("ok", arguments(false), 0)], &finish)]);
+    let answer = |text: &str| {
+        json!({"id": "y", "choices": [{"index": 0, "message": {"role": "assistant", "content": text},
+            "finish_reason": "stop"}]})
+    };
+    let mut judge = WholeJudge::read(&body, judging(false), 0).unwrap();
+    for text in ["one", "two"] {
+        let (choice, _) = judge.pending().unwrap();
+        judge.continue_with(choice, &answer(text).to_string().into(), 0).unwrap();
+    }
+    assert_eq!(judge.pending(), None);
+    let shown: Value = serde_json::from_slice(&judge.write().unwrap()).unwrap();
+    assert_eq!(shown["choices"][0]["message"]["content"], "one");
+    assert_eq!(shown["choices"][1]["message"]["content"], "two");
+    let indexes: Vec<u64> = (0..3).map(|at| shown["choices"][at]["index"].as_u64().unwrap()).collect();
+    assert_eq!(indexes, [0, 2, 1]);
+}
+
+#[test]
+fn a_message_that_was_nothing_but_withheld_calls_still_reads_as_json() {
+    let (_, way) = WAYS[0];
+    let denied = way("deny", arguments(true), 0);
+    for message in [
+        json!({"tool_calls": [denied]}),
+        json!({"function_call": denied["function"]}),
+        json!({"tool_calls": [denied], "function_call": denied["function"]}),
+        json!({"tool_calls": [denied], "refusal": null}),
+    ] {
+        let body = reply(&[json!({"index": 0, "message": message, "finish_reason": "tool_calls"})]);
+        let (out, again) = judged(&body, false);
+        assert_eq!(again, Some(0));
+        let shown: Value = serde_json::from_slice(&out).unwrap_or_else(|error| panic!("{error}: {message}"));
+        assert_eq!(shown["choices"][0]["message"]["content"], NO_ANSWER);
+    }
+}

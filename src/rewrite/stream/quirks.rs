@@ -792,3 +792,28 @@ fn lines_that_are_one_json_together_or_none_are_no_events_of_their_own() {
         assert_eq!(judge.unjudged, unjudged, "{event}");
     }
 }
+
+#[test]
+fn what_follows_an_event_that_the_upstream_did_not_end_is_no_part_of_it() {
+    let denied =
+        delta(&json!({"role": "assistant", "tool_calls": [{"index": 0, "id": "a", "type": "function",
+        "function": {"name": "deny", "arguments": "{}"}}]}));
+    let ok = denied.replace("deny", "ok");
+    // No blank line at the end of the stream, not even the end of its last line, or a CR alone.
+    for cut in ["\n", "", "\r", "\r\n"] {
+        let unended = |stream: &str| format!("{}{cut}", stream.trim_end());
+        let mut judge = judge(false);
+        let (first, ending) = whole(&mut judge, &unended(&denied));
+        assert!(matches!(ending, Ending::Reask { .. }), "{cut:?}");
+        judge.continue_with(0);
+        // A reply without a finish: ours stands behind it.
+        let (second, ending) = whole(&mut judge, &unended(&delta(&json!({"content": "Well."}))));
+        assert_eq!(ending, Ending::Complete);
+        let (text, calls, finishes) =
+            client_view(&(first + &second).replace("\r\n", "\n").replace('\r', "\n"));
+        assert_eq!((text.as_str(), calls.len(), finishes), ("Well.", 0, vec!["stop".to_owned()]), "{cut:?}");
+        // What nobody touched stays as it came.
+        let untouched = unended(&ok);
+        assert_eq!(whole(&mut super::tests::judge(false), &untouched).0, untouched);
+    }
+}

@@ -114,3 +114,10 @@ impl StreamJudge {
         Some(format!(": toolrein {}\n\n", words.join(", ")).into())
     }
 }
+
+/// Ends the event that the upstream left open before the place `at` in `out`: what follows there is no part of it.
+pub(super) fn end_event(out: &mut Vec<Bytes>, at: usize) {
+    let is_line = out[..at].last().is_some_and(|piece| piece.ends_with(b"\n"));
+    // A CR that stands alone becomes a CR LF by the first of the two.
+    out.insert(at, Bytes::from_static(if is_line { b"\n" } else { b"\n\n" }));
+}

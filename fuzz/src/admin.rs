@@ -1,0 +1,84 @@
+//! A request to the admin server: method, path and headers, a line each, and behind an empty line its body. Whatever is
+//! asked, the answer is one of the known ones, as long as it says; a name that is not local gets nothing, and who does
+//! not bring the token sees no call that waits.
+
+use crate::world::choices;
+use http_body_util::BodyExt as _;
+use hyper::body::Body as _;
+use hyper::{Method, Request};
+use std::future::Future as _;
+use std::sync::{Arc, OnceLock};
+use toolrein::admin::readiness::Readiness;
+use toolrein::admin::{Admin, Bearer};
+use toolrein::telemetry::metrics::Metrics;
+
+const TOKEN: &str = "a-token-of-the-fuzzer";
+const CONFIG: &str = r#"{"mode":"enforce"}"#;
+
+pub fn run(input: &[u8]) -> bool {
+    let (first, input) = choices(input);
+    let mut lines = input.split(|byte| *byte == b'\n');
+    let method = lines.next().unwrap_or_default();
+    let path = lines.next().unwrap_or_default();
+    let mut asked = Request::builder().method(method).uri(path);
+    for line in lines.by_ref().take_while(|line| !line.is_empty()) {
+        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        asked = asked.header(&line[..colon], line.get(colon + 1..).unwrap_or_default());
+    }
+    let Ok(request) = asked.body(()) else { return false };
+    let body = lines.next();
+    let admin = admin(first % 2 == 1);
+    let response = admin.handle(&request, body.filter(|_| admin.reads_body(&request)));
+    let status = response.status().as_u16();
+    assert!([200, 400, 401, 403, 404, 405, 503].contains(&status), "{status}");
+    let told: u64 = response.headers()["content-length"].to_str().unwrap().parse().unwrap();
+    let body = response.into_body();
+    let length = body.size_hint().exact().unwrap();
+    assert!(
+        length == told || (*request.method() == Method::HEAD && length == 0),
+        "{told} told, {length} sent"
+    );
+    let mut hosts = request.headers().get_all("host").iter();
+    if admin.loopback && hosts.any(is_foreign) {
+        assert_eq!(status, 403);
+    }
+    let header = request.headers().get("authorization").map(|value| value.as_bytes());
+    let brings_token = header.is_some_and(|value| value.ends_with(TOKEN.as_bytes()));
+    if request.uri().path().starts_with("/api/confirmations") && !brings_token {
+        assert!(status != 200 && status != 400, "{status}");
+    }
+    if status == 200 && request.uri().path() == "/config" && *request.method() == Method::GET {
+        let bytes = futures_now(body);
+        assert_eq!(bytes, CONFIG.as_bytes());
+    }
+    true
+}
+
+/// Whether the host is one that a page on the web could have. What stands behind a colon is a port to every browser.
+fn is_foreign(host: &hyper::header::HeaderValue) -> bool {
+    let name = host.as_bytes().split(|byte| *byte == b':').next().unwrap_or_default();
+    name.to_ascii_lowercase().ends_with(b".example") && !host.as_bytes().contains(&b'@')
+}
+
+/// The bytes of a body that is there already.
+fn futures_now(body: http_body_util::Full<bytes::Bytes>) -> Vec<u8> {
+    let mut collecting = std::pin::pin!(body.collect());
+    let waker = std::task::Waker::noop();
+    match collecting.as_mut().poll(&mut std::task::Context::from_waker(waker)) {
+        std::task::Poll::Ready(collected) => collected.unwrap().to_bytes().to_vec(),
+        std::task::Poll::Pending => panic!("a body at hand is not there"),
+    }
+}
+
+fn admin(loopback: bool) -> &'static Admin {
+    static ADMINS: OnceLock<[Admin; 2]> = OnceLock::new();
+    let make = |loopback| Admin {
+        metrics: Arc::new(Metrics::new(&[]).unwrap()),
+        config: CONFIG.into(),
+        readiness: Readiness::starting(),
+        loopback,
+        held: Arc::default(),
+        bearer: Some(Bearer::new(TOKEN).unwrap()),
+    };
+    &ADMINS.get_or_init(|| [make(false), make(true)])[usize::from(loopback)]
+}

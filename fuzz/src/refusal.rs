@@ -1,0 +1,28 @@
+//! An upstream's error: a status and a body, whole and as an event. What is the caller's own affair is never taken
+//! for a refusal of tools; what is read is bounded; and what we say of it ourselves is JSON.
+
+use crate::world::{is_json, lossy};
+use toolrein::wire::error::{own_error_body, parse, parse_event, parse_in_200};
+use toolrein::wire::refusal::{classify, misses_tools, overflows, refuses_stream_options};
+
+pub fn run(input: &[u8]) -> bool {
+    let [high, low, body @ ..] = input else { return false };
+    let status = u16::from_be_bytes([*high, *low]);
+    for error in [
+        parse(body),
+        parse_in_200(body),
+        parse_event(Some("error"), "data", body),
+        parse_event(None, "error", body),
+    ] {
+        let Some(error) = error else { continue };
+        let read = (classify(status, &error), overflows(status, &error), misses_tools(&error));
+        assert!(status != 401 || read.0.is_none(), "a matter of the key: {read:?}");
+        assert!(status != 429 || !refuses_stream_options(status, &error));
+        let said: usize = error.messages.iter().map(String::len).sum();
+        assert!(said <= body.len() * 24 + 1_000, "{} bytes say {said}", body.len());
+        let told = own_error_body(&error.messages.join("; "), "reask_failed");
+        assert!(is_json(told.as_bytes()), "{told}");
+    }
+    assert!(is_json(own_error_body(&lossy(body), "invalid").as_bytes()));
+    is_json(body)
+}

@@ -1,0 +1,98 @@
+//! A whole reply's bytes, judged, with the model giving the same reply whenever it is asked again. What nothing acted
+//! on stays as it came; what was JSON is JSON; the client sees the released calls and no other.
+
+use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
+use bytes::Bytes;
+use serde_json::Value;
+use toolrein::rewrite::judging::{Decision, Judging};
+use toolrein::rewrite::reply::WholeJudge;
+use toolrein::wire::reply::Reply;
+
+/// How often the model is asked again before it has to land.
+const PATIENCE: usize = 3;
+/// Most rounds of a client request: the landing is the last.
+const MOST_ROUNDS: usize = 200;
+
+pub fn run(input: &[u8]) -> bool {
+    let (choices, body) = choices(input);
+    let body = Bytes::copy_from_slice(body);
+    let reads = Reply::parse(&body).is_ok();
+    let judge = WholeJudge::read(&body, judging(choices), NOW_MS);
+    assert_eq!(judge.is_ok(), reads);
+    let Ok(mut judge) = judge else { return false };
+    let mut rounds = 0;
+    while let Some((choice, round)) = judge.pending().filter(|_| !observes(choices)) {
+        let valid = is_json(&[b"[", round.as_ref(), b"]"].concat());
+        assert!(valid || !is_json(&body), "a round that is no JSON: {}", lossy(&round));
+        rounds += 1;
+        assert!(rounds < MOST_ROUNDS, "no end");
+        if rounds > PATIENCE {
+            judge.judging.land();
+        }
+        if judge.continue_with(choice, &body, NOW_MS).is_err() {
+            return true;
+        }
+    }
+    let acted = has_acted(&judge.judging);
+    let written = judge.write();
+    if observes(choices) || (!acted && rounds == 0) {
+        assert!(written.is_none(), "changed without a reason: {}", lossy(&body));
+    }
+    let Some(out) = written else { return true };
+    assert!(Reply::parse(&out).is_ok(), "not read again: {}", lossy(&out));
+    assert!(out.len() <= body.len() * (2 * rounds + 14) + 4_000, "{} became {}", body.len(), out.len());
+    if is_json(&body) {
+        assert!(is_json(&out), "no JSON: {}\nbecame\n{}", lossy(&body), lossy(&out));
+        shows_released_calls(&judge, &serde_json::from_slice(&out).unwrap(), &body);
+    }
+    true
+}
+
+/// Whether anything was done to any call.
+pub fn has_acted(judging: &Judging) -> bool {
+    judging.record.iter().any(|judged| judged.decision != Decision::Release)
+}
+
+fn shows_released_calls(judge: &WholeJudge, out: &Value, body: &[u8]) {
+    for (at, state) in judge.choices().iter().enumerate() {
+        let message = &out["choices"][at]["message"];
+        let shown = message["tool_calls"].as_array().map_or(0, Vec::len);
+        let shown = shown + usize::from(message["function_call"].is_object());
+        // Several members of one name, or calls that are none: other readers may see others.
+        let released = state.released().count();
+        assert!(
+            shown <= released || !is_plain(body),
+            "{shown} shown, {released} released: {}\n{out}",
+            lossy(body)
+        );
+    }
+}
+
+/// Whether every reader sees the same in a reply: no member of a message comes twice, and its calls are objects.
+fn is_plain(body: &[u8]) -> bool {
+    let Ok(value) = serde_json::from_slice::<Value>(body) else { return false };
+    let same = value.to_string().len();
+    // Members that come twice are lost here, and with them length.
+    let tight: usize = tight_length(body);
+    let calls = value["choices"].as_array().into_iter().flatten().all(|choice| {
+        let calls = choice["message"]["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
+        calls.iter().all(|call| call["function"]["name"].is_string())
+    });
+    same >= tight && calls
+}
+
+/// Bytes outside of strings that are no white space, and bytes of strings: at most the length of a compact spelling.
+fn tight_length(body: &[u8]) -> usize {
+    let (mut count, mut inside, mut escaped) = (0, false, false);
+    for byte in body {
+        if inside {
+            count += 1;
+            inside = escaped || *byte != b'"';
+            escaped = !escaped && *byte == b'\\';
+        } else if !byte.is_ascii_whitespace() {
+            count += 1;
+            inside = *byte == b'"';
+        }
+    }
+    count
+}

@@ -1,0 +1,118 @@
+//! A request's bytes: parsed, read as a conversation, folded through policies, written in every form. What no policy
+//! touched stays as it was; what a strict provider takes it still takes; what was JSON is JSON; nothing grows without
+//! bound; and the same request gives the same bytes, whatever is remembered of it.
+
+use crate::strict::violations;
+use crate::world::{NOW_MS, SETS, choices, config, identity, is_json, lossy, policies};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use toolrein::policy::plan::Plan;
+use toolrein::rewrite::notice::Placement;
+use toolrein::rewrite::pass::{Asking, Pass, Source, Tools};
+use toolrein::transcript::Transcript;
+use toolrein::transcript::identity::Hash;
+use toolrein::transcript::memo::{Derived, Memo, NoMemo};
+use toolrein::wire::request::Request;
+
+/// A round of an earlier reply, put back before the messages that the input chooses.
+const ROUND: &str = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"w1","type":"function","function":{"name":"look","arguments":"{}"}}]},{"role":"tool","tool_call_id":"w1","content":"{\"ok\":false}"}"#;
+/// Most that is added to a body beside what grows with it: a declared tool, a last word.
+const ADDED: usize = 8_000;
+/// Most that is added to a message: notices, lines around, a cut text written in escapes.
+const ADDED_TO_MESSAGE: usize = 4_000;
+
+pub fn run(input: &[u8]) -> bool {
+    let (set, input) = choices(input);
+    let (form, body) = choices(input);
+    let body = Bytes::copy_from_slice(body);
+    let Ok(request) = Request::parse(&body) else { return false };
+    let set = usize::from(set) % SETS;
+    let memo = KeepAll::default();
+    let plan = read(&request, &body, set, &NoMemo);
+    // Twice with a memory: the second time everything is remembered.
+    assert_eq!(read(&request, &body, set, &memo), plan);
+    assert_eq!(read(&request, &body, set, &memo), plan);
+    if plan.refusal.is_some() {
+        return true;
+    }
+    for placement in [Placement::System, Placement::Suffix, Placement::Leading] {
+        let out = write(&request, &body, &plan, &Pass::plain(placement));
+        if changes_nothing(&plan) {
+            assert_eq!(out, body, "touched without a reason");
+        }
+        let pass = pass(form, placement);
+        let out = write(&request, &body, &plan, &pass);
+        check(&request, &body, (&out, &plan), &pass);
+        assert_eq!(write(&request, &body, &plan, &pass), out);
+    }
+    true
+}
+
+fn changes_nothing(plan: &Plan) -> bool {
+    plan.edits.is_empty()
+        && plan.dropped.is_empty()
+        && plan.hidden.is_empty()
+        && plan.declared.is_empty()
+        && !plan.one_at_a_time
+}
+
+fn check(request: &Request, body: &Bytes, (out, plan): (&Bytes, &Plan), pass: &Pass) {
+    let told = || format!("{pass:?}\n{plan:?}\n{}\nbecame\n{}", lossy(body), lossy(out));
+    assert!(Request::parse(out).is_ok(), "not read again: {}", told());
+    if is_json(body) {
+        assert!(is_json(out), "no JSON: {}", told());
+        if violations(body).is_empty() {
+            let found = violations(out);
+            assert!(found.is_empty(), "{found:?}: {}", told());
+        }
+    }
+    let most = body.len() * 7 + ADDED + (request.messages.len() + 1) * ADDED_TO_MESSAGE;
+    assert!(out.len() <= most, "{} bytes became {}", body.len(), out.len());
+}
+
+fn read(request: &Request, body: &Bytes, set: usize, memo: &dyn Memo) -> Plan {
+    let identity = identity(1);
+    let model = request.model_name(body);
+    let mut transcript = Transcript::read(request, body, &identity, memo);
+    transcript.token_factor = config(set).token_factor(&model);
+    transcript.context_window = config(set).context_window(&model);
+    transcript.shared_body = Some(body.clone());
+    let released = vec![Some(NOW_MS - 1000); transcript.calls.calls.len()];
+    transcript.learn_times(&released, NOW_MS);
+    let (mut plan, _) = policies(set).read(&transcript);
+    if request.odd {
+        plan.change_nothing();
+    }
+    plan
+}
+
+fn write(request: &Request, body: &Bytes, plan: &Plan, pass: &Pass) -> Bytes {
+    Source { body, request, plan, restored: &[] }.write(pass).join()
+}
+
+/// The form of sending that a byte names.
+fn pass(form: u8, placement: Placement) -> Pass {
+    let tools = [Tools::Kept, Tools::WithoutChoice, Tools::Dropped][usize::from(form % 3)];
+    let rounds = || vec![Bytes::from_static(ROUND.as_bytes())];
+    let asking = match form / 3 % 3 {
+        0 => None,
+        land => Some(Asking { rounds: rounds(), land: land == 2 }),
+    };
+    Pass { tools, flat: form / 9 % 2 == 1, asking, ..Pass::plain(placement) }
+}
+
+/// Remembers everything, as the program's cache does.
+#[derive(Default)]
+struct KeepAll(Mutex<BTreeMap<Hash, Derived>>);
+
+impl Memo for KeepAll {
+    fn derive(&self, key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
+        if let Some(known) = self.0.lock().unwrap().get(&key) {
+            return known.clone();
+        }
+        let derived = compute();
+        self.0.lock().unwrap().insert(key, derived.clone());
+        derived
+    }
+}

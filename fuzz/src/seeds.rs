@@ -1,0 +1,150 @@
+//! The inputs that fuzzing begins with: recorded traffic and shipped configurations, in the form that each target
+//! reads. Made from tests/data, so that none has to be kept beside it.
+
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// What a call that needs a yes may carry beside recorded arguments.
+const ARGUMENTS: [&str; 7] = [
+    "{}",
+    "{\"to\":\"Bob\",\"amount\":1e3,\"note\":\"```\\n\\u202e\\u0000\"}",
+    "{\"a\":1,\"a\":[{\"b\":[]},{}]}",
+    "[1, \"\\ud83d\\ude00\"]",
+    "",
+    "{broken",
+    "```\n{\"a\":\"\u{200b}\"}",
+];
+const ADMIN: [&str; 11] = [
+    "GET\n/api/confirmations\nauthorization:Bearer a-token-of-the-fuzzer",
+    "POST\n/api/confirmations/00000000000000000000000000000000\nauthorization:Bearer a-token-of-the-fuzzer\n\n{\"approve\":true}",
+    "GET\n/metrics\nhost:localhost:4243",
+    "HEAD\n/livez\nhost:127.0.0.1",
+    "POST\n/config\nhost:[::1]",
+    "GET\n/config\nhost:rebound.example",
+    "GET\nhttp://localhost/readyz\naccept:*/*",
+    "OPTIONS\n*",
+    "CONNECT\nlocalhost:80",
+    "GET\n/config/../metrics?x=%2e%2e\nhost:localhost\nhost:rebound.example",
+    "GET\n/\nx-forwarded-host:evil.example",
+];
+
+/// The first inputs of the target called `name`: those that once broke it, then those of its kind.
+pub fn of(name: &str) -> Vec<Vec<u8>> {
+    let mut all = files(&data().join("fuzzed").join(name), &[""]);
+    all.extend(of_kind(name));
+    all
+}
+
+fn of_kind(name: &str) -> Vec<Vec<u8>> {
+    match name {
+        "request" => prefixed(requests(), 2),
+        "reply" => prefixed(recorded(&[".reply.json"]), 1),
+        "stream" | "sse" => prefixed(recorded(&[".sse", ".chunks.txt"]), 2),
+        "config" => configs(),
+        "replay" => prefixed(
+            lines("replay/conversations.jsonl").chain(lines("transcripts/sample.jsonl")).collect(),
+            1,
+        ),
+        "admin" => prefixed(ADMIN.iter().map(|text| text.as_bytes().to_vec()).collect(), 1),
+        "refusal" => refusals(),
+        "confirm" => {
+            let recorded = values("calls/sample.jsonl").filter_map(|line| match &line["arguments"] {
+                Value::String(text) => Some(text.clone().into_bytes()),
+                _ => None,
+            });
+            let made = ARGUMENTS.iter().map(|text| text.as_bytes().to_vec());
+            prefixed(recorded.chain(made).collect(), 2)
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Each with several choices of `length` bytes before it.
+fn prefixed(seeds: Vec<Vec<u8>>, length: usize) -> Vec<Vec<u8>> {
+    let with = |(at, seed): (usize, Vec<u8>)| {
+        let first = [0_u8, 1, 8, 15, 225].map(|first| first.wrapping_add(at as u8 % 7));
+        first.map(|first| {
+            let choices: Vec<u8> = (0..length as u8).map(|place| first.wrapping_mul(1 + place * 5)).collect();
+            [choices, seed.clone()].concat()
+        })
+    };
+    seeds.into_iter().enumerate().flat_map(with).collect()
+}
+
+fn requests() -> Vec<Vec<u8>> {
+    let mut all = recorded(&[".request.json"]);
+    for line in values("transcripts/sample.jsonl").chain(values("replay/conversations.jsonl")) {
+        let mut body = json!({"model": line["model"], "messages": line["messages"]});
+        if line["tools"].as_array().is_some_and(|tools| !tools.is_empty()) {
+            body["tools"] = line["tools"].clone();
+        }
+        all.push(body.to_string().into_bytes());
+    }
+    for line in values("injection/sample.jsonl") {
+        all.push(json!({"model": "m", "messages": [{"role": "user", "content": "q"},
+            {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": {"name": "read_page", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "a", "content": line["tool_result"]}]}).to_string().into_bytes());
+    }
+    all
+}
+
+fn refusals() -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for file in ["corpus", "fresh", "heldout", "error_in_200", "healthy_200"] {
+        for line in values(&format!("refusals/{file}.jsonl")) {
+            let status = line["status"].as_u64().unwrap_or(200) as u16;
+            let body = line["body"].as_str().map_or_else(|| line["body"].to_string(), str::to_owned);
+            all.push([&status.to_be_bytes(), body.as_bytes()].concat());
+        }
+    }
+    all
+}
+
+fn configs() -> Vec<Vec<u8>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let shipped = std::fs::read_to_string(root.join("proxy.toml")).unwrap_or_default();
+    // A line that begins with # and no space is a setting that is off.
+    let on = |line: &str| if line.starts_with("# ") { line.to_owned() } else { line.replacen('#', "", 1) };
+    let everything: Vec<String> = shipped.lines().map(on).collect();
+    let mut all = vec![shipped.into_bytes(), everything.join("\n").into_bytes()];
+    for file in [
+        "tests/simulation/everything.toml",
+        "tests/data/states/tutor.toml",
+        "tests/data/replay/policies.toml",
+        "deploy/profiles/chat.toml",
+        "deploy/profiles/artifacts.toml",
+        "deploy/profiles/voice.toml",
+        "deploy/profiles/text.toml",
+        "deploy/profiles/tutor.toml",
+    ] {
+        all.extend(std::fs::read(root.join(file)).ok());
+    }
+    all
+}
+
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data")
+}
+
+/// Recorded files whose names end so.
+fn recorded(endings: &[&str]) -> Vec<Vec<u8>> {
+    files(&data().join("recorded"), endings)
+}
+
+fn files(folder: &Path, endings: &[&str]) -> Vec<Vec<u8>> {
+    let Ok(files) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
+    paths.sort();
+    let fits = |path: &&PathBuf| endings.iter().any(|ending| path.to_string_lossy().ends_with(ending));
+    paths.iter().filter(fits).filter_map(|path| std::fs::read(path).ok()).collect()
+}
+
+fn lines(file: &str) -> impl Iterator<Item = Vec<u8>> {
+    let text = std::fs::read(data().join(file)).unwrap_or_default();
+    let lines: Vec<Vec<u8>> = text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+    lines.into_iter().filter(|line| !line.is_empty())
+}
+
+fn values(file: &str) -> impl Iterator<Item = Value> {
+    lines(file).filter_map(|line| serde_json::from_slice(&line).ok())
+}

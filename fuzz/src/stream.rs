@@ -1,0 +1,156 @@
+//! A stream's bytes under any chunking, judged, with the model giving the same stream whenever it is asked again. Any
+//! chunking gives the same bytes and verdicts; what nothing acted on comes out as it went in; events that were JSON
+//! stay JSON.
+
+use crate::reply::has_acted;
+use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
+use bytes::Bytes;
+use toolrein::rewrite::judging::Judged;
+use toolrein::rewrite::stream::{Ending, StreamJudge, StreamLimits};
+use toolrein::wire::sse::{Piece, Splitter, parse_fields};
+
+const PATIENCE: usize = 3;
+const MOST_ROUNDS: usize = 200;
+
+/// What came of a stream.
+#[derive(PartialEq)]
+struct Seen {
+    out: Vec<u8>,
+    record: Vec<Judged>,
+    rounds: Vec<Bytes>,
+    unjudged: usize,
+    spoiled: bool,
+    errored: bool,
+}
+
+pub fn run(input: &[u8]) -> bool {
+    let (first, input) = choices(input);
+    let (cutting, stream) = choices(input);
+    let limits = limits(cutting);
+    let whole = judged(first, limits, &[stream]);
+    let pieces = cut(stream, cutting);
+    let parts = judged(first, limits, &pieces);
+    // What is held in bytes depends on the chunks where an event is too long for the bounds.
+    if whole.unjudged == 0 && parts.unjudged == 0 {
+        let told = || format!("whole\n{}\nin parts\n{}", lossy(&whole.out), lossy(&parts.out));
+        assert!(whole.record == parts.record, "{:?}\n{:?}\n{}", whole.record, parts.record, told());
+        assert!(whole == parts, "{}", told());
+    }
+    for seen in [&whole, &parts] {
+        check(first, stream, seen);
+    }
+    all_json(stream)
+}
+
+fn check(first: u8, stream: &[u8], seen: &Seen) {
+    if observes(first) && !seen.errored {
+        assert_eq!(lossy(&seen.out), lossy(stream), "changed while observing");
+    }
+    let most = (stream.len() + 400) * (2 * seen.rounds.len() + 14) + 4_000;
+    assert!(seen.out.len() <= most, "{} became {}", stream.len(), seen.out.len());
+    if all_json(stream) && !seen.spoiled {
+        assert!(all_json(&seen.out), "no JSON: {}\nbecame\n{}", lossy(stream), lossy(&seen.out));
+        for round in &seen.rounds {
+            assert!(is_json(&[b"[", round.as_ref(), b"]"].concat()), "a round: {}", lossy(round));
+        }
+    }
+}
+
+/// Whether every event's data is JSON, but for the end's.
+fn all_json(stream: &[u8]) -> bool {
+    let mut splitter = Splitter::new(usize::MAX);
+    let mut pieces = Vec::new();
+    splitter.push(Bytes::copy_from_slice(stream), |piece| pieces.push(piece));
+    pieces.extend(splitter.finish());
+    pieces.iter().all(|piece| {
+        let Piece::Event(event) = piece else { return true };
+        let fields = parse_fields(event);
+        let data = fields.data.trim_ascii();
+        data.is_empty() || data == b"[DONE]" || is_json(data)
+    })
+}
+
+fn limits(cutting: u8) -> StreamLimits {
+    if cutting >= 240 {
+        StreamLimits { event: 1200, held: 600, reply: 1200 }
+    } else {
+        StreamLimits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 }
+    }
+}
+
+/// The stream in pieces whose lengths a byte decides.
+fn cut(stream: &[u8], cutting: u8) -> Vec<&[u8]> {
+    let mut pieces = Vec::new();
+    let mut rest = stream;
+    let mut state = u32::from(cutting) + 1;
+    while !rest.is_empty() {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let length = match cutting % 4 {
+            0 => 1,
+            1 => (state >> 24) as usize % 7,
+            2 => (state >> 24) as usize,
+            _ => (state >> 22) as usize,
+        };
+        let (piece, behind) = rest.split_at(length.clamp(1, rest.len()));
+        pieces.push(piece);
+        rest = behind;
+    }
+    pieces
+}
+
+fn judged(first: u8, limits: StreamLimits, pieces: &[&[u8]]) -> Seen {
+    let mut judge = StreamJudge::new(judging(first), limits, true);
+    let mut out = Vec::new();
+    let mut rounds = Vec::new();
+    let mut errored = false;
+    loop {
+        for piece in pieces {
+            push(&mut judge, piece, &mut out, &mut errored);
+        }
+        let mut last = Vec::new();
+        let ending = judge.finish(NOW_MS, &mut last);
+        errored |= takes_error(&mut judge, &mut last);
+        out.extend(last);
+        let Ending::Reask { choice, round } = ending else { break };
+        if observes(first) {
+            break;
+        }
+        rounds.push(round);
+        assert!(rounds.len() < MOST_ROUNDS, "no end");
+        if rounds.len() > PATIENCE {
+            judge.judging.land();
+        }
+        judge.continue_with(choice);
+    }
+    let untouched = !has_acted(&judge.judging) && rounds.is_empty() && !errored && !judge.spoiled;
+    let out = out.concat();
+    if untouched && judge.unjudged.is_empty() {
+        assert_eq!(lossy(&out), lossy(&pieces.concat()), "changed without a reason");
+    }
+    Seen {
+        out,
+        record: judge.judging.record,
+        rounds,
+        unjudged: judge.unjudged.len(),
+        spoiled: judge.spoiled,
+        errored,
+    }
+}
+
+fn push(judge: &mut StreamJudge, piece: &[u8], out: &mut Vec<Bytes>, errored: &mut bool) {
+    if judge.spoiled {
+        return;
+    }
+    let mut now = Vec::new();
+    judge.push(Bytes::copy_from_slice(piece), NOW_MS, &mut now);
+    *errored |= takes_error(judge, &mut now);
+    out.extend(now);
+}
+
+/// As the program does where no other form of the request is worth a try.
+fn takes_error(judge: &mut StreamJudge, out: &mut Vec<Bytes>) -> bool {
+    let Some((_, raw, place)) = judge.take_head_error() else { return false };
+    judge.fail();
+    out.insert(place, raw);
+    true
+}
