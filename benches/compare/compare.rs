@@ -5,12 +5,14 @@
 
 #[path = "../bodies/mod.rs"]
 mod bodies;
+mod instructions;
 mod load;
 mod subject;
 mod upstream;
 
 use load::Freshness::{Cold, Same, Warm};
 use load::{Load, Plan};
+use std::path::Path;
 use std::time::Instant;
 use subject::Subject;
 
@@ -18,6 +20,8 @@ use subject::Subject;
 const ROUNDS: u32 = 5;
 /// Chunks of one stream.
 pub const CHUNKS: usize = 200;
+/// Connections that are busy at once.
+const CONNECTIONS: usize = 8;
 const IDLE_STREAMS: usize = 1000;
 
 /// A row of the table: its name, the body, and how it is sent to each kind of subject.
@@ -37,8 +41,16 @@ const CASES: [Case; 3] = [
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let program = arguments.next().unwrap_or_else(|| panic!("usage: compare PATH_OF_TOOLREIN [ROW]"));
+    let only = arguments.next();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(compare(&program, arguments.next().as_deref()));
+    if only.as_deref() == Some("instructions") {
+        let only = arguments.next();
+        let kept = arguments.next();
+        let text = runtime.block_on(instructions::count(&program, only.as_deref(), kept.as_deref().map(Path::new)));
+        print!("{text}");
+        return;
+    }
+    runtime.block_on(compare(&program, only.as_deref()));
 }
 
 /// `only`: the name of the one row that is wanted.
@@ -85,7 +97,7 @@ async fn requests(subjects: &[Subject], case: &Case, number: &mut u32) -> [f64; 
     let mut least = [f64::MAX; 4];
     for _ in 0..ROUNDS {
         for (at, (subject, freshness)) in plans.into_iter().enumerate() {
-            let mut load = Load { port: subject.port, body: body.clone(), number: *number, stream: None };
+            let mut load = Load { port: subject.port, body: body.clone(), number: *number, stream: None, connections: CONNECTIONS };
             load.run(Plan { freshness, requests: case.requests / 10 }).await;
             let spent = measured(subject, &mut load, Plan { freshness, requests: case.requests }).await;
             least[at] = least[at].min(spent);
@@ -101,7 +113,7 @@ async fn chunks(subjects: &[Subject], number: &mut u32) -> [f64; 3] {
     for _ in 0..ROUNDS {
         for (least, subject) in least.iter_mut().zip(subjects) {
             let body = bodies::conversation(1 << 10, 0, true);
-            let mut load = Load { port: subject.port, body, number: *number, stream: Some(CHUNKS) };
+            let mut load = Load { port: subject.port, body, number: *number, stream: Some(CHUNKS), connections: CONNECTIONS };
             load.run(Plan { freshness: Warm, requests: 8 }).await;
             let spent = measured(subject, &mut load, Plan { freshness: Warm, requests: 64 }).await;
             *least = least.min(spent / CHUNKS as f64);

@@ -6,9 +6,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Connections that are busy at once.
-const CONNECTIONS: usize = 8;
-
 /// Requests of one kind to one port.
 #[derive(Clone)]
 pub struct Load {
@@ -18,6 +15,8 @@ pub struct Load {
     pub number: u32,
     /// The chunks of the reply, if it is streamed.
     pub stream: Option<usize>,
+    /// How many are busy at once.
+    pub connections: usize,
 }
 
 /// What is sent of it.
@@ -42,14 +41,14 @@ impl Load {
     /// Sends what `plan` asks for.
     pub async fn run(&mut self, plan: Plan) {
         let mut clients = JoinSet::new();
-        let share = plan.requests.div_ceil(CONNECTIONS as u32);
-        for client in 0..CONNECTIONS {
+        let share = plan.requests.div_ceil(self.connections as u32);
+        for client in 0..self.connections {
             let mut load = self.clone();
             load.number += share * client as u32;
             clients.spawn(async move { load.client(client, Plan { requests: share, ..plan }).await });
         }
         clients.join_all().await;
-        self.number += share * CONNECTIONS as u32;
+        self.number += share * self.connections as u32;
     }
 
     async fn client(mut self, client: usize, plan: Plan) {

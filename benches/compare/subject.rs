@@ -34,20 +34,28 @@ impl Subject {
         let (port, admin) = (free_port(), free_port());
         let config = folder.join(format!("{mode}.toml"));
         fs::write(&config, include_str!("../../proxy.toml")).unwrap();
-        let child = pinned(&[
-            program,
-            "serve",
-            "--config",
-            &config.to_string_lossy(),
-            "--listen",
-            &format!("127.0.0.1:{port}"),
-            "--admin",
-            &format!("127.0.0.1:{admin}"),
-            "--upstream",
-            &format!("http://{upstream}/v1"),
-            "--mode",
-            mode,
-        ]);
+        let mut command = vec![program];
+        let serve = serve(&config, (port, admin), upstream, mode);
+        command.extend(serve.iter().map(String::as_str));
+        let child = pinned(&command);
+        Self { port, child }.answering().await
+    }
+
+    /// toolrein under callgrind, which counts nothing until it is told to and writes to `out`.
+    pub async fn counted(
+        program: &str,
+        folder: &Path,
+        upstream: SocketAddr,
+        (mode, out): (&str, &Path),
+    ) -> Self {
+        let (port, admin) = (free_port(), free_port());
+        let config = folder.join(format!("{mode}.toml"));
+        fs::write(&config, include_str!("../../proxy.toml")).unwrap();
+        let out = format!("--callgrind-out-file={}", out.display());
+        let mut command = vec!["valgrind", "--tool=callgrind", "--instr-atstart=no", &out, program];
+        let serve = serve(&config, (port, admin), upstream, mode);
+        command.extend(serve.iter().map(String::as_str));
+        let child = pinned(&command);
         Self { port, child }.answering().await
     }
 
@@ -97,6 +105,28 @@ impl Drop for Subject {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The command line behind the program's name.
+fn serve(config: &Path, (port, admin): (u16, u16), upstream: SocketAddr, mode: &str) -> Vec<String> {
+    let (listen, admin) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{admin}"));
+    let (config, upstream) = (config.display().to_string(), format!("http://{upstream}/v1"));
+    let pairs = [
+        ("--config", config.as_str()),
+        ("--listen", &listen),
+        ("--admin", &admin),
+        ("--upstream", &upstream),
+        ("--mode", mode),
+    ];
+    let flags = pairs.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value.to_owned()]);
+    std::iter::once("serve".to_owned()).chain(flags).collect()
+}
+
+/// Tells callgrind what to do with `subject`.
+pub fn control(subject: &Subject, command: &[&str]) {
+    let mut control = Command::new("callgrind_control");
+    control.args(command).arg(subject.child.id().to_string()).stdin(Stdio::null()).stdout(Stdio::null());
+    assert!(control.status().unwrap().success(), "callgrind_control {command:?}");
 }
 
 fn pinned(command: &[&str]) -> Child {
