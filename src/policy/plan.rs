@@ -96,10 +96,9 @@ pub enum Change {
 }
 
 impl Change {
-    /// Tokens that the model need not read, estimated. 3.6 characters a token: between prose (4.2) and JSON (3.3), as
-    /// measured on recorded results.
+    /// Tokens that the model need not read, estimated.
     pub fn saved_tokens(&self) -> u64 {
-        self.gone_chars() as u64 * 10 / 36
+        tokens_of(self.gone_chars())
     }
 
     /// Characters that the model need not read.
@@ -127,6 +126,12 @@ impl Change {
             Self::Notice { word, .. } | Self::Remark { word, of: None } => word,
         })
     }
+}
+
+/// The tokens of that many characters that are gone, estimated. 3.6 characters a token: between prose (4.2) and JSON
+/// (3.3), as measured on recorded results.
+pub fn tokens_of(gone_chars: usize) -> u64 {
+    gone_chars as u64 * 10 / 36
 }
 
 /// A request that a policy will not send.
@@ -286,6 +291,7 @@ impl Plan {
         self.dropped.clear();
         self.hidden.clear();
         self.declared.clear();
+        self.one_at_a_time = false;
     }
 
     /// Whether nothing changes.
@@ -396,4 +402,22 @@ pub struct Usage {
     pub tool: String,
     pub used: u64,
     pub limit: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_shall_change_nothing_changes_nothing() {
+        let mut plan = Plan::default();
+        plan.notice("notice", "so far".to_owned());
+        plan.drop_turns(0..1);
+        plan.hide("search");
+        plan.declare("{}".into());
+        plan.one_call_at_a_time();
+        assert!(!plan.is_empty());
+        plan.change_nothing();
+        assert!(plan.is_empty());
+    }
 }

@@ -2,11 +2,17 @@
 //! replies to asking again join the same stream. One task-free state machine per stream: dropped with the
 //! client's connection, it cancels the upstream.
 
-use super::body::{BodyError, ReplyBody, UpBody};
+mod asked;
+mod rejoined;
+mod wait;
+
+use self::asked::{Asked, ask, error_data};
+use self::rejoined::rejoined;
+use self::wait::{Alarm, Step, wait};
+use super::body::{BodyError, ReplyBody};
 use super::coding;
 use super::error::ProxyError;
 use super::exchange::Exchange;
-use super::handler::Gateway;
 use super::headers::retain;
 use super::record::label;
 use crate::rewrite::choice::is_served;
@@ -16,8 +22,6 @@ use crate::telemetry::metrics::StreamGuard;
 use crate::wire::error::{own_error_body, parse};
 use crate::wire::sse::write_event;
 use bytes::Bytes;
-use futures_util::FutureExt as _;
-use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Frame;
 use hyper::body::Incoming;
 use hyper::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
@@ -28,12 +32,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 /// How long a stream that said `[DONE]` may stay open: servers end it at once, some proxies never do.
 const AFTER_DONE: Duration = Duration::from_secs(2);
-/// Most of an error body that is read.
-const ERROR_BYTES: usize = 64 * 1024;
 
 /// Whether the reply is a stream of events.
 pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
@@ -117,22 +119,6 @@ enum Phase {
     Reading(Incoming, Instant, Alarm),
     Asking(Pin<Box<dyn Future<Output = Asked> + Send>>),
     Over,
-}
-
-/// What asking again has brought.
-enum Asked {
-    Stream(Incoming),
-    Refused { status: u16, body: Bytes },
-    Failed(ProxyError),
-}
-
-/// What the wait for the upstream has brought.
-enum Step {
-    Frame(Frame<Bytes>),
-    End,
-    Cut,
-    Silence,
-    TooSilent,
 }
 
 impl Streaming {
@@ -355,118 +341,9 @@ impl Drop for Streaming {
     }
 }
 
-/// Rings at the end of a wait. Armed once and not set anew for each frame: it may ring too early, and is armed again
-/// then. To arm a timer for each chunk would cost more than to judge it.
-#[derive(Default)]
-struct Alarm(Option<Pin<Box<Sleep>>>);
-
-impl Alarm {
-    /// Waits until `until`.
-    async fn ring(&mut self, until: Instant) {
-        let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(until)));
-        if sleep.deadline() > until {
-            sleep.as_mut().reset(until);
-        }
-        loop {
-            sleep.as_mut().await;
-            if Instant::now() >= until {
-                return;
-            }
-            sleep.as_mut().reset(until);
-        }
-    }
-}
-
-/// Waits for the next frame until `deadline`, or until a comment is `due` if that is earlier.
-async fn wait((body, alarm): (&mut Incoming, &mut Alarm), deadline: Instant, due: Option<Instant>) -> Step {
-    // Most frames are here already: no timer is armed for them.
-    let frame = match body.frame().now_or_never() {
-        Some(frame) => frame,
-        None => {
-            let until = due.map_or(deadline, |due| deadline.min(due));
-            tokio::select! {
-                biased;
-                frame = body.frame() => frame,
-                () = alarm.ring(until) => {
-                    return if Instant::now() < deadline { Step::Silence } else { Step::TooSilent };
-                }
-            }
-        }
-    };
-    match frame {
-        Some(Ok(frame)) => Step::Frame(frame),
-        Some(Err(_)) => Step::Cut,
-        None => Step::End,
-    }
-}
-
-async fn ask(gateway: Arc<Gateway>, request: hyper::http::Request<UpBody>) -> Asked {
-    let response = match gateway.upstream.send(request).await {
-        Ok(response) => response,
-        Err(error) => return Asked::Failed(error),
-    };
-    let status = response.status();
-    if status.is_success() && is_stream(response.headers()) && !coding::is_coded(response.headers()) {
-        return Asked::Stream(response.into_body());
-    }
-    let body = Limited::new(response.into_body(), ERROR_BYTES).collect();
-    let idle = gateway.config.upstream.idle_timeout;
-    let body = timeout(idle, body).await.ok().and_then(Result::ok).map(|body| body.to_bytes());
-    Asked::Refused { status: status.as_u16(), body: body.unwrap_or_default() }
-}
-
-/// An upstream's error as the data of an event.
-fn error_data(status: u16, body: &[u8]) -> Vec<u8> {
-    let is_object = |value: &serde_json::Value| value.get("error").is_some_and(serde_json::Value::is_object);
-    match serde_json::from_slice::<serde_json::Value>(body) {
-        Ok(value) if is_object(&value) => value.to_string().into_bytes(),
-        _ => {
-            let said = parse(body).map(|error| error.messages.join("; ")).filter(|said| !said.is_empty());
-            let said = said.map_or_else(String::new, |said| format!(": {said}"));
-            let message = format!("The upstream refused to be asked again with status {status}{said}");
-            own_error_body(&message, "reask_failed").into_bytes()
-        }
-    }
-}
-
-/// Joins pieces that stand next to each other in `chunk`, so that what nobody touched goes out as it came.
-fn rejoined(chunk: &Bytes, pieces: Vec<Bytes>) -> Vec<Bytes> {
-    let start = chunk.as_ptr() as usize;
-    let place = |piece: &Bytes| {
-        (piece.as_ptr() as usize).checked_sub(start).filter(|at| at + piece.len() <= chunk.len())
-    };
-    let mut joined: Vec<Bytes> = Vec::with_capacity(1);
-    let mut open: Option<std::ops::Range<usize>> = None;
-    for piece in pieces {
-        match (place(&piece), &mut open) {
-            (Some(at), Some(run)) if run.end == at => run.end += piece.len(),
-            (Some(at), _) => {
-                joined.extend(open.take().map(|run| chunk.slice(run)));
-                open = Some(at..at + piece.len());
-            }
-            (None, _) => {
-                joined.extend(open.take().map(|run| chunk.slice(run)));
-                joined.push(piece);
-            }
-        }
-    }
-    joined.extend(open.map(|run| chunk.slice(run)));
-    joined
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pieces_of_one_chunk_are_joined_without_a_copy_and_others_keep_their_place() {
-        let chunk = Bytes::from_static(b"one two three");
-        let pieces = vec![chunk.slice(..4), chunk.slice(4..8), Bytes::from_static(b"!"), chunk.slice(8..)];
-        let joined = rejoined(&chunk, pieces);
-        assert_eq!(joined, ["one two ", "!", "three"]);
-        assert_eq!(joined[0].as_ptr(), chunk.as_ptr());
-        assert_eq!(rejoined(&chunk, vec![chunk.slice(4..), chunk.slice(..4)]), ["two three", "one "]);
-    }
 
     #[test]
     fn a_stream_is_told_by_its_content_type_in_any_spelling() {
@@ -482,12 +359,5 @@ mod tests {
             assert_eq!(is_stream(&headers), expected, "{kind}");
         }
         assert!(!is_stream(&HeaderMap::new()));
-    }
-
-    #[test]
-    fn an_upstreams_error_object_is_told_as_it_is_and_anything_else_in_our_shape() {
-        let told = |body: &str| String::from_utf8(error_data(429, body.as_bytes())).unwrap();
-        assert_eq!(told("{\"error\": {\"message\": \"slow\"}}"), r#"{"error":{"message":"slow"}}"#);
-        assert!(told("gone").contains("status 429: gone"));
     }
 }

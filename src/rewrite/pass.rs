@@ -5,8 +5,8 @@
 use super::flatten::flatten;
 use super::notice::Placement;
 use super::request::{
-    append, apply_plan, ask_for_answer, ask_for_one, ask_for_usage, declare, hide, restore, without_choice,
-    without_tools,
+    append, apply_plan, ask_for_answer, ask_for_one, ask_for_one_call, ask_for_usage, declare, hide, restore,
+    without_choice, without_tools,
 };
 use super::splice::{Rope, Splices};
 use crate::policy::plan::{Change, Edit, Plan};
@@ -74,16 +74,14 @@ impl Source<'_> {
     pub fn write(&self, pass: &Pass) -> Rope {
         let mut splices = Splices::default();
         match pass.tools {
-            Tools::Kept => {
+            Tools::Kept | Tools::WithoutChoice => {
                 apply_plan(self.request, self.body, self.plan, pass.placement, &mut splices);
                 hide(self.request, self.body, &self.plan.hidden, &mut splices);
                 declare(self.request, self.body, &self.plan.declared, &mut splices);
-            }
-            Tools::WithoutChoice => {
-                apply_plan(self.request, self.body, self.plan, pass.placement, &mut splices);
-                hide(self.request, self.body, &self.plan.hidden, &mut splices);
-                declare(self.request, self.body, &self.plan.declared, &mut splices);
-                without_choice(self.request, self.body, &mut splices);
+                ask_for_one_call(self.request, self.body, self.plan, &mut splices);
+                if pass.tools == Tools::WithoutChoice {
+                    without_choice(self.request, self.body, &mut splices);
+                }
             }
             Tools::Dropped => {
                 apply_plan(self.request, self.body, &self.plan_without_tools(), pass.placement, &mut splices);
@@ -110,8 +108,6 @@ impl Source<'_> {
     /// The plan and one notice more, at a place that stays the same as the conversation grows.
     fn plan_without_tools(&self) -> Plan {
         let mut plan = self.plan.clone();
-        // It goes with the tools.
-        plan.one_at_a_time = false;
         if let Some(message) = self.opening() {
             let change = Change::Notice { text: NO_TOOLS.to_owned(), word: "notice" };
             let is_later =
@@ -147,7 +143,15 @@ mod tests {
     use super::*;
 
     fn written(body: &str, pass: &Pass, hidden: &[&str], restored: &[(usize, Bytes)]) -> String {
-        let mut plan = Plan::default();
+        written_as(body, pass, (Plan::default(), hidden), restored)
+    }
+
+    fn written_as(
+        body: &str,
+        pass: &Pass,
+        (mut plan, hidden): (Plan, &[&str]),
+        restored: &[(usize, Bytes)],
+    ) -> String {
         plan.hidden = hidden.iter().map(|name| ("allow", (*name).to_owned())).collect();
         let body = Bytes::copy_from_slice(body.as_bytes());
         let request = Request::parse(&body).unwrap();
@@ -165,6 +169,26 @@ mod tests {
     #[test]
     fn a_plain_pass_changes_nothing() {
         assert_eq!(written(TOOLS, &plain(), &[], &[]), TOOLS);
+    }
+
+    #[test]
+    fn one_call_at_a_time_is_asked_for_where_tools_stay_that_know_the_member() {
+        let tool = |name: &str| format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#);
+        let body = |members: &str| format!(r#"{{"messages":[{{"role":"user","content":"q"}}]{members}}}"#);
+        let two = format!(r#","tools":[{},{}]"#, tool("a"), tool("b"));
+        for (members, hidden, asked) in [
+            (two.as_str(), &[][..], true),
+            (&two, &["a"], true),
+            (&two, &["a", "b"], false),
+            (r#","tools":[]"#, &[], false),
+            (r#","functions":[{"name":"a"}]"#, &[], false),
+            ("", &[], false),
+        ] {
+            let mut plan = Plan::default();
+            plan.one_call_at_a_time();
+            let out = written_as(&body(members), &plain(), (plan, hidden), &[]);
+            assert_eq!(out.contains(r#""parallel_tool_calls":false"#), asked, "{members} without {hidden:?}");
+        }
     }
 
     #[test]

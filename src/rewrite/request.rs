@@ -44,7 +44,16 @@ pub fn apply_plan(request: &Request, body: &[u8], plan: &Plan, placement: Placem
     for (message, text) in &notices {
         place(request, *message, text, placement, splices);
     }
-    if plan.one_at_a_time && request.declares_tools {
+}
+
+/// Asks for one call at a time, where tools stay that can be called so: the member means nothing to the older
+/// `functions`, and is refused where no tools are.
+pub fn ask_for_one_call(request: &Request, body: &[u8], plan: &Plan, splices: &mut Splices) {
+    let Some(tools) = request.value(body, "tools").filter(|_| plan.one_at_a_time) else { return };
+    let in_list = |tool: &&Tool| (tools.start..tools.end).contains(&tool.span.start);
+    let keeps_all = request.choice == Choice::Forced;
+    let stays = |tool: &Tool| keeps_all || !is_hidden(tool, body, &plan.hidden);
+    if request.tools.iter().filter(in_list).any(stays) {
         set_member(request, body, "parallel_tool_calls", "false", splices);
     }
 }
@@ -105,9 +114,7 @@ pub fn hide(request: &Request, body: &[u8], hidden: &[(&'static str, String)], s
     if hidden.is_empty() || request.choice == Choice::Forced {
         return;
     }
-    let is_hidden = |tool: &Tool| {
-        tool.name.is_some_and(|name| hidden.iter().any(|(_, hidden)| *hidden == decode(name, body)))
-    };
+    let is_hidden = |tool: &Tool| is_hidden(tool, body, hidden);
     if !request.tools.is_empty() && request.tools.iter().all(is_hidden) {
         return without_tools(request, body, splices);
     }
@@ -117,6 +124,10 @@ pub fn hide(request: &Request, body: &[u8], hidden: &[(&'static str, String)], s
         let tools: Vec<&Tool> = request.tools.iter().filter(inside).collect();
         splices.remove_items(&tools, |tool| tool.span, |tool| is_hidden(tool));
     }
+}
+
+fn is_hidden(tool: &Tool, body: &[u8], hidden: &[(&'static str, String)]) -> bool {
+    tool.name.is_some_and(|name| hidden.iter().any(|(_, hidden)| *hidden == decode(name, body)))
 }
 
 /// Declares tools of ours behind the client's.

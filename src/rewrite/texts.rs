@@ -1,8 +1,8 @@
 //! What becomes of each text of a request: of all that policies want done to one text, what counts, in one fixed
 //! order, so that their own order does not matter. Settles; writes no bytes.
 
-use crate::policy::plan::{Change, Plan};
-use std::collections::BTreeMap;
+use crate::policy::plan::{Change, Plan, tokens_of};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The place of a text: its message, and its place among the message's strings of text.
@@ -44,12 +44,14 @@ impl TextChange<'_> {
 pub fn settle(plan: &Plan) -> BTreeMap<TextPlace, TextChange<'_>> {
     let mut texts: BTreeMap<TextPlace, TextChange<'_>> = BTreeMap::new();
     let is_gone = |message: usize| is_dropped(plan, message);
+    let cleared = plan.edits.iter().filter(|edit| matches!(edit.change, Change::Clear { .. }));
+    let cleared: BTreeSet<usize> = cleared.map(|edit| edit.message).collect();
     for edit in plan.edits.iter().filter(|edit| !is_gone(edit.message)) {
         let (rank, text, by, gone) = match &edit.change {
             Change::Clear { text, by, gone_chars } => (Rank::Clear, text, by, gone_chars),
             Change::WithholdText { text, by, gone_chars } => (Rank::Withhold, text, by, gone_chars),
             Change::Point { text, by, gone_chars, original }
-                if !is_gone(*original) && !is_cleared(plan, *original) =>
+                if !is_gone(*original) && !cleared.contains(original) =>
             {
                 (Rank::Point, text, by, gone_chars)
             }
@@ -75,18 +77,14 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPlace, TextChange<'_>> {
     texts
 }
 
-/// Tokens that the model need not read by `plan`, estimated: 3.6 characters a token, as [`Change::saved_tokens`] has it.
+/// Tokens that the model need not read by `plan`, estimated.
 pub fn saved_tokens(plan: &Plan) -> u64 {
-    settle(plan).values().map(|change| change.gone_chars() as u64 * 10 / 36).sum()
+    settle(plan).values().map(|change| tokens_of(change.gone_chars())).sum()
 }
 
 /// Whether the message goes with its turn.
 pub fn is_dropped(plan: &Plan, message: usize) -> bool {
     plan.dropped.iter().any(|dropped| dropped.messages.contains(&message))
-}
-
-fn is_cleared(plan: &Plan, message: usize) -> bool {
-    plan.edits.iter().any(|edit| edit.message == message && matches!(edit.change, Change::Clear { .. }))
 }
 
 impl TextChange<'_> {

@@ -118,8 +118,7 @@ impl Histories {
     /// Names the histories of `transcript` as `model` is sent them.
     ///
     /// Of each message the length, the beginning and the end are read: two histories that agree on these, on the
-    /// caller, on the conversation and on the tools cost the same or nearly, and a history of a megabyte is named in
-    /// some microseconds.
+    /// caller, on the conversation and on the tools cost the same or nearly.
     pub fn read(transcript: &Transcript<'_>, model: Hash) -> Self {
         let (request, body) = (transcript.request, transcript.body);
         let mut samples = Vec::with_capacity((request.messages.len() + 2) * (2 * SAMPLE_BYTES + 8));

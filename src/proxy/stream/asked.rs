@@ -1,0 +1,66 @@
+//! Asking the upstream again in the middle of a stream: the request sent, what it has brought, and how a refusal is
+//! told. Decides on nothing.
+
+use super::is_stream;
+use crate::proxy::body::UpBody;
+use crate::proxy::coding;
+use crate::proxy::error::ProxyError;
+use crate::proxy::handler::Gateway;
+use crate::wire::error::{own_error_body, parse};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use std::sync::Arc;
+use tokio::time::timeout;
+
+/// Most of an error body that is read.
+const ERROR_BYTES: usize = 64 * 1024;
+
+/// What asking again has brought.
+pub(super) enum Asked {
+    Stream(Incoming),
+    Refused { status: u16, body: Bytes },
+    Failed(ProxyError),
+}
+
+/// Sends `request` and reads the reply's head; of a refusal its body too.
+pub(super) async fn ask(gateway: Arc<Gateway>, request: hyper::http::Request<UpBody>) -> Asked {
+    let response = match gateway.upstream.send(request).await {
+        Ok(response) => response,
+        Err(error) => return Asked::Failed(error),
+    };
+    let status = response.status();
+    if status.is_success() && is_stream(response.headers()) && !coding::is_coded(response.headers()) {
+        return Asked::Stream(response.into_body());
+    }
+    let body = Limited::new(response.into_body(), ERROR_BYTES).collect();
+    let idle = gateway.config.upstream.idle_timeout;
+    let body = timeout(idle, body).await.ok().and_then(Result::ok).map(|body| body.to_bytes());
+    Asked::Refused { status: status.as_u16(), body: body.unwrap_or_default() }
+}
+
+/// An upstream's error as the data of an event.
+pub(super) fn error_data(status: u16, body: &[u8]) -> Vec<u8> {
+    let is_object = |value: &serde_json::Value| value.get("error").is_some_and(serde_json::Value::is_object);
+    match serde_json::from_slice::<serde_json::Value>(body) {
+        Ok(value) if is_object(&value) => value.to_string().into_bytes(),
+        _ => {
+            let said = parse(body).map(|error| error.messages.join("; ")).filter(|said| !said.is_empty());
+            let said = said.map_or_else(String::new, |said| format!(": {said}"));
+            let message = format!("The upstream refused to be asked again with status {status}{said}");
+            own_error_body(&message, "reask_failed").into_bytes()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upstreams_error_object_is_told_as_it_is_and_anything_else_in_our_shape() {
+        let told = |body: &str| String::from_utf8(error_data(429, body.as_bytes())).unwrap();
+        assert_eq!(told("{\"error\": {\"message\": \"slow\"}}"), r#"{"error":{"message":"slow"}}"#);
+        assert!(told("gone").contains("status 429: gone"));
+    }
+}
