@@ -13,6 +13,10 @@ use toolrein::demo;
 use toolrein::policy::REGISTRY;
 use toolrein::serve::Running;
 
+/// A request allocates some hundred small pieces; this allocator takes a third of the system's time for them.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The exit code of a program that could not start, or whose streams had to be cut.
 const EXIT_FAILED: u8 = 1;
 

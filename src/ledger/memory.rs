@@ -10,8 +10,6 @@ use crate::rewrite::rounds::Round;
 use crate::transcript::identity::Hash;
 use crate::transcript::memo::{Derived, Memo};
 use crate::transcript::prompt::Ratio;
-use moka::ops::compute::Op;
-use moka::sync::Cache;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +19,8 @@ use std::time::{Duration, Instant};
 const MOST_ROUNDS_AT_ONE_PLACE: usize = 64;
 /// What an entry costs beside its bytes, about: its place in a table that is half full, and a block of the heap.
 const ENTRY_BYTES: usize = 150;
+/// Models of which it is known what they refuse.
+const MOST_MODELS: u64 = 10_000;
 /// Models whose rates are learned, some 2 KB each.
 const MOST_RATIOS: u64 = 1_000;
 /// What a compiled schema takes, about: some hundred nodes.
@@ -49,17 +49,17 @@ pub struct Memory {
     conversations: Recent<()>,
     asked: Recent<Option<Standing>>,
     /// Few, and looked up once a request.
-    models: Cache<Hash, ModelFacts>,
+    models: Recent<ModelFacts>,
     anchors: Anchors,
     // A std mutex: held for sums over some dozen numbers.
-    ratios: Cache<Hash, Arc<Mutex<Ratios>>>,
+    ratios: Recent<Arc<Mutex<Ratios>>>,
     started: Instant,
 }
 
 impl Memory {
     /// An empty ledger.
     pub fn new(bounds: &Bounds) -> Self {
-        let lifetime_ms = u64::try_from(bounds.lifetime.as_millis()).unwrap_or(u64::MAX);
+        let lifetime_ms = millis(bounds.lifetime);
         let names = || Recent::new(bounds.conversations, lifetime_ms, |()| 1);
         Self {
             released_ms: Recent::new(bounds.calls, lifetime_ms, |_| 1),
@@ -72,29 +72,33 @@ impl Memory {
                 let bytes = standing.as_ref().map_or(0, |standing| standing.confirmation.size());
                 (bytes + ENTRY_BYTES) as u64
             }),
-            models: Cache::builder().max_capacity(10_000).time_to_live(bounds.refusals).build(),
+            models: Recent::new(MOST_MODELS, millis(bounds.refusals), |_| 1),
             anchors: Anchors::new(),
-            ratios: Cache::builder().max_capacity(MOST_RATIOS).build(),
+            ratios: Recent::new(MOST_RATIOS, u64::MAX, |_| 1),
             started: Instant::now(),
         }
     }
 
     /// Time of this ledger's own, which no clock set anew moves.
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+        millis(self.started.elapsed())
     }
 
     fn learn(&self, cost: Cost) {
         self.anchors.keep(cost.history, cost.anchor);
         if cost.anchor.prompt > 0 {
-            let ratios = self.ratios.get_with(cost.model, Arc::default);
+            let mut ratios = Arc::default();
+            self.ratios.update(cost.model, self.now_ms(), |known| {
+                ratios = known.unwrap_or_default();
+                Arc::clone(&ratios)
+            });
             let mut ratios = ratios.lock().unwrap_or_else(PoisonError::into_inner);
             ratios.learn(cost.conversation, cost.anchor.size, cost.anchor.prompt);
         }
     }
 
     fn ratio(&self, model: &Hash) -> Option<Ratio> {
-        self.ratios.get(model)?.lock().unwrap_or_else(PoisonError::into_inner).ratio()
+        self.ratios.find(model, self.now_ms())?.lock().unwrap_or_else(PoisonError::into_inner).ratio()
     }
 
     fn add_round(&self, place: Hash, round: &Round) {
@@ -109,6 +113,10 @@ impl Memory {
     }
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Ledger for Memory {
     fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
         let now_ms = self.now_ms();
@@ -119,7 +127,7 @@ impl Ledger for Memory {
         Box::pin(ready(Facts {
             released_ms: ask.calls.iter().map(|call| self.released_ms.find(call, now_ms)).collect(),
             rounds: ask.places.iter().map(rounds_at).collect(),
-            model: self.models.get(&ask.model).unwrap_or_default(),
+            model: self.models.find(&ask.model, now_ms).unwrap_or_default(),
             repeated,
             asked: ask.answered.and_then(|text| Some(self.asked.find(&text, now_ms)??.confirmation)),
             anchors: ask.histories.iter().map(|history| self.anchors.find(*history)).collect(),
@@ -140,9 +148,7 @@ impl Ledger for Memory {
             self.asked.update(text, now_ms, |known| known.flatten().or_else(|| Some(new())));
         }
         if let Some((model, facts)) = news.model {
-            self.models.entry(model).and_compute_with(|known| {
-                Op::Put(known.map_or(facts, |entry| entry.into_value().and(facts)))
-            });
+            self.models.update(model, now_ms, |known| known.map_or(facts, |known| known.and(facts)));
         }
         if let Some(cost) = news.cost {
             self.learn(cost);

@@ -17,6 +17,7 @@ use calls::{Call, PairedCalls};
 use identity::{Domain, Identity};
 use memo::{Derived, Memo};
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text};
 
 /// One conversation as its request tells it.
@@ -39,6 +40,8 @@ pub struct Transcript<'a> {
     /// The bytes of `body` where they are shared, for who keeps them longer than the transcript.
     pub shared_body: Option<Bytes>,
     last_assistant: Option<usize>,
+    /// What each message was counted as, in hundredths of a token, and 1 more; 0 where nobody asked yet.
+    counted: Vec<AtomicU64>,
 }
 
 /// A message with the bytes it stands in.
@@ -52,6 +55,8 @@ pub struct View<'a> {
     pub identity: &'a Identity,
     /// See [`Transcript::token_factor`].
     pub token_factor: u32,
+    /// See [`Transcript::counted`].
+    counted: &'a AtomicU64,
 }
 
 impl<'a> View<'a> {
@@ -62,10 +67,26 @@ impl<'a> View<'a> {
 
     /// The estimated tokens of the whole message, calls included. Counted once for equal messages.
     pub fn tokens(&self) -> Estimate {
+        let known = self.counted.load(Ordering::Relaxed);
+        if known > 0 {
+            return Estimate::of_hundredths(known - 1).scaled(self.token_factor);
+        }
         let key = self.identity.key.hash(Domain::Tokens, &[self.message.span.of(self.body)]);
         let derived = self.memo.derive(key, &mut || Derived::Tokens(self.count_tokens()));
-        let Derived::Tokens(counted) = derived else { return self.count_tokens().scaled(self.token_factor) };
+        let counted = if let Derived::Tokens(counted) = derived { counted } else { self.count_tokens() };
+        // To hash a long message for every policy that asks would cost more than all else.
+        self.counted.store(counted.hundredths() + 1, Ordering::Relaxed);
         counted.scaled(self.token_factor)
+    }
+
+    /// The estimated tokens of its `text`-th string of text.
+    pub fn tokens_of_text(&self, text: usize) -> Estimate {
+        let mut texts = self.message.content.texts();
+        let Some(place) = texts.nth(text) else { return Estimate::ZERO };
+        if text == 0 && texts.next().is_none() && self.message.calls.is_empty() {
+            return self.tokens().saturating_sub(MESSAGE_OVERHEAD.scaled(self.token_factor));
+        }
+        self.tokens_of(place)
     }
 
     /// The estimated tokens of one of its strings of text.
@@ -180,6 +201,7 @@ impl<'a> Transcript<'a> {
             hidden_rounds: Vec::new(),
             shared_body: None,
             last_assistant,
+            counted: request.messages.iter().map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -241,6 +263,7 @@ impl<'a> Transcript<'a> {
             memo: self.memo,
             identity: self.identity,
             token_factor: self.token_factor,
+            counted: &self.counted[index],
         }
     }
 
