@@ -181,6 +181,7 @@ impl MemoCache {
             let bytes = match derived {
                 Derived::Cut(Some((text, _))) => text.len(),
                 Derived::Compiled(_) => COMPILED_BYTES,
+                Derived::Begun(begun) => begun.weight(),
                 _ => 0,
             };
             (bytes + ENTRY_BYTES) as u64
@@ -199,6 +200,14 @@ impl Memo for MemoCache {
         let derived = compute();
         self.0.update(key, 0, |_| derived.clone());
         derived
+    }
+
+    fn find(&self, key: Hash) -> Option<Derived> {
+        self.0.find(&key, 0)
+    }
+
+    fn keep(&self, key: Hash, derived: Derived) {
+        self.0.update(key, 0, |_| derived);
     }
 }
 

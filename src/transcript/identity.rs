@@ -38,6 +38,7 @@ pub enum Domain {
     Clear,
     History,
     Confirmation,
+    Begun,
 }
 
 impl std::fmt::Display for Hash {
@@ -56,6 +57,20 @@ impl HashKey {
     /// A fixed key, for tests and for names that must be the same in every process.
     pub const fn fixed(seed: u64) -> Self {
         Self([seed, 0x746f_6f6c, 0x7265_696e, seed])
+    }
+
+    /// The hashes of the beginnings of `bytes` with these lengths, which must grow, in one pass.
+    pub fn beginnings(&self, domain: Domain, bytes: &[u8], lengths: &[usize]) -> Vec<Hash> {
+        let mut hasher = HighwayHasher::new(Key(self.0));
+        hasher.append(&[domain as u8]);
+        let mut done = 0;
+        let hash = |length: &usize| {
+            hasher.append(&bytes[done..*length]);
+            done = *length;
+            let [low, high] = hasher.clone().finalize128();
+            Hash(u128::from(high) << 64 | u128::from(low))
+        };
+        lengths.iter().map(hash).collect()
     }
 
     /// The hash of `parts`, each with its length, under `domain`.

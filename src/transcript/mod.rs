@@ -6,18 +6,20 @@ pub mod identity;
 pub mod memo;
 pub mod outcome;
 pub mod prompt;
+pub mod resumed;
 pub mod tokens;
 
+use crate::wire::begun::Note;
 use crate::wire::body::Str;
 use crate::wire::json::decode;
 use crate::wire::message::{Arguments, Content, Message, Role};
 use crate::wire::request::Request;
 use bytes::Bytes;
 use calls::{Call, PairedCalls};
-use identity::{Domain, Identity};
+use identity::{Domain, Hash, Identity};
 use memo::{Derived, Memo};
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text};
 
 /// One conversation as its request tells it.
@@ -40,8 +42,8 @@ pub struct Transcript<'a> {
     /// The bytes of `body` where they are shared, for who keeps them longer than the transcript.
     pub shared_body: Option<Bytes>,
     last_assistant: Option<usize>,
-    /// What each message was counted as, in hundredths of a token, and 1 more; 0 where nobody asked yet.
-    counted: Vec<AtomicU64>,
+    /// What was derived from the messages behind those of [`Request::begun`].
+    notes: Vec<Note>,
 }
 
 /// A message with the bytes it stands in.
@@ -55,8 +57,8 @@ pub struct View<'a> {
     pub identity: &'a Identity,
     /// See [`Transcript::token_factor`].
     pub token_factor: u32,
-    /// See [`Transcript::counted`].
-    counted: &'a AtomicU64,
+    /// What was derived from it. Counts are of hundredths of a token.
+    note: &'a Note,
 }
 
 impl<'a> View<'a> {
@@ -67,7 +69,7 @@ impl<'a> View<'a> {
 
     /// The estimated tokens of the whole message, calls included. Counted once for equal messages.
     pub fn tokens(&self) -> Estimate {
-        let known = self.counted.load(Ordering::Relaxed);
+        let known = self.note.counted.load(Ordering::Relaxed);
         if known > 0 {
             return Estimate::of_hundredths(known - 1).scaled(self.token_factor);
         }
@@ -75,7 +77,7 @@ impl<'a> View<'a> {
         let derived = self.memo.derive(key, &mut || Derived::Tokens(self.count_tokens()));
         let counted = if let Derived::Tokens(counted) = derived { counted } else { self.count_tokens() };
         // To hash a long message for every policy that asks would cost more than all else.
-        self.counted.store(counted.hundredths() + 1, Ordering::Relaxed);
+        self.note.counted.store(counted.hundredths() + 1, Ordering::Relaxed);
         counted.scaled(self.token_factor)
     }
 
@@ -87,6 +89,13 @@ impl<'a> View<'a> {
             return self.tokens().saturating_sub(MESSAGE_OVERHEAD.scaled(self.token_factor));
         }
         self.tokens_of(place)
+    }
+
+    /// A name of the text `place` of its own, equal for equal texts as they are written.
+    pub fn text_name(&self, place: Str) -> Hash {
+        let name = || self.identity.key.hash(Domain::Text, &[place.raw(self.body)]);
+        let is_only = matches!(self.message.content, Content::Text(_));
+        if is_only { Hash(*self.note.text.get_or_init(|| name().0)) } else { name() }
     }
 
     /// The estimated tokens of one of its strings of text.
@@ -187,6 +196,7 @@ impl<'a> Transcript<'a> {
     /// Reads the conversation in `request`, which was read from `body`.
     pub fn read(request: &'a Request, body: &'a [u8], identity: &'a Identity, memo: &'a dyn Memo) -> Self {
         let calls = PairedCalls::read(request, body, identity, memo);
+        let known = request.begun.as_ref().map_or(0, |begun| begun.notes.len());
         let last_assistant = request.messages.iter().rposition(|message| message.role == Role::Assistant);
         Self {
             request,
@@ -201,7 +211,7 @@ impl<'a> Transcript<'a> {
             hidden_rounds: Vec::new(),
             shared_body: None,
             last_assistant,
-            counted: request.messages.iter().map(|_| AtomicU64::new(0)).collect(),
+            notes: (known..request.messages.len()).map(|_| Note::default()).collect(),
         }
     }
 
@@ -263,8 +273,13 @@ impl<'a> Transcript<'a> {
             memo: self.memo,
             identity: self.identity,
             token_factor: self.token_factor,
-            counted: &self.counted[index],
+            note: self.note(index),
         }
+    }
+
+    fn note(&self, index: usize) -> &Note {
+        let known = self.request.begun.as_ref().map_or(&[][..], |begun| &begun.notes);
+        known.get(index).unwrap_or_else(|| &self.notes[index - known.len()])
     }
 
     /// The place of the last assistant message; what stands behind it is new in this request.

@@ -2,6 +2,7 @@
 //! nothing of conversations, policies or sockets.
 
 pub mod assemble;
+pub mod begun;
 pub mod body;
 pub mod error;
 pub mod json;
