@@ -6,13 +6,14 @@ SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 VENV := .venv/.installed
 NODE_MODULES := tests/clients/node/node_modules/.installed
 
-.PHONY: help test test-fast check deny audit demo bench eval cargo-deny debian clients
+.PHONY: help test test-fast check deny audit sbom demo bench eval cargo-deny cargo-cyclonedx debian clients
 
 help:
 	@echo "make test       every test; installs what the tests need"
 	@echo "make test-fast  the tests that need nothing but Rust"
 	@echo "make check      formatting, lints, licences and sources of the dependencies"
 	@echo "make audit      known vulnerabilities of the dependencies (reads the public advisory database)"
+	@echo "make sbom       what the program is made of, as CycloneDX JSON: target/toolrein.cdx.json"
 	@echo "make demo       a simulated model that loops, and toolrein that stops it"
 	@echo "make bench      the benchmarks"
 	@echo "make eval       the shipped policy over recorded conversations: TOOLREIN_CORPUS=FOLDER make eval"
@@ -39,6 +40,16 @@ deny: cargo-deny
 
 audit: cargo-deny
 	cargo deny --locked check advisories
+
+# What is linked into the program, with versions, hashes and licences.
+sbom: cargo-cyclonedx
+	cargo cyclonedx --format json --spec-version 1.5 --no-build-deps --describe crate --quiet
+	@mkdir -p target && mv toolrein.cdx.json target/
+
+cargo-cyclonedx:
+	@cargo cyclonedx --version >/dev/null 2>&1 || { \
+		set -x; CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug cargo-cyclonedx; \
+	}
 
 # Unoptimised, since it runs for two seconds: that takes a minute on two cores rather than several.
 cargo-deny:

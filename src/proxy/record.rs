@@ -80,7 +80,7 @@ impl Record {
 
     /// What acted and in which conversation, told in the reply's head.
     pub(crate) fn write_head(&self, headers: &mut HeaderMap, explicit: Option<&str>) {
-        let acted = actions_header(&self.outcome.actions);
+        let acted = actions_header(&self.outcome.actions, self.outcome.tokens.saved);
         if let Some(value) = acted.as_deref().and_then(|acted| HeaderValue::from_str(acted).ok()) {
             headers.insert(ACTIONS, value);
         }

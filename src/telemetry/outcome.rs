@@ -253,10 +253,11 @@ impl Outcome {
     }
 }
 
-/// The value of `x-toolrein-actions`: `truncate=2, budget=notice`. Edits by their number, before the rest by
-/// word; each part sorted and without repetition, so that equal actions in any order give equal headers.
-/// `None` where nothing acted.
-pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Option<String> {
+/// The value of `x-toolrein-actions`: `truncate=2, budget=notice, tokens_saved=512`. Edits by their number, before the
+/// rest by word; each part sorted and without repetition, so that equal actions in any order give equal headers. Last
+/// the estimated tokens of the request that the model was not shown, since the client's own gauge, the bill, does not
+/// know of them. `None` where nothing acted.
+pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>, saved: u64) -> Option<String> {
     let (edits, words): (Vec<&Action>, Vec<&Action>) = actions
         .into_iter()
         .filter(|action| action.count > 0)
@@ -274,7 +275,8 @@ pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Opti
     named.dedup();
     let counted = counted.iter().map(|(policy, count)| format!("{policy}={count}"));
     let named = named.iter().map(|(policy, word)| format!("{policy}={word}"));
-    let parts: Vec<String> = counted.chain(named).collect();
+    let saved = (saved > 0).then(|| format!("tokens_saved={saved}"));
+    let parts: Vec<String> = counted.chain(named).chain(saved).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
@@ -355,7 +357,7 @@ mod tests {
         for (on, policy, action, count) in acts.iter().copied() {
             outcome.act(on, policy, action, count);
         }
-        actions_header(&outcome.actions)
+        actions_header(&outcome.actions, 0)
     }
 
     #[test]
@@ -401,6 +403,6 @@ mod tests {
         let told: Vec<_> = outcome.actions.iter().map(|act| (act.on, &*act.action, act.count)).collect();
         assert_eq!(told, [(On::Request, "notice", 3), (On::Reply, "withheld", 1)]);
         let reply = outcome.actions.iter().filter(|act| act.on == On::Reply);
-        assert_eq!(actions_header(reply).as_deref(), Some("loops=withheld"));
+        assert_eq!(actions_header(reply, 512).as_deref(), Some("loops=withheld, tokens_saved=512"));
     }
 }

@@ -27,7 +27,11 @@ fn an_identical_body_sent_again_counts_once_though_the_first_failed() {
         for (nth, status) in statuses.into_iter().enumerate() {
             let reply = chat(&toolrein, &body);
             assert_eq!(reply.status, status);
-            assert_eq!(reply.header("x-toolrein-actions"), Some("truncate=1"), "each client is told");
+            assert_eq!(
+                reply.header("x-toolrein-actions"),
+                Some("truncate=1, tokens_saved=613"),
+                "each client is told"
+            );
             requests(&toolrein, nth as u32 + 1);
             toolrein.wait_for_metric(SHORTENED, 1.0);
             // As it is written in the body, each line end two bytes.

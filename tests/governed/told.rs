@@ -21,13 +21,13 @@ fn what_acted_on_the_request_is_told_in_the_head_edits_by_number_and_the_rest_by
     let long = long_text(3000);
     for stream in BOTH {
         for (body, expected) in [
-            (after_groups(&[&[&long, &long]], stream), Some("truncate=2, budget=notice")),
+            (after_groups(&[&[&long, &long]], stream), Some("truncate=2, budget=notice, tokens_saved=1449")),
             (after(&["short", "short"], stream), Some("budget=notice")),
-            (after(&[&long], stream), Some("truncate=1")),
+            (after(&[&long], stream), Some("truncate=1, tokens_saved=613")),
             (after(&["s", "s", "s"], stream), Some("budget=critical")),
             (after(&["short"], stream), None),
-            // Old cuts and notices are made again and not told again.
-            (after(&[&long, &long, "short"], stream), Some("budget=critical")),
+            // Old cuts and notices are made again and not told again, but what they keep from the model is.
+            (after(&[&long, &long, "short"], stream), Some("budget=critical, tokens_saved=1449")),
         ] {
             let reply = chat(&toolrein, body);
             assert_eq!(reply.header(ACTIONS), expected, "streamed: {stream}");
