@@ -10,6 +10,7 @@ use super::choice::ChoiceState;
 use super::event::{CallAt, Context, Continuation, Edited, edit};
 use super::judging::Judging;
 use super::usage;
+use crate::wire::alike::Alike;
 use crate::wire::error::{UpstreamError, parse_event};
 use crate::wire::reply::{Choice, Reply};
 use crate::wire::sse::{Fields, Piece, Splitter, data_lines, parse_fields, write_event};
@@ -80,6 +81,8 @@ pub struct StreamJudge {
     pub tell: Option<String>,
     /// What follows can no longer be told from what is withheld: the stream is to be broken off.
     pub spoiled: bool,
+    /// The last chunk that was read, if the next ones may be like it.
+    alike: Option<Alike>,
 }
 
 /// An event that waits for its calls to be decided on.
@@ -115,6 +118,7 @@ impl StreamJudge {
             cut_usage: false,
             tell: None,
             spoiled: false,
+            alike: None,
         }
     }
 
@@ -218,6 +222,9 @@ impl StreamJudge {
     }
 
     fn event(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        if let Some((reply, data)) = self.alike.as_ref().filter(|_| self.begun).and_then(|alike| alike.read(&raw)) {
+            return self.chunk(raw.clone(), reply, data, (now_ms, out));
+        }
         let fields = parse_fields(&raw);
         if fields.data.is_empty() {
             return self.pass(raw, out);
@@ -236,7 +243,10 @@ impl StreamJudge {
         }
         self.begun = true;
         match Reply::parse(&fields.data) {
-            Ok(reply) => self.chunk(raw.clone(), reply, &fields.data, (now_ms, out)),
+            Ok(reply) => {
+                self.alike = Alike::of(&raw, &fields.data, &reply);
+                self.chunk(raw.clone(), reply, &fields.data, (now_ms, out));
+            }
             Err(_) => match single_events(&raw) {
                 Some(events) => events.into_iter().for_each(|event| self.event(event, now_ms, out)),
                 None => {

@@ -6,6 +6,7 @@ use crate::transcript::identity::Domain;
 use crate::transcript::memo::Derived;
 use crate::wire::body::{Span, Str};
 use crate::wire::json::decode;
+use memchr::memchr;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -40,8 +41,8 @@ impl Old {
     ) -> Option<Self> {
         let view = &result.view;
         let written = view.message.content.texts().nth(text)?;
-        let raw = written.raw(view.body);
-        let key = view.identity.key.hash(Domain::Clear, &[raw, instead.unwrap_or("").as_bytes()]);
+        let name = view.text_name(written).0.to_le_bytes();
+        let key = view.identity.key.hash(Domain::Clear, &[&name, instead.unwrap_or("").as_bytes()]);
         let read = || {
             let start = instead.map_or_else(|| beginning(written, view.body), Cow::Borrowed);
             let start: String = start.chars().take(QUOTED).collect();
@@ -104,9 +105,15 @@ fn character_bytes(raw: &[u8]) -> usize {
 
 /// How many characters a text has.
 fn chars(text: Str, body: &[u8]) -> usize {
-    if text.escaped {
-        return decode(text, body).chars().count();
-    }
+    let raw = text.raw(body);
     // Every byte but those that go on with a character.
-    text.raw(body).iter().filter(|byte| *byte & 0xc0 != 0x80).count()
+    let written = raw.iter().filter(|byte| *byte & 0xc0 != 0x80).count();
+    let (mut spelled, mut at) = (0, 0);
+    while let Some(found) = raw.get(at..).and_then(|rest| memchr(b'\\', rest)) {
+        let bytes = character_bytes(&raw[at + found..]);
+        // All bytes of an escape but one.
+        spelled += bytes - 1;
+        at += found + bytes;
+    }
+    written - spelled
 }
