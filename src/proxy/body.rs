@@ -67,7 +67,8 @@ pub enum UpBody {
     /// Bytes in memory; `content-length` is exact.
     Rope(Rope),
     /// The client's body, chunk by chunk as it arrives, with trailers.
-    Relay(Timed),
+    /// Boxed, since hyper keeps room for 32 requests with every connection.
+    Relay(Box<Timed>),
 }
 
 impl UpBody {
@@ -78,7 +79,7 @@ impl UpBody {
 
     /// The client's body as it comes; breaks with [`BodyError::IdleTimeout`] after `idle` of silence.
     pub fn relay(body: Incoming, idle: Duration) -> Self {
-        if body.is_end_stream() { Self::Empty } else { Self::Relay(Timed::upload(body, idle)) }
+        if body.is_end_stream() { Self::Empty } else { Self::Relay(Box::new(Timed::upload(body, idle))) }
     }
 
     /// The same body once more, sharing its bytes; `None` for a relayed one, which exists only once.

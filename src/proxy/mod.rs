@@ -199,7 +199,8 @@ impl<S: Service> Connection<S> {
             let (service, asked) = (self.service.clone(), asked.clone());
             move |request| {
                 asked.store(true, Ordering::Relaxed);
-                answer(service.clone(), request)
+                // Hyper keeps the place of the future for as long as the connection lives: 12 KB, also where it idles.
+                Box::pin(answer(service.clone(), request))
             }
         });
         let connection = self.builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
@@ -207,14 +208,16 @@ impl<S: Service> Connection<S> {
         let mut silence = pin!(tokio::time::sleep(self.header_timeout));
         let (mut may_be_silent, mut draining) = (false, false);
         loop {
+            // Whatever wakes the connection, all of these are looked at: so no more of them than may be.
             tokio::select! {
+                biased;
                 ended = connection.as_mut() => {
                     if let Err(error) = ended {
                         tracing::debug!(%error, "a connection ended early");
                     }
                     return;
                 }
-                () = self.drain.over() => return,
+                () = self.drain.over(), if draining => return,
                 () = self.drain.begun(), if !draining => {
                     connection.as_mut().graceful_shutdown();
                     draining = true;
