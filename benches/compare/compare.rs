@@ -35,7 +35,9 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [program, "table"] => print!("{}", runtime.block_on(table::measured(program))),
-        [program, "table", file] => write_between(Path::new(file), &runtime.block_on(table::measured(program))),
+        [program, "table", file] => {
+            write_between(Path::new(file), &runtime.block_on(table::measured(program)))
+        }
         [program, "instructions", ref rest @ ..] => {
             let (row, kept) = (rest.get(1).copied(), rest.get(2).map(Path::new));
             let text = runtime.block_on(instructions::counted(program, row, kept));
@@ -56,7 +58,8 @@ const MARKS: [&str; 2] = ["<!-- measured by make bench -->", "<!-- end -->"];
 
 fn write_between(file: &Path, table: &str) {
     let text = fs::read_to_string(file).unwrap();
-    let start = text.find(MARKS[0]).map(|at| at + MARKS[0].len()).unwrap_or_else(|| panic!("no {}", MARKS[0]));
+    let start =
+        text.find(MARKS[0]).map(|at| at + MARKS[0].len()).unwrap_or_else(|| panic!("no {}", MARKS[0]));
     let end = start + text[start..].find(MARKS[1]).unwrap_or_else(|| panic!("no {}", MARKS[1]));
     fs::write(file, format!("{}\n\n{}\n{}", &text[..start], table.trim(), &text[end..])).unwrap();
     println!("written to {}:\n\n{table}", file.display());

@@ -20,7 +20,12 @@ struct Case {
     requests: u32,
 }
 
-const fn case(name: &'static str, mode: &'static str, (bytes, results): (usize, usize), requests: u32) -> Case {
+const fn case(
+    name: &'static str,
+    mode: &'static str,
+    (bytes, results): (usize, usize),
+    requests: u32,
+) -> Case {
     Case { name, mode, bytes, results, freshness: Warm, is_stream: false, requests }
 }
 
@@ -44,7 +49,8 @@ const CASES: [Case; 12] = [
 /// The table as text; `only` rows whose name holds it. Where `kept` names a folder, the profiles stay there.
 pub async fn counted(program: &str, only: Option<&str>, kept: Option<&Path>) -> String {
     let upstream = upstream::start().await;
-    let mut text = "Instructions in user space per request, one connection (make instructions).\n\n".to_owned();
+    let mut text =
+        "Instructions in user space per request, one connection (make instructions).\n\n".to_owned();
     for case in CASES.iter().filter(|case| only.is_none_or(|only| case.name.contains(only))) {
         let folder = tempfile::tempdir().unwrap();
         let out = kept.unwrap_or(folder.path()).join(format!("{}.out", case.name.replace([' ', ','], "_")));

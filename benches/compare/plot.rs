@@ -23,9 +23,11 @@ impl Plot {
     /// The drawing, on white, so that it can be read on any page.
     pub fn svg(&self) -> String {
         let points = || self.lines.iter().flat_map(|(_, points)| points);
-        let (most_x, most_y) = points().fold((0.0_f64, 0.0_f64), |(x, y), point| (x.max(point.0), y.max(point.1)));
+        let (most_x, most_y) =
+            points().fold((0.0_f64, 0.0_f64), |(x, y), point| (x.max(point.0), y.max(point.1)));
         let (step_x, step_y) = (step(most_x), step(most_y));
-        let (end_x, end_y) = (most_x, (most_y / step_y).ceil() * step_y);
+        // Room above for the names.
+        let (end_x, end_y) = (most_x, (most_y * 1.2 / step_y).ceil() * step_y);
         let x = |value: f64| LEFT + value / end_x * (WIDTH - LEFT - RIGHT);
         let y = |value: f64| HEIGHT - BOTTOM - value / end_y * (HEIGHT - TOP - BOTTOM);
         let mut out = format!(
@@ -55,10 +57,20 @@ impl Plot {
         }
         for (at, (name, points)) in self.lines.iter().enumerate() {
             let colour = COLOURS[at % COLOURS.len()];
-            let path: Vec<String> = points.iter().map(|point| format!("{:.1} {:.1}", x(point.0), y(point.1))).collect();
-            let _ = write!(out, r#"<path d="M{}" fill="none" stroke="{colour}" stroke-width="2"/>"#, path.join("L"));
+            let path: Vec<String> =
+                points.iter().map(|point| format!("{:.1} {:.1}", x(point.0), y(point.1))).collect();
+            let _ = write!(
+                out,
+                r#"<path d="M{}" fill="none" stroke="{colour}" stroke-width="2"/>"#,
+                path.join("L")
+            );
             for point in points {
-                let _ = write!(out, r#"<circle cx="{:.1}" cy="{:.1}" r="3" fill="{colour}"/>"#, x(point.0), y(point.1));
+                let _ = write!(
+                    out,
+                    r#"<circle cx="{:.1}" cy="{:.1}" r="3" fill="{colour}"/>"#,
+                    x(point.0),
+                    y(point.1)
+                );
             }
             let _ = write!(
                 out,

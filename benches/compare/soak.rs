@@ -52,7 +52,10 @@ pub async fn endured(program: &str, seconds: u64) {
     let after = settled(&subject, before).await;
     println!("descriptors and threads: {before:?} before, {after:?} after");
     let errors = metric(&subject, "toolrein_requests_total", "status=\"5").await;
-    println!("answers with 5xx: {errors}; streams open: {}", metric(&subject, "toolrein_streams_open", "").await);
+    println!(
+        "answers with 5xx: {errors}; streams open: {}",
+        metric(&subject, "toolrein_streams_open", "").await
+    );
     assert!(errors == 0.0);
     idle(&subject).await;
     let after = settled(&subject, before).await;
@@ -76,7 +79,9 @@ async fn streams(port: u16, at: usize, until: Instant) -> usize {
             assert!(count > 0, "a stream broke off");
             reply.extend_from_slice(&buffer[..count]);
         }
-        assert!(reply.starts_with(b"HTTP/1.1 200") && memchr::memmem::find(&reply, b"data: [DONE]").is_some());
+        assert!(
+            reply.starts_with(b"HTTP/1.1 200") && memchr::memmem::find(&reply, b"data: [DONE]").is_some()
+        );
         served += 1;
     }
     served

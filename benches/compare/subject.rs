@@ -106,7 +106,9 @@ impl Subject {
 
     /// Descriptors and threads that it has open.
     pub fn open(&self) -> [usize; 2] {
-        let count = |what| fs::read_dir(format!("/proc/{}/{what}", self.id().unwrap_or(0))).map_or(0, Iterator::count);
+        let count = |what| {
+            fs::read_dir(format!("/proc/{}/{what}", self.id().unwrap_or(0))).map_or(0, Iterator::count)
+        };
         [count("fd"), count("task")]
     }
 

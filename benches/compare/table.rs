@@ -60,14 +60,19 @@ pub async fn measured(program: &str) -> String {
         let body = bodies::conversation(case.bytes, case.results, false);
         for freshness in [Warm, Cold] {
             let rows = requests(&subjects, case, (&body, freshness), &mut number).await;
-            let name = format!("{}, {}", case.name, if freshness == Cold { "first sight" } else { "seen before" });
+            let name =
+                format!("{}, {}", case.name, if freshness == Cold { "first sight" } else { "seen before" });
             ratios(&mut cpu, &name, &rows);
             figures(&mut rates, &name, &rows.map(|(_, rate)| rate));
         }
         let times = steady(&subjects, case, &body, &mut number).await;
         for (at, percentile) in ["p50", "p99"].into_iter().enumerate() {
             let added = times.map(|subject| subject[at] - times[0][at]);
-            milliseconds(&mut delays, &format!("{}, {percentile}, added to {:.2} ms", case.name, times[0][at]), &added);
+            milliseconds(
+                &mut delays,
+                &format!("{}, {percentile}, added to {:.2} ms", case.name, times[0][at]),
+                &added,
+            );
         }
     }
     let streams = chunks(&subjects, &mut number).await;
@@ -81,7 +86,9 @@ pub async fn measured(program: &str) -> String {
     figures(&mut foot, "peak memory of all this, MB", &each(&subjects, |subject| subject.memory_mb("VmHWM")));
     figures(&mut foot, "size of the program, MB", &each(&subjects, Subject::program_mb));
     let head = NAMES.map(|name| format!(" {name} |")).concat();
-    let titled = |title: &str, rows: &str| format!("{title}\n\n| |{head}\n|---|{}\n{rows}\n", "--:|".repeat(NAMES.len()));
+    let titled = |title: &str, rows: &str| {
+        format!("{title}\n\n| |{head}\n|---|{}\n{rows}\n", "--:|".repeat(NAMES.len()))
+    };
     [
         format!("{}\n\n", machine()),
         titled("CPU time in us, and how much more than nginx's (medians of rounds):", &cpu),
@@ -111,8 +118,13 @@ async fn requests(
         for (subject, rounds) in subjects.iter().zip(&mut rounds) {
             // What does not read it need not get another one each time.
             let freshness = if subject.reads() { freshness } else { Same };
-            let mut load =
-                Load { port: subject.port, body: body.clone(), number: *number, stream: None, connections: CONNECTIONS };
+            let mut load = Load {
+                port: subject.port,
+                body: body.clone(),
+                number: *number,
+                stream: None,
+                connections: CONNECTIONS,
+            };
             load.run(Plan { freshness, requests: case.requests / 10 }).await;
             let (before, begun) = (subject.cpu(), Instant::now());
             load.run(Plan { freshness, requests: case.requests }).await;
@@ -134,7 +146,8 @@ async fn requests(
 async fn steady(subjects: &[Subject], case: &Case, body: &bodies::Body, number: &mut u32) -> [[f64; 2]; 5] {
     let mut all = [[0.0; 2]; 5];
     for (subject, times) in subjects.iter().zip(&mut all) {
-        let mut load = Load { port: subject.port, body: body.clone(), number: *number, stream: None, connections: 1 };
+        let mut load =
+            Load { port: subject.port, body: body.clone(), number: *number, stream: None, connections: 1 };
         let mut taken = load.steady(case.rate, STEADY).await;
         taken.sort_by(f64::total_cmp);
         *times = [taken[taken.len() / 2], taken[taken.len() * 99 / 100]];
@@ -149,8 +162,13 @@ async fn chunks(subjects: &[Subject], number: &mut u32) -> [(f64, f64, f64); 5] 
     for _ in 0..ROUNDS {
         for (subject, rounds) in subjects.iter().zip(&mut rounds) {
             let body = bodies::conversation(1 << 10, 0, true);
-            let mut load =
-                Load { port: subject.port, body, number: *number, stream: Some(CHUNKS), connections: CONNECTIONS };
+            let mut load = Load {
+                port: subject.port,
+                body,
+                number: *number,
+                stream: Some(CHUNKS),
+                connections: CONNECTIONS,
+            };
             load.run(Plan { freshness: Warm, requests: 8 }).await;
             let before = subject.cpu();
             load.run(Plan { freshness: Warm, requests: 64 }).await;
@@ -209,7 +227,11 @@ fn figures(out: &mut String, name: &str, values: &[f64]) {
 }
 
 fn milliseconds(out: &mut String, name: &str, values: &[f64]) {
-    let _ = writeln!(out, "| {name} |{}", values.iter().map(|value| format!(" {value:.3} |")).collect::<String>());
+    let _ = writeln!(
+        out,
+        "| {name} |{}",
+        values.iter().map(|value| format!(" {value:.3} |")).collect::<String>()
+    );
 }
 
 /// What it was measured on.

@@ -222,7 +222,9 @@ impl StreamJudge {
     }
 
     fn event(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
-        if let Some((reply, data)) = self.alike.as_ref().filter(|_| self.begun).and_then(|alike| alike.read(&raw)) {
+        if let Some((reply, data)) =
+            self.alike.as_ref().filter(|_| self.begun).and_then(|alike| alike.read(&raw))
+        {
             return self.chunk(raw.clone(), reply, data, (now_ms, out));
         }
         let fields = parse_fields(&raw);

@@ -79,7 +79,8 @@ mod tests {
     fn body(messages: usize, last: &str) -> Vec<u8> {
         let message = |at: usize| format!(r#"{{"role":"user","content":"{at} {}"}}"#, "word ".repeat(100));
         let history: Vec<String> = (0..messages).map(message).collect();
-        format!(r#"{{"model":"m","messages":[{},{{"role":"user","content":"{last}"}}]}}"#, history.join(",")).into()
+        format!(r#"{{"model":"m","messages":[{},{{"role":"user","content":"{last}"}}]}}"#, history.join(","))
+            .into()
     }
 
     #[test]

@@ -94,8 +94,14 @@ mod tests {
     }
 
     const FORMS: [(&str, &str); 5] = [
-        (r#"data: {"id":"x","choices":[{"index":0,"delta":{"content":""#, "\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n"),
-        (r#"data: {"choices":[{"delta":{"role":"assistant","content":""#, "\",\"role\":\"assistant\"},\"index\":3}],\"obfuscation\":\"\"}\r\n\r\n"),
+        (
+            r#"data: {"id":"x","choices":[{"index":0,"delta":{"content":""#,
+            "\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n",
+        ),
+        (
+            r#"data: {"choices":[{"delta":{"role":"assistant","content":""#,
+            "\",\"role\":\"assistant\"},\"index\":3}],\"obfuscation\":\"\"}\r\n\r\n",
+        ),
         (r#"data:{"choices":[{"finish_reason":null,"delta":{"content" : ""#, "\" } } ] } \n\n"),
         (r#"data: {"choices":[{"delta":{"content":""#, "\"}}],\"usage\":null}\n\n"),
         ("event: message\ndata: {\"choices\":[{\"delta\":{\"content\":\"", "\"}}]}\nid: 5\n\n"),

@@ -181,7 +181,11 @@ impl Request {
     }
 
     /// Reads the messages that are left of the list which starts at `start`.
-    pub(super) fn rest_of_messages(&mut self, scanner: &mut Scanner<'_>, start: usize) -> Result<Span, Fault> {
+    pub(super) fn rest_of_messages(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        start: usize,
+    ) -> Result<Span, Fault> {
         while scanner.element()? {
             self.messages.push(Message::parse(scanner)?);
         }

@@ -101,7 +101,8 @@ impl Told {
 
     fn usage(&self) -> Usage {
         let first = |told: &[u64; 6]| told.iter().copied().find(|count| *count > 0).unwrap_or(0);
-        let [prompt, cached, cache_written, completion, reasoning] = [0, 1, 2, 3, 4].map(|at| first(&self.0[at]));
+        let [prompt, cached, cache_written, completion, reasoning] =
+            [0, 1, 2, 3, 4].map(|at| first(&self.0[at]));
         let (cached, cache_written) = (cached.min(prompt), cache_written.min(prompt));
         Usage { prompt, cached, cache_written, completion, reasoning }
     }
@@ -110,7 +111,8 @@ impl Told {
 /// As [`count`], of a number as written.
 fn count_in(number: &[u8]) -> Option<u64> {
     let number = std::str::from_utf8(number).ok()?;
-    let float = || number.parse().ok().filter(|count| (0.0..1e15).contains(count)).map(|count: f64| count as u64);
+    let float =
+        || number.parse().ok().filter(|count| (0.0..1e15).contains(count)).map(|count: f64| count as u64);
     number.parse().ok().or_else(float)
 }
 
