@@ -88,12 +88,12 @@ impl Told {
 
     fn note(&mut self, outer: Option<&[u8]>, key: &[u8], count: Option<u64>) {
         for (places, told) in Self::PLACES.iter().zip(&mut self.0) {
-            let is_it = |path: &&[&str]| match **path {
+            let is_it = |path: &[&str]| match *path {
                 [only] => outer.is_none() && only.as_bytes() == key,
                 [first, second] => outer == Some(first.as_bytes()) && second.as_bytes() == key,
                 _ => false,
             };
-            if let Some(at) = places.iter().position(|path| is_it(&path)) {
+            if let Some(at) = places.iter().position(|path| is_it(path)) {
                 told[at] = count.unwrap_or(0);
             }
         }
