@@ -36,7 +36,7 @@ fn main() {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [program, "table"] => print!("{}", runtime.block_on(table::measured(program))),
         [program, "table", file] => {
-            write_between(Path::new(file), &runtime.block_on(table::measured(program)))
+            write_between(Path::new(file), &runtime.block_on(table::measured(program)));
         }
         [program, "instructions", ref rest @ ..] => {
             let (row, kept) = (rest.get(1).copied(), rest.get(2).map(Path::new));

@@ -47,7 +47,7 @@ fn history() -> Plot {
     let at = |count: usize| {
         // A call and its result are two.
         let body = conversation(2_000 + count * 400, (count / 2).max(1), false);
-        (body.clone(), count as f64)
+        (body, count as f64)
     };
     let cold = sizes.map(|count| (at(count).1, cost(&shipped, &at(count).0, false)));
     let warm = sizes.map(|count| (at(count).1, cost(&shipped, &at(count).0, true)));

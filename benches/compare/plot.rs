@@ -55,6 +55,20 @@ impl Plot {
                 number(value)
             );
         }
+        self.draw_lines(&mut out, (&x, &y));
+        let (middle, bottom) = ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 12.0);
+        let _ = write!(
+            out,
+            r#"<text x="{middle:.0}" y="{bottom}" text-anchor="middle">{}</text><text transform="translate(16 {:.0}) rotate(-90)" text-anchor="middle">{}</text></svg>"#,
+            self.across,
+            (TOP + HEIGHT - BOTTOM) / 2.0,
+            self.up
+        );
+        out.push('\n');
+        out
+    }
+
+    fn draw_lines(&self, out: &mut String, (x, y): (&dyn Fn(f64) -> f64, &dyn Fn(f64) -> f64)) {
         for (at, (name, points)) in self.lines.iter().enumerate() {
             let colour = COLOURS[at % COLOURS.len()];
             let path: Vec<String> =
@@ -79,16 +93,6 @@ impl Plot {
                 TOP + 14.0 + at as f64 * 16.0
             );
         }
-        let (middle, bottom) = ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 12.0);
-        let _ = write!(
-            out,
-            r#"<text x="{middle:.0}" y="{bottom}" text-anchor="middle">{}</text><text transform="translate(16 {:.0}) rotate(-90)" text-anchor="middle">{}</text></svg>"#,
-            self.across,
-            (TOP + HEIGHT - BOTTOM) / 2.0,
-            self.up
-        );
-        out.push('\n');
-        out
     }
 }
 
