@@ -68,6 +68,9 @@ fn replay(args: &ReplayArgs) -> ExitCode {
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut terminal = io::stderr();
+    if let Some(caveat) = toolrein::replay::caveat(&config) {
+        let _ = writeln!(terminal, "toolrein: {caveat}");
+    }
     // Where both are the same terminal, lines of one would stand in the other's.
     let shows_bar = terminal.is_terminal() && !(args.verbose && io::stdout().is_terminal());
     let bar: Option<&mut dyn io::Write> = if shows_bar { Some(&mut terminal) } else { None };

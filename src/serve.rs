@@ -7,9 +7,11 @@ use crate::config::{Config, LogFormat, Target};
 use crate::demo;
 use crate::ledger::Ledger as _;
 use crate::ledger::memory::{Bounds, MemoCache, Memory};
+use crate::ledger::summaries::Pins;
 use crate::proxy::body::ReplyBody;
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{Gateway, Handler};
+use crate::proxy::summaries::{PlaceError, Places, Summariser};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::proxy::{Proxy, ServeSettings, Service};
 use crate::telemetry::Telemetry;
@@ -41,6 +43,8 @@ pub enum StartError {
     Listen { key: &'static str, address: SocketAddr, error: io::Error },
     #[error(transparent)]
     Upstream(#[from] UpstreamSetupError),
+    #[error(transparent)]
+    Summaries(#[from] PlaceError),
     #[error("cannot write {path} (audit.file): {error}")]
     Audit { path: String, error: io::Error },
     #[error("cannot set up metrics: {0}")]
@@ -85,13 +89,17 @@ impl Running {
         metrics.count_conversations_by(move || counted.conversations());
         let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)? };
         let drain = Drain::new();
+        let settings = upstream_settings(&config, base);
+        let places = Places::of(&config, &settings)?;
+        let pins = Pins::new(config.ledger.ttl);
         let gateway = Gateway {
-            upstream: Upstream::new(upstream_settings(&config, base))?,
+            upstream: Upstream::new(settings)?,
             ledger,
             memo: Arc::new(MemoCache::new(config.ledger.memo_bytes)),
             telemetry: telemetry.clone(),
             key: HashKey::random(),
             turnstile: Arc::default(),
+            summaries: Summariser::new(pins, places, drain.clone()),
             config: Arc::clone(&config),
         };
         let readiness = Readiness::starting();

@@ -24,6 +24,16 @@ fn the_command_line_is_well_formed() {
 }
 
 #[test]
+fn a_key_for_summaries_that_the_environment_does_not_hold_is_told() {
+    let (told, code) =
+        check(text("[policy.compact]\nstyle = \"summary\"\nsummary = { key_env = \"NO_SUCH_KEY_HERE\" }\n"));
+    assert!(told.contains("NO_SUCH_KEY_HERE is not set here"), "{told}");
+    assert_eq!(code, 0);
+    let (told, _) = check(text("[policy.compact]\nsummary = { key_env = \"NO_SUCH_KEY_HERE\" }\n"));
+    assert!(!told.contains("NO_SUCH_KEY_HERE is"), "nobody is asked: {told}");
+}
+
+#[test]
 fn without_a_subcommand_the_proxy_is_run() {
     for line in [
         "toolrein --config a.toml --listen 127.0.0.1:1 --admin 127.0.0.1:2 --upstream demo: --mode off",

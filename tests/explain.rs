@@ -52,6 +52,16 @@ fn facts(args: &[&str], input: &str) -> Value {
 const OURS: [&str; 3] = ["--config", "policies.toml", "conversations.jsonl"];
 
 #[test]
+fn where_summaries_are_wanted_it_is_said_that_nobody_is_asked() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"[policy.compact]\nstyle = \"summary\"\n").unwrap();
+    let talk = r#"{"messages":[{"role":"user","content":"q"}]}"#;
+    let output = explain(&["--config", file.path().to_str().unwrap(), "-"], talk);
+    text(&output);
+    assert!(said(&output).contains("no model is asked for summaries here"), "{}", said(&output));
+}
+
+#[test]
 fn a_terminal_reads_what_was_cut_added_and_withheld() {
     for (line, golden) in [("2", "cut.txt"), ("3", "burst.txt")] {
         let output = explain(&[&["--line", line], &OURS[..]].concat(), "");

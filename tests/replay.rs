@@ -66,6 +66,18 @@ fn talk(calls: usize, more: &str) -> String {
 const OURS: [&str; 3] = ["--config", "policies.toml", "conversations.jsonl"];
 
 #[test]
+fn where_summaries_are_wanted_it_is_said_that_nobody_is_asked() {
+    let file = written("[policy.compact]\nstyle = \"summary\"\n");
+    let output = replay(&["--json", "--config", file.path().to_str().unwrap(), "-"], &talk(1, ""));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        said,
+        "toolrein: no model is asked for summaries here: what would have one is told as cleared\n"
+    );
+    assert!(output.status.success());
+}
+
+#[test]
 fn the_table_tells_per_policy_and_source_what_would_have_been_done() {
     let output = replay(&OURS, "");
     assert_eq!(output.status.code(), Some(0));

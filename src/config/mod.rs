@@ -36,12 +36,14 @@ pub use tiers::{KeyHash, Tier};
 
 use crate::policy;
 use crate::policy::pattern::{Pattern, best_match};
+use crate::policy::plan::SummaryPlace;
 use crate::policy::set::PolicySet;
 use contradictions::contradictions;
 use document::Document;
 use file::{File, Overriding};
 use policies::{Builder, Layer};
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use std::fmt;
 
 /// A whole configuration that has been checked.
@@ -109,7 +111,21 @@ impl Config {
         if built.profiles.is_empty() {
             checked.warnings.extend(check::idle_warning(written.file.mode, base.on.len()));
         }
-        Ok(Self::new(written.file, &base, built.profiles, checked.warnings))
+        let mut config = Self::new(written.file, &base, built.profiles, checked.warnings);
+        config.warnings.extend(config.unset_keys());
+        Ok(config)
+    }
+
+    /// The environment may be another one where the program starts, so this is no problem yet.
+    fn unset_keys(&self) -> Vec<String> {
+        let names = self.summary_places().filter_map(|place| place.key_env);
+        let unset = names.filter(|name| std::env::var_os(name).is_none());
+        let told = |name| {
+            format!(
+                "policy.compact.summary.key_env: {name} is not set here, and without it toolrein does not start"
+            )
+        };
+        unset.map(told).collect()
     }
 
     /// What the class estimate of tokens is multiplied by for `model`, in percent.
@@ -142,6 +158,11 @@ impl Config {
             }
         }
         names
+    }
+
+    /// Where the policies of any profile ask for summaries, each place once.
+    pub fn summary_places(&self) -> impl Iterator<Item = SummaryPlace> {
+        self.sets().flat_map(PolicySet::summary_places).collect::<HashSet<_>>().into_iter()
     }
 
     /// The tools that the settings of any policy name.

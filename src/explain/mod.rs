@@ -66,6 +66,9 @@ pub fn run(
         }
     };
     tell_of_others(&chosen, &options.which, &name, aside)?;
+    if let Some(caveat) = replay::caveat(config) {
+        writeln!(aside, "toolrein: {caveat}")?;
+    }
     let how = replay::Options {
         pace: options.pace,
         verbose: false,

@@ -5,7 +5,7 @@ use super::anchors::Anchors;
 use super::pending::Standing;
 use super::ratios::Ratios;
 use super::recent::Recent;
-use super::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News};
+use super::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News, Overflow};
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::Hash;
 use crate::transcript::memo::{Derived, Memo};
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Rounds kept for one place: all text replies before a conversation's first call share theirs.
 const MOST_ROUNDS_AT_ONE_PLACE: usize = 64;
+/// Overflows kept for one conversation, the newest: each made room for a good while.
+const MOST_OVERFLOWS: usize = 32;
 /// What an entry costs beside its bytes, about: its place in a table that is half full, and a block of the heap.
 const ENTRY_BYTES: usize = 150;
 /// Models of which it is known what they refuse.
@@ -48,6 +50,7 @@ pub struct Memory {
     requests: Recent<()>,
     conversations: Recent<()>,
     asked: Recent<Option<Standing>>,
+    overflows: Recent<Arc<Vec<Overflow>>>,
     /// Few, and looked up once a request.
     models: Recent<ModelFacts>,
     anchors: Anchors,
@@ -72,6 +75,7 @@ impl Memory {
                 let bytes = standing.as_ref().map_or(0, |standing| standing.confirmation.size());
                 (bytes + ENTRY_BYTES) as u64
             }),
+            overflows: Recent::new(bounds.conversations, lifetime_ms, |_| 1),
             models: Recent::new(MOST_MODELS, millis(bounds.refusals), |_| 1),
             anchors: Anchors::new(),
             ratios: Recent::new(MOST_RATIOS, u64::MAX, |_| 1),
@@ -99,6 +103,17 @@ impl Memory {
 
     fn ratio(&self, model: &Hash) -> Option<Ratio> {
         self.ratios.find(model, self.now_ms())?.lock().unwrap_or_else(PoisonError::into_inner).ratio()
+    }
+
+    fn add_overflow(&self, conversation: Hash, overflow: Overflow) {
+        self.overflows.update(conversation, self.now_ms(), |known| {
+            let mut overflows = known.map_or_else(Vec::new, |known| known.to_vec());
+            overflows.retain(|known| *known != overflow);
+            overflows.push(overflow);
+            let surplus = overflows.len().saturating_sub(MOST_OVERFLOWS);
+            overflows.drain(..surplus);
+            Arc::new(overflows)
+        });
     }
 
     fn add_round(&self, place: Hash, round: &Round) {
@@ -132,6 +147,10 @@ impl Ledger for Memory {
             asked: ask.answered.and_then(|text| Some(self.asked.find(&text, now_ms)??.confirmation)),
             anchors: ask.histories.iter().map(|history| self.anchors.find(*history)).collect(),
             ratio: self.ratio(&ask.model),
+            overflows: self
+                .overflows
+                .find(&ask.conversation, now_ms)
+                .map_or_else(Vec::new, |all| all.to_vec()),
         }))
     }
 
@@ -152,6 +171,9 @@ impl Ledger for Memory {
         }
         if let Some(cost) = news.cost {
             self.learn(cost);
+        }
+        if let Some((conversation, overflow)) = news.overflow {
+            self.add_overflow(conversation, overflow);
         }
     }
 
@@ -311,6 +333,18 @@ mod tests {
         let seen: Vec<bool> =
             [1, 2, 1].iter().map(|request| look_up(&ledger, &[], &[], *request).repeated).collect();
         assert_eq!(seen, [false, false, true]);
+    }
+
+    #[test]
+    fn the_newest_overflows_of_a_conversation_are_known_each_once() {
+        let ledger = ledger();
+        for messages in (0..100).chain([99]) {
+            let overflow = Overflow { messages, history: Hash(messages as u128) };
+            ledger.record(News { overflow: Some((Hash(3), overflow)), ..News::default() });
+        }
+        let known = look_up(&ledger, &[], &[], 3).overflows;
+        assert_eq!((known.len(), known.last().unwrap().messages), (MOST_OVERFLOWS, 99));
+        assert_eq!(look_up(&ledger, &[], &[], 4).overflows, []);
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod memory;
 mod pending;
 pub mod ratios;
 mod recent;
+pub mod summaries;
 
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;
@@ -78,6 +79,8 @@ pub struct Facts {
     /// What that text asked, if it did.
     pub asked: Option<Arc<Confirmation>>,
     pub anchors: Vec<Option<Anchor>>,
+    /// Requests of the conversation that were refused for their length and taken in a shorter form.
+    pub overflows: Vec<Overflow>,
     /// What the model's provider bills for an estimated token, as far as this process has learned.
     pub ratio: Option<Ratio>,
 }
@@ -120,6 +123,17 @@ pub struct News {
     /// Questions that were put, by the name of the text that holds each. What was told first stays.
     pub asked: Vec<(Hash, Confirmation)>,
     pub cost: Option<Cost>,
+    /// By the conversation: the request was refused for its length and taken in a shorter form.
+    pub overflow: Option<(Hash, Overflow)>,
+}
+
+/// A request that was refused for its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overflow {
+    /// How many messages it had.
+    pub messages: usize,
+    /// The name of these.
+    pub history: Hash,
 }
 
 /// What the history of one request cost.
@@ -137,6 +151,6 @@ impl News {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
         let told = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
-        told && self.model.is_none() && self.cost.is_none()
+        told && self.model.is_none() && self.cost.is_none() && self.overflow.is_none()
     }
 }

@@ -4,7 +4,8 @@
 //! When what the model reads comes to `trigger` of its context window, all tool results but the newest `keep` and the
 //! `exempt` ones are cleared at once, if that frees `min_gain` tokens and a fifth of the window. In the place of a
 //! result stands a marker: tool, size, how to get it again, and its first 200 characters. What the model has not read
-//! yet, small results, and what another policy withholds stay; calls and their order stay.
+//! yet, small results, and what another policy withholds stay; calls and their order stay. With `style = "summary"` the
+//! newest marker of a batch holds a summary of all its results too, where another model made one in time.
 //!
 //! # Why
 //! Most of a long conversation is old tool output, which each request pays for again and which makes models worse.
@@ -20,11 +21,14 @@
 //! next batch comes when the context is that full again.
 
 mod marker;
+mod summary;
 
-use super::context::{CLEARED, Context, ResultText, new_text, shown};
+use super::context::{CLEARED, Context, ResultText, new_text, reaches, shown};
 use super::pattern::Pattern;
-use super::plan::{Change, Plan};
+use super::plan::{Change, Plan, SummaryPlace, SummaryTerms};
 use super::{ConfigError, Policy, RequestFacts};
+use crate::transcript::identity::Hash;
+use crate::transcript::summaries::Pin;
 use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, ToolResult};
 use marker::Old;
@@ -32,6 +36,7 @@ use serde::Deserialize;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
+use summary::{Pinned, Settings, Style};
 
 /// Smaller texts stay: their marker would be half of them, and errors, which models learn from, are mostly small.
 const LEAST: Estimate = Estimate::of_tokens(250);
@@ -41,6 +46,7 @@ const LEAST_SHARE: u64 = 5;
 /// See the file's head.
 pub struct Compact {
     config: Config,
+    terms: Arc<SummaryTerms>,
 }
 
 /// `[policy.compact]`.
@@ -57,11 +63,23 @@ pub struct Config {
     context_window: u32,
     /// Tools whose results stay, by name or pattern.
     exempt: Vec<Pattern>,
+    /// What the model reads in their place.
+    style: Style,
+    /// Of use with style "summary" alone.
+    summary: Settings,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { trigger: 0.8, keep: 2, min_gain: 4_000, context_window: 128_000, exempt: Vec::new() }
+        Self {
+            trigger: 0.8,
+            keep: 2,
+            min_gain: 4_000,
+            context_window: 128_000,
+            exempt: Vec::new(),
+            style: Style::default(),
+            summary: Settings::default(),
+        }
     }
 }
 
@@ -73,6 +91,9 @@ pub struct State {
     window: u64,
     /// The request was refused for its length.
     overflowed: bool,
+    /// Where earlier requests ended that were: what was cleared for them is cleared again. Those to come, the next one
+    /// last.
+    overflows: Vec<usize>,
     /// Nothing is going to happen: the request is far too small.
     idle: bool,
     /// Texts that may be cleared, oldest first.
@@ -85,6 +106,8 @@ pub struct State {
     reader: Option<&'static str>,
     /// Behind the last reply: what stands from here on the model has not read.
     unread: usize,
+    /// Summaries, where they are wanted.
+    pinned: Option<Pinned>,
 }
 
 impl Policy for Compact {
@@ -95,14 +118,15 @@ impl Policy for Compact {
     type State = State;
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
-        let mut problems = Vec::new();
+        let mut problems = config.summary.problems();
         if !(config.trigger > 0.0 && config.trigger <= 1.0) {
             problems.push(ConfigError::new("trigger", "expected a share above 0, up to 1"));
         }
         if config.context_window < 1_000 {
             problems.push(ConfigError::new("context_window", "expected at least 1000 tokens"));
         }
-        if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
+        let terms = Arc::new(config.summary.terms());
+        if problems.is_empty() { Ok(Self { config, terms }) } else { Err(problems) }
     }
 
     fn named_tools(&self) -> Vec<String> {
@@ -114,12 +138,20 @@ impl Policy for Compact {
         true
     }
 
+    fn asks_for_summaries(&self) -> Option<SummaryPlace> {
+        (self.config.style == Style::Summary).then(|| self.terms.place.clone())
+    }
+
     fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
         state.reader = plan.reader();
         state.context = Context::open(request);
         state.window = request.context_window.unwrap_or(self.config.context_window).into();
         state.overflowed = request.overflowed;
-        state.idle = !request.overflowed && request.most_tokens.tokens() as f64 <= self.trigger(state);
+        state.overflows = request.overflows.iter().rev().copied().collect();
+        let is_forced = request.overflowed || !request.overflows.is_empty();
+        let summarises = self.config.style == Style::Summary;
+        state.pinned = summarises.then(|| Pinned::open(request, &self.terms)).flatten();
+        state.idle = !is_forced && request.most_tokens.tokens() as f64 <= self.trigger(state);
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {
@@ -127,10 +159,17 @@ impl Policy for Compact {
             return;
         }
         state.settle(plan);
-        if let Event::Assistant(view) = event {
+        let forced = reaches(&mut state.overflows, event.message());
+        if forced || matches!(event, Event::Assistant(_)) {
             // Here a request was sent: what was decided for it is decided again.
-            clear(&self.batch(state, false), plan);
+            let why = if forced { Why::Forced } else { Why::History };
+            let name = self.clear(state, plan, why);
+            if let Some(pinned) = &mut state.pinned {
+                pinned.pass(name);
+            }
             state.settle(plan);
+        }
+        if let Event::Assistant(view) = event {
             state.unread = view.index + 1;
         }
         let new = state.context.read(event, plan);
@@ -140,12 +179,24 @@ impl Policy for Compact {
     }
 
     fn close(&self, state: &State, plan: &mut Plan) {
-        if state.overflowed || self.is_full(state) {
+        let forced = state.overflowed || !state.overflows.is_empty();
+        if forced || self.is_full(state) {
             let mut state = state.clone();
             state.settle(plan);
-            clear(&self.batch(&state, state.overflowed), plan);
+            self.clear(&state, plan, if forced { Why::Forced } else { Why::Now });
         }
     }
+}
+
+/// Why a batch is cleared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// It was, for an earlier request.
+    History,
+    /// The context is full now.
+    Now,
+    /// A request that ended here was refused for its length.
+    Forced,
 }
 
 impl Compact {
@@ -176,6 +227,33 @@ impl Compact {
         if state.frees(&batch, least) { batch } else { Vec::new() }
     }
 
+    /// Clears the batch of this place, if there is one; its name, where it may have a summary.
+    fn clear(&self, state: &State, plan: &mut Plan, why: Why) -> Option<Hash> {
+        let batch = self.batch(state, why == Why::Forced);
+        let (newest, older) = batch.split_last()?;
+        for old in older {
+            plan.clear(old.message, old.text, Arc::from(old.marker()), old.gone_chars());
+        }
+        let named = state.pinned.as_ref().and_then(|pinned| Some((pinned, pinned.name(&batch)?)));
+        let pin = named.and_then(|(pinned, name)| pinned.pin(name));
+        let Some(Pin::Summary(summary)) = &pin else {
+            plan.clear(newest.message, newest.text, Arc::from(newest.marker()), newest.gone_chars());
+            let (pinned, name) = named?;
+            match why {
+                Why::History if pin.is_none() => plan.summaries.lost.push(name),
+                Why::Now if pin.is_none() => plan.summaries.wanted = Some(pinned.wanted(name, &batch)),
+                // What is forced is in a hurry.
+                Why::History | Why::Now | Why::Forced => {}
+            }
+            return Some(name);
+        };
+        let gone_chars = newest.gone_chars().saturating_sub(summary.chars().count());
+        plan.clear(newest.message, newest.text, Arc::from(newest.marker_with(summary)), gone_chars);
+        plan.remark_on(newest.message, "summarised");
+        plan.summaries.told += 1;
+        named.map(|(_, name)| name)
+    }
+
     /// Remembers which texts of a result may be cleared later.
     fn remember(&self, result: &ToolResult<'_>, new: Range<usize>, state: &mut State, plan: &Plan) {
         let view = &result.view;
@@ -195,7 +273,8 @@ impl Compact {
                 continue;
             }
             let reader = state.reader;
-            if let Some(old) = Old::read(result, (at, text.text), (change.map(new_text), reader)) {
+            if let Some(mut old) = Old::read(result, (at, text.text), (change.map(new_text), reader)) {
+                old.suspicious = is_flagged(plan, text.text);
                 state.potential += size.saturating_sub(CLEARED);
                 state.old.push(old);
             }
@@ -233,10 +312,10 @@ impl State {
     }
 }
 
-fn clear(batch: &[&Old], plan: &mut Plan) {
-    for old in batch {
-        plan.clear(old.message, old.text, Arc::from(old.marker()), old.gone_chars());
-    }
+/// Whether lines of ours stand around the `text`-th text of the event being read.
+fn is_flagged(plan: &Plan, text: usize) -> bool {
+    let here = |change: &Change| matches!(change, Change::Surround { text: at, .. } if *at == text);
+    plan.planned_here().any(|edit| here(&edit.change))
 }
 
 #[cfg(test)]

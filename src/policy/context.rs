@@ -2,12 +2,20 @@
 //! all that the policies before this one have planned. Responsible for the arithmetic that policies share which make
 //! room; decides on nothing and edits nothing.
 //!
-//! Notices, restored rounds and pictures are not in the sum: the first two are small, the size of the last is not known.
+//! Rounds that the client was not shown count with the reply behind them, and so from the request behind it on: the
+//! request that made them was decided on before they were there, and is to be decided on alike when it is history.
+//! Notices and pictures are not in the sum: the first are small, the size of the last is not known.
+
+mod measure;
+
+pub use measure::characters;
 
 use super::RequestFacts;
 use super::plan::{Change, Plan};
-use crate::transcript::tokens::{Estimate, MESSAGE_OVERHEAD};
+use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, ToolResult};
+use bytes::Bytes;
+use measure::Measure;
 use std::ops::Range;
 
 /// What a cleared text is reckoned with: its marker of two lines and 200 characters, 100 tokens within a third.
@@ -16,6 +24,7 @@ pub const CLEARED: Estimate = Estimate::of_tokens(100);
 /// A conversation in the model's context, as far as it was read.
 #[derive(Clone, Default)]
 pub struct Context {
+    measure: Measure,
     /// What the model reads, the declared tools included.
     total: Estimate,
     /// By the message's place.
@@ -25,6 +34,8 @@ pub struct Context {
     /// How many of the plan's edits and drops are in the sums.
     edits: usize,
     dropped: usize,
+    /// The round before the reply to come.
+    round: Option<Bytes>,
 }
 
 /// One text of a tool's result.
@@ -56,14 +67,22 @@ impl Context {
         Self { total: request.tools_tokens, ..Self::default() }
     }
 
+    /// The same by characters, each counted as a token; without the tools.
+    pub fn by_characters() -> Self {
+        Self { measure: Measure::Characters, ..Self::default() }
+    }
+
     /// What the model reads, in tokens.
     pub fn tokens(&self) -> u64 {
         self.total.tokens()
     }
 
-    /// What it reads of these messages.
-    pub fn tokens_of(&self, messages: Range<usize>) -> u64 {
-        self.messages[messages].iter().copied().sum::<Estimate>().tokens()
+    /// Leaves these messages out of the sum.
+    pub fn forget(&mut self, messages: Range<usize>) {
+        for message in &mut self.messages[messages] {
+            self.total = self.total.saturating_sub(*message);
+            *message = Estimate::ZERO;
+        }
     }
 
     /// The texts of results, oldest first.
@@ -75,12 +94,18 @@ impl Context {
     pub fn read(&mut self, event: &Event<'_>, plan: &Plan) -> Range<usize> {
         let known = self.texts.len();
         match event {
-            Event::System(view) | Event::User(view) | Event::Assistant(view) => self.add(view.tokens()),
+            Event::System(view) | Event::User(view) => self.add(self.measure.message(view)),
+            Event::Hidden { round, .. } => self.round = Some((*round).clone()),
+            Event::Assistant(view) => {
+                let round = self.round.take();
+                let round = round.map_or(Estimate::ZERO, |round| self.measure.round(view, &round));
+                self.add(self.measure.message(view) + round);
+            }
             Event::Result(result) => {
                 let shown = self.read_result(result, plan);
                 self.add(shown);
             }
-            Event::TurnBegins(_) | Event::Hidden { .. } | Event::Call(_) | Event::ResultsComplete(_) => {}
+            Event::TurnBegins(_) | Event::Call(_) | Event::ResultsComplete(_) => {}
         }
         known..self.texts.len()
     }
@@ -94,15 +119,12 @@ impl Context {
             let place = (edit.message, text);
             if let Ok(at) = self.texts.binary_search_by_key(&place, |known| (known.message, known.text)) {
                 self.texts[at].gone = true;
-                self.show(at, CLEARED);
+                self.show(at, self.measure.cleared());
             }
         }
         for dropped in &plan.dropped[self.dropped..] {
             any = true;
-            for message in dropped.messages.clone() {
-                self.total = self.total.saturating_sub(self.messages[message]);
-                self.messages[message] = Estimate::ZERO;
-            }
+            self.forget(dropped.messages.clone());
             let gone = |text: &&mut ResultText| dropped.messages.contains(&text.message);
             self.texts.iter_mut().filter(gone).for_each(|text| text.gone = true);
         }
@@ -149,15 +171,16 @@ impl Context {
     fn read_result(&mut self, result: &ToolResult<'_>, plan: &Plan) -> Estimate {
         let view = &result.view;
         let single = view.message.content.texts().nth(1).is_none();
-        let mut sum = MESSAGE_OVERHEAD.scaled(view.token_factor);
+        let measure = self.measure;
+        let mut sum = measure.frame(view);
         for (at, text) in view.message.content.texts().enumerate() {
             // The whole message is counted already, for other policies too.
             let own = || match single {
-                true => view.tokens().saturating_sub(sum),
-                false => view.tokens_of(text),
+                true => measure.message(view).saturating_sub(sum),
+                false => measure.text(view, text),
             };
             let shown_as = |pointing: bool| {
-                shown(plan, at, pointing).map_or_else(own, |change| view.tokens_of_other(new_text(change)))
+                shown(plan, at, pointing).map_or_else(own, |change| measure.other(view, new_text(change)))
             };
             let mut read = ResultText {
                 message: view.index,
@@ -179,6 +202,13 @@ impl Context {
         }
         sum
     }
+}
+
+/// Takes those of `places`, the next one last, that stand at or before `message`; says whether there were any.
+pub fn reaches(places: &mut Vec<usize>, message: usize) -> bool {
+    let known = places.len();
+    places.retain(|place| *place > message);
+    places.len() < known
 }
 
 /// What the `text`-th text of the event being read becomes by what is planned so far, pointers left out if they are not

@@ -1,8 +1,8 @@
 //! A cap on the history: the oldest turns left out when nothing else keeps the conversation within the context.
 //!
 //! # What it does
-//! When what the model reads is more than `max_tokens` (or `share` of the context window), whole turns are dropped, the
-//! oldest first, until `down_to` of that is left. System messages, what stands before the first turn, and the running
+//! When what the model reads is more than `max_tokens` (or `share` of the context window), or more than `max_chars`
+//! characters, whole turns are dropped, the oldest first, until `down_to` of that is left. System messages, what stands before the first turn, and the running
 //! turn always stay, and no call loses its result. One notice, behind the message that opens the first turn left, says
 //! how much is gone.
 //!
@@ -19,7 +19,7 @@
 //! With `max_tokens = 60000` and `down_to = 0.7` a chat of 61,000 tokens goes on with its newest turns of at most 42,000
 //! tokens, and the next turns are dropped when it has grown to 60,000 again.
 
-use super::context::Context;
+use super::context::{Context, reaches};
 use super::plan::Plan;
 use super::{ConfigError, Policy, RequestFacts};
 use crate::transcript::Event;
@@ -37,6 +37,8 @@ pub struct History {
 pub struct Config {
     /// The most tokens that the model reads, the declared tools included; 0: `share` of the context window.
     max_tokens: u64,
+    /// The most characters that it reads, the declared tools left out; 0: any number.
+    max_chars: u64,
     /// The share of the context window that may be filled.
     share: f64,
     /// What is left of the most tokens when turns are dropped.
@@ -47,7 +49,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { max_tokens: 0, share: 0.9, down_to: 0.7, context_window: 128_000 }
+        Self { max_tokens: 0, max_chars: 0, share: 0.9, down_to: 0.7, context_window: 128_000 }
     }
 }
 
@@ -55,10 +57,15 @@ impl Default for Config {
 #[derive(Clone, Default)]
 pub struct State {
     context: Context,
+    /// The same in characters, where these are bounded.
+    characters: Option<Context>,
     /// Tokens that the model takes.
     window: u64,
     /// The request was refused for its length.
     overflowed: bool,
+    /// Where earlier requests ended that were: what was dropped for them is dropped again. Those to come, the next one
+    /// last.
+    overflows: Vec<usize>,
     /// Nothing is going to happen: the request is far too small.
     idle: bool,
     /// Where turns begin that are not dropped.
@@ -100,83 +107,129 @@ impl Policy for History {
         state.context = Context::open(request);
         state.window = request.context_window.unwrap_or(self.config.context_window).into();
         state.overflowed = request.overflowed;
-        state.idle = !request.overflowed && request.most_tokens.tokens() <= self.most(state);
+        state.overflows = request.overflows.iter().rev().copied().collect();
+        let most_chars = self.config.max_chars;
+        state.characters = (most_chars > 0).then(Context::by_characters);
+        let is_forced = request.overflowed || !request.overflows.is_empty();
+        let is_small = request.most_tokens.tokens() <= self.most(state).tokens
+            && (most_chars == 0 || request.most_chars as u64 <= most_chars);
+        state.idle = !is_forced && is_small;
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {
         if state.idle {
             return;
         }
-        state.context.settle(plan);
-        match event {
+        // Before this is reckoned with what was cleared for the same reason.
+        let before = state.context.tokens();
+        state.settle(plan);
+        let forced = reaches(&mut state.overflows, event.message());
+        if forced || matches!(event, Event::Assistant(_)) {
             // Here a request was sent: what was decided for it is decided again.
-            Event::Assistant(_) => {
-                if let Some(batch) = self.batch(state, self.most(state), self.config.down_to) {
-                    state.drop(&batch, plan);
-                    state.context.settle(plan);
-                }
+            let most = if forced { Most::half_of(before) } else { self.most(state) };
+            if let Some(batch) = batch(state, &most) {
+                state.drop(&batch, plan);
+                state.settle(plan);
             }
+        }
+        match event {
             Event::TurnBegins(view) => state.turns.push(view.index),
             Event::System(view) => state.systems.push(view.index),
-            Event::User(_)
+            Event::Assistant(_)
+            | Event::User(_)
             | Event::Hidden { .. }
             | Event::Call(_)
             | Event::Result(_)
             | Event::ResultsComplete(_) => {}
         }
-        state.context.read(event, plan);
+        state.contexts().for_each(|context| {
+            context.read(event, plan);
+        });
     }
 
     fn close(&self, state: &State, plan: &mut Plan) {
         let before = state.context.tokens();
-        if !(state.overflowed || before > self.most(state)) {
+        let forced = state.overflowed || !state.overflows.is_empty();
+        let most = if forced { Most::half_of(before) } else { self.most(state) };
+        if !(forced || most.is_passed(state)) {
             return;
         }
         let mut state = state.clone();
-        state.context.settle(plan);
-        // Where the estimate has proved too small, half of what was sent is a safe guess.
-        let (most, down_to) =
-            if state.overflowed { (before / 2, 1.0) } else { (self.most(&state), self.config.down_to) };
-        if let Some(batch) = self.batch(&state, most, down_to) {
+        state.settle(plan);
+        if let Some(batch) = batch(&state, &most) {
             state.drop(&batch, plan);
         }
     }
 }
 
-impl History {
-    /// The most tokens that the model reads.
-    fn most(&self, state: &State) -> u64 {
-        match self.config.max_tokens {
-            0 => (self.config.share * state.window as f64) as u64,
-            most => most,
-        }
-    }
+/// What the model may read.
+#[derive(Clone, Copy, Debug)]
+struct Most {
+    tokens: u64,
+    characters: u64,
+    /// What is left of it when turns are dropped.
+    down_to: f64,
+}
 
-    /// The turns to be dropped now, where the model reads more than `most` tokens: so many that `down_to` of these stay.
-    fn batch(&self, state: &State, most: u64, down_to: f64) -> Option<Batch> {
-        let mut left = state.context.tokens();
-        let down_to = (down_to * most as f64) as u64;
-        if left <= most {
-            return None;
-        }
-        let mut batch = Batch { turns: 0, messages: Vec::new(), next: 0 };
-        for turn in state.turns.windows(2) {
-            if left <= down_to {
-                break;
-            }
-            let ranges = state.without_systems(turn[0]..turn[1]);
-            left = ranges
-                .iter()
-                .fold(left, |left, range| left.saturating_sub(state.context.tokens_of(range.clone())));
-            batch.messages.extend(ranges);
-            batch.turns += 1;
-            batch.next = turn[1];
-        }
-        (batch.turns > 0).then_some(batch)
+impl History {
+    fn most(&self, state: &State) -> Most {
+        let Config { max_tokens, max_chars, share, down_to, .. } = self.config;
+        let tokens = if max_tokens == 0 { (share * state.window as f64) as u64 } else { max_tokens };
+        Most { tokens, characters: if max_chars == 0 { u64::MAX } else { max_chars }, down_to }
     }
 }
 
+impl Most {
+    /// Where the estimate of what was sent has proved too small, half of it is a safe guess.
+    fn half_of(tokens: u64) -> Self {
+        Self { tokens: tokens / 2, characters: u64::MAX, down_to: 1.0 }
+    }
+
+    /// Whether the model reads more.
+    fn is_passed(&self, state: &State) -> bool {
+        let characters = state.characters.as_ref().map_or(0, Context::tokens);
+        state.context.tokens() > self.tokens || characters > self.characters
+    }
+
+    /// What is left when turns are dropped.
+    fn lowered(self) -> Self {
+        let low = |most: u64| if most == u64::MAX { most } else { (self.down_to * most as f64) as u64 };
+        Self { tokens: low(self.tokens), characters: low(self.characters), ..self }
+    }
+}
+
+/// The turns to be dropped now, where the model reads more than `most`: so many that the lower mark is reached.
+fn batch(state: &State, most: &Most) -> Option<Batch> {
+    if state.turns.len() < 2 || !most.is_passed(state) {
+        return None;
+    }
+    let mut left = state.clone();
+    let low = most.lowered();
+    let mut batch = Batch { turns: 0, messages: Vec::new(), next: 0 };
+    for turn in state.turns.windows(2) {
+        if !low.is_passed(&left) {
+            break;
+        }
+        let ranges = state.without_systems(turn[0]..turn[1]);
+        left.contexts().for_each(|context| ranges.iter().for_each(|range| context.forget(range.clone())));
+        batch.messages.extend(ranges);
+        batch.turns += 1;
+        batch.next = turn[1];
+    }
+    (batch.turns > 0).then_some(batch)
+}
+
 impl State {
+    fn contexts(&mut self) -> impl Iterator<Item = &mut Context> {
+        std::iter::once(&mut self.context).chain(&mut self.characters)
+    }
+
+    fn settle(&mut self, plan: &Plan) {
+        self.contexts().for_each(|context| {
+            context.settle(plan);
+        });
+    }
+
     fn drop(&mut self, batch: &Batch, plan: &mut Plan) {
         self.gone.0 += batch.turns;
         self.turns.drain(..batch.turns);

@@ -35,11 +35,12 @@ mod turn_limits;
 // First line of a new policy: `mod NAME;`.
 
 use crate::transcript::Event;
-use crate::transcript::identity::HashKey;
+use crate::transcript::identity::{Hash, HashKey};
 use crate::transcript::memo::Memo;
+use crate::transcript::summaries::Summaries;
 use crate::transcript::tokens::Estimate;
 use bytes::Bytes;
-use plan::{Confirming, Plan, Proposed, Usage, Verdict};
+use plan::{Confirming, Plan, Proposed, SummaryPlace, Usage, Verdict};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use set::{Rule, RuleOf};
@@ -134,6 +135,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
         None
     }
 
+    /// Where another model is asked for summaries.
+    fn asks_for_summaries(&self) -> Option<SummaryPlace> {
+        None
+    }
+
     /// Sees what the request declares, before the first event.
     fn open(&self, _request: &RequestFacts<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
 
@@ -188,14 +194,22 @@ pub struct RequestFacts<'a> {
     pub tools_tokens: Estimate,
     /// No estimate of the whole request is larger, nor of its beginning: for who need not look closer then.
     pub most_tokens: Estimate,
+    /// No more characters stand in its messages.
+    pub most_chars: usize,
     /// See [`Transcript::context_window`](crate::transcript::Transcript::context_window).
     pub context_window: Option<u32>,
     /// See [`Transcript::overflowed`](crate::transcript::Transcript::overflowed).
     pub overflowed: bool,
+    /// See [`Transcript::overflows`](crate::transcript::Transcript::overflows).
+    pub overflows: &'a [usize],
     /// What was derived before, for what is costly to derive from a tool's declaration.
     pub memo: &'a dyn Memo,
     /// Names what is kept in the memo.
     pub key: &'a HashKey,
+    /// The caller.
+    pub principal: Hash,
+    /// See [`Transcript::summaries`](crate::transcript::Transcript::summaries).
+    pub summaries: Option<&'a Arc<dyn Summaries>>,
 }
 
 impl RequestFacts<'_> {

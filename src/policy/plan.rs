@@ -1,6 +1,10 @@
 //! What policies decide, as plain data: edits of events, verdicts on calls, a refusal of the request. Says
 //! what shall be, never how bytes change.
 
+mod summaries;
+
+pub use summaries::{BatchSummaries, Place as SummaryPlace, SummaryTerms, SummaryWanted};
+
 use crate::transcript::identity::Hash;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -24,6 +28,8 @@ pub struct Plan {
     pub refusal: Option<Refusal>,
     /// The tool of ours by which the model reads a result whole, by the number of its call.
     reader: Option<&'static str>,
+    /// What is known of summaries in the place of cleared results.
+    pub summaries: BatchSummaries,
     /// Where the fold stands: set by the runner, so that a policy can edit only what it reads.
     at: Place,
 }
@@ -182,6 +188,12 @@ impl Plan {
         self.edits.push(Edit { message, decided, policy, change: Change::Clear { text, by, gone_chars } });
     }
 
+    /// Tells the operator, and nobody else, of the earlier `message`.
+    pub fn remark_on(&mut self, message: usize, word: &'static str) {
+        let Place { message: decided, policy } = self.at;
+        self.edits.push(Edit { message, decided, policy, change: Change::Remark { word, of: None } });
+    }
+
     /// Drops whole turns: the earlier `messages`. The same rules as for [`clear`](Self::clear).
     pub fn drop_turns(&mut self, messages: Range<usize>) {
         let Place { message: decided, policy } = self.at;
@@ -291,6 +303,7 @@ impl Plan {
         self.dropped.clear();
         self.hidden.clear();
         self.declared.clear();
+        self.summaries = BatchSummaries::default();
         self.one_at_a_time = false;
     }
 

@@ -1,7 +1,7 @@
 //! The configured policies run as one: a single fold over the transcript gives the plan, and the folds'
 //! states then judge the calls of the reply. Knows the order of policies and nothing of what they do.
 
-use super::plan::{Change, Confirming, Edit, Plan, Proposed, Reason, Usage, Verdict};
+use super::plan::{Change, Confirming, Edit, Plan, Proposed, Reason, SummaryPlace, Usage, Verdict};
 use super::{DeclaredTool, Evidence, Policy, RequestFacts};
 use crate::transcript::calls::canonical_hash;
 use crate::transcript::identity::HashKey;
@@ -30,6 +30,8 @@ pub trait Rule: Send + Sync {
     fn cuts(&self) -> bool;
     /// See [`Policy::confirming`].
     fn confirming(&self) -> Option<Confirming>;
+    /// See [`Policy::asks_for_summaries`].
+    fn asks_for_summaries(&self) -> Option<SummaryPlace>;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
 }
@@ -97,6 +99,10 @@ impl<P: Policy> Rule for RuleOf<P> {
 
     fn confirming(&self) -> Option<Confirming> {
         self.0.confirming()
+    }
+
+    fn asks_for_summaries(&self) -> Option<SummaryPlace> {
+        self.0.asks_for_summaries()
     }
 
     fn start(&self) -> Box<dyn Fold> {
@@ -167,6 +173,11 @@ impl PolicySet {
     /// How a person is asked about calls that need a yes, where somebody is to be asked.
     pub fn confirming(&self) -> Option<&Arc<Confirming>> {
         self.confirming.as_ref()
+    }
+
+    /// Where other models are asked for summaries.
+    pub fn summary_places(&self) -> impl Iterator<Item = SummaryPlace> + '_ {
+        self.rules.iter().filter_map(|rule| rule.asks_for_summaries())
     }
 
     /// The names of the policies that are on.
@@ -244,7 +255,9 @@ fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
     });
     let tools_tokens = transcript.declared_tokens();
     // No character costs more than two tokens for each of its bytes.
-    let messages = u32::try_from(transcript.request.messages_span.len()).unwrap_or(u32::MAX);
+    let hidden: usize = transcript.hidden_rounds.iter().map(|(_, round)| round.len()).sum();
+    let most_chars = transcript.request.messages_span.len() + hidden;
+    let messages = u32::try_from(most_chars).unwrap_or(u32::MAX);
     let messages = Estimate::of_tokens(messages).scaled(200).scaled(transcript.token_factor);
     RequestFacts {
         tools: declared.collect(),
@@ -255,10 +268,14 @@ fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
         body,
         tools_tokens,
         most_tokens: tools_tokens + messages,
+        most_chars,
         context_window: transcript.context_window,
         overflowed: transcript.overflowed,
+        overflows: &transcript.overflows,
         memo: transcript.memo,
         key: &transcript.identity.key,
+        principal: transcript.identity.principal,
+        summaries: transcript.summaries.as_ref(),
     }
 }
 

@@ -4,11 +4,11 @@
 use super::body::UpBody;
 use super::error::ProxyError;
 use super::fallback::{Fallbacks, learned};
-use super::handler::Gateway;
+use super::handler::{Gateway, Length};
 use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
 use super::turnstile::Passage;
-use crate::ledger::News;
+use crate::ledger::{News, Overflow};
 use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::confirm::Confirmation;
@@ -59,6 +59,7 @@ pub(crate) struct Exchange {
     pub(crate) meter: Option<Meter>,
     /// Keeps other requests of the conversation waiting, where the operator wants one at a time.
     pub(crate) passage: Option<Passage>,
+    pub(crate) length: Length,
 }
 
 impl Exchange {
@@ -120,8 +121,7 @@ impl Exchange {
         if !self.fallbacks.may_shorten() {
             return false;
         }
-        let profile = self.record.outcome.profile.as_deref();
-        let plan = self.gateway.shortened((&self.request, &self.body), &self.identity, profile);
+        let plan = self.gateway.shortened(self);
         // What was decided for this request, and had not been decided before the error.
         let new = |decided: usize| decided == self.request.messages.len();
         let known = (self.plan.cleared().count(), self.plan.dropped.len());
@@ -167,7 +167,13 @@ impl Exchange {
     pub(crate) fn taken(&mut self) {
         if !self.tried.is_empty() && !self.is_observing() && self.pass.asking.is_none() {
             let model = Some((self.model, learned(&self.tried)));
-            self.gateway.ledger.record(News { model, ..News::default() });
+            let is_shortened = self.tried.contains(&Fallback::Overflow);
+            let overflow = is_shortened.then(|| {
+                let overflow =
+                    Overflow { messages: self.request.messages.len(), history: self.length.history };
+                (self.length.conversation, overflow)
+            });
+            self.gateway.ledger.record(News { model, overflow, ..News::default() });
         }
     }
 

@@ -4,6 +4,8 @@
 
 mod reading;
 
+pub(crate) use self::reading::Length;
+
 use self::reading::Reading;
 use super::body::{ReplyBody, UpBody};
 use super::error::ProxyError;
@@ -13,6 +15,7 @@ use super::headers::is_upgrade;
 use super::read::{ReadError, read_body};
 use super::record::Record;
 use super::respond::error_response;
+use super::summaries::Summariser;
 use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
 use super::{Service, caller, coding, profile, relay, stream};
@@ -44,6 +47,7 @@ pub struct Gateway {
     pub key: HashKey,
     /// For conversations whose requests go one at a time.
     pub turnstile: Arc<Turnstile>,
+    pub summaries: Summariser,
 }
 
 /// The gateway as the accept loop calls it.
@@ -153,6 +157,7 @@ impl Gateway {
         };
         own = Instant::now();
         let reading = self.look((policies, identity), &parts, (&request, &body), &mut record).await;
+        own += reading.waited;
         if let Some(refusal) = &reading.plan.refusal {
             record.outcome.act(On::Request, refusal.policy, "rejected", 1);
             if !self.is_observing() {
@@ -232,7 +237,18 @@ impl Gateway {
         record: Record,
     ) -> (Exchange, Judging) {
         let Reading {
-            identity, facts, plan, judge, restored, chain, model, meter, asks_usage, token, ..
+            identity,
+            facts,
+            plan,
+            judge,
+            restored,
+            chain,
+            model,
+            meter,
+            asks_usage,
+            token,
+            length,
+            ..
         } = reading;
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
@@ -273,6 +289,7 @@ impl Gateway {
             record,
             meter: Some(meter),
             passage: None,
+            length,
         };
         exchange.tell_known();
         (exchange, judging)

@@ -23,6 +23,7 @@ mod record;
 pub mod relay;
 pub mod respond;
 mod stream;
+pub mod summaries;
 mod target;
 mod timed;
 mod tls;

@@ -39,6 +39,12 @@ pub struct Options {
     pub profile: Option<String>,
 }
 
+/// What is to be said before anything that a replay of `config` tells, if something is.
+pub fn caveat(config: &Config) -> Option<&'static str> {
+    let summarises = config.summary_places().next().is_some();
+    summarises.then_some("no model is asked for summaries here: what would have one is told as cleared")
+}
+
 /// Replays the conversations in `files` (`-` is standard input) through the policies of `config` and writes to
 /// `out` what they would have done, as they would with `mode = "enforce"`. `bar`: where progress is drawn, if anywhere.
 /// Says whether any conversation could be read.

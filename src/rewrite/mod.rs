@@ -15,5 +15,6 @@ pub mod rounds;
 pub mod sent;
 pub mod splice;
 pub mod stream;
+pub mod summary;
 pub mod texts;
 pub mod usage;

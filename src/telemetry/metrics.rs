@@ -2,7 +2,7 @@
 //! How series are made and bounded is `families`' and `tools`' affair.
 
 use super::families::{Contexts, Counters, Maker, Requests};
-use super::outcome::{BASES, Fallback, Foretold, On, Outcome, PrefixBreak, Tokens};
+use super::outcome::{BASES, Fallback, Foretold, On, Outcome, PrefixBreak, SummaryResult, Tokens};
 use super::tools::Tools;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
@@ -33,6 +33,8 @@ const UNGOVERNED: [&str; 8] = [
 /// In the order of [`Tokens`], and what was foretold of prompts that nobody billed.
 const TOKEN_KINDS: [&str; 7] =
     ["prompt", "cached", "cache_written", "completion", "reasoning", "saved", "estimated"];
+/// Of [`Metrics::count_summary_tokens`].
+const SUMMARY_TOKENS: [&str; 2] = ["prompt", "completion"];
 /// Upon an earlier bill about 1 % is usual; by learned rates alone about 5 %.
 const ESTIMATE_ERRORS: [f64; 9] = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0];
 /// Smaller prompts are mostly constants of the provider's, and say nothing of the estimate.
@@ -75,6 +77,9 @@ struct Deeds {
     ungoverned: Counters,
     lost_rounds: IntCounter,
     reasks: IntCounter,
+    overflows_remembered: IntCounter,
+    summaries: Counters,
+    summary_tokens: Counters,
 }
 
 /// An open stream, until it is dropped.
@@ -152,6 +157,18 @@ impl Metrics {
     pub fn stream_opened(&self) -> StreamGuard {
         self.streams_open.inc();
         StreamGuard(self.streams_open.clone())
+    }
+
+    /// Counts what came of a summary.
+    pub fn count_summary(&self, result: SummaryResult) {
+        self.deeds.summaries.add(result.as_str(), 1);
+    }
+
+    /// Counts what a summary cost, as billed.
+    pub fn count_summary_tokens(&self, prompt: u64, completion: u64) {
+        for (kind, count) in SUMMARY_TOKENS.into_iter().zip([prompt, completion]) {
+            self.deeds.summary_tokens.add(kind, count);
+        }
     }
 
     /// Names who knows how many conversations there are: asked at every rendering, so it must be quick. The
@@ -295,6 +312,23 @@ impl Deeds {
             )?,
             reasks: make
                 .counter("toolrein_reasks_total", "Times the upstream was asked again after calls were withheld.")?,
+            overflows_remembered: make.counter(
+                "toolrein_overflows_remembered_total",
+                "Requests shortened at once, since one that they go on from was refused for its length.",
+            )?,
+            summaries: make.words(
+                "toolrein_summaries_total",
+                "Summaries of cleared results, by what came of them: made, late and failed are questions to a model, \
+                 pinned are requests told one that was made before, lost are batches whose summary nobody remembers.",
+                "kind",
+                &SummaryResult::ALL.map(SummaryResult::as_str),
+            )?,
+            summary_tokens: make.words(
+                "toolrein_summaries_tokens_total",
+                "Tokens billed for summaries; in no other count.",
+                "kind",
+                &SUMMARY_TOKENS,
+            )?,
         })
     }
 
@@ -311,6 +345,7 @@ impl Deeds {
         outcome.unjudged.iter().for_each(|why| self.unjudged.add(why, 1));
         outcome.ungoverned.iter().for_each(|why| self.ungoverned.add(why, 1));
         self.reasks.inc_by(outcome.reasks.into());
+        self.overflows_remembered.inc_by(outcome.overflow_remembered.into());
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Outcome {
     /// Hidden rounds that should have been put back and could not.
     pub lost_rounds: u32,
     pub reasks: u32,
+    /// It was shortened at once, since a request that it goes on from was refused for its length.
+    pub overflow_remembered: bool,
     /// The identical body was seen before: what is derived from the request is not counted again.
     pub repeated: bool,
     /// How much of each limit the conversation has used. For the log alone.
@@ -182,6 +184,36 @@ pub struct Context {
     pub touched: bool,
     /// It is left alone, for comparison.
     pub held_out: bool,
+}
+
+/// What came of a summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SummaryResult {
+    /// In time.
+    Made,
+    /// Not in time; it may be told with the next batch.
+    Late,
+    Failed,
+    /// A request was told one that was made before.
+    Pinned,
+    /// A batch of an earlier request of which no decision is remembered: it is told as cleared.
+    Lost,
+}
+
+impl SummaryResult {
+    /// Every result.
+    pub const ALL: [Self; 5] = [Self::Made, Self::Late, Self::Failed, Self::Pinned, Self::Lost];
+
+    /// As in the metric's label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Made => "made",
+            Self::Late => "late",
+            Self::Failed => "failed",
+            Self::Pinned => "pinned",
+            Self::Lost => "lost",
+        }
+    }
 }
 
 /// A second try that the upstream's refusal made necessary.

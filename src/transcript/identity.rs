@@ -38,6 +38,7 @@ pub enum Domain {
     Clear,
     History,
     Confirmation,
+    Summary,
     Begun,
 }
 

@@ -7,6 +7,7 @@ pub mod memo;
 pub mod outcome;
 pub mod prompt;
 pub mod resumed;
+pub mod summaries;
 pub mod tokens;
 
 use crate::wire::begun::Note;
@@ -19,7 +20,9 @@ use calls::{Call, PairedCalls};
 use identity::{Domain, Hash, Identity};
 use memo::{Derived, Memo};
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use summaries::Summaries;
 use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text};
 
 /// One conversation as its request tells it.
@@ -35,6 +38,11 @@ pub struct Transcript<'a> {
     pub context_window: Option<u32>,
     /// The upstream has refused this request because it is longer than the model takes.
     pub overflowed: bool,
+    /// How many messages those requests had that begin this one, were refused for their length and were taken in a
+    /// shorter form; ascending.
+    pub overflows: Vec<usize>,
+    /// Summaries of what was cleared, where somebody keeps them.
+    pub summaries: Option<Arc<dyn Summaries>>,
     /// When the request came, in ms since the epoch. For what is counted, never for what is written.
     pub now_ms: u64,
     /// Rounds that the client was not shown, each with the place of the assistant message it stands before, in order.
@@ -101,6 +109,11 @@ impl<'a> View<'a> {
     /// The estimated tokens of one of its strings of text.
     pub fn tokens_of(&self, text: Str) -> Estimate {
         self.counted(b"json", text.raw(self.body), estimate_json)
+    }
+
+    /// The estimated tokens of messages that the client was not shown, as JSON.
+    pub fn tokens_of_round(&self, round: &[u8]) -> Estimate {
+        self.counted(b"json", round, estimate_json)
     }
 
     /// The estimated tokens of a text that stands in the place of one of its own.
@@ -207,6 +220,8 @@ impl<'a> Transcript<'a> {
             token_factor: 100,
             context_window: None,
             overflowed: false,
+            overflows: Vec::new(),
+            summaries: None,
             now_ms: 0,
             hidden_rounds: Vec::new(),
             shared_body: None,

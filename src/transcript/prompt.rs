@@ -120,24 +120,39 @@ impl Histories {
     /// Of each message the length, the beginning and the end are read: two histories that agree on these, on the
     /// caller, on the conversation and on the tools cost the same or nearly.
     pub fn read(transcript: &Transcript<'_>, model: Hash) -> Self {
-        let (request, body) = (transcript.request, transcript.body);
-        let mut samples = Vec::with_capacity((request.messages.len() + 2) * (2 * SAMPLE_BYTES + 8));
-        samples.extend_from_slice(&transcript.identity.root().0.to_le_bytes());
-        samples.extend_from_slice(&model.0.to_le_bytes());
-        let tools = request.tools.first().zip(request.tools.last());
-        let tools = tools.map_or(0..0, |(first, last)| first.span.start as usize..last.span.end as usize);
-        sample(body.get(tools).unwrap_or_default(), &mut samples);
-        let mut ends = Vec::with_capacity(request.messages.len());
-        for message in &request.messages {
-            ends.push(samples.len());
-            sample(message.span.of(body), &mut samples);
-        }
+        let request = transcript.request;
+        let (samples, ends) = sampled(transcript, model);
         let name = |end: usize| transcript.identity.key.hash(Domain::History, &[&samples[..end]]);
         let replies = request.messages.iter().enumerate().rev();
         let replies = replies.filter(|(at, message)| *at > 0 && message.role == Role::Assistant);
         let earlier = replies.take(MOST_EARLIER).map(|(at, _)| (at, name(ends[at]))).collect();
         Self { whole: name(samples.len()), earlier }
     }
+}
+
+/// The name of the first `count` messages, as [`Histories::read`] has it; `None` where there are fewer.
+pub fn history(transcript: &Transcript<'_>, model: Hash, count: usize) -> Option<Hash> {
+    let (mut samples, ends) = sampled(transcript, model);
+    let whole = (count == ends.len()).then_some(samples.len());
+    samples.truncate(ends.get(count).copied().or(whole)?);
+    Some(transcript.identity.key.hash(Domain::History, &[&samples]))
+}
+
+/// What goes into the names of histories, and where each message begins in it.
+fn sampled(transcript: &Transcript<'_>, model: Hash) -> (Vec<u8>, Vec<usize>) {
+    let (request, body) = (transcript.request, transcript.body);
+    let mut samples = Vec::with_capacity((request.messages.len() + 2) * (2 * SAMPLE_BYTES + 8));
+    samples.extend_from_slice(&transcript.identity.root().0.to_le_bytes());
+    samples.extend_from_slice(&model.0.to_le_bytes());
+    let tools = request.tools.first().zip(request.tools.last());
+    let tools = tools.map_or(0..0, |(first, last)| first.span.start as usize..last.span.end as usize);
+    sample(body.get(tools).unwrap_or_default(), &mut samples);
+    let mut ends = Vec::with_capacity(request.messages.len());
+    for message in &request.messages {
+        ends.push(samples.len());
+        sample(message.span.of(body), &mut samples);
+    }
+    (samples, ends)
 }
 
 fn sample(bytes: &[u8], samples: &mut Vec<u8>) {
@@ -191,6 +206,21 @@ mod tests {
             let predicted = predict(size(0, 1_150), Some((&anchor, tokens(100))), None);
             assert_eq!(predicted.tokens, 1_000 + expected + 50, "{completion}");
         }
+    }
+
+    #[test]
+    fn a_history_has_the_name_that_its_own_request_had() {
+        let messages = [r#"{"role":"user","content":"q"}"#, r#"{"role":"assistant","content":"a"}"#, "{}"];
+        let body = |count: usize| format!(r#"{{"messages":[{}]}}"#, messages[..count].join(","));
+        let body_of_all = body(3);
+        let request = Request::parse(body_of_all.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let transcript = Transcript::read(&request, body_of_all.as_bytes(), &identity, &NoMemo);
+        for count in 1..=3 {
+            assert_eq!(history(&transcript, Hash(9), count), Some(histories(&body(count), 9).whole));
+        }
+        assert_eq!(history(&transcript, Hash(9), 4), None);
+        assert_ne!(history(&transcript, Hash(8), 2), history(&transcript, Hash(9), 2));
     }
 
     fn histories(body: &str, model: u128) -> Histories {

@@ -3,6 +3,7 @@
 
 pub mod alike;
 pub mod assemble;
+pub mod beginning;
 pub mod begun;
 pub mod body;
 pub mod error;

@@ -28,6 +28,19 @@ proptest! {
     }
 
     #[test]
+    fn that_holds_behind_requests_that_were_refused_for_their_length(
+        talk in orderly(),
+        set in 3..SETS,
+        hidden in any::<u16>(),
+        refused in any::<u8>(),
+    ) {
+        let mut facts = hidden_rounds(&talk, hidden);
+        let cuts = talk.cuts();
+        facts.overflows = cuts.into_iter().enumerate().filter(|(at, _)| refused >> (at % 8) & 1 == 1).map(|(_, cut)| cut).collect();
+        each_cut_is_a_prefix(&talk, policies(set), &facts, false).map_err(TestCaseError::fail)?;
+    }
+
+    #[test]
     fn that_holds_in_any_order_of_messages(talk in any_order(), set in 0..SETS) {
         each_cut_is_a_prefix(&talk, policies(set), &Facts::default(), false).map_err(TestCaseError::fail)?;
     }
@@ -117,12 +130,12 @@ fn the_exceptions_are_counted_by_cause_and_few() {
     assert!(broken[0] + broken[1] < requests / 3, "{broken:?} in {requests} requests");
 }
 
-/// A ledger that knows a hidden round before each assistant message whose bit is set.
+/// A ledger that knows a hidden round before each assistant message whose bit is set, and summaries.
 pub fn hidden_rounds(talk: &Conversation, bits: u16) -> Facts {
     let (body, identity) = (talk.body(), identity(1));
     let request = Request::parse(&body).unwrap();
     let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
-    let mut facts = Facts::default();
+    let mut facts = Facts { summaries: true, ..Facts::default() };
     for (at, place) in places(&transcript, 1024).into_iter().enumerate() {
         if bits >> (at % 16) & 1 == 0 {
             continue;
@@ -135,8 +148,14 @@ pub fn hidden_rounds(talk: &Conversation, bits: u16) -> Facts {
                 identity.text_anchor(place.name, &text)
             }
         };
+        // A call that was withheld, or a part of a result that was read again.
+        let (tool, answer) = if at % 2 == 0 {
+            ("look", r#"{\"ok\":false}"#.to_owned())
+        } else {
+            ("read_more", "more words ".repeat(60))
+        };
         let messages = format!(
-            r#"{{"role":"assistant","content":null,"tool_calls":[{{"id":"h{at}","type":"function","function":{{"name":"look","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"h{at}","content":"{{\"ok\":false}}"}}"#
+            r#"{{"role":"assistant","content":null,"tool_calls":[{{"id":"h{at}","type":"function","function":{{"name":"{tool}","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"h{at}","content":"{answer}"}}"#
         );
         facts.rounds.entry(place.name).or_default().push(Round { anchor, messages: messages.into() });
     }

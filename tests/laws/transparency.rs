@@ -3,7 +3,7 @@
 
 use super::generate::{Conversation, any_order, orderly};
 use super::recordings::{Kind, own_of};
-use super::world::{Facts, Reading, SETS, lossy, low, policies, read, shipped};
+use super::world::{Facts, Reading, SETS, guarded, lossy, low, policies, read, shipped};
 use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -20,7 +20,7 @@ proptest! {
     #[test]
     fn a_request_that_no_policy_touched_is_sent_as_it_came(talk in any_order(), set in 0..SETS) {
         let reading = read(&talk.body(), policies(set), &Facts::default());
-        if reading.plan.edits.is_empty() {
+        if reading.plan.is_empty() {
             for placement in PLACEMENTS {
                 prop_assert_eq!(reading.write(&Pass::plain(placement)), talk.body());
             }
@@ -73,6 +73,36 @@ fn the_generated_conversations_give_every_policy_something_to_do() {
         untouched += usize::from(edits.is_empty());
     }
     assert!(shortened > 10 && noticed > 10 && untouched > 10, "{shortened} {noticed} {untouched}");
+}
+
+#[test]
+fn the_guarded_sets_flag_clean_withhold_and_make_room() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut seen = std::collections::BTreeMap::new();
+    for _ in 0..200 {
+        let talk: Conversation = orderly().new_tree(&mut runner).unwrap().current();
+        for set in guarded() {
+            let facts = Facts { summaries: true, ..Facts::default() };
+            let plan = read(&talk.body(), set, &facts).plan;
+            for edit in &plan.edits {
+                *seen.entry(edit.change.word().into_owned()).or_insert(0) += 1;
+            }
+            *seen.entry("declared".to_owned()).or_insert(0) += plan.declared.len();
+            *seen.entry("dropped".to_owned()).or_insert(0) += plan.dropped.len();
+        }
+    }
+    for word in [
+        "annotated",
+        "stripped",
+        "text_withheld",
+        "shortened",
+        "cleared",
+        "summarised",
+        "declared",
+        "dropped",
+    ] {
+        assert!(seen.get(word).is_some_and(|count| *count > 2), "{word}: {seen:?}");
+    }
 }
 
 /// Aligns what is sent with what came, by the slices of the original in it.

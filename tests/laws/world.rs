@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::policy::REGISTRY;
 use toolrein::policy::plan::Plan;
@@ -17,6 +17,7 @@ use toolrein::rewrite::splice::Rope;
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Hash, HashKey, Identity};
 use toolrein::transcript::memo::{Derived, Memo, NoMemo};
+use toolrein::transcript::summaries::{Pin, Summaries};
 use toolrein::wire::request::Request;
 
 /// Now, in every law: ms since the epoch.
@@ -86,6 +87,40 @@ max_tokens = 100
 down_to = 0.5
 "#;
 
+/// What flags, cleans and withholds results, what reads them again, and a context of which old ones are summarised.
+const GUARDED: &str = r#"
+[policy.injection]
+action = "annotate"
+[policy.read_more]
+reads = 2
+max_chars = 1000
+[policy.truncate]
+max_chars = 4000
+[policy.compact]
+context_window = 1000
+trigger = 0.3
+keep = 1
+min_gain = 0
+style = "summary"
+"#;
+const STRICT: &str = r#"
+[policy.injection]
+action = "withhold"
+[policy.taint]
+tools = ["readFile", "say"]
+[policy.read_more]
+[policy.truncate]
+max_chars = 4000
+[policy.compact]
+context_window = 1000
+trigger = 0.6
+keep = 1
+min_gain = 0
+[policy.history]
+max_chars = 800
+down_to = 0.5
+"#;
+
 pub fn shipped() -> &'static PolicySet {
     static SET: OnceLock<PolicySet> = OnceLock::new();
     SET.get_or_init(|| load(Source::Shipped))
@@ -108,13 +143,21 @@ pub fn making_room() -> [&'static PolicySet; 2] {
     [clearing, dropping]
 }
 
+/// Sets with `injection` and `read_more`, which make room too.
+pub fn guarded() -> [&'static PolicySet; 2] {
+    static SETS: OnceLock<[PolicySet; 2]> = OnceLock::new();
+    let [guarded, strict] = SETS.get_or_init(|| [load(text(GUARDED)), load(text(STRICT))]);
+    [guarded, strict]
+}
+
 /// How many sets of policies there are.
-pub const SETS: usize = 5;
+pub const SETS: usize = 7;
 
 /// Every set of policies, by number.
 pub fn policies(at: usize) -> &'static PolicySet {
     let [clearing, dropping] = making_room();
-    [shipped(), low(), by_tokens(), clearing, dropping][at % SETS]
+    let [guarded, strict] = guarded();
+    [shipped(), low(), by_tokens(), clearing, dropping, guarded, strict][at % SETS]
 }
 
 fn text(text: &str) -> Source {
@@ -134,6 +177,20 @@ pub fn identity(seed: u64) -> Identity {
 pub struct Facts {
     pub rounds: BTreeMap<Hash, Vec<Round>>,
     pub released_ms: BTreeMap<Hash, u64>,
+    /// How many messages requests had that were refused for their length.
+    pub overflows: Vec<usize>,
+    /// Batches of cleared results have summaries, half of them.
+    pub summaries: bool,
+}
+
+/// Has decided for every batch; names of batches differ by the process.
+struct Decided;
+
+impl Summaries for Decided {
+    fn pinned(&self, batch: Hash) -> Option<Pin> {
+        let summary = || Pin::Summary(format!("In short: {:x}.", batch.0 as u16).into());
+        Some(if batch.0 & 1 == 0 { summary() } else { Pin::Cleared })
+    }
 }
 
 /// Remembers everything, as the program's cache does.
@@ -186,11 +243,15 @@ pub fn read_as(
     let released_ms: Vec<Option<u64>> =
         transcript.newest_calls(1024).map(|call| facts.released_ms.get(&call.key).copied()).collect();
     transcript.learn_times(&released_ms, 0);
-    let (plan, judge) = policies.read(&transcript);
     let places = places(&transcript, 1024);
     let known: Vec<Vec<Round>> =
         places.iter().map(|place| facts.rounds.get(&place.name).cloned().unwrap_or_default()).collect();
     let (restored, lost) = restored(&transcript, &places, &known);
+    transcript.hidden_rounds.clone_from(&restored);
+    transcript.overflows = facts.overflows.clone();
+    transcript.overflows.retain(|messages| *messages <= request.messages.len());
+    transcript.summaries = facts.summaries.then(|| Arc::new(Decided) as _);
+    let (plan, judge) = policies.read(&transcript);
     let chain = transcript.calls.chain(identity);
     drop(transcript);
     let story = story(&request, body, identity);

@@ -5,7 +5,7 @@ use crate::support::client::post;
 use crate::support::program::Toolrein;
 use crate::support::reply::Reply;
 use crate::support::scripted::{Recorded, Scripted};
-use crate::talk::{Form, Talk, in_both_forms, text};
+use crate::talk::{Form, Said, Talk, in_both_forms, text};
 use serde_json::{Value, json};
 
 const SMALL: &str = "[policy.compact]\nmin_gain = 0\n[model.\"gpt-4o\"]\ncontext_window = 8000\n";
@@ -14,7 +14,7 @@ const TOO_LONG: &str = "This model's maximum context length is 8192 tokens. Howe
                         tokens. Please reduce the length of the messages.";
 
 /// A conversation that has read so many results of a thousand tokens.
-fn having_read(form: Form, results: usize) -> Talk {
+pub fn having_read(form: Form, results: usize) -> Talk {
     let mut talk = Talk::new(form);
     for at in 0..results {
         read(&mut talk, at);
@@ -22,7 +22,7 @@ fn having_read(form: Form, results: usize) -> Talk {
     talk
 }
 
-fn read(talk: &mut Talk, at: usize) {
+pub fn read(talk: &mut Talk, at: usize) {
     let id = format!("c{at}");
     talk.messages.push(json!({"role": "assistant", "content": null, "tool_calls": [
         {"id": id, "type": "function", "function": {"name": "fetch", "arguments": format!("{{\"n\":{at}}}")}}]}));
@@ -30,17 +30,23 @@ fn read(talk: &mut Talk, at: usize) {
     talk.messages.push(json!({"role": "tool", "tool_call_id": id, "content": page}));
 }
 
-fn messages(request: &Recorded) -> Vec<Value> {
+pub fn messages(request: &Recorded) -> Vec<Value> {
     request.json()["messages"].as_array().unwrap().clone()
 }
 
 /// How many results are cleared.
-fn cleared(request: &Recorded) -> usize {
+pub fn cleared(request: &Recorded) -> usize {
     let is_cleared = |message: &&Value| {
         message["role"] == "tool"
             && message["content"].as_str().unwrap().starts_with("[toolrein: this old result")
     };
     messages(request).iter().filter(is_cleared).count()
+}
+
+/// What was done to the history before goes on, and nothing beside it.
+pub fn assert_nothing_new(said: &Said) {
+    let told = said.response.header("x-toolrein-actions").unwrap();
+    assert!(told.starts_with("tokens_saved=") && !told.contains(','), "nothing new: {told}");
 }
 
 /// Answers whatever is short enough.
@@ -65,8 +71,7 @@ fn a_full_context_is_cleared_once_told_and_counted_and_stays_as_it_is() {
         talk.add(&said);
         talk.say("And?");
         let said = talk.ask(&program);
-        let told = said.response.header("x-toolrein-actions").unwrap();
-        assert!(told.starts_with("tokens_saved="), "nothing new: {told}");
+        assert_nothing_new(&said);
         let (first, second) = (messages(&upstream.request(0)), messages(&upstream.request(1)));
         assert_eq!(first, second[..first.len()]);
         program.wait_for_metric("toolrein_prefix_breaks_total{cause=\"compact\"}", 1.0);
@@ -121,12 +126,145 @@ fn the_error_is_passed_on_where_nothing_can_go_where_the_operator_wants_it_and_w
     }
 }
 
+/// Asks, and asks again once more is known, all of it in one conversation.
+fn overflowed(form: Form, program: &Toolrein) -> Talk {
+    let mut talk = having_read(form, 6);
+    let said = talk.ask(program);
+    said.assert_coherent(form);
+    assert_eq!(said.text, "Short enough.");
+    talk.add(&said);
+    talk.say("And?");
+    talk
+}
+
+#[test]
+fn what_was_cleared_for_a_request_that_was_too_long_is_cleared_at_once_from_then_on() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|_, request| of_small_context(request, refused()));
+        let program = Toolrein::before(&upstream, SHIPPED);
+        let mut talk = overflowed(form, &program);
+        for _ in 0..3 {
+            let said = talk.ask(&program);
+            assert_eq!(said.text, "Short enough.");
+            assert_nothing_new(&said);
+            talk.add(&said);
+            talk.say("And?");
+        }
+        let requests = upstream.requests();
+        // The first was refused; none of the others.
+        assert_eq!(requests.len(), 5);
+        for pair in requests[1..].windows(2) {
+            let (shorter, longer) = (messages(&pair[0]), messages(&pair[1]));
+            assert_eq!(shorter, longer[..shorter.len()]);
+        }
+        program.wait_for_metric("toolrein_overflows_remembered_total", 3.0);
+        program.wait_for_metric("toolrein_fallbacks_total{kind=\"overflow\"}", 1.0);
+        program.wait_for_metric("toolrein_prefix_breaks_total", 1.0);
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn a_second_overflow_of_the_conversation_is_remembered_beside_the_first() {
+    let upstream = Scripted::start(|_, request| of_small_context(request, refused()));
+    let program = Toolrein::before(&upstream, SHIPPED);
+    let mut talk = overflowed(Form::Whole, &program);
+    for at in 6..9 {
+        read(&mut talk, at);
+    }
+    for _ in 0..2 {
+        let said = talk.ask(&program);
+        talk.add(&said);
+        talk.say("And?");
+    }
+    let requests = upstream.requests();
+    // Two of each kind: refused and shortened; then one that is short at once.
+    assert_eq!(requests.len(), 5);
+    assert_eq!(requests.iter().map(cleared).collect::<Vec<_>>(), [0, 4, 4, 7, 7]);
+    program.wait_for_metric("toolrein_fallbacks_total{kind=\"overflow\"}", 2.0);
+}
+
+#[test]
+fn turns_dropped_for_a_request_that_was_too_long_stay_dropped() {
+    let upstream = Scripted::start(|_, request| of_small_context(request, refused()));
+    let program = Toolrein::before(&upstream, "[policy.history]\n");
+    let mut talk = Talk::new(Form::Whole);
+    for at in 0..6 {
+        read(&mut talk, at);
+        talk.messages.push(json!({"role": "assistant", "content": "Read."}));
+        talk.say(&format!("Page {at}?"));
+    }
+    for _ in 0..2 {
+        let said = talk.ask(&program);
+        talk.add(&said);
+        talk.say("And?");
+    }
+    let requests = upstream.requests();
+    assert_eq!(requests.len(), 3);
+    let (first, second) = (messages(&requests[1]), messages(&requests[2]));
+    assert_eq!(first, second[..first.len()]);
+    program.wait_for_metric("toolrein_overflows_remembered_total", 1.0);
+}
+
+#[test]
+fn without_its_ledger_the_next_request_is_refused_and_shortened_again() {
+    let upstream = Scripted::start(|_, request| of_small_context(request, refused()));
+    let talk = overflowed(Form::Whole, &Toolrein::before(&upstream, SHIPPED));
+    let program = Toolrein::before(&upstream, SHIPPED);
+    assert_eq!(talk.ask(&program).text, "Short enough.");
+    assert_eq!(upstream.requests().len(), 4);
+    program.wait_for_metric("toolrein_overflows_remembered_total", 0.0);
+    program.wait_for_metric("toolrein_fallbacks_total{kind=\"overflow\"}", 1.0);
+}
+
+#[test]
+fn another_model_or_history_is_not_shortened_for_it() {
+    let upstream = Scripted::start(|_, request| of_small_context(request, refused()));
+    let program = Toolrein::before(&upstream, SHIPPED);
+    let talk = overflowed(Form::Whole, &program);
+    let mut elsewhere = Talk { members: talk.members.clone(), messages: talk.messages.clone(), ..talk };
+    elsewhere.members["model"] = json!("gpt-4.1");
+    elsewhere.ask(&program);
+    elsewhere.members["model"] = json!("gpt-4o");
+    elsewhere.messages[2]["content"] = json!("changed ".repeat(100));
+    elsewhere.ask(&program);
+    assert_eq!(upstream.requests().len(), 6, "each was refused first");
+}
+
 #[test]
 fn a_request_that_is_still_too_long_is_not_tried_again() {
     let upstream = Scripted::start(|_, _| refused());
     let program = Toolrein::before(&upstream, SHIPPED);
     let response = post(&program.chat_url(), having_read(Form::Whole, 6).body().to_string());
     assert_eq!((response.status, upstream.requests().len()), (400, 2));
+}
+
+#[test]
+fn the_oldest_turns_go_when_the_history_has_too_many_characters() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|_, request| text("Yes.", request));
+        let program = Toolrein::before(&upstream, "[policy.history]\nmax_chars = 30000\ndown_to = 0.5\n");
+        let mut talk = Talk::new(form);
+        read(&mut talk, 0);
+        for at in 1..6 {
+            talk.messages.push(json!({"role": "assistant", "content": "Read."}));
+            talk.say(&format!("Page {at}?"));
+            read(&mut talk, at);
+        }
+        for _ in 0..2 {
+            let said = talk.ask(&program);
+            said.assert_coherent(form);
+            talk.add(&said);
+            talk.say("And?");
+        }
+        let requests = upstream.requests();
+        let (first, second) = (messages(&requests[0]), messages(&requests[1]));
+        assert_eq!(first[0]["content"], "Page 4?");
+        assert!(first[1]["content"].as_str().unwrap().contains("The 4 oldest turns of this conversation"));
+        assert_eq!(first, second[..first.len()]);
+        program.wait_for_metric("toolrein_prefix_breaks_total{cause=\"history\"}", 1.0);
+        upstream.assert_clean();
+    });
 }
 
 #[test]

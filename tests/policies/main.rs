@@ -21,6 +21,7 @@ mod min_conversation;
 mod read_more;
 mod serial;
 mod states;
+mod summary;
 mod taint;
 mod truncate;
 mod turn_limits;

@@ -154,6 +154,56 @@ fn chat_the_sixth_call_of_a_turn_is_withheld_and_the_model_answers() {
     });
 }
 
+/// What `request` says, message by message.
+fn contents(request: &Recorded) -> Vec<Value> {
+    request.json()["messages"].as_array().unwrap().clone()
+}
+
+#[test]
+fn chat_from_four_fifths_of_the_context_on_old_results_are_summarised_by_gpt_4o_mini() {
+    in_both_forms(|form| {
+        let is_question = |request: &Recorded| request.json()["model"] == "gpt-4o-mini";
+        let upstream = Scripted::start(move |_, request| match is_question(request) {
+            true => Reply::text("Six pages were read."),
+            false => text("This is what I found.", request),
+        });
+        let program = program("chat", &upstream);
+        let mut talk = talk(form, &["fetch"]);
+        // Its context takes 8,192 tokens: four fifths are 6,554.
+        talk.members["model"] = json!("gpt-4");
+        let read = |talk: &mut Talk, at: usize| {
+            let call = json!({"name": "fetch", "arguments": json!({"n": at}).to_string()});
+            talk.messages.push(json!({"role": "assistant", "content": null, "tool_calls": [
+                {"id": format!("c{at}"), "type": "function", "function": call}]}));
+            let page = format!("page {at} {}", "word ".repeat(1_000));
+            talk.messages.push(json!({"role": "tool", "tool_call_id": format!("c{at}"), "content": page}));
+            ask(talk, &program, &[])
+        };
+        for at in 0..8 {
+            let said = read(&mut talk, at);
+            said.assert_coherent(form);
+            talk.add(&said);
+            talk.say("And the next?");
+        }
+        let (questions, requests): (Vec<_>, Vec<_>) = upstream.requests().into_iter().partition(is_question);
+        assert_eq!((questions.len(), requests.len()), (1, 8));
+        assert_eq!(questions[0].header("authorization"), Some("Bearer sk-test"));
+        let summary = |request: &Recorded| request.json().to_string().matches("Six pages were read.").count();
+        let cleared =
+            |request: &Recorded| request.json().to_string().matches("this old result of fetch was").count();
+        let told: Vec<(usize, usize)> =
+            requests.iter().map(|request| (cleared(request), summary(request))).collect();
+        assert_eq!(told[..6], [(0, 0); 6]);
+        // At the seventh page it is full; four thousand tokens are free when five may go.
+        assert_eq!(told[6..], [(5, 1); 2]);
+        for pair in [&requests[4..6], &requests[6..8]] {
+            let (shorter, longer) = (contents(&pair[0]), contents(&pair[1]));
+            assert_eq!(shorter, longer[..shorter.len()]);
+        }
+        upstream.assert_clean();
+    });
+}
+
 #[test]
 fn artifacts_a_fourth_tool_for_one_request_is_withheld_also_among_parallel_ones() {
     in_both_forms(|form| {

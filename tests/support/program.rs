@@ -23,6 +23,11 @@ impl Toolrein {
     /// # Panics
     /// With its log if it does not.
     pub fn start(config: &str) -> Self {
+        Self::start_in(config, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub fn start_in(config: &str, variables: &[(&str, &str)]) -> Self {
         let mut file = tempfile::Builder::new().suffix(".toml").tempfile().expect("a temporary file");
         file.write_all(config.as_bytes()).expect("the configuration is written");
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
@@ -30,6 +35,7 @@ impl Toolrein {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOOLREIN_")) {
             command.env_remove(name);
         }
+        command.envs(variables.iter().copied());
         let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = silent.spawn().expect("the built program starts");
         let logs = Arc::<Mutex<Vec<String>>>::default();
@@ -49,10 +55,16 @@ impl Toolrein {
     /// Starts it in front of `upstream`, on free ports, with further settings. `settings` may begin with
     /// top-level keys; of `listen` and `upstream` it sets further keys dotted: `upstream.tools_unsupported = "pass"`.
     pub fn before(upstream: &Scripted, settings: &str) -> Self {
+        Self::before_in(upstream, settings, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub fn before_in(upstream: &Scripted, settings: &str, variables: &[(&str, &str)]) -> Self {
         let url = upstream.base_url();
-        Self::start(&format!(
+        let config = format!(
             "listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"{url}\"\n{settings}"
-        ))
+        );
+        Self::start_in(&config, variables)
     }
 
     /// What stands before the proxy's paths: `http://127.0.0.1:PORT`.

@@ -3,8 +3,12 @@
 use super::super::cases::{plan_of, plan_together, policy};
 use super::super::compact::Compact;
 use super::*;
+use crate::policy::cases::somebody;
 use crate::policy::plan::Change;
-use crate::policy::set::Rule;
+use crate::policy::set::{PolicySet, Rule};
+use crate::transcript::Transcript;
+use crate::transcript::memo::NoMemo;
+use crate::wire::request::Request;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -95,6 +99,59 @@ fn without_a_number_the_cap_is_a_share_of_the_context_window() {
         |window: u32| policy::<History>(&format!("context_window = {window}\nshare = 0.5\ndown_to = 0.5"));
     assert!(plan_of(&with(20_000), &body(&turns(6, 1_000))).is_empty());
     assert_eq!(ranges(&plan_of(&with(10_000), &body(&turns(6, 1_000)))).len(), 3);
+}
+
+#[test]
+fn a_cap_in_characters_drops_turns_whatever_the_tokens_are_and_stays() {
+    let of = |chars: u64| policy::<History>(&format!("max_chars = {chars}\ndown_to = 0.5"));
+    // Turns of five thousand characters and a hundred.
+    let messages = turns(6, 1_000);
+    assert!(plan_of(&of(35_000), &body(&messages)).is_empty());
+    let plan = plan_of(&of(25_000), &body(&messages));
+    assert_eq!(ranges(&plan), [1..5, 5..9, 9..13]);
+    assert!(notices(&plan)[0].1.contains("The 3 oldest turns"), "{:?}", notices(&plan));
+    for count in (1..messages.len()).filter(|count| messages[*count]["role"] == "assistant") {
+        let known = plan_of(&of(25_000), &body(&messages[..count]));
+        let before = plan.dropped.iter().filter(|dropped| dropped.decided <= count);
+        assert_eq!(known.dropped, before.cloned().collect::<Vec<_>>(), "with {count} messages");
+    }
+}
+
+#[test]
+fn characters_are_counted_as_the_model_reads_them() {
+    let of = |chars: u64| policy::<History>(&format!("max_chars = {chars}\ndown_to = 0.5"));
+    let turn = |text: &str| json!({"role": "user", "content": text});
+    let says = json!({"role": "assistant", "content": "ok"});
+    // Sixty-six characters each: two with escapes, one of more bytes.
+    for text in ["\n\"\u{1}".repeat(22), "é".repeat(66), "\u{1f600}".repeat(66)] {
+        let messages = body(&[turn(&text), says.clone(), turn(&text), says.clone(), turn("q")]);
+        assert!(plan_of(&of(138), &messages).is_empty(), "{text}");
+        assert!(!plan_of(&of(136), &messages).is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn what_was_dropped_for_a_request_that_was_too_long_is_dropped_for_those_behind_it() {
+    let messages = turns(6, 1_000);
+    let compact = || policy::<Compact>("context_window = 100000\nkeep = 5");
+    let rules = || [compact(), capped(90_000)];
+    let forced = plan_together(&rules(), &body(&messages), true);
+    assert_eq!((ranges(&forced).len(), forced.cleared().count()), (4, 1));
+    let behind = |messages: &[Value]| {
+        let body = body(messages);
+        let (request, identity) = (Request::parse(body.as_bytes()).unwrap(), somebody());
+        let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        transcript.overflows = vec![26];
+        PolicySet::new(rules().to_vec()).read(&transcript).0
+    };
+    assert_eq!(messages.len(), 26);
+    let more = [messages.clone(), vec![say("assistant", 10), say("user", 10)]].concat();
+    for later in [&messages, &more] {
+        let plan = behind(later);
+        assert_eq!((plan.edits, plan.dropped), (forced.edits.clone(), forced.dropped.clone()));
+    }
+    let split = [messages, vec![say("user", 10)]].concat();
+    assert_eq!(behind(&split).dropped, forced.dropped, "the client said more before it asked again");
 }
 
 #[test]

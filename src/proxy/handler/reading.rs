@@ -3,21 +3,26 @@
 
 use super::Gateway;
 use crate::config::AskUsage;
-use crate::ledger::{Ask, Facts, MOST_LOOKED_UP, ModelFacts};
-use crate::policy::plan::Plan;
+use crate::ledger::{Ask, Facts, MOST_LOOKED_UP, ModelFacts, Overflow};
+use crate::policy::plan::{BatchSummaries, Plan};
 use crate::policy::set::{Judge, PolicySet};
+use crate::proxy::exchange::Exchange;
 use crate::proxy::meter::Meter;
 use crate::proxy::record::Record;
 use crate::rewrite::confirm::{Answer, answer, token};
 use crate::rewrite::restore::{places, restored};
 use crate::rewrite::sent::Sent;
-use crate::telemetry::outcome::{Context, PrefixBreak};
+use crate::rewrite::summary::question;
+use crate::telemetry::outcome::{Context, PrefixBreak, SummaryResult};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{CallKey, Domain, Hash, HashKey, Identity};
-use crate::transcript::prompt::Histories;
+use crate::transcript::prompt::{Histories, history};
+use crate::transcript::summaries::Pin;
 use crate::wire::request::Request;
 use bytes::Bytes;
 use hyper::http::request::Parts;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What is known once the policies have read a request.
 pub(super) struct Reading {
@@ -36,12 +41,24 @@ pub(super) struct Reading {
     pub(super) meter: Meter,
     /// The stream is to be asked for its usage.
     pub(super) asks_usage: bool,
+    pub(super) length: Length,
+    /// How long a summary was waited for.
+    pub(super) waited: Duration,
+}
+
+/// What is known of the request's length, and where more is to be remembered.
+pub(crate) struct Length {
+    pub(crate) conversation: Hash,
+    /// The name of the request's messages.
+    pub(crate) history: Hash,
+    /// See [`Transcript::overflows`].
+    overflows: Vec<usize>,
 }
 
 impl Gateway {
     /// Looks up what the ledger knows and reads the transcript through the policies.
     pub(super) async fn look(
-        &self,
+        self: &Arc<Self>,
         (policies, identity): (&PolicySet, Identity),
         parts: &Parts,
         (request, body): (&Request, &Bytes),
@@ -75,7 +92,13 @@ impl Gateway {
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         transcript.hidden_rounds.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
-        let (mut plan, judge) = policies.read(&transcript);
+        let is_known =
+            |overflow: &&Overflow| history(&transcript, model, overflow.messages) == Some(overflow.history);
+        let mut overflows: Vec<usize> =
+            facts.overflows.iter().filter(is_known).map(|it| it.messages).collect();
+        overflows.sort_unstable();
+        transcript.overflows.clone_from(&overflows);
+        let (mut plan, judge, waited) = self.decide(policies, &transcript, parts, record).await;
         let outcome = &mut record.outcome;
         if request.odd {
             // Parsers differ on what its strings say, so it goes up as it is; the reply is judged all the same,
@@ -93,6 +116,8 @@ impl Gateway {
         let (seen, rounds) = if self.is_observing() { (&plain, &none) } else { (&plan, &restored) };
         let sent = Sent { transcript: &transcript, plan: seen, restored: rounds };
         let meter = Meter::read(sent, &histories, &facts, (model, conversation));
+        outcome.times.upstream += waited;
+        outcome.overflow_remembered = !overflows.is_empty() && !self.is_observing();
         outcome.foretold = Some(meter.foretold());
         outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
         outcome.model = Some(model_name.into_owned());
@@ -106,18 +131,71 @@ impl Gateway {
         let random = || HashKey::random().hash(Domain::Confirmation, &[&request_name.0.to_le_bytes()]);
         let token = is_asking.then(|| token(random()));
         let asks_usage = self.asks_usage(policies, request, facts.model);
-        Reading { identity, facts, plan, judge, restored, chain, model, meter, asks_usage, answer, token }
+        let length = Length { conversation, history: histories.whole, overflows };
+        Reading {
+            identity,
+            facts,
+            plan,
+            judge,
+            restored,
+            chain,
+            model,
+            meter,
+            asks_usage,
+            answer,
+            token,
+            length,
+            waited,
+        }
+    }
+
+    /// Reads the transcript through the policies; once more where a summary is to be asked for first. Says how long that
+    /// took.
+    async fn decide(
+        self: &Arc<Self>,
+        policies: &PolicySet,
+        transcript: &Transcript<'_>,
+        parts: &Parts,
+        record: &mut Record,
+    ) -> (Plan, Judge, Duration) {
+        let (plan, judge) = policies.read(transcript);
+        let known = plan.summaries != BatchSummaries::default();
+        let changes = plan.refusal.is_none() && !transcript.request.odd && !self.is_observing();
+        if !(known && changes) || self.is_held_out(transcript) {
+            return (plan, judge, Duration::ZERO);
+        }
+        let metrics = &self.telemetry.metrics;
+        if plan.summaries.told > 0 {
+            metrics.count_summary(SummaryResult::Pinned);
+        }
+        for lost in &plan.summaries.lost {
+            // Told as cleared from now on, whatever it was before.
+            self.summaries.pins.pin(*lost, Pin::Cleared);
+            metrics.count_summary(SummaryResult::Lost);
+        }
+        record.outcome.prefix_breaks.extend((!plan.summaries.lost.is_empty()).then_some(PrefixBreak::Ledger));
+        let Some(wanted) = &plan.summaries.wanted else { return (plan, judge, Duration::ZERO) };
+        let began = Instant::now();
+        self.summarise(wanted, parts, question(transcript, wanted)).await;
+        let waited = began.elapsed();
+        let (plan, judge) = policies.read(transcript);
+        (plan, judge, waited)
+    }
+
+    /// Whether policies leave the conversation's texts alone.
+    fn is_held_out(&self, transcript: &Transcript<'_>) -> bool {
+        let settings = &self.config.conversation;
+        let name = || transcript.identity.lasting_name(transcript.request, transcript.body);
+        settings.holdout > 0 && settings.holds_out(name().0)
     }
 
     /// Leaves the texts of conversations alone that are held out; tells whether policies wanted to change any.
     fn hold_out(&self, policies: &PolicySet, transcript: &Transcript<'_>, plan: &mut Plan) -> Context {
-        let settings = &self.config.conversation;
         let touched = policies.touches_context(plan);
         if self.is_observing() {
             return Context { touched, held_out: true };
         }
-        let name = || transcript.identity.lasting_name(transcript.request, transcript.body);
-        let held_out = settings.holdout > 0 && settings.holds_out(name().0);
+        let held_out = self.is_held_out(transcript);
         if held_out {
             policies.leave_context(plan);
         }
@@ -136,15 +214,14 @@ impl Gateway {
     }
 
     /// What policies want of a request that the upstream refused for its length.
-    pub(crate) fn shortened(
-        &self,
-        (request, body): (&Request, &Bytes),
-        identity: &Identity,
-        profile: Option<&str>,
-    ) -> Plan {
+    pub(crate) fn shortened(&self, exchange: &Exchange) -> Plan {
+        let Exchange { request, body, identity, restored, length, record, .. } = exchange;
+        let profile = record.outcome.profile.as_deref();
         let profile = profile.and_then(|name| self.config.profiles.named(name).ok());
         let mut transcript = self.transcript((request, body), identity);
         transcript.overflowed = true;
+        transcript.overflows.clone_from(&length.overflows);
+        transcript.hidden_rounds.clone_from(restored);
         self.config.policies_of(profile).read(&transcript).0
     }
 
@@ -158,6 +235,7 @@ impl Gateway {
         let mut transcript = Transcript::read(request, body, identity, &*self.memo);
         transcript.token_factor = self.config.token_factor(&model);
         transcript.context_window = self.config.context_window(&model);
+        transcript.summaries = Some(Arc::clone(&self.summaries.pins) as _);
         transcript
     }
 

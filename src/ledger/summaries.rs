@@ -1,0 +1,105 @@
+//! Whether a batch of cleared results has a summary, and which: decided once for each batch and kept, within a bound and
+//! a lifetime; and the summaries that came too late for their batch. Asks nobody; a summary that is forgotten is a prefix
+//! that breaks, no more.
+
+use super::recent::Recent;
+use crate::transcript::identity::Hash;
+use crate::transcript::summaries::{Pin, Summaries};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What all of them may take: some thousand summaries.
+const BYTES: u64 = 16 << 20;
+/// What an entry costs beside its text, about.
+const ENTRY_BYTES: usize = 150;
+
+/// See the file's head.
+pub struct Pins {
+    kept: Recent<Pin>,
+    late: Recent<Arc<str>>,
+    started: Instant,
+}
+
+impl Pins {
+    /// No decisions yet; each is kept for `lifetime`.
+    pub fn new(lifetime: Duration) -> Self {
+        let lifetime_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+        let weigh = |pin: &Pin| match pin {
+            Pin::Cleared => ENTRY_BYTES as u64,
+            Pin::Summary(text) => (ENTRY_BYTES + text.len()) as u64,
+        };
+        let weigh_text = |text: &Arc<str>| (ENTRY_BYTES + text.len()) as u64;
+        Self {
+            kept: Recent::new(BYTES, lifetime_ms, weigh),
+            late: Recent::new(BYTES, lifetime_ms, weigh_text),
+            started: Instant::now(),
+        }
+    }
+
+    /// Decides for `batch`; the first decision stays. Says whether this is it.
+    pub fn pin(&self, batch: Hash, pin: Pin) -> bool {
+        !self.kept.update(batch, self.now_ms(), |known| known.unwrap_or(pin))
+    }
+
+    /// Keeps the summary of `batch` that came when the batch was decided on.
+    pub fn keep_late(&self, batch: Hash, summary: Arc<str>) {
+        self.late.update(batch, self.now_ms(), |_| summary);
+    }
+
+    /// That summary.
+    pub fn late(&self, batch: Hash) -> Option<Arc<str>> {
+        self.late.find(&batch, self.now_ms())
+    }
+
+    /// Time of its own, which no clock set anew moves.
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Summaries for Pins {
+    fn pinned(&self, batch: Hash) -> Option<Pin> {
+        self.kept.find(&batch, self.now_ms())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pins() -> Pins {
+        Pins::new(Duration::from_secs(3_600))
+    }
+
+    #[test]
+    fn the_first_decision_stays() {
+        let pins = pins();
+        let batch = Hash(1);
+        assert_eq!(pins.pinned(batch), None);
+        assert!(pins.pin(batch, Pin::Cleared));
+        assert!(!pins.pin(batch, Pin::Summary("late".into())));
+        assert_eq!(pins.pinned(batch), Some(Pin::Cleared));
+        pins.pin(Hash(2), Pin::Summary("in time".into()));
+        pins.pin(Hash(2), Pin::Cleared);
+        assert_eq!(pins.pinned(Hash(2)), Some(Pin::Summary("in time".into())));
+    }
+
+    #[test]
+    fn a_late_summary_is_kept_beside_the_decision() {
+        let pins = pins();
+        pins.pin(Hash(1), Pin::Cleared);
+        pins.keep_late(Hash(1), "late".into());
+        assert_eq!((pins.pinned(Hash(1)), pins.late(Hash(1)).as_deref()), (Some(Pin::Cleared), Some("late")));
+        assert_eq!(pins.late(Hash(2)), None);
+    }
+
+    #[test]
+    fn all_of_them_together_are_bounded() {
+        let pins = pins();
+        let text: Arc<str> = "x".repeat(2_400).into();
+        for at in 0..20_000 {
+            pins.pin(Hash(at << 96 | at), Pin::Summary(Arc::clone(&text)));
+        }
+        assert!(pins.kept.count(0) * 2_550 <= BYTES);
+    }
+}

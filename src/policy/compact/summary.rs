@@ -1,0 +1,170 @@
+//! What style "summary" adds to a batch: its settings, the batch's name, and what is wanted where nothing was decided
+//! yet. Asks nobody and waits for nobody.
+
+use super::super::ConfigError;
+use super::super::RequestFacts;
+use super::super::period::Period;
+use super::super::plan::{SummaryPlace, SummaryTerms, SummaryWanted};
+use super::marker::Old;
+use crate::transcript::identity::{Domain, Hash, HashKey};
+use crate::transcript::summaries::{Pin, Summaries};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What may be asked for, in words.
+const WORDS: std::ops::RangeInclusive<usize> = 20..=2_000;
+/// The longest that a request may be held up for a summary.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The longest that a model may take for one.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// What the model reads of what was cleared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Style {
+    /// A marker for each result.
+    #[default]
+    Clear,
+    /// In the marker of the batch's newest result a summary of all of them, too.
+    Summary,
+}
+
+/// `[policy.compact.summary]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// The model that is asked.
+    model: String,
+    /// Its address; empty: the caller's upstream, asked with the caller's credentials.
+    url: String,
+    /// The environment's variable that holds the key to ask with; empty: none of our own.
+    key_env: String,
+    /// The longest summary, in words.
+    words: usize,
+    /// The longest that a request waits for it; then the batch is cleared without.
+    wait: Period,
+    /// The longest that the model may take; what comes after `wait` is told with the next batch.
+    timeout: Period,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            model: "gpt-4o-mini".to_owned(),
+            url: String::new(),
+            key_env: String::new(),
+            words: 200,
+            wait: Period(Duration::from_secs(5)),
+            timeout: Period(Duration::from_secs(30)),
+        }
+    }
+}
+
+impl Settings {
+    /// What is wrong with them.
+    pub(super) fn problems(&self) -> Vec<ConfigError> {
+        let (wait, timeout) = (self.wait.0, self.timeout.0);
+        let checks = [
+            (!self.model.is_empty(), "summary.model", "expected the name of a model"),
+            (
+                self.url.is_empty() || is_address(&self.url),
+                "summary.url",
+                r#"expected a URL without credentials, such as "https://api.openai.com/v1""#,
+            ),
+            (
+                self.key_env.is_empty() || is_variable(&self.key_env),
+                "summary.key_env",
+                "expected the name of an environment variable that holds the key, not the key itself",
+            ),
+            (WORDS.contains(&self.words), "summary.words", "expected 20 to 2000"),
+            (wait <= LONGEST_WAIT, "summary.wait", "expected up to 60s"),
+            (
+                wait <= timeout && !timeout.is_zero() && timeout <= LONGEST_TIMEOUT,
+                "summary.timeout",
+                "expected at least summary.wait, more than 0, up to 10m",
+            ),
+        ];
+        let wrong = checks.into_iter().filter(|(right, ..)| !right);
+        wrong.map(|(_, key, problem)| ConfigError::new(key, problem)).collect()
+    }
+
+    /// The same for who is to ask.
+    pub(super) fn terms(&self) -> SummaryTerms {
+        let given = |text: &String| (!text.is_empty()).then(|| text.clone());
+        SummaryTerms {
+            model: self.model.clone(),
+            words: self.words,
+            wait: self.wait.0,
+            timeout: self.timeout.0,
+            place: SummaryPlace { url: given(&self.url), key_env: given(&self.key_env) },
+        }
+    }
+}
+
+/// Whether it is an address as `upstream.url` takes them, by its look.
+fn is_address(url: &str) -> bool {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let has_host = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', ':']));
+    has_host && url.chars().all(|letter| letter.is_ascii_graphic() && !"@?#".contains(letter))
+}
+
+/// Whether it can be a variable's name. Keys as they are sold have dashes.
+fn is_variable(name: &str) -> bool {
+    name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+        && !name.starts_with(|letter: char| letter.is_ascii_digit())
+}
+
+/// The summaries as the caller of one request may read them.
+#[derive(Clone)]
+pub(super) struct Pinned {
+    known: Arc<dyn Summaries>,
+    key: HashKey,
+    principal: Hash,
+    terms: Arc<SummaryTerms>,
+    /// The batch before the one to come.
+    earlier: Option<Hash>,
+}
+
+impl Pinned {
+    /// `None` where nobody keeps any.
+    pub(super) fn open(request: &RequestFacts<'_>, terms: &Arc<SummaryTerms>) -> Option<Self> {
+        let known = Arc::clone(request.summaries?);
+        let (key, terms) = (request.key.clone(), Arc::clone(terms));
+        Some(Self { known, key, principal: request.principal, terms, earlier: None })
+    }
+
+    /// The name of `batch`: by whom it is asked for, how, behind which batch, and every text. `None` where nothing of it
+    /// may be summarised.
+    pub(super) fn name(&self, batch: &[&Old]) -> Option<Hash> {
+        batch.iter().find(|old| !old.suspicious)?;
+        let extend = |name: Hash, old: &&Old| {
+            let (name, text) = (name.0.to_le_bytes(), old.name.0.to_le_bytes());
+            self.key.hash(Domain::Summary, &[&name, &text])
+        };
+        let (caller, words) = (self.principal.0.to_le_bytes(), self.terms.words.to_le_bytes());
+        let place = [&self.terms.place.url, &self.terms.place.key_env].map(|at| at.as_deref().unwrap_or(""));
+        let earlier = self.earlier.unwrap_or_default().0.to_le_bytes();
+        let asked = [self.terms.model.as_bytes(), place[0].as_bytes(), place[1].as_bytes()];
+        let asked = [&caller[..], &words, &earlier, asked[0], asked[1], asked[2]];
+        Some(batch.iter().fold(self.key.hash(Domain::Summary, &asked), extend))
+    }
+
+    /// What was decided for the results named `batch`.
+    pub(super) fn pin(&self, batch: Hash) -> Option<Pin> {
+        self.known.pinned(batch)
+    }
+
+    /// What is asked for where nothing was decided yet. What was flagged as suspicious is left out: a summary would
+    /// carry it past the lines that say so.
+    pub(super) fn wanted(&self, name: Hash, batch: &[&Old]) -> SummaryWanted {
+        let plain = batch.iter().filter(|old| !old.suspicious);
+        let texts = plain.map(|old| (old.message, old.text)).collect();
+        SummaryWanted { batch: name, earlier: self.earlier, texts, terms: Arc::clone(&self.terms) }
+    }
+
+    /// The batch named `name` is behind us.
+    pub(super) fn pass(&mut self, name: Option<Hash>) {
+        self.earlier = name.or(self.earlier);
+    }
+}
