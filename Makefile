@@ -11,7 +11,8 @@ FUZZ_SECONDS ?= 60
 FUZZ := cargo run --quiet --release --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --
 GUIDED := target/fuzz-guided/$(shell rustc -vV | sed -n 's/^host: //p')/release/guided
 
-.PHONY: help test test-fast check deny audit sbom demo bench eval fuzz fuzz-guided cargo-deny cargo-cyclonedx debian clients
+.PHONY: help test test-fast check deny audit sbom demo bench instructions growth soak compare eval \
+	fuzz fuzz-guided cargo-deny cargo-cyclonedx debian nginx valgrind clients
 
 help:
 	@echo "make test       every test; installs what the tests need"
@@ -20,9 +21,12 @@ help:
 	@echo "make audit      known vulnerabilities of the dependencies (reads the public advisory database)"
 	@echo "make sbom       what the program is made of, as CycloneDX JSON: target/toolrein.cdx.json"
 	@echo "make demo       a simulated model that loops, and toolrein that stops it"
-	@echo "make bench      the benchmarks"
 	@echo "make fuzz       every reader of bytes from outside, FUZZ_SECONDS each (60); needs nothing but Rust"
 	@echo "make fuzz-guided  the same under libFuzzer, guided by coverage; installs nightly Rust and cargo-fuzz"
+	@echo "make bench      the core alone, then the whole program beside nginx: the table of docs/performance.md; a quarter of an hour"
+	@echo "make instructions  instructions per request under callgrind: benches/instructions.txt"
+	@echo "make growth     how the cost grows: the plots of docs/"
+	@echo "make soak       mixed traffic with 1,000 streams for 10 minutes, then 10,000 idle streams: SECONDS=60 make soak"
 	@echo "make eval       the shipped policy over recorded conversations: TOOLREIN_CORPUS=FOLDER make eval"
 
 # The runner that says last how many tests ran: nextest where it is installed.
@@ -67,8 +71,25 @@ cargo-deny:
 demo:
 	cargo run --locked --release -- demo
 
-bench:
+compare: nginx
+	cargo build --locked --release --bin toolrein --example compare
+
+# What is measured has the first processor, the load the second.
+COMPARE := ulimit -n "$$(ulimit -Hn)"; taskset -c 1 target/release/examples/compare target/release/toolrein
+
+bench: compare
 	cargo bench --locked
+	$(COMPARE) table docs/performance.md
+
+instructions: compare valgrind
+	$(COMPARE) instructions benches/instructions.txt
+
+growth: compare
+	$(COMPARE) growth docs/growth
+
+SECONDS ?= 600
+soak: compare
+	$(COMPARE) soak $(SECONDS)
 
 eval:
 	@test -n "$(TOOLREIN_CORPUS)" || { echo "set TOOLREIN_CORPUS to a folder of recorded conversations"; exit 2; }
@@ -94,6 +115,12 @@ debian:
 	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { \
 		set -x; $(SUDO) apt-get update -q && \
 		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends prometheus; \
+	}
+
+nginx valgrind:
+	@command -v $@ >/dev/null || { \
+		set -x; $(SUDO) apt-get update -q && \
+		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $@; \
 	}
 
 clients: $(VENV) $(NODE_MODULES)

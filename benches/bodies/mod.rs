@@ -46,10 +46,11 @@ pub fn sized(name: &str) -> Body {
     conversation(bytes, results, false)
 }
 
-/// A request of `size` bytes whose history holds so many tool results; without any it is a plain question.
+/// A request of `size` bytes whose history holds so many tool results; without any it is a plain question. The model
+/// takes a million tokens, so that nothing need be cleared.
 pub fn conversation(size: usize, results: usize, stream: bool) -> Body {
     let mut text = Text(0x9E37_79B9_7F4A_7C15);
-    let mut json = format!(r#"{{"model":"gpt-4o-mini","temperature":0.2,"stream":{stream},"messages":["#);
+    let mut json = format!(r#"{{"model":"gpt-4.1-mini","temperature":0.2,"stream":{stream},"messages":["#);
     let system = if results == 0 { 200 } else { 1500 };
     message(&mut json, "system", &text.prose(system));
     if results == 0 {

@@ -1,13 +1,12 @@
 //! The load: a bounded number of requests over a few kept connections, each sent when the one before is answered.
 
+use super::CHUNKS;
 use super::bodies::Body;
-use super::upstream::{IDLE, STREAM_HEADER, number, permits};
+use super::upstream::{IDLE, STREAM_HEADER, number, permits, written_before};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-
-/// Connections that are busy at once.
-const CONNECTIONS: usize = 8;
 
 /// Requests of one kind to one port.
 #[derive(Clone)]
@@ -18,6 +17,8 @@ pub struct Load {
     pub number: u32,
     /// The chunks of the reply, if it is streamed.
     pub stream: Option<usize>,
+    /// How many are busy at once.
+    pub connections: usize,
 }
 
 /// What is sent of it.
@@ -42,14 +43,64 @@ impl Load {
     /// Sends what `plan` asks for.
     pub async fn run(&mut self, plan: Plan) {
         let mut clients = JoinSet::new();
-        let share = plan.requests.div_ceil(CONNECTIONS as u32);
-        for client in 0..CONNECTIONS {
+        let share = plan.requests.div_ceil(self.connections as u32);
+        for client in 0..self.connections {
             let mut load = self.clone();
             load.number += share * client as u32;
             clients.spawn(async move { load.client(client, Plan { requests: share, ..plan }).await });
         }
         clients.join_all().await;
-        self.number += share * CONNECTIONS as u32;
+        self.number += share * self.connections as u32;
+    }
+
+    /// Sends `rate` requests a second for a while, each when its time has come, on one connection: their times in ms,
+    /// counted from when they were due. All but the last message was seen before.
+    pub async fn steady(&mut self, rate: u32, time: Duration) -> Vec<f64> {
+        let mut socket = connect(self.port).await;
+        let mut buffer = vec![0; 64 * 1024];
+        let head = head(self.body.bytes.len(), None);
+        let gap = Duration::from_secs(1) / rate;
+        let (begun, count) = (Instant::now(), rate * time.as_secs() as u32);
+        let mut taken = Vec::new();
+        for at in 0..count {
+            self.body.renew_last(self.number);
+            self.number += 1;
+            let request = [head.as_bytes(), &self.body.bytes].concat();
+            let due = begun + gap * at;
+            // Not by a timer, which is a millisecond late.
+            while Instant::now() < due {
+                tokio::task::yield_now().await;
+            }
+            let sent = Instant::now();
+            socket.write_all(&request).await.unwrap();
+            read_reply(&mut socket, &mut buffer).await;
+            taken.push(sent.elapsed().as_secs_f64() * 1e3);
+        }
+        // The first ones find cold caches.
+        taken.split_off(taken.len() / 10)
+    }
+
+    /// One stream alone: ms to its first byte of body, and the median ms from the upstream's writing of a chunk to its
+    /// arrival.
+    pub async fn timed_stream(&mut self) -> (f64, f64) {
+        let mut socket = connect(self.port).await;
+        let mut buffer = vec![0; 64 * 1024];
+        let request = [head(self.body.bytes.len(), Some(0)).as_bytes(), &self.body.bytes].concat();
+        let sent = Instant::now();
+        socket.write_all(&request).await.unwrap();
+        let (mut first, mut delays, mut seen) = (None, Vec::new(), 0);
+        while seen < CHUNKS {
+            let count = read(&mut socket, &mut buffer).await;
+            let events = memchr::memmem::find_iter(&buffer[..count], b"data: ").count();
+            if events > 0 {
+                first.get_or_insert_with(|| sent.elapsed().as_secs_f64() * 1e3);
+                delays.push(written_before().as_secs_f64() * 1e3);
+            }
+            seen += events;
+            permits(0).add_permits(events);
+        }
+        delays.sort_by(f64::total_cmp);
+        (first.unwrap_or(0.0), delays[delays.len() / 2])
     }
 
     async fn client(mut self, client: usize, plan: Plan) {
@@ -94,7 +145,7 @@ pub async fn open_streams(port: u16, body: &Body, count: usize) -> Vec<TcpStream
     open
 }
 
-fn head(length: usize, stream: Option<usize>) -> String {
+pub fn head(length: usize, stream: Option<usize>) -> String {
     let stream = stream.map_or_else(String::new, |client| format!("{STREAM_HEADER}: {client}\r\n"));
     // As the official Python client sends them.
     format!(

@@ -2,21 +2,46 @@
 //! chunks, each when the client has seen the one before. Understands HTTP/1.1 as far as the subjects write it.
 
 use super::bodies;
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 /// Requests carry the number of their client here, so that both ends of a stream find the same semaphore.
 pub const STREAM_HEADER: &str = "x-stream";
 /// A stream with this number stops after its first chunk.
 pub const IDLE: usize = 63;
 
+/// A stream with this number sends a chunk at every beat, whether or not the one before was seen.
+pub const PACED: usize = 62;
+/// So many chunks a second come from a model that is fast.
+const PACE: Duration = Duration::from_millis(50);
+
 /// How many chunks each client's stream may send.
 pub fn permits(client: usize) -> &'static Semaphore {
     static PERMITS: OnceLock<Vec<Semaphore>> = OnceLock::new();
     &PERMITS.get_or_init(|| (0..64).map(|_| Semaphore::new(0)).collect())[client]
+}
+
+/// Told when connections that wait for a request are to be closed.
+static CLOSING: Notify = Notify::const_new();
+
+/// Closes the connections that wait for a request.
+pub fn close_idle() {
+    CLOSING.notify_waiters();
+}
+
+/// How long ago a chunk of a stream was written last.
+pub fn written_before() -> Duration {
+    LAST_WRITTEN.get().map_or(Duration::ZERO, |written| written.elapsed())
+}
+
+thread_local! {
+    // Both ends are on one thread.
+    static LAST_WRITTEN: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Starts it in the background.
@@ -43,7 +68,11 @@ async fn serve(mut socket: TcpStream, reply: &[u8]) -> Option<()> {
             if let Some(end) = memchr::memmem::find(&buffer[..filled], b"\r\n\r\n") {
                 break end + 4;
             }
-            filled += nonzero(socket.read(&mut buffer[filled..]).await.ok()?)?;
+            let count = tokio::select! {
+                count = socket.read(&mut buffer[filled..]) => count.ok()?,
+                () = CLOSING.notified() => return None,
+            };
+            filled += nonzero(count)?;
         };
         let length = number(&buffer[..head], "content-length").unwrap_or(0);
         let stream = number(&buffer[..head], STREAM_HEADER);
@@ -65,8 +94,13 @@ async fn write_stream(socket: &mut TcpStream, client: usize) -> Option<()> {
     let events = bodies::text_stream(super::CHUNKS - 2);
     for event in events {
         let chunk = [format!("{:x}\r\n", event.len()).as_bytes(), &event, b"\r\n"].concat();
+        LAST_WRITTEN.set(Some(Instant::now()));
         socket.write_all(&chunk).await.ok()?;
-        permits(client).acquire().await.ok()?.forget();
+        if client == PACED {
+            tokio::time::sleep(PACE).await;
+        } else {
+            permits(client).acquire().await.ok()?.forget();
+        }
     }
     socket.write_all(b"0\r\n\r\n").await.ok()
 }

@@ -24,6 +24,8 @@ const MOST_ROUNDS_AT_ONE_PLACE: usize = 64;
 const MOST_OVERFLOWS: usize = 32;
 /// What an entry costs beside its bytes, about: its place in a table that is half full, and a block of the heap.
 const ENTRY_BYTES: usize = 150;
+/// Models of which it is known what they refuse.
+const MOST_MODELS: u64 = 10_000;
 /// Models whose rates are learned, some 2 KB each.
 const MOST_RATIOS: u64 = 1_000;
 /// What a compiled schema takes, about: some hundred nodes.
@@ -64,7 +66,7 @@ pub struct Memory {
 impl Memory {
     /// An empty ledger.
     pub fn new(bounds: &Bounds) -> Self {
-        let lifetime_ms = u64::try_from(bounds.lifetime.as_millis()).unwrap_or(u64::MAX);
+        let lifetime_ms = millis(bounds.lifetime);
         let names = || Recent::new(bounds.conversations, lifetime_ms, |()| 1);
         Self {
             released_ms: Recent::new(bounds.calls, lifetime_ms, |_| 1),
@@ -79,7 +81,7 @@ impl Memory {
             }),
             spent: Recent::of_heavy(bounds.calls, lifetime_ms, |uses| uses.len() as u64),
             overflows: Recent::new(bounds.conversations, lifetime_ms, |_| 1),
-            models: Cache::builder().max_capacity(10_000).time_to_live(bounds.refusals).build(),
+            models: Cache::builder().max_capacity(MOST_MODELS).time_to_live(bounds.refusals).build(),
             anchors: Anchors::new(),
             ratios: Cache::builder().max_capacity(MOST_RATIOS).build(),
             started: Instant::now(),
@@ -88,7 +90,7 @@ impl Memory {
 
     /// Time of this ledger's own, which no clock set anew moves.
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+        millis(self.started.elapsed())
     }
 
     fn learn(&self, cost: Cost) {
@@ -137,6 +139,10 @@ impl Memory {
             Arc::new(rounds)
         });
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Ledger for Memory {
@@ -220,6 +226,7 @@ impl MemoCache {
             let bytes = match derived {
                 Derived::Cut(Some((text, _))) => text.len(),
                 Derived::Compiled(_) => COMPILED_BYTES,
+                Derived::Begun(begun) => begun.weight(),
                 _ => 0,
             };
             (bytes + ENTRY_BYTES) as u64
@@ -238,6 +245,14 @@ impl Memo for MemoCache {
         let derived = compute();
         self.0.update(key, 0, |_| derived.clone());
         derived
+    }
+
+    fn find(&self, key: Hash) -> Option<Derived> {
+        self.0.find(&key, 0)
+    }
+
+    fn keep(&self, key: Hash, derived: Derived) {
+        self.0.update(key, 0, |_| derived);
     }
 }
 

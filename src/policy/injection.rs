@@ -162,10 +162,14 @@ fn scanned(result: &ToolResult<'_>, text: Str) -> Scanned {
     let view = &result.view;
     let read = || {
         let text = decode(text, view.body);
+        let findings = scan(&text);
+        if text.is_ascii() {
+            return Scanned { findings, smuggled: 0, chars: text.len() };
+        }
         let smuggled = strip(&text).map_or(0, |(_, gone)| gone);
-        Scanned { findings: scan(&text), smuggled, chars: text.chars().count() }
+        Scanned { findings, smuggled, chars: text.chars().count() }
     };
-    let key = view.identity.key.hash(Domain::Injection, &[text.raw(view.body)]);
+    let key = view.identity.key.hash(Domain::Injection, &[&view.text_name(text).0.to_le_bytes()]);
     match view.memo.derive(key, &mut || Derived::Compiled(Arc::new(read()))) {
         Derived::Compiled(kept) => kept.downcast_ref().copied().unwrap_or_else(read),
         _ => read(),

@@ -67,9 +67,10 @@ pub enum UpBody {
     /// Bytes in memory; `content-length` is exact.
     Rope(Rope),
     /// The client's body, chunk by chunk as it arrives, with trailers.
-    Relay(Timed),
+    /// Boxed, since hyper keeps room for 32 requests with every connection.
+    Relay(Box<Timed>),
     /// The same behind what was read of it already.
-    Continued { read: Rope, rest: Timed },
+    Continued { read: Rope, rest: Box<Timed> },
 }
 
 impl UpBody {
@@ -80,12 +81,12 @@ impl UpBody {
 
     /// The client's body as it comes; breaks with [`BodyError::IdleTimeout`] after `idle` of silence.
     pub fn relay(body: Incoming, idle: Duration) -> Self {
-        if body.is_end_stream() { Self::Empty } else { Self::Relay(Timed::upload(body, idle)) }
+        if body.is_end_stream() { Self::Empty } else { Self::Relay(Box::new(Timed::upload(body, idle))) }
     }
 
     /// A body of which `read` has come already, and the rest as it comes, within `idle` of silence each time.
     pub fn continued(read: Vec<Bytes>, rest: Incoming, idle: Duration) -> Self {
-        Self::Continued { read: Rope::new(read), rest: Timed::upload(rest, idle) }
+        Self::Continued { read: Rope::new(read), rest: Box::new(Timed::upload(rest, idle)) }
     }
 
     /// The same body once more, sharing its bytes; `None` for a relayed one, which exists only once.

@@ -27,7 +27,6 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::http::Response;
 use hyper::http::request::Parts;
-use serde_json::Value;
 use std::sync::Arc;
 
 /// See the file's head.
@@ -182,8 +181,7 @@ impl Exchange {
     }
 
     /// Learns what the upstream billed, summed over all replies, and tells the ledger what the first one cost.
-    pub(crate) fn billed(&mut self, usage: Option<&Value>) {
-        let usage = usage.map(Usage::read).unwrap_or_default();
+    pub(crate) fn billed(&mut self, usage: Usage) {
         self.record.usage(usage);
         let Some(meter) = self.meter.take().filter(|_| self.reasks == 0 && !self.pass.is_fallback()) else {
             return;

@@ -30,6 +30,7 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{On, Route};
 use crate::transcript::identity::{HashKey, Identity};
 use crate::transcript::memo::Memo;
+use crate::transcript::resumed::read_request;
 use crate::wire::request::{Choice, Request};
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -138,7 +139,7 @@ impl Gateway {
         };
         let mut own = Instant::now();
         record.outcome.request_bytes = body.len() as u64;
-        let request = match Request::parse(&body) {
+        let request = match read_request(&body, &self.key, &*self.memo) {
             Ok(request) => request,
             Err(fault) => {
                 record.outcome.ungoverned = Some(fault.label());

@@ -22,11 +22,20 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// As [`strip_hop_by_hop`], and takes out `x-toolrein-*` and `expect`: the server side has answered
-/// the expectation, so it must not reach the upstream.
-pub fn strip_request(headers: &mut HeaderMap) {
+/// the expectation, so it must not reach the upstream. `is_http1`: the next hop speaks HTTP/1.1 too, where
+/// `connection: keep-alive` is as true as on this one. Almost every client sends it, and taking it out means
+/// building the whole map anew.
+pub fn strip_request(headers: &mut HeaderMap, is_http1: bool) {
     let named = named_by_connection(headers);
     let goes = |name: &HeaderName| *name == EXPECT || name.as_str().starts_with(OWN_PREFIX);
-    retain(headers, |name, value| !is_hop_by_hop(name, value) && !goes(name) && !is_named(&named, name));
+    let stays = |name: &HeaderName, value: &HeaderValue| is_http1 && is_kept_alive(name, value);
+    retain(headers, |name, value| {
+        stays(name, value) || !is_hop_by_hop(name, value) && !goes(name) && !is_named(&named, name)
+    });
+}
+
+fn is_kept_alive(name: &HeaderName, value: &HeaderValue) -> bool {
+    *name == CONNECTION && value.as_bytes().eq_ignore_ascii_case(b"keep-alive")
 }
 
 /// Whether the client asks to leave HTTP on this connection (WebSocket). An offer of HTTP/2 or TLS by
@@ -88,7 +97,7 @@ pub(super) fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName, &Header
         current = name.or(current);
         if let Some(name) = &current {
             if keep(name, &value) {
-                kept.append(name.clone(), value);
+                kept.append(name, value);
             } else if *name == TE && tokens(&value).any(|token| token.eq_ignore_ascii_case(b"trailers")) {
                 kept.insert(TE, HeaderValue::from_static("trailers"));
             }
@@ -170,7 +179,7 @@ mod tests {
     fn toolreins_own_headers_and_expect_stay_with_us() {
         let mut headers =
             map(&[("x-toolrein-profile", "p"), ("expect", "100-continue"), ("x-session-id", "s")]);
-        strip_request(&mut headers);
+        strip_request(&mut headers, false);
         assert_eq!(lines(&headers), lines(&map(&[("x-session-id", "s")])));
     }
 

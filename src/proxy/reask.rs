@@ -211,7 +211,7 @@ impl Exchange {
 
     pub(crate) fn tell_judged(&mut self, judge: &mut WholeJudge) {
         self.record.judged(&mut judge.judging, self.gateway.now_ms());
-        self.billed(judge.usage());
+        self.billed(judge.usage().unwrap_or_default());
     }
 
     fn tell_end(&mut self, status: u16) {

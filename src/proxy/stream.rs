@@ -22,6 +22,7 @@ use crate::rewrite::stream::{Ending, StreamJudge, StreamLimits};
 use crate::telemetry::metrics::StreamGuard;
 use crate::wire::error::{own_error_body, parse};
 use crate::wire::sse::write_event;
+use crate::wire::usage::Usage;
 use bytes::Bytes;
 use hyper::body::Frame;
 use hyper::body::Incoming;
@@ -255,7 +256,7 @@ impl Streaming {
             self.remembered = finished;
             self.exchange.remember(self.judge.choices());
             if self.judge.is_done() {
-                self.exchange.billed(self.judge.total_usage().as_ref());
+                self.exchange.billed(self.judge.total_usage().as_ref().map(Usage::read).unwrap_or_default());
             }
         }
         // Nor does the client's next request meet this one, however long the upstream takes to end its stream.
@@ -381,7 +382,7 @@ impl Drop for Streaming {
         }
         let now_ms = self.exchange.gateway.now_ms();
         self.exchange.record.judged(&mut self.judge.judging, now_ms);
-        self.exchange.billed(self.judge.total_usage().as_ref());
+        self.exchange.billed(self.judge.total_usage().as_ref().map(Usage::read).unwrap_or_default());
     }
 }
 

@@ -79,6 +79,8 @@ pub struct Upstream {
     first_byte: Duration,
     idle: Duration,
     prior_knowledge: bool,
+    /// Connections are known to speak HTTP/1.1 before they are made.
+    is_http1: bool,
 }
 
 impl Upstream {
@@ -88,7 +90,8 @@ impl Upstream {
         let base =
             Base::new(&url).map_err(|problem| UpstreamSetupError::Url { url: shown(&url), problem })?;
         let tls = if base.is_https() { tls::client_config(ca_file.as_deref())? } else { tls::no_trust() };
-        let prior_knowledge = http2 && !base.is_https();
+        let base_is_https = base.is_https();
+        let prior_knowledge = http2 && !base_is_https;
         let pooled = Connector::new(tls.clone(), Offer::Http1And2, connect);
         let single = Connector::new(tls, Offer::Http1, connect);
         Ok(Self {
@@ -98,6 +101,7 @@ impl Upstream {
             first_byte,
             idle,
             prior_knowledge,
+            is_http1: !http2 && !base_is_https,
         })
     }
 
@@ -166,7 +170,7 @@ impl Upstream {
         parts.uri = self.base.target(path)?;
         parts.version = Version::HTTP_11;
         parts.extensions.remove::<OnUpgrade>();
-        headers::strip_request(&mut parts.headers);
+        headers::strip_request(&mut parts.headers, self.is_http1);
         if self.prior_knowledge {
             // HTTP/2 says it in `:authority`.
             headers::retain(&mut parts.headers, |name, _| *name != HOST);

@@ -13,6 +13,7 @@ use crate::wire::json::quote;
 use crate::wire::message::{Content, ToolCall};
 use crate::wire::reply::{Choice, Delta, Reply};
 use crate::wire::request::Member;
+use crate::wire::usage::Usage;
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -25,7 +26,8 @@ pub struct WholeJudge {
     choices: Vec<ChoiceState>,
     /// Choices that another reply brought: the client's index, and a reply that holds this choice alone.
     replaced: Vec<(u32, Bytes)>,
-    usage: Option<Value>,
+    /// The usage of all replies together, as JSON.
+    usage: Option<Bytes>,
     /// A line to the person who reads the answer, put before it.
     pub tell: Option<String>,
 }
@@ -74,7 +76,10 @@ impl WholeJudge {
         self.replaced.retain(|(index, _)| *index != choice);
         self.replaced.push((choice, alone.into()));
         if let Some(later) = read_usage(&reply, body) {
-            self.usage = Some(usage::sum(&self.usage.take().unwrap_or(Value::Null), &later));
+            self.usage = Some(match self.usage.take() {
+                Some(earlier) => usage::sum(&value(&earlier), &value(&later)).to_string().into(),
+                None => later,
+            });
         }
         Ok(())
     }
@@ -85,8 +90,8 @@ impl WholeJudge {
     }
 
     /// Usage of all replies together.
-    pub fn usage(&self) -> Option<&Value> {
-        self.usage.as_ref()
+    pub fn usage(&self) -> Option<Usage> {
+        self.usage.as_deref().map(Usage::parse)
     }
 
     /// The body for the client; `None` if the reply goes out as it came.
@@ -111,7 +116,7 @@ impl WholeJudge {
             }
         }
         if let (Some(member), Some(sum), false) = (self.reply.usage, &self.usage, self.replaced.is_empty()) {
-            splices.replace(member.value, sum.to_string());
+            splices.replace(member.value, sum.clone());
         }
         Some(splices.apply(&self.body).join())
     }
@@ -129,8 +134,12 @@ fn own_indexes(choices: &[Choice]) -> Vec<u32> {
     choices.iter().map(own).collect()
 }
 
-fn read_usage(reply: &Reply, body: &[u8]) -> Option<Value> {
-    reply.told_usage().and_then(|usage| serde_json::from_slice(usage.of(body)).ok())
+fn read_usage(reply: &Reply, body: &Bytes) -> Option<Bytes> {
+    reply.told_usage().map(|usage| body.slice(usage.range()))
+}
+
+fn value(json: &[u8]) -> Value {
+    serde_json::from_slice(json).unwrap_or_default()
 }
 
 fn read_choice(state: &mut ChoiceState, choice: &Choice, body: &[u8], judging: &mut Judging, now_ms: u64) {

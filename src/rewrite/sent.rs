@@ -52,11 +52,13 @@ impl Sent<'_> {
         let Self { transcript, plan, restored } = *self;
         let sent = (first..transcript.request.messages.len()).filter(|at| !is_dropped(plan, *at));
         let as_they_came: Estimate = sent.map(|at| transcript.view(at).tokens()).sum();
-        let (mut gone, mut come) = (Estimate::ZERO, Estimate::ZERO);
+        let factor = transcript.token_factor;
+        let (mut gone, mut new, mut come) = (Estimate::ZERO, Estimate::ZERO, Estimate::ZERO);
         for ((message, text), change) in settle(plan).range((first, 0)..) {
             if let Some(by) = change.by() {
-                gone += self.original(*message, *text);
-                come += estimate_text(by);
+                let view = transcript.view(*message);
+                gone += view.tokens_of_text(*text);
+                new += view.tokens_of_other(by);
             }
             let lines = change.around.iter();
             come += lines.map(|(before, after)| estimate_text(before) + estimate_text(after)).sum();
@@ -64,8 +66,7 @@ impl Sent<'_> {
         come += self.notices().filter(|(at, _)| *at >= first).map(|(_, text)| estimate_text(text)).sum();
         let rounds = restored.iter().filter(|(before, _)| *before >= first);
         come += rounds.map(|(_, round)| estimate_json(round)).sum();
-        let factor = transcript.token_factor;
-        (as_they_came + come.scaled(factor)).saturating_sub(gone.scaled(factor))
+        (as_they_came + new + come.scaled(factor)).saturating_sub(gone)
     }
 
     /// Names what is done to the first `count` messages: empty plans agree, and so does every plan that does the same.
@@ -100,14 +101,11 @@ impl Sent<'_> {
         })
     }
 
-    /// What a text costs as the client sent it.
-    fn original(&self, message: usize, text: usize) -> Estimate {
-        let message = self.transcript.request.messages.get(message);
-        let original = message.and_then(|message| message.content.texts().nth(text));
-        original.map_or(Estimate::ZERO, |text| estimate_json(text.raw(self.transcript.body)))
-    }
-
     fn tools(&self) -> Estimate {
+        // Mostly all of them are shown, and were counted before.
+        if self.plan.hidden.is_empty() && self.plan.declared.is_empty() {
+            return self.transcript.declared_tokens();
+        }
         let body = self.transcript.body;
         let is_hidden = |name: &str| self.plan.hidden.iter().any(|(_, hidden)| hidden == name);
         let declared = self.transcript.request.tools.iter();

@@ -2,6 +2,7 @@
 //! last policy that needs them has ruled. What nothing acts on goes out as it came, byte for byte. Responsible
 //! for order, holding and the one coherent stream out of several replies; asks nobody again by itself.
 
+mod bounds;
 mod held;
 mod lines;
 mod words;
@@ -13,6 +14,7 @@ use super::choice::ChoiceState;
 use super::event::{CallAt, Context, Continuation, Edited, edit};
 use super::judging::Judging;
 use super::usage;
+use crate::wire::alike::Alike;
 use crate::wire::error::{UpstreamError, parse_event};
 use crate::wire::reply::{Choice, Reply};
 use crate::wire::sse::{Fields, Piece, Splitter, parse_fields, write_event};
@@ -88,6 +90,8 @@ pub struct StreamJudge {
     pub tell: Option<String>,
     /// What follows can no longer be told from what is withheld: the stream is to be broken off.
     pub spoiled: bool,
+    /// The last chunk that was read, if the next ones may be like it.
+    alike: Option<Alike>,
 }
 
 /// An event that waits for its calls to be decided on.
@@ -124,6 +128,7 @@ impl StreamJudge {
             cut_usage: false,
             tell: None,
             spoiled: false,
+            alike: None,
         }
     }
 
@@ -235,6 +240,11 @@ impl StreamJudge {
     }
 
     fn event(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        if let Some((reply, data)) =
+            self.alike.as_ref().filter(|_| self.begun).and_then(|alike| alike.read(&raw))
+        {
+            return self.chunk(raw.clone(), reply, data, (now_ms, out));
+        }
         let fields = parse_fields(&raw);
         if fields.data.is_empty() {
             return self.pass(raw, out);
@@ -253,7 +263,10 @@ impl StreamJudge {
         }
         self.begun = true;
         match Reply::parse(&fields.data) {
-            Ok(reply) => self.chunk(raw.clone(), reply, &fields.data, (now_ms, out)),
+            Ok(reply) => {
+                self.alike = Alike::of(&raw, &fields.data, &reply);
+                self.chunk(raw.clone(), reply, &fields.data, (now_ms, out));
+            }
             Err(_) => match single_events(&raw) {
                 Some(events) => events.into_iter().for_each(|event| self.event(event, now_ms, out)),
                 None => {
@@ -319,42 +332,6 @@ impl StreamJudge {
             self.choices.push(ChoiceState::new(index));
             self.choices.len() - 1
         })
-    }
-
-    /// Keeps within the bounds: what is held too long is released, what is too long is no longer read.
-    fn bound(&mut self, out: &mut Vec<Bytes>) {
-        if self.held_bytes > self.limits.held {
-            self.note(Unjudged::HeldTooMuch);
-            self.release_all(out);
-        }
-        let kept: usize = self.choices.iter().map(ChoiceState::size).sum();
-        let calls = self.choices.iter().map(ChoiceState::calls).max().unwrap_or(0);
-        if kept > self.limits.reply || calls > MOST_CALLS || self.choices.len() > MOST_CHOICES {
-            self.go_blind(out);
-        }
-    }
-
-    /// Reads no further: more came than is kept.
-    fn go_blind(&mut self, out: &mut Vec<Bytes>) {
-        self.note(Unjudged::ReplyTooLong);
-        self.blind = true;
-        self.spoil();
-        self.release_all(out);
-    }
-
-    /// What follows is unjudged. Part of a call whose beginning was not shown would be taken for part of another, and a
-    /// call that needs a yes might be in it.
-    fn spoil(&mut self) {
-        let hides = !self.judging.observes() && self.choices.iter().any(ChoiceState::has_withheld);
-        self.spoiled |= hides || self.judging.is_strict();
-    }
-
-    fn release_all(&mut self, out: &mut Vec<Bytes>) {
-        self.settle_all();
-        for state in &mut self.choices {
-            state.release_rest(&mut self.judging);
-        }
-        self.drain(out);
     }
 
     /// Gives out every event at the front whose calls are all decided on.
@@ -484,12 +461,6 @@ impl StreamJudge {
             self.held_bytes += raw.len();
             self.held.push_back(Held { raw, reply: None, calls: Vec::new() });
             self.bound(out);
-        }
-    }
-
-    fn note(&mut self, why: Unjudged) {
-        if !self.unjudged.contains(&why) {
-            self.unjudged.push(why);
         }
     }
 }

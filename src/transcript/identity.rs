@@ -40,6 +40,7 @@ pub enum Domain {
     Confirmation,
     Quota,
     Summary,
+    Begun,
 }
 
 impl std::fmt::Display for Hash {
@@ -47,6 +48,9 @@ impl std::fmt::Display for Hash {
         write!(f, "{:032x}", self.0)
     }
 }
+
+/// Parts of a name that are joined before they are hashed.
+const JOINED_BYTES: usize = 128;
 
 impl HashKey {
     /// A fresh secret from the operating system's randomness (through the standard library's hash seeds).
@@ -60,14 +64,45 @@ impl HashKey {
         Self([seed, 0x746f_6f6c, 0x7265_696e, seed])
     }
 
+    /// The hashes of the beginnings of `bytes` with these lengths, which must grow, in one pass.
+    pub fn beginnings(&self, domain: Domain, bytes: &[u8], lengths: &[usize]) -> Vec<Hash> {
+        let mut hasher = HighwayHasher::new(Key(self.0));
+        hasher.append(&[domain as u8]);
+        let mut done = 0;
+        let hash = |length: &usize| {
+            hasher.append(&bytes[done..*length]);
+            done = *length;
+            let [low, high] = hasher.clone().finalize128();
+            Hash(u128::from(high) << 64 | u128::from(low))
+        };
+        lengths.iter().map(hash).collect()
+    }
+
     /// The hash of `parts`, each with its length, under `domain`.
     pub fn hash(&self, domain: Domain, parts: &[&[u8]]) -> Hash {
         let mut hasher = HighwayHasher::new(Key(self.0));
-        hasher.append(&[domain as u8]);
+        // Most names are made of a few short parts: joined first, since the hasher takes longer over each piece than the
+        // joining does.
+        let mut joined = [0; JOINED_BYTES];
+        joined[0] = domain as u8;
+        let mut filled = 1;
         for part in parts {
-            hasher.append(&(part.len() as u64).to_le_bytes());
-            hasher.append(part);
+            let length = (part.len() as u64).to_le_bytes();
+            for bytes in [&length[..], part] {
+                if filled + bytes.len() > JOINED_BYTES {
+                    hasher.append(&joined[..filled]);
+                    filled = 0;
+                }
+                match joined.get_mut(filled..filled + bytes.len()) {
+                    Some(place) => {
+                        place.copy_from_slice(bytes);
+                        filled += bytes.len();
+                    }
+                    None => hasher.append(bytes),
+                }
+            }
         }
+        hasher.append(&joined[..filled]);
         let [low, high] = hasher.finalize128();
         Hash(u128::from(high) << 64 | u128::from(low))
     }

@@ -4,6 +4,7 @@
 
 use super::identity::Hash;
 use super::tokens::Estimate;
+use crate::wire::begun::Begun;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ pub enum Derived {
     Tokens(Estimate),
     /// A shortened text and the characters that are gone; `None` where the text is left as it is.
     Cut(Option<(Arc<str>, usize)>),
+    /// The beginning of a request, as it was read.
+    Begun(Arc<Begun>),
     /// What one policy compiled, such as a validator; it knows the type again.
     Compiled(Arc<dyn Any + Send + Sync>),
 }
@@ -25,6 +28,14 @@ pub trait Memo: Send + Sync {
     /// The value under `key`, computed now if it is not known. `key` must name the input bytes and what is
     /// derived from them.
     fn derive(&self, key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived;
+
+    /// The value under `key`, if it is known.
+    fn find(&self, _key: Hash) -> Option<Derived> {
+        None
+    }
+
+    /// Keeps what somebody derived by himself.
+    fn keep(&self, _key: Hash, _derived: Derived) {}
 }
 
 /// Remembers nothing.

@@ -6,19 +6,22 @@ pub mod identity;
 pub mod memo;
 pub mod outcome;
 pub mod prompt;
+pub mod resumed;
 pub mod summaries;
 pub mod tokens;
 
+use crate::wire::begun::Note;
 use crate::wire::body::Str;
 use crate::wire::json::decode;
 use crate::wire::message::{Arguments, Content, Message, Role};
 use crate::wire::request::Request;
 use bytes::Bytes;
 use calls::{Call, PairedCalls};
-use identity::{Domain, Identity};
+use identity::{Domain, Hash, Identity};
 use memo::{Derived, Memo};
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use summaries::Summaries;
 use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text};
 
@@ -49,6 +52,8 @@ pub struct Transcript<'a> {
     /// The bytes of `body` where they are shared, for who keeps them longer than the transcript.
     pub shared_body: Option<Bytes>,
     last_assistant: Option<usize>,
+    /// What was derived from the messages behind those of [`Request::begun`].
+    notes: Vec<Note>,
 }
 
 /// A message with the bytes it stands in.
@@ -62,6 +67,8 @@ pub struct View<'a> {
     pub identity: &'a Identity,
     /// See [`Transcript::token_factor`].
     pub token_factor: u32,
+    /// What was derived from it. Counts are of hundredths of a token.
+    note: &'a Note,
 }
 
 impl<'a> View<'a> {
@@ -72,10 +79,33 @@ impl<'a> View<'a> {
 
     /// The estimated tokens of the whole message, calls included. Counted once for equal messages.
     pub fn tokens(&self) -> Estimate {
+        let known = self.note.counted.load(Ordering::Relaxed);
+        if known > 0 {
+            return Estimate::of_hundredths(known - 1).scaled(self.token_factor);
+        }
         let key = self.identity.key.hash(Domain::Tokens, &[self.message.span.of(self.body)]);
         let derived = self.memo.derive(key, &mut || Derived::Tokens(self.count_tokens()));
-        let Derived::Tokens(counted) = derived else { return self.count_tokens().scaled(self.token_factor) };
+        let counted = if let Derived::Tokens(counted) = derived { counted } else { self.count_tokens() };
+        // To hash a long message for every policy that asks would cost more than all else.
+        self.note.counted.store(counted.hundredths() + 1, Ordering::Relaxed);
         counted.scaled(self.token_factor)
+    }
+
+    /// The estimated tokens of its `text`-th string of text.
+    pub fn tokens_of_text(&self, text: usize) -> Estimate {
+        let mut texts = self.message.content.texts();
+        let Some(place) = texts.nth(text) else { return Estimate::ZERO };
+        if text == 0 && texts.next().is_none() && self.message.calls.is_empty() {
+            return self.tokens().saturating_sub(MESSAGE_OVERHEAD.scaled(self.token_factor));
+        }
+        self.tokens_of(place)
+    }
+
+    /// A name of the text `place` of its own, equal for equal texts as they are written.
+    pub fn text_name(&self, place: Str) -> Hash {
+        let name = || self.identity.key.hash(Domain::Text, &[place.raw(self.body)]);
+        let is_only = matches!(self.message.content, Content::Text(_));
+        if is_only { Hash(*self.note.text.get_or_init(|| name().0)) } else { name() }
     }
 
     /// The estimated tokens of one of its strings of text.
@@ -181,6 +211,7 @@ impl<'a> Transcript<'a> {
     /// Reads the conversation in `request`, which was read from `body`.
     pub fn read(request: &'a Request, body: &'a [u8], identity: &'a Identity, memo: &'a dyn Memo) -> Self {
         let calls = PairedCalls::read(request, body, identity, memo);
+        let known = request.begun.as_ref().map_or(0, |begun| begun.notes.len());
         let last_assistant = request.messages.iter().rposition(|message| message.role == Role::Assistant);
         Self {
             request,
@@ -198,6 +229,7 @@ impl<'a> Transcript<'a> {
             spent: Vec::new(),
             shared_body: None,
             last_assistant,
+            notes: (known..request.messages.len()).map(|_| Note::default()).collect(),
         }
     }
 
@@ -259,7 +291,13 @@ impl<'a> Transcript<'a> {
             memo: self.memo,
             identity: self.identity,
             token_factor: self.token_factor,
+            note: self.note(index),
         }
+    }
+
+    fn note(&self, index: usize) -> &Note {
+        let known = self.request.begun.as_ref().map_or(&[][..], |begun| &begun.notes);
+        known.get(index).unwrap_or_else(|| &self.notes[index - known.len()])
     }
 
     /// The place of the last assistant message; what stands behind it is new in this request.

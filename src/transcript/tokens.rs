@@ -32,6 +32,11 @@ impl Estimate {
         Self(tokens as u64 * 100)
     }
 
+    /// The inverse of [`hundredths`](Self::hundredths).
+    pub const fn of_hundredths(hundredths: u64) -> Self {
+        Self(hundredths)
+    }
+
     /// Whole tokens, rounded up.
     pub const fn tokens(self) -> u64 {
         self.0.div_ceil(100)

@@ -15,6 +15,21 @@ pub fn beginning(text: Str, body: &[u8], characters: usize) -> Cow<'_, str> {
     decode(Str { span: Span::new(start, start + end.min(raw.len())), ..text }, body)
 }
 
+/// How many characters a string has, each escape one. It must have no half of a surrogate pair.
+pub fn characters(raw: &[u8]) -> usize {
+    // Every byte but those that go on with a character.
+    let written = raw.iter().filter(|byte| *byte & 0xc0 != 0x80).count();
+    let (mut spelled, mut at) = (0, 0);
+    // Escapes lie so close in code and JSON that a search for each would cost more than a look at every byte.
+    while let Some(byte) = raw.get(at) {
+        let bytes = if *byte == b'\\' { character_bytes(&raw[at..]) } else { 1 };
+        // All bytes of an escape but one.
+        spelled += bytes - 1;
+        at += bytes;
+    }
+    written - spelled
+}
+
 /// How many bytes the first character of a string takes, escapes as written.
 fn character_bytes(raw: &[u8]) -> usize {
     match raw {

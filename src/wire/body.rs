@@ -143,6 +143,12 @@ impl<'a> Scanner<'a> {
         Self { text: &text[..span.end as usize], at: span.start as usize, depth: 0, fresh: false, odd: false }
     }
 
+    /// A scanner behind an element of an array that is a member of the top object: at `at`, and having passed an `odd`
+    /// string before.
+    pub(super) fn in_array(text: &'a [u8], at: usize, odd: bool) -> Self {
+        Self { text, at, depth: 2, fresh: false, odd }
+    }
+
     /// Whether a string with `\u0000` or a lone surrogate was passed so far.
     pub fn odd(&self) -> bool {
         self.odd

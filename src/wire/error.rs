@@ -9,6 +9,7 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::sync::LazyLock;
 
 /// How much of an error body is read; real ones are a few hundred bytes, HTML pages some KiB.
 const READ_BYTES: usize = 64 * 1024;
@@ -61,7 +62,7 @@ pub fn parse(body: &[u8]) -> Option<UpstreamError> {
 pub fn parse_in_200(body: &[u8]) -> Option<UpstreamError> {
     let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
     // Ordinary replies end here. Inside a JSON string the quotes would be escaped, so text about errors does not match.
-    if SIGNS.iter().all(|sign| memmem::find(body, sign).is_none()) {
+    if SIGNS.iter().all(|sign| sign.find(body).is_none()) {
         return None;
     }
     let top = match body.trim_ascii_start().first()? {
@@ -93,7 +94,8 @@ pub fn own_error_body(message: &str, code: &str) -> String {
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// One of these stands in every reply or event that reports an error.
-const SIGNS: [&[u8]; 3] = [b"\"error\"", b"\"response.failed\"", b"\"base_resp\""];
+static SIGNS: LazyLock<[memmem::Finder<'static>; 3]> =
+    LazyLock::new(|| ["\"error\"", "\"response.failed\"", "\"base_resp\""].map(memmem::Finder::new));
 
 /// The members of a top-level object that tell an error from a reply, unread.
 #[derive(Deserialize)]

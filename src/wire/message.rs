@@ -190,7 +190,7 @@ impl Role {
 }
 
 /// Which deciding members were read: the second of one name is a fault, since parsers differ on which one counts.
-#[derive(Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen(u32);
 
 impl Seen {

@@ -1,9 +1,11 @@
 //! A chat-completions request as spans: found in one pass over the body, nothing copied.
 //! Responsible for which members matter to toolrein and where they stand; decides nothing.
 
+use super::begun::{Begun, Head, List};
 use super::body::{Fault, Kind, Scanner, Span, Str};
 use super::json::{decode, decode_bytes};
 use super::message::{Message, Seen, string_or_skip};
+use std::sync::Arc;
 
 /// One member of the request object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,8 @@ pub struct Request {
     pub structured: bool,
     /// A string somewhere holds `\u0000` or half of a surrogate pair.
     pub odd: bool,
+    /// What is known of its beginning, where it was read for the next request of the conversation too.
+    pub begun: Option<Arc<Begun>>,
 }
 
 impl Request {
@@ -72,6 +76,11 @@ impl Request {
     /// A [`Fault`] where the body is no chat-completions request that toolrein can read; the upstream is
     /// to judge it then.
     pub fn parse(body: &[u8]) -> Result<Self, Fault> {
+        Self::read(body).map(|(request, _)| request)
+    }
+
+    /// As [`parse`](Self::parse), with what stood before the messages.
+    pub(super) fn read(body: &[u8]) -> Result<(Self, Option<Head>), Fault> {
         if body.len() > u32::MAX as usize {
             return Err(Fault::Size);
         }
@@ -86,16 +95,36 @@ impl Request {
         let start = scanner.at();
         let mut request = Self { choices: 1, ..Self::default() };
         request.messages.reserve(body.len() / BYTES_A_MESSAGE + 4);
+        request.span = Span::new(start, start);
         scanner.object()?;
-        let mut seen = Seen::default();
+        let mut head = None;
+        request.rest(&mut scanner, &mut Seen::default(), &mut head)?;
+        Ok((request, head))
+    }
+
+    /// Reads the members that are left. What stands before the messages goes into `head`.
+    pub(super) fn rest(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        seen: &mut Seen,
+        head: &mut Option<Head>,
+    ) -> Result<(), Fault> {
         while let Some(key) = scanner.member()? {
-            let value = request.member(key, &mut scanner, &mut seen)?;
-            request.members.push(Member { key, value });
+            if head.is_none() && self.messages.is_empty() && key.raw(scanner.text()) == b"messages" {
+                scanner.peek()?;
+                let mut seen = *seen;
+                seen.once(MESSAGES)?;
+                let list = List { key, start: scanner.at() };
+                let request = Self { odd: scanner.odd(), ..self.clone() };
+                *head = Some(Head { request, seen, list });
+            }
+            let value = self.member(key, scanner, seen)?;
+            self.members.push(Member { key, value });
         }
-        request.span = Span::new(start, scanner.at());
+        self.span = Span::new(self.span.range().start, scanner.at());
         scanner.end()?;
-        request.odd = scanner.odd();
-        if request.messages_span.is_empty() { Err(Fault::NoMessages) } else { Ok(request) }
+        self.odd = scanner.odd();
+        if self.messages_span.is_empty() { Err(Fault::NoMessages) } else { Ok(()) }
     }
 
     /// The value of the member `name`, if it is present.
@@ -148,11 +177,20 @@ impl Request {
         }
         let start = scanner.at();
         scanner.array()?;
+        self.rest_of_messages(scanner, start).map(drop)
+    }
+
+    /// Reads the messages that are left of the list which starts at `start`.
+    pub(super) fn rest_of_messages(
+        &mut self,
+        scanner: &mut Scanner<'_>,
+        start: usize,
+    ) -> Result<Span, Fault> {
         while scanner.element()? {
             self.messages.push(Message::parse(scanner)?);
         }
         self.messages_span = Span::new(start, scanner.at());
-        Ok(())
+        Ok(self.messages_span)
     }
 
     fn parse_tools(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
@@ -173,6 +211,8 @@ impl Request {
 /// Most conversations have fewer messages than that, so that their list grows once at most.
 const BYTES_A_MESSAGE: usize = 1024;
 
+/// The place of `messages` among them.
+const MESSAGES: u32 = 1;
 /// Members whose second occurrence would change what is governed.
 const DECIDING: [&str; 10] = [
     "model",

@@ -1,6 +1,7 @@
 //! The `usage` of a reply under every recorded spelling, as numbers. Responsible for what each provider calls
 //! what; adds nothing up, and does not believe `total_tokens`, which is no sum at several providers (xAI, Gemini).
 
+use super::body::{Fault, Kind, Scanner};
 use serde_json::Value;
 
 /// Tokens as one reply's `usage` tells them; 0 where it says nothing.
@@ -37,6 +38,14 @@ const COMPLETION: [&[&str]; 2] = [&["completion_tokens"], &["output_tokens"]];
 const REASONING: [&[&str]; 2] = [&["completion_tokens_details", "reasoning_tokens"], &["reasoning_tokens"]];
 
 impl Usage {
+    /// Reads a `usage` object as it is written, in one pass. What cannot be read counts as nothing.
+    pub fn parse(text: &[u8]) -> Self {
+        let mut told = Told::default();
+        // Found by a scanner before, so that nothing but its numbers can be wrong.
+        let _ = told.read(&mut Scanner::new(text), None);
+        told.usage()
+    }
+
     /// Reads a `usage` object. Anything may be missing, null or of another type.
     pub fn read(usage: &Value) -> Self {
         let prompt = first(usage, &PROMPT);
@@ -48,6 +57,63 @@ impl Usage {
             reasoning: first(usage, &REASONING),
         }
     }
+}
+
+/// The spellings of one number, in the order in which they count.
+type Places = &'static [&'static [&'static str]];
+
+/// What a `usage` object tells, by spelling.
+#[derive(Default)]
+struct Told([[u64; 6]; 5]);
+
+impl Told {
+    const PLACES: [Places; 5] = [&PROMPT, &CACHED, &CACHE_WRITTEN, &COMPLETION, &REASONING];
+
+    /// Reads the members of an object, which is the member `outer` of another, if it is one.
+    fn read(&mut self, scanner: &mut Scanner<'_>, outer: Option<&[u8]>) -> Result<(), Fault> {
+        scanner.object()?;
+        while let Some(key) = scanner.member()? {
+            let key = key.raw(scanner.text());
+            match scanner.peek()? {
+                Kind::Object if outer.is_none() => self.read(scanner, Some(key))?,
+                Kind::Number => {
+                    let number = scanner.skip()?;
+                    self.note(outer, key, count_in(number.of(scanner.text())));
+                }
+                _ => drop(scanner.skip()?),
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, outer: Option<&[u8]>, key: &[u8], count: Option<u64>) {
+        for (places, told) in Self::PLACES.iter().zip(&mut self.0) {
+            let is_it = |path: &[&str]| match *path {
+                [only] => outer.is_none() && only.as_bytes() == key,
+                [first, second] => outer == Some(first.as_bytes()) && second.as_bytes() == key,
+                _ => false,
+            };
+            if let Some(at) = places.iter().position(|path| is_it(path)) {
+                told[at] = count.unwrap_or(0);
+            }
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        let first = |told: &[u64; 6]| told.iter().copied().find(|count| *count > 0).unwrap_or(0);
+        let [prompt, cached, cache_written, completion, reasoning] =
+            [0, 1, 2, 3, 4].map(|at| first(&self.0[at]));
+        let (cached, cache_written) = (cached.min(prompt), cache_written.min(prompt));
+        Usage { prompt, cached, cache_written, completion, reasoning }
+    }
+}
+
+/// As [`count`], of a number as written.
+fn count_in(number: &[u8]) -> Option<u64> {
+    let number = std::str::from_utf8(number).ok()?;
+    let float =
+        || number.parse().ok().filter(|count| (0.0..1e15).contains(count)).map(|count: f64| count as u64);
+    number.parse().ok().or_else(float)
 }
 
 /// The first number that is more than 0: some providers fill in every spelling and mean one.
@@ -83,6 +149,7 @@ mod tests {
             let mut usage = usage;
             usage["prompt_tokens"] = json!(1_000);
             assert_eq!(Usage::read(&usage).cached, cached, "{provider}");
+            assert_eq!(Usage::parse(usage.to_string().as_bytes()), Usage::read(&usage), "{provider}");
         }
     }
 
@@ -92,6 +159,7 @@ mod tests {
         let vercel = json!({"prompt_tokens": 4020, "cache_creation_input_tokens": 4012});
         for usage in [openai, vercel] {
             assert_eq!(Usage::read(&usage).cache_written, 4012);
+            assert_eq!(Usage::parse(usage.to_string().as_bytes()), Usage::read(&usage));
         }
     }
 
@@ -101,10 +169,13 @@ mod tests {
             "completion_tokens_details": {"reasoning_tokens": 28}});
         let expected = Usage { prompt: 66, completion: 6, reasoning: 28, ..Usage::default() };
         assert_eq!(Usage::read(&xai), expected);
+        assert_eq!(Usage::parse(xai.to_string().as_bytes()), expected);
         let floats = json!({"prompt_tokens": 66.0, "completion_tokens": -1, "cost": {"total": 0.1}});
         assert_eq!(Usage::read(&floats), Usage { prompt: 66, ..Usage::default() });
+        assert_eq!(Usage::parse(floats.to_string().as_bytes()), Usage::read(&floats));
         for nothing in [json!(null), json!("x"), json!([]), json!({"prompt_tokens": null})] {
             assert_eq!(Usage::read(&nothing), Usage::default(), "{nothing}");
+            assert_eq!(Usage::parse(nothing.to_string().as_bytes()), Usage::default(), "{nothing}");
         }
     }
 }

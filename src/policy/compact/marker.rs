@@ -44,8 +44,8 @@ impl Old {
     ) -> Option<Self> {
         let view = &result.view;
         let written = view.message.content.texts().nth(text)?;
-        let raw = written.raw(view.body);
-        let key = view.identity.key.hash(Domain::Clear, &[raw, instead.unwrap_or("").as_bytes()]);
+        let name = view.text_name(written).0.to_le_bytes();
+        let key = view.identity.key.hash(Domain::Clear, &[&name, instead.unwrap_or("").as_bytes()]);
         let read = || {
             let start = instead.map_or_else(|| beginning(written, view.body, QUOTED), Cow::Borrowed);
             let start: String = start.chars().take(QUOTED).collect();

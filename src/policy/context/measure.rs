@@ -3,6 +3,7 @@
 
 use crate::transcript::View;
 use crate::transcript::tokens::{Estimate, MESSAGE_OVERHEAD};
+use crate::wire::beginning;
 use crate::wire::body::Str;
 use crate::wire::json::decode;
 use crate::wire::message::Arguments;
@@ -64,7 +65,13 @@ impl Measure {
 
 /// How many characters a text has.
 pub fn characters(text: Str, body: &[u8]) -> usize {
-    if text.escaped { decode(text, body).chars().count() } else { plain(text.raw(body)) }
+    if text.escaped && !text.odd {
+        beginning::characters(text.raw(body))
+    } else if text.escaped {
+        decode(text, body).chars().count()
+    } else {
+        plain(text.raw(body))
+    }
 }
 
 /// Every byte but those that go on with a character.

@@ -68,7 +68,7 @@ impl Seen {
         let raw = text.raw(view.body);
         // An answer to nothing has no name to point to.
         let call = result.call.filter(|_| raw.len() > MIN_BYTES)?;
-        let content = view.identity.key.hash(Domain::Text, &[raw]);
+        let content = view.text_name(text);
         // Nothing is cut of a text of fewer bytes.
         let limit = if raw.len() <= limit { usize::MAX } else { limit };
         let known = self.results.get(&content);

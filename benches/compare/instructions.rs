@@ -1,0 +1,92 @@
+//! Instructions in user space per request, counted by valgrind's callgrind: a figure that no neighbour disturbs, kept
+//! as a file in the repository so that a regression shows in review. Counts; says nothing of caches or of the kernel.
+
+use super::load::Freshness::{Cold, Warm};
+use super::load::{Freshness, Load, Plan};
+use super::subject::{self, Subject};
+use super::{CHUNKS, bodies, upstream};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+/// A row of the file.
+struct Case {
+    name: &'static str,
+    mode: &'static str,
+    bytes: usize,
+    results: usize,
+    freshness: Freshness,
+    is_stream: bool,
+    requests: u32,
+}
+
+const fn case(
+    name: &'static str,
+    mode: &'static str,
+    (bytes, results): (usize, usize),
+    requests: u32,
+) -> Case {
+    Case { name, mode, bytes, results, freshness: Warm, is_stream: false, requests }
+}
+
+const KB: usize = 1 << 10;
+
+const CASES: [Case; 12] = [
+    case("relayed 1 KB", "off", (KB, 0), 200),
+    case("relayed 32 KB", "off", (32 * KB, 10), 200),
+    case("relayed 1 MB", "off", (1024 * KB, 200), 20),
+    Case { is_stream: true, ..case("relayed stream, per chunk", "off", (KB, 0), 4) },
+    case("governed 1 KB", "enforce", (KB, 0), 200),
+    case("governed 32 KB", "enforce", (32 * KB, 10), 200),
+    case("governed 256 KB", "enforce", (256 * KB, 60), 50),
+    case("governed 1 MB", "enforce", (1024 * KB, 200), 20),
+    Case { freshness: Cold, ..case("governed 32 KB, first sight", "enforce", (32 * KB, 10), 200) },
+    Case { freshness: Cold, ..case("governed 256 KB, first sight", "enforce", (256 * KB, 60), 50) },
+    Case { freshness: Cold, ..case("governed 1 MB, first sight", "enforce", (1024 * KB, 200), 20) },
+    Case { is_stream: true, ..case("governed stream, per chunk", "enforce", (KB, 0), 4) },
+];
+
+/// The table as text; `only` rows whose name holds it. Where `kept` names a folder, the profiles stay there.
+pub async fn counted(program: &str, only: Option<&str>, kept: Option<&Path>) -> String {
+    let upstream = upstream::start().await;
+    let mut text =
+        "Instructions in user space per request, one connection (make instructions).\n\n".to_owned();
+    for case in CASES.iter().filter(|case| only.is_none_or(|only| case.name.contains(only))) {
+        let folder = tempfile::tempdir().unwrap();
+        let out = kept.unwrap_or(folder.path()).join(format!("{}.out", case.name.replace([' ', ','], "_")));
+        let subject = Subject::counted(program, folder.path(), upstream, (case.mode, &out)).await;
+        let body = bodies::conversation(case.bytes, case.results, case.is_stream);
+        let stream = case.is_stream.then_some(CHUNKS);
+        let mut load = Load { port: subject.port, body, number: 1, stream, connections: 1 };
+        let plan = Plan { freshness: case.freshness, requests: case.requests };
+        load.run(Plan { requests: case.requests / 2, ..plan }).await;
+        subject::control(&subject, &["-i", "on"]);
+        load.run(plan).await;
+        subject::control(&subject, &["-i", "off"]);
+        subject::control(&subject, &["-d"]);
+        let per = case.requests as usize * if case.is_stream { CHUNKS } else { 1 };
+        let counted = total(&out) / per as u64;
+        let _ = writeln!(text, "{:<32}{:>12}", case.name, rounded(counted));
+        eprint!("{}", text.lines().last().map(|line| format!("{line}\n")).unwrap_or_default());
+    }
+    text
+}
+
+/// Three digits that count: the rest differs from run to run.
+fn rounded(number: u64) -> u64 {
+    let unit = 10_u64.pow(number.max(1).ilog10().saturating_sub(2));
+    (number + unit / 2) / unit * unit
+}
+
+/// What callgrind summed up in the profiles whose names begin with `out`.
+fn total(out: &Path) -> u64 {
+    let name = out.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let files = fs::read_dir(out.parent().unwrap_or(Path::new("."))).unwrap().flatten();
+    let files = files.filter(|file| file.file_name().to_string_lossy().starts_with(&format!("{name}.")));
+    let sums = files.map(|file| {
+        let text = fs::read_to_string(file.path()).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("totals: "));
+        line.and_then(|line| line.trim().parse::<u64>().ok()).unwrap_or(0)
+    });
+    sums.sum()
+}

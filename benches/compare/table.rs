@@ -1,0 +1,249 @@
+//! The table: CPU time, requests per second, delays, memory and start of every subject, in rounds that take turns, and of
+//! these the median. Measures and writes Markdown; starts no process itself.
+
+use super::load::Freshness::{Cold, Same, Warm};
+use super::load::{self, Freshness, Load, Plan};
+use super::subject::Subject;
+use super::{CHUNKS, bodies, upstream};
+use std::fmt::Write as _;
+use std::fs;
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 5;
+/// Connections that are busy at once.
+const CONNECTIONS: usize = 8;
+const IDLE_STREAMS: usize = 1000;
+/// How long requests come at a fixed rate.
+const STEADY: Duration = Duration::from_secs(3);
+
+/// The subjects, in the order of the columns.
+const NAMES: [&str; 5] = ["direct", "nginx", "off", "observe", "enforce"];
+const NGINX: usize = 1;
+
+struct Case {
+    name: &'static str,
+    bytes: usize,
+    results: usize,
+    requests: u32,
+    /// A second, where they come at a fixed rate.
+    rate: u32,
+}
+
+const CASES: [Case; 4] = [
+    Case { name: "1 KB", bytes: 1 << 10, results: 0, requests: 4000, rate: 200 },
+    Case { name: "32 KB", bytes: 32 << 10, results: 10, requests: 2000, rate: 200 },
+    Case { name: "256 KB", bytes: 256 << 10, results: 60, requests: 480, rate: 50 },
+    Case { name: "1 MB", bytes: 1 << 20, results: 200, requests: 160, rate: 20 },
+];
+
+/// Figures of one round: CPU time of a request in us, and requests per second.
+type Round = (f64, f64);
+
+/// The table as Markdown.
+pub async fn measured(program: &str) -> String {
+    tokio::spawn(stay_awake());
+    let upstream = upstream::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut subjects, mut starts) = (vec![Subject::direct(upstream)], vec![0.0]);
+    for mode in [None, Some("off"), Some("observe"), Some("enforce")] {
+        let begun = Instant::now();
+        subjects.push(match mode {
+            None => Subject::nginx(folder.path(), upstream).await,
+            Some(mode) => Subject::toolrein(program, folder.path(), upstream, mode).await,
+        });
+        starts.push(begun.elapsed().as_secs_f64() * 1e3);
+    }
+    let idle: Vec<f64> = subjects.iter().map(|subject| subject.memory_mb("VmRSS")).collect();
+    let (mut cpu, mut rates, mut delays) = (String::new(), String::new(), String::new());
+    let mut number = 1;
+    for case in &CASES {
+        let body = bodies::conversation(case.bytes, case.results, false);
+        for freshness in [Warm, Cold] {
+            let rows = requests(&subjects, case, (&body, freshness), &mut number).await;
+            let name =
+                format!("{}, {}", case.name, if freshness == Cold { "first sight" } else { "seen before" });
+            ratios(&mut cpu, &name, &rows);
+            figures(&mut rates, &name, &rows.map(|(_, rate)| rate));
+        }
+        let times = steady(&subjects, case, &body, &mut number).await;
+        for (at, percentile) in ["p50", "p99"].into_iter().enumerate() {
+            let added = times.map(|subject| subject[at] - times[0][at]);
+            milliseconds(
+                &mut delays,
+                &format!("{}, {percentile}, added to {:.2} ms", case.name, times[0][at]),
+                &added,
+            );
+        }
+    }
+    let streams = chunks(&subjects, &mut number).await;
+    ratios(&mut cpu, "streamed text, a chunk", &streams.map(|(cpu, _, _)| (cpu, 0.0)));
+    milliseconds(&mut delays, "time to first byte of a stream", &streams.map(|(_, first, _)| first));
+    milliseconds(&mut delays, "delay of a chunk", &streams.map(|(_, _, delay)| delay));
+    let mut foot = String::new();
+    figures(&mut foot, "start to first answer, ms", &starts);
+    figures(&mut foot, "memory when idle, MB", &idle);
+    figures(&mut foot, "more with 1,000 idle streams, MB", &memory_of_streams(&subjects).await);
+    figures(&mut foot, "peak memory of all this, MB", &each(&subjects, |subject| subject.memory_mb("VmHWM")));
+    figures(&mut foot, "size of the program, MB", &each(&subjects, Subject::program_mb));
+    let head = NAMES.map(|name| format!(" {name} |")).concat();
+    let titled = |title: &str, rows: &str| {
+        format!("{title}\n\n| |{head}\n|---|{}\n{rows}\n", "--:|".repeat(NAMES.len()))
+    };
+    [
+        format!("{}\n\n", machine()),
+        titled("CPU time in us, and how much more than nginx's (medians of rounds):", &cpu),
+        titled("Requests per second at saturation, the subject on one processor:", &rates),
+        titled("Milliseconds (the first column: without a proxy):", &delays),
+        titled("Footprint:", &foot),
+    ]
+    .concat()
+}
+
+/// Keeps the load's processor busy: where it sleeps, whoever writes to it pays to wake it, dearly in a virtual machine,
+/// so that what is a little slower than the load looks a lot slower.
+pub async fn stay_awake() {
+    loop {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn requests(
+    subjects: &[Subject],
+    case: &Case,
+    (body, freshness): (&bodies::Body, Freshness),
+    number: &mut u32,
+) -> [Round; 5] {
+    let mut rounds: [Vec<Round>; 5] = Default::default();
+    for _ in 0..ROUNDS {
+        for (subject, rounds) in subjects.iter().zip(&mut rounds) {
+            // What does not read it need not get another one each time.
+            let freshness = if subject.reads() { freshness } else { Same };
+            let mut load = Load {
+                port: subject.port,
+                body: body.clone(),
+                number: *number,
+                stream: None,
+                connections: CONNECTIONS,
+            };
+            load.run(Plan { freshness, requests: case.requests / 10 }).await;
+            let (before, begun) = (subject.cpu(), Instant::now());
+            load.run(Plan { freshness, requests: case.requests }).await;
+            let (spent, took) = (subject.cpu() - before, begun.elapsed());
+            rounds.push((
+                spent.as_secs_f64() * 1e6 / f64::from(case.requests),
+                f64::from(case.requests) / took.as_secs_f64(),
+            ));
+            *number = load.number;
+        }
+    }
+    rounds.map(|rounds| {
+        let of = |figure: fn(&Round) -> f64| median(rounds.iter().map(figure).collect());
+        (of(|round| round.0), of(|round| round.1))
+    })
+}
+
+/// The median and the 99th percentile of a request's time in ms where they come at a fixed rate, which is low.
+async fn steady(subjects: &[Subject], case: &Case, body: &bodies::Body, number: &mut u32) -> [[f64; 2]; 5] {
+    let mut all = [[0.0; 2]; 5];
+    for (subject, times) in subjects.iter().zip(&mut all) {
+        let mut load =
+            Load { port: subject.port, body: body.clone(), number: *number, stream: None, connections: 1 };
+        let mut taken = load.steady(case.rate, STEADY).await;
+        taken.sort_by(f64::total_cmp);
+        *times = [taken[taken.len() / 2], taken[taken.len() * 99 / 100]];
+        *number = load.number;
+    }
+    all
+}
+
+/// Of a stream: CPU time per chunk in us, time to the first byte and delay of a chunk in ms.
+async fn chunks(subjects: &[Subject], number: &mut u32) -> [(f64, f64, f64); 5] {
+    let mut rounds: [Vec<(f64, f64, f64)>; 5] = Default::default();
+    for _ in 0..ROUNDS {
+        for (subject, rounds) in subjects.iter().zip(&mut rounds) {
+            let body = bodies::conversation(1 << 10, 0, true);
+            let mut load = Load {
+                port: subject.port,
+                body,
+                number: *number,
+                stream: Some(CHUNKS),
+                connections: CONNECTIONS,
+            };
+            load.run(Plan { freshness: Warm, requests: 8 }).await;
+            let before = subject.cpu();
+            load.run(Plan { freshness: Warm, requests: 64 }).await;
+            let cpu = (subject.cpu() - before).as_secs_f64() * 1e6 / 64.0 / CHUNKS as f64;
+            load.connections = 1;
+            let (first, delay) = load.timed_stream().await;
+            rounds.push((cpu, first, delay));
+            *number = load.number;
+        }
+    }
+    rounds.map(|rounds| {
+        let of = |figure: fn(&(f64, f64, f64)) -> f64| median(rounds.iter().map(figure).collect());
+        (of(|round| round.0), of(|round| round.1), of(|round| round.2))
+    })
+}
+
+async fn memory_of_streams(subjects: &[Subject]) -> Vec<f64> {
+    let mut more = vec![0.0];
+    for subject in &subjects[NGINX..] {
+        let body = bodies::conversation(1 << 10, 0, true);
+        let before = subject.memory_mb("VmRSS");
+        let open = load::open_streams(subject.port, &body, IDLE_STREAMS).await;
+        more.push(subject.memory_mb("VmRSS") - before);
+        drop(open);
+    }
+    more
+}
+
+fn each(subjects: &[Subject], figure: impl Fn(&Subject) -> f64) -> Vec<f64> {
+    subjects.iter().map(figure).collect()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn ratios(out: &mut String, name: &str, rounds: &[Round; 5]) {
+    let nginx = rounds[NGINX].0;
+    let cell = |(at, (cpu, _)): (usize, &Round)| match at {
+        0 => " |".to_owned(),
+        NGINX => format!(" {cpu:.1} |"),
+        _ => format!(" **{:.2}x** {cpu:.1} |", cpu / nginx),
+    };
+    let cells: String = rounds.iter().enumerate().map(cell).collect();
+    let _ = writeln!(out, "| {name} |{cells}");
+}
+
+fn figures(out: &mut String, name: &str, values: &[f64]) {
+    let cell = |value: &f64| match *value {
+        0.0 => " |".to_owned(),
+        value if value >= 100.0 => format!(" {value:.0} |"),
+        value => format!(" {value:.1} |"),
+    };
+    let _ = writeln!(out, "| {name} |{}", values.iter().map(cell).collect::<String>());
+}
+
+fn milliseconds(out: &mut String, name: &str, values: &[f64]) {
+    let _ = writeln!(
+        out,
+        "| {name} |{}",
+        values.iter().map(|value| format!(" {value:.3} |")).collect::<String>()
+    );
+}
+
+/// What it was measured on.
+fn machine() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
+    let count = info.lines().filter(|line| line.starts_with("processor")).count();
+    let busy = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let busy = busy.split(' ').next().unwrap_or("?").to_owned();
+    format!(
+        "{count} processors, {}, Linux. One for the subject, one for load and upstream; {ROUNDS} rounds in turns. The \
+         machine's load when it ended: {busy} (2 are its own).",
+        model.unwrap_or(" unknown").trim()
+    )
+}
