@@ -84,7 +84,15 @@ impl Reference {
         {
             let (place, anchor) = place_of(&history[..at], message);
             let Some(known) = self.rounds.get(&place) else { continue };
-            match known.iter().find(|(known, _)| *known == anchor) {
+            // A client that needs ids invents one where the upstream gave none.
+            let unnamed = match &anchor {
+                Anchor::Call((_, name, arguments)) => {
+                    Some(Anchor::Call((String::new(), name.clone(), arguments.clone())))
+                }
+                Anchor::Text(_) => None,
+            };
+            let by = |anchor: &Anchor| known.iter().find(|(known, _)| known == anchor);
+            match by(&anchor).or_else(|| by(unnamed.as_ref()?)) {
                 Some((_, round)) => found.push((at, round.clone())),
                 None => lost += u32::from(Some(at) == last),
             }
