@@ -150,8 +150,9 @@ pub fn parse_fields(event: &[u8]) -> Fields<'_> {
     let mut fields = Fields { name: None, field: "data", data: Cow::Borrowed(b""), place: None };
     let text = event.strip_prefix(b"\xef\xbb\xbf").unwrap_or(event);
     if text.trim_ascii_start().first() == Some(&b'{') {
-        // OpenAI once sent its errors as bare JSON under the content type of a stream.
-        fields.data = Cow::Borrowed(text);
+        // OpenAI once sent its errors as bare JSON under the content type of a stream. Without the line ends behind it:
+        // where they are mixed, how many there are hangs on the chunks.
+        fields.data = Cow::Borrowed(text.trim_ascii());
         return fields;
     }
     let mut lines = 0;
@@ -247,6 +248,19 @@ mod tests {
     }
 
     #[test]
+    fn bare_json_is_the_same_data_whatever_line_ends_stand_behind_it_and_however_it_is_cut() {
+        let stream: &[u8] = b"{\"error\":{}}\n\r\ndata: b";
+        for cut in 0..stream.len() {
+            let pieces = split(&[&stream[..cut], &stream[cut..]], 1 << 20);
+            let data = pieces.iter().map(|piece| match piece {
+                Piece::Event(event) | Piece::Oversized(event) => parse_fields(event).data.into_owned(),
+            });
+            let said: Vec<Vec<u8>> = data.filter(|data| !data.is_empty()).collect();
+            assert_eq!(said, [b"{\"error\":{}}".to_vec(), b"b".to_vec()], "cut at {cut}");
+        }
+    }
+
+    #[test]
     fn events_end_at_blank_lines_of_every_kind() {
         assert_eq!(events("data: a\n\ndata: b\n\n"), ["data: a\n\n", "data: b\n\n"]);
         assert_eq!(events("data: a\r\n\r\ndata: b\r\n\r\n"), ["data: a\r\n\r\n", "data: b\r\n\r\n"]);
@@ -297,7 +311,7 @@ mod tests {
             (": ping\n\n", None, "data", ""),
             ("\u{feff}data: x", None, "data", "x"),
             ("data:  two\n\n", None, "data", " two"),
-            ("{\n\"error\":1}\n", None, "data", "{\n\"error\":1}\n"),
+            ("{\n\"error\":1}\n", None, "data", "{\n\"error\":1}"),
             ("data\n\n", None, "data", ""),
             ("data:\n\n", None, "data", ""),
             ("event: ping\n\n", Some("ping"), "data", ""),
