@@ -46,16 +46,9 @@ impl Usage {
         told.usage()
     }
 
-    /// Reads a `usage` object. Anything may be missing, null or of another type.
+    /// Reads a `usage` that was added up or picked out of a tree. Anything may be missing, null or of another type.
     pub fn read(usage: &Value) -> Self {
-        let prompt = first(usage, &PROMPT);
-        Self {
-            prompt,
-            cached: first(usage, &CACHED).min(prompt),
-            cache_written: first(usage, &CACHE_WRITTEN).min(prompt),
-            completion: first(usage, &COMPLETION),
-            reasoning: first(usage, &REASONING),
-        }
+        Self::parse(usage.to_string().as_bytes())
     }
 }
 
@@ -99,6 +92,7 @@ impl Told {
         }
     }
 
+    /// Of each number the first spelling that is more than 0: some providers fill in every one and mean one.
     fn usage(&self) -> Usage {
         let first = |told: &[u64; 6]| told.iter().copied().find(|count| *count > 0).unwrap_or(0);
         let [prompt, cached, cache_written, completion, reasoning] =
@@ -108,24 +102,12 @@ impl Told {
     }
 }
 
-/// As [`count`], of a number as written.
+/// A count of tokens; `None` for what is none. Gateways in languages without integers write 12.0.
 fn count_in(number: &[u8]) -> Option<u64> {
     let number = std::str::from_utf8(number).ok()?;
     let float =
         || number.parse().ok().filter(|count| (0.0..1e15).contains(count)).map(|count: f64| count as u64);
     number.parse().ok().or_else(float)
-}
-
-/// The first number that is more than 0: some providers fill in every spelling and mean one.
-fn first(usage: &Value, places: &[&[&str]]) -> u64 {
-    let told = places.iter().filter_map(|path| count(path.iter().try_fold(usage, |at, key| at.get(key))?));
-    told.into_iter().find(|count| *count > 0).unwrap_or(0)
-}
-
-/// A count of tokens; `None` for what is none. Gateways in languages without integers write 12.0.
-fn count(value: &Value) -> Option<u64> {
-    let float = || value.as_f64().filter(|count| (0.0..1e15).contains(count)).map(|count| count as u64);
-    value.as_u64().or_else(float)
 }
 
 #[cfg(test)]
@@ -149,7 +131,6 @@ mod tests {
             let mut usage = usage;
             usage["prompt_tokens"] = json!(1_000);
             assert_eq!(Usage::read(&usage).cached, cached, "{provider}");
-            assert_eq!(Usage::parse(usage.to_string().as_bytes()), Usage::read(&usage), "{provider}");
         }
     }
 
@@ -159,7 +140,6 @@ mod tests {
         let vercel = json!({"prompt_tokens": 4020, "cache_creation_input_tokens": 4012});
         for usage in [openai, vercel] {
             assert_eq!(Usage::read(&usage).cache_written, 4012);
-            assert_eq!(Usage::parse(usage.to_string().as_bytes()), Usage::read(&usage));
         }
     }
 
@@ -169,13 +149,16 @@ mod tests {
             "completion_tokens_details": {"reasoning_tokens": 28}});
         let expected = Usage { prompt: 66, completion: 6, reasoning: 28, ..Usage::default() };
         assert_eq!(Usage::read(&xai), expected);
-        assert_eq!(Usage::parse(xai.to_string().as_bytes()), expected);
         let floats = json!({"prompt_tokens": 66.0, "completion_tokens": -1, "cost": {"total": 0.1}});
         assert_eq!(Usage::read(&floats), Usage { prompt: 66, ..Usage::default() });
-        assert_eq!(Usage::parse(floats.to_string().as_bytes()), Usage::read(&floats));
         for nothing in [json!(null), json!("x"), json!([]), json!({"prompt_tokens": null})] {
             assert_eq!(Usage::read(&nothing), Usage::default(), "{nothing}");
-            assert_eq!(Usage::parse(nothing.to_string().as_bytes()), Usage::default(), "{nothing}");
         }
+    }
+
+    #[test]
+    fn what_breaks_off_counts_as_far_as_it_was_read() {
+        let broken = br#"{"prompt_tokens": 66, "completion_tokens": "#;
+        assert_eq!(Usage::parse(broken), Usage { prompt: 66, ..Usage::default() });
     }
 }
