@@ -1,4 +1,4 @@
-//! Spans of time as an operator writes them: "60s", "5h". Reading only.
+//! Spans of time as an operator writes them: "60s", "5h". And which times lie inside the one that ends now.
 
 use serde::{Deserialize, Deserializer, de};
 use std::time::Duration;
@@ -11,6 +11,14 @@ impl Period {
     /// In ms.
     pub fn millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Those of `times` (ms) that lie inside the window of this length that ends now, oldest first.
+    pub fn inside(self, times: &[u64], now_ms: u64) -> Vec<u64> {
+        let is_inside = |at: &u64| now_ms.saturating_sub(*at) < self.millis();
+        let mut inside: Vec<u64> = times.iter().copied().filter(is_inside).collect();
+        inside.sort_unstable();
+        inside
     }
 }
 

@@ -125,7 +125,7 @@ impl Policy for Quota {
 
     fn judge(&self, call: &Proposed<'_>, spent: &Spent) -> Verdict {
         let Some((name, limit, times)) = self.of(call.name, spent) else { return Verdict::Allow };
-        let inside = limit.inside(times, call.now_ms);
+        let inside = limit.per.inside(times, call.now_ms);
         if inside.len() < limit.calls {
             return Verdict::Allow;
         }
@@ -145,7 +145,7 @@ impl Policy for Quota {
     fn usage(&self, spent: &Spent, now_ms: u64) -> Vec<Usage> {
         let used = self.limits.iter().zip(&spent.0).map(|((name, limit), times)| Usage {
             tool: name.clone(),
-            used: limit.inside(times, now_ms).len() as u64,
+            used: limit.per.inside(times, now_ms).len() as u64,
             limit: limit.calls as u64,
         });
         used.filter(|usage| usage.used > 0).collect()
@@ -161,14 +161,6 @@ impl Quota {
 }
 
 impl Limit {
-    /// The times inside the window that ends now, oldest first.
-    fn inside(self, times: &[u64], now_ms: u64) -> Vec<u64> {
-        let is_inside = |at: &u64| now_ms.saturating_sub(*at) < self.per.millis();
-        let mut inside: Vec<u64> = times.iter().copied().filter(is_inside).collect();
-        inside.sort_unstable();
-        inside
-    }
-
     fn reason(self, (tool, name): (&str, &str), used: usize, retry_after_ms: u64) -> Reason {
         let minutes = retry_after_ms.div_ceil(60_000);
         Reason {

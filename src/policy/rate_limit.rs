@@ -139,10 +139,7 @@ impl Released {
     /// The times of `tool` inside the window that ends now, oldest first.
     fn within(&self, tool: &str, limit: Limit, now_ms: u64) -> Vec<u64> {
         let times = self.0.get(tool).map_or([].as_slice(), Vec::as_slice);
-        let mut inside: Vec<u64> =
-            times.iter().copied().filter(|at| now_ms.saturating_sub(*at) < limit.per.millis()).collect();
-        inside.sort_unstable();
-        inside
+        limit.per.inside(times, now_ms)
     }
 }
 
