@@ -9,16 +9,6 @@ use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::{Recorded, Scripted};
 use serde_json::json;
 
-/// One test for each client, in both forms, so that a failure names all.
-macro_rules! with_each_client {
-    ($($case:ident),* $(,)?) => {
-        mod python { mod whole { $(#[test] fn $case() { crate::clients::$case(crate::clients::PYTHON[0]); })* }
-            mod streamed { $(#[test] fn $case() { crate::clients::$case(crate::clients::PYTHON[1]); })* } }
-        mod node { mod whole { $(#[test] fn $case() { crate::clients::$case(crate::clients::NODE[0]); })* }
-            mod streamed { $(#[test] fn $case() { crate::clients::$case(crate::clients::NODE[1]); })* } }
-    };
-}
-
 with_each_client!(
     asked_in_the_conversation_a_confirmed_tool_runs_once_as_it_was_shown,
     asked_in_the_conversation_a_denied_tool_never_runs,

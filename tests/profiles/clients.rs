@@ -9,16 +9,6 @@ use crate::support::reply::{Gate, Reply, Speech};
 use crate::support::scripted::{Recorded, Scripted};
 use serde_json::{Value, json};
 
-/// One test for each client, in both forms, so that a failure names all.
-macro_rules! with_each_client {
-    ($($case:ident),* $(,)?) => {
-        mod python { mod whole { $(#[test] fn $case() { crate::clients::$case(crate::clients::PYTHON[0]); })* }
-            mod streamed { $(#[test] fn $case() { crate::clients::$case(crate::clients::PYTHON[1]); })* } }
-        mod node { mod whole { $(#[test] fn $case() { crate::clients::$case(crate::clients::NODE[0]); })* }
-            mod streamed { $(#[test] fn $case() { crate::clients::$case(crate::clients::NODE[1]); })* } }
-    };
-}
-
 with_each_client!(
     a_lesson_goes_on_by_itself_and_the_model_is_told_after_each_turn,
     a_card_is_skipped_neither_after_one_exchange_nor_from_any_wrong_state,

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 
+#[macro_use]
+#[path = "../support/each_client.rs"]
+mod each_client;
 #[path = "../support/mod.rs"]
 mod support;
 #[allow(dead_code, reason = "shared with tests/rulings; each uses a part")]
