@@ -51,12 +51,7 @@ fn clients_beyond_the_limit_wait_and_are_served_when_others_leave() {
 #[test]
 fn a_tunnel_keeps_its_place_for_as_long_as_it_lives() {
     let (hand, toolrein) = Hand::behind("limits.connections = 2\n");
-    let mut client = Wire::to(&toolrein);
-    client
-        .write("GET /v1/realtime HTTP/1.1\r\nhost: us\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
-    let mut upstream = hand.asked();
-    upstream.write("HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
-    assert_eq!(client.head().word(1), "101");
+    let (client, mut upstream) = hand.tunnel(&toolrein);
     still_answers(&hand, &toolrein);
     toolrein.wait_for_metric("toolrein_connections", 1.0);
     drop(client);

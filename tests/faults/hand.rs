@@ -38,6 +38,17 @@ impl Hand {
         (hand, toolrein)
     }
 
+    /// A WebSocket's tunnel through the program: its client, and its upstream.
+    pub(crate) fn tunnel(&self, toolrein: &Toolrein) -> (Wire, Wire) {
+        let upgrade = "connection: upgrade\r\nupgrade: websocket\r\n\r\n";
+        let mut client = Wire::to(toolrein);
+        client.write(format!("GET /v1/realtime HTTP/1.1\r\nhost: us\r\n{upgrade}"));
+        let mut upstream = self.asked();
+        upstream.write(format!("HTTP/1.1 101 Switching\r\n{upgrade}"));
+        assert_eq!(client.head().word(1), "101");
+        (client, upstream)
+    }
+
     pub(crate) fn base_url(&self) -> String {
         format!("http://{}/v1", self.listener.local_addr().unwrap())
     }

@@ -111,12 +111,7 @@ fn an_upstream_that_stops_reading_an_upload_stops_the_client_and_misses_nothing_
 #[test]
 fn a_websocket_that_nobody_reads_stops_its_sender() {
     let (hand, toolrein) = Hand::behind("");
-    let mut client = Wire::to(&toolrein);
-    client
-        .write("GET /v1/realtime HTTP/1.1\r\nhost: us\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
-    let mut upstream = hand.asked();
-    upstream.write("HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
-    assert_eq!(client.head().word(1), "101");
+    let (mut client, mut upstream) = hand.tunnel(&toolrein);
     let before = resident(&toolrein);
     assert!(upstream.flood(&[7; 1 << 16], FLOOD) < FLOOD);
     assert!(client.flood(&[7; 1 << 16], FLOOD) < FLOOD);
