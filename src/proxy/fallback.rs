@@ -7,8 +7,9 @@ use crate::policy::pattern::Pattern;
 use crate::rewrite::notice::Placement;
 use crate::rewrite::pass::{Pass, Tools};
 use crate::telemetry::outcome::Fallback;
+use crate::wire::error::UpstreamError;
 use crate::wire::message::Role;
-use crate::wire::refusal::Refusal;
+use crate::wire::refusal::{Refusal, classify, misses_tools, refuses_stream_options};
 use crate::wire::request::{Choice, Request};
 
 /// The most second tries of one client request, whatever their reasons: clients retry too, and the tries
@@ -17,7 +18,7 @@ const MOST: u32 = 3;
 
 /// What may still be tried for one client request.
 #[derive(Clone, Debug)]
-pub(crate) struct Fallbacks {
+pub struct Fallbacks {
     left: u32,
     /// The request may be made shorter.
     overflow: bool,
@@ -31,7 +32,7 @@ pub(crate) struct Fallbacks {
 
 /// What a request is, as far as its fallbacks depend on it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Subject {
+pub struct Subject {
     pub mode: ToolsUnsupported,
     pub overflow: Overflow,
     /// The client must be answered by a call, so that an answer without tools is of no use to it.
@@ -42,7 +43,7 @@ pub(crate) struct Subject {
 
 impl Fallbacks {
     /// Everything that may be tried for `request`.
-    pub(crate) fn new(request: &Request, subject: Subject) -> Self {
+    pub fn new(request: &Request, subject: Subject) -> Self {
         let is_history = |role| role == Role::Tool;
         let calls = |message: &crate::wire::message::Message| !message.calls.is_empty();
         Self {
@@ -57,7 +58,7 @@ impl Fallbacks {
     }
 
     /// The form to begin with, by what is known of the model.
-    pub(crate) fn first(&self, request: &Request, placement: Placement, known: ModelFacts) -> Pass {
+    pub fn first(&self, request: &Request, placement: Placement, known: ModelFacts) -> Pass {
         let mut pass = Pass::plain(placement);
         if self.tools && request.declares_tools && known.no_tools {
             pass.tools = Tools::Dropped;
@@ -69,7 +70,7 @@ impl Fallbacks {
     }
 
     /// The form to try after `refusal` of `pass`, and what it is called; `None` where the refusal stands.
-    pub(crate) fn next(&mut self, refusal: Refusal, pass: &Pass) -> Option<(Pass, Fallback)> {
+    pub fn next(&mut self, refusal: Refusal, pass: &Pass) -> Option<(Pass, Fallback)> {
         let mut next = pass.clone();
         let fallback = match refusal {
             Refusal::Tools if self.tools && pass.tools != Tools::Dropped => {
@@ -99,12 +100,12 @@ impl Fallbacks {
     }
 
     /// Whether a request that was refused for its length may be sent once more in a shorter form.
-    pub(crate) fn may_shorten(&self) -> bool {
+    pub fn may_shorten(&self) -> bool {
         self.overflow && self.left > 0
     }
 
     /// A shorter form is sent.
-    pub(crate) fn shorten(&mut self) {
+    pub fn shorten(&mut self) {
         self.overflow = false;
         self.left = self.left.saturating_sub(1);
     }
@@ -114,8 +115,25 @@ impl Fallbacks {
     }
 }
 
+/// What of a request in the form `pass` the upstream's error refuses.
+pub fn refused(status: u16, error: &UpstreamError, pass: &Pass) -> Option<Refusal> {
+    if pass.ask_usage && refuses_stream_options(status, error) {
+        return Some(Refusal::StreamOptions);
+    }
+    // With its tools gone a request may be refused for the calls left in its history.
+    let bare = pass.tools == Tools::Dropped && !pass.flat;
+    classify(status, error).or_else(|| (bare && misses_tools(error)).then_some(Refusal::ToolHistory))
+}
+
+/// Whether the model is to be asked for its final answer without tools, after the upstream refused to be asked for it.
+pub fn lands_bare(status: u16, pass: &Pass) -> bool {
+    let landing = pass.asking.as_ref().is_some_and(|asking| asking.land);
+    // A rate limit or a failure is no refusal.
+    landing && matches!(status, 400 | 404 | 405 | 422) && pass.tools != Tools::Dropped
+}
+
 /// What a model is known to refuse, after it has taken `pass`.
-pub(crate) fn learned(tried: &[Fallback]) -> ModelFacts {
+pub fn learned(tried: &[Fallback]) -> ModelFacts {
     ModelFacts {
         no_tools: tried.contains(&Fallback::Tools),
         no_tool_choice: tried.contains(&Fallback::ToolChoice) && !tried.contains(&Fallback::Tools),
@@ -126,7 +144,7 @@ pub(crate) fn learned(tried: &[Fallback]) -> ModelFacts {
 }
 
 /// Where notices go for `model`.
-pub(crate) fn placement(
+pub fn placement(
     choice: PlacementChoice,
     system_models: &[Pattern],
     model: &str,

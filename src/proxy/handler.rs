@@ -26,6 +26,7 @@ use crate::ledger::held::HeldCalls;
 use crate::policy::plan::{Change, Plan};
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
+use crate::rewrite::reasks::Reasks;
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{On, Route};
 use crate::transcript::identity::{HashKey, Identity};
@@ -286,9 +287,7 @@ impl Gateway {
             pass,
             fallbacks,
             tried: Vec::new(),
-            rounds: Vec::new(),
-            reasks: 0,
-            served: 0,
+            reasks: Reasks::default(),
             bare: false,
             keeps_tools,
             record,

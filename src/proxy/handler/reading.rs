@@ -3,7 +3,7 @@
 
 use super::Gateway;
 use crate::config::AskUsage;
-use crate::ledger::{Ask, Facts, MOST_LOOKED_UP, ModelFacts, News, Overflow};
+use crate::ledger::{Ask, CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Overflow};
 use crate::policy::plan::{BatchSummaries, Plan};
 use crate::policy::set::{Judge, PolicySet};
 use crate::proxy::exchange::Exchange;
@@ -15,7 +15,7 @@ use crate::rewrite::sent::Sent;
 use crate::rewrite::summary::question;
 use crate::telemetry::outcome::{Context, Outcome, PrefixBreak, SummaryResult};
 use crate::transcript::Transcript;
-use crate::transcript::identity::{CallKey, Domain, Hash, HashKey, Identity};
+use crate::transcript::identity::{Domain, Hash, HashKey, Identity};
 use crate::transcript::prompt::{Histories, history};
 use crate::transcript::summaries::Pin;
 use crate::wire::request::Request;
@@ -53,23 +53,6 @@ pub(crate) struct Length {
     pub(crate) history: Hash,
     /// See [`Transcript::overflows`].
     overflows: Vec<usize>,
-}
-
-/// The names by which the ledger is asked for calls.
-struct Calls {
-    /// Newest first; behind these, the names that the newest ones have where their upstream gave them no ids.
-    keys: Vec<CallKey>,
-    /// How many are their own.
-    named: usize,
-}
-
-impl Calls {
-    fn newest(transcript: &Transcript<'_>) -> Self {
-        let mut keys: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
-        let named = keys.len();
-        keys.extend(transcript.calls.nameless(transcript.identity).into_iter().take(named));
-        Self { keys, named }
-    }
 }
 
 /// What of a request the ledger is asked about.
@@ -165,12 +148,12 @@ impl Gateway {
     /// What the ledger knows, in one trip.
     async fn look_up(&self, policies: &PolicySet, transcript: &Transcript<'_>, sought: &Sought) -> Facts {
         let identity = transcript.identity;
-        let calls = Calls::newest(transcript);
+        let calls = CallNames::newest(transcript);
         let names: Vec<Hash> = sought.places.iter().map(|place| place.name).collect();
         let earlier: Vec<Hash> = sought.histories.earlier.iter().map(|(_, name)| *name).collect();
         let quotas: Vec<Hash> = policies.counted().iter().map(|it| identity.quota(&it.name)).collect();
         let ask = Ask {
-            calls: &calls.keys,
+            calls: calls.keys(),
             places: &names,
             model: sought.model,
             request: sought.request,
@@ -182,7 +165,10 @@ impl Gateway {
             now_ms: self.now_ms(),
         };
         let mut facts = self.ledger.look_up(ask).await;
-        self.adopt(&calls, &mut facts);
+        let news = calls.adopt(&mut facts);
+        if !news.is_empty() {
+            self.ledger.record(news);
+        }
         facts
     }
 
@@ -237,22 +223,6 @@ impl Gateway {
         let settings = &self.config.conversation;
         let name = || transcript.identity.lasting_name(transcript.request, transcript.body);
         settings.holdout > 0 && settings.holds_out(name().0)
-    }
-
-    /// Gives calls whose ids the client invented the times of those that were handed out without, and tells the ledger,
-    /// which is asked by their new names from now on.
-    fn adopt(&self, calls: &Calls, facts: &mut Facts) {
-        let nameless = facts.released_ms.split_off(calls.named.min(facts.released_ms.len()));
-        let mut news = News::default();
-        for ((key, known), time) in calls.keys.iter().zip(&mut facts.released_ms).zip(nameless) {
-            if known.is_none() {
-                *known = time;
-                news.released.extend(time.map(|time| (*key, time)));
-            }
-        }
-        if !news.is_empty() {
-            self.ledger.record(news);
-        }
     }
 
     /// Leaves the texts of conversations alone that are held out; tells whether policies wanted to change any.
