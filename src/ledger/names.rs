@@ -1,9 +1,11 @@
 //! The names by which the ledger is asked for the calls of a request, and the times that calls take over from others:
-//! clients that need ids invent some where the upstream gave none. Asks and tells nobody.
+//! clients that need ids invent some where the upstream gave none. Also which of the requests that were too long begin
+//! the present one. Asks and tells nobody.
 
-use super::{Facts, MOST_LOOKED_UP, News};
+use super::{Facts, MOST_LOOKED_UP, News, Overflow};
 use crate::transcript::Transcript;
-use crate::transcript::identity::CallKey;
+use crate::transcript::identity::{CallKey, Hash};
+use crate::transcript::prompt::history;
 
 /// See the file's head.
 pub struct CallNames {
@@ -39,5 +41,16 @@ impl CallNames {
             }
         }
         news
+    }
+}
+
+impl Facts {
+    /// Where requests of this history ended that were too long for `model`, in messages, ascending.
+    pub fn known_overflows(&self, transcript: &Transcript<'_>, model: Hash) -> Vec<usize> {
+        let is_known =
+            |overflow: &&Overflow| history(transcript, model, overflow.messages) == Some(overflow.history);
+        let mut known: Vec<usize> = self.overflows.iter().filter(is_known).map(|it| it.messages).collect();
+        known.sort_unstable();
+        known
     }
 }

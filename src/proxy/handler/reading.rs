@@ -3,7 +3,7 @@
 
 use super::Gateway;
 use crate::config::AskUsage;
-use crate::ledger::{Ask, CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Overflow};
+use crate::ledger::{Ask, CallNames, Facts, MOST_LOOKED_UP, ModelFacts};
 use crate::policy::plan::{BatchSummaries, Plan};
 use crate::policy::set::{Judge, PolicySet};
 use crate::proxy::exchange::Exchange;
@@ -16,7 +16,7 @@ use crate::rewrite::summary::question;
 use crate::telemetry::outcome::{Context, Outcome, PrefixBreak, SummaryResult};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{Domain, Hash, HashKey, Identity};
-use crate::transcript::prompt::{Histories, history};
+use crate::transcript::prompt::Histories;
 use crate::transcript::summaries::Pin;
 use crate::wire::request::Request;
 use bytes::Bytes;
@@ -84,7 +84,7 @@ impl Gateway {
         let sought = self.seek(&transcript, model, is_asking);
         let facts = self.look_up(policies, &transcript, &sought).await;
         let (mut restored, lost) = restored(&transcript, &sought.places, &facts.rounds);
-        let overflows = known_overflows(&transcript, model, &facts);
+        let overflows = facts.known_overflows(&transcript, model);
         transcript.learn_times(&facts.released_ms, self.now_ms());
         transcript.hidden_rounds.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
@@ -291,15 +291,6 @@ impl Gateway {
         let count = request.messages.len().to_le_bytes();
         self.key.hash(Domain::Request, &[&chain, &count, &body[new_from..]])
     }
-}
-
-/// Where requests of this history ended that were too long, oldest first.
-fn known_overflows(transcript: &Transcript<'_>, model: Hash, facts: &Facts) -> Vec<usize> {
-    let is_known =
-        |overflow: &&Overflow| history(transcript, model, overflow.messages) == Some(overflow.history);
-    let mut overflows: Vec<usize> = facts.overflows.iter().filter(is_known).map(|it| it.messages).collect();
-    overflows.sort_unstable();
-    overflows
 }
 
 /// A token that nobody can know beforehand: it comes from a secret of its own.
