@@ -39,6 +39,8 @@ pub struct Subject {
     pub forced: bool,
     /// A policy wants a notice somewhere.
     pub notices: bool,
+    /// Calls that the client was not shown are put back.
+    pub restored: bool,
 }
 
 impl Fallbacks {
@@ -51,7 +53,8 @@ impl Fallbacks {
             // Where parsers differ on what its strings say, nothing is changed.
             overflow: subject.overflow == Overflow::Retry && !request.odd,
             tools: subject.mode == ToolsUnsupported::Retry && !subject.forced,
-            has_history: request.messages.iter().any(|message| is_history(message.role) || calls(message)),
+            has_history: subject.restored
+                || request.messages.iter().any(|message| is_history(message.role) || calls(message)),
             has_choice: request.choice != Choice::Auto || request.declares_tools,
             late_system: subject.notices,
         }
@@ -166,8 +169,13 @@ pub fn placement(
 mod tests {
     use super::*;
 
-    const RETRY: Subject =
-        Subject { mode: ToolsUnsupported::Retry, overflow: Overflow::Retry, forced: false, notices: true };
+    const RETRY: Subject = Subject {
+        mode: ToolsUnsupported::Retry,
+        overflow: Overflow::Retry,
+        forced: false,
+        notices: true,
+        restored: false,
+    };
 
     fn request(body: &str) -> Request {
         Request::parse(body.as_bytes()).unwrap()
@@ -200,6 +208,18 @@ mod tests {
             let (next, told) = fallbacks.next(refusal, &plain).unwrap();
             assert_eq!((&next, told), (&expected, fallback));
             assert_eq!(fallbacks.next(refusal, &next), None, "each once");
+        }
+    }
+
+    #[test]
+    fn calls_that_are_put_back_are_history_too() {
+        let talk = request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}]}"#);
+        let plain = Pass::plain(Placement::System);
+        for restored in [false, true] {
+            let mut fallbacks = Fallbacks::new(&talk, Subject { restored, ..RETRY });
+            let known = ModelFacts { no_tool_history: true, ..ModelFacts::default() };
+            assert_eq!(fallbacks.first(&talk, Placement::System, known).flat, restored);
+            assert_eq!(fallbacks.next(Refusal::ToolHistory, &plain).is_some(), restored);
         }
     }
 

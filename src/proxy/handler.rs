@@ -262,7 +262,8 @@ impl Gateway {
         let notices = plan.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }));
         let upstream = &self.config.upstream;
         let (mode, overflow) = (upstream.tools_unsupported, upstream.overflow);
-        let subject = Subject { mode, overflow, forced: keeps_tools, notices };
+        let put_back = !restored.is_empty();
+        let subject = Subject { mode, overflow, forced: keeps_tools, notices, restored: put_back };
         let fallbacks = Fallbacks::new(&request, subject);
         let settings = &self.config.notices;
         let model_name = request.model_name(&body);

@@ -72,7 +72,9 @@ impl<'a> Exchange<'a> {
         let notices = plan.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }));
         let upstream = &config.upstream;
         let (mode, overflow) = (upstream.tools_unsupported, upstream.overflow);
-        let fallbacks = Fallbacks::new(&request, Subject { mode, overflow, forced: keeps_tools, notices });
+        let put_back = !restored.is_empty();
+        let subject = Subject { mode, overflow, forced: keeps_tools, notices, restored: put_back };
+        let fallbacks = Fallbacks::new(&request, subject);
         let settings = &config.notices;
         let name = request.model_name(body);
         let placed = placement(settings.placement, &settings.system_models, &name, facts.model);
@@ -84,7 +86,7 @@ impl<'a> Exchange<'a> {
         }
         let mut judging = Judging::new(judge, answers, passed.observed).asking(token);
         judging.approve(passed.approved.is_some());
-        (passed.keeps_tools, passed.first) = (keeps_tools, Some(pass.clone()));
+        passed.keeps_tools = keeps_tools;
         let anchor = answer.map(|answer| answer.anchor).unwrap_or_default();
         let names = Names { chain, model: reading.model, overflow: reading.overflow, anchor };
         let (overflows, reasks) = (reading.overflows, Reasks::default());
@@ -145,9 +147,9 @@ impl<'a> Exchange<'a> {
         let sent = source.write(&self.pass).join();
         let request: Value = serde_json::from_slice(&sent).unwrap_or_default();
         self.passed.sent.push(sent);
+        self.passed.forms.push(self.pass.clone());
         if self.pass.asking.is_none() {
             self.passed.tries += 1;
-            self.passed.pass = Some(self.pass.clone());
         }
         if let Some(refused) = self.gateway.upstream.refuses(&request) {
             self.passed.refused.push((self.passed.sent.len() - 1, refused.clone()));

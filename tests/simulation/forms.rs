@@ -48,7 +48,7 @@ pub fn tries(reference: &mut Reference, client: &Client, passed: &Passed) -> Fou
     if let Some(first) = refused.first().filter(|first| known(**first) && may_change(passed, **first)) {
         return Err(format!("{} is known to refuse {first:?}: {}", client.model, lossy(&tries[0])));
     }
-    if let Some(first) = &passed.first {
+    if let Some(first) = passed.forms.first() {
         let left_out = [
             (first.tools == Tools::Dropped, Dislike::Tools),
             (first.tools == Tools::WithoutChoice, Dislike::Choice),
@@ -145,7 +145,7 @@ impl Sent {
     /// What was sent this time; nothing where nothing was.
     pub fn of(client: &Client, passed: &Passed) -> Self {
         let last = passed.tries.checked_sub(1).and_then(|last| passed.sent.get(last));
-        let form = passed.pass.as_ref();
+        let form = passed.tries.checked_sub(1).and_then(|last| passed.forms.get(last));
         let form =
             form.map(|pass| (format!("{:?}", pass.placement), pass.tools == Tools::Dropped, pass.flat));
         Self { messages: last.and_then(|sent| messages_of(sent)), model: client.model, form }

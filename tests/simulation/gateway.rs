@@ -64,11 +64,9 @@ pub struct Passed {
     pub said: Vec<Vec<Said>>,
     /// What it refused, by the sending.
     pub refused: Vec<(usize, Refused)>,
-    /// The form of the first sending, and the other forms that were tried.
-    pub first: Option<Pass>,
+    /// The form of every sending, and why it was another one than before.
+    pub forms: Vec<Pass>,
     pub tried: Vec<Fallback>,
-    /// The form of the last try.
-    pub pass: Option<Pass>,
     /// It was taken, and what was refused before is remembered.
     pub learned: bool,
     /// What is done to the request; nothing while observing.

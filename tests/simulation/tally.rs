@@ -4,6 +4,7 @@ use super::client::Client;
 use super::gateway::Passed;
 use std::collections::BTreeMap;
 use toolrein::rewrite::judging::Decision;
+use toolrein::rewrite::pass::Pass;
 use toolrein::telemetry::outcome::Fallback;
 
 /// See the file's head.
@@ -22,7 +23,7 @@ pub struct Tally {
 const OFTEN: [(&str, usize); 24] = [
     ("withheld", 20),
     ("restored", 20),
-    ("landed", 20),
+    ("landed", 10),
     ("dropped", 20),
     ("edited", 20),
     ("untouched", 20),
@@ -53,7 +54,7 @@ impl Tally {
         };
         let tried = |fallback| usize::from(passed.tried.contains(&fallback));
         let is_plain = passed.plan.edits.is_empty() && passed.restored.is_empty();
-        let known = passed.first.as_ref().is_some_and(|first| first.is_fallback());
+        let known = passed.forms.first().is_some_and(Pass::is_fallback);
         let in_asking = passed.refused.iter().any(|(at, _)| *at >= passed.tries);
         self.steps += 1;
         self.strict += usize::from(!client.is_careless);

@@ -38,7 +38,7 @@ impl Upstream {
     pub fn new(seed: u64) -> Self {
         use Dislike::{Choice, History, LateSystem, Length, Tools};
         let mut numbers = Numbers::of(seed ^ 0x5eed);
-        let tempers: [&[Dislike]; 12] = [
+        let tempers: [&[Dislike]; 14] = [
             &[],
             &[],
             &[],
@@ -46,11 +46,13 @@ impl Upstream {
             &[Tools],
             &[Tools, History],
             &[Choice],
+            &[Choice],
             &[Choice, Tools],
             &[LateSystem],
+            &[LateSystem, Length],
             &[LateSystem, Tools, Length],
             &[Length],
-            &[Tools, Choice, History, LateSystem],
+            &[Choice, Tools, History, LateSystem],
         ];
         let dislikes = MODELS.map(|model| (model, numbers.pick(&tempers).to_vec())).into();
         Self { dislikes, most_bytes: 4_000 + numbers.below(8_000), numbers }
