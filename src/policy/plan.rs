@@ -214,6 +214,11 @@ impl Plan {
         self.edits.iter().filter(|edit| matches!(edit.change, Change::Clear { .. }))
     }
 
+    /// Whether the model reads texts of ours behind messages.
+    pub fn has_notices(&self) -> bool {
+        self.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }))
+    }
+
     /// Whether it clears or drops more of the conversation than `other` does.
     pub fn leaves_out_more_than(&self, other: &Self) -> bool {
         let left_out = |plan: &Self| (plan.cleared().count(), plan.dropped.len());

@@ -128,7 +128,7 @@ impl Exchange {
         for dropped in plan.dropped.iter().skip(known.1).filter(|dropped| new(dropped.decided)) {
             self.record.outcome.act(On::Request, dropped.policy, "turns_dropped", 1);
         }
-        self.fallbacks.shorten();
+        self.fallbacks.shorten(&plan);
         self.try_next(&[Fallback::Overflow]);
         if self.is_observing() {
             return false;

@@ -4,6 +4,7 @@
 use crate::config::{Overflow, PlacementChoice, ToolsUnsupported};
 use crate::ledger::ModelFacts;
 use crate::policy::pattern::Pattern;
+use crate::policy::plan::Plan;
 use crate::rewrite::notice::Placement;
 use crate::rewrite::pass::{Pass, Tools};
 use crate::telemetry::outcome::Fallback;
@@ -107,9 +108,11 @@ impl Fallbacks {
         self.overflow && self.left > 0
     }
 
-    /// A shorter form is sent.
-    pub fn shorten(&mut self) {
+    /// A shorter form is sent, by `plan`.
+    pub fn shorten(&mut self, plan: &Plan) {
         self.overflow = false;
+        // It tells the model what is gone.
+        self.late_system |= plan.has_notices();
         self.left = self.left.saturating_sub(1);
     }
 
@@ -248,7 +251,7 @@ mod tests {
     fn a_request_is_shortened_once_and_within_the_three_tries() {
         let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
         assert!(fallbacks.may_shorten());
-        fallbacks.shorten();
+        fallbacks.shorten(&Plan::default());
         assert!(!fallbacks.may_shorten());
         let mut pass = Pass::plain(Placement::System);
         for refusal in [Refusal::ToolChoice, Refusal::Tools] {
@@ -257,6 +260,18 @@ mod tests {
         assert_eq!(fallbacks.next(Refusal::ToolHistory, &pass), None);
         let passing = Fallbacks::new(&with_tools(), Subject { overflow: Overflow::Pass, ..RETRY });
         assert!(!passing.may_shorten());
+    }
+
+    #[test]
+    fn what_is_said_of_dropped_turns_may_be_placed_once_more() {
+        let mut plan = Plan::default();
+        for refused in [None, Some(Fallback::Placement)] {
+            let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
+            fallbacks.shorten(&plan);
+            let next = fallbacks.next(Refusal::LateSystem, &Pass::plain(Placement::System));
+            assert_eq!(next.map(|(_, fallback)| fallback), refused);
+            plan.tell_dropped(0, "gone".to_owned());
+        }
     }
 
     #[test]

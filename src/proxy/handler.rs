@@ -23,7 +23,7 @@ use super::{Service, caller, clock, coding, profile, relay, stream, target};
 use crate::config::{Config, InFlight, Mode, Tell};
 use crate::ledger::Ledger;
 use crate::ledger::held::HeldCalls;
-use crate::policy::plan::{Change, Plan};
+use crate::policy::plan::Plan;
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
 use crate::rewrite::reasks::Reasks;
@@ -259,7 +259,7 @@ impl Gateway {
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
-        let notices = plan.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }));
+        let notices = plan.has_notices();
         let upstream = &self.config.upstream;
         let (mode, overflow) = (upstream.tools_unsupported, upstream.overflow);
         let put_back = !restored.is_empty();

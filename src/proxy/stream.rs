@@ -288,6 +288,8 @@ impl Streaming {
         };
         if !again {
             self.judge.fail();
+            // No form was taken.
+            self.exchange.tried.clear();
             out.insert(place, raw);
             return false;
         }

@@ -71,6 +71,30 @@ fn an_error_inside_a_200_body_or_at_the_head_of_a_stream_counts_too() {
 }
 
 #[test]
+fn nothing_is_remembered_of_a_model_that_took_no_form_of_the_request() {
+    in_both_forms(|form| {
+        let error = |message: &str| match form {
+            Form::Whole => Reply::error(200, "server_error", "bad", message),
+            Form::Streamed => {
+                Reply::stream([format!("data: {{\"error\":{{\"message\":\"{message}\"}}}}\n\n")])
+            }
+        };
+        let (without, with) = (error("The server is overloaded."), error(NO_TOOLS));
+        let upstream = Scripted::start(move |_, request| match request.json().get("tools") {
+            Some(_) => with.clone(),
+            None => without.clone(),
+        });
+        let program = Toolrein::before(&upstream, "");
+        for _ in 0..2 {
+            let response = post(&program.chat_url(), Talk::new(form).body().to_string());
+            assert!(response.text().contains("overloaded"), "{}", response.text());
+        }
+        let has_tools = |request: &Recorded| request.json().get("tools").is_some();
+        assert_eq!(upstream.requests().iter().map(has_tools).collect::<Vec<_>>(), [true, false, true, false]);
+    });
+}
+
+#[test]
 fn other_errors_and_an_operator_who_wants_them_passed_on_see_the_refusal() {
     let upstream = Scripted::start(|_, request| refusing_tools(request));
     let program = Toolrein::before(&upstream, "upstream.tools_unsupported = \"pass\"\n");

@@ -7,7 +7,6 @@ use super::upstream::Refused;
 use bytes::Bytes;
 use serde_json::Value;
 use toolrein::ledger::{Answered, Ledger as _, News, Overflow};
-use toolrein::policy::plan::Change;
 use toolrein::proxy::fallback::{Fallbacks, Subject, lands_bare, learned, placement, refused};
 use toolrein::rewrite::choice::{ChoiceState, is_served};
 use toolrein::rewrite::confirm::{Handed, events, reply};
@@ -69,7 +68,7 @@ impl<'a> Exchange<'a> {
         let config = &gateway.config;
         let answers = AnswerTools::of(&request, body, &config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
-        let notices = plan.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }));
+        let notices = plan.has_notices();
         let upstream = &config.upstream;
         let (mode, overflow) = (upstream.tools_unsupported, upstream.overflow);
         let put_back = !restored.is_empty();
@@ -307,7 +306,7 @@ impl<'a> Exchange<'a> {
         if !plan.leaves_out_more_than(&self.passed.plan) {
             return false;
         }
-        self.fallbacks.shorten();
+        self.fallbacks.shorten(&plan);
         self.passed.tried.push(Fallback::Overflow);
         self.passed.plan = plan;
         true

@@ -241,7 +241,12 @@ impl Gateway {
         transcript.overflowed = true;
         transcript.overflows.clone_from(&exchange.overflows);
         transcript.hidden_rounds.clone_from(&exchange.passed.restored);
-        policies(&self.config, &request.model_name(body)).read(&transcript).0
+        let policies = policies(&self.config, &request.model_name(body));
+        let mut plan = policies.read(&transcript).0;
+        if self.holds_out(request, body) {
+            policies.leave_context(&mut plan);
+        }
+        plan
     }
 
     fn claim(&self, answer: &Answer, asked: &Arc<Confirmation>, body: &Bytes) -> Option<Arc<Confirmation>> {

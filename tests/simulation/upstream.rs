@@ -55,7 +55,13 @@ impl Upstream {
             &[Choice, Tools, History, LateSystem],
         ];
         let dislikes = MODELS.map(|model| (model, numbers.pick(&tempers).to_vec())).into();
-        Self { dislikes, most_bytes: 4_000 + numbers.below(8_000), numbers }
+        Self { dislikes, most_bytes: 2_500 + numbers.below(5_000), numbers }
+    }
+
+    /// None of the models takes long requests.
+    pub fn tighten(&mut self) {
+        let gained = |disliked: &mut Vec<Dislike>| disliked.push(Dislike::Length);
+        self.dislikes.values_mut().filter(|disliked| !disliked.contains(&Dislike::Length)).for_each(gained);
     }
 
     /// What is wrong with a request, if its model takes no such.

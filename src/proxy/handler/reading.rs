@@ -261,7 +261,12 @@ impl Gateway {
         transcript.overflowed = true;
         transcript.overflows.clone_from(&length.overflows);
         transcript.hidden_rounds.clone_from(restored);
-        self.config.policies_of(profile).read(&transcript).0
+        let policies = self.config.policies_of(profile);
+        let mut plan = policies.read(&transcript).0;
+        if self.is_held_out(&transcript) {
+            policies.leave_context(&mut plan);
+        }
+        plan
     }
 
     /// What `body` tells of its conversation.
