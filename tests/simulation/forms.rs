@@ -10,6 +10,7 @@ use super::upstream::Dislike;
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use toolrein::rewrite::judging::Decision;
 use toolrein::rewrite::pass::Tools;
 use toolrein::telemetry::outcome::Fallback;
 use toolrein::wire::request::Request;
@@ -70,6 +71,30 @@ pub fn tries(reference: &mut Reference, client: &Client, passed: &Passed) -> Fou
         learned.for_each(|dislike| reference.learn_refusal(client.model, dislike));
     }
     Ok(())
+}
+
+/// Asking again: so many times, then for an answer, and once more without tools where that is refused.
+pub fn reasks(passed: &Passed) -> Found {
+    let asked = || passed.forms.iter().filter_map(|form| form.asking.as_ref().map(|asking| (form, asking)));
+    let is_served = |decision: &Decision| matches!(decision, Decision::Answer { .. });
+    let served = passed.record.iter().filter(|judged| is_served(&judged.decision)).count();
+    let landed = usize::from(passed.landed_at.is_some());
+    let most = passed.most_reasks + served + landed * (1 + usize::from(passed.keeps_tools)) + 1;
+    if asked().count() > most {
+        return Err(format!("asked again {} times, {most} are allowed", asked().count()));
+    }
+    let landing = asked().filter(|(_, asking)| asking.land).map(|(form, _)| form.tools == Tools::Dropped);
+    let landing: Vec<bool> = landing.collect();
+    if landing.iter().filter(|bare| !**bare).count() > passed.hidden.len().max(1) {
+        return Err(format!("asked for an answer as before: {landing:?}"));
+    }
+    let last = passed.refused.last().filter(|(at, _)| *at >= passed.tries && *at + 1 == passed.sent.len());
+    match last {
+        Some((_, refused)) if refused.dislike == Dislike::Choice && !passed.keeps_tools => {
+            Err("it refused to be asked for an answer, and was not asked without tools".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether there is a form without what is disliked.
@@ -139,6 +164,8 @@ pub struct Sent {
     messages: Option<Bytes>,
     model: &'static str,
     form: Option<(String, bool, bool)>,
+    /// What the budget said of the turn, where the reply had one choice.
+    used: Option<u64>,
 }
 
 impl Sent {
@@ -148,7 +175,20 @@ impl Sent {
         let form = passed.tries.checked_sub(1).and_then(|last| passed.forms.get(last));
         let form =
             form.map(|pass| (format!("{:?}", pass.placement), pass.tools == Tools::Dropped, pass.flat));
-        Self { messages: last.and_then(|sent| messages_of(sent)), model: client.model, form }
+        let used = passed.usage.iter().find(|(policy, usage)| *policy == "budget" && usage.tool == "*");
+        let used = used.map(|(_, usage)| usage.used).filter(|_| client.n == 1);
+        Self { messages: last.and_then(|sent| messages_of(sent)), model: client.model, form, used }
+    }
+
+    /// Within a turn the budget only ever shrinks.
+    pub fn shrinks(&self, next: &Self, (client, deed): (&Client, &str)) -> Found {
+        let goes_on = client.history.last().is_some_and(|last| last["role"] == "tool");
+        match (self.used, next.used) {
+            (Some(earlier), Some(later)) if later < earlier && goes_on && deed == "goes on" => {
+                Err(format!("{earlier} calls were used of the budget, and then {later}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether what was sent before is the beginning of this; `None` where the two cannot be compared, or where the

@@ -87,8 +87,13 @@ pub struct Passed {
     pub observed: bool,
     /// The conversation's texts are left alone.
     pub held_out: bool,
-    /// The question for a summary.
+    /// The question for a summary; whether one that came late is told.
     pub question: Option<Bytes>,
+    pub tells_late: bool,
+    /// Calls that have taken over the times of others.
+    pub adopted: usize,
+    /// How often the model may be asked again before it is asked for an answer.
+    pub most_reasks: usize,
 }
 
 /// What is known once the policies have read a request.
@@ -108,6 +113,8 @@ pub(super) struct Reading {
     pub(super) overflows: Vec<usize>,
     held_out: bool,
     question: Option<Bytes>,
+    tells_late: bool,
+    adopted: usize,
 }
 
 impl Gateway {
@@ -146,6 +153,9 @@ impl Gateway {
             observed: self.observes(),
             held_out: reading.held_out,
             question: reading.question.take(),
+            tells_late: reading.tells_late,
+            adopted: reading.adopted,
+            most_reasks: self.config.reask.max as usize,
             ..Passed::default()
         };
         if reading.plan.refusal.is_some() && !passed.observed {
@@ -187,7 +197,9 @@ impl Gateway {
             now_ms: self.now_ms,
         };
         let mut facts = self.ledger.look_up(ask).now_or_never().unwrap();
-        self.ledger.record(calls.adopt(&mut facts));
+        let adopted = calls.adopt(&mut facts);
+        let count = adopted.released.len();
+        self.ledger.record(adopted);
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         let overflows = facts.known_overflows(&transcript, model);
         transcript.learn_times(&facts.released_ms, self.now_ms);
@@ -196,6 +208,7 @@ impl Gateway {
         transcript.overflows.clone_from(&overflows);
         let held_out = self.holds_out(&request, body);
         let terms = (held_out || self.observes(), self.now_ms);
+        let told_late = self.summaries.told_late;
         let (mut plan, judge, question) = self.summaries.decide(policies, &transcript, terms);
         if request.odd {
             plan.change_nothing();
@@ -225,6 +238,8 @@ impl Gateway {
             overflows,
             held_out,
             question,
+            tells_late: self.summaries.told_late > told_late,
+            adopted: count,
         })
     }
 

@@ -126,7 +126,7 @@ struct World {
     held_out: HeldOut,
     model: Model,
     clients: Vec<Client>,
-    /// What each client's conversation was last sent as.
+    /// What each client's conversation was last sent as, and what it had used.
     shown: Vec<Sent>,
     numbers: Numbers,
     deed: &'static str,
@@ -212,6 +212,7 @@ impl World {
         tally.count(client, &passed);
         let shown = Sent::of(client, &passed);
         tally.prefixes += usize::from(self.shown[at].begins(&shown, client, &passed)?);
+        self.shown[at].shrinks(&shown, (client, self.deed))?;
         self.shown[at] = shown;
         check::sendings(client, &body, &passed)?;
         if passed.observed {
@@ -221,6 +222,7 @@ impl World {
             check::rounds(&self.reference, client, &passed)?;
         }
         forms::question(&passed)?;
+        forms::reasks(&passed)?;
         self.held_out.check(client, &passed)?;
         if let Some(error) = &passed.error {
             forms::failed(client, error)?;

@@ -20,7 +20,7 @@ pub struct Tally {
 }
 
 /// What must be seen in a run, and how often at least.
-const OFTEN: [(&str, usize); 24] = [
+const OFTEN: [(&str, usize); 26] = [
     ("withheld", 20),
     ("restored", 20),
     ("landed", 10),
@@ -43,6 +43,8 @@ const OFTEN: [(&str, usize); 24] = [
     ("observed", 100),
     ("held out", 20),
     ("summary wanted", 5),
+    ("late summary told", 1),
+    ("adopted", 5),
     ("broken off", 1),
     ("landed bare", 1),
 ];
@@ -81,6 +83,8 @@ impl Tally {
             ("observed", usize::from(passed.observed)),
             ("held out", usize::from(passed.held_out)),
             ("summary wanted", usize::from(passed.question.is_some())),
+            ("late summary told", usize::from(passed.tells_late)),
+            ("adopted", passed.adopted),
             ("broken off", usize::from(passed.error.is_some() && in_asking)),
             ("landed bare", usize::from(passed.reply.is_some() && in_asking)),
         ] {
