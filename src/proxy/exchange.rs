@@ -201,6 +201,8 @@ impl Exchange {
             // The choice that would ask for an answer is refused, as is known.
             self.go_bare();
         }
+        // Nobody knows whether a model that was given no tools takes the calls that it made nevertheless.
+        self.pass.flat |= self.pass.tools == Tools::Dropped;
         self.pass.asking = Some(asking);
     }
 

@@ -339,6 +339,7 @@ impl<'a> Exchange<'a> {
         if asking.land && self.pass.tools == Tools::WithoutChoice {
             self.go_bare();
         }
+        self.pass.flat |= self.pass.tools == Tools::Dropped;
         self.pass.asking = Some(asking);
     }
 

@@ -74,24 +74,28 @@ pub fn tries(reference: &mut Reference, client: &Client, passed: &Passed) -> Fou
 }
 
 /// Asking again: so many times, then for an answer, and once more without tools where that is refused.
-pub fn reasks(passed: &Passed) -> Found {
+pub fn reasks(client: &Client, passed: &Passed) -> Found {
     let asked = || passed.forms.iter().filter_map(|form| form.asking.as_ref().map(|asking| (form, asking)));
     let is_served = |decision: &Decision| matches!(decision, Decision::Answer { .. });
     let served = passed.record.iter().filter(|judged| is_served(&judged.decision)).count();
-    let landed = usize::from(passed.landed_at.is_some());
-    let most = passed.most_reasks + served + landed * (1 + usize::from(passed.keeps_tools)) + 1;
+    // Each choice may be asked for its answer, and one of them is told that it refuses to be.
+    let most = passed.most_reasks + served + client.n as usize + 1;
     if asked().count() > most {
         return Err(format!("asked again {} times, {most} are allowed", asked().count()));
     }
     let landing = asked().filter(|(_, asking)| asking.land).map(|(form, _)| form.tools == Tools::Dropped);
     let landing: Vec<bool> = landing.collect();
-    if landing.iter().filter(|bare| !**bare).count() > passed.hidden.len().max(1) {
+    if landing.iter().filter(|bare| !**bare).count() > client.n as usize {
         return Err(format!("asked for an answer as before: {landing:?}"));
     }
     let last = passed.refused.last().filter(|(at, _)| *at >= passed.tries && *at + 1 == passed.sent.len());
     match last {
         Some((_, refused)) if refused.dislike == Dislike::Choice && !passed.keeps_tools => {
             Err("it refused to be asked for an answer, and was not asked without tools".to_owned())
+        }
+        Some((at, refused)) if refused.dislike == Dislike::History => {
+            let is_bare = passed.forms[*at].tools == Tools::Dropped;
+            if is_bare { Err("asked again with calls, without tools".to_owned()) } else { Ok(()) }
         }
         _ => Ok(()),
     }

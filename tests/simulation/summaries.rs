@@ -16,7 +16,7 @@ use toolrein::transcript::summaries::Pin;
 /// For how long decisions are kept: longer than any run.
 const LIFETIME: Duration = Duration::from_secs(86_400);
 /// The latest that an answer comes, in ms.
-const LATEST_MS: usize = 30_000;
+const LATEST_MS: usize = 8_000;
 
 pub struct Summaries {
     pub pins: Arc<Pins>,

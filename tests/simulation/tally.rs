@@ -4,7 +4,7 @@ use super::client::Client;
 use super::gateway::Passed;
 use std::collections::BTreeMap;
 use toolrein::rewrite::judging::Decision;
-use toolrein::rewrite::pass::Pass;
+use toolrein::rewrite::pass::{Pass, Tools};
 use toolrein::telemetry::outcome::Fallback;
 
 /// See the file's head.
@@ -58,6 +58,10 @@ impl Tally {
         let is_plain = passed.plan.edits.is_empty() && passed.restored.is_empty();
         let known = passed.forms.first().is_some_and(Pass::is_fallback);
         let in_asking = passed.refused.iter().any(|(at, _)| *at >= passed.tries);
+        let is_bare = |form: &Pass| form.tools == Tools::Dropped;
+        let landed_bare = passed.landed_at.is_some()
+            && passed.forms.last().is_some_and(is_bare)
+            && !passed.forms.first().is_some_and(is_bare);
         self.steps += 1;
         self.strict += usize::from(!client.is_careless);
         for (what, times) in [
@@ -86,7 +90,7 @@ impl Tally {
             ("late summary told", usize::from(passed.tells_late)),
             ("adopted", passed.adopted),
             ("broken off", usize::from(passed.error.is_some() && in_asking)),
-            ("landed bare", usize::from(passed.reply.is_some() && in_asking)),
+            ("landed bare", usize::from(landed_bare)),
         ] {
             *self.seen.entry(what).or_default() += times;
         }

@@ -38,7 +38,7 @@ impl Upstream {
     pub fn new(seed: u64) -> Self {
         use Dislike::{Choice, History, LateSystem, Length, Tools};
         let mut numbers = Numbers::of(seed ^ 0x5eed);
-        let tempers: [&[Dislike]; 15] = [
+        let tempers: [&[Dislike]; 16] = [
             &[],
             &[],
             &[],
@@ -53,6 +53,7 @@ impl Upstream {
             &[LateSystem, Tools, Length],
             &[Length],
             &[Choice, Tools, History, LateSystem],
+            &[Choice, Tools, History, LateSystem, Length],
             &[LateSystem, Choice, Tools],
         ];
         let dislikes = MODELS.map(|model| (model, numbers.pick(&tempers).to_vec())).into();
