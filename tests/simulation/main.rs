@@ -39,13 +39,49 @@ use tally::Tally;
 
 /// Configurations with their modes, and whether they have the limits that the reference knows.
 const SETS: [Set; 12] = [
-    Set { name: "counting", config: include_str!("counting.toml"), mode: "enforce", counts: true },
-    Set { name: "everything", config: include_str!("everything.toml"), mode: "enforce", counts: true },
-    Set { name: "context", config: include_str!("context.toml"), mode: "enforce", counts: false },
-    Set { name: "overflow", config: include_str!("overflow.toml"), mode: "enforce", counts: false },
-    Set { name: "observed", config: include_str!("everything.toml"), mode: "observe", counts: false },
-    Set { name: "context observed", config: include_str!("context.toml"), mode: "observe", counts: false },
-    Set { name: "shipped", config: include_str!("../../proxy.toml"), mode: "enforce", counts: false },
+    Set {
+        name: "counting",
+        config: include_str!("counting.toml"),
+        mode: "enforce",
+        counts: true,
+        clients: 3,
+    },
+    Set {
+        name: "everything",
+        config: include_str!("everything.toml"),
+        mode: "enforce",
+        counts: true,
+        clients: 3,
+    },
+    Set { name: "context", config: include_str!("context.toml"), mode: "enforce", counts: false, clients: 1 },
+    Set {
+        name: "overflow",
+        config: include_str!("overflow.toml"),
+        mode: "enforce",
+        counts: false,
+        clients: 3,
+    },
+    Set {
+        name: "observed",
+        config: include_str!("everything.toml"),
+        mode: "observe",
+        counts: false,
+        clients: 3,
+    },
+    Set {
+        name: "context observed",
+        config: include_str!("context.toml"),
+        mode: "observe",
+        counts: false,
+        clients: 1,
+    },
+    Set {
+        name: "shipped",
+        config: include_str!("../../proxy.toml"),
+        mode: "enforce",
+        counts: false,
+        clients: 3,
+    },
     profile("chat", include_str!("../../deploy/profiles/chat.toml")),
     profile("artifacts", include_str!("../../deploy/profiles/artifacts.toml")),
     profile("voice", include_str!("../../deploy/profiles/voice.toml")),
@@ -62,18 +98,18 @@ struct Set {
     config: &'static str,
     mode: &'static str,
     counts: bool,
+    /// Clients at once, all of one caller: fewer, and their conversations grow longer.
+    clients: usize,
 }
 
 const fn profile(name: &'static str, config: &'static str) -> Set {
-    Set { name, config, mode: "enforce", counts: false }
+    Set { name, config, mode: "enforce", counts: false, clients: 3 }
 }
 
 /// Steps of one seed.
 const STEPS: usize = 50;
 /// Steps of a run by default: some seconds.
-const ALL_STEPS: usize = 2_750;
-/// Clients at once, all of one caller.
-const CLIENTS: usize = 3;
+const ALL_STEPS: usize = 2_200;
 /// Most characters that are told of what is wrong.
 const MOST_TOLD: usize = 8_000;
 /// Messages after which a conversation is left.
@@ -145,8 +181,8 @@ impl World {
             reference: Reference::default(),
             held_out: HeldOut::default(),
             model: Model::new(seed),
-            clients: (0..CLIENTS as u64).map(|at| Client::new(seed * 1_000 + at)).collect(),
-            shown: vec![Sent::default(); CLIENTS],
+            clients: (0..set.clients as u64).map(|at| Client::new(seed * 1_000 + at)).collect(),
+            shown: vec![Sent::default(); set.clients],
             numbers: Numbers::of(seed),
             deed: "begins",
         }
@@ -159,7 +195,7 @@ impl World {
             self.reference.forget();
             self.shown.fill(Sent::default());
         }
-        let at = self.numbers.below(CLIENTS);
+        let at = self.numbers.below(self.set.clients);
         if self.clients[at].history.len() > LONG || self.numbers.percent(2) {
             self.clients[at] = Client::new(self.numbers.below(1 << 30) as u64);
         }
