@@ -19,35 +19,40 @@ pub struct Tally {
     acted: BTreeMap<&'static str, usize>,
 }
 
-/// What must be seen in a run, and how often at least.
-const OFTEN: [(&str, usize); 26] = [
+/// What must be seen in every run, and how often at least.
+const OFTEN: [(&str, usize); 19] = [
     ("withheld", 20),
     ("restored", 20),
-    ("landed", 10),
+    ("landed", 5),
     ("dropped", 20),
     ("edited", 20),
     ("untouched", 20),
     ("lost", 5),
     ("asked", 5),
     ("answered", 5),
-    ("approved", 1),
     ("several choices", 20),
     ("without tools", 5),
-    ("without choice", 2),
+    ("without choice", 5),
     ("flattened", 5),
     ("placed anew", 5),
-    ("shortened", 2),
-    ("three tries", 1),
+    ("shortened", 5),
     ("refused", 20),
     ("known refusal", 20),
-    ("observed", 100),
+    ("observed", 50),
     ("held out", 20),
-    ("summary wanted", 5),
-    ("late summary told", 1),
-    ("adopted", 5),
-    ("broken off", 1),
-    ("landed bare", 1),
 ];
+/// And in a long one.
+const SELDOM: [(&str, usize); 7] = [
+    ("approved", 5),
+    ("three tries", 5),
+    ("summary wanted", 20),
+    ("late summary told", 2),
+    ("adopted", 20),
+    ("broken off", 2),
+    ("landed bare", 5),
+];
+/// Steps of a long run.
+const LONG: usize = 20_000;
 
 impl Tally {
     pub fn count(&mut self, client: &Client, passed: &Passed) {
@@ -119,8 +124,10 @@ impl Tally {
     /// What was not seen often enough.
     pub fn missing(&self) -> Vec<&'static str> {
         let seen = |what: &str| self.seen.get(what).copied().unwrap_or_default();
+        let seldom = SELDOM.iter().filter(|_| self.steps >= LONG);
+        let wanted = OFTEN.iter().chain(seldom);
         let mut missing: Vec<&str> =
-            OFTEN.iter().filter(|(what, least)| seen(what) < *least).map(|(what, _)| *what).collect();
+            wanted.filter(|(what, least)| seen(what) < *least).map(|(what, _)| *what).collect();
         missing.extend((self.strict * 2 <= self.steps).then_some("clients that are careful"));
         missing.extend((self.prefixes * 10 <= self.steps).then_some("conversations that go on"));
         missing
