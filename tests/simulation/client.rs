@@ -50,10 +50,11 @@ impl Client {
             Ids::Named,
             Ids::Same,
             Ids::Empty,
+            Ids::Empty,
         ]);
         let (model, is_stream) = (*numbers.pick(&MODELS), numbers.percent(50));
         let is_forced = numbers.percent(3);
-        let (says_auto, invents_ids) = (numbers.percent(50), numbers.percent(50));
+        let (says_auto, invents_ids) = (numbers.percent(50), numbers.percent(70));
         Self {
             history,
             model,

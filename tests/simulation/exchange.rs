@@ -38,6 +38,8 @@ pub struct Exchange<'a> {
     pass: Pass,
     fallbacks: Fallbacks,
     reasks: Reasks,
+    /// The rounds behind which the model was asked again, by the choice.
+    rounds: Vec<(u32, Bytes)>,
 }
 
 /// Under which the ledger is told.
@@ -81,17 +83,17 @@ impl<'a> Exchange<'a> {
         if passed.observed {
             pass = Pass::plain(placed);
         } else {
-            (passed.plan, passed.restored) = (plan, restored);
+            (passed.planned, passed.plan, passed.restored) = (plan.clone(), plan, restored);
         }
         let mut judging = Judging::new(judge, answers, passed.observed).asking(token);
         judging.approve(passed.approved.is_some());
         passed.keeps_tools = keeps_tools;
         let anchor = answer.map(|answer| answer.anchor).unwrap_or_default();
         let names = Names { chain, model: reading.model, overflow: reading.overflow, anchor };
-        let (overflows, reasks) = (reading.overflows, Reasks::default());
+        let (overflows, reasks, rounds) = (reading.overflows, Reasks::default(), Vec::new());
         drop(name);
         let exchange =
-            Self { gateway, model, body, request, passed, overflows, names, pass, fallbacks, reasks };
+            Self { gateway, model, body, request, passed, overflows, names, pass, fallbacks, reasks, rounds };
         (exchange, judging)
     }
 
@@ -328,6 +330,7 @@ impl<'a> Exchange<'a> {
 
     fn ask_again(&mut self, which: (u32, bool), round: Bytes, judging: &mut Judging) {
         self.taken();
+        self.rounds.push((which.0, round.clone()));
         // A yes is to one reply.
         judging.approve(false);
         let mut asking = self.reasks.again(which, round, self.gateway.config.reask.max);
@@ -362,7 +365,10 @@ impl<'a> Exchange<'a> {
         let (reasks, now_ms, observe) = (&self.reasks, self.gateway.now_ms, self.passed.observed);
         let news = News::of_choices(choices, &Answered { asked, identity, reasks, now_ms, observe });
         for choice in choices {
-            let rounds = if observe { Vec::new() } else { reasks.hidden_behind(choice) };
+            // Counted for itself: the reference is not to learn from what it is held against.
+            let asked_again = self.rounds.iter().filter(|(of, _)| *of == choice.index && !observe);
+            let mut rounds: Vec<Bytes> = asked_again.map(|(_, round)| round.clone()).collect();
+            rounds.extend(choice.round().filter(|_| !observe && !choice.is_wholly_withheld()));
             self.passed.hidden.push((choice.index, rounds));
         }
         self.gateway.ledger.record(news);

@@ -165,23 +165,33 @@ pub fn question(passed: &Passed) -> Found {
 /// What a client's conversation was last sent as.
 #[derive(Clone, Default)]
 pub struct Sent {
-    messages: Option<Bytes>,
+    first: Option<Try>,
+    /// The one that the upstream took, if it took any.
+    last: Option<Try>,
     model: &'static str,
-    form: Option<(String, bool, bool)>,
     /// What the budget said of the turn, where the reply had one choice.
     used: Option<u64>,
+}
+
+/// The messages of one sending, and what of its form they depend on.
+#[derive(Clone)]
+struct Try {
+    messages: Bytes,
+    form: (String, bool, bool),
 }
 
 impl Sent {
     /// What was sent this time; nothing where nothing was.
     pub fn of(client: &Client, passed: &Passed) -> Self {
-        let last = passed.tries.checked_sub(1).and_then(|last| passed.sent.get(last));
-        let form = passed.tries.checked_sub(1).and_then(|last| passed.forms.get(last));
-        let form =
-            form.map(|pass| (format!("{:?}", pass.placement), pass.tools == Tools::Dropped, pass.flat));
+        let sent = |at: usize| {
+            let form = passed.forms.get(at)?;
+            let form = (format!("{:?}", form.placement), form.tools == Tools::Dropped, form.flat);
+            Some(Try { messages: messages_of(&passed.sent[at])?, form })
+        };
         let used = passed.usage.iter().find(|(policy, usage)| *policy == "budget" && usage.tool == "*");
         let used = used.map(|(_, usage)| usage.used).filter(|_| client.n == 1);
-        Self { messages: last.and_then(|sent| messages_of(sent)), model: client.model, form, used }
+        let (first, last) = (sent(0), passed.tries.checked_sub(1).and_then(sent));
+        Self { first, last: last.filter(|_| !passed.said.is_empty()), model: client.model, used }
     }
 
     /// Within a turn the budget only ever shrinks.
@@ -195,22 +205,22 @@ impl Sent {
         }
     }
 
-    /// Whether what was sent before is the beginning of this; `None` where the two cannot be compared, or where the
-    /// break is told.
+    /// Whether what the upstream took before is the beginning of what it is sent first now; false where the two cannot
+    /// be compared, or where the break is told.
     pub fn begins(&self, next: &Self, client: &Client, passed: &Passed) -> Result<bool, String> {
-        let (Some(earlier), Some(later)) = (&self.messages, &next.messages) else { return Ok(false) };
-        let goes_on = client.deed == "goes on" && self.model == next.model && self.form == next.form;
+        let (Some(earlier), Some(later)) = (&self.last, &next.first) else { return Ok(false) };
+        let goes_on = client.deed == "goes on" && self.model == next.model && earlier.form == later.form;
         let new_from = client.history.iter().rposition(|message| message["role"] == "assistant");
         let new_from = new_from.map_or(0, |last| last + 1);
-        let plan = &passed.plan;
+        let plan = &passed.planned;
         let told = plan.cleared().any(|edit| edit.decided >= new_from)
             || plan.dropped.iter().any(|dropped| dropped.decided >= new_from)
             || !plan.summaries.lost.is_empty()
-            || passed.lost > 0
-            || passed.tried.contains(&Fallback::Overflow);
+            || passed.lost > 0;
         if !goes_on || told {
             return Ok(false);
         }
+        let (earlier, later) = (&earlier.messages, &later.messages);
         if later.starts_with(earlier) {
             return Ok(true);
         }

@@ -19,7 +19,7 @@ use toolrein::policy::set::{Judge, PolicySet};
 use toolrein::rewrite::confirm::{Answer, Confirmation, answer, token};
 use toolrein::rewrite::judging::Judged;
 use toolrein::rewrite::pass::Pass;
-use toolrein::rewrite::restore::{places, restored};
+use toolrein::rewrite::restore::{Place, places, restored};
 use toolrein::telemetry::outcome::Fallback;
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Domain, Hash, HashKey, Identity};
@@ -69,7 +69,8 @@ pub struct Passed {
     pub tried: Vec<Fallback>,
     /// It was taken, and what was refused before is remembered.
     pub learned: bool,
-    /// What is done to the request; nothing while observing.
+    /// What was to be done to the request at first, and what is done to it; nothing while observing.
+    pub planned: Plan,
     pub plan: Plan,
     pub restored: Vec<(usize, Bytes)>,
     pub lost: u32,
@@ -179,27 +180,7 @@ impl Gateway {
         let places = places(&transcript, MOST_LOOKED_UP);
         let asking = policies.confirming().is_some() && !self.observes();
         let answer = asking.then(|| answer(&transcript, &places)).flatten().filter(|_| !request.odd);
-        let histories = Histories::read(&transcript, model);
-        let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
-        let calls = CallNames::newest(&transcript);
-        let ask = Ask {
-            calls: calls.keys(),
-            places: &names,
-            model,
-            request: self.identity.key.hash(Domain::Request, &[body]),
-            conversation: self.identity.conversation(&request, body),
-            // What requests cost changes no byte.
-            histories: &[],
-            answered: answer.as_ref().map(|answer| answer.anchor),
-            // Callers' quotas have tests of their own.
-            quotas: &[],
-            bytes: Hash(0),
-            now_ms: self.now_ms,
-        };
-        let mut facts = self.ledger.look_up(ask).now_or_never().unwrap();
-        let adopted = calls.adopt(&mut facts);
-        let count = adopted.released.len();
-        self.ledger.record(adopted);
+        let (facts, adopted) = self.look_up(&transcript, model, (&places, answer.as_ref()));
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         let overflows = facts.known_overflows(&transcript, model);
         transcript.learn_times(&facts.released_ms, self.now_ms);
@@ -217,7 +198,8 @@ impl Gateway {
         if held_out {
             policies.leave_context(&mut plan);
         }
-        let (chain, history) = (transcript.calls.chain(&self.identity), histories.whole);
+        let chain = transcript.calls.chain(&self.identity);
+        let history = Histories::read(&transcript, model).whole;
         drop(transcript);
         self.ordinal += 1;
         let name = self.identity.key.hash(Domain::Confirmation, &[&self.ordinal.to_le_bytes()]);
@@ -239,8 +221,38 @@ impl Gateway {
             held_out,
             question,
             tells_late: self.summaries.told_late > told_late,
-            adopted: count,
+            adopted,
         })
+    }
+
+    /// What the ledger knows, and how many calls have taken over the times of others.
+    fn look_up(
+        &self,
+        transcript: &Transcript<'_>,
+        model: Hash,
+        (places, answer): (&[Place], Option<&Answer>),
+    ) -> (Facts, usize) {
+        let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
+        let calls = CallNames::newest(transcript);
+        let ask = Ask {
+            calls: calls.keys(),
+            places: &names,
+            model,
+            request: self.identity.key.hash(Domain::Request, &[transcript.body]),
+            conversation: self.identity.conversation(transcript.request, transcript.body),
+            // What requests cost changes no byte.
+            histories: &[],
+            answered: answer.map(|answer| answer.anchor),
+            // Callers' quotas have tests of their own.
+            quotas: &[],
+            bytes: Hash(0),
+            now_ms: self.now_ms,
+        };
+        let mut facts = self.ledger.look_up(ask).now_or_never().unwrap();
+        let adopted = calls.adopt(&mut facts);
+        let count = adopted.released.len();
+        self.ledger.record(adopted);
+        (facts, count)
     }
 
     fn holds_out(&self, request: &Request, body: &[u8]) -> bool {

@@ -202,7 +202,7 @@ impl World {
         self.deed = self.clients[at].deed;
         let mut passed = self.ask(at, tally)?;
         if self.numbers.percent(10) {
-            passed = self.ask_again(at, passed, tally)?;
+            passed = self.ask_again(at, &passed, tally)?;
         }
         self.go_on(at, &passed)?;
         // Mostly at once, so that windows fill.
@@ -212,17 +212,17 @@ impl World {
     }
 
     /// The same bytes once more, at a later time: they go up as before.
-    fn ask_again(&mut self, at: usize, first: Passed, tally: &mut Tally) -> Result<Passed, String> {
+    fn ask_again(&mut self, at: usize, first: &Passed, tally: &mut Tally) -> Result<Passed, String> {
         self.deed = "sends the same bytes again";
         self.gateway.now_ms += self.numbers.below(15_000) as u64;
         let again = self.ask(at, tally)?;
         let taken = |passed: &Passed| passed.tries.checked_sub(1).map(|last| passed.sent[last].clone());
-        if taken(&first) != taken(&again)
+        if taken(first) != taken(&again)
             && first.approved.is_none()
             && first.said.is_empty() == again.said.is_empty()
         {
             let shown = |passed: &Passed| taken(passed).map(|sent| check::lossy(&sent));
-            return Err(format!("sent as\n{:?}\nand then as\n{:?}", shown(&first), shown(&again)));
+            return Err(format!("sent as\n{:?}\nand then as\n{:?}", shown(first), shown(&again)));
         }
         Ok(again)
     }

@@ -6,11 +6,10 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use toolrein::ledger::summaries::Pins;
-use toolrein::policy::plan::{BatchSummaries, Plan};
+use toolrein::policy::plan::{BatchSummaries, Plan, SummaryWanted};
 use toolrein::policy::set::{Judge, PolicySet};
 use toolrein::rewrite::summary::question;
 use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::Hash;
 use toolrein::transcript::summaries::Pin;
 
 /// For how long decisions are kept: longer than any run.
@@ -20,8 +19,8 @@ const LATEST_MS: usize = 8_000;
 
 pub struct Summaries {
     pub pins: Arc<Pins>,
-    /// Answers under way: for which batch, and when they come.
-    late: Vec<(Hash, u64, Arc<str>)>,
+    /// Answers under way: to what, and when they come.
+    late: Vec<(SummaryWanted, u64, Arc<str>)>,
     numbers: Numbers,
     asked: usize,
     /// Late ones that were told with the batch behind theirs.
@@ -43,8 +42,13 @@ impl Summaries {
     pub fn arrive(&mut self, now_ms: u64) {
         let (come, late) = std::mem::take(&mut self.late).into_iter().partition(|(_, at, _)| *at <= now_ms);
         self.late = late;
-        let come: Vec<(Hash, u64, Arc<str>)> = come;
-        come.into_iter().for_each(|(batch, _, text)| self.pins.keep_late(batch, text));
+        let come: Vec<(SummaryWanted, u64, Arc<str>)> = come;
+        for (wanted, _, text) in come {
+            // Whoever asked knows not that it was decided meanwhile.
+            if !self.pins.decide(&wanted, Some(&text)) {
+                self.pins.keep_late(wanted.batch, text);
+            }
+        }
     }
 
     /// Reads the transcript through the policies; once more where a summary was asked for. Tells the question.
@@ -75,7 +79,7 @@ impl Summaries {
             1 | 2 => {
                 self.pins.decide(wanted, None);
                 let at_ms = now_ms + self.numbers.below(LATEST_MS) as u64;
-                self.late.push((wanted.batch, at_ms, text));
+                self.late.push((wanted.clone(), at_ms, text));
             }
             _ => {
                 self.pins.decide(wanted, None);

@@ -20,7 +20,7 @@ pub struct Tally {
 }
 
 /// What must be seen in every run, and how often at least.
-const OFTEN: [(&str, usize); 19] = [
+const OFTEN: [(&str, usize); 20] = [
     ("withheld", 20),
     ("restored", 20),
     ("landed", 5),
@@ -39,6 +39,7 @@ const OFTEN: [(&str, usize); 19] = [
     ("refused", 20),
     ("known refusal", 20),
     ("observed", 50),
+    ("objections observed", 10),
     ("held out", 20),
 ];
 /// And in a long one.
@@ -63,6 +64,8 @@ impl Tally {
         let is_plain = passed.plan.edits.is_empty() && passed.restored.is_empty();
         let known = passed.forms.first().is_some_and(Pass::is_fallback);
         let in_asking = passed.refused.iter().any(|(at, _)| *at >= passed.tries);
+        let objected = passed.record.iter().filter(|judged| !judged.objections.is_empty());
+        let objections = if passed.observed { objected.count() } else { 0 };
         let is_bare = |form: &Pass| form.tools == Tools::Dropped;
         let landed_bare = passed.landed_at.is_some()
             && passed.forms.last().is_some_and(is_bare)
@@ -90,6 +93,7 @@ impl Tally {
             ("refused", usize::from(passed.error.is_some())),
             ("known refusal", usize::from(known)),
             ("observed", usize::from(passed.observed)),
+            ("objections observed", objections),
             ("held out", usize::from(passed.held_out)),
             ("summary wanted", usize::from(passed.question.is_some())),
             ("late summary told", usize::from(passed.tells_late)),

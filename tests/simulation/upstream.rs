@@ -72,7 +72,7 @@ impl Upstream {
         let disliked = self.dislikes.get(model)?.iter().copied();
         let dislike = disliked.into_iter().find(|dislike| self.has(sent, *dislike))?;
         let error = self.error(dislike, sent);
-        let status = if self.numbers.percent(30) { 200 } else { error.0 };
+        let status = if self.numbers.percent(50) { 200 } else { error.0 };
         Some(Refused { dislike, status, body: json!({"error": error.1}).to_string().into() })
     }
 
