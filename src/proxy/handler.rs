@@ -17,6 +17,7 @@ use super::read::{ReadError, Unread, read_body};
 use super::record::Record;
 use super::respond::error_response;
 use super::summaries::Summariser;
+use super::swap::Swap;
 use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
 use super::{Service, caller, clock, coding, profile, relay, stream, target};
@@ -42,7 +43,7 @@ use std::time::{Duration, Instant};
 /// Everything that all requests share.
 pub struct Gateway {
     pub config: Arc<Config>,
-    pub upstream: Upstream,
+    pub upstream: Arc<Upstream>,
     pub ledger: Arc<dyn Ledger>,
     pub memo: Arc<dyn Memo>,
     pub telemetry: Telemetry,
@@ -54,15 +55,16 @@ pub struct Gateway {
     pub summaries: Summariser,
 }
 
-/// The gateway as the accept loop calls it.
-pub struct Handler(pub Arc<Gateway>);
+/// The gateway as the accept loop calls it. A request keeps the one that it began with to its end.
+pub struct Handler(pub Swap<Gateway>);
 
 impl Service for Handler {
     async fn call(&self, request: hyper::http::Request<Incoming>) -> Response<ReplyBody> {
-        if self.0.config.mode != Mode::Off && is_governed(&request) {
-            Arc::clone(&self.0).govern(request).await
+        let gateway = self.0.now();
+        if gateway.config.mode != Mode::Off && is_governed(&request) {
+            gateway.govern(request).await
         } else {
-            self.0.relay(request).await
+            gateway.relay(request).await
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::hand::{Hand, Wire, answer, chat, still_answers};
 use crate::support::client::get;
-use crate::support::program::Toolrein;
+use crate::support::program::{Toolrein, before};
 use crate::support::until;
 use std::net::TcpStream;
 
@@ -20,11 +20,7 @@ fn address(toolrein: &Toolrein) -> String {
 #[test]
 fn a_program_out_of_descriptors_serves_again_once_some_are_free() {
     let hand = Hand::open();
-    let config = format!(
-        "listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"{}\"\n{}",
-        hand.base_url(),
-        crate::hand::GENEROUS
-    );
+    let config = before(&hand.base_url(), crate::hand::GENEROUS);
     let toolrein = Toolrein::start_with_descriptors(&config, 64);
     still_answers(&hand, &toolrein);
     let crowd: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(address(&toolrein)).unwrap()).collect();
@@ -43,11 +39,7 @@ fn a_program_out_of_descriptors_serves_again_once_some_are_free() {
 #[test]
 fn a_request_that_finds_no_descriptor_for_its_upstream_is_told_so_and_the_next_goes_well() {
     let hand = Hand::open();
-    let config = format!(
-        "listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"{}\"\n{}",
-        hand.base_url(),
-        crate::hand::GENEROUS
-    );
+    let config = before(&hand.base_url(), crate::hand::GENEROUS);
     let toolrein = Toolrein::start_with_descriptors(&config, 64);
     // One of them is accepted before the last descriptor is taken, and asks only then.
     let mut clients: Vec<Wire> = (0..100).map(|_| Wire::to(&toolrein)).collect();
