@@ -143,7 +143,8 @@ impl Config {
             let told = kept.iter().map(|key| format!("needs a restart: {key}"));
             if !wrong.is_empty() {
                 let told = format!(" ({})", told.collect::<Vec<_>>().join(", "));
-                let because = |problem| Problem { text: format!("{}{told}", problem.text), ..problem };
+                let because =
+                    |problem: Problem| Problem { text: format!("{}{told}", problem.text), ..problem };
                 return Err(give_up(wrong.into_iter().map(because).collect()));
             }
             warnings = told.chain(others).collect();
