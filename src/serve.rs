@@ -14,7 +14,7 @@ use crate::ledger::summaries::Pins;
 use crate::proxy::body::ReplyBody;
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{Gateway, Handler};
-use crate::proxy::read::read_body;
+use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{PlaceError, Places, Summariser};
 use crate::proxy::swap::Swap;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
@@ -143,7 +143,7 @@ impl Running {
         let for_admin = ServeSettings { seats: Seats::new(ADMIN_CONNECTIONS), ..settings };
         let failed = |key, address| move |error| StartError::Listen { key, address, error };
         // The admin server answers until the very end, so that probes see the drain.
-        let pages = Arc::new(AdminService(Swap::new(Pages { admin, patience: config.limits.body_timeout })));
+        let pages = Arc::new(AdminService(Swap::new(Pages { admin, patience: patience(&config) })));
         let admin = Proxy::start(admin_listener, Arc::clone(&pages), for_admin, Drain::new())
             .map_err(failed("listen.admin", config.listen.admin))?;
         let handler = Arc::new(Handler(Swap::new(gateway)));
@@ -201,8 +201,7 @@ struct AdminService(Swap<Pages>);
 /// The admin pages of one configuration.
 struct Pages {
     admin: Admin,
-    /// How long a body may pause.
-    patience: Duration,
+    patience: Patience,
 }
 
 impl Service for AdminService {
@@ -239,6 +238,11 @@ async fn upstream_of(config: &Config) -> Result<(Uri, Option<SimulatedModel>), S
     tokio::spawn(demo::serve(listener, Arc::clone(&upstream), shutdown));
     let model = SimulatedModel { address, upstream, _stop: stop };
     Ok((model.base(), Some(model)))
+}
+
+/// How long the body of a request may take.
+fn patience(config: &Config) -> Patience {
+    Patience { pause: config.limits.body_timeout, whole: config.limits.upload_timeout }
 }
 
 fn upstream_settings(config: &Config, base: Uri) -> UpstreamSettings {

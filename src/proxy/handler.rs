@@ -13,7 +13,7 @@ use super::exchange::Exchange;
 use super::fallback::{Fallbacks, Subject, placement};
 use super::headers::is_upgrade;
 use super::held::Waiting;
-use super::read::{ReadError, Unread, read_body};
+use super::read::{Patience, ReadError, Unread, read_body};
 use super::record::Record;
 use super::respond::error_response;
 use super::summaries::Summariser;
@@ -192,13 +192,14 @@ impl Gateway {
         let limits = &self.config.limits;
         let declared = parts.headers.get(hyper::http::header::CONTENT_LENGTH);
         let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());
-        let read = read_body(&mut body, declared, limits.request_bytes, limits.body_timeout).await;
+        let patience = Patience { pause: limits.body_timeout, whole: limits.upload_timeout };
+        let read = read_body(&mut body, declared, limits.request_bytes, patience).await;
         read.map_err(|error| match error {
             ReadError::TooLong(read) if self.is_observing() => {
                 Unread::TooLong(UpBody::continued(read, body, self.config.upstream.idle_timeout))
             }
             ReadError::TooLong(_) => ProxyError::RequestTooLong { limit: limits.request_bytes }.into(),
-            ReadError::IdleTimeout => ProxyError::ClientTimeout.into(),
+            ReadError::Timeout => ProxyError::ClientTimeout.into(),
             ReadError::Cut => ProxyError::ClientCut.into(),
         })
     }

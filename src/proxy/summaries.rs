@@ -10,7 +10,7 @@ pub(crate) use place::Places;
 use super::body::UpBody;
 use super::drain::Drain;
 use super::handler::Gateway;
-use super::read::read_body;
+use super::read::{Patience, read_body};
 use crate::ledger::summaries::Pins;
 use crate::policy::plan::SummaryWanted;
 use crate::rewrite::summary::{Answer, answer};
@@ -178,7 +178,9 @@ impl Gateway {
         if !response.status().is_success() {
             return None;
         }
-        let body = read_body(&mut response.into_body(), None, MOST_BYTES, wanted.terms.timeout).await.ok()?;
+        let timeout = wanted.terms.timeout;
+        let patience = Patience { pause: timeout, whole: timeout };
+        let body = read_body(&mut response.into_body(), None, MOST_BYTES, patience).await.ok()?;
         let Answer { text, usage } = answer(&body, wanted.terms.words);
         self.telemetry.metrics.count_summary_tokens(usage.prompt, usage.completion);
         text

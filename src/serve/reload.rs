@@ -2,7 +2,9 @@
 //! keeps what outlives one: the ledger, the memo, connections to an upstream that stays, what waits for a person. A
 //! configuration that is refused changes nothing. When to read again is its caller's affair.
 
-use super::{Pages, Running, SimulatedModel, StartError, bearer_of, log_settings, upstream_settings};
+use super::{
+    Pages, Running, SimulatedModel, StartError, bearer_of, log_settings, patience, upstream_settings,
+};
 use crate::admin::Admin;
 use crate::config::{Config, Overrides, Source, Target};
 use crate::policy;
@@ -45,7 +47,7 @@ impl Running {
         self.filter.set(&config.log.level);
         telemetry.metrics.configure_tools(&config.named_tools());
         self.handler.0.put(gateway);
-        self.pages.0.put(Pages { admin, patience: config.limits.body_timeout });
+        self.pages.0.put(Pages { admin, patience: patience(&config) });
         for warning in &config.warnings {
             telemetry.log.note(Level::Warn, warning, &[]);
         }
