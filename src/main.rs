@@ -18,8 +18,8 @@ const EXIT_FAILED: u8 = 1;
 
 fn main() -> ExitCode {
     let (text, code) = match Cli::parse().into_command() {
-        Command::Serve(args) => return start(args.source(), &args.overrides(), None),
-        Command::Demo(args) => return start(Source::Shipped, &args.overrides(), Some(args)),
+        Command::Serve(args) => return start(&args.source(), &args.overrides(), None),
+        Command::Demo(args) => return start(&Source::Shipped, &args.overrides(), Some(args)),
         Command::Check(args) => check_report(args.source(), &args.overrides(), REGISTRY),
         Command::Replay(args) => return replay(&args),
         Command::Explain(args) => return explain(&args),
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-fn start(source: Source, overrides: &Overrides, demonstration: Option<DemoArgs>) -> ExitCode {
+fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>) -> ExitCode {
     let config = match Config::load(source.clone(), overrides, REGISTRY) {
         Ok(config) => config,
         Err(problems) => return fail(&problems, EXIT_REFUSED),
@@ -51,7 +51,7 @@ fn start(source: Source, overrides: &Overrides, demonstration: Option<DemoArgs>)
         };
         let ended = tokio::select! {
             done = demonstrate(&running, demonstration) => done,
-            done = listen(hangups, || _ = running.reload(source.clone(), overrides, REGISTRY)) => done,
+            done = listen(hangups, || _ = running.reload(source, overrides, REGISTRY)) => done,
         };
         match ended {
             Ok(()) if running.stop().await => ExitCode::SUCCESS,

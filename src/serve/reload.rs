@@ -18,9 +18,9 @@ impl Running {
     /// Reads the configuration again, from where and with what it was read at the start. Requests that run go on with
     /// the one that they began with, the next one has the new. What became of it is logged and counted; `false`: it
     /// was refused and everything is as it was.
-    pub fn reload(&self, source: Source, overrides: &Overrides, registry: &[policy::Entry]) -> bool {
+    pub fn reload(&self, source: &Source, overrides: &Overrides, registry: &[policy::Entry]) -> bool {
         let log = &self.telemetry.log;
-        let read = self.handler.0.now().config.reload(source, overrides, registry);
+        let read = self.handler.0.now().config.reload(source.clone(), overrides, registry);
         let refused = match read {
             Ok(config) => self.swap(config).err().map(|error| vec![error.to_string()]),
             Err(problems) => Some(problems.0.iter().map(ToString::to_string).collect()),
