@@ -5,13 +5,17 @@
 mod anchors;
 pub mod held;
 pub mod memory;
+mod names;
 mod pending;
 pub mod ratios;
 mod recent;
 mod spent;
 pub mod summaries;
+mod told;
 
+pub use names::CallNames;
 pub use spent::Spent;
+pub use told::Answered;
 
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;

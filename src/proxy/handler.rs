@@ -24,9 +24,10 @@ use super::{Service, caller, clock, coding, profile, relay, stream, target};
 use crate::config::{Config, InFlight, Mode, Tell};
 use crate::ledger::Ledger;
 use crate::ledger::held::HeldCalls;
-use crate::policy::plan::{Change, Plan};
+use crate::policy::plan::Plan;
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
+use crate::rewrite::reasks::Reasks;
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{On, Route};
 use crate::transcript::identity::{HashKey, Identity};
@@ -261,10 +262,11 @@ impl Gateway {
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
-        let notices = plan.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }));
+        let notices = plan.has_notices();
         let upstream = &self.config.upstream;
         let (mode, overflow) = (upstream.tools_unsupported, upstream.overflow);
-        let subject = Subject { mode, overflow, forced: keeps_tools, notices };
+        let put_back = !restored.is_empty();
+        let subject = Subject { mode, overflow, forced: keeps_tools, notices, restored: put_back };
         let fallbacks = Fallbacks::new(&request, subject);
         let settings = &self.config.notices;
         let model_name = request.model_name(&body);
@@ -289,9 +291,7 @@ impl Gateway {
             pass,
             fallbacks,
             tried: Vec::new(),
-            rounds: Vec::new(),
-            reasks: 0,
-            served: 0,
+            reasks: Reasks::default(),
             bare: false,
             keeps_tools,
             record,

@@ -13,7 +13,7 @@ mod connect;
 pub mod drain;
 pub mod error;
 mod exchange;
-pub(crate) mod fallback;
+pub mod fallback;
 pub mod handler;
 pub mod headers;
 mod held;

@@ -180,7 +180,7 @@ impl Streaming {
             }
             let due = self.shown + self.exchange.gateway.config.limits.keepalive_comment;
             // What comes may all be for us: the arguments of a call that is not shown can take minutes.
-            let hiding = self.judge.is_hiding() || self.exchange.reasks > 0;
+            let hiding = self.judge.is_hiding() || self.exchange.reasks.count() > 0;
             match &mut self.phase {
                 Phase::Reading(..) if hiding && due <= Instant::now() => self.comment(),
                 Phase::Reading(body, deadline, alarm) => {
@@ -288,6 +288,8 @@ impl Streaming {
         };
         if !again {
             self.judge.fail();
+            // No form was taken.
+            self.exchange.tried.clear();
             out.insert(place, raw);
             return false;
         }
