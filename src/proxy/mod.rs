@@ -268,7 +268,7 @@ impl<S: Service> Connection<S> {
                 if !asked.yet.swap(true, Ordering::Relaxed) {
                     asked.first.notify_one();
                 }
-                // Hyper keeps the place of the future for as long as the connection lives: 12 KB, also where it idles.
+                // Hyper keeps the place of the future for as long as the connection lives, also where it idles.
                 Box::pin(answer(service.clone(), request))
             }
         });
