@@ -68,6 +68,7 @@ pub(crate) fn answer_begun(
     (mut head, pieces, body): (Parts, Vec<Bytes>, Incoming),
 ) -> Response<ReplyBody> {
     let gateway = Arc::clone(&exchange.gateway);
+    exchange.let_go();
     exchange.record.outcome.status = head.status.as_u16();
     exchange.record.outcome.streamed = true;
     if !exchange.is_observing() {
