@@ -5,6 +5,7 @@ use super::body::UpBody;
 use super::error::ProxyError;
 use super::fallback::{Fallbacks, lands_bare, learned, refused};
 use super::handler::{Gateway, Length};
+use super::headers;
 use super::held::Waiting;
 use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
@@ -61,7 +62,23 @@ pub(crate) struct Exchange {
     pub(crate) length: Length,
 }
 
+/// A body below this is copied rather than kept with the buffer that it was read into, which is about as large.
+const COPIED_BYTES: usize = 8 * 1024;
+
 impl Exchange {
+    /// Copies what is kept for asking again: a slice of the buffer that hyper read the request into keeps all of it,
+    /// 8 KB for as long as a stream lasts. The spelling of header names, which no server may care for, goes with it.
+    pub(crate) fn let_go(&mut self) {
+        if self.body.len() < COPIED_BYTES {
+            self.body = Bytes::copy_from_slice(&self.body);
+        }
+        self.parts.headers = headers::copied(&self.parts.headers);
+        self.parts.extensions.clear();
+        if let Ok(uri) = self.parts.uri.to_string().parse() {
+            self.parts.uri = uri;
+        }
+    }
+
     /// The request in its present form.
     pub(crate) fn request(&mut self) -> hyper::http::Request<UpBody> {
         self.record.outcome.billed_requests += 1;

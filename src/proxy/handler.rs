@@ -63,7 +63,8 @@ impl Service for Handler {
     async fn call(&self, request: hyper::http::Request<Incoming>) -> Response<ReplyBody> {
         let gateway = self.0.now();
         if gateway.config.mode != Mode::Off && is_governed(&request) {
-            gateway.govern(request).await
+            // On its own: what is relayed need not make room for it.
+            Box::pin(gateway.govern(request)).await
         } else {
             gateway.relay(request).await
         }
@@ -244,7 +245,7 @@ impl Gateway {
         (body, request): (Bytes, Request),
         reading: Reading,
         record: Record,
-    ) -> (Exchange, Judging) {
+    ) -> (Box<Exchange>, Judging) {
         let Reading {
             identity,
             facts,
@@ -278,7 +279,8 @@ impl Gateway {
         pass.ask_usage = asks_usage;
         let judging = Judging::new(judge, answers, observe).asking(token);
         let (plan, restored) = if observe { (Plan::default(), Vec::new()) } else { (plan, restored) };
-        let mut exchange = Exchange {
+        // It goes through many hands.
+        let mut exchange = Box::new(Exchange {
             gateway: self,
             parts,
             body,
@@ -299,7 +301,7 @@ impl Gateway {
             passage: None,
             waiting: Waiting::default(),
             length,
-        };
+        });
         exchange.tell_known();
         (exchange, judging)
     }
@@ -324,7 +326,7 @@ impl Gateway {
 
 impl Exchange {
     /// Steps 7 to 9 of the path: sends, falls back, judges and answers.
-    async fn run(mut self, judging: Judging) -> Response<ReplyBody> {
+    async fn run(mut self: Box<Self>, judging: Judging) -> Response<ReplyBody> {
         loop {
             let response = match self.send().await {
                 Ok(response) => response,
