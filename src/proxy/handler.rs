@@ -86,6 +86,13 @@ impl Gateway {
         self.config.mode == Mode::Observe
     }
 
+    /// Whether a request is refused that the shared ledger told nothing of; counts it either way.
+    fn is_refused_alone(&self) -> bool {
+        let is_refused = self.config.ledger.strict && !self.is_observing();
+        self.telemetry.metrics.count_without_ledger(is_refused);
+        is_refused
+    }
+
     /// Whether the answer opens with a line to the person.
     pub(crate) fn tells_person(&self, request: &Request, pass: &Pass) -> bool {
         let wanted = self.config.upstream.tools_unsupported_tell == Tell::Text;
@@ -163,6 +170,9 @@ impl Gateway {
         own = Instant::now();
         let reading = self.look((policies, identity), &parts, (&request, &body), &mut record).await;
         own += reading.waited;
+        if reading.facts.away && self.is_refused_alone() {
+            return refused(record, &ProxyError::LedgerAway);
+        }
         if let Some(refusal) = &reading.plan.refusal {
             record.outcome.act(On::Request, refusal.policy, "rejected", 1);
             if !self.is_observing() {
