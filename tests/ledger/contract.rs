@@ -43,7 +43,7 @@ async fn open(server: &Server, prefix: &str) -> Arc<dyn Ledger> {
     let (prefix, timeout) = (prefix.to_owned(), Duration::from_secs(10));
     let settings = Settings { url, key, prefix, timeout, bounds: bounds() };
     let ledger = Redis::open(settings, Arc::clone(&metrics)).unwrap();
-    wait_for("the ledger to answer", async || metrics.render().contains("toolrein_ledger_up 1")).await;
+    wait_for("the ledger to answer", async || metrics.render().contains("\ntoolrein_ledger_up 1\n")).await;
     Arc::new(ledger)
 }
 
