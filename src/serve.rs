@@ -120,6 +120,7 @@ impl Running {
             summaries: Summariser::new(pins, places, drain.clone()),
             config: Arc::clone(&config),
         };
+        shared.is_tried().await;
         let readiness = Readiness::starting();
         let admin_listener = listen("listen.admin", config.listen.admin).await?;
         let proxy_listener = listen("listen.proxy", config.listen.proxy).await?;

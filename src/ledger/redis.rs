@@ -23,6 +23,7 @@ use super::pending::Standing;
 use super::recent::Recent;
 use super::{Ask, Claim, Facts, Ledger, News, Spent};
 use crate::rewrite::confirm::Confirmation;
+use crate::rewrite::rounds::Round;
 use crate::telemetry::ledger::LedgerOp;
 use crate::telemetry::metrics::Metrics;
 use crate::transcript::identity::{Hash, HashKey};
@@ -90,6 +91,11 @@ impl Redis {
         let writer = Mutex::new(Some(tokio::spawn(writer.run())));
         let events = Recent::of_heavy(bounds.calls, names.ttl_ms, |events: &Arc<Events>| events.len() as u64);
         Ok(Self { local: Memory::new(&bounds), events, link, names, queue, ending, keeper, writer })
+    }
+
+    /// Waits until the address was tried once, be it there or not.
+    pub async fn is_tried(&self, within: Duration) {
+        let _ = timeout(within, self.link.is_tried()).await;
     }
 
     /// Tells what waits to be told, as long as the ledger answers, and ends.
@@ -243,10 +249,8 @@ fn merge(facts: &mut Facts, found: Found) {
         *time = times.next().flatten();
     }
     for (known, shared) in facts.rounds.iter_mut().zip(found.rounds) {
-        known.retain(|own| !shared.iter().any(|other| other.anchor == own.anchor));
-        known.extend(shared);
-        let surplus = known.len().saturating_sub(MOST_ROUNDS_AT_ONE_PLACE);
-        known.drain(..surplus);
+        let is_same = |own: &Round, other: &Round| own.anchor == other.anchor;
+        add_own(known, shared, is_same, MOST_ROUNDS_AT_ONE_PLACE);
     }
     facts.model = facts.model.and(found.model);
     facts.repeated |= found.repeated;
@@ -255,8 +259,13 @@ fn merge(facts: &mut Facts, found: Found) {
         // One whose bill is known tells more.
         *known = shared.filter(|shared| shared.prompt > 0 || known.is_none()).or(*known);
     }
-    facts.overflows.retain(|own| !found.overflows.contains(own));
-    facts.overflows.extend(found.overflows);
-    let surplus = facts.overflows.len().saturating_sub(MOST_OVERFLOWS);
-    facts.overflows.drain(..surplus);
+    add_own(&mut facts.overflows, found.overflows, |own, other| own == other, MOST_OVERFLOWS);
+}
+
+/// Puts what is `shared` before what only this process knows: that is what it has just told. The last ones stay.
+fn add_own<T>(known: &mut Vec<T>, shared: Vec<T>, is_same: impl Fn(&T, &T) -> bool, most: usize) {
+    known.retain(|own| !shared.iter().any(|other| is_same(own, other)));
+    known.splice(..0, shared);
+    let surplus = known.len().saturating_sub(most);
+    known.drain(..surplus);
 }

@@ -14,6 +14,8 @@ use std::time::Duration;
 const LEAST_SECRET: usize = 32;
 /// So that the hash of a secret that is used elsewhere too is not the key here.
 const DOMAIN: &[u8] = b"toolrein ledger\n";
+/// How long the first try may keep the start waiting.
+const TRIED_WITHIN: Duration = Duration::from_millis(500);
 /// How long telling what waits may take at the end.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
 
@@ -39,6 +41,13 @@ pub(super) struct Opened {
 pub(super) struct Shared(Option<Arc<Redis>>);
 
 impl Shared {
+    /// Waits a moment until it was tried once, so that the first request finds it.
+    pub(super) async fn is_tried(&self) {
+        if let Some(redis) = &self.0 {
+            redis.is_tried(TRIED_WITHIN).await;
+        }
+    }
+
     /// Tells it what it was not told yet.
     pub(super) async fn finish(&self) {
         if let Some(redis) = &self.0 {

@@ -32,7 +32,8 @@ pub(super) struct Link {
     within: Duration,
     // A std mutex: held for assignments alone.
     state: Mutex<State>,
-    is_up: watch::Sender<bool>,
+    /// Whether it is asked at present; unknown until it was tried once.
+    is_up: watch::Sender<Option<bool>>,
     metrics: Arc<Metrics>,
 }
 
@@ -49,7 +50,7 @@ impl Link {
     /// No connection yet: [`Self::keep`] makes it.
     pub(super) fn new(client: Client, within: Duration, metrics: Arc<Metrics>) -> Self {
         metrics.ledger_answers(false);
-        Self { client, within, state: Mutex::default(), is_up: watch::Sender::new(false), metrics }
+        Self { client, within, state: Mutex::default(), is_up: watch::Sender::new(None), metrics }
     }
 
     /// The answers to `commands`, one each. A command that the ledger refuses has its error as answer.
@@ -82,9 +83,19 @@ impl Link {
         self.metrics.count_ledger_errors(op, count);
     }
 
-    /// Whether it is asked at present, and when that changes.
-    pub(super) fn watch(&self) -> watch::Receiver<bool> {
-        self.is_up.subscribe()
+    /// Waits until the ledger is there.
+    pub(super) async fn rises(&self) {
+        self.comes_to(|is_up| is_up == Some(true)).await;
+    }
+
+    /// Waits until it was tried once.
+    pub(super) async fn is_tried(&self) {
+        self.comes_to(|is_up| is_up.is_some()).await;
+    }
+
+    async fn comes_to(&self, is_so: impl Fn(Option<bool>) -> bool) {
+        // It is told as long as this is there.
+        let _ = self.is_up.subscribe().wait_for(|is_up| is_so(*is_up)).await;
     }
 
     /// Connects, and again whenever the connection was given up. Never ends.
@@ -104,6 +115,7 @@ impl Link {
                 }
                 Err(reason) => {
                     self.count(LedgerOp::Connect, 1);
+                    self.is_up.send_replace(Some(false));
                     if !is_told {
                         tracing::warn!(reason, "the shared ledger does not answer; going on without it");
                     }
@@ -132,8 +144,7 @@ impl Link {
 
     /// Waits until the connection is given up.
     async fn watch_over(&self) {
-        let mut is_up = self.watch();
-        let fallen = async { is_up.wait_for(|is_up| !is_up).await.is_ok() };
+        let fallen = self.comes_to(|is_up| is_up == Some(false));
         tokio::pin!(fallen);
         while timeout(TRIED_EVERY, &mut fallen).await.is_err() {
             // What comes of it is told by the connection's state.
@@ -151,7 +162,7 @@ impl Link {
         *state = State { connection: Some(connection), nth: state.nth + 1, failures: 0 };
         drop(state);
         self.metrics.ledger_answers(true);
-        self.is_up.send_replace(true);
+        self.is_up.send_replace(Some(true));
         tracing::info!("the shared ledger answers");
     }
 
@@ -167,7 +178,7 @@ impl Link {
             state.connection = None;
             drop(state);
             self.metrics.ledger_answers(false);
-            self.is_up.send_replace(false);
+            self.is_up.send_replace(Some(false));
             tracing::warn!(reason, "the shared ledger does not answer; going on without it");
         }
         Away

@@ -123,10 +123,9 @@ impl Writer {
 
     /// Waits until the ledger is there; false if the end comes first.
     async fn is_up(&mut self) -> bool {
-        let mut is_up = self.link.watch();
         tokio::select! {
             biased;
-            up = is_up.wait_for(|is_up| *is_up) => up.is_ok(),
+            () = self.link.rises() => true,
             _ = self.ending.wait_for(|is_ending| *is_ending) => false,
         }
     }
