@@ -43,10 +43,7 @@ fn read<R: Record + PartialEq + Debug>(body: &[u8]) -> Option<R> {
 /// As it goes into a request, between other messages.
 fn is_round(round: &Round) -> bool {
     let messages = [&b"[{},"[..], &round.messages, b",{}]"].concat();
-    let list: Vec<serde_json::Value> = serde_json::from_slice(&messages).expect("a list of messages");
-    assert!(list.len() > 2);
-    let roles = list[1..list.len() - 1].iter().map(|message| message["role"].as_str());
-    roles.for_each(|role| assert!(matches!(role, Some("assistant" | "tool" | "function")), "{role:?}"));
+    assert!(is_json(&messages), "{}", String::from_utf8_lossy(&messages));
     true
 }
 
@@ -54,6 +51,8 @@ fn is_handed_out(asked: &Confirmation) -> bool {
     let key = HashKey::fixed(1);
     let handed = Handed { anchor: Hash(9), key: &key, model: "m", created: 1, usage: true };
     let whole: Bytes = reply(asked, &handed).into();
-    assert!(is_json(&whole), "{}", String::from_utf8_lossy(&whole));
+    // Read without building it, which has a bound of depth that the reply's own members may have used up.
+    let read: Result<&serde_json::value::RawValue, _> = serde_json::from_slice(&whole);
+    assert!(read.is_ok(), "{}", String::from_utf8_lossy(&whole));
     true
 }

@@ -123,7 +123,8 @@ impl Config {
     /// The environment may be another one where the program starts, so this is no problem yet.
     fn unset_keys(&self) -> Vec<String> {
         let named = |key, name: &String| Some((key, name.clone())).filter(|(_, name)| !name.is_empty());
-        let of_ledger = [("ledger.url_env", &self.ledger.url_env), ("ledger.secret_env", &self.ledger.secret_env)];
+        let of_ledger =
+            [("ledger.url_env", &self.ledger.url_env), ("ledger.secret_env", &self.ledger.secret_env)];
         let of_ledger = of_ledger.into_iter().filter_map(|(key, name)| named(key, name));
         let summaries = self.summary_places().filter_map(|place| place.key_env);
         let names = summaries.map(|name| ("policy.compact.summary.key_env", name)).chain(of_ledger);

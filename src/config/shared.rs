@@ -25,7 +25,8 @@ pub(super) fn problems(ledger: &Ledger) -> Vec<(&'static str, String)> {
                     it with ledger.url_env";
         require("ledger.url", false, text);
     } else {
-        let text = "expected the address of a Redis, such as \"redis://host:6379/0\" or \"rediss://host:6380\"";
+        let text =
+            "expected the address of a Redis, such as \"redis://host:6379/0\" or \"rediss://host:6380\"";
         require("ledger.url", ledger.url.is_empty() || is_redis, text);
     }
     let text = "ledger.url and ledger.url_env both name the ledger; keep one of them";
@@ -38,7 +39,8 @@ pub(super) fn problems(ledger: &Ledger) -> Vec<(&'static str, String)> {
                 which all of them hash names";
     require(key, !ledger.is_shared() || !ledger.secret_env.is_empty(), text);
     let text = format!("expected at most {MOST_PREFIX} visible ASCII characters");
-    let is_plain = ledger.prefix.len() <= MOST_PREFIX && ledger.prefix.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_plain =
+        ledger.prefix.len() <= MOST_PREFIX && ledger.prefix.bytes().all(|byte| byte.is_ascii_graphic());
     require("ledger.prefix", is_plain, &text);
     problems
 }

@@ -70,7 +70,8 @@ pub(super) fn open(config: &Config, metrics: &Arc<Metrics>) -> Result<Opened, Le
         settings.url.clone()
     };
     let (prefix, timeout) = (settings.prefix.clone(), settings.timeout);
-    let opened = Redis::open(Settings { url, key: key.clone(), prefix, timeout, bounds }, Arc::clone(metrics));
+    let opened =
+        Redis::open(Settings { url, key: key.clone(), prefix, timeout, bounds }, Arc::clone(metrics));
     let redis = Arc::new(opened.map_err(|error| match settings.url_env.as_str() {
         "" => LedgerError::Url(error),
         name => refused("ledger.url_env", name, &error.to_string()),

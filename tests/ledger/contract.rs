@@ -75,7 +75,12 @@ fn ask<'a>() -> Ask<'a> {
 
 impl Pair {
     /// Tells `news`, and waits until what is asked for is as it should be.
-    async fn tells(&self, news: impl IntoIterator<Item = News>, ask: Ask<'_>, is_so: impl Fn(&Facts) -> bool) {
+    async fn tells(
+        &self,
+        news: impl IntoIterator<Item = News>,
+        ask: Ask<'_>,
+        is_so: impl Fn(&Facts) -> bool,
+    ) {
         news.into_iter().for_each(|news| self.told.record(news));
         wait_for("what was told to be known", async || is_so(&self.asked.look_up(ask).await)).await;
         assert!(is_so(&self.told.look_up(ask).await), "who told it knows it too");
@@ -134,7 +139,8 @@ mod cases {
 
     pub async fn rounds_are_found_at_their_place_and_the_newest_of_one_anchor_counts(pair: &Pair) {
         let places = [Hash(1), Hash(2)];
-        let news = [hidden(1, round(7, "old")), hidden(1, round(8, "other")), hidden(1, round(7, "new \\u00e9"))];
+        let news =
+            [hidden(1, round(7, "old")), hidden(1, round(8, "other")), hidden(1, round(7, "new \\u00e9"))];
         let expected = [vec![round(8, "other"), round(7, "new \\u00e9")], vec![]];
         pair.tells(news, Ask { places: &places, ..ask() }, |facts| facts.rounds == expected).await;
     }
@@ -196,7 +202,10 @@ mod cases {
         let cost = |history, prompt| {
             let anchor = Anchor { prompt, completion: 3, edits: Hash(4), ..Anchor::default() };
             let (model, conversation) = (Hash(1), Hash(2));
-            News { cost: Some(Cost { model, conversation, history: Hash(history), anchor }), ..News::default() }
+            News {
+                cost: Some(Cost { model, conversation, history: Hash(history), anchor }),
+                ..News::default()
+            }
         };
         let news = [cost(5, 100), cost(5, 0), cost(6, 0), cost(6, 200), cost(6, 300)];
         let histories = [Hash(5), Hash(6), Hash(7)];

@@ -208,7 +208,11 @@ fn a_yes_waits_for_a_ledger_that_is_away() {
     server.stop();
     program.wait_for_metric("toolrein_ledger_up", 0.0);
     let said = talk.ask(&program);
-    assert_eq!((said.calls.len(), said.text.as_str()), (0, "As you like."), "who else was asked is not known");
+    assert_eq!(
+        (said.calls.len(), said.text.as_str()),
+        (0, "As you like."),
+        "who else was asked is not known"
+    );
     server.start_again();
     is_connected(&program);
     assert_eq!(talk.ask(&program).calls.len(), 1, "the question still stands");
@@ -257,7 +261,8 @@ fn garbage_in_its_keys_counts_as_lost() {
         assert!(keys.iter().any(|key| key.starts_with("toolrein:r:")), "{keys:?}");
         for key in keys {
             server.ask::<()>(&["DEL", &key]);
-            let words: Vec<&str> = garbage.iter().map(|word| if *word == "*" { &*key } else { word }).collect();
+            let words: Vec<&str> =
+                garbage.iter().map(|word| if *word == "*" { &*key } else { word }).collect();
             server.ask::<redis::Value>(&words);
         }
         let other = server.share(&upstream, &settings);
@@ -295,7 +300,11 @@ fn strict_refuses_governed_requests_alone_while_it_is_away() {
     let refused = Request::post(&program.chat_url(), talk.body().to_string()).send();
     assert_eq!(refused.status, 503);
     let error = refused.json()["error"].clone();
-    assert_eq!((&error["type"], &error["code"]), (&"toolrein_error".into(), &"ledger_away".into()), "{error}");
+    assert_eq!(
+        (&error["type"], &error["code"]),
+        (&"toolrein_error".into(), &"ledger_away".into()),
+        "{error}"
+    );
     assert_eq!(refused.header("x-should-retry"), Some("true"));
     program.wait_for_metric("toolrein_ledger_away_total{result=\"refused\"}", 1.0);
     assert!(upstream.requests().is_empty());

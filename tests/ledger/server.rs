@@ -155,7 +155,7 @@ fn spawn(port: u16, folder: &Path) -> Child {
     command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--requirepass", PASSWORD]);
     command.args(["--save", "", "--appendonly", "no", "--daemonize", "no"]).arg("--dir").arg(folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().unwrap_or_else(|error| {
-        panic!("redis-server cannot be started ({error}); `make test` installs it")
-    })
+    command
+        .spawn()
+        .unwrap_or_else(|error| panic!("redis-server cannot be started ({error}); `make test` installs it"))
 }

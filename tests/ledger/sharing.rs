@@ -107,7 +107,8 @@ fn a_quota_holds_among_replicas_and_a_retry_at_another_one_is_charged_once() {
             let key = keys.iter().find(|key| key.starts_with("toolrein:q:"));
             key.map_or(0, |key| server.ask::<usize>(&["ZCARD", key]))
         };
-        let told = |from, count| until(&format!("{count} events"), || (events() >= from + count).then_some(()));
+        let told =
+            |from, count| until(&format!("{count} events"), || (events() >= from + count).then_some(()));
         assert_eq!(ask_as(&one, 0, form).calls.len(), 1);
         told(0, 1);
         let known = events();
@@ -157,7 +158,8 @@ fn a_yes_that_goes_to_all_replicas_at_once_is_taken_by_one_and_the_call_is_as_it
                 .into_iter()
                 .map(|program| {
                     // Each with a spelling of its own, so that none is another's second try.
-                    let mut talk = Talk { form, members: talk.members.clone(), messages: talk.messages.clone() };
+                    let mut talk =
+                        Talk { form, members: talk.members.clone(), messages: talk.messages.clone() };
                     talk.members["user"] = json!(format!("{program:p}{scope:p}"));
                     scope.spawn(move || talk.ask(program))
                 })

@@ -11,6 +11,7 @@ use crate::transcript::identity::{Domain, Hash, HashKey};
 use crate::transcript::prompt::{Anchor, Size};
 use crate::transcript::tokens::Estimate;
 use crate::wire::assemble::Assembled;
+use crate::wire::body::Scanner;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -328,15 +329,18 @@ fn are_round(messages: &[u8]) -> bool {
         role: Cow<'a, str>,
     }
     let list = [b"[", messages, b"]"].concat();
-    let Ok(text) = std::str::from_utf8(&list) else { return false };
-    let read: Result<Vec<Message<'_>>, _> = serde_json::from_str(text);
+    let read: Option<Vec<Message<'_>>> = is_json(&list).then(|| serde_json::from_slice(&list).ok()).flatten();
     let roles = read.unwrap_or_default();
     let known = roles.iter().all(|message| matches!(&*message.role, "assistant" | "tool" | "function"));
     known && roles.first().is_some_and(|message| message.role == "assistant")
 }
 
+/// Whether it is one JSON value, no deeper than any that toolrein reads.
 fn is_json(bytes: &[u8]) -> bool {
-    serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
+    let mut scanner = Scanner::new(bytes);
+    let is_shallow = scanner.skip().is_ok() && scanner.end().is_ok();
+    is_shallow
+        && std::str::from_utf8(bytes).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
 fn parse_number(digits: &[u8]) -> Option<u64> {

@@ -110,9 +110,8 @@ impl Writer {
                 Value::ServerError(error) => Some(error.code()),
                 _ => None,
             });
-            let (count, passes) = refused.fold((0, false), |(count, passes), code| {
-                (count + 1, passes || PASSING.contains(&code))
-            });
+            let (count, passes) = refused
+                .fold((0, false), |(count, passes), code| (count + 1, passes || PASSING.contains(&code)));
             self.link.count(LedgerOp::Record, count);
             if !passes || *self.ending.borrow() {
                 return;

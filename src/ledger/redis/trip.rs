@@ -80,7 +80,8 @@ impl Trip<'_> {
         }
         found.asked = values.next().and_then(|(about, value)| reader.open(about, value));
         for place in ask.places {
-            let rounds = newest(reader.all((Kind::Rounds, *place)), |one: &Round, other| one.anchor == other.anchor);
+            let rounds =
+                newest(reader.all((Kind::Rounds, *place)), |one: &Round, other| one.anchor == other.anchor);
             found.rounds.push(last(rounds, MOST_ROUNDS_AT_ONE_PLACE));
         }
         let refused = reader.all::<ModelFacts>((Kind::Model, ask.model));

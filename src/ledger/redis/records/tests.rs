@@ -88,7 +88,9 @@ fn a_round_is_messages_of_the_assistant_and_its_tools_and_nothing_else() {
 fn a_question_whose_pieces_are_no_json_is_none() {
     let mut body = String::from_utf8(question().write()).unwrap();
     assert!(Confirmation::read(body.as_bytes()).is_some());
-    for (good, bad) in [("\"pay\"", r#""pay\",\"x\":\"""#), (r#"{\"a\":1.0}"#, "nonsense"), ("[\"yes\"]", "{}")] {
+    for (good, bad) in
+        [("\"pay\"", r#""pay\",\"x\":\"""#), (r#"{\"a\":1.0}"#, "nonsense"), ("[\"yes\"]", "{}")]
+    {
         assert!(body.contains(good), "{body}");
         let broken = body.replace(good, bad);
         assert!(Confirmation::read(broken.as_bytes()).is_none(), "{broken}");
