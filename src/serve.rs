@@ -101,9 +101,7 @@ impl Running {
         let (base, model) = upstream_of(&config).await?;
         let held = Arc::<HeldCalls>::default();
         let metrics = metrics_of(&config, &held)?;
-        let Opened { ledger, key, shared } = ledger::open(&config, &metrics)?;
-        let known = Arc::clone(&ledger);
-        metrics.count_conversations_by(move || known.conversations());
+        let Opened { ledger, key, shared } = ledger::open(&config, &metrics).await?;
         let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)? };
         let drain = Drain::new();
         let settings = upstream_settings(&config, base);
@@ -120,7 +118,6 @@ impl Running {
             summaries: Summariser::new(pins, places, drain.clone()),
             config: Arc::clone(&config),
         };
-        shared.is_tried().await;
         let readiness = Readiness::starting();
         let admin_listener = listen("listen.admin", config.listen.admin).await?;
         let proxy_listener = listen("listen.proxy", config.listen.proxy).await?;

@@ -183,11 +183,11 @@ impl Redis {
         let Ok(answers) = self.link.ask(&commands, LedgerOp::Claim).await else { return None };
         let mut reader = Reader { names, answers: answers.into_iter(), unreadable: 0 };
         let question = reader.next();
-        let question = reader.open::<Confirmation>(asked, question).map(Arc::new);
+        let question = reader.open::<Confirmation>(asked, &question).map(Arc::new);
         let (is_first, taken) = (reader.next(), reader.next());
         let first = match is_first {
             Value::Okay => Some(None),
-            Value::Nil => reader.open::<Taken>(claimed, taken).map(Some),
+            Value::Nil => reader.open::<Taken>(claimed, &taken).map(Some),
             // It was not written down, so another may come.
             _ => None,
         };

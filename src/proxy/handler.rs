@@ -86,13 +86,6 @@ impl Gateway {
         self.config.mode == Mode::Observe
     }
 
-    /// Whether a request is refused that the shared ledger told nothing of; counts it either way.
-    fn is_refused_alone(&self) -> bool {
-        let is_refused = self.config.ledger.strict && !self.is_observing();
-        self.telemetry.metrics.count_without_ledger(is_refused);
-        is_refused
-    }
-
     /// Whether the answer opens with a line to the person.
     pub(crate) fn tells_person(&self, request: &Request, pass: &Pass) -> bool {
         let wanted = self.config.upstream.tools_unsupported_tell == Tell::Text;
@@ -170,15 +163,8 @@ impl Gateway {
         own = Instant::now();
         let reading = self.look((policies, identity), &parts, (&request, &body), &mut record).await;
         own += reading.waited;
-        if reading.facts.away && self.is_refused_alone() {
-            return refused(record, &ProxyError::LedgerAway);
-        }
-        if let Some(refusal) = &reading.plan.refusal {
-            record.outcome.act(On::Request, refusal.policy, "rejected", 1);
-            if !self.is_observing() {
-                let error = ProxyError::Refused { code: refusal.code, message: refusal.message.clone() };
-                return refused(record, &error);
-            }
+        if let Some(error) = self.refusal(&reading, &mut record) {
+            return refused(record, &error);
         }
         if !self.is_observing() {
             coding::accept_readable(&mut parts.headers, request.stream);
@@ -194,6 +180,22 @@ impl Gateway {
             Some((anchor, confirmation)) => exchange.hand_out(anchor, &confirmation, judging).await,
             None => exchange.run(judging).await,
         }
+    }
+
+    /// Why the request goes no further, if it does not: the shared ledger is away, or a policy wants none of it.
+    fn refusal(&self, reading: &Reading, record: &mut Record) -> Option<ProxyError> {
+        let observes = self.is_observing();
+        if reading.facts.away {
+            let is_refused = self.config.ledger.strict && !observes;
+            self.telemetry.metrics.count_without_ledger(is_refused);
+            if is_refused {
+                return Some(ProxyError::LedgerAway);
+            }
+        }
+        let refusal = reading.plan.refusal.as_ref()?;
+        record.outcome.act(On::Request, refusal.policy, "rejected", 1);
+        let error = ProxyError::Refused { code: refusal.code, message: refusal.message.clone() };
+        (!observes).then_some(error)
     }
 
     async fn read(&self, parts: &Parts, mut body: Incoming) -> Result<Bytes, Unread> {

@@ -41,13 +41,6 @@ pub(super) struct Opened {
 pub(super) struct Shared(Option<Arc<Redis>>);
 
 impl Shared {
-    /// Waits a moment until it was tried once, so that the first request finds it.
-    pub(super) async fn is_tried(&self) {
-        if let Some(redis) = &self.0 {
-            redis.is_tried(TRIED_WITHIN).await;
-        }
-    }
-
     /// Tells it what it was not told yet.
     pub(super) async fn finish(&self) {
         if let Some(redis) = &self.0 {
@@ -56,26 +49,36 @@ impl Shared {
     }
 }
 
-/// Opens the ledger. A shared one is connected to in the background.
-pub(super) fn open(config: &Config, metrics: &Arc<Metrics>) -> Result<Opened, LedgerError> {
-    let (settings, bounds) = (&config.ledger, bounds(config));
-    if !settings.is_shared() {
-        let ledger = Arc::new(Memory::new(&bounds));
-        return Ok(Opened { ledger, key: HashKey::random(), shared: Shared(None) });
-    }
-    let key = key(&settings.secret_env)?;
-    let url = if settings.url.is_empty() {
-        variable("ledger.url_env", &settings.url_env)?
-    } else {
-        settings.url.clone()
+/// Opens the ledger. A shared one is connected to in the background; it has a moment to answer, so that the first
+/// request finds it.
+pub(super) async fn open(config: &Config, metrics: &Arc<Metrics>) -> Result<Opened, LedgerError> {
+    let opened = match config.ledger.is_shared() {
+        true => shared(config, metrics).await?,
+        false => {
+            let ledger = Arc::new(Memory::new(&bounds(config)));
+            Opened { ledger, key: HashKey::random(), shared: Shared(None) }
+        }
     };
-    let (prefix, timeout) = (settings.prefix.clone(), settings.timeout);
+    let ledger = Arc::clone(&opened.ledger);
+    metrics.count_conversations_by(move || ledger.conversations());
+    Ok(opened)
+}
+
+async fn shared(config: &Config, metrics: &Arc<Metrics>) -> Result<Opened, LedgerError> {
+    let settings = &config.ledger;
+    let key = key(&settings.secret_env)?;
+    let url = match settings.url.as_str() {
+        "" => variable("ledger.url_env", &settings.url_env)?,
+        url => url.to_owned(),
+    };
+    let (prefix, timeout, bounds) = (settings.prefix.clone(), settings.timeout, bounds(config));
     let opened =
         Redis::open(Settings { url, key: key.clone(), prefix, timeout, bounds }, Arc::clone(metrics));
     let redis = Arc::new(opened.map_err(|error| match settings.url_env.as_str() {
         "" => LedgerError::Url(error),
         name => refused("ledger.url_env", name, &error.to_string()),
     })?);
+    redis.is_tried(TRIED_WITHIN).await;
     Ok(Opened { ledger: Arc::clone(&redis) as _, key, shared: Shared(Some(redis)) })
 }
 

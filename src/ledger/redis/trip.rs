@@ -73,12 +73,12 @@ impl Trip<'_> {
         let mut values = single.into_iter().zip(values.into_iter().chain(std::iter::repeat(Value::Nil)));
         let mut found = Found::default();
         for (about, value) in values.by_ref().take(self.unknown.len()) {
-            found.released.push(reader.open::<Released>(about, value).map(|time| time.0));
+            found.released.push(reader.open::<Released>(about, &value).map(|time| time.0));
         }
         for (about, value) in values.by_ref().take(ask.histories.len()) {
-            found.anchors.push(reader.open(about, value));
+            found.anchors.push(reader.open(about, &value));
         }
-        found.asked = values.next().and_then(|(about, value)| reader.open(about, value));
+        found.asked = values.next().and_then(|(about, value)| reader.open(about, &value));
         for place in ask.places {
             let rounds =
                 newest(reader.all((Kind::Rounds, *place)), |one: &Round, other| one.anchor == other.anchor);
@@ -122,8 +122,8 @@ impl Reader<'_> {
     }
 
     /// What `value` says about something.
-    pub(super) fn open<R: Record>(&mut self, about: (Kind, Hash), value: Value) -> Option<R> {
-        let record = match &value {
+    pub(super) fn open<R: Record>(&mut self, about: (Kind, Hash), value: &Value) -> Option<R> {
+        let record = match value {
             Value::Nil => return None,
             Value::BulkString(bytes) => self.names.seals.open(about, bytes),
             _ => None,
@@ -146,7 +146,7 @@ impl Reader<'_> {
 
     fn all<R: Record>(&mut self, about: (Kind, Hash)) -> Vec<R> {
         let values = self.list();
-        values.into_iter().filter_map(|value| self.open(about, value)).collect()
+        values.into_iter().filter_map(|value| self.open(about, &value)).collect()
     }
 }
 
