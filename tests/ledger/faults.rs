@@ -372,3 +372,18 @@ fn a_ledger_behind_tls_is_reached_where_its_certificate_is_trusted() {
     limits_calls(&wary);
     assert!(wary.metric("toolrein_ledger_up").abs() < 0.5);
 }
+
+#[test]
+fn a_server_that_was_demoted_is_left_for_the_one_that_the_address_leads_to() {
+    let (server, upstream) = (Server::start(), Scripted::start(search));
+    let program = server.share(&upstream, TWO_SEARCHES);
+    is_connected(&program);
+    let nowhere = Server::nowhere().to_string();
+    server.ask::<()>(&["REPLICAOF", "127.0.0.1", &nowhere]);
+    limits_calls(&program);
+    until("what was refused to be counted", || (errors(&program, "record") > 0.5).then_some(()));
+    until("the connection to be given up", || (program.logs().join("\n").contains("READONLY")).then_some(()));
+    server.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
+    is_connected(&program);
+    until("what was told meanwhile", || (times_told(&server) == 2).then_some(()));
+}

@@ -174,14 +174,21 @@ impl Link {
             return Away;
         }
         state.failures += 1;
-        if broken || state.failures >= MOST_FAILURES {
-            state.connection = None;
-            drop(state);
+        let is_over = broken || state.failures >= MOST_FAILURES;
+        drop(state);
+        if is_over {
+            self.give_up(reason);
+        }
+        Away
+    }
+
+    /// Gives the connection up; another is made after a pause.
+    pub(super) fn give_up(&self, reason: &str) {
+        if self.lock().connection.take().is_some() {
             self.metrics.ledger_answers(false);
             self.is_up.send_replace(Some(false));
             tracing::warn!(reason, "the shared ledger does not answer; going on without it");
         }
-        Away
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

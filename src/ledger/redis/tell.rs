@@ -27,8 +27,10 @@ const TOLD_WITHIN: Duration = Duration::from_secs(1);
 /// The pause before a ledger that is full, or loading, is told again.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Refusals that pass: memory is full, a disk is, it loads or is being handed over.
-const PASSING: [&str; 9] =
-    ["OOM", "MISCONF", "LOADING", "READONLY", "BUSY", "TRYAGAIN", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS"];
+const PASSING: [&str; 8] =
+    ["OOM", "MISCONF", "LOADING", MOVED_ON, "BUSY", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS"];
+/// Another server was made the one to write to: the address leads there, this connection does not.
+const MOVED_ON: &str = "READONLY";
 
 /// What one request brought.
 pub(super) struct Told {
@@ -110,9 +112,12 @@ impl Writer {
                 Value::ServerError(error) => Some(error.code()),
                 _ => None,
             });
-            let (count, passes) = refused
-                .fold((0, false), |(count, passes), code| (count + 1, passes || PASSING.contains(&code)));
-            self.link.count(LedgerOp::Record, count);
+            let refused: Vec<&str> = refused.collect();
+            self.link.count(LedgerOp::Record, refused.len() as u64);
+            if refused.contains(&MOVED_ON) {
+                self.link.give_up(MOVED_ON);
+            }
+            let passes = refused.iter().any(|code| PASSING.contains(code));
             if !passes || *self.ending.borrow() {
                 return;
             }
