@@ -2,7 +2,6 @@
 //! read; of what is sealed, whatever is read is written the same again, and goes into requests and replies as valid JSON.
 
 use crate::world::{choices, is_json};
-use bytes::Bytes;
 use std::fmt::Debug;
 use toolrein::ledger::redis::records::{Event, Kind, Record, Released, Seals, Seen, Taken, one_by_one};
 use toolrein::ledger::{ModelFacts, Overflow};
@@ -50,7 +49,7 @@ fn is_round(round: &Round) -> bool {
 fn is_handed_out(asked: &Confirmation) -> bool {
     let key = HashKey::fixed(1);
     let handed = Handed { anchor: Hash(9), key: &key, model: "m", created: 1, usage: true };
-    let whole: Bytes = reply(asked, &handed).into();
+    let whole = reply(asked, &handed);
     // Read without building it, which has a bound of depth that the reply's own members may have used up.
     let read: Result<&serde_json::value::RawValue, _> = serde_json::from_slice(&whole);
     assert!(read.is_ok(), "{}", String::from_utf8_lossy(&whole));
