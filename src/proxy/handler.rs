@@ -167,12 +167,8 @@ impl Gateway {
         own = Instant::now();
         let reading = self.look((policies, identity), &parts, (&request, &body), &mut record).await;
         own += reading.waited;
-        if let Some(refusal) = &reading.plan.refusal {
-            record.outcome.act(On::Request, refusal.policy, "rejected", 1);
-            if !self.is_observing() {
-                let error = ProxyError::Refused { code: refusal.code, message: refusal.message.clone() };
-                return refused(record, &error);
-            }
+        if let Some(error) = self.refusal(&reading, &mut record) {
+            return refused(record, &error);
         }
         if !self.is_observing() {
             coding::accept_readable(&mut parts.headers, request.stream);
@@ -188,6 +184,22 @@ impl Gateway {
             Some((anchor, confirmation)) => exchange.hand_out(anchor, &confirmation, judging).await,
             None => exchange.run(judging).await,
         }
+    }
+
+    /// Why the request goes no further, if it does not: the shared ledger is away, or a policy wants none of it.
+    fn refusal(&self, reading: &Reading, record: &mut Record) -> Option<ProxyError> {
+        let observes = self.is_observing();
+        if reading.facts.away {
+            let is_refused = self.config.ledger.strict && !observes;
+            self.telemetry.metrics.count_without_ledger(is_refused);
+            if is_refused {
+                return Some(ProxyError::LedgerAway);
+            }
+        }
+        let refusal = reading.plan.refusal.as_ref()?;
+        record.outcome.act(On::Request, refusal.policy, "rejected", 1);
+        let error = ProxyError::Refused { code: refusal.code, message: refusal.message.clone() };
+        (!observes).then_some(error)
     }
 
     async fn read(&self, parts: &Parts, mut body: Incoming) -> Result<Bytes, Unread> {
