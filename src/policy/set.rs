@@ -2,8 +2,10 @@
 //! states then judge the calls of the reply. Knows the order of policies and nothing of what they do.
 
 mod passed;
+mod resumed;
 
 use self::passed::Passed;
+use self::resumed::Stands;
 use super::pattern::{Pattern, best_match};
 use super::plan::{Change, Confirming, Counted, Edit, Plan, Proposed, Reason, SummaryPlace, Usage, Verdict};
 use super::{DeclaredTool, Evidence, Policy, RequestFacts};
@@ -13,6 +15,7 @@ use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, Transcript};
 use crate::wire::json::decode;
 use crate::wire::request::Choice;
+use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -38,12 +41,14 @@ pub trait Rule: Send + Sync {
     fn counted(&self) -> Vec<Counted>;
     /// See [`Policy::asks_for_summaries`].
     fn asks_for_summaries(&self) -> Option<SummaryPlace>;
+    /// See [`Policy::resumes`].
+    fn resumes(&self) -> bool;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
 }
 
 /// A policy with the state of one transcript.
-pub trait Fold: Send {
+pub trait Fold: Send + Sync {
     fn name(&self) -> &'static str;
     fn open(&mut self, request: &RequestFacts<'_>, plan: &mut Plan);
     fn read(&mut self, event: &Event<'_>, plan: &mut Plan);
@@ -56,6 +61,10 @@ pub trait Fold: Send {
     fn usage(&self, now_ms: u64) -> Vec<Usage>;
     /// The same fold with a copy of the state.
     fn fork(&self) -> Box<dyn Fold>;
+    /// Goes on from where `known` stands, which is of the same policy; whether that can be.
+    fn resume(&mut self, known: &dyn Fold) -> bool;
+    /// For [`resume`](Self::resume).
+    fn as_any(&self) -> &dyn Any;
 }
 
 /// A policy and its state.
@@ -115,6 +124,10 @@ impl<P: Policy> Rule for RuleOf<P> {
         self.0.asks_for_summaries()
     }
 
+    fn resumes(&self) -> bool {
+        self.0.resumes()
+    }
+
     fn start(&self) -> Box<dyn Fold> {
         Box::new(Running { policy: Arc::clone(&self.0), state: P::State::default() })
     }
@@ -164,6 +177,16 @@ impl<P: Policy> Fold for Running<P> {
     fn fork(&self) -> Box<dyn Fold> {
         Box::new(Self { policy: Arc::clone(&self.policy), state: self.state.clone() })
     }
+
+    fn resume(&mut self, known: &dyn Fold) -> bool {
+        let Some(known) = known.as_any().downcast_ref::<Self>() else { return false };
+        let resumed = self.policy.resume(&known.state, std::mem::take(&mut self.state));
+        resumed.map(|state| self.state = state).is_some()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
 }
 
 /// The configured policies, in registry order.
@@ -175,6 +198,10 @@ pub struct PolicySet {
     counted: Arc<[Counted]>,
     /// Names and patterns of tools, each with its place in it.
     counts: Arc<[(Pattern, usize)]>,
+    /// Every policy can go on from where it stood.
+    resumes: bool,
+    /// The set itself and its copies.
+    this: Arc<()>,
 }
 
 impl Default for PolicySet {
@@ -191,7 +218,8 @@ impl PolicySet {
         let places = counted.iter().enumerate();
         let counts =
             places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
-        Self { rules, confirming, counted, counts }
+        let resumes = rules.iter().all(|rule| rule.resumes());
+        Self { rules, confirming, counted, counts, resumes, this: Arc::default() }
     }
 
     /// What the ledger is to count for each caller.
@@ -257,19 +285,21 @@ impl PolicySet {
 
     /// Reads the whole transcript: what shall change, and a judge that knows the conversation.
     pub fn read(&self, transcript: &Transcript<'_>) -> (Plan, Judge) {
-        let mut plan = Plan::default();
-        let mut folds: Vec<Box<dyn Fold>> = self.rules.iter().map(|rule| rule.start()).collect();
         let mut facts = facts_of(transcript);
         facts.cuts = self.rules.iter().any(|rule| rule.cuts());
-        for fold in &mut folds {
-            plan.stand_at(0, fold.name());
-            fold.open(&facts, &mut plan);
-        }
-        for event in transcript.events() {
+        let stands = Stands::of(self, transcript);
+        let ((mut folds, mut plan), from, mut keep) = stands.begin(|| self.open(&facts));
+        for event in transcript.events_from(from) {
+            if let Some(keeping) = keep.take_if(|keeping| keeping.is_at(event.message())) {
+                stands.keep(keeping, &folds, &plan);
+            }
             for fold in &mut folds {
                 plan.stand_at(event.message(), fold.name());
                 fold.read(&event, &mut plan);
             }
+        }
+        if let Some(keeping) = keep {
+            stands.keep(keeping, &folds, &plan);
         }
         for fold in &folds {
             plan.stand_at(transcript.request.messages.len(), fold.name());
@@ -278,6 +308,21 @@ impl PolicySet {
         let key = transcript.identity.key.clone();
         let confirming = self.confirming.clone();
         (plan, Judge { folds, choices: Vec::new(), key, confirming, approved: false, passed: Vec::new() })
+    }
+}
+
+type Folds = Vec<Box<dyn Fold>>;
+
+impl PolicySet {
+    /// The folds before the first event.
+    fn open(&self, facts: &RequestFacts<'_>) -> (Folds, Plan) {
+        let mut plan = Plan::default();
+        let mut folds: Folds = self.rules.iter().map(|rule| rule.start()).collect();
+        for fold in &mut folds {
+            plan.stand_at(0, fold.name());
+            fold.open(facts, &mut plan);
+        }
+        (folds, plan)
     }
 }
 

@@ -41,6 +41,7 @@ pub enum Domain {
     Quota,
     Summary,
     Begun,
+    Behind,
 }
 
 impl std::fmt::Display for Hash {
