@@ -17,6 +17,7 @@ use toolrein::rewrite::splice::Rope;
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Hash, HashKey, Identity};
 use toolrein::transcript::memo::{Derived, Memo, NoMemo};
+use toolrein::transcript::resumed::read_request;
 use toolrein::transcript::summaries::{Pin, Summaries};
 use toolrein::wire::request::Request;
 
@@ -206,6 +207,21 @@ impl Memo for KeepAll {
         self.0.lock().unwrap().insert(key, derived.clone());
         derived
     }
+
+    fn find(&self, key: Hash) -> Option<Derived> {
+        self.0.lock().unwrap().get(&key).cloned()
+    }
+
+    fn keep(&self, key: Hash, derived: Derived) {
+        self.0.lock().unwrap().insert(key, derived);
+    }
+}
+
+impl KeepAll {
+    /// How much is known behind beginnings of requests.
+    pub fn behind(&self) -> usize {
+        self.0.lock().unwrap().values().filter(|derived| matches!(derived, Derived::Behind(..))).count()
+    }
 }
 
 /// A request as the policies have read it.
@@ -238,7 +254,7 @@ pub fn read_as(
     facts: &Facts,
     (identity, memo): (&Identity, &dyn Memo),
 ) -> Option<Reading> {
-    let request = Request::parse(body).ok()?;
+    let request = read_request(body, &identity.key, memo).ok()?;
     let mut transcript = Transcript::read(&request, body, identity, memo);
     let released_ms: Vec<Option<u64>> =
         transcript.newest_calls(1024).map(|call| facts.released_ms.get(&call.key).copied()).collect();
