@@ -122,7 +122,8 @@ impl Histories {
     pub fn read(transcript: &Transcript<'_>, model: Hash) -> Self {
         let request = transcript.request;
         let (names, place) = (names(transcript), place(transcript, model));
-        let name = |count: usize| transcript.identity.key.hash(Domain::History, &[&place, &bytes_of(names[count])]);
+        let name =
+            |count: usize| transcript.identity.key.hash(Domain::History, &[&place, &bytes_of(names[count])]);
         let replies = request.messages.iter().enumerate().rev();
         let replies = replies.filter(|(at, message)| *at > 0 && message.role == Role::Assistant);
         let earlier = replies.take(MOST_EARLIER).map(|(at, _)| (at, name(at))).collect();

@@ -98,7 +98,8 @@ mod tests {
         for messages in 1..200 {
             let body = body(messages, "and now?");
             let request = read_request(&body, &key, &memo).unwrap();
-            let plain = |request: Request| format!("{:?}", Request { begun: None, beginnings: [None; 2], ..request });
+            let plain =
+                |request: Request| format!("{:?}", Request { begun: None, beginnings: [None; 2], ..request });
             if let Some(begun) = &request.begun {
                 assert!(begun.bytes() <= body.len());
                 known = begun.bytes();

@@ -3,9 +3,10 @@
 
 use super::causality::hidden_rounds;
 use super::generate::{Conversation, any_order, orderly};
-use super::world::{Facts, KeepAll, NOW_MS, Reading, SETS, identity, lossy, policies, read_as};
+use super::world::{Facts, KeepAll, NOW_MS, Reading, SETS, identity, lossy, policies, read_as, ruled};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
+use toolrein::policy::set::PolicySet;
 use toolrein::rewrite::notice::Placement;
 use toolrein::rewrite::pass::Pass;
 use toolrein::transcript::Transcript;
@@ -18,7 +19,7 @@ proptest! {
     #[test]
     fn what_was_read_before_is_read_the_same(
         talk in orderly(),
-        set in prop::sample::select(vec![0, 1, 3]),
+        set in prop::sample::select(vec![0, 1, 3, SETS]),
         hidden in any::<u16>(),
         bits in any::<u64>(),
     ) {
@@ -44,6 +45,10 @@ fn much_is_read_from_where_an_earlier_request_ended() {
     assert!(known > 100, "{known}");
 }
 
+fn of(set: usize) -> &'static PolicySet {
+    if set == SETS { ruled() } else { policies(set) }
+}
+
 /// Beginnings are remembered from 8 KB on, a kilobyte apart.
 fn long(mut talk: Conversation, bits: u64) -> Conversation {
     let words = "many words ".repeat(660 + bits as usize % 60);
@@ -67,8 +72,8 @@ fn agree(talk: &Conversation, set: usize, hidden: u16, bits: u64) -> Result<usiz
             let set = if odd & 0xc0 == 0 { set + 1 } else { set };
             let caller = identity(if odd & 0x300 == 0 { 2 } else { 1 });
             let body = talk.first(count);
-            let fresh = read_as(&body, policies(set), &facts, (&caller, &NoMemo));
-            let resumed = read_as(&body, policies(set), &facts, (&caller, &memo));
+            let fresh = read_as(&body, of(set), &facts, (&caller, &NoMemo));
+            let resumed = read_as(&body, of(set), &facts, (&caller, &memo));
             match (fresh, resumed) {
                 (Some(fresh), Some(resumed)) => same(fresh, resumed)?,
                 (None, None) => {}
@@ -92,8 +97,12 @@ fn same(mut fresh: Reading, mut resumed: Reading) -> Result<(), String> {
         for arguments in ["{}", r#"{"path":"a"}"#, r#"{"q":1}"#] {
             let (fresh, resumed) = (&mut fresh.judge, &mut resumed.judge);
             let evidence = [&mut *fresh, &mut *resumed].map(|judge| judge.evidence(0, tool));
-            let ruling = [&mut *fresh, &mut *resumed].map(|judge| judge.rule(0, tool, Some(arguments), NOW_MS));
-            if evidence[0] != evidence[1] || ruling[0] != ruling[1] || fresh.usage(NOW_MS) != resumed.usage(NOW_MS) {
+            let ruling =
+                [&mut *fresh, &mut *resumed].map(|judge| judge.rule(0, tool, Some(arguments), NOW_MS));
+            if evidence[0] != evidence[1]
+                || ruling[0] != ruling[1]
+                || fresh.usage(NOW_MS) != resumed.usage(NOW_MS)
+            {
                 return Err(format!("{tool} {arguments}: {ruling:?}"));
             }
         }

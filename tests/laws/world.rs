@@ -122,6 +122,27 @@ max_chars = 800
 down_to = 0.5
 "#;
 
+/// What rules on calls and cuts nothing.
+const RULED: &str = r#"
+[policy.turn_limits]
+calls = 3
+parallel = 1
+[policy.allow]
+except = ["calm"]
+[policy.duplicates]
+tools = ["look"]
+retrieval = ["readFile"]
+[policy.serial]
+tools = ["look"]
+[policy.min_conversation.tools]
+weather = { min_user_messages = 2 }
+[policy.injection]
+[policy.taint]
+tools = ["say"]
+[policy.confirm]
+tools = ["say"]
+"#;
+
 pub fn shipped() -> &'static PolicySet {
     static SET: OnceLock<PolicySet> = OnceLock::new();
     SET.get_or_init(|| load(Source::Shipped))
@@ -149,6 +170,12 @@ pub fn guarded() -> [&'static PolicySet; 2] {
     static SETS: OnceLock<[PolicySet; 2]> = OnceLock::new();
     let [guarded, strict] = SETS.get_or_init(|| [load(text(GUARDED)), load(text(STRICT))]);
     [guarded, strict]
+}
+
+/// A set of policies that rule on calls alone.
+pub fn ruled() -> &'static PolicySet {
+    static SET: OnceLock<PolicySet> = OnceLock::new();
+    SET.get_or_init(|| load(text(RULED)))
 }
 
 /// How many sets of policies there are.
