@@ -3,11 +3,14 @@
 
 mod passed;
 mod resumed;
+mod ruling;
+
+pub use self::ruling::Ruling;
 
 use self::passed::Passed;
 use self::resumed::Stands;
 use super::pattern::{Pattern, best_match};
-use super::plan::{Change, Confirming, Counted, Edit, Plan, Proposed, Reason, SummaryPlace, Usage, Verdict};
+use super::plan::{Change, Confirming, Counted, Edit, Plan, Proposed, SummaryPlace, Usage, Verdict};
 use super::{DeclaredTool, Evidence, Policy, RequestFacts};
 use crate::transcript::calls::canonical_hash;
 use crate::transcript::identity::{Hash, HashKey};
@@ -379,33 +382,6 @@ pub struct Judge {
     approved: bool,
     /// The calls that were let through, where one may have to be taken back.
     passed: Vec<Passed>,
-}
-
-/// What all policies together say of one call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ruling {
-    /// Every objection, in registry order; the first gives the reason.
-    pub objections: Vec<(&'static str, Reason)>,
-    /// What the model reads as the call's result, where the client need not make it: the first policy's.
-    pub answer: Option<(&'static str, String)>,
-    /// The call's new arguments, with the policy that wrote them last.
-    pub rewritten: Option<(&'static str, String)>,
-    /// The call is one of a tool of ours.
-    pub own: bool,
-    /// The tool whose cut result the call asks for.
-    pub regret: Option<String>,
-}
-
-impl Ruling {
-    /// Whether the client may see the call.
-    pub fn is_allowed(&self) -> bool {
-        self.objections.is_empty() && self.answer.is_none()
-    }
-
-    /// Whether nothing stands in the call's way but the want of a person's yes.
-    pub fn needs_yes_alone(&self) -> bool {
-        !self.objections.is_empty() && self.objections.iter().all(|(_, reason)| reason.needs_yes())
-    }
 }
 
 impl Judge {
