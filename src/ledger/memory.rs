@@ -239,6 +239,7 @@ impl MemoCache {
                 Derived::Cut(Some((text, _))) => text.len(),
                 Derived::Compiled(_) => COMPILED_BYTES,
                 Derived::Begun(begun) => begun.weight(),
+                Derived::Behind(_, bytes) => *bytes,
                 _ => 0,
             };
             (bytes + ENTRY_BYTES) as u64

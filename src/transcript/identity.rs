@@ -42,6 +42,7 @@ pub enum Domain {
     Summary,
     Begun,
     Record,
+    Behind,
 }
 
 impl std::fmt::Display for Hash {
