@@ -9,6 +9,7 @@
 //! arguments, tool schemas, source code and prose in 24 languages. Because a cost looks back only, a longer text never
 //! counts less than its beginning.
 
+use crate::wire::body::block::{BLOCK, any, behind_backslash, marks};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
@@ -103,8 +104,6 @@ const BACKSLASH: u8 = 7;
 /// `read_escaped` counts such a character twice and takes this off.
 const RUN: u8 = 20;
 
-/// Bytes looked at together, in loops of this fixed length, which compile to vector instructions.
-const BLOCK: usize = 64;
 /// Where fewer bytes of a block than these stand before what takes decoding, all of them are decoded.
 const FEW: usize = BLOCK / 4;
 
@@ -146,7 +145,7 @@ impl Scan {
     fn read_block(&mut self, block: &Block, length: usize, json: bool) -> usize {
         let mut read = length;
         if any(block, |byte| byte >= 0x80) {
-            read = length.min(marked(block, |eight| eight & HIGHEST).trailing_zeros() as usize);
+            read = length.min(marks(block, |byte| byte >= 0x80).trailing_zeros() as usize);
             if read < FEW {
                 return 0;
             }
@@ -163,26 +162,26 @@ impl Scan {
     #[inline(never)]
     fn read_escaped(&mut self, block: &Block, length: usize) -> usize {
         let (mut meant, mut read, mut doubled) = (*block, length, 0);
-        let mut backslashes = marked(block, |eight| {
-            let others = eight ^ EACH * b'\\' as u64;
-            !((others & !HIGHEST) + !HIGHEST | others) & HIGHEST
-        });
-        while backslashes != 0 {
-            let at = backslashes.trailing_zeros() as usize;
-            // The byte behind it is no escape's beginning, whatever it is.
-            backslashes &= !(0b11 << at);
-            if at + 1 >= read {
-                // What it escapes is not there yet.
-                read = read.min(at);
+        let mut open = 0;
+        let mut escaped = behind_backslash(marks(block, |byte| byte == b'\\'), &mut open);
+        while escaped != 0 {
+            let at = escaped.trailing_zeros() as usize;
+            escaped &= escaped - 1;
+            if at >= read {
+                // A backslash is left for the block that has what it escapes.
+                read -= usize::from(at == read);
                 break;
             }
-            let Some(character) = simple_escape(block[at + 1]) else {
-                read = if at < FEW { 0 } else { at };
+            let Some(character) = simple_escape(block[at]) else {
+                read = if at <= FEW { 0 } else { at - 1 };
                 break;
             };
+            meant[at - 1] = character;
             meant[at] = character;
-            meant[at + 1] = character;
             doubled += u64::from(RUN);
+        }
+        if read == BLOCK {
+            read -= open as usize;
         }
         if read > 0 {
             self.add(&meant, read);
@@ -236,25 +235,6 @@ impl Scan {
         }
         at
     }
-}
-
-fn any(block: &Block, holds: impl Fn(u8) -> bool) -> bool {
-    block.iter().fold(false, |found, &byte| found | holds(byte))
-}
-
-/// One and the highest bit, in each of eight bytes.
-const EACH: u64 = u64::from_le_bytes([1; 8]);
-const HIGHEST: u64 = EACH << 7;
-
-/// A bit for each byte of a block, the lowest for the first: whether `mark` gives the byte its highest bit.
-#[inline(always)]
-fn marked(block: &Block, mark: impl Fn(u64) -> u64) -> u64 {
-    let eights = block.as_chunks().0.iter().enumerate();
-    eights.fold(0, |marks, (at, eight)| {
-        // The bits of eight bytes, side by side in the highest byte.
-        let bits = (mark(u64::from_le_bytes(*eight)) >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-        marks | bits << (8 * at)
-    })
 }
 
 /// The class of an ASCII character.
