@@ -288,11 +288,9 @@ fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
         Some(DeclaredTool { name, parameters: tool.parameters.map(|span| span.of(body)) })
     });
     let tools_tokens = transcript.declared_tokens();
-    // No character costs more than two tokens for each of its bytes.
     let hidden: usize = transcript.hidden_rounds.iter().map(|(_, round)| round.len()).sum();
     let most_chars = transcript.request.messages_span.len() + hidden;
-    let messages = u32::try_from(most_chars).unwrap_or(u32::MAX);
-    let messages = Estimate::of_tokens(messages).scaled(200).scaled(transcript.token_factor);
+    let messages = Estimate::most_of(most_chars).scaled(transcript.token_factor);
     RequestFacts {
         tools: declared.collect(),
         takes_tools: takes_tools(transcript),

@@ -1,14 +1,23 @@
 //! The size of what is sent, and the bill to be expected: the class estimate of the request as the plan changes it,
 //! message by message, joined with what is known of its beginning. Counts; writes and remembers nothing.
+//!
+//! Who needs a count, gets one: a limit in tokens has counted what it needs by now, and what is new in a conversation is
+//! always counted, since a bill is foretold from the one before and the difference of two sizes. But of a long history
+//! that nobody has counted only samples are read: its whole size serves a first prediction, and no byte depends on it.
 
 use super::texts::{is_dropped, settle};
 use crate::policy::plan::{Change, Plan};
 use crate::transcript::Transcript;
+use crate::transcript::View;
 use crate::transcript::identity::{Domain, Hash};
 use crate::transcript::prompt::{Anchor, Histories, Prediction, Ratio, Size, predict};
 use crate::transcript::tokens::{Estimate, TOOL_SCHEMA, estimate_json, estimate_text};
 use crate::wire::json::decode;
 use bytes::Bytes;
+
+/// Where messages of more bytes than this have not been counted, samples of them are. A first prompt is mostly smaller:
+/// from those it is learned what tools cost.
+const COUNTED_WHOLE: usize = 16 << 10;
 
 /// A request as it goes up.
 #[derive(Clone, Copy)]
@@ -36,22 +45,23 @@ impl Sent<'_> {
             let size = self.size();
             return (size, predict(size, None, ratio));
         };
-        let messages = anchor.size.messages + self.messages_from(*end);
-        let size = Size { tools: anchor.size.tools, messages };
+        let (new, sampled) = self.messages_from(*end);
+        let messages = anchor.size.messages + new;
+        let size = Size { messages, sampled: anchor.size.sampled || sampled, ..anchor.size };
         let reply = self.transcript.view(*end).tokens();
         (size, predict(size, Some((anchor, reply)), ratio))
     }
 
     /// The size of all of it.
     pub fn size(&self) -> Size {
-        Size { tools: self.tools(), messages: self.messages_from(0) }
+        let (messages, sampled) = self.messages_from(0);
+        Size { tools: self.tools(), messages, sampled }
     }
 
-    /// The size of the messages from the one at `first` on. Messages that were counted before are not counted again.
-    pub fn messages_from(&self, first: usize) -> Estimate {
+    /// The size of the messages from the one at `first` on, and whether it rests on samples. Messages that were counted
+    /// before are not counted again.
+    pub fn messages_from(&self, first: usize) -> (Estimate, bool) {
         let Self { transcript, plan, restored } = *self;
-        let sent = (first..transcript.request.messages.len()).filter(|at| !is_dropped(plan, *at));
-        let as_they_came: Estimate = sent.map(|at| transcript.view(at).tokens()).sum();
         let factor = transcript.token_factor;
         let (mut gone, mut new, mut come) = (Estimate::ZERO, Estimate::ZERO, Estimate::ZERO);
         for ((message, text), change) in settle(plan).range((first, 0)..) {
@@ -66,7 +76,19 @@ impl Sent<'_> {
         come += self.notices().filter(|(at, _)| *at >= first).map(|(_, text)| estimate_text(text)).sum();
         let rounds = restored.iter().filter(|(before, _)| *before >= first);
         come += rounds.map(|(_, round)| estimate_json(round)).sum();
-        (as_they_came + new + come.scaled(factor)).saturating_sub(gone)
+        // Last, since what is edited has been counted by now.
+        let (as_they_came, sampled) = self.as_they_came(first);
+        ((as_they_came + new + come.scaled(factor)).saturating_sub(gone), sampled)
+    }
+
+    /// The same before the plan changes them, but without those that it drops.
+    fn as_they_came(&self, first: usize) -> (Estimate, bool) {
+        let kept = (first..self.transcript.request.messages.len()).filter(|at| !is_dropped(self.plan, *at));
+        let views: Vec<View<'_>> = kept.map(|at| self.transcript.view(at)).collect();
+        let uncounted = views.iter().filter(|view| view.counted_tokens().is_none());
+        let sampled = uncounted.map(|view| view.message.span.len()).sum::<usize>() > COUNTED_WHOLE;
+        let count = if sampled { View::sampled_tokens } else { View::tokens };
+        (views.iter().map(count).sum(), sampled)
     }
 
     /// Names what is done to the first `count` messages: empty plans agree, and so does every plan that does the same.
@@ -140,7 +162,7 @@ mod tests {
         let plan = &plan(edits);
         let sent = Sent { transcript, plan, restored };
         let plain = Sent { plan: &Plan::default(), restored: &[], ..sent };
-        [plain.size().messages, sent.size().messages, sent.messages_from(2)].map(Estimate::tokens)
+        [plain.size().messages, sent.size().messages, sent.messages_from(2).0].map(Estimate::tokens)
     }
 
     fn plan(edits: Vec<Edit>) -> Plan {
@@ -184,8 +206,25 @@ mod tests {
         let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
         let mut plan = plan(vec![edit(0, notice)]);
         plan.dropped.push(Dropped { policy: "history", messages: 0..1, decided: 1 });
-        let of = |plan: &Plan| Sent { transcript, plan, restored: &[] }.messages_from(0);
+        let of = |plan: &Plan| Sent { transcript, plan, restored: &[] }.messages_from(0).0;
         assert_eq!(of(&plan) + of(&plan), of(&Plan::default()));
+    }
+
+    #[test]
+    fn of_a_long_history_samples_are_read_unless_it_was_counted() {
+        let turn = format!(r#"{{"role":"user","content":"{}"}}"#, r#"word {\"id\": 7}\n"#.repeat(500));
+        for turns in [1, 2, 5] {
+            let body = format!(r#"{{"messages":[{}]}}"#, vec![&*turn; turns].join(","));
+            let request = Request::parse(body.as_bytes()).unwrap();
+            let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+            let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+            let sent = Sent { transcript, plan: &Plan::default(), restored: &[] };
+            let (first, is_sampled) = sent.messages_from(0);
+            assert_eq!(is_sampled, body.len() > COUNTED_WHOLE, "{turns}");
+            let whole: Estimate = (0..turns).map(|at| transcript.view(at).tokens()).sum();
+            assert!(first.tokens().abs_diff(whole.tokens()) < whole.tokens() / 20, "{first:?} {whole:?}");
+            assert_eq!(sent.messages_from(0), (whole, false));
+        }
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub const MESSAGE_OVERHEAD: Estimate = Estimate(400);
 /// What framing adds to a tool definition beside its JSON: 7 tokens, the same cookbook's `func_init` for gpt-4o.
 pub const TOOL_SCHEMA: Estimate = Estimate(700);
 
+/// Bytes of a sample.
+const SAMPLE: usize = 256;
+
 /// An estimated number of tokens, kept in hundredths of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Estimate(u64);
@@ -36,6 +39,11 @@ impl Estimate {
     /// The inverse of [`hundredths`](Self::hundredths).
     pub const fn of_hundredths(hundredths: u64) -> Self {
         Self(hundredths)
+    }
+
+    /// What the messages of a request come to at most, by the bytes in which they are written.
+    pub const fn most_of(bytes: usize) -> Self {
+        Self((bytes as u64).saturating_mul(MOST_OF_A_BYTE))
     }
 
     /// Whole tokens, rounded up.
@@ -83,6 +91,16 @@ impl Sum for Estimate {
 /// counts as the characters that it is made of, a byte that is not UTF-8 as one odd character.
 pub fn estimate_json(raw: &[u8]) -> Estimate {
     Scan::new().read(raw, true)
+}
+
+/// The same, of a long string from its beginning and its middle alone.
+pub fn sample_json(raw: &[u8]) -> Estimate {
+    let middle = raw.len() / 2;
+    if middle <= 2 * SAMPLE {
+        return estimate_json(raw);
+    }
+    let seen = estimate_json(&raw[..SAMPLE]) + estimate_json(&raw[middle..middle + SAMPLE]);
+    Estimate(seen.0.saturating_mul(raw.len() as u64) / (2 * SAMPLE as u64))
 }
 
 /// Estimates plain text.
@@ -304,6 +322,31 @@ const fn cost_of_two() -> [u16; 1 << 12] {
     table
 }
 
+/// What a text costs at most, for each of its bytes. Two characters in a row never cost more than the dearest two of the
+/// table, and those outside ASCII take two bytes or more for what they cost beyond that. What is left over (an odd
+/// character, the framing of a message) is less than the quotes and braces around it come to.
+const MOST_OF_A_BYTE: u64 = most_of_a_byte();
+
+const fn most_of_a_byte() -> u64 {
+    let (costs, mut most, mut four) = (cost_of_two(), 0, 0);
+    while four < costs.len() {
+        if costs[four].div_ceil(2) > most {
+            most = costs[four].div_ceil(2);
+        }
+        four += 1;
+    }
+    let (one, mut code) = (most, 0x80);
+    while code <= 0x1_0000 {
+        let bytes = if code < 0x800 { 2 } else { 3 };
+        let dearest = (one + beyond_ascii(code)[1] as u16).div_ceil(bytes);
+        if dearest > most {
+            most = dearest;
+        }
+        code += 16;
+    }
+    most as u64
+}
+
 /// The rule: what a character costs, in hundredths of a token, by its class and those of the two before it. The first of
 /// a run of one class pays for a token or a part of one, the others a little.
 const fn cost(earlier: u8, previous: u8, class: u8) -> u8 {
@@ -483,6 +526,25 @@ mod tests {
                 assert_eq!(estimate_json(text.as_bytes()), plainly(text.as_bytes(), true), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn a_sample_comes_near_the_whole() {
+        let short = "word ".repeat(200);
+        assert_eq!(sample_json(short.as_bytes()), estimate_json(short.as_bytes()));
+        let long = format!("{}{}", "word ".repeat(800), r#"{\"id\": 1}\n"#.repeat(300));
+        let [sample, whole] = [sample_json, estimate_json].map(|count| count(long.as_bytes()).tokens());
+        assert!(sample.abs_diff(whole) < whole / 10, "{sample} {whole}");
+    }
+
+    #[test]
+    fn no_text_costs_more_than_the_bound() {
+        for text in ["a1", " 1", "ā1", "ā 1a", "\u{20}1x", "1ÿ", "😀1", "a\\", "中1"] {
+            let text = format!("\"{}\"", text.repeat(500));
+            let (counted, bound) = (estimate_text(&text), Estimate::most_of(text.len()));
+            assert!(counted <= bound && bound.tokens() <= text.len() as u64 * 17 / 10, "{text} {counted:?}");
+        }
+        assert!(MESSAGE_OVERHEAD <= Estimate::most_of("{},".len()));
     }
 
     #[test]
