@@ -71,6 +71,9 @@ pub struct View<'a> {
     note: &'a Note,
 }
 
+/// Marks a count in a note as one from samples.
+const SAMPLED: u64 = 1 << 63;
+
 impl<'a> View<'a> {
     /// The strings of text in the message, decoded.
     pub fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> + '_ {
@@ -93,13 +96,22 @@ impl<'a> View<'a> {
 
     /// The same, where somebody has counted them.
     pub fn counted_tokens(&self) -> Option<Estimate> {
-        let known = self.note.counted.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(Estimate::of_hundredths(known).scaled(self.token_factor))
+        let known = self.note.counted.load(Ordering::Relaxed);
+        let counted = known.checked_sub(1).filter(|_| known & SAMPLED == 0)?;
+        Some(Estimate::of_hundredths(counted).scaled(self.token_factor))
     }
 
     /// The same; where nobody has counted them, from samples of its long strings.
     pub fn sampled_tokens(&self) -> Estimate {
-        self.counted_tokens().unwrap_or_else(|| self.count_tokens(sample_json).scaled(self.token_factor))
+        let known = self.note.counted.load(Ordering::Relaxed) & !SAMPLED;
+        let sampled = known.checked_sub(1).map(Estimate::of_hundredths).unwrap_or_else(|| {
+            let sampled = self.count_tokens(sample_json);
+            let note = SAMPLED | (sampled.hundredths() + 1);
+            // Whoever has counted by now, knows better.
+            let _ = self.note.counted.compare_exchange(0, note, Ordering::Relaxed, Ordering::Relaxed);
+            sampled
+        });
+        sampled.scaled(self.token_factor)
     }
 
     /// The estimated tokens of its `text`-th string of text.
