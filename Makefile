@@ -9,7 +9,8 @@ NODE_MODULES := tests/clients/node/node_modules/.installed
 
 # How long each target is fuzzed, in seconds.
 FUZZ_SECONDS ?= 60
-FUZZ := cargo run --quiet --release --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --
+FUZZ_IS := --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
+FUZZ := cargo run --quiet --release $(FUZZ_IS) --
 GUIDED := target/fuzz-guided/$(shell rustc -vV | sed -n 's/^host: //p')/release/guided
 
 .PHONY: help test test-fast check deny audit sbom demo bench instructions growth soak compare eval \
@@ -18,7 +19,7 @@ GUIDED := target/fuzz-guided/$(shell rustc -vV | sed -n 's/^host: //p')/release/
 help:
 	@echo "make test       every test; installs what the tests need"
 	@echo "make test-fast  the tests that need nothing but Rust"
-	@echo "make check      formatting, lints, licences and sources of the dependencies"
+	@echo "make check      formatting, lints (of fuzz/ too), licences and sources of the dependencies"
 	@echo "make audit      known vulnerabilities of the dependencies (reads the public advisory database)"
 	@echo "make sbom       what the program is made of, as CycloneDX JSON: target/toolrein.cdx.json"
 	@echo "make demo       a simulated model that loops, and toolrein that stops it"
@@ -45,6 +46,8 @@ test-fast:
 check: deny
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo fmt --check --manifest-path fuzz/Cargo.toml
+	cargo clippy $(FUZZ_IS) --all-targets -- -D warnings
 
 # Not part of it: advisories, whose database lies outside of any package registry (make audit).
 deny: cargo-deny

@@ -92,7 +92,7 @@ pub enum Command {
 /// Options of `serve`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct ServeArgs {
-    /// The configuration; without it the shipped one.
+    /// The configuration; without it the shipped one. SIGHUP makes the program read it again.
     #[arg(long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
     config: Option<PathBuf>,
     #[command(flatten)]

@@ -4,7 +4,7 @@
 use clap::Parser as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolrein::cli::{
     Cli, Command, DemoArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, check_report, completions, policies_report,
 };
@@ -18,8 +18,8 @@ const EXIT_FAILED: u8 = 1;
 
 fn main() -> ExitCode {
     let (text, code) = match Cli::parse().into_command() {
-        Command::Serve(args) => return start(args.source(), &args.overrides(), None),
-        Command::Demo(args) => return start(Source::Shipped, &args.overrides(), Some(args)),
+        Command::Serve(args) => return start(&args.source(), &args.overrides(), None),
+        Command::Demo(args) => return start(&Source::Shipped, &args.overrides(), Some(args)),
         Command::Check(args) => check_report(args.source(), &args.overrides(), REGISTRY),
         Command::Replay(args) => return replay(&args),
         Command::Explain(args) => return explain(&args),
@@ -31,8 +31,8 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-fn start(source: Source, overrides: &Overrides, demonstration: Option<DemoArgs>) -> ExitCode {
-    let config = match Config::load(source, overrides, REGISTRY) {
+fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>) -> ExitCode {
+    let config = match Config::load(source.clone(), overrides, REGISTRY) {
         Ok(config) => config,
         Err(problems) => return fail(&problems, EXIT_REFUSED),
     };
@@ -41,11 +41,19 @@ fn start(source: Source, overrides: &Overrides, demonstration: Option<DemoArgs>)
         Err(error) => return fail(&error, EXIT_FAILED),
     };
     runtime.block_on(async {
+        let hangups = match Hangups::heard() {
+            Ok(hangups) => hangups,
+            Err(error) => return fail(&error, EXIT_FAILED),
+        };
         let running = match Running::start(config).await {
             Ok(running) => running,
             Err(error) => return fail(&error, EXIT_FAILED),
         };
-        match run(&running, demonstration).await {
+        let ended = tokio::select! {
+            done = demonstrate(&running, demonstration) => done,
+            done = listen(hangups, || _ = running.reload(source, overrides, REGISTRY)) => done,
+        };
+        match ended {
             Ok(()) if running.stop().await => ExitCode::SUCCESS,
             Ok(()) => ExitCode::from(EXIT_FAILED),
             Err(error) => fail(&error, EXIT_FAILED),
@@ -99,27 +107,50 @@ fn ended(found: io::Result<bool>) -> ExitCode {
     }
 }
 
-/// Runs until a signal comes, or to the end of the demonstration where nothing more is asked for.
-async fn run(running: &Running, demonstration: Option<DemoArgs>) -> io::Result<()> {
-    // Heard from here on, so that a signal during the demonstration drains too.
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let work = async {
-        let Some((args, model)) = demonstration.zip(running.model()) else {
-            return std::future::pending().await;
-        };
-        let places = demo::Places { direct: model.address, proxied: running.address() };
-        demo::run(places, &model.upstream, &mut io::stdout()).await?;
-        if args.once {
-            return Ok(());
-        }
-        writeln!(io::stdout(), "\nStill serving. Try it:\n\n{}\n", demo::curl_line(running.address()))?;
-        writeln!(io::stdout(), "Metrics: http://{}/metrics. Ctrl-C ends it.", running.admin_address())?;
-        std::future::pending().await
+/// Plays the demonstration, where one is asked for; returns where nothing is to be served after it.
+async fn demonstrate(running: &Running, demonstration: Option<DemoArgs>) -> io::Result<()> {
+    let Some((args, model)) = demonstration.zip(running.model()) else {
+        return std::future::pending().await;
     };
-    tokio::select! {
-        done = work => done,
-        _ = interrupt.recv() => Ok(()),
-        _ = terminate.recv() => Ok(()),
+    let places = demo::Places { direct: model.address, proxied: running.address() };
+    demo::run(places, &model.upstream, &mut io::stdout()).await?;
+    if args.once {
+        return Ok(());
+    }
+    writeln!(io::stdout(), "\nStill serving. Try it:\n\n{}\n", demo::curl_line(running.address()))?;
+    writeln!(io::stdout(), "Metrics: http://{}/metrics. Ctrl-C ends it.", running.admin_address())?;
+    std::future::pending().await
+}
+
+/// The signal to read the configuration again.
+struct Hangups {
+    signal: Signal,
+    /// What is hung up may be the terminal.
+    has_terminal: bool,
+}
+
+impl Hangups {
+    /// Heard from now on, so that none ends the program while it starts.
+    fn heard() -> io::Result<Self> {
+        Ok(Self { signal: signal(SignalKind::hangup())?, has_terminal: io::stderr().is_terminal() })
+    }
+
+    /// Returns with the next one; `false`: the terminal in which the program runs was closed.
+    async fn next(&mut self) -> bool {
+        self.signal.recv().await;
+        !self.has_terminal || io::stderr().is_terminal()
+    }
+}
+
+/// Calls `reload` for every SIGHUP, until a signal comes that ends the program.
+async fn listen(mut hangups: Hangups, reload: impl Fn()) -> io::Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+            goes_on = hangups.next() => if goes_on { reload() } else { return Ok(()) },
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The program put together: configuration, ledger, upstream, proxy and admin server, started in this order and
 //! drained in the reverse. Knows every part and does the work of none.
 
+mod reload;
+
 use crate::admin::readiness::Readiness;
 use crate::admin::{Admin, BODY_BYTES, Bearer};
 use crate::config::{self, Config, LogFormat, Target};
@@ -12,15 +14,16 @@ use crate::ledger::summaries::Pins;
 use crate::proxy::body::ReplyBody;
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{Gateway, Handler};
-use crate::proxy::read::read_body;
+use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{PlaceError, Places, Summariser};
+use crate::proxy::swap::Swap;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::proxy::{Proxy, Seats, ServeSettings, Service};
 use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{Format, Level, Log, Settings};
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::trace::forward;
+use crate::telemetry::trace::{Filter, forward};
 use crate::transcript::identity::HashKey;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -66,8 +69,11 @@ pub struct Running {
     readiness: Readiness,
     held: Arc<HeldCalls>,
     telemetry: Telemetry,
+    filter: Filter,
     drain: Drain,
-    drain_timeout: Duration,
+    /// What answers clients, and what answers at the admin port.
+    handler: Arc<Handler>,
+    pages: Arc<AdminService>,
     model: Option<SimulatedModel>,
 }
 
@@ -79,6 +85,14 @@ pub struct SimulatedModel {
     _stop: oneshot::Sender<()>,
 }
 
+impl SimulatedModel {
+    fn base(&self) -> Uri {
+        let authority = self.address.to_string();
+        let base = Uri::builder().scheme("http").authority(authority).path_and_query("/v1").build();
+        base.unwrap_or_default()
+    }
+}
+
 impl Running {
     /// Starts everything and says where it listens.
     ///
@@ -87,7 +101,7 @@ impl Running {
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let log = Log::start(log_settings(&config.log));
-        forward(&log, &config.log.level);
+        let filter = forward(&log, &config.log.level);
         for warning in &config.warnings {
             log.note(Level::Warn, warning, &[]);
         }
@@ -102,7 +116,7 @@ impl Running {
         let places = Places::of(&config, &settings)?;
         let pins = Pins::new(config.ledger.ttl);
         let gateway = Gateway {
-            upstream: Upstream::new(settings)?,
+            upstream: Arc::new(Upstream::new(settings)?),
             ledger,
             memo: Arc::new(MemoCache::new(config.ledger.memo_bytes)),
             telemetry: telemetry.clone(),
@@ -129,21 +143,16 @@ impl Running {
         let for_admin = ServeSettings { seats: Seats::new(ADMIN_CONNECTIONS), ..settings };
         let failed = |key, address| move |error| StartError::Listen { key, address, error };
         // The admin server answers until the very end, so that probes see the drain.
-        let admin = Proxy::start(
-            admin_listener,
-            Arc::new(AdminService { admin, patience: config.limits.body_timeout }),
-            for_admin,
-            Drain::new(),
-        )
-        .map_err(failed("listen.admin", config.listen.admin))?;
-        let handler = Arc::new(Handler(Arc::new(gateway)));
-        let proxy = Proxy::start(proxy_listener, handler, settings, drain.clone())
+        let pages = Arc::new(AdminService(Swap::new(Pages { admin, patience: patience(&config) })));
+        let admin = Proxy::start(admin_listener, Arc::clone(&pages), for_admin, Drain::new())
+            .map_err(failed("listen.admin", config.listen.admin))?;
+        let handler = Arc::new(Handler(Swap::new(gateway)));
+        let proxy = Proxy::start(proxy_listener, Arc::clone(&handler), settings, drain.clone())
             .map_err(failed("listen.proxy", config.listen.proxy))?;
         let upstream = config.upstream.url.to_string();
         telemetry.log.listening(proxy.address(), admin.address(), config.mode.as_str(), &upstream);
         readiness.open();
-        let drain_timeout = config.limits.drain_timeout;
-        Ok(Self { proxy, admin, readiness, held, telemetry, drain, drain_timeout, model })
+        Ok(Self { proxy, admin, readiness, held, telemetry, filter, drain, handler, pages, model })
     }
 
     /// Where clients connect.
@@ -167,9 +176,10 @@ impl Running {
         // What waits for a person's word is refused, so that its clients get their replies before the end.
         self.held.stop();
         let log = self.telemetry.log.clone();
-        let within = humantime::format_duration(self.drain_timeout).to_string();
+        let drain_timeout = self.handler.0.now().config.limits.drain_timeout;
+        let within = humantime::format_duration(drain_timeout).to_string();
         log.note(Level::Info, "draining", &[("within", &within)]);
-        let finished = self.proxy.stop(self.drain_timeout).await;
+        let finished = self.proxy.stop(drain_timeout).await;
         if !finished {
             // Here rather than by the runtime's end, so that what is cut is still recorded.
             self.drain.cut();
@@ -186,21 +196,24 @@ impl Running {
 }
 
 /// The admin pages as a service of the accept loop.
-struct AdminService {
+struct AdminService(Swap<Pages>);
+
+/// The admin pages of one configuration.
+struct Pages {
     admin: Admin,
-    /// How long a body may pause.
-    patience: Duration,
+    patience: Patience,
 }
 
 impl Service for AdminService {
     async fn call(&self, request: Request<Incoming>) -> Response<ReplyBody> {
+        let pages = self.0.now();
         let (head, mut body) = request.into_parts();
         let request = Request::from_parts(head, ());
-        let said = match self.admin.reads_body(&request) {
-            true => read_body(&mut body, None, BODY_BYTES, self.patience).await.ok(),
+        let said = match pages.admin.reads_body(&request) {
+            true => read_body(&mut body, None, BODY_BYTES, pages.patience).await.ok(),
             false => None,
         };
-        let (head, body) = self.admin.handle(&request, said.as_deref()).into_parts();
+        let (head, body) = pages.admin.handle(&request, said.as_deref()).into_parts();
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         Response::from_parts(head, ReplyBody::full(body))
     }
@@ -223,8 +236,13 @@ async fn upstream_of(config: &Config) -> Result<(Uri, Option<SimulatedModel>), S
         let _ = stopped.await;
     };
     tokio::spawn(demo::serve(listener, Arc::clone(&upstream), shutdown));
-    let base = Uri::builder().scheme("http").authority(address.to_string()).path_and_query("/v1").build();
-    Ok((base.unwrap_or_default(), Some(SimulatedModel { address, upstream, _stop: stop })))
+    let model = SimulatedModel { address, upstream, _stop: stop };
+    Ok((model.base(), Some(model)))
+}
+
+/// How long the body of a request may take.
+fn patience(config: &Config) -> Patience {
+    Patience { pause: config.limits.body_timeout, whole: config.limits.upload_timeout }
 }
 
 fn upstream_settings(config: &Config, base: Uri) -> UpstreamSettings {

@@ -36,7 +36,7 @@ pub fn run(input: &[u8]) -> bool {
         let options =
             replay::Options { pace: Duration::from_secs(2), verbose, json: true, threads: 1, profile: None };
         let mut out = Vec::new();
-        replay::run(config, &[path.clone()], &options, &mut out, None).unwrap();
+        replay::run(config, std::slice::from_ref(&path), &options, &mut out, None).unwrap();
         assert!(
             out.split(|byte| *byte == b'\n').all(|line| line.is_empty() || is_json(line)),
             "{}",

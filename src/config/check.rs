@@ -128,6 +128,7 @@ impl Checker<'_> {
             ("upstream.idle_timeout", upstream.idle_timeout),
             ("limits.header_timeout", limits.header_timeout),
             ("limits.body_timeout", limits.body_timeout),
+            ("limits.upload_timeout", limits.upload_timeout),
             ("limits.stall_timeout", limits.stall_timeout),
             ("limits.keepalive_comment", limits.keepalive_comment),
             ("ledger.ttl", file.ledger.ttl),

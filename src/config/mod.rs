@@ -10,6 +10,7 @@ mod document;
 mod effective;
 mod error;
 mod file;
+mod kept;
 mod needs;
 mod policies;
 mod profiles;
@@ -41,7 +42,7 @@ use crate::policy::plan::SummaryPlace;
 use crate::policy::set::PolicySet;
 use contradictions::contradictions;
 use document::Document;
-use file::{File, Overriding};
+use file::{File, Overriding, Written};
 use policies::{Builder, Layer};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -86,6 +87,28 @@ impl Config {
     /// # Errors
     /// Everything that is wrong, at once. Where the text is no TOML, nothing beyond that is looked for.
     pub fn load(source: Source, overrides: &Overrides, registry: &[policy::Entry]) -> Result<Self, Problems> {
+        Self::read(source, (overrides, registry), None)
+    }
+
+    /// Reads a configuration for the program that runs with this one. What cannot change until a restart stays as it
+    /// is here, which is told as a warning.
+    ///
+    /// # Errors
+    /// As [`Self::load`], and where what is new does not go with what stays.
+    pub fn reload(
+        &self,
+        source: Source,
+        overrides: &Overrides,
+        registry: &[policy::Entry],
+    ) -> Result<Self, Problems> {
+        Self::read(source, (overrides, registry), Some(self))
+    }
+
+    fn read(
+        source: Source,
+        (overrides, registry): (&Overrides, &[policy::Entry]),
+        running: Option<&Self>,
+    ) -> Result<Self, Problems> {
         let overriding = Overriding::read(overrides);
         let give_up = |mut problems: Vec<Problem>| {
             problems.extend(overriding.problems.iter().cloned());
@@ -102,19 +125,37 @@ impl Config {
         let (base, refused) = builder.build(&["policy"], &tables, &Layer::default(), &[]);
         let built = profiles::build(&builder, &base, &written.file);
         let shared = profiles::shared_keys(&builder, &written.file);
-        let mut checked = check::check(&document, &written, &overriding);
-        let unmet = needs::unmet(&document, &written.file, &base.set(), &built.profiles);
-        let problems = [written.problems, refused, built.problems, shared, checked.problems, unmet].concat();
+        let check = |written: &Written| {
+            let checked = check::check(&document, written, &overriding);
+            let unmet = needs::unmet(&document, &written.file, &base.set(), &built.profiles);
+            (checked.warnings, [checked.problems, unmet].concat())
+        };
+        let (mut warnings, wrong) = check(&written);
+        let problems =
+            [std::mem::take(&mut written.problems), refused, built.problems, shared, wrong].concat();
         if !(problems.is_empty() && overriding.problems.is_empty()) {
             return Err(give_up(problems));
         }
-        checked.warnings.extend(built.warnings);
-        let shipped = builder.shipped_tools();
-        checked.warnings.extend(contradictions(&base, &written.file.reask, &shipped));
-        if built.profiles.is_empty() {
-            checked.warnings.extend(check::idle_warning(written.file.mode, base.on.len()));
+        if let Some(running) = running {
+            let kept = kept::keep(&mut written.file, running);
+            // Once more, since what is new has to go with what stays.
+            let (others, wrong) = check(&written);
+            let told = kept.iter().map(|key| format!("needs a restart: {key}"));
+            if !wrong.is_empty() {
+                let told = format!(" ({})", told.collect::<Vec<_>>().join(", "));
+                let because =
+                    |problem: Problem| Problem { text: format!("{}{told}", problem.text), ..problem };
+                return Err(give_up(wrong.into_iter().map(because).collect()));
+            }
+            warnings = told.chain(others).collect();
         }
-        let mut config = Self::new(written.file, &base, built.profiles, checked.warnings);
+        warnings.extend(built.warnings);
+        let shipped = builder.shipped_tools();
+        warnings.extend(contradictions(&base, &written.file.reask, &shipped));
+        if built.profiles.is_empty() {
+            warnings.extend(check::idle_warning(written.file.mode, base.on.len()));
+        }
+        let mut config = Self::new(written.file, &base, built.profiles, warnings);
         config.warnings.extend(config.unset_keys());
         Ok(config)
     }

@@ -135,6 +135,9 @@ pub struct Limits {
     /// Longest silence while a request's body is read.
     #[serde(with = "span")]
     pub body_timeout: Duration,
+    /// Longest time for a request's body in all, on governed routes.
+    #[serde(with = "span")]
+    pub upload_timeout: Duration,
     /// Longest time in which a client takes nothing of what is sent to it.
     #[serde(with = "span")]
     pub stall_timeout: Duration,
@@ -336,6 +339,9 @@ impl Default for Limits {
             connections: 16_384,
             header_timeout: Duration::from_secs(100),
             body_timeout: Duration::from_secs(60),
+            // That of Node's http server for a whole request (`requestTimeout`); nginx bounds pauses alone. The longest
+            // body that is taken needs a megabit a second.
+            upload_timeout: Duration::from_secs(300),
             stall_timeout: Duration::from_secs(300),
             drain_timeout: Duration::from_secs(30),
             keepalive_comment: Duration::from_secs(15),

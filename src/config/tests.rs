@@ -687,3 +687,48 @@ fn a_quota_reaches_no_further_than_what_is_remembered() {
     let text = "5h is longer than anything is remembered: ledger.ttl is 1h";
     assert_eq!(told, [format!("proxy.toml:3: policy.quota.limits.images.per: {text}")]);
 }
+
+/// What a program that runs with `running` makes of `text`.
+fn reloaded(running: &str, text: &str) -> Result<Config, Problems> {
+    let source = Source::Text { name: "proxy.toml".to_owned(), text: text.to_owned() };
+    load(running).unwrap().reload(source, &Overrides::default(), REGISTRY)
+}
+
+#[test]
+fn what_cannot_change_while_running_stays_and_is_named() {
+    let running = "[listen]\nproxy = \"127.0.0.1:1\"\n[ledger]\ncalls = 7\n";
+    let written = "mode = \"observe\"\n[ledger]\ncalls = 8\n[upstream]\nurl = \"demo:\"\nhttp2 = true\n";
+    let config = reloaded(running, written).unwrap();
+    let told: Vec<&String> = config.warnings.iter().filter(|told| told.contains("restart")).collect();
+    assert_eq!(
+        told,
+        ["listen.proxy", "upstream.url", "ledger.calls"]
+            .map(|key| format!("needs a restart: {key}"))
+            .iter()
+            .collect::<Vec<_>>()
+    );
+    assert_eq!((config.listen.proxy.port(), config.ledger.calls, config.upstream.http2), (1, 7, true));
+    assert_eq!((config.mode, config.upstream.url == Target::Demo), (Mode::Observe, false));
+    let effective: Value = serde_json::from_str(config.effective.as_json()).unwrap();
+    assert_eq!((&effective["ledger"]["calls"], &effective["mode"]), (&7.into(), &"observe".into()));
+    assert_eq!(
+        reloaded(written, written).unwrap().warnings,
+        load(written).unwrap().warnings,
+        "equal is no change"
+    );
+}
+
+#[test]
+fn what_is_new_has_to_go_with_what_stays() {
+    let running = "[listen]\nproxy = \"127.0.0.1:1\"\n";
+    let circle = "[listen]\nproxy = \"127.0.0.1:2\"\n[upstream]\nurl = \"http://127.0.0.1:1/v1\"\n";
+    assert!(load(circle).is_ok());
+    let refused = reloaded(running, circle).err().unwrap().to_string();
+    assert_eq!(
+        refused,
+        "proxy.toml:4: upstream.url: http://127.0.0.1:1/v1 is listen.proxy itself: requests would go round in circles \
+         (needs a restart: listen.proxy)"
+    );
+    // And it has to be good by itself, or the restart would fail.
+    assert!(reloaded(running, "[listen]\nproxy = \"127.0.0.1:3\"\nadmin = \"127.0.0.1:3\"\n").is_err());
+}

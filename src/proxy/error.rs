@@ -11,7 +11,7 @@ use hyper::http::StatusCode;
 pub enum ProxyError {
     /// The request is longer than a governed route takes; the limit in bytes.
     RequestTooLong { limit: u64 },
-    /// The client stopped sending in the middle of its request.
+    /// The client stopped sending in the middle of its request, or took too long.
     ClientTimeout,
     /// The client went away in the middle of its request.
     ClientCut,
@@ -86,7 +86,9 @@ impl ProxyError {
                  limits.request_bytes."
             ),
             Self::ClientTimeout => {
-                "The request's body stopped arriving before it was whole. Send it again.".into()
+                "The request's body did not arrive whole in time (limits.body_timeout, limits.upload_timeout). Send it \
+                 again."
+                    .into()
             }
             Self::ClientCut => "The request's body broke off before it was whole.".into(),
             Self::UpstreamConnect { host, detail } => format!(

@@ -13,10 +13,11 @@ use super::exchange::Exchange;
 use super::fallback::{Fallbacks, Subject, placement};
 use super::headers::is_upgrade;
 use super::held::Waiting;
-use super::read::{ReadError, Unread, read_body};
+use super::read::{Patience, ReadError, Unread, read_body};
 use super::record::Record;
 use super::respond::error_response;
 use super::summaries::Summariser;
+use super::swap::Swap;
 use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
 use super::{Service, caller, clock, coding, profile, relay, stream, target};
@@ -42,7 +43,7 @@ use std::time::{Duration, Instant};
 /// Everything that all requests share.
 pub struct Gateway {
     pub config: Arc<Config>,
-    pub upstream: Upstream,
+    pub upstream: Arc<Upstream>,
     pub ledger: Arc<dyn Ledger>,
     pub memo: Arc<dyn Memo>,
     pub telemetry: Telemetry,
@@ -54,15 +55,16 @@ pub struct Gateway {
     pub summaries: Summariser,
 }
 
-/// The gateway as the accept loop calls it.
-pub struct Handler(pub Arc<Gateway>);
+/// The gateway as the accept loop calls it. A request keeps the one that it began with to its end.
+pub struct Handler(pub Swap<Gateway>);
 
 impl Service for Handler {
     async fn call(&self, request: hyper::http::Request<Incoming>) -> Response<ReplyBody> {
-        if self.0.config.mode != Mode::Off && is_governed(&request) {
-            Arc::clone(&self.0).govern(request).await
+        let gateway = self.0.now();
+        if gateway.config.mode != Mode::Off && is_governed(&request) {
+            gateway.govern(request).await
         } else {
-            self.0.relay(request).await
+            gateway.relay(request).await
         }
     }
 }
@@ -190,13 +192,14 @@ impl Gateway {
         let limits = &self.config.limits;
         let declared = parts.headers.get(hyper::http::header::CONTENT_LENGTH);
         let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());
-        let read = read_body(&mut body, declared, limits.request_bytes, limits.body_timeout).await;
+        let patience = Patience { pause: limits.body_timeout, whole: limits.upload_timeout };
+        let read = read_body(&mut body, declared, limits.request_bytes, patience).await;
         read.map_err(|error| match error {
             ReadError::TooLong(read) if self.is_observing() => {
                 Unread::TooLong(UpBody::continued(read, body, self.config.upstream.idle_timeout))
             }
             ReadError::TooLong(_) => ProxyError::RequestTooLong { limit: limits.request_bytes }.into(),
-            ReadError::IdleTimeout => ProxyError::ClientTimeout.into(),
+            ReadError::Timeout => ProxyError::ClientTimeout.into(),
             ReadError::Cut => ProxyError::ClientCut.into(),
         })
     }

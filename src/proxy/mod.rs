@@ -29,6 +29,7 @@ mod seats;
 mod sniff;
 mod stream;
 pub mod summaries;
+pub mod swap;
 mod target;
 mod timed;
 mod tls;

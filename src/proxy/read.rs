@@ -1,4 +1,4 @@
-//! Whole bodies in memory, bounded in size and in silence. Used for requests and for replies; it does
+//! Whole bodies in memory, bounded in size and in time. Used for requests and for replies; it does
 //! not decode and does not look at the bytes.
 
 use super::body::UpBody;
@@ -8,10 +8,19 @@ use futures_util::FutureExt as _;
 use http_body_util::BodyExt;
 use hyper::body::Body;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// Reserved at once on the word of a declared length. A longer body grows as it really comes.
 const RESERVE_BYTES: u64 = 4 << 20;
+
+/// How long a body may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// The longest pause.
+    pub pause: Duration,
+    /// All of it, from the first pause on: a sender that drips keeps every pause short.
+    pub whole: Duration,
+}
 
 /// Why a body could not be read whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,9 +28,9 @@ pub enum ReadError {
     /// It is longer than the limit, declared or seen; what was read of it.
     #[error("the body is too long")]
     TooLong(Vec<Bytes>),
-    /// Nothing came for as long as is allowed.
-    #[error("the body stopped arriving")]
-    IdleTimeout,
+    /// It took longer than is allowed, or paused for longer.
+    #[error("the body did not arrive in time")]
+    Timeout,
     /// The connection broke.
     #[error("the body broke off")]
     Cut,
@@ -42,7 +51,7 @@ impl From<ProxyError> for Unread {
     }
 }
 
-/// Reads a body whole: at most `limit` bytes, no pause longer than `idle`.
+/// Reads a body whole: at most `limit` bytes, no longer than `patience` lasts.
 ///
 /// `declared` is its length where the sender gave one. One buffer of that length is filled; a body that
 /// comes in one frame is handed on without being copied. Trailers are dropped.
@@ -50,7 +59,7 @@ pub async fn read_body(
     body: &mut (impl Body<Data = Bytes> + Unpin),
     declared: Option<u64>,
     limit: u64,
-    idle: Duration,
+    patience: Patience,
 ) -> Result<Bytes, ReadError> {
     let declared = declared.or_else(|| body.size_hint().exact());
     if declared.is_some_and(|length| length > limit) {
@@ -58,6 +67,7 @@ pub async fn read_body(
     }
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
+    let mut end = None;
     loop {
         if body.is_end_stream() {
             break;
@@ -65,7 +75,13 @@ pub async fn read_body(
         // Most frames are here already: no timer is made for them.
         let frame = match body.frame().now_or_never() {
             Some(frame) => frame,
-            None => timeout(idle, body.frame()).await.map_err(|_| ReadError::IdleTimeout)?,
+            None => {
+                let now = Instant::now();
+                let end = *end.get_or_insert(now + patience.whole);
+                timeout_at(end.min(now + patience.pause), body.frame())
+                    .await
+                    .map_err(|_| ReadError::Timeout)?
+            }
         };
         let Some(frame) = frame else { break };
         let Ok(data) = frame.map_err(|_| ReadError::Cut)?.into_data() else { continue };
@@ -93,7 +109,7 @@ mod tests {
     use futures_util::stream;
     use hyper::body::Frame;
 
-    const IDLE: Duration = Duration::from_secs(10);
+    const IDLE: Patience = Patience { pause: Duration::from_secs(10), whole: Duration::from_secs(60) };
 
     fn body(parts: &[&'static str]) -> ReplyBody {
         let frames: Vec<_> =
@@ -138,7 +154,20 @@ mod tests {
         let frames = stream::iter([Err::<Frame<Bytes>, _>(BodyError::ClientCut)]);
         assert_eq!(read_body(&mut ReplyBody::from_stream(frames), None, 9, IDLE).await, Err(ReadError::Cut));
         let mut silent = ReplyBody::from_stream(stream::pending());
-        let read = read_body(&mut silent, None, 9, Duration::from_millis(1)).await;
-        assert_eq!(read, Err(ReadError::IdleTimeout));
+        let pause = Duration::from_millis(1);
+        let read = read_body(&mut silent, None, 9, Patience { pause, ..IDLE }).await;
+        assert_eq!(read, Err(ReadError::Timeout));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_drips_within_every_pause_is_given_up_in_the_end() {
+        let drops = stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            Some((Ok(Frame::data(Bytes::from_static(b"x"))), ()))
+        });
+        let whole = Duration::from_millis(50);
+        let read =
+            read_body(&mut ReplyBody::from_stream(drops), None, 1 << 20, Patience { whole, ..IDLE }).await;
+        assert_eq!(read, Err(ReadError::Timeout));
     }
 }

@@ -10,7 +10,7 @@ pub(crate) use place::Places;
 use super::body::UpBody;
 use super::drain::Drain;
 use super::handler::Gateway;
-use super::read::read_body;
+use super::read::{Patience, read_body};
 use crate::ledger::summaries::Pins;
 use crate::policy::plan::SummaryWanted;
 use crate::rewrite::summary::{Answer, answer};
@@ -36,7 +36,7 @@ pub struct Summariser {
     pub(crate) pins: Arc<Pins>,
     places: Places,
     /// By the batch: told when it is decided. A std mutex, held for a look-up.
-    running: Mutex<HashMap<Hash, watch::Receiver<bool>>>,
+    running: Arc<Mutex<HashMap<Hash, watch::Receiver<bool>>>>,
     drain: Drain,
 }
 
@@ -55,7 +55,13 @@ enum Entry {
 impl Summariser {
     /// Nothing asked yet, at these places; the drain ends every question.
     pub fn new(pins: Pins, places: Places, drain: Drain) -> Self {
-        Self { pins: Arc::new(pins), places, running: Mutex::default(), drain }
+        Self { pins: Arc::new(pins), places, running: Arc::default(), drain }
+    }
+
+    /// The same decisions and questions, with other places for the next ones.
+    pub fn at(&self, places: Places) -> Self {
+        let (pins, running, drain) = (Arc::clone(&self.pins), Arc::clone(&self.running), self.drain.clone());
+        Self { pins, places, running, drain }
     }
 
     fn enter(&self, batch: Hash) -> Entry {
@@ -172,7 +178,9 @@ impl Gateway {
         if !response.status().is_success() {
             return None;
         }
-        let body = read_body(&mut response.into_body(), None, MOST_BYTES, wanted.terms.timeout).await.ok()?;
+        let timeout = wanted.terms.timeout;
+        let patience = Patience { pause: timeout, whole: timeout };
+        let body = read_body(&mut response.into_body(), None, MOST_BYTES, patience).await.ok()?;
         let Answer { text, usage } = answer(&body, wanted.terms.words);
         self.telemetry.metrics.count_summary_tokens(usage.prompt, usage.completion);
         text

@@ -38,7 +38,7 @@ const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_WITHIN: Duration = Duration::from_secs(10);
 
 /// Where the upstream is and how long it may take.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamSettings {
     /// `upstream.url`: scheme, host and the path that takes the place of `/v1`.
     pub base: Uri,

@@ -15,6 +15,7 @@ use std::fmt::{self, Display, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// `[log]`.
@@ -56,7 +57,8 @@ pub struct Log(Option<Arc<Open>>);
 struct Open {
     queue: Queue,
     form: Form,
-    level: Level,
+    /// A [`Level`].
+    level: AtomicU8,
 }
 
 impl Log {
@@ -82,7 +84,18 @@ impl Log {
             Format::Auto if io::stderr().is_terminal() => Form::Text,
             Format::Auto | Format::Json => Form::Json,
         };
-        Self(Some(Arc::new(Open { queue: Queue::new("log", sink), form, level: settings.level })))
+        Self(Some(Arc::new(Open {
+            queue: Queue::new("log", sink),
+            form,
+            level: AtomicU8::new(settings.level as u8),
+        })))
+    }
+
+    /// Lines below `level` are not written from now on.
+    pub fn set_level(&self, level: Level) {
+        if let Some(open) = &self.0 {
+            open.level.store(level as u8, Ordering::Relaxed);
+        }
     }
 
     /// The line of one request.
@@ -107,11 +120,14 @@ impl Log {
 
     /// Any other line. The caller sees to it that no value is a body, an argument or a credential.
     pub fn note(&self, level: Level, message: &str, fields: &[(&'static str, &dyn Display)]) {
-        self.write(level, message, |line| {
-            for (key, value) in fields {
-                line.text(key, &value.to_string());
-            }
-        });
+        self.write(level, message, |line| fill(line, fields));
+    }
+
+    /// A line that was let through elsewhere, by the levels of modules.
+    pub(super) fn forwarded(&self, level: Level, message: &str, fields: &[(&'static str, &dyn Display)]) {
+        if let Some(open) = &self.0 {
+            open.write(level, message, |line| fill(line, fields));
+        }
     }
 
     /// Waits until what was logged so far is written, at most `within`; whether it was. To be called at the
@@ -126,10 +142,25 @@ impl Log {
     }
 
     fn write(&self, level: Level, message: &str, fill: impl FnOnce(&mut Line)) {
-        let Some(open) = self.0.as_ref().filter(|open| level >= open.level) else { return };
-        let mut line = Line::new(open.form, SystemTime::now(), level, message);
+        let Some(open) = self.0.as_ref().filter(|open| level as u8 >= open.level.load(Ordering::Relaxed))
+        else {
+            return;
+        };
+        open.write(level, message, fill);
+    }
+}
+
+impl Open {
+    fn write(&self, level: Level, message: &str, fill: impl FnOnce(&mut Line)) {
+        let mut line = Line::new(self.form, SystemTime::now(), level, message);
         fill(&mut line);
-        open.queue.push(&line.end());
+        self.queue.push(&line.end());
+    }
+}
+
+fn fill(line: &mut Line, fields: &[(&'static str, &dyn Display)]) {
+    for (key, value) in fields {
+        line.text(key, &value.to_string());
     }
 }
 

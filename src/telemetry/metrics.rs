@@ -35,6 +35,8 @@ const TOKEN_KINDS: [&str; 7] =
     ["prompt", "cached", "cache_written", "completion", "reasoning", "saved", "estimated"];
 /// Of [`Metrics::count_summary_tokens`].
 const SUMMARY_TOKENS: [&str; 2] = ["prompt", "completion"];
+/// Of [`Metrics::count_reload`].
+const RELOADS: [&str; 2] = ["ok", "refused"];
 /// Upon an earlier bill about 1 % is usual; by learned rates alone about 5 %.
 const ESTIMATE_ERRORS: [f64; 9] = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0];
 /// Smaller prompts are mostly constants of the provider's, and say nothing of the estimate.
@@ -55,6 +57,7 @@ pub struct Metrics {
     client_gone: IntCounter,
     lost_log_lines: IntCounter,
     lost_audit_lines: IntCounter,
+    reloads: Counters,
     gauges: Gauges,
 }
 
@@ -150,6 +153,12 @@ impl Metrics {
                 "Lines of the audit record that were not written: the disk is full, the file cannot be opened, or \
                  they came faster than they could be written.",
             )?,
+            reloads: make.words(
+                "toolrein_config_reloads_total",
+                "Times the configuration was read again: ok (swapped), refused (it stayed as it was).",
+                "result",
+                &RELOADS,
+            )?,
             gauges: Gauges::new(&make)?,
             registry,
         })
@@ -159,6 +168,16 @@ impl Metrics {
     pub fn stream_opened(&self) -> StreamGuard {
         self.gauges.streams_open.inc();
         StreamGuard(self.gauges.streams_open.clone())
+    }
+
+    /// Counts that the configuration was read again, and whether it was taken.
+    pub fn count_reload(&self, taken: bool) {
+        self.reloads.add(RELOADS[usize::from(!taken)], 1);
+    }
+
+    /// Names the tools of the configuration anew, as [`Self::new`] does.
+    pub fn configure_tools(&self, configured_tools: &[String]) {
+        self.tools.configure(configured_tools);
     }
 
     /// Counts what came of a summary.

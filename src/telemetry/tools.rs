@@ -8,8 +8,8 @@ use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use prometheus::{Error, Histogram, HistogramVec, IntCounter, IntCounterVec};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Tools with series of their own beside the configured ones.
 const MAX_UNKNOWN: usize = 100;
@@ -27,7 +27,8 @@ const SECONDS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.
 /// The metrics of all tools.
 pub(super) struct Tools {
     families: Families,
-    configured: BTreeSet<String>,
+    /// A std lock: read when a tool is first seen, written when a configuration is read.
+    configured: RwLock<BTreeSet<String>>,
     /// By name. Read for every call, written when a tool is first seen.
     seen: DashMap<String, Arc<Tool>>,
     /// How many of them are not configured.
@@ -82,8 +83,20 @@ impl Tools {
                 &SECONDS,
             )?,
         };
-        let configured = configured.iter().map(|tool| bounded::name(tool).into_owned()).collect();
-        Ok(Self { families, configured, seen: DashMap::new(), unknown: AtomicUsize::new(0) })
+        let tools = Self {
+            families,
+            configured: RwLock::default(),
+            seen: DashMap::new(),
+            unknown: AtomicUsize::new(0),
+        };
+        tools.configure(configured);
+        Ok(tools)
+    }
+
+    /// Names the `configured` tools anew; what has series keeps them.
+    pub(super) fn configure(&self, configured: &[String]) {
+        let names = configured.iter().map(|tool| bounded::name(tool).into_owned()).collect();
+        *self.configured.write().unwrap_or_else(PoisonError::into_inner) = names;
     }
 
     /// The metrics of the tool with this name, or those of all others if there are too many.
@@ -94,7 +107,7 @@ impl Tools {
         }
         // Past the cap no unknown name is kept, however many there are.
         let is_full = self.unknown.load(Ordering::Relaxed) >= MAX_UNKNOWN;
-        if is_full && !self.configured.contains(name.as_ref()) {
+        if is_full && !self.is_configured(&name) {
             return self.meet(OTHER);
         }
         self.meet(&name)
@@ -105,13 +118,17 @@ impl Tools {
         let tool = match self.seen.entry(name.to_owned()) {
             Entry::Occupied(known) => return Arc::clone(known.get()),
             Entry::Vacant(vacant) => {
-                let is_unknown = name != OTHER && !self.configured.contains(name);
+                let is_unknown = name != OTHER && !self.is_configured(name);
                 // Counted while the entry is held, so that two at once cannot pass the cap together.
                 let fits = !is_unknown || self.unknown.fetch_add(1, Ordering::Relaxed) < MAX_UNKNOWN;
                 fits.then(|| Arc::clone(&vacant.insert(Arc::new(self.families.tool(name)))))
             }
         };
         tool.unwrap_or_else(|| self.meet(OTHER))
+    }
+
+    fn is_configured(&self, name: &str) -> bool {
+        self.configured.read().unwrap_or_else(PoisonError::into_inner).contains(name)
     }
 }
 
@@ -172,18 +189,20 @@ mod tests {
     #[test]
     fn a_hundred_unknown_tools_and_all_configured_ones_have_series_and_the_rest_share_one() {
         let registry = Registry::new();
-        let tools = tools(&registry, &["search", "late"]);
+        let tools = tools(&registry, &["search"]);
         tools.tool("search").call(CallVerdict::Allowed);
         for _ in 0..2 {
             for n in 0..1_000 {
                 tools.tool(&format!("invented_{n}")).call(CallVerdict::Allowed);
             }
         }
+        tools.configure(&["late".to_owned()]);
         tools.tool("late").call(CallVerdict::Allowed);
+        tools.tool("search").call(CallVerdict::Allowed);
         let allowed = allowed(&registry);
         assert_eq!(allowed.len(), 103);
         for (tool, count) in
-            [("search", 1), ("late", 1), ("invented_0", 2), ("invented_99", 2), (OTHER, 2 * 900)]
+            [("search", 2), ("late", 1), ("invented_0", 2), ("invented_99", 2), (OTHER, 2 * 900)]
         {
             assert_eq!(allowed.get(tool), Some(&count), "{tool}");
         }

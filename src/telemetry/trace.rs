@@ -7,14 +7,30 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, registry};
+use tracing_subscriber::{EnvFilter, Registry, registry, reload};
+
+/// What is let through.
+#[derive(Debug)]
+pub struct Filter(reload::Handle<EnvFilter, Registry>);
 
 /// Sends every event that `filter` lets through to `log`. The first call in a process counts.
-pub fn forward(log: &Log, filter: &str) {
-    // The filter was checked with the configuration; a second program in one process keeps the first's.
-    if let Ok(filter) = EnvFilter::builder().parse(filter) {
-        let _ = registry().with(filter).with(Forward(log.clone())).try_init();
+pub fn forward(log: &Log, filter: &str) -> Filter {
+    let (layer, handle) = reload::Layer::new(read(filter));
+    let _ = registry().with(layer).with(Forward(log.clone())).try_init();
+    Filter(handle)
+}
+
+impl Filter {
+    /// Lets through what `filter` says from now on.
+    pub fn set(&self, filter: &str) {
+        // A second program in one process keeps the first's.
+        let _ = self.0.reload(read(filter));
     }
+}
+
+/// The filter was checked with the configuration.
+fn read(filter: &str) -> EnvFilter {
+    EnvFilter::builder().parse(filter).unwrap_or_default()
 }
 
 struct Forward(Log);
@@ -32,7 +48,7 @@ impl<S: Subscriber> Layer<S> for Forward {
         let target = event.metadata().target();
         let mut shown: Vec<(&str, &dyn Display)> = vec![("target", &target)];
         shown.extend(fields.rest.iter().map(|(name, value)| (*name, value as &dyn Display)));
-        self.0.note(level, &fields.message, &shown);
+        self.0.forwarded(level, &fields.message, &shown);
     }
 }
 

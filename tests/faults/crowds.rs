@@ -82,6 +82,6 @@ fn five_hundred_idle_streams_cost_little_and_leave_nothing_behind() {
     drop(pairs);
     toolrein.wait_for_metric("toolrein_streams_open", 0.0);
     toolrein.wait_for_metric("toolrein_connections", 0.0);
-    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", toolrein.pid())).unwrap().count();
+    let descriptors = toolrein.descriptors();
     assert!(descriptors < 40, "{descriptors} descriptors are left open");
 }

@@ -3,7 +3,7 @@
 
 use crate::hand::{Hand, Wire, answer, chat, still_answers};
 use crate::support::client::get;
-use crate::support::program::Toolrein;
+use crate::support::program::{Toolrein, before};
 use crate::support::until;
 use std::net::TcpStream;
 
@@ -13,6 +13,21 @@ fn event(text: &str) -> String {
     format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n")
 }
 
+/// The client and the upstream of a stream of which one event was sent.
+fn begun_stream(hand: &Hand, toolrein: &Toolrein) -> (Wire, Wire) {
+    let mut client = Wire::to(toolrein);
+    client.write(chat(true));
+    let mut upstream = hand.asked();
+    upstream.write(format!("{EVENTS}{}", event("one")));
+    client.head();
+    (client, upstream)
+}
+
+/// How often it said that it cannot accept a connection.
+fn complaints(toolrein: &Toolrein) -> usize {
+    toolrein.logs().iter().filter(|line| line.contains("accepting a connection failed")).count()
+}
+
 fn address(toolrein: &Toolrein) -> String {
     toolrein.origin().trim_start_matches("http://").to_owned()
 }
@@ -20,40 +35,27 @@ fn address(toolrein: &Toolrein) -> String {
 #[test]
 fn a_program_out_of_descriptors_serves_again_once_some_are_free() {
     let hand = Hand::open();
-    let config = format!(
-        "listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"{}\"\n{}",
-        hand.base_url(),
-        crate::hand::GENEROUS
-    );
+    let config = before(&hand.base_url(), crate::hand::GENEROUS);
     let toolrein = Toolrein::start_with_descriptors(&config, 64);
     still_answers(&hand, &toolrein);
     let crowd: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(address(&toolrein)).unwrap()).collect();
-    until("the descriptors to run out", || {
-        toolrein.logs().iter().any(|line| line.contains("accepting a connection failed")).then_some(())
-    });
+    until("the descriptors to run out", || (complaints(&toolrein) > 0).then_some(()));
     drop(crowd);
     toolrein.wait_for_metric("toolrein_connections", 0.0);
     still_answers(&hand, &toolrein);
     assert_eq!(get(&format!("{}/readyz", toolrein.admin_url())).status, 200);
-    let complaints =
-        toolrein.logs().iter().filter(|line| line.contains("accepting a connection failed")).count();
+    let complaints = complaints(&toolrein);
     assert!(complaints < 30, "{complaints} lines: it pauses rather than spins");
 }
 
 #[test]
 fn a_request_that_finds_no_descriptor_for_its_upstream_is_told_so_and_the_next_goes_well() {
     let hand = Hand::open();
-    let config = format!(
-        "listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"{}\"\n{}",
-        hand.base_url(),
-        crate::hand::GENEROUS
-    );
+    let config = before(&hand.base_url(), crate::hand::GENEROUS);
     let toolrein = Toolrein::start_with_descriptors(&config, 64);
     // One of them is accepted before the last descriptor is taken, and asks only then.
     let mut clients: Vec<Wire> = (0..100).map(|_| Wire::to(&toolrein)).collect();
-    until("the descriptors to run out", || {
-        toolrein.logs().iter().any(|line| line.contains("accepting a connection failed")).then_some(())
-    });
+    until("the descriptors to run out", || (complaints(&toolrein) > 0).then_some(()));
     let mut first = clients.remove(0);
     first.write(chat(false));
     let (head, body) = first.response();
@@ -71,11 +73,7 @@ fn nothing_that_has_begun_is_dropped_when_the_program_is_asked_to_end() {
     let (hand, mut toolrein) = Hand::behind("");
     // One client whose stream runs, one whose request waits for its answer, one in the middle of its body, one in the
     // middle of its head, one that has said nothing yet, and one on whose connection a request was answered before.
-    let mut streaming = Wire::to(&toolrein);
-    streaming.write(chat(true));
-    let mut stream = hand.asked();
-    stream.write(format!("{EVENTS}{}", event("one")));
-    streaming.head();
+    let (mut streaming, mut stream) = begun_stream(&hand, &toolrein);
     let mut waiting = Wire::to(&toolrein);
     waiting.write(chat(false));
     let mut asked = hand.asked();
@@ -156,11 +154,7 @@ fn every_request_of_a_crowd_is_answered_or_was_never_taken_when_the_program_ends
 #[test]
 fn a_killed_program_leaves_broken_streams_and_its_successor_counts_on_from_the_conversation() {
     let (hand, mut toolrein) = Hand::behind("");
-    let mut client = Wire::to(&toolrein);
-    client.write(chat(true));
-    let mut upstream = hand.asked();
-    upstream.write(format!("{EVENTS}{}", event("one")));
-    client.head();
+    let (mut client, mut upstream) = begun_stream(&hand, &toolrein);
     toolrein.kill();
     let rest = String::from_utf8(client.rest()).unwrap();
     assert!(!rest.ends_with("0\r\n\r\n"), "never a clean end: {rest}");

@@ -2,7 +2,7 @@
 //! told, resets, and what the kernel says of the program's memory and descriptors. It knows no protocol beyond a head.
 
 use crate::support::http1::{Framing, Head};
-use crate::support::program::Toolrein;
+use crate::support::program::{self, Toolrein};
 use crate::support::{PATIENCE, until};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -92,9 +92,7 @@ impl Hand {
 
 /// The program before the upstream at `url`, on free ports.
 pub(crate) fn before(url: &str, settings: &str) -> Toolrein {
-    Toolrein::start(&format!(
-        "listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"{url}\"\n{settings}"
-    ))
+    Toolrein::start(&program::before(url, settings))
 }
 
 /// One end of a connection.

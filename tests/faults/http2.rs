@@ -1,7 +1,7 @@
 //! HTTP/2 by hand, frame by frame: what breaks the protocol ends its own connection, what floods it is stopped, and what
 //! is merely unknown is passed over. The kind of cases that h2spec has, for what a proxy's owner relies on.
 
-use crate::hand::{GENEROUS, Wire, peak, question};
+use crate::hand::{GENEROUS, Hand, Wire, answer, chat, peak, question};
 use crate::support::client::post;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -110,6 +110,33 @@ fn a_head_that_never_ends_is_stopped_and_not_kept() {
     assert!(taken < 10_000, "nobody stopped it");
     assert!(peak(&toolrein) < before + (8 << 20));
     assert_eq!(post(&toolrein.chat_url(), question(false)).status, 200);
+}
+
+#[test]
+fn hints_of_an_http_2_upstream_are_passed_over_and_the_answer_comes_whole() {
+    let (hand, toolrein) = Hand::behind("upstream.http2 = true\n");
+    let mut client = Wire::to(&toolrein);
+    client.write(chat(false));
+    let mut upstream = hand.accept();
+    upstream.until("SM\r\n\r\n");
+    upstream.write(frame(SETTINGS, 0, 0, &[]));
+    for _ in 0..2 {
+        let (stream, _) = until(&mut upstream, DATA).expect("the request's body");
+        // Literal fields: `:status` by its place in the table, `link` by name.
+        let hint = |status: &[u8; 3]| [&[8, 3][..], status, &[0, 4], b"link", &[3], b"</>"].concat();
+        for status in [b"100", b"103", b"103", b"199"] {
+            upstream.write(frame(HEADERS, END_HEADERS, stream, &hint(status)));
+        }
+        upstream.write(frame(HEADERS, END_HEADERS, stream, &[0x88]));
+        let body = answer("after the hints");
+        let body = body.split("\r\n\r\n").nth(1).unwrap();
+        upstream.write(frame(DATA, END_STREAM, stream, body.as_bytes()));
+        let (head, got) = client.response();
+        assert_eq!((head.word(1), head.header("link")), ("200", None));
+        assert_eq!(String::from_utf8(got.unwrap()).unwrap(), body);
+        // Once more on the same connection.
+        client.write(chat(false));
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod http2;
 mod labels;
 mod lengths;
 mod protocol;
+mod reload;
 mod secrets;
 mod slow;
 mod smuggling;

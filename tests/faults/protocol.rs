@@ -1,7 +1,7 @@
 //! What the protocols ask of a proxy: HTTP/1.1 and HTTP/2 on either side in all four combinations, trailers, headers of
 //! one hop, hints before an answer, parts of a file, and methods that ask about a resource.
 
-use crate::hand::{GENEROUS, Hand, Wire, answer, before, chat, question};
+use crate::hand::{GENEROUS, Hand, Wire, answer, before, chat, code, peak, question};
 use crate::support::program::Toolrein;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
@@ -209,11 +209,24 @@ fn hints_before_an_answer_are_passed_over_and_the_answer_comes_whole() {
         let mut upstream = hand.asked();
         upstream.write("HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n");
         upstream.write("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 199 Odd\r\nx-odd: 1\r\n\r\n");
+        upstream.write("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </b>\r\n\r\n");
         upstream.write(answer("after the hints"));
         let (head, body) = client.response();
         assert_eq!((head.word(1), head.header("link"), head.header("x-odd")), ("200", None, None));
         assert!(String::from_utf8(body.unwrap()).unwrap().contains("after the hints"));
     }
+}
+
+#[test]
+fn an_upstream_that_sends_nothing_but_hints_is_given_up() {
+    let (hand, toolrein) = Hand::behind("upstream.first_byte_timeout = \"300ms\"\n");
+    let before = peak(&toolrein);
+    let mut client = Wire::to(&toolrein);
+    client.write(chat(false));
+    hand.asked().flood_until_cut(b"HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n");
+    let (head, body) = client.response();
+    assert_eq!((head.word(1), code(&body.unwrap()).as_str()), ("504", "upstream_timeout"));
+    assert!(peak(&toolrein) < before + (16 << 20));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Slow loris, on both sides and in every part of a message: whoever crawls is given up in time, and nobody else waits.
 
 use crate::hand::{Hand, Wire, chat, code, post, still_answers};
+use crate::support::until;
 use std::io::Write as _;
 
 /// Sends one byte after the other for as long as the other side takes them.
@@ -48,6 +49,42 @@ fn a_client_whose_body_stops_is_told_so_on_every_route() {
     }
     // The relayed one had begun to go up.
     hand.accept().wait_for_hang_up();
+    still_answers(&hand, &toolrein);
+}
+
+#[test]
+fn a_client_whose_body_drips_is_told_so_though_every_byte_comes_in_time() {
+    let (hand, toolrein) = Hand::behind("limits.upload_timeout = \"300ms\"\n");
+    for head in ["content-length: 60000", "transfer-encoding: chunked"] {
+        let mut client = Wire::to(&toolrein);
+        client.write(format!("POST /v1/chat/completions HTTP/1.1\r\nhost: us\r\n{head}\r\n\r\n"));
+        client.stream().set_nonblocking(true).unwrap();
+        // A byte of white space, or a chunk that holds one.
+        let drop = if head.starts_with('t') { "1\r\n \r\n" } else { " " };
+        until("an answer to a body that is not whole", || {
+            let _ = client.reader.get_mut().write(drop.as_bytes());
+            client.stream().peek(&mut [0]).is_ok().then_some(())
+        });
+        client.stream().set_nonblocking(false).unwrap();
+        let (head, body) = client.response();
+        assert_eq!((head.word(1), code(&body.unwrap()).as_str()), ("408", "request_timeout"));
+    }
+    assert!(!hand.waiting(), "nothing of it went up");
+    still_answers(&hand, &toolrein);
+}
+
+#[test]
+fn a_whole_reply_that_drips_is_given_up_when_its_client_leaves() {
+    // Slow models send white space for minutes before their answer, so only the client knows how long is too long.
+    let (hand, toolrein) = Hand::behind("upstream.first_byte_timeout = \"100ms\"\n");
+    let mut client = Wire::to(&toolrein);
+    client.write(chat(false));
+    let mut upstream = hand.asked();
+    upstream.write("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 60000\r\n\r\n");
+    (0..100).for_each(|_| upstream.write(" "));
+    drop(client);
+    crawl(&mut upstream, std::iter::repeat_n(b' ', ENDLESS));
+    toolrein.wait_for_metric("toolrein_client_gone_total", 1.0);
     still_answers(&hand, &toolrein);
 }
 

@@ -27,6 +27,7 @@ mod logs;
 mod modes;
 mod nameless;
 mod refusing;
+mod reload;
 mod talk;
 mod told;
 mod transparency;

@@ -1,7 +1,7 @@
 //! Requests, replies and policies that the tests share.
 
 use crate::support::client::{Request, Response};
-use crate::support::program::Toolrein;
+use crate::support::program::{Toolrein, before};
 use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::Recorded;
 use serde_json::{Value, json};
@@ -127,9 +127,7 @@ pub(crate) fn raw_upstream(answer: &'static [u8]) -> String {
 
 /// The program before the upstream at `url`.
 pub(crate) fn toolrein_before(url: &str, settings: &str) -> Toolrein {
-    Toolrein::start(&format!(
-        "listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"{url}\"\n{settings}"
-    ))
+    Toolrein::start(&before(url, settings))
 }
 
 fn read_request(stream: &mut TcpStream) {

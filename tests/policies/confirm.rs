@@ -325,11 +325,7 @@ fn only_the_first_choice_asks() {
         if nth > 0 {
             return text("Fine.", request);
         }
-        let mut body = Speech::calls(&[("a", "fetch", "{}")]).whole();
-        let mut second = body["choices"][0].clone();
-        second["index"] = json!(1);
-        body["choices"].as_array_mut().unwrap().push(second);
-        Reply::json(200, &body)
+        Reply::choices(&[("a", "fetch"), ("a", "fetch")])
     });
     let program = Toolrein::before(&upstream, FETCH);
     let mut talk = Talk::new(Form::Whole);

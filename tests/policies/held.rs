@@ -226,12 +226,7 @@ fn every_choice_waits_and_the_declined_one_is_asked_for_anew() {
         if nth > 0 {
             return text("Fine.", request);
         }
-        let mut body = Speech::calls(&[("a", "fetch", "{}")]).whole();
-        let mut second = body["choices"][0].clone();
-        second["index"] = json!(1);
-        second["message"]["tool_calls"][0]["id"] = json!("b");
-        body["choices"].as_array_mut().unwrap().push(second);
-        Reply::json(200, &body)
+        Reply::choices(&[("a", "fetch"), ("b", "fetch")])
     });
     let program = Toolrein::before(&upstream, &settings(""));
     let mut talk = Talk::new(Form::Whole);

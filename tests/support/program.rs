@@ -5,11 +5,14 @@ use super::scripted::Scripted;
 use super::{client, until};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
 /// The token of the admin port, where the configuration wants one: it has it from the variable `TOKEN_OF_THE_TESTS`.
 pub const ADMIN_TOKEN: &str = "token-of-the-tests";
+
+const RELOADS: &str = "toolrein_config_reloads_total";
 
 /// A running `toolrein serve`.
 pub struct Toolrein {
@@ -17,7 +20,7 @@ pub struct Toolrein {
     proxy: String,
     admin: String,
     logs: Arc<Mutex<Vec<String>>>,
-    _config: tempfile::NamedTempFile,
+    config: tempfile::NamedTempFile,
 }
 
 impl Toolrein {
@@ -63,7 +66,7 @@ impl Toolrein {
             }
         });
         // Built before the wait, so that a program that never listens is killed all the same.
-        let mut program = Self { child, proxy: String::new(), admin: String::new(), logs, _config: file };
+        let mut program = Self { child, proxy: String::new(), admin: String::new(), logs, config: file };
         let (proxy, admin) = program.listening();
         (program.proxy, program.admin) = (format!("http://{proxy}"), format!("http://{admin}"));
         program
@@ -77,11 +80,7 @@ impl Toolrein {
 
     /// The same with these variables in its environment.
     pub fn before_in(upstream: &Scripted, settings: &str, variables: &[(&str, &str)]) -> Self {
-        let url = upstream.base_url();
-        let config = format!(
-            "listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"{url}\"\n{settings}"
-        );
-        Self::start_in(&config, variables)
+        Self::start_in(&before(&upstream.base_url(), settings), variables)
     }
 
     /// What stands before the proxy's paths: `http://127.0.0.1:PORT`.
@@ -140,9 +139,42 @@ impl Toolrein {
 
     /// Asks it to stop (SIGTERM).
     pub fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// Where its configuration stands.
+    pub fn config_file(&self) -> &Path {
+        self.config.path()
+    }
+
+    /// Puts this configuration in the place of the old one, asks it to read that (SIGHUP) and waits until it has;
+    /// whether it took it.
+    pub fn reload(&self, config: &str) -> bool {
+        std::fs::write(self.config_file(), config).expect("the configuration is written");
+        self.reread()
+    }
+
+    /// The same of a configuration that is there already.
+    pub fn reread(&self) -> bool {
+        let counts =
+            || ["ok", "refused"].map(|result| self.metric(&format!("{RELOADS}{{result=\"{result}\"}}")));
+        let before = counts();
+        self.signal("HUP");
+        until("the configuration to be read again", || {
+            let now = counts();
+            (now != before).then_some(now[0] > before[0])
+        })
+    }
+
+    fn signal(&self, name: &str) {
         // The shell's own `kill`, since no program of that name is sure to be installed.
-        let done = Command::new("sh").arg("-c").arg(format!("kill -TERM {}", self.pid())).status();
+        let done = Command::new("sh").arg("-c").arg(format!("kill -{name} {}", self.pid())).status();
         assert!(done.is_ok_and(|status| status.success()), "the signal was sent");
+    }
+
+    /// How many file descriptors it has open.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("its descriptors").count()
     }
 
     /// Kills it (SIGKILL).
@@ -177,6 +209,13 @@ impl Toolrein {
             found
         })
     }
+}
+
+/// A configuration of the program before the upstream at `url`, on free ports; `settings` as [`Toolrein::before`] has
+/// them.
+pub fn before(url: &str, settings: &str) -> String {
+    let free = "127.0.0.1:0";
+    format!("listen.proxy = {free:?}\nlisten.admin = {free:?}\nupstream.url = {url:?}\n{settings}")
 }
 
 impl Drop for Toolrein {

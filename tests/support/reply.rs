@@ -93,6 +93,16 @@ impl Reply {
         Self::events(&speech.chunks(body["stream_options"]["include_usage"] == true))
     }
 
+    /// A whole reply of several choices, each of which makes one call: its id and its name.
+    pub fn choices(calls: &[(&str, &str)]) -> Self {
+        let said = calls.iter().map(|(id, name)| Speech::calls(&[(id, name, "{}")]).whole());
+        let choices = said.enumerate().map(|(index, mut body)| {
+            body["choices"][0]["index"] = json!(index);
+            body["choices"][0].take()
+        });
+        Self::json(200, &frame("chat.completion", &choices.collect()))
+    }
+
     /// The model says this text, whole.
     pub fn text(text: &str) -> Self {
         Self::json(200, &Speech::text(text).whole())

@@ -1,0 +1,90 @@
+//! The configuration of the running program read again and swapped whole. Makes what hangs on a configuration anew and
+//! keeps what outlives one: the ledger, the memo, connections to an upstream that stays, what waits for a person. A
+//! configuration that is refused changes nothing. When to read again is its caller's affair.
+
+use super::{
+    Pages, Running, SimulatedModel, StartError, bearer_of, log_settings, patience, upstream_settings,
+};
+use crate::admin::Admin;
+use crate::config::{Config, Overrides, Source, Target};
+use crate::policy;
+use crate::proxy::handler::Gateway;
+use crate::proxy::summaries::Places;
+use crate::proxy::upstream::{Upstream, UpstreamSettings};
+use crate::telemetry::log::Level;
+use std::sync::Arc;
+
+impl Running {
+    /// Reads the configuration again, from where and with what it was read at the start. Requests that run go on with
+    /// the one that they began with, the next one has the new. What became of it is logged and counted; `false`: it
+    /// was refused and everything is as it was.
+    pub fn reload(&self, source: &Source, overrides: &Overrides, registry: &[policy::Entry]) -> bool {
+        let log = &self.telemetry.log;
+        let read = self.handler.0.now().config.reload(source.clone(), overrides, registry);
+        let refused = match read {
+            Ok(config) => self.swap(config).err().map(|error| vec![error.to_string()]),
+            Err(problems) => Some(problems.0.iter().map(ToString::to_string).collect()),
+        };
+        for problem in refused.iter().flatten() {
+            log.note(
+                Level::Error,
+                "the configuration is refused and stays as it was",
+                &[("problem", problem)],
+            );
+        }
+        self.telemetry.metrics.count_reload(refused.is_none());
+        refused.is_none()
+    }
+
+    /// Everything that can fail comes before anything that changes.
+    fn swap(&self, config: Config) -> Result<(), StartError> {
+        let (old, pages) = (self.handler.0.now(), self.pages.0.now());
+        let bearer = bearer_of(&config.admin)?;
+        let gateway = renewed(&old, config, self.model.as_ref())?;
+        let (config, telemetry) = (Arc::clone(&gateway.config), &self.telemetry);
+        let admin = Admin { config: config.effective.as_json().into(), bearer, ..pages.admin.clone() };
+        telemetry.log.set_level(log_settings(&config.log).level);
+        self.filter.set(&config.log.level);
+        telemetry.metrics.configure_tools(&config.named_tools());
+        self.handler.0.put(gateway);
+        self.pages.0.put(Pages { admin, patience: patience(&config) });
+        for warning in &config.warnings {
+            telemetry.log.note(Level::Warn, warning, &[]);
+        }
+        telemetry.log.note(
+            Level::Info,
+            "the configuration was read again",
+            &[("mode", &config.mode.as_str())],
+        );
+        Ok(())
+    }
+}
+
+/// The gateway with another configuration.
+fn renewed(old: &Gateway, config: Config, model: Option<&SimulatedModel>) -> Result<Gateway, StartError> {
+    let settings = reach(&config, model);
+    // Behind https the roots of trust are read again too, since they may have been renewed.
+    let stays = settings == reach(&old.config, model) && settings.base.scheme_str() == Some("http");
+    let places = Places::of(&config, &settings)?;
+    let upstream = if stays { Arc::clone(&old.upstream) } else { Arc::new(Upstream::new(settings)?) };
+    Ok(Gateway {
+        config: Arc::new(config),
+        upstream,
+        ledger: Arc::clone(&old.ledger),
+        memo: Arc::clone(&old.memo),
+        telemetry: old.telemetry.clone(),
+        key: old.key.clone(),
+        held: Arc::clone(&old.held),
+        turnstile: Arc::clone(&old.turnstile),
+        summaries: old.summaries.at(places),
+    })
+}
+
+/// How the upstream is reached; the simulated model is where it was started.
+fn reach(config: &Config, model: Option<&SimulatedModel>) -> UpstreamSettings {
+    let base = match (&config.upstream.url, model) {
+        (Target::Url(base), _) => base.clone(),
+        (Target::Demo, model) => model.map(SimulatedModel::base).unwrap_or_default(),
+    };
+    upstream_settings(config, base)
+}

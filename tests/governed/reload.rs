@@ -1,0 +1,198 @@
+//! The configuration read again while requests run: what changes for whom, what stays, and what is told.
+
+use crate::support::client::{Connection, Request, Response, get};
+use crate::support::person::Person;
+use crate::support::program::{Toolrein, before};
+use crate::support::reply::{Gate, Reply, Speech};
+use crate::support::scripted::Scripted;
+use crate::support::until;
+use crate::talk::{after, budget, calling, chat, log_line, question};
+use serde_json::{Value, json};
+
+/// The configuration in force, as the admin port shows it.
+fn shown(toolrein: &Toolrein) -> Value {
+    get(&format!("{}/config", toolrein.admin_url())).json()
+}
+
+fn is_told(toolrein: &Toolrein, words: &[&str]) {
+    until(&format!("{words:?} in the log"), || {
+        let logs = toolrein.logs();
+        logs.iter().any(|line| words.iter().all(|word| line.contains(word))).then_some(())
+    });
+}
+
+fn calls(reply: &Response) -> usize {
+    reply.text().matches("\"finish_reason\":\"tool_calls\"").count()
+}
+
+#[test]
+fn a_limit_is_new_for_the_next_request_and_old_for_the_stream_that_runs() {
+    let gate = Gate::shut();
+    let shut = gate.clone();
+    let upstream = Scripted::start(move |nth, request| {
+        let reply = calling(1)(nth, request);
+        if nth == 0 { reply.held_after(1, &shut) } else { reply }
+    });
+    let with = |calls| before(&upstream.base_url(), &budget(calls));
+    let toolrein = Toolrein::start(&with(50));
+    let mut stream = Request::post(&toolrein.chat_url(), after(&["r"], true)).open();
+    stream.until("assistant");
+    assert!(toolrein.reload(&with(1)));
+    for stream in [false, true] {
+        let next = chat(&toolrein, after(&["r"], stream));
+        assert_eq!((next.status, calls(&next)), (200, 0), "{}", next.text());
+        assert!(next.text().contains("without."), "{}", next.text());
+    }
+    gate.open();
+    let whole = stream.rest();
+    assert_eq!((calls(&whole), whole.cut), (1, false), "{}", whole.text());
+    assert_eq!(shown(&toolrein)["policy"]["budget"]["tool_calls"], 1);
+    assert!(toolrein.reload(&with(50)));
+    assert_eq!(calls(&chat(&toolrein, after(&["r"], false))), 1, "and back again");
+    upstream.assert_clean();
+}
+
+#[test]
+fn a_bad_file_changes_nothing_and_every_problem_is_told() {
+    let upstream = Scripted::start(calling(1));
+    let toolrein = Toolrein::before(&upstream, &budget(1));
+    let in_force = shown(&toolrein);
+    let bad =
+        "[policy.budget]\ntool_calls = \"many\"\n[limits]\nconections = 3\n[admin]\ntoken_env = \"1x\"\n";
+    let no_token = "[policy.budget]\ntool_calls = 9\n[admin]\ntoken_env = \"IS_SET_NOWHERE\"\n";
+    assert!(!toolrein.reload(&before(&upstream.base_url(), bad)));
+    for problem in
+        [":5: policy.budget.tool_calls: expected", ":7: limits.conections: unknown key", ":9: admin"]
+    {
+        is_told(&toolrein, &["\"error\"", "stays as it was", problem]);
+    }
+    assert!(!toolrein.reload(&before(&upstream.base_url(), no_token)), "what a start would refuse");
+    is_told(&toolrein, &["stays as it was", "IS_SET_NOWHERE"]);
+    std::fs::remove_file(toolrein.config_file()).unwrap();
+    assert!(!toolrein.reread());
+    is_told(&toolrein, &["stays as it was", "there is no such file"]);
+    assert_eq!(shown(&toolrein), in_force);
+    assert_eq!(calls(&chat(&toolrein, after(&["r"], false))), 0, "the limit is the old one");
+    assert!(toolrein.reload(&before(&upstream.base_url(), &budget(2))), "a good one is taken afterwards");
+    assert_eq!(calls(&chat(&toolrein, after(&["r"], false))), 1);
+    toolrein.wait_for_metric("toolrein_config_reloads_total{result=\"refused\"}", 3.0);
+    toolrein.wait_for_metric("toolrein_config_reloads_total{result=\"ok\"}", 1.0);
+}
+
+#[test]
+fn what_waits_for_a_restart_is_told_and_shown_as_it_is() {
+    let upstream = Scripted::start(calling(1));
+    let toolrein = Toolrein::before(&upstream, &budget(1));
+    let in_force = shown(&toolrein);
+    let wanted = format!(
+        "listen.proxy = \"127.0.0.1:9\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"{}\"\n\
+         upstream.remember = \"2h\"\nupstream.idle_timeout = \"7m\"\nmode = \"observe\"\n\
+         [limits]\nconnections = 9\nheader_timeout = \"9s\"\nheld_bytes = \"1MiB\"\n\
+         [ledger]\ncalls = 9\nttl = \"9h\"\n[audit]\nfile = \"audit.jsonl\"\n[log]\nformat = \"text\"\n{}",
+        upstream.base_url(),
+        budget(2)
+    );
+    assert!(toolrein.reload(&wanted));
+    let now = shown(&toolrein);
+    let waiting = [
+        ["listen", "proxy"],
+        ["upstream", "remember"],
+        ["limits", "connections"],
+        ["limits", "header_timeout"],
+        ["ledger", "calls"],
+        ["ledger", "ttl"],
+        ["audit", "file"],
+        ["log", "format"],
+    ];
+    for [table, key] in waiting {
+        is_told(&toolrein, &["\"warn\"", &format!("needs a restart: {table}.{key}\"")]);
+        assert_eq!(now[table][key], in_force[table][key], "{table}.{key}");
+    }
+    let told = toolrein.logs().iter().filter(|line| line.contains("needs a restart")).count();
+    assert_eq!(told, waiting.len(), "and nothing else");
+    assert_eq!((&now["mode"], &now["upstream"]["idle_timeout"]), (&json!("observe"), &json!("7m")));
+    assert_eq!(
+        (&now["limits"]["held_bytes"], &now["policy"]["budget"]["tool_calls"]),
+        (&json!("1MiB"), &json!(2))
+    );
+    // What is new must go with what stays, or it would not work until then.
+    let quota =
+        "[ledger]\nttl = \"72h\"\n[policy.quota.limits.day]\ntools = [\"f\"]\ncalls = 1\nper = \"48h\"\n";
+    assert!(!toolrein.reload(&before(&upstream.base_url(), quota)));
+    is_told(&toolrein, &["longer than anything is remembered", "needs a restart: ledger.ttl"]);
+}
+
+#[test]
+fn flags_and_variables_beat_the_file_that_is_read_again() {
+    let upstream = Scripted::start(calling(1));
+    let variables = [("TOOLREIN_MODE", "observe")];
+    let toolrein = Toolrein::before_in(&upstream, &budget(1), &variables);
+    assert!(toolrein.reload(&before(&upstream.base_url(), &format!("mode = \"off\"\n{}", budget(2)))));
+    let now = shown(&toolrein);
+    assert_eq!((&now["mode"], &now["policy"]["budget"]["tool_calls"]), (&json!("observe"), &json!(2)));
+}
+
+#[test]
+fn another_upstream_takes_the_next_request_and_the_old_one_keeps_its_stream() {
+    let gate = Gate::shut();
+    let shut = gate.clone();
+    let old = Scripted::start(move |_, request| {
+        Reply::speech(request, &Speech::text("from the old one")).held_after(2, &shut)
+    });
+    let new = Scripted::start(|_, request| Reply::speech(request, &Speech::text("from the new one")));
+    let toolrein = Toolrein::before(&old, &budget(1));
+    let mut stream = Request::post(&toolrein.chat_url(), question(true)).open();
+    stream.until("from");
+    assert!(toolrein.reload(&before(&new.base_url(), &budget(1))));
+    assert!(chat(&toolrein, question(false)).text().contains("from the new one"));
+    let relayed = get(&format!("{}/v1/models", toolrein.origin()));
+    assert_eq!((relayed.status, new.requests().len(), old.requests().len()), (200, 2, 1));
+    gate.open();
+    assert_eq!(stream.rest().streamed_text(), "from the old one");
+}
+
+#[test]
+fn what_the_ledger_knows_outlives_the_configuration() {
+    let upstream = Scripted::start(calling(1));
+    let limits = "[policy.rate_limit]\ndefault = { calls = 1, per = \"1h\" }\n";
+    let toolrein = Toolrein::before(&upstream, limits);
+    let first = chat(&toolrein, question(false)).json();
+    let mut body: Value = serde_json::from_str(&question(false)).unwrap();
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(first["choices"][0]["message"].clone());
+    messages.push(json!({"role": "tool", "tool_call_id": "call_0_0", "content": "r"}));
+    assert!(toolrein.reload(&before(&upstream.base_url(), &format!("{limits}[policy.truncate]\n"))));
+    let second = chat(&toolrein, body.to_string());
+    assert_eq!(calls(&second), 0, "the first call was made within the hour: {}", second.text());
+    assert!(upstream.request(2).json()["messages"].to_string().contains("RATE_LIMIT"));
+}
+
+#[test]
+fn a_call_that_waits_for_a_yes_gets_it_after_the_configuration_has_changed() {
+    let upstream = Scripted::start(calling(1));
+    let held = format!("{}[policy.confirm]\ntools = [\"f\"]\nform = \"held\"\n", Person::SETTINGS);
+    let toolrein = Toolrein::before(&upstream, &held);
+    let person = Person::at(&toolrein);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| chat(&toolrein, question(false)));
+        person.sees(1);
+        assert!(
+            toolrein.reload(&before(&upstream.base_url(), &format!("{}{}", Person::SETTINGS, budget(1))))
+        );
+        assert_eq!(person.answers(true)["tool"], "f");
+        assert_eq!(calls(&asking.join().unwrap()), 1);
+    });
+    assert_eq!(calls(&chat(&toolrein, question(false))), 1, "nobody is asked any more");
+}
+
+#[test]
+fn the_level_of_the_log_changes_at_once() {
+    let upstream = Scripted::start(calling(1));
+    let toolrein = Toolrein::before(&upstream, "log.level = \"warn\"\n");
+    chat(&toolrein, question(false));
+    assert!(toolrein.reload(&before(&upstream.base_url(), "log.level = \"info,toolrein::proxy=debug\"\n")));
+    chat(&toolrein, question(true));
+    assert_eq!(log_line(&toolrein, 0)["streamed"], true, "the first request was not logged");
+    Connection::open(toolrein.origin()).write(b"no request\r\n\r\n");
+    is_told(&toolrein, &["\"debug\"", "a connection ended early"]);
+}
