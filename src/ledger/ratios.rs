@@ -45,7 +45,8 @@ impl Ratios {
         let known = self.conversations.iter().position(|seen| seen.conversation == conversation);
         let known = known.and_then(|at| self.conversations.remove(at));
         // Grown from where it was, with the tools that it had: else it begins anew.
-        let grown = known.filter(|seen| seen.tools == tools && seen.last.0 <= now.0 && seen.last.1 <= now.1);
+        let alike = known.filter(|seen| seen.tools == tools && seen.sampled == size.sampled);
+        let grown = alike.filter(|seen| seen.last.0 <= now.0 && seen.last.1 <= now.1);
         let first = grown.map_or(now, |seen| seen.first);
         self.conversations.push_back(Seen { conversation, tools, sampled: size.sampled, first, last: now });
         if self.conversations.len() > MOST {

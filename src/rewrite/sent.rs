@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 /// Where messages of more bytes than this have not been counted, samples of them are. A first prompt is mostly smaller:
 /// from those it is learned what tools cost.
-const COUNTED_WHOLE: usize = 16 << 10;
+const COUNTED_WHOLE: usize = 32 << 10;
 
 /// A request as it goes up.
 #[derive(Clone, Copy)]
@@ -45,22 +45,28 @@ impl Sent<'_> {
             let size = self.size();
             return (size, predict(size, None, ratio));
         };
-        let (new, sampled) = self.messages_from(*end);
-        let messages = anchor.size.messages + new;
-        let size = Size { messages, sampled: anchor.size.sampled || sampled, ..anchor.size };
+        let messages = anchor.size.messages + self.messages_from(*end);
+        let size = Size { messages, ..anchor.size };
         let reply = self.transcript.view(*end).tokens();
         (size, predict(size, Some((anchor, reply)), ratio))
     }
 
-    /// The size of all of it.
+    /// The size of all of it; of a long history that nobody has counted, from samples.
     pub fn size(&self) -> Size {
-        let (messages, sampled) = self.messages_from(0);
-        Size { tools: self.tools(), messages, sampled }
+        let views = (0..self.transcript.request.messages.len()).map(|at| self.transcript.view(at));
+        let uncounted = views.filter(|view| view.counted_tokens().is_none());
+        let sampled = uncounted.map(|view| view.message.span.len()).sum::<usize>() > COUNTED_WHOLE;
+        let count = if sampled { View::sampled_tokens } else { View::tokens };
+        Size { tools: self.tools(), messages: self.messages(0, count), sampled }
     }
 
-    /// The size of the messages from the one at `first` on, and whether it rests on samples. Messages that were counted
-    /// before are not counted again.
-    pub fn messages_from(&self, first: usize) -> (Estimate, bool) {
+    /// The size of the messages from the one at `first` on. Messages that were counted before are not counted again.
+    pub fn messages_from(&self, first: usize) -> Estimate {
+        self.messages(first, View::tokens)
+    }
+
+    /// The same by a count of each message as it came.
+    fn messages(&self, first: usize, count: impl Fn(&View<'_>) -> Estimate) -> Estimate {
         let Self { transcript, plan, restored } = *self;
         let factor = transcript.token_factor;
         let (mut gone, mut new, mut come) = (Estimate::ZERO, Estimate::ZERO, Estimate::ZERO);
@@ -76,19 +82,10 @@ impl Sent<'_> {
         come += self.notices().filter(|(at, _)| *at >= first).map(|(_, text)| estimate_text(text)).sum();
         let rounds = restored.iter().filter(|(before, _)| *before >= first);
         come += rounds.map(|(_, round)| estimate_json(round)).sum();
+        let kept = (first..transcript.request.messages.len()).filter(|at| !is_dropped(plan, *at));
         // Last, since what is edited has been counted by now.
-        let (as_they_came, sampled) = self.as_they_came(first);
-        ((as_they_came + new + come.scaled(factor)).saturating_sub(gone), sampled)
-    }
-
-    /// The same before the plan changes them, but without those that it drops.
-    fn as_they_came(&self, first: usize) -> (Estimate, bool) {
-        let kept = (first..self.transcript.request.messages.len()).filter(|at| !is_dropped(self.plan, *at));
-        let views: Vec<View<'_>> = kept.map(|at| self.transcript.view(at)).collect();
-        let uncounted = views.iter().filter(|view| view.counted_tokens().is_none());
-        let sampled = uncounted.map(|view| view.message.span.len()).sum::<usize>() > COUNTED_WHOLE;
-        let count = if sampled { View::sampled_tokens } else { View::tokens };
-        (views.iter().map(count).sum(), sampled)
+        let as_they_came: Estimate = kept.map(|at| count(&transcript.view(at))).sum();
+        (as_they_came + new + come.scaled(factor)).saturating_sub(gone)
     }
 
     /// Names what is done to the first `count` messages: empty plans agree, and so does every plan that does the same.
@@ -162,7 +159,7 @@ mod tests {
         let plan = &plan(edits);
         let sent = Sent { transcript, plan, restored };
         let plain = Sent { plan: &Plan::default(), restored: &[], ..sent };
-        [plain.size().messages, sent.size().messages, sent.messages_from(2).0].map(Estimate::tokens)
+        [plain.size().messages, sent.size().messages, sent.messages_from(2)].map(Estimate::tokens)
     }
 
     fn plan(edits: Vec<Edit>) -> Plan {
@@ -206,7 +203,7 @@ mod tests {
         let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
         let mut plan = plan(vec![edit(0, notice)]);
         plan.dropped.push(Dropped { policy: "history", messages: 0..1, decided: 1 });
-        let of = |plan: &Plan| Sent { transcript, plan, restored: &[] }.messages_from(0).0;
+        let of = |plan: &Plan| Sent { transcript, plan, restored: &[] }.messages_from(0);
         assert_eq!(of(&plan) + of(&plan), of(&Plan::default()));
     }
 
@@ -219,11 +216,12 @@ mod tests {
             let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
             let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
             let sent = Sent { transcript, plan: &Plan::default(), restored: &[] };
-            let (first, is_sampled) = sent.messages_from(0);
-            assert_eq!(is_sampled, body.len() > COUNTED_WHOLE, "{turns}");
+            let first = sent.size();
+            assert_eq!(first.sampled, body.len() > COUNTED_WHOLE, "{turns}");
             let whole: Estimate = (0..turns).map(|at| transcript.view(at).tokens()).sum();
-            assert!(first.tokens().abs_diff(whole.tokens()) < whole.tokens() / 20, "{first:?} {whole:?}");
-            assert_eq!(sent.messages_from(0), (whole, false));
+            let off = first.messages.tokens().abs_diff(whole.tokens());
+            assert!(off < whole.tokens() / 20, "{first:?} {whole:?}");
+            assert_eq!(sent.size(), Size { messages: whole, ..Size::default() });
         }
     }
 
