@@ -19,6 +19,9 @@ use bytes::Bytes;
 /// from those it is learned what tools cost.
 const COUNTED_WHOLE: usize = 32 << 10;
 
+/// A count of one message.
+type Count = fn(&View<'_>) -> Estimate;
+
 /// A request as it goes up.
 #[derive(Clone, Copy)]
 pub struct Sent<'a> {
@@ -56,17 +59,17 @@ impl Sent<'_> {
         let views = (0..self.transcript.request.messages.len()).map(|at| self.transcript.view(at));
         let uncounted = views.filter(|view| view.counted_tokens().is_none());
         let sampled = uncounted.map(|view| view.message.span.len()).sum::<usize>() > COUNTED_WHOLE;
-        let count = if sampled { View::sampled_tokens } else { View::tokens };
+        let count: Count = if sampled { |view| view.sampled_tokens() } else { |view| view.tokens() };
         Size { tools: self.tools(), messages: self.messages(0, count), sampled }
     }
 
     /// The size of the messages from the one at `first` on. Messages that were counted before are not counted again.
     pub fn messages_from(&self, first: usize) -> Estimate {
-        self.messages(first, View::tokens)
+        self.messages(first, |view| view.tokens())
     }
 
     /// The same by a count of each message as it came.
-    fn messages(&self, first: usize, count: impl Fn(&View<'_>) -> Estimate) -> Estimate {
+    fn messages(&self, first: usize, count: Count) -> Estimate {
         let Self { transcript, plan, restored } = *self;
         let factor = transcript.token_factor;
         let (mut gone, mut new, mut come) = (Estimate::ZERO, Estimate::ZERO, Estimate::ZERO);
