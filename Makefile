@@ -1,7 +1,7 @@
 # toolrein's commands. They need: the Rust toolchain of rust-toolchain.toml (rustup), python3 with venv, node 20 or
-# later with npm, curl and git. What else a target needs, it installs: Debian's packages prometheus, nginx and valgrind
-# with apt-get, the openai packages in .venv and tests/clients/node/node_modules, cargo-deny, cargo-cyclonedx and
-# cargo-fuzz (with nightly Rust by rustup) with cargo.
+# later with npm, curl and git. What else a target needs, it installs: Debian's packages prometheus, redis-server, nginx
+# and valgrind with apt-get, the openai packages in .venv and tests/clients/node/node_modules, cargo-deny,
+# cargo-cyclonedx and cargo-fuzz (with nightly Rust by rustup) with cargo.
 
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 VENV := .venv/.installed
@@ -116,9 +116,10 @@ fuzz-guided:
 	done
 
 debian:
-	@command -v prometheus >/dev/null && command -v promtool >/dev/null || { \
+	@command -v prometheus >/dev/null && command -v promtool >/dev/null && command -v redis-server >/dev/null || { \
 		set -x; $(SUDO) apt-get update -q && \
-		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends prometheus; \
+		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+			prometheus redis-server; \
 	}
 
 nginx valgrind:

@@ -1,15 +1,18 @@
 //! The program put together: configuration, ledger, upstream, proxy and admin server, started in this order and
 //! drained in the reverse. Knows every part and does the work of none.
 
+mod ledger;
 mod reload;
 
+pub use self::ledger::LedgerError;
+
+use self::ledger::{Opened, Shared};
 use crate::admin::readiness::Readiness;
 use crate::admin::{Admin, BODY_BYTES, Bearer};
 use crate::config::{self, Config, LogFormat, Target};
 use crate::demo;
-use crate::ledger::Ledger as _;
 use crate::ledger::held::HeldCalls;
-use crate::ledger::memory::{Bounds, MemoCache, Memory};
+use crate::ledger::memory::MemoCache;
 use crate::ledger::summaries::Pins;
 use crate::proxy::body::ReplyBody;
 use crate::proxy::drain::Drain;
@@ -24,7 +27,6 @@ use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{Format, Level, Log, Settings};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::trace::{Filter, forward};
-use crate::transcript::identity::HashKey;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::http::{Request, Response, Uri};
@@ -58,6 +60,8 @@ pub enum StartError {
     Audit { path: String, error: io::Error },
     #[error("{name} (admin.token_env): {problem}")]
     Token { name: String, problem: String },
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     #[error("cannot set up metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -71,6 +75,7 @@ pub struct Running {
     telemetry: Telemetry,
     filter: Filter,
     drain: Drain,
+    shared: Shared,
     /// What answers clients, and what answers at the admin port.
     handler: Arc<Handler>,
     pages: Arc<AdminService>,
@@ -107,9 +112,9 @@ impl Running {
         }
         let bearer = bearer_of(&config.admin)?;
         let (base, model) = upstream_of(&config).await?;
-        let ledger = Arc::new(Memory::new(&bounds(&config)));
         let held = Arc::<HeldCalls>::default();
-        let metrics = metrics_of(&config, &ledger, &held)?;
+        let metrics = metrics_of(&config, &held)?;
+        let Opened { ledger, key, shared } = ledger::open(&config, &metrics).await?;
         let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)? };
         let drain = Drain::new();
         let settings = upstream_settings(&config, base);
@@ -120,7 +125,7 @@ impl Running {
             ledger,
             memo: Arc::new(MemoCache::new(config.ledger.memo_bytes)),
             telemetry: telemetry.clone(),
-            key: HashKey::random(),
+            key,
             held: Arc::clone(&held),
             turnstile: Arc::default(),
             summaries: Summariser::new(pins, places, drain.clone()),
@@ -152,7 +157,7 @@ impl Running {
         let upstream = config.upstream.url.to_string();
         telemetry.log.listening(proxy.address(), admin.address(), config.mode.as_str(), &upstream);
         readiness.open();
-        Ok(Self { proxy, admin, readiness, held, telemetry, filter, drain, handler, pages, model })
+        Ok(Self { proxy, admin, readiness, held, telemetry, filter, drain, shared, handler, pages, model })
     }
 
     /// Where clients connect.
@@ -185,6 +190,7 @@ impl Running {
             self.drain.cut();
             self.drain.finished(CUT_WITHIN).await;
         }
+        self.shared.finish().await;
         self.admin.stop(Duration::ZERO).await;
         let word = if finished { "drained" } else { "streams were cut: limits.drain_timeout is over" };
         log.note(if finished { Level::Info } else { Level::Warn }, word, &[]);
@@ -258,14 +264,9 @@ fn upstream_settings(config: &Config, base: Uri) -> UpstreamSettings {
 }
 
 /// Metrics that know whom to ask.
-fn metrics_of(
-    config: &Config,
-    ledger: &Arc<Memory>,
-    held: &Arc<HeldCalls>,
-) -> Result<Arc<Metrics>, StartError> {
+fn metrics_of(config: &Config, held: &Arc<HeldCalls>) -> Result<Arc<Metrics>, StartError> {
     let metrics = Arc::new(Metrics::new(&config.named_tools())?);
-    let (ledger, held) = (Arc::clone(ledger), Arc::clone(held));
-    metrics.count_conversations_by(move || ledger.conversations());
+    let held = Arc::clone(held);
     metrics.count_confirmations_by(move || held.count());
     Ok(metrics)
 }
@@ -276,16 +277,6 @@ fn serve_settings(config: &Config) -> ServeSettings {
         header_timeout: limits.header_timeout,
         stall_timeout: limits.stall_timeout,
         seats: Seats::new(limits.connections),
-    }
-}
-
-fn bounds(config: &Config) -> Bounds {
-    Bounds {
-        calls: config.ledger.calls,
-        rounds_bytes: config.ledger.rounds_bytes,
-        conversations: config.ledger.conversations,
-        lifetime: config.ledger.ttl,
-        refusals: config.upstream.remember,
     }
 }
 

@@ -27,7 +27,7 @@ use std::path::Path;
 /// Chunks of one stream.
 pub const CHUNKS: usize = 200;
 
-const USAGE: &str = "usage: compare PATH_OF_TOOLREIN table [FILE] | instructions [FILE [ROW [FOLDER_FOR_PROFILES]]] \
+const USAGE: &str = "usage: compare PATH_OF_TOOLREIN table [FILE] | cpu SIZE | instructions [FILE [ROW [FOLDER_FOR_PROFILES]]] \
                      | growth FOLDER | soak SECONDS";
 
 fn main() {
@@ -38,6 +38,7 @@ fn main() {
         [program, "table", file] => {
             write_between(Path::new(file), &runtime.block_on(table::measured(program)));
         }
+        [program, "cpu", only] => print!("{}", runtime.block_on(table::cpu(program, only))),
         [program, "instructions", ref rest @ ..] => {
             let (row, kept) = (rest.get(1).copied(), rest.get(2).map(Path::new));
             let text = runtime.block_on(instructions::counted(program, row, kept));

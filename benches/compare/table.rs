@@ -7,6 +7,7 @@ use super::subject::Subject;
 use super::{CHUNKS, bodies, upstream};
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 5;
@@ -41,18 +42,8 @@ type Round = (f64, f64);
 
 /// The table as Markdown.
 pub async fn measured(program: &str) -> String {
-    tokio::spawn(stay_awake());
-    let upstream = upstream::start().await;
     let folder = tempfile::tempdir().unwrap();
-    let (mut subjects, mut starts) = (vec![Subject::direct(upstream)], vec![0.0]);
-    for mode in [None, Some("off"), Some("observe"), Some("enforce")] {
-        let begun = Instant::now();
-        subjects.push(match mode {
-            None => Subject::nginx(folder.path(), upstream).await,
-            Some(mode) => Subject::toolrein(program, folder.path(), upstream, mode).await,
-        });
-        starts.push(begun.elapsed().as_secs_f64() * 1e3);
-    }
+    let (subjects, starts) = started(program, folder.path()).await;
     let idle: Vec<f64> = subjects.iter().map(|subject| subject.memory_mb("VmRSS")).collect();
     let (mut cpu, mut rates, mut delays) = (String::new(), String::new(), String::new());
     let mut number = 1;
@@ -60,8 +51,7 @@ pub async fn measured(program: &str) -> String {
         let body = bodies::conversation(case.bytes, case.results, false);
         for freshness in [Warm, Cold] {
             let rows = requests(&subjects, case, (&body, freshness), &mut number).await;
-            let name =
-                format!("{}, {}", case.name, if freshness == Cold { "first sight" } else { "seen before" });
+            let name = named(case, freshness);
             ratios(&mut cpu, &name, &rows);
             figures(&mut rates, &name, &rows.map(|(_, rate)| rate));
         }
@@ -97,6 +87,41 @@ pub async fn measured(program: &str) -> String {
         titled("Footprint:", &foot),
     ]
     .concat()
+}
+
+/// The CPU times of the requests whose size begins with `only`, as Markdown: for quick looks.
+pub async fn cpu(program: &str, only: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let (subjects, _) = started(program, folder.path()).await;
+    let (mut cpu, mut number) = (String::new(), 1);
+    for case in CASES.iter().filter(|case| case.name.starts_with(only)) {
+        let body = bodies::conversation(case.bytes, case.results, false);
+        for freshness in [Warm, Cold] {
+            let rows = requests(&subjects, case, (&body, freshness), &mut number).await;
+            ratios(&mut cpu, &named(case, freshness), &rows);
+        }
+    }
+    cpu
+}
+
+/// The subjects in front of an upstream of their own, and the ms that each took to its first answer.
+async fn started(program: &str, folder: &Path) -> (Vec<Subject>, Vec<f64>) {
+    tokio::spawn(stay_awake());
+    let upstream = upstream::start().await;
+    let (mut subjects, mut starts) = (vec![Subject::direct(upstream)], vec![0.0]);
+    for mode in [None, Some("off"), Some("observe"), Some("enforce")] {
+        let begun = Instant::now();
+        subjects.push(match mode {
+            None => Subject::nginx(folder, upstream).await,
+            Some(mode) => Subject::toolrein(program, folder, upstream, mode).await,
+        });
+        starts.push(begun.elapsed().as_secs_f64() * 1e3);
+    }
+    (subjects, starts)
+}
+
+fn named(case: &Case, freshness: Freshness) -> String {
+    format!("{}, {}", case.name, if freshness == Cold { "first sight" } else { "seen before" })
 }
 
 /// Keeps the load's processor busy: where it sleeps, whoever writes to it pays to wake it, dearly in a virtual machine,

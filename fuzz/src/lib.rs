@@ -11,6 +11,7 @@
 mod admin;
 mod config;
 mod confirm;
+mod ledger;
 pub mod mutate;
 mod refusal;
 mod replay;
@@ -32,7 +33,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "request", run: request::run },
     Target { name: "reply", run: reply::run },
     Target { name: "stream", run: stream::run },
@@ -42,6 +43,7 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "admin", run: admin::run },
     Target { name: "refusal", run: refusal::run },
     Target { name: "confirm", run: confirm::run },
+    Target { name: "ledger", run: ledger::run },
 ];
 
 /// The target of this name.

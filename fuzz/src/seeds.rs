@@ -55,9 +55,29 @@ fn of_kind(name: &str) -> Vec<Vec<u8>> {
             let made = ARGUMENTS.iter().map(|text| text.as_bytes().to_vec());
             prefixed(recorded.chain(made).collect(), 2)
         }
+        "ledger" => records(),
         _ => Vec::new(),
     }
 }
+
+/// Each as every kind of record.
+fn records() -> Vec<Vec<u8>> {
+    let kinds = |body: &str| (0..9_u8).map(|kind| [&[kind], body.as_bytes()].concat()).collect::<Vec<_>>();
+    RECORDS.iter().flat_map(|body| kinds(body)).collect()
+}
+
+/// Bodies of records of the shared ledger, one of each kind at least.
+const RECORDS: [&str; 9] = [
+    "",
+    "1700000000123",
+    "0000000000000000000000000000002a1700000000123",
+    "0000000000000000000000000000002a1700000000123 2 3600000",
+    "0000000000000000000000000000002a300 12345 120 7",
+    "late_system",
+    r#"0000000000000000000000000000002a{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"no"}"#,
+    r#"{"token":"3K7PQR","words":["yes"],"calls":[{"id":"call_1","name":"pay","arguments":"{\\\"to\\\":1.50}","extra":[["extra_content","{\"a\":1}"]],"legacy":false,"custom":false}],"expires_ms":1700000000000}"#,
+    r#"{"token":"","words":[],"calls":[{"id":"","name":"f","arguments":"","extra":[],"legacy":true,"custom":true}],"expires_ms":0}"#,
+];
 
 /// Each with several choices of `length` bytes before it.
 fn prefixed(seeds: Vec<Vec<u8>>, length: usize) -> Vec<Vec<u8>> {

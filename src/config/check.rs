@@ -4,8 +4,9 @@
 use super::document::Document;
 use super::error::{Problem, nearest};
 use super::file::{File, Overriding, Written};
+use super::shared::{self, is_variable};
 use super::source::reason;
-use super::tables::{Admin, Audit, Limits, Mode};
+use super::tables::{Admin, Audit, Ledger, Limits, Mode};
 use super::target::Target;
 use super::units::{write_size, write_span};
 use hyper::http::Uri;
@@ -42,6 +43,7 @@ pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Ove
     checker.log(&file.log.level);
     checker.audit(&file.audit);
     checker.admin(&file.admin);
+    checker.ledger(&file.ledger);
     checker.checked
 }
 
@@ -132,6 +134,7 @@ impl Checker<'_> {
             ("limits.stall_timeout", limits.stall_timeout),
             ("limits.keepalive_comment", limits.keepalive_comment),
             ("ledger.ttl", file.ledger.ttl),
+            ("ledger.timeout", file.ledger.timeout),
         ] {
             // Timers count in ms, and a clock that is asked for centuries ahead overflows.
             let holds = (Duration::from_millis(1)..=YEAR).contains(&span);
@@ -182,11 +185,16 @@ impl Checker<'_> {
     /// The variable itself is read at the start alone: a check may run where no secret is.
     fn admin(&mut self, admin: &Admin) {
         let name = admin.token_env.as_str();
-        let starts = !name.starts_with(|char: char| char.is_ascii_digit());
-        let is_name = starts && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
         let text =
             "expected the name of an environment variable (letters, digits and _), not the token itself";
-        self.require(&["admin.token_env"], is_name, text.to_owned());
+        self.require(&["admin.token_env"], is_variable(name), text.to_owned());
+    }
+
+    fn ledger(&mut self, ledger: &Ledger) {
+        for (key, text) in shared::problems(ledger) {
+            self.require(&[key], false, text);
+        }
+        self.checked.warnings.extend(shared::warnings(ledger));
     }
 
     /// A problem at `keys` unless `holds`, or unless one of them was refused before: its default says

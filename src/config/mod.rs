@@ -14,6 +14,7 @@ mod kept;
 mod needs;
 mod policies;
 mod profiles;
+mod shared;
 pub mod shipped;
 mod source;
 mod tables;
@@ -162,13 +163,15 @@ impl Config {
 
     /// The environment may be another one where the program starts, so this is no problem yet.
     fn unset_keys(&self) -> Vec<String> {
-        let names = self.summary_places().filter_map(|place| place.key_env);
-        let unset = names.filter(|name| std::env::var_os(name).is_none());
-        let told = |name| {
-            format!(
-                "policy.compact.summary.key_env: {name} is not set here, and without it toolrein does not start"
-            )
-        };
+        let named = |key, name: &String| Some((key, name.clone())).filter(|(_, name)| !name.is_empty());
+        let of_ledger =
+            [("ledger.url_env", &self.ledger.url_env), ("ledger.secret_env", &self.ledger.secret_env)];
+        let of_ledger = of_ledger.into_iter().filter_map(|(key, name)| named(key, name));
+        let summaries = self.summary_places().filter_map(|place| place.key_env);
+        let names = summaries.map(|name| ("policy.compact.summary.key_env", name)).chain(of_ledger);
+        let unset = names.filter(|(_, name)| std::env::var_os(name).is_none());
+        let told =
+            |(key, name)| format!("{key}: {name} is not set here, and without it toolrein does not start");
         unset.map(told).collect()
     }
 

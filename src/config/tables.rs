@@ -247,6 +247,26 @@ pub struct Ledger {
     pub memo_bytes: u64,
     /// Conversations that are told apart.
     pub conversations: u64,
+    /// The Redis that replicas share, without credentials; empty, and no `url_env`: this process's memory.
+    pub url: String,
+    /// The environment variable that holds the address instead, where it names a user or a password.
+    pub url_env: String,
+    /// The environment variable with the secret under which all replicas hash names.
+    pub secret_env: String,
+    /// What every key in the shared ledger begins with.
+    pub prefix: String,
+    /// How long one trip there may take.
+    #[serde(with = "span")]
+    pub timeout: Duration,
+    /// Governed requests are refused while the shared ledger is away.
+    pub strict: bool,
+}
+
+impl Ledger {
+    /// Whether replicas share it.
+    pub fn is_shared(&self) -> bool {
+        !(self.url.is_empty() && self.url_env.is_empty())
+    }
 }
 
 /// `[log]`.
@@ -416,6 +436,12 @@ impl Default for Ledger {
             rounds_bytes: 64 << 20,
             memo_bytes: 64 << 20,
             conversations: 100_000,
+            url: String::new(),
+            url_env: String::new(),
+            secret_env: String::new(),
+            prefix: "toolrein:".to_owned(),
+            timeout: Duration::from_millis(50),
+            strict: false,
         }
     }
 }

@@ -30,6 +30,11 @@ impl KeyHash {
         suite.common.hash_provider.hash(key).as_ref().try_into().ok().map(Self)
     }
 
+    /// The hash itself.
+    pub fn bytes(self) -> [u8; 32] {
+        self.0
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_prefix(PREFIX)?;
         let mut hash = [0; 32];

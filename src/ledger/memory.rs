@@ -7,6 +7,7 @@ use super::ratios::Ratios;
 use super::recent::Recent;
 use super::spent::Uses;
 use super::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News, Overflow};
+use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::Hash;
 use crate::transcript::memo::{Derived, Memo};
@@ -19,9 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Rounds kept for one place: all text replies before a conversation's first call share theirs.
-const MOST_ROUNDS_AT_ONE_PLACE: usize = 64;
+pub(super) const MOST_ROUNDS_AT_ONE_PLACE: usize = 64;
 /// Overflows kept for one conversation, the newest: each made room for a good while.
-const MOST_OVERFLOWS: usize = 32;
+pub(super) const MOST_OVERFLOWS: usize = 32;
 /// What an entry costs beside its bytes, about: its place in a table that is half full, and a block of the heap.
 const ENTRY_BYTES: usize = 150;
 /// Models of which it is known what they refuse.
@@ -89,7 +90,7 @@ impl Memory {
     }
 
     /// Time of this ledger's own, which no clock set anew moves.
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(&self) -> u64 {
         millis(self.started.elapsed())
     }
 
@@ -104,6 +105,23 @@ impl Memory {
 
     fn ratio(&self, model: &Hash) -> Option<Ratio> {
         self.ratios.get(model)?.lock().unwrap_or_else(PoisonError::into_inner).ratio()
+    }
+
+    /// Whether `claim` gets its calls here.
+    pub(super) fn take(&self, claim: Claim) -> bool {
+        let mut taken = false;
+        // Under the lock of its part. A question that was forgotten meanwhile stays so.
+        self.asked.update(claim.anchor, self.now_ms(), |known| {
+            let mut known = known.flatten();
+            taken = known.as_mut().is_some_and(|standing| standing.take(claim));
+            known
+        });
+        taken
+    }
+
+    /// The question under this name.
+    pub(super) fn asked(&self, anchor: Hash) -> Option<Arc<Confirmation>> {
+        Some(self.asked.find(&anchor, self.now_ms())??.confirmation)
     }
 
     /// What was used of a quota before this request; an earlier try of it is counted as one more.
@@ -157,7 +175,7 @@ impl Ledger for Memory {
             rounds: ask.places.iter().map(rounds_at).collect(),
             model: self.models.get(&ask.model).unwrap_or_default(),
             repeated,
-            asked: ask.answered.and_then(|text| Some(self.asked.find(&text, now_ms)??.confirmation)),
+            asked: ask.answered.and_then(|text| self.asked(text)),
             anchors: ask.histories.iter().map(|history| self.anchors.find(*history)).collect(),
             ratio: self.ratio(&ask.model),
             spent: ask.quotas.iter().map(|quota| self.spent(*quota, ask.bytes, ask.now_ms)).collect(),
@@ -165,6 +183,7 @@ impl Ledger for Memory {
                 .overflows
                 .find(&ask.conversation, now_ms)
                 .map_or_else(Vec::new, |all| all.to_vec()),
+            away: false,
         }))
     }
 
@@ -201,14 +220,7 @@ impl Ledger for Memory {
     }
 
     fn claim<'a>(&'a self, claim: Claim) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
-        let mut taken = false;
-        // Under the lock of its part. A question that was forgotten meanwhile stays so.
-        self.asked.update(claim.anchor, self.now_ms(), |known| {
-            let mut known = known.flatten();
-            taken = known.as_mut().is_some_and(|standing| standing.take(claim));
-            known
-        });
-        Box::pin(ready(taken))
+        Box::pin(ready(self.take(claim)))
     }
 
     fn conversations(&self) -> u64 {
@@ -227,6 +239,7 @@ impl MemoCache {
                 Derived::Cut(Some((text, _))) => text.len(),
                 Derived::Compiled(_) => COMPILED_BYTES,
                 Derived::Begun(begun) => begun.weight(),
+                Derived::Behind(_, bytes) => *bytes,
                 _ => 0,
             };
             (bytes + ENTRY_BYTES) as u64

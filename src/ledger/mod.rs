@@ -5,13 +5,18 @@
 mod anchors;
 pub mod held;
 pub mod memory;
+mod names;
 mod pending;
 pub mod ratios;
 mod recent;
+pub mod redis;
 mod spent;
 pub mod summaries;
+mod told;
 
+pub use names::CallNames;
 pub use spent::Spent;
+pub use told::Answered;
 
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;
@@ -95,6 +100,8 @@ pub struct Facts {
     pub overflows: Vec<Overflow>,
     /// What the model's provider bills for an estimated token, as far as this process has learned.
     pub ratio: Option<Ratio>,
+    /// The ledger that replicas share did not answer: this is what this process knows.
+    pub away: bool,
 }
 
 /// What a model at an upstream is known to refuse.

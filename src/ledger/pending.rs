@@ -25,6 +25,11 @@ impl Standing {
         Self { confirmation, taken: None }
     }
 
+    /// One whose calls were taken by `taken`, if anybody took them.
+    pub(super) fn taken(confirmation: Arc<Confirmation>, taken: Option<(Claim, u64)>) -> Self {
+        Self { confirmation, taken }
+    }
+
     /// Takes the calls for `claim`; false if they are gone. The request that took them gets them again if it comes
     /// again to the byte: its answer was lost on the way. Any other is too late.
     pub(super) fn take(&mut self, claim: Claim) -> bool {

@@ -5,11 +5,11 @@ use crate::transcript::identity::Hash;
 
 /// Within this time an equal request is another try of a client that lost the answer: the openai packages wait ten
 /// minutes for one.
-const AGAIN_WITHIN_MS: u64 = 15 * 60_000;
+pub(super) const AGAIN_WITHIN_MS: u64 = 15 * 60_000;
 /// The tries of one request that count once: the openai packages make three. Who sends it more often asks anew.
-const MOST_TRIES: u32 = 3;
+pub(super) const MOST_TRIES: u32 = 3;
 /// Uses kept of one quota.
-const MOST_USES: usize = 10_000;
+pub(super) const MOST_USES: usize = 10_000;
 
 /// Calls of one quota that a request brought.
 #[derive(Clone, Debug, PartialEq, Eq)]

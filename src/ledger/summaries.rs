@@ -3,6 +3,7 @@
 //! that breaks, no more.
 
 use super::recent::Recent;
+use crate::policy::plan::SummaryWanted;
 use crate::transcript::identity::Hash;
 use crate::transcript::summaries::{Pin, Summaries};
 use std::sync::Arc;
@@ -39,6 +40,19 @@ impl Pins {
     /// Decides for `batch`; the first decision stays. Says whether this is it.
     pub fn pin(&self, batch: Hash, pin: Pin) -> bool {
         !self.kept.update(batch, self.now_ms(), |known| known.unwrap_or(pin))
+    }
+
+    /// Decides for the batch that is wanted, by the `text` that came for it and by that which came too late for the one
+    /// before. Says whether this is the first decision, which stays.
+    pub fn decide(&self, wanted: &SummaryWanted, text: Option<&Arc<str>>) -> bool {
+        let late = wanted.earlier.and_then(|earlier| self.late(earlier));
+        let pin = match (late, text) {
+            (None, None) => Pin::Cleared,
+            (None, Some(text)) => Pin::Summary(Arc::clone(text)),
+            (Some(late), None) => Pin::Summary(late),
+            (Some(late), Some(text)) => Pin::Summary(format!("{late}\n\n{text}").into()),
+        };
+        self.pin(wanted.batch, pin)
     }
 
     /// Keeps the summary of `batch` that came when the batch was decided on.

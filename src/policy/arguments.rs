@@ -108,6 +108,10 @@ impl Policy for Arguments {
         if problems.is_empty() { Ok(policy) } else { Err(problems) }
     }
 
+    fn resumes(&self) -> bool {
+        true
+    }
+
     fn named_tools(&self) -> Vec<String> {
         exact_names(&self.tools)
     }
@@ -123,6 +127,10 @@ impl Policy for Arguments {
                 state.0.insert(tool.name.clone().into_owned(), schema);
             }
         }
+    }
+
+    fn resume(&self, _known: &Declared, opened: Declared) -> Option<Declared> {
+        Some(opened)
     }
 
     fn evidence(&self, name: &str, state: &Declared) -> Evidence {

@@ -132,6 +132,11 @@ impl Policy for Compact {
         if problems.is_empty() { Ok(Self { config, terms }) } else { Err(problems) }
     }
 
+    fn resumes(&self) -> bool {
+        // What summaries are there changes with time.
+        self.config.style == Style::Clear
+    }
+
     fn named_tools(&self) -> Vec<String> {
         let exact = self.config.exempt.iter().filter(|pattern| pattern.is_exact());
         exact.map(|pattern| pattern.as_str().to_owned()).collect()
@@ -158,6 +163,13 @@ impl Policy for Compact {
         if !state.idle {
             state.body = request.body();
         }
+    }
+
+    fn resume(&self, known: &State, opened: State) -> Option<State> {
+        if opened.idle {
+            return Some(opened);
+        }
+        (!known.idle).then(|| known.clone())
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {

@@ -156,6 +156,10 @@ impl Policy for Loops {
         })
     }
 
+    fn resumes(&self) -> bool {
+        true
+    }
+
     fn named_tools(&self) -> Vec<String> {
         let exempt: Vec<_> = self.exempt.iter().map(|pattern| (pattern.clone(), ())).collect();
         exact_names(&exempt)

@@ -81,6 +81,10 @@ impl Policy for MinConversation {
         Ok(Self { tools })
     }
 
+    fn resumes(&self) -> bool {
+        true
+    }
+
     fn named_tools(&self) -> Vec<String> {
         exact_names(&self.tools)
     }

@@ -214,6 +214,17 @@ impl Plan {
         self.edits.iter().filter(|edit| matches!(edit.change, Change::Clear { .. }))
     }
 
+    /// Whether the model reads texts of ours behind messages.
+    pub fn has_notices(&self) -> bool {
+        self.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }))
+    }
+
+    /// Whether it clears or drops more of the conversation than `other` does.
+    pub fn leaves_out_more_than(&self, other: &Self) -> bool {
+        let left_out = |plan: &Self| (plan.cleared().count(), plan.dropped.len());
+        left_out(self) > left_out(other)
+    }
+
     /// The edits as they are counted and told: without a cut that stands in reserve for the pointer planned behind it.
     pub fn told(&self) -> impl Iterator<Item = &Edit> {
         let is_reserve =

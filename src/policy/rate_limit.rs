@@ -73,6 +73,10 @@ impl Policy for RateLimit {
         Ok(Self { default: config.default, tools })
     }
 
+    fn resumes(&self) -> bool {
+        true
+    }
+
     fn named_tools(&self) -> Vec<String> {
         exact_names(&self.tools)
     }

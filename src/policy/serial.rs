@@ -59,6 +59,10 @@ impl Policy for Serial {
         }
     }
 
+    fn resumes(&self) -> bool {
+        true
+    }
+
     fn named_tools(&self) -> Vec<String> {
         exact_among(&self.tools)
     }

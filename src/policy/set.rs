@@ -2,10 +2,15 @@
 //! states then judge the calls of the reply. Knows the order of policies and nothing of what they do.
 
 mod passed;
+mod resumed;
+mod ruling;
+
+pub use self::ruling::Ruling;
 
 use self::passed::Passed;
+use self::resumed::Stands;
 use super::pattern::{Pattern, best_match};
-use super::plan::{Change, Confirming, Counted, Edit, Plan, Proposed, Reason, SummaryPlace, Usage, Verdict};
+use super::plan::{Change, Confirming, Counted, Edit, Plan, Proposed, SummaryPlace, Usage, Verdict};
 use super::{DeclaredTool, Evidence, Policy, RequestFacts};
 use crate::transcript::calls::canonical_hash;
 use crate::transcript::identity::{Hash, HashKey};
@@ -13,6 +18,7 @@ use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, Transcript};
 use crate::wire::json::decode;
 use crate::wire::request::Choice;
+use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -38,12 +44,14 @@ pub trait Rule: Send + Sync {
     fn counted(&self) -> Vec<Counted>;
     /// See [`Policy::asks_for_summaries`].
     fn asks_for_summaries(&self) -> Option<SummaryPlace>;
+    /// See [`Policy::resumes`].
+    fn resumes(&self) -> bool;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
 }
 
 /// A policy with the state of one transcript.
-pub trait Fold: Send {
+pub trait Fold: Send + Sync {
     fn name(&self) -> &'static str;
     fn open(&mut self, request: &RequestFacts<'_>, plan: &mut Plan);
     fn read(&mut self, event: &Event<'_>, plan: &mut Plan);
@@ -56,6 +64,10 @@ pub trait Fold: Send {
     fn usage(&self, now_ms: u64) -> Vec<Usage>;
     /// The same fold with a copy of the state.
     fn fork(&self) -> Box<dyn Fold>;
+    /// Goes on from where `known` stands, which is of the same policy; whether that can be.
+    fn resume(&mut self, known: &dyn Fold) -> bool;
+    /// For [`resume`](Self::resume).
+    fn as_any(&self) -> &dyn Any;
 }
 
 /// A policy and its state.
@@ -115,6 +127,10 @@ impl<P: Policy> Rule for RuleOf<P> {
         self.0.asks_for_summaries()
     }
 
+    fn resumes(&self) -> bool {
+        self.0.resumes()
+    }
+
     fn start(&self) -> Box<dyn Fold> {
         Box::new(Running { policy: Arc::clone(&self.0), state: P::State::default() })
     }
@@ -164,6 +180,16 @@ impl<P: Policy> Fold for Running<P> {
     fn fork(&self) -> Box<dyn Fold> {
         Box::new(Self { policy: Arc::clone(&self.policy), state: self.state.clone() })
     }
+
+    fn resume(&mut self, known: &dyn Fold) -> bool {
+        let Some(known) = known.as_any().downcast_ref::<Self>() else { return false };
+        let resumed = self.policy.resume(&known.state, std::mem::take(&mut self.state));
+        resumed.map(|state| self.state = state).is_some()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
 }
 
 /// The configured policies, in registry order.
@@ -175,6 +201,10 @@ pub struct PolicySet {
     counted: Arc<[Counted]>,
     /// Names and patterns of tools, each with its place in it.
     counts: Arc<[(Pattern, usize)]>,
+    /// Every policy can go on from where it stood.
+    resumes: bool,
+    /// The set itself and its copies.
+    this: Arc<()>,
 }
 
 impl Default for PolicySet {
@@ -191,7 +221,8 @@ impl PolicySet {
         let places = counted.iter().enumerate();
         let counts =
             places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
-        Self { rules, confirming, counted, counts }
+        let resumes = rules.iter().all(|rule| rule.resumes());
+        Self { rules, confirming, counted, counts, resumes, this: Arc::default() }
     }
 
     /// What the ledger is to count for each caller.
@@ -257,19 +288,21 @@ impl PolicySet {
 
     /// Reads the whole transcript: what shall change, and a judge that knows the conversation.
     pub fn read(&self, transcript: &Transcript<'_>) -> (Plan, Judge) {
-        let mut plan = Plan::default();
-        let mut folds: Vec<Box<dyn Fold>> = self.rules.iter().map(|rule| rule.start()).collect();
         let mut facts = facts_of(transcript);
         facts.cuts = self.rules.iter().any(|rule| rule.cuts());
-        for fold in &mut folds {
-            plan.stand_at(0, fold.name());
-            fold.open(&facts, &mut plan);
-        }
-        for event in transcript.events() {
+        let stands = Stands::of(self, transcript);
+        let ((mut folds, mut plan), from, mut keep) = stands.begin(|| self.open(&facts));
+        for event in transcript.events_from(from) {
+            if let Some(keeping) = keep.take_if(|keeping| keeping.is_at(event.message())) {
+                stands.keep(keeping, &folds, &plan);
+            }
             for fold in &mut folds {
                 plan.stand_at(event.message(), fold.name());
                 fold.read(&event, &mut plan);
             }
+        }
+        if let Some(keeping) = keep {
+            stands.keep(keeping, &folds, &plan);
         }
         for fold in &folds {
             plan.stand_at(transcript.request.messages.len(), fold.name());
@@ -278,6 +311,21 @@ impl PolicySet {
         let key = transcript.identity.key.clone();
         let confirming = self.confirming.clone();
         (plan, Judge { folds, choices: Vec::new(), key, confirming, approved: false, passed: Vec::new() })
+    }
+}
+
+type Folds = Vec<Box<dyn Fold>>;
+
+impl PolicySet {
+    /// The folds before the first event.
+    fn open(&self, facts: &RequestFacts<'_>) -> (Folds, Plan) {
+        let mut plan = Plan::default();
+        let mut folds: Folds = self.rules.iter().map(|rule| rule.start()).collect();
+        for fold in &mut folds {
+            plan.stand_at(0, fold.name());
+            fold.open(facts, &mut plan);
+        }
+        (folds, plan)
     }
 }
 
@@ -332,33 +380,6 @@ pub struct Judge {
     approved: bool,
     /// The calls that were let through, where one may have to be taken back.
     passed: Vec<Passed>,
-}
-
-/// What all policies together say of one call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ruling {
-    /// Every objection, in registry order; the first gives the reason.
-    pub objections: Vec<(&'static str, Reason)>,
-    /// What the model reads as the call's result, where the client need not make it: the first policy's.
-    pub answer: Option<(&'static str, String)>,
-    /// The call's new arguments, with the policy that wrote them last.
-    pub rewritten: Option<(&'static str, String)>,
-    /// The call is one of a tool of ours.
-    pub own: bool,
-    /// The tool whose cut result the call asks for.
-    pub regret: Option<String>,
-}
-
-impl Ruling {
-    /// Whether the client may see the call.
-    pub fn is_allowed(&self) -> bool {
-        self.objections.is_empty() && self.answer.is_none()
-    }
-
-    /// Whether nothing stands in the call's way but the want of a person's yes.
-    pub fn needs_yes_alone(&self) -> bool {
-        !self.objections.is_empty() && self.objections.iter().all(|(_, reason)| reason.needs_yes())
-    }
 }
 
 impl Judge {

@@ -48,7 +48,7 @@ impl Gateway {
 impl Exchange {
     /// Hands out the calls that were asked about by the text named `anchor`.
     pub(crate) async fn hand_out(
-        mut self,
+        mut self: Box<Self>,
         anchor: Hash,
         confirmation: &Confirmation,
         mut judging: Judging,

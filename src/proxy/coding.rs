@@ -1,7 +1,6 @@
 //! Content codings of governed replies: what may be asked for, and a bounded decoded copy to judge. The bytes
 //! that came are forwarded as they are unless something acts.
 
-use brotli_decompressor::Decompressor;
 use bytes::Bytes;
 use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use hyper::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
@@ -9,7 +8,7 @@ use hyper::http::{HeaderMap, HeaderValue};
 use std::io::Read;
 
 /// Codings that can be read in a whole reply; the last one in a stream too.
-const READABLE: [&str; 5] = ["gzip", "x-gzip", "deflate", "br", "identity"];
+const READABLE: [&str; 4] = ["gzip", "x-gzip", "deflate", "identity"];
 
 /// Takes codings that cannot be read out of `accept-encoding`; of a stream none can. A request without the
 /// header, or with readable codings only, stays as it is.
@@ -52,7 +51,6 @@ pub(crate) fn decode(headers: &HeaderMap, body: &Bytes, limit: usize) -> Option<
         // Some servers send raw deflate where the RFC asks for zlib.
         "deflate" => read(ZlibDecoder::new(body.as_ref()), limit)
             .or_else(|| read(DeflateDecoder::new(body.as_ref()), limit)),
-        "br" => read(Decompressor::new(body.as_ref(), 4096), limit),
         _ => None,
     }
 }
@@ -73,7 +71,7 @@ mod tests {
     fn only_codings_that_can_be_read_are_asked_for() {
         for (given, stream, expected) in [
             (&["gzip, deflate"][..], false, "gzip, deflate"),
-            (&["gzip, deflate, br, zstd"], false, "gzip, deflate, br"),
+            (&["gzip, deflate, br, zstd"], false, "gzip, deflate"),
             (&["zstd"], false, "identity"),
             (&["*"], false, "identity"),
             (&["GZIP;q=0.5, zstd;q=1"], false, "GZIP;q=0.5"),

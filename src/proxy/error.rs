@@ -29,6 +29,8 @@ pub enum ProxyError {
     MethodNotAllowed { method: String },
     /// Another request of the same conversation is in flight, and the operator wants one at a time.
     ConversationBusy { waited_ms: u64 },
+    /// The ledger that replicas share does not answer, and the operator wants nothing to go on without it.
+    LedgerAway,
     /// The operator's configuration refuses this request.
     Refused { code: &'static str, message: String },
     /// A fault of toolrein's own; the text is for the log and holds no secret.
@@ -56,6 +58,7 @@ impl ProxyError {
             }
             Self::UpstreamTimeout { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
+            Self::LedgerAway => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -73,6 +76,7 @@ impl ProxyError {
             Self::BadTarget { .. } => "bad_target",
             Self::MethodNotAllowed { .. } => "method_not_allowed",
             Self::ConversationBusy { .. } => "conversation_busy",
+            Self::LedgerAway => "ledger_away",
             Self::Refused { code, .. } => code,
             Self::Internal { .. } => "internal_error",
         }
@@ -124,6 +128,11 @@ impl ProxyError {
                 "Another request of this conversation was still in flight after {waited_ms} ms. Send the next one when \
                  it has been answered, or raise conversation.in_flight_wait."
             ),
+            Self::LedgerAway => {
+                "The ledger that toolrein's replicas share does not answer, and ledger.strict refuses requests without \
+                 it. The request was not processed; send it again later."
+                    .into()
+            }
             Self::Refused { message, .. } => message.clone(),
             Self::Internal { .. } => {
                 "toolrein failed on this request. Its log says more; please report it.".into()
@@ -134,9 +143,10 @@ impl ProxyError {
     /// Whether sending the same request again may help; `None` where we cannot tell.
     pub fn retry(&self) -> Option<bool> {
         match self {
-            Self::UpstreamConnect { .. } | Self::UpstreamTimeout { .. } | Self::UpstreamCut { .. } => {
-                Some(true)
-            }
+            Self::UpstreamConnect { .. }
+            | Self::UpstreamTimeout { .. }
+            | Self::UpstreamCut { .. }
+            | Self::LedgerAway => Some(true),
             Self::UpstreamTls { transient, .. } => Some(*transient),
             Self::RequestTooLong { .. }
             | Self::BadTarget { .. }
@@ -161,7 +171,7 @@ impl ProxyError {
             | Self::UpstreamTls { .. }
             | Self::UpstreamTimeout { .. }
             | Self::UpstreamCut { .. } => Fault::Upstream,
-            Self::Internal { .. } => Fault::Us,
+            Self::LedgerAway | Self::Internal { .. } => Fault::Us,
         }
     }
 }

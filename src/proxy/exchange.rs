@@ -3,24 +3,25 @@
 
 use super::body::UpBody;
 use super::error::ProxyError;
-use super::fallback::{Fallbacks, learned};
+use super::fallback::{Fallbacks, lands_bare, learned, refused};
 use super::handler::{Gateway, Length};
+use super::headers;
 use super::held::Waiting;
 use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
 use super::turnstile::Passage;
-use crate::ledger::{News, Overflow, Spent};
+use crate::ledger::{Answered, News, Overflow, Spent};
 use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;
-use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::judging::Judging;
-use crate::rewrite::pass::{Asking, Pass, Source, Tools};
-use crate::rewrite::restore::{Asked, released_keys, remembered, story};
+use crate::rewrite::pass::{Pass, Source, Tools};
+use crate::rewrite::reasks::Reasks;
+use crate::rewrite::restore::{Asked, story};
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::outcome::{Fallback, On, PrefixBreak};
 use crate::transcript::identity::{Hash, Identity};
 use crate::wire::error::UpstreamError;
-use crate::wire::refusal::{Refusal, classify, misses_tools, overflows, refuses_stream_options};
+use crate::wire::refusal::overflows;
 use crate::wire::request::Request;
 use crate::wire::usage::Usage;
 use bytes::Bytes;
@@ -46,11 +47,7 @@ pub(crate) struct Exchange {
     pub(crate) pass: Pass,
     pub(crate) fallbacks: Fallbacks,
     pub(crate) tried: Vec<Fallback>,
-    /// The hidden rounds of each choice, oldest first.
-    pub(crate) rounds: Vec<(u32, Bytes)>,
-    pub(crate) reasks: u32,
-    /// Of these, those for which tools of ours gave all the answers.
-    pub(crate) served: u32,
+    pub(crate) reasks: Reasks,
     /// The tools were taken away for the final answer alone.
     pub(crate) bare: bool,
     /// The client must or may be answered by a call, so that tools stay open to the end.
@@ -65,7 +62,23 @@ pub(crate) struct Exchange {
     pub(crate) length: Length,
 }
 
+/// A body below this is copied rather than kept with the buffer that it was read into, which is about as large.
+const COPIED_BYTES: usize = 8 * 1024;
+
 impl Exchange {
+    /// Copies what is kept for asking again: a slice of the buffer that hyper read the request into keeps all of it,
+    /// 8 KB for as long as a stream lasts. The spelling of header names, which no server may care for, goes with it.
+    pub(crate) fn let_go(&mut self) {
+        if self.body.len() < COPIED_BYTES {
+            self.body = Bytes::copy_from_slice(&self.body);
+        }
+        self.parts.headers = headers::copied(&self.parts.headers);
+        self.parts.extensions.clear();
+        if let Ok(uri) = self.parts.uri.to_string().parse() {
+            self.parts.uri = uri;
+        }
+    }
+
     /// The request in its present form.
     pub(crate) fn request(&mut self) -> hyper::http::Request<UpBody> {
         self.record.outcome.billed_requests += 1;
@@ -98,12 +111,7 @@ impl Exchange {
         if overflows(status, error) {
             return self.makes_room();
         }
-        // With its tools gone a request may be refused for the calls left in its history.
-        let bare = self.pass.tools == Tools::Dropped && !self.pass.flat;
-        let missed = || (bare && misses_tools(error)).then_some(Refusal::ToolHistory);
-        let unasked = self.pass.ask_usage && refuses_stream_options(status, error);
-        let refusal = if unasked { Some(Refusal::StreamOptions) } else { classify(status, error) };
-        let Some(refusal) = refusal.or_else(missed) else { return false };
+        let Some(refusal) = refused(status, error, &self.pass) else { return false };
         let Some((pass, fallback)) = self.fallbacks.next(refusal, &self.pass) else { return false };
         self.try_next(&[fallback]);
         match fallback {
@@ -127,17 +135,17 @@ impl Exchange {
         let plan = self.gateway.shortened(self);
         // What was decided for this request, and had not been decided before the error.
         let new = |decided: usize| decided == self.request.messages.len();
-        let known = (self.plan.cleared().count(), self.plan.dropped.len());
-        if (plan.cleared().count(), plan.dropped.len()) <= known {
+        if !plan.leaves_out_more_than(&self.plan) {
             return false;
         }
+        let known = (self.plan.cleared().count(), self.plan.dropped.len());
         for edit in plan.cleared().skip(known.0).filter(|edit| new(edit.decided)) {
             self.record.outcome.act(On::Request, edit.policy, edit.change.word(), 1);
         }
         for dropped in plan.dropped.iter().skip(known.1).filter(|dropped| new(dropped.decided)) {
             self.record.outcome.act(On::Request, dropped.policy, "turns_dropped", 1);
         }
-        self.fallbacks.shorten();
+        self.fallbacks.shorten(&plan);
         self.try_next(&[Fallback::Overflow]);
         if self.is_observing() {
             return false;
@@ -183,7 +191,8 @@ impl Exchange {
     /// Learns what the upstream billed, summed over all replies, and tells the ledger what the first one cost.
     pub(crate) fn billed(&mut self, usage: Usage) {
         self.record.usage(usage);
-        let Some(meter) = self.meter.take().filter(|_| self.reasks == 0 && !self.pass.is_fallback()) else {
+        let Some(meter) = self.meter.take().filter(|_| self.reasks.count() == 0 && !self.pass.is_fallback())
+        else {
             return;
         };
         if let Some(foretold) = &mut self.record.outcome.foretold {
@@ -199,35 +208,29 @@ impl Exchange {
         self.taken();
         // A yes is to one reply.
         judging.approve(false);
-        self.rounds.push((choice, round));
-        let land = !served && self.reasks - self.served >= self.gateway.config.reask.max;
-        if land {
+        let mut asking = self.reasks.again((choice, served), round, self.gateway.config.reask.max);
+        self.record.outcome.reasks = self.reasks.count();
+        if asking.land {
             judging.land();
         }
-        self.reasks += 1;
-        self.served += u32::from(served);
-        self.record.outcome.reasks = self.reasks;
-        let mine = self.rounds.iter().filter(|(of, _)| *of == choice);
-        let rounds = mine.map(|(_, round)| round.clone()).collect();
-        let land = land && !self.keeps_tools;
-        if land && self.pass.tools == Tools::WithoutChoice {
+        asking.land &= !self.keeps_tools;
+        if asking.land && self.pass.tools == Tools::WithoutChoice {
             // The choice that would ask for an answer is refused, as is known.
             self.go_bare();
         }
-        self.pass.asking = Some(Asking { rounds, land });
+        // Nobody knows whether a model that was given no tools takes the calls that it made nevertheless.
+        self.pass.flat |= self.pass.tools == Tools::Dropped;
+        self.pass.asking = Some(asking);
     }
 
     /// After the upstream refused to be asked for a final answer: true if it is to be asked once more without
     /// tools and with the history as text.
     pub(crate) fn lands_bare(&mut self, status: u16) -> bool {
-        let landing = self.pass.asking.as_ref().is_some_and(|asking| asking.land);
-        // A rate limit or a failure is no refusal.
-        let refused = matches!(status, 400 | 404 | 405 | 422);
-        if !landing || !refused || self.pass.tools == Tools::Dropped {
-            return false;
+        let lands = lands_bare(status, &self.pass);
+        if lands {
+            self.go_bare();
         }
-        self.go_bare();
-        true
+        lands
     }
 
     fn go_bare(&mut self) {
@@ -237,30 +240,13 @@ impl Exchange {
 
     /// Tells the ledger what the client was handed and what it was not shown.
     pub(crate) fn remember(&self, choices: &[ChoiceState]) {
-        let has_rounds = !self.rounds.is_empty() || choices.iter().any(ChoiceState::has_withheld);
+        let has_rounds = self.reasks.count() > 0 || choices.iter().any(ChoiceState::has_withheld);
         let story =
             if has_rounds { story(&self.request, &self.body, &self.identity) } else { Hash::default() };
         let asked = Asked { chain: self.chain, story, memo: &*self.gateway.memo };
-        let now_ms = self.gateway.now_ms();
-        let mut news = News::default();
-        // What waits is told of when it is settled.
-        for choice in choices.iter().filter(|choice| !choice.is_waiting()) {
-            let keys = released_keys(&asked, &self.identity, choice);
-            news.released.extend(keys.into_iter().map(|key| (key, now_ms)));
-            let mine = self.rounds.iter().filter(|(of, _)| *of == choice.index);
-            let mut rounds: Vec<Bytes> = mine.map(|(_, round)| round.clone()).collect();
-            if !choice.is_wholly_withheld() {
-                rounds.extend(choice.round());
-            }
-            if let Some((question, calls)) = choice.asked() {
-                let place = self.identity.text_place(self.chain, story);
-                let text = self.identity.text_anchor(place, &choice.text());
-                news.asked.push((text, Confirmation::new(question, calls, now_ms)));
-            }
-            if !self.is_observing() {
-                news.rounds.extend(remembered(&asked, &self.identity, choice, &rounds));
-            }
-        }
+        let (now_ms, observe) = (self.gateway.now_ms(), self.is_observing());
+        let (identity, reasks) = (&self.identity, &self.reasks);
+        let mut news = News::of_choices(choices, &Answered { asked, identity, reasks, now_ms, observe });
         news.spent = self.spent(choices, now_ms);
         if !news.is_empty() {
             self.gateway.ledger.record(news);

@@ -4,11 +4,13 @@
 use crate::config::{Overflow, PlacementChoice, ToolsUnsupported};
 use crate::ledger::ModelFacts;
 use crate::policy::pattern::Pattern;
+use crate::policy::plan::Plan;
 use crate::rewrite::notice::Placement;
 use crate::rewrite::pass::{Pass, Tools};
 use crate::telemetry::outcome::Fallback;
+use crate::wire::error::UpstreamError;
 use crate::wire::message::Role;
-use crate::wire::refusal::Refusal;
+use crate::wire::refusal::{Refusal, classify, misses_tools, refuses_stream_options};
 use crate::wire::request::{Choice, Request};
 
 /// The most second tries of one client request, whatever their reasons: clients retry too, and the tries
@@ -17,7 +19,7 @@ const MOST: u32 = 3;
 
 /// What may still be tried for one client request.
 #[derive(Clone, Debug)]
-pub(crate) struct Fallbacks {
+pub struct Fallbacks {
     left: u32,
     /// The request may be made shorter.
     overflow: bool,
@@ -31,18 +33,20 @@ pub(crate) struct Fallbacks {
 
 /// What a request is, as far as its fallbacks depend on it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Subject {
+pub struct Subject {
     pub mode: ToolsUnsupported,
     pub overflow: Overflow,
     /// The client must be answered by a call, so that an answer without tools is of no use to it.
     pub forced: bool,
     /// A policy wants a notice somewhere.
     pub notices: bool,
+    /// Calls that the client was not shown are put back.
+    pub restored: bool,
 }
 
 impl Fallbacks {
     /// Everything that may be tried for `request`.
-    pub(crate) fn new(request: &Request, subject: Subject) -> Self {
+    pub fn new(request: &Request, subject: Subject) -> Self {
         let is_history = |role| role == Role::Tool;
         let calls = |message: &crate::wire::message::Message| !message.calls.is_empty();
         Self {
@@ -50,14 +54,15 @@ impl Fallbacks {
             // Where parsers differ on what its strings say, nothing is changed.
             overflow: subject.overflow == Overflow::Retry && !request.odd,
             tools: subject.mode == ToolsUnsupported::Retry && !subject.forced,
-            has_history: request.messages.iter().any(|message| is_history(message.role) || calls(message)),
+            has_history: subject.restored
+                || request.messages.iter().any(|message| is_history(message.role) || calls(message)),
             has_choice: request.choice != Choice::Auto || request.declares_tools,
             late_system: subject.notices,
         }
     }
 
     /// The form to begin with, by what is known of the model.
-    pub(crate) fn first(&self, request: &Request, placement: Placement, known: ModelFacts) -> Pass {
+    pub fn first(&self, request: &Request, placement: Placement, known: ModelFacts) -> Pass {
         let mut pass = Pass::plain(placement);
         if self.tools && request.declares_tools && known.no_tools {
             pass.tools = Tools::Dropped;
@@ -69,7 +74,7 @@ impl Fallbacks {
     }
 
     /// The form to try after `refusal` of `pass`, and what it is called; `None` where the refusal stands.
-    pub(crate) fn next(&mut self, refusal: Refusal, pass: &Pass) -> Option<(Pass, Fallback)> {
+    pub fn next(&mut self, refusal: Refusal, pass: &Pass) -> Option<(Pass, Fallback)> {
         let mut next = pass.clone();
         let fallback = match refusal {
             Refusal::Tools if self.tools && pass.tools != Tools::Dropped => {
@@ -99,13 +104,15 @@ impl Fallbacks {
     }
 
     /// Whether a request that was refused for its length may be sent once more in a shorter form.
-    pub(crate) fn may_shorten(&self) -> bool {
+    pub fn may_shorten(&self) -> bool {
         self.overflow && self.left > 0
     }
 
-    /// A shorter form is sent.
-    pub(crate) fn shorten(&mut self) {
+    /// A shorter form is sent, by `plan`.
+    pub fn shorten(&mut self, plan: &Plan) {
         self.overflow = false;
+        // It tells the model what is gone.
+        self.late_system |= plan.has_notices();
         self.left = self.left.saturating_sub(1);
     }
 
@@ -114,8 +121,25 @@ impl Fallbacks {
     }
 }
 
+/// What of a request in the form `pass` the upstream's error refuses.
+pub fn refused(status: u16, error: &UpstreamError, pass: &Pass) -> Option<Refusal> {
+    if pass.ask_usage && refuses_stream_options(status, error) {
+        return Some(Refusal::StreamOptions);
+    }
+    // With its tools gone a request may be refused for the calls left in its history.
+    let bare = pass.tools == Tools::Dropped && !pass.flat;
+    classify(status, error).or_else(|| (bare && misses_tools(error)).then_some(Refusal::ToolHistory))
+}
+
+/// Whether the model is to be asked for its final answer without tools, after the upstream refused to be asked for it.
+pub fn lands_bare(status: u16, pass: &Pass) -> bool {
+    let landing = pass.asking.as_ref().is_some_and(|asking| asking.land);
+    // A rate limit or a failure is no refusal.
+    landing && matches!(status, 400 | 404 | 405 | 422) && pass.tools != Tools::Dropped
+}
+
 /// What a model is known to refuse, after it has taken `pass`.
-pub(crate) fn learned(tried: &[Fallback]) -> ModelFacts {
+pub fn learned(tried: &[Fallback]) -> ModelFacts {
     ModelFacts {
         no_tools: tried.contains(&Fallback::Tools),
         no_tool_choice: tried.contains(&Fallback::ToolChoice) && !tried.contains(&Fallback::Tools),
@@ -126,7 +150,7 @@ pub(crate) fn learned(tried: &[Fallback]) -> ModelFacts {
 }
 
 /// Where notices go for `model`.
-pub(crate) fn placement(
+pub fn placement(
     choice: PlacementChoice,
     system_models: &[Pattern],
     model: &str,
@@ -148,8 +172,13 @@ pub(crate) fn placement(
 mod tests {
     use super::*;
 
-    const RETRY: Subject =
-        Subject { mode: ToolsUnsupported::Retry, overflow: Overflow::Retry, forced: false, notices: true };
+    const RETRY: Subject = Subject {
+        mode: ToolsUnsupported::Retry,
+        overflow: Overflow::Retry,
+        forced: false,
+        notices: true,
+        restored: false,
+    };
 
     fn request(body: &str) -> Request {
         Request::parse(body.as_bytes()).unwrap()
@@ -186,6 +215,18 @@ mod tests {
     }
 
     #[test]
+    fn calls_that_are_put_back_are_history_too() {
+        let talk = request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}]}"#);
+        let plain = Pass::plain(Placement::System);
+        for restored in [false, true] {
+            let mut fallbacks = Fallbacks::new(&talk, Subject { restored, ..RETRY });
+            let known = ModelFacts { no_tool_history: true, ..ModelFacts::default() };
+            assert_eq!(fallbacks.first(&talk, Placement::System, known).flat, restored);
+            assert_eq!(fallbacks.next(Refusal::ToolHistory, &plain).is_some(), restored);
+        }
+    }
+
+    #[test]
     fn usage_is_asked_for_no_more_where_that_is_refused_even_if_tools_are_forced() {
         let asking = Pass { ask_usage: true, ..Pass::plain(Placement::System) };
         let mut fallbacks =
@@ -210,7 +251,7 @@ mod tests {
     fn a_request_is_shortened_once_and_within_the_three_tries() {
         let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
         assert!(fallbacks.may_shorten());
-        fallbacks.shorten();
+        fallbacks.shorten(&Plan::default());
         assert!(!fallbacks.may_shorten());
         let mut pass = Pass::plain(Placement::System);
         for refusal in [Refusal::ToolChoice, Refusal::Tools] {
@@ -219,6 +260,18 @@ mod tests {
         assert_eq!(fallbacks.next(Refusal::ToolHistory, &pass), None);
         let passing = Fallbacks::new(&with_tools(), Subject { overflow: Overflow::Pass, ..RETRY });
         assert!(!passing.may_shorten());
+    }
+
+    #[test]
+    fn what_is_said_of_dropped_turns_may_be_placed_once_more() {
+        let mut plan = Plan::default();
+        for refused in [None, Some(Fallback::Placement)] {
+            let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
+            fallbacks.shorten(&plan);
+            let next = fallbacks.next(Refusal::LateSystem, &Pass::plain(Placement::System));
+            assert_eq!(next.map(|(_, fallback)| fallback), refused);
+            plan.tell_dropped(0, "gone".to_owned());
+        }
     }
 
     #[test]

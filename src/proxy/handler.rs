@@ -24,9 +24,10 @@ use super::{Service, caller, clock, coding, profile, relay, stream, target};
 use crate::config::{Config, InFlight, Mode, Tell};
 use crate::ledger::Ledger;
 use crate::ledger::held::HeldCalls;
-use crate::policy::plan::{Change, Plan};
+use crate::policy::plan::Plan;
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Tools};
+use crate::rewrite::reasks::Reasks;
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{On, Route};
 use crate::transcript::identity::{HashKey, Identity};
@@ -62,7 +63,8 @@ impl Service for Handler {
     async fn call(&self, request: hyper::http::Request<Incoming>) -> Response<ReplyBody> {
         let gateway = self.0.now();
         if gateway.config.mode != Mode::Off && is_governed(&request) {
-            gateway.govern(request).await
+            // On its own: what is relayed need not make room for it.
+            Box::pin(gateway.govern(request)).await
         } else {
             gateway.relay(request).await
         }
@@ -165,12 +167,8 @@ impl Gateway {
         own = Instant::now();
         let reading = self.look((policies, identity), &parts, (&request, &body), &mut record).await;
         own += reading.waited;
-        if let Some(refusal) = &reading.plan.refusal {
-            record.outcome.act(On::Request, refusal.policy, "rejected", 1);
-            if !self.is_observing() {
-                let error = ProxyError::Refused { code: refusal.code, message: refusal.message.clone() };
-                return refused(record, &error);
-            }
+        if let Some(error) = self.refusal(&reading, &mut record) {
+            return refused(record, &error);
         }
         if !self.is_observing() {
             coding::accept_readable(&mut parts.headers, request.stream);
@@ -186,6 +184,22 @@ impl Gateway {
             Some((anchor, confirmation)) => exchange.hand_out(anchor, &confirmation, judging).await,
             None => exchange.run(judging).await,
         }
+    }
+
+    /// Why the request goes no further, if it does not: the shared ledger is away, or a policy wants none of it.
+    fn refusal(&self, reading: &Reading, record: &mut Record) -> Option<ProxyError> {
+        let observes = self.is_observing();
+        if reading.facts.away {
+            let is_refused = self.config.ledger.strict && !observes;
+            self.telemetry.metrics.count_without_ledger(is_refused);
+            if is_refused {
+                return Some(ProxyError::LedgerAway);
+            }
+        }
+        let refusal = reading.plan.refusal.as_ref()?;
+        record.outcome.act(On::Request, refusal.policy, "rejected", 1);
+        let error = ProxyError::Refused { code: refusal.code, message: refusal.message.clone() };
+        (!observes).then_some(error)
     }
 
     async fn read(&self, parts: &Parts, mut body: Incoming) -> Result<Bytes, Unread> {
@@ -243,7 +257,7 @@ impl Gateway {
         (body, request): (Bytes, Request),
         reading: Reading,
         record: Record,
-    ) -> (Exchange, Judging) {
+    ) -> (Box<Exchange>, Judging) {
         let Reading {
             identity,
             facts,
@@ -261,10 +275,11 @@ impl Gateway {
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
-        let notices = plan.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }));
+        let notices = plan.has_notices();
         let upstream = &self.config.upstream;
         let (mode, overflow) = (upstream.tools_unsupported, upstream.overflow);
-        let subject = Subject { mode, overflow, forced: keeps_tools, notices };
+        let put_back = !restored.is_empty();
+        let subject = Subject { mode, overflow, forced: keeps_tools, notices, restored: put_back };
         let fallbacks = Fallbacks::new(&request, subject);
         let settings = &self.config.notices;
         let model_name = request.model_name(&body);
@@ -276,7 +291,8 @@ impl Gateway {
         pass.ask_usage = asks_usage;
         let judging = Judging::new(judge, answers, observe).asking(token);
         let (plan, restored) = if observe { (Plan::default(), Vec::new()) } else { (plan, restored) };
-        let mut exchange = Exchange {
+        // It goes through many hands.
+        let mut exchange = Box::new(Exchange {
             gateway: self,
             parts,
             body,
@@ -289,9 +305,7 @@ impl Gateway {
             pass,
             fallbacks,
             tried: Vec::new(),
-            rounds: Vec::new(),
-            reasks: 0,
-            served: 0,
+            reasks: Reasks::default(),
             bare: false,
             keeps_tools,
             record,
@@ -299,7 +313,7 @@ impl Gateway {
             passage: None,
             waiting: Waiting::default(),
             length,
-        };
+        });
         exchange.tell_known();
         (exchange, judging)
     }
@@ -324,7 +338,7 @@ impl Gateway {
 
 impl Exchange {
     /// Steps 7 to 9 of the path: sends, falls back, judges and answers.
-    async fn run(mut self, judging: Judging) -> Response<ReplyBody> {
+    async fn run(mut self: Box<Self>, judging: Judging) -> Response<ReplyBody> {
         loop {
             let response = match self.send().await {
                 Ok(response) => response,

@@ -13,7 +13,7 @@ mod connect;
 pub mod drain;
 pub mod error;
 mod exchange;
-pub(crate) mod fallback;
+pub mod fallback;
 pub mod handler;
 pub mod headers;
 mod held;
@@ -36,28 +36,32 @@ mod tls;
 pub mod turnstile;
 mod upgrade;
 pub mod upstream;
+mod version;
 
 use self::body::ReplyBody;
 use self::drain::{Drain, DrainGuard};
 use self::patient::Patient;
 pub use self::seats::Seats;
 use self::seats::{FreeSeat, Seat};
+use self::version::{Builders, is_http1};
 use hyper::body::Body;
 use hyper::body::Incoming;
 use hyper::http::{Method, Request, Response};
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::rt::TokioIo;
+use hyper_util::server::conn::auto;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::Sleep;
 
 /// HTTP/2: how much a client may send ahead on one stream, and on all of a connection. A request with
 /// a long conversation is some hundred KiB.
@@ -143,7 +147,7 @@ pub async fn serve<S: Service>(
     settings: ServeSettings,
     drain: Drain,
 ) {
-    let door = Door { service, builder: Arc::new(builder(&settings)), settings, drain };
+    let door = Door { service, builders: Arc::new(Builders::new(&settings)), settings, drain };
     let mut pause = ACCEPT_PAUSE;
     loop {
         let accepted = tokio::select! {
@@ -169,7 +173,7 @@ pub async fn serve<S: Service>(
 /// What every connection is served with.
 struct Door<S> {
     service: Arc<S>,
-    builder: Arc<Builder<TokioExecutor>>,
+    builders: Arc<Builders>,
     settings: ServeSettings,
     drain: Drain,
 }
@@ -186,7 +190,7 @@ impl<S: Service> Door<S> {
     fn let_in(&self, stream: TcpStream, place: FreeSeat) {
         let connection = Connection {
             service: self.service.clone(),
-            builder: self.builder.clone(),
+            builders: self.builders.clone(),
             header_timeout: self.settings.header_timeout,
             stall_timeout: self.settings.stall_timeout,
             drain: self.drain.clone(),
@@ -217,29 +221,9 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-fn builder(settings: &ServeSettings) -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new()).preserve_header_case(true);
-    // No `date` of our own: responses pass as the upstream made them.
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(settings.header_timeout)
-        .auto_date_header(false);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .auto_date_header(false)
-        .max_header_list_size(HEADER_LIST_BYTES)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_WITHIN);
-    builder
-}
-
 struct Connection<S> {
     service: Arc<S>,
-    builder: Arc<Builder<TokioExecutor>>,
+    builders: Arc<Builders>,
     header_timeout: Duration,
     stall_timeout: Duration,
     drain: Drain,
@@ -269,15 +253,41 @@ impl<S: Service> Connection<S> {
                 if !asked.yet.swap(true, Ordering::Relaxed) {
                     asked.first.notify_one();
                 }
-                // Hyper keeps the place of the future for as long as the connection lives: 12 KB, also where it idles.
+                // Hyper keeps the place of the future for as long as the connection lives, also where it idles.
                 Box::pin(answer(service.clone(), request))
             }
         });
-        let stream = TokioIo::new(Patient::new(stream, self.stall_timeout));
-        let connection = self.builder.serve_connection_with_upgrades(stream, service);
-        let mut connection = pin!(connection);
         let mut silence = pin!(tokio::time::sleep(self.header_timeout));
-        let mut closing = pin!(self.closing(&asked));
+        let is_http1 = tokio::select! {
+            biased;
+            is_http1 = is_http1(&stream) => is_http1,
+            () = self.drain.over() => return,
+            () = self.closing(&asked) => return,
+            () = silence.as_mut() => return,
+        };
+        let stream = TokioIo::new(Patient::new(stream, self.stall_timeout));
+        if is_http1 {
+            let connection = self.builders.http1.serve_connection(stream, service).with_upgrades();
+            self.drive((connection, http1::UpgradeableConnection::graceful_shutdown), &asked, silence).await;
+        } else {
+            let connection = self.builders.either.serve_connection_with_upgrades(stream, service);
+            let end = auto::UpgradeableConnection::graceful_shutdown;
+            Box::pin(self.drive((connection, end), &asked, silence)).await;
+        }
+    }
+
+    /// Serves `connection` to its end; `end` lets it take no further request once the drain begins. It may not keep silent for longer than `silence` before its
+    /// first request.
+    async fn drive<C, E: std::fmt::Display>(
+        &self,
+        (connection, end): (C, fn(Pin<&mut C>)),
+        asked: &Asked,
+        mut silence: Pin<&mut Sleep>,
+    ) where
+        C: Future<Output = Result<(), E>>,
+    {
+        let mut connection = pin!(connection);
+        let mut closing = pin!(self.closing(asked));
         let (mut may_be_silent, mut draining) = (false, false);
         loop {
             // Whatever wakes the connection, all of these are looked at: so no more of them than may be.
@@ -291,7 +301,7 @@ impl<S: Service> Connection<S> {
                 }
                 () = self.drain.over() => return,
                 () = closing.as_mut(), if !draining => {
-                    connection.as_mut().graceful_shutdown();
+                    end(connection.as_mut());
                     draining = true;
                 }
                 // Hyper bounds the time for a head only once it knows the version, which a client that

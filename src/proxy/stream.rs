@@ -53,7 +53,7 @@ pub(crate) fn begins<B>(asked: bool, response: &Response<B>) -> bool {
 
 /// The streamed reply for the client. Its head goes out at once.
 pub(crate) fn answer(
-    exchange: Exchange,
+    exchange: Box<Exchange>,
     judging: Judging,
     response: Response<Incoming>,
 ) -> Response<ReplyBody> {
@@ -63,11 +63,12 @@ pub(crate) fn answer(
 
 /// The same for a stream of which these pieces have come.
 pub(crate) fn answer_begun(
-    mut exchange: Exchange,
+    mut exchange: Box<Exchange>,
     judging: Judging,
     (mut head, pieces, body): (Parts, Vec<Bytes>, Incoming),
 ) -> Response<ReplyBody> {
     let gateway = Arc::clone(&exchange.gateway);
+    exchange.let_go();
     exchange.record.outcome.status = head.status.as_u16();
     exchange.record.outcome.streamed = true;
     if !exchange.is_observing() {
@@ -80,7 +81,7 @@ pub(crate) fn answer_begun(
         if judging.is_strict() {
             return exchange.fail(&gateway.unreadable());
         }
-        let tell = |(exchange, _): &mut (Exchange, StreamGuard), length| exchange.record.passes(length);
+        let tell = |(exchange, _): &mut (Box<Exchange>, StreamGuard), length| exchange.record.passes(length);
         return Response::from_parts(head, ReplyBody::relay_told(body, idle, (exchange, open), tell));
     }
     if !exchange.is_observing() {
@@ -96,7 +97,11 @@ pub(crate) fn answer_begun(
 }
 
 /// A stream of our own for the client, whose `events` are judged like an upstream's.
-pub(crate) fn answer_own(mut exchange: Exchange, judging: Judging, events: &Bytes) -> Response<ReplyBody> {
+pub(crate) fn answer_own(
+    mut exchange: Box<Exchange>,
+    judging: Judging,
+    events: &Bytes,
+) -> Response<ReplyBody> {
     let mut head = Response::new(()).into_parts().0;
     head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     head.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -119,7 +124,7 @@ fn streamed(head: Parts, streaming: Streaming) -> Response<ReplyBody> {
 }
 
 struct Streaming {
-    exchange: Exchange,
+    exchange: Box<Exchange>,
     judge: StreamJudge,
     phase: Phase,
     /// What the client gets next.
@@ -144,7 +149,7 @@ enum Phase {
 }
 
 impl Streaming {
-    fn new(exchange: Exchange, judging: Judging, (phase, open): (Phase, StreamGuard)) -> Self {
+    fn new(exchange: Box<Exchange>, judging: Judging, (phase, open): (Phase, StreamGuard)) -> Self {
         let limits = &exchange.gateway.config.limits;
         let limits =
             StreamLimits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
@@ -180,7 +185,7 @@ impl Streaming {
             }
             let due = self.shown + self.exchange.gateway.config.limits.keepalive_comment;
             // What comes may all be for us: the arguments of a call that is not shown can take minutes.
-            let hiding = self.judge.is_hiding() || self.exchange.reasks > 0;
+            let hiding = self.judge.is_hiding() || self.exchange.reasks.count() > 0;
             match &mut self.phase {
                 Phase::Reading(..) if hiding && due <= Instant::now() => self.comment(),
                 Phase::Reading(body, deadline, alarm) => {
@@ -288,6 +293,8 @@ impl Streaming {
         };
         if !again {
             self.judge.fail();
+            // No form was taken.
+            self.exchange.tried.clear();
             out.insert(place, raw);
             return false;
         }

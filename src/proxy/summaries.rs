@@ -16,7 +16,7 @@ use crate::policy::plan::SummaryWanted;
 use crate::rewrite::summary::{Answer, answer};
 use crate::telemetry::outcome::SummaryResult;
 use crate::transcript::identity::Hash;
-use crate::transcript::summaries::{Pin, Summaries as _};
+use crate::transcript::summaries::Summaries as _;
 use bytes::Bytes;
 use hyper::http::Request;
 use hyper::http::request::Parts;
@@ -81,19 +81,6 @@ impl Summariser {
         Entry::Asks(tell, told)
     }
 
-    /// Decides for the batch, by the `text` that came for it and by that which came too late for the one before. False
-    /// where it was decided already.
-    fn decide(&self, wanted: &SummaryWanted, text: Option<&Arc<str>>) -> bool {
-        let late = wanted.earlier.and_then(|earlier| self.pins.late(earlier));
-        let pin = match (late, text) {
-            (None, None) => Pin::Cleared,
-            (None, Some(text)) => Pin::Summary(Arc::clone(text)),
-            (Some(late), None) => Pin::Summary(late),
-            (Some(late), Some(text)) => Pin::Summary(format!("{late}\n\n{text}").into()),
-        };
-        self.pins.pin(wanted.batch, pin)
-    }
-
     fn running(&self) -> MutexGuard<'_, HashMap<Hash, watch::Receiver<bool>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,7 +94,7 @@ impl Gateway {
             Entry::Decided => return,
             Entry::Closed => {
                 self.telemetry.metrics.count_summary(SummaryResult::Failed);
-                self.summaries.decide(wanted, None);
+                self.summaries.pins.decide(wanted, None);
                 return;
             }
             Entry::Asked(told) => told,
@@ -127,7 +114,7 @@ impl Gateway {
             let _ = timeout_at(until, told.wait_for(|decided| *decided)).await;
         }
         // Whatever became of the question: this request goes on now, and what it sends must stay.
-        self.summaries.decide(wanted, None);
+        self.summaries.pins.decide(wanted, None);
     }
 
     /// Asks until the answer is there, the time is over or the process is to end; decides when `wait` is over at the
@@ -146,7 +133,7 @@ impl Gateway {
         };
         let is_late = in_time.is_none();
         let text = in_time.flatten();
-        let is_first = self.summaries.decide(wanted, text.as_ref());
+        let is_first = self.summaries.pins.decide(wanted, text.as_ref());
         tell.send_replace(true);
         let result = match &text {
             None if !is_late => SummaryResult::Failed,

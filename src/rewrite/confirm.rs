@@ -134,6 +134,16 @@ impl Confirmation {
         }
     }
 
+    /// The same from what was kept of it elsewhere: what approves it, its calls, and when it lapses.
+    pub fn kept((token, words): (String, Vec<String>), calls: Vec<Assembled>, expires_ms: u64) -> Self {
+        Self { token, words, calls, expires_ms }
+    }
+
+    /// What approves it: the token, and words.
+    pub fn approvals(&self) -> (&str, &[String]) {
+        (&self.token, &self.words)
+    }
+
     /// Whether `text` is a yes: the token or one of the words, and nothing else.
     pub fn is_approved_by(&self, text: &str) -> bool {
         let said = text.trim().to_lowercase();

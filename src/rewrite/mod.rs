@@ -8,6 +8,7 @@ pub mod flatten;
 pub mod judging;
 pub mod notice;
 pub mod pass;
+pub mod reasks;
 pub mod reply;
 pub mod request;
 pub mod restore;

@@ -4,9 +4,11 @@
 use super::choice::ChoiceState;
 use super::rounds::Round;
 use crate::transcript::Transcript;
+use crate::transcript::beginnings::Beginnings;
 use crate::transcript::calls::arguments_hash;
 use crate::transcript::identity::{Domain, Hash, Identity};
 use crate::transcript::memo::Memo;
+use crate::wire::begun::Beginning;
 use crate::wire::json::decode;
 use crate::wire::message::{Message, Role};
 use crate::wire::request::Request;
@@ -23,17 +25,48 @@ pub struct Place {
 
 /// The places of the newest `most` assistant messages, oldest first.
 pub fn places(transcript: &Transcript<'_>, most: usize) -> Vec<Place> {
-    let messages = &transcript.request.messages;
-    let assistants: Vec<usize> =
-        (0..messages.len()).filter(|at| messages[*at].role == Role::Assistant).collect();
-    let newest = &assistants[assistants.len().saturating_sub(most)..];
-    let is_text = |message: &usize| transcript.calls.made_by(*message).is_empty();
-    let stories = if newest.iter().any(is_text) { stories(transcript) } else { Vec::new() };
-    let name = |message: usize| {
-        let chain = transcript.calls.chain_before(message);
-        if is_text(&message) { transcript.identity.text_place(chain, stories[message]) } else { chain }
+    let mut all = all_places(transcript);
+    all.drain(..all.len().saturating_sub(most));
+    all
+}
+
+/// The places behind a beginning, with the [`story`] so far.
+type Told = (Vec<Place>, Hash);
+
+/// The places of all assistant messages, as far as they were named before from memory.
+fn all_places(transcript: &Transcript<'_>) -> Vec<Place> {
+    let Transcript { request, body, identity, .. } = *transcript;
+    let beginnings = transcript.beginnings("places", identity.root());
+    let found = beginnings.find::<Told>();
+    let (mut places, mut story) = match &found {
+        Some((_, told)) => (told.0.clone(), told.1),
+        None => (Vec::new(), Hash::default()),
     };
-    newest.iter().map(|message| Place { message: *message, name: name(*message) }).collect()
+    let first = found.as_ref().map_or(0, |(at, _)| at.messages);
+    let mut news = beginnings.news(found.map(|(at, _)| at));
+    // Behind the last reply nothing has a place.
+    let last = transcript.last_assistant().map_or(0, |last| last + 1).max(news.map_or(0, |at| at.messages));
+    for (index, message) in request.messages.iter().enumerate().take(last).skip(first) {
+        if let Some(at) = news.take_if(|at| at.messages == index) {
+            keep(&beginnings, at, &places, story);
+        }
+        if message.role == Role::Assistant {
+            let chain = transcript.calls.chain_before(index);
+            let is_text = transcript.calls.made_by(index).is_empty();
+            let name = if is_text { identity.text_place(chain, story) } else { chain };
+            places.push(Place { message: index, name });
+        }
+        story = goes_on(story, message, body, identity);
+    }
+    if let Some(at) = news {
+        keep(&beginnings, at, &places, story);
+    }
+    places
+}
+
+fn keep(beginnings: &Beginnings<'_>, at: Beginning, places: &[Place], story: Hash) {
+    let told: Told = (places.to_vec(), story);
+    beginnings.keep(at, told, size_of_val(places));
 }
 
 /// The rounds that stand before messages of the request, and how many are lost: known at the newest reply's
@@ -100,16 +133,6 @@ pub struct Asked<'a> {
 /// answered in text. Conversations without calls share their chain, and a round of one must never turn up in another.
 pub fn story(request: &Request, body: &[u8], identity: &Identity) -> Hash {
     request.messages.iter().fold(Hash::default(), |story, message| goes_on(story, message, body, identity))
-}
-
-/// The same up to each message.
-fn stories(transcript: &Transcript<'_>) -> Vec<Hash> {
-    let mut story = Hash::default();
-    let before = transcript.request.messages.iter().map(|message| {
-        let next = goes_on(story, message, transcript.body, transcript.identity);
-        std::mem::replace(&mut story, next)
-    });
-    before.collect()
 }
 
 fn goes_on(story: Hash, message: &Message, body: &[u8], identity: &Identity) -> Hash {

@@ -3,6 +3,7 @@
 
 use super::families::{Contexts, Counters, Maker, Requests};
 use super::gauges::Gauges;
+use super::ledger::{LedgerOp, SharedLedger};
 use super::outcome::{BASES, Consent, Fallback, Foretold, On, Outcome, PrefixBreak, SummaryResult, Tokens};
 use super::tools::Tools;
 use prometheus::process_collector::ProcessCollector;
@@ -59,6 +60,7 @@ pub struct Metrics {
     lost_audit_lines: IntCounter,
     reloads: Counters,
     gauges: Gauges,
+    ledger: SharedLedger,
 }
 
 /// Where the time of requests goes.
@@ -160,6 +162,7 @@ impl Metrics {
                 &RELOADS,
             )?,
             gauges: Gauges::new(&make)?,
+            ledger: SharedLedger::new(&make)?,
             registry,
         })
     }
@@ -206,6 +209,21 @@ impl Metrics {
     /// Names who knows how many calls wait for a person's word. The same holds.
     pub fn count_confirmations_by(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
         self.gauges.confirmations_pending.ask_of(count);
+    }
+
+    /// Counts what went wrong with the ledger that replicas share.
+    pub fn count_ledger_errors(&self, op: LedgerOp, count: u64) {
+        self.ledger.fail(op, count);
+    }
+
+    /// Counts a request that the shared ledger told nothing of: refused, or read with what this process knows.
+    pub fn count_without_ledger(&self, refused: bool) {
+        self.ledger.miss(refused);
+    }
+
+    /// Tells whether the ledger answers.
+    pub fn ledger_answers(&self, answers: bool) {
+        self.ledger.answers(answers);
     }
 
     /// All metrics in the text format, version 0.0.4.
@@ -409,7 +427,8 @@ mod tests {
         let text = metrics.render();
         let ours = text.lines().filter(|line| line.starts_with("toolrein_"));
         let told = ours.filter(|line| !line.ends_with(" 0") && !line.contains("_bucket{"));
-        told.filter(|line| !line.starts_with("toolrein_build_info")).map(str::to_owned).collect()
+        let always = ["toolrein_build_info", "toolrein_ledger_up"];
+        told.filter(|line| !always.iter().any(|name| line.starts_with(name))).map(str::to_owned).collect()
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod audit;
 mod bounded;
 mod families;
 mod gauges;
+pub mod ledger;
 mod line;
 pub mod log;
 pub mod metrics;

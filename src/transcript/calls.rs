@@ -1,6 +1,7 @@
 //! The calls of a conversation, paired with their results by id and, where ids repeat or are missing, by
 //! position; and the chain of keys that names each call. Knows no policy and no time of its own.
 
+use super::beginnings::Beginnings;
 use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::memo::{Derived, Memo};
 use crate::wire::json::{canonical, decode};
@@ -37,6 +38,20 @@ impl<'a> Call<'a> {
         let (arguments, body) = self.written;
         arguments.text(body)
     }
+
+    /// The names of the call behind `chain`.
+    fn named(&self, chain: Hash, identity: &Identity, memo: &dyn Memo) -> Named {
+        let (arguments, body) = self.written;
+        let arguments = arguments_hash_of(&arguments, body, identity, memo);
+        Named { arguments, key: identity.extend(chain, &self.id, &self.name, arguments) }
+    }
+}
+
+/// The names of a call: the hash of its arguments, and its key.
+#[derive(Clone, Copy)]
+struct Named {
+    arguments: Hash,
+    key: CallKey,
 }
 
 /// Every call, and what answers it.
@@ -63,6 +78,9 @@ impl<'a> PairedCalls<'a> {
     pub fn read(request: &Request, body: &'a [u8], identity: &Identity, memo: &dyn Memo) -> Self {
         let mut paired = Self { calls: Vec::new(), by_message: Vec::with_capacity(request.messages.len()) };
         let mut chain = identity.root();
+        let beginnings = Beginnings { request, memo, key: &identity.key, what: "calls", owner: chain };
+        let found = beginnings.find::<Vec<Named>>();
+        let known = found.as_ref().map_or(&[][..], |(_, known)| known);
         // The calls of the last assistant message, as far as they are not answered.
         let mut open: VecDeque<usize> = VecDeque::new();
         for (index, message) in request.messages.iter().enumerate() {
@@ -71,13 +89,16 @@ impl<'a> PairedCalls<'a> {
             match message.role {
                 Role::Assistant => {
                     for (position, call) in message.calls.iter().enumerate() {
-                        let mut call = read_call(call, body, identity, memo);
-                        chain = identity.extend(chain, &call.id, &call.name, call.arguments);
-                        (call.message, call.position, call.key) = (index, position, chain);
+                        let mut call = read_call(call, body);
+                        let named = known.get(paired.calls.len()).copied();
+                        let named = named.unwrap_or_else(|| call.named(chain, identity, memo));
+                        (call.arguments, call.key, chain) = (named.arguments, named.key, named.key);
+                        (call.message, call.position) = (index, position);
                         call.ordinal = paired.calls.len() + 1;
                         paired.calls.push(call);
                     }
-                    open = (place.first..paired.calls.len()).collect();
+                    open.clear();
+                    open.extend(place.first..paired.calls.len());
                 }
                 Role::Tool => {
                     let id = message.tool_call_id.map(|id| decode(id, body));
@@ -91,6 +112,13 @@ impl<'a> PairedCalls<'a> {
             }
             place.end = paired.calls.len();
             paired.by_message.push(place);
+        }
+        if let Some(at) = beginnings.news(found.as_ref().map(|(at, _)| *at)) {
+            let named = paired.calls.iter().take_while(|call| call.message < at.messages);
+            let named: Vec<Named> =
+                named.map(|call| Named { arguments: call.arguments, key: call.key }).collect();
+            let bytes = size_of_val(&*named);
+            beginnings.keep(at, named, bytes);
         }
         paired
     }
@@ -177,7 +205,7 @@ fn remembered(name: Hash, memo: &dyn Memo, hash: impl Fn() -> Hash) -> Hash {
     }
 }
 
-fn read_call<'a>(call: &ToolCall, body: &'a [u8], identity: &Identity, memo: &dyn Memo) -> Call<'a> {
+fn read_call<'a>(call: &ToolCall, body: &'a [u8]) -> Call<'a> {
     Call {
         message: 0,
         position: 0,
@@ -185,7 +213,7 @@ fn read_call<'a>(call: &ToolCall, body: &'a [u8], identity: &Identity, memo: &dy
         key: Hash::default(),
         id: call.id.map_or("".into(), |id| decode(id, body)),
         name: call.name.map_or("".into(), |name| decode(name, body)),
-        arguments: arguments_hash_of(&call.arguments, body, identity, memo),
+        arguments: Hash::default(),
         written: (call.arguments, body),
         result: None,
         released_ms: None,

@@ -13,7 +13,7 @@ pub struct Hash(pub u128);
 /// The name of one call in one conversation: principal, explicit conversation id, and every call up to it.
 pub type CallKey = Hash;
 
-/// The secret under which this process hashes.
+/// The secret under which this process hashes, and others that share its ledger.
 #[derive(Clone)]
 pub struct HashKey([u64; 4]);
 
@@ -41,6 +41,8 @@ pub enum Domain {
     Quota,
     Summary,
     Begun,
+    Record,
+    Behind,
 }
 
 impl std::fmt::Display for Hash {
@@ -57,6 +59,15 @@ impl HashKey {
     pub fn random() -> Self {
         let word = || RandomState::new().build_hasher().finish();
         Self([word(), word(), word(), word()])
+    }
+
+    /// The key that a secret of 32 random bytes is: for processes that must agree on names.
+    pub fn of(secret: [u8; 32]) -> Self {
+        let mut words = [0; 4];
+        for (word, bytes) in words.iter_mut().zip(secret.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        Self(words)
     }
 
     /// A fixed key, for tests and for names that must be the same in every process.

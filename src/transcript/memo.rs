@@ -21,6 +21,9 @@ pub enum Derived {
     Begun(Arc<Begun>),
     /// What one policy compiled, such as a validator; it knows the type again.
     Compiled(Arc<dyn Any + Send + Sync>),
+    /// What is known behind the beginning of a request, and the memory that it takes, about: see
+    /// [`Beginnings`](super::beginnings::Beginnings).
+    Behind(Arc<dyn Any + Send + Sync>, usize),
 }
 
 /// A cache of derived values. Implementations may forget at any time.

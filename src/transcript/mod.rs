@@ -1,6 +1,7 @@
 //! Facts about one conversation, read from the request that carries it whole: its events in order, its
 //! calls paired with their results, its turns, its identity. Reads; decides nothing and writes nothing.
 
+pub mod beginnings;
 pub mod calls;
 pub mod identity;
 pub mod memo;
@@ -15,6 +16,7 @@ use crate::wire::body::Str;
 use crate::wire::json::decode;
 use crate::wire::message::{Arguments, Content, Message, Role};
 use crate::wire::request::Request;
+use beginnings::Beginnings;
 use bytes::Bytes;
 use calls::{Call, PairedCalls};
 use identity::{Domain, Hash, Identity};
@@ -285,8 +287,14 @@ impl<'a> Transcript<'a> {
 
     /// Every event, oldest first.
     pub fn events(&'a self) -> impl Iterator<Item = Event<'a>> {
+        self.events_from(0)
+    }
+
+    /// The events of the messages from `first` on.
+    pub fn events_from(&'a self, first: usize) -> impl Iterator<Item = Event<'a>> {
         let mut turns = TurnTracker::default();
-        (0..self.request.messages.len()).flat_map(move |index| self.events_of(index, &mut turns))
+        self.request.messages[..first].iter().for_each(|message| turns.pass(message));
+        (first..self.request.messages.len()).flat_map(move |index| self.events_of(index, &mut turns))
     }
 
     /// The results among the messages from `first` on.
@@ -353,6 +361,11 @@ impl<'a> Transcript<'a> {
         hidden.into_iter().chain([first]).chain(second).chain(calls)
     }
 
+    /// What is known behind the beginnings of the request, as `what` for `owner`.
+    pub fn beginnings(&self, what: &'static str, owner: Hash) -> Beginnings<'_> {
+        Beginnings { request: self.request, memo: self.memo, key: &self.identity.key, what, owner }
+    }
+
     fn hidden_round(&self, index: usize) -> Option<&Bytes> {
         let at = self.hidden_rounds.binary_search_by_key(&index, |(message, _)| *message).ok()?;
         self.hidden_rounds.get(at).map(|(_, round)| round)
@@ -373,6 +386,17 @@ impl TurnTracker {
         self.begun = true;
         self.assistant_answered = false;
         begins
+    }
+
+    /// Takes in a message whose events nobody reads.
+    fn pass(&mut self, message: &Message) {
+        match message.role {
+            Role::User => {
+                self.user_begins_turn();
+            }
+            Role::Assistant => self.assistant(message),
+            Role::System | Role::Tool | Role::Other => {}
+        }
     }
 
     fn assistant(&mut self, message: &Message) {

@@ -123,48 +123,62 @@ impl Histories {
     /// caller, on the conversation and on the tools cost the same or nearly.
     pub fn read(transcript: &Transcript<'_>, model: Hash) -> Self {
         let request = transcript.request;
-        let (samples, ends) = sampled(transcript, model);
-        let name = |end: usize| transcript.identity.key.hash(Domain::History, &[&samples[..end]]);
+        let (names, place) = (names(transcript), place(transcript, model));
+        let name =
+            |count: usize| transcript.identity.key.hash(Domain::History, &[&place, &bytes_of(names[count])]);
         let replies = request.messages.iter().enumerate().rev();
         let replies = replies.filter(|(at, message)| *at > 0 && message.role == Role::Assistant);
-        let earlier = replies.take(MOST_EARLIER).map(|(at, _)| (at, name(ends[at]))).collect();
-        Self { whole: name(samples.len()), earlier }
+        let earlier = replies.take(MOST_EARLIER).map(|(at, _)| (at, name(at))).collect();
+        Self { whole: name(request.messages.len()), earlier }
     }
 }
 
 /// The name of the first `count` messages, as [`Histories::read`] has it; `None` where there are fewer.
 pub fn history(transcript: &Transcript<'_>, model: Hash, count: usize) -> Option<Hash> {
-    let (mut samples, ends) = sampled(transcript, model);
-    let whole = (count == ends.len()).then_some(samples.len());
-    samples.truncate(ends.get(count).copied().or(whole)?);
-    Some(transcript.identity.key.hash(Domain::History, &[&samples]))
+    let name = bytes_of(*names(transcript).get(count)?);
+    Some(transcript.identity.key.hash(Domain::History, &[&place(transcript, model), &name]))
 }
 
-/// What goes into the names of histories, and where each message begins in it.
-fn sampled(transcript: &Transcript<'_>, model: Hash) -> (Vec<u8>, Vec<usize>) {
+/// The names of the first messages: of none, of one, and so on; as far as they were named before from memory.
+fn names(transcript: &Transcript<'_>) -> Vec<Hash> {
+    let (messages, body) = (&transcript.request.messages, transcript.body);
+    let beginnings = transcript.beginnings("histories", Hash::default());
+    let found = beginnings.find::<Vec<Hash>>();
+    let none = [Hash::default()];
+    let known = found.as_ref().map_or(&none[..], |(_, known)| known);
+    let mut names = Vec::with_capacity(messages.len() + 1);
+    names.extend_from_slice(known);
+    let mut last = names.last().copied().unwrap_or_default();
+    for message in messages.iter().skip(names.len() - 1) {
+        let (length, start, end) = sample(message.span.of(body));
+        last = transcript.identity.key.hash(Domain::History, &[&bytes_of(last), &length, start, end]);
+        names.push(last);
+    }
+    if let Some(at) = beginnings.news(found.as_ref().map(|(at, _)| *at)) {
+        let news = names[..=at.messages].to_vec();
+        beginnings.keep(at, news, size_of_val(&names[..=at.messages]));
+    }
+    names
+}
+
+/// What goes into the names of histories beside their messages: the caller, the model and the tools.
+fn place(transcript: &Transcript<'_>, model: Hash) -> Vec<u8> {
     let (request, body) = (transcript.request, transcript.body);
-    let mut samples = Vec::with_capacity((request.messages.len() + 2) * (2 * SAMPLE_BYTES + 8));
-    samples.extend_from_slice(&transcript.identity.root().0.to_le_bytes());
-    samples.extend_from_slice(&model.0.to_le_bytes());
     let tools = request.tools.first().zip(request.tools.last());
     let tools = tools.map_or(0..0, |(first, last)| first.span.start as usize..last.span.end as usize);
-    sample(body.get(tools).unwrap_or_default(), &mut samples);
-    let mut ends = Vec::with_capacity(request.messages.len());
-    for message in &request.messages {
-        ends.push(samples.len());
-        sample(message.span.of(body), &mut samples);
-    }
-    (samples, ends)
+    let (length, start, end) = sample(body.get(tools).unwrap_or_default());
+    [&bytes_of(transcript.identity.root())[..], &bytes_of(model), &length, start, end].concat()
 }
 
-fn sample(bytes: &[u8], samples: &mut Vec<u8>) {
-    samples.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-    if bytes.len() <= 2 * SAMPLE_BYTES {
-        samples.extend_from_slice(bytes);
-    } else {
-        samples.extend_from_slice(&bytes[..SAMPLE_BYTES]);
-        samples.extend_from_slice(&bytes[bytes.len() - SAMPLE_BYTES..]);
-    }
+fn bytes_of(name: Hash) -> [u8; 16] {
+    name.0.to_le_bytes()
+}
+
+/// The length of `bytes`, their beginning and their end.
+fn sample(bytes: &[u8]) -> ([u8; 8], &[u8], &[u8]) {
+    let (start, rest) = bytes.split_at(bytes.len().min(SAMPLE_BYTES));
+    let end = &rest[rest.len().saturating_sub(SAMPLE_BYTES)..];
+    ((bytes.len() as u64).to_le_bytes(), start, end)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use super::identity::{Domain, Hash, HashKey};
 use super::memo::{Derived, Memo};
-use crate::wire::begun::Begun;
+use crate::wire::begun::{Beginning, Begun};
 use crate::wire::body::Fault;
 use crate::wire::request::Request;
 use std::sync::Arc;
@@ -24,11 +24,19 @@ pub fn read_request(body: &[u8], key: &HashKey, memo: &dyn Memo) -> Result<Reque
     let lengths = lengths(body.len());
     let Some(longest) = lengths.last() else { return Request::parse(body) };
     let names = key.beginnings(Domain::Begun, body, &lengths);
-    let known = names.iter().rev().enumerate().find_map(|(missed, name)| Some((missed, find(*name, memo)?)));
-    let request = Request::resume(body, known.as_ref().map(|(_, begun)| begun), *longest)?;
-    let is_news = known.is_none_or(|(missed, _)| missed > 0);
+    let known = names.iter().rev().enumerate().find_map(|(missed, name)| {
+        let begun = find(*name, memo)?;
+        Some((missed, Beginning { name: name.0, messages: begun.notes.len() }, begun))
+    });
+    let is_news = known.as_ref().is_none_or(|(missed, ..)| *missed > 0);
+    // What is known already is not made again.
+    let keep = if is_news { *longest } else { 0 };
+    let mut request = Request::resume(body, known.as_ref().map(|(.., begun)| begun), keep)?;
+    let before = known.map(|(_, beginning, _)| beginning);
+    request.beginnings = [before, None];
     if let (true, Some(begun), Some(name)) = (is_news, &request.begun, names.last()) {
         memo.keep(*name, Derived::Begun(Arc::clone(begun)));
+        request.beginnings = [Some(Beginning { name: name.0, messages: begun.notes.len() }), before];
     }
     Ok(request)
 }
@@ -90,7 +98,8 @@ mod tests {
         for messages in 1..200 {
             let body = body(messages, "and now?");
             let request = read_request(&body, &key, &memo).unwrap();
-            let plain = |request: Request| format!("{:?}", Request { begun: None, ..request });
+            let plain =
+                |request: Request| format!("{:?}", Request { begun: None, beginnings: [None; 2], ..request });
             if let Some(begun) = &request.begun {
                 assert!(begun.bytes() <= body.len());
                 known = begun.bytes();

@@ -9,7 +9,8 @@ use bytes::Bytes;
 /// A chunk that was read, with what stands around its text.
 #[derive(Debug)]
 pub struct Alike {
-    raw: Bytes,
+    /// A copy: a slice would keep the whole buffer that the stream was read into.
+    raw: Box<[u8]>,
     /// Where the data stand in `raw`, and how many bytes are behind them.
     data: usize,
     behind: usize,
@@ -32,7 +33,7 @@ impl Alike {
         let range = text.span.range();
         let text = Span::new(start + range.start, start + range.end);
         let behind = raw.len() - start - data.len();
-        Some(Self { raw: raw.clone(), data: start, behind, text, reply: reply.clone() })
+        Some(Self { raw: raw[..].into(), data: start, behind, text, reply: reply.clone() })
     }
 
     /// What the event `raw` would be read as, with its data, if all of it but the text is the same.

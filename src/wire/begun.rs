@@ -22,6 +22,15 @@ pub struct Begun {
     pub notes: Vec<Note>,
 }
 
+/// A beginning that requests are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// Names its bytes.
+    pub name: u128,
+    /// How many messages end in it.
+    pub messages: usize,
+}
+
 /// What was derived from the bytes of one message.
 #[derive(Debug, Default)]
 pub struct Note {

@@ -1,7 +1,7 @@
 //! A chat-completions request as spans: found in one pass over the body, nothing copied.
 //! Responsible for which members matter to toolrein and where they stand; decides nothing.
 
-use super::begun::{Begun, Head, List};
+use super::begun::{Beginning, Begun, Head, List};
 use super::body::{Fault, Kind, Scanner, Span, Str};
 use super::json::{decode, decode_bytes};
 use super::message::{Message, Seen, string_or_skip};
@@ -67,6 +67,9 @@ pub struct Request {
     pub odd: bool,
     /// What is known of its beginning, where it was read for the next request of the conversation too.
     pub begun: Option<Arc<Begun>>,
+    /// Beginnings under whose names more may be known: that of [`Self::begun`], and the shorter one that was known before
+    /// where that is news.
+    pub beginnings: [Option<Beginning>; 2],
 }
 
 impl Request {

@@ -10,6 +10,7 @@ mod generate;
 mod panics;
 mod recordings;
 mod repetition;
+mod resumption;
 mod sequence;
 mod spelling;
 #[path = "../support/strict.rs"]

@@ -17,6 +17,7 @@ use toolrein::rewrite::splice::Rope;
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Hash, HashKey, Identity};
 use toolrein::transcript::memo::{Derived, Memo, NoMemo};
+use toolrein::transcript::resumed::read_request;
 use toolrein::transcript::summaries::{Pin, Summaries};
 use toolrein::wire::request::Request;
 
@@ -121,6 +122,27 @@ max_chars = 800
 down_to = 0.5
 "#;
 
+/// What rules on calls and cuts nothing.
+const RULED: &str = r#"
+[policy.turn_limits]
+calls = 3
+parallel = 1
+[policy.allow]
+except = ["calm"]
+[policy.duplicates]
+tools = ["look"]
+retrieval = ["readFile"]
+[policy.serial]
+tools = ["look"]
+[policy.min_conversation.tools]
+weather = { min_user_messages = 2 }
+[policy.injection]
+[policy.taint]
+tools = ["say"]
+[policy.confirm]
+tools = ["say"]
+"#;
+
 pub fn shipped() -> &'static PolicySet {
     static SET: OnceLock<PolicySet> = OnceLock::new();
     SET.get_or_init(|| load(Source::Shipped))
@@ -148,6 +170,12 @@ pub fn guarded() -> [&'static PolicySet; 2] {
     static SETS: OnceLock<[PolicySet; 2]> = OnceLock::new();
     let [guarded, strict] = SETS.get_or_init(|| [load(text(GUARDED)), load(text(STRICT))]);
     [guarded, strict]
+}
+
+/// A set of policies that rule on calls alone.
+pub fn ruled() -> &'static PolicySet {
+    static SET: OnceLock<PolicySet> = OnceLock::new();
+    SET.get_or_init(|| load(text(RULED)))
 }
 
 /// How many sets of policies there are.
@@ -206,6 +234,21 @@ impl Memo for KeepAll {
         self.0.lock().unwrap().insert(key, derived.clone());
         derived
     }
+
+    fn find(&self, key: Hash) -> Option<Derived> {
+        self.0.lock().unwrap().get(&key).cloned()
+    }
+
+    fn keep(&self, key: Hash, derived: Derived) {
+        self.0.lock().unwrap().insert(key, derived);
+    }
+}
+
+impl KeepAll {
+    /// How much is known behind beginnings of requests.
+    pub fn behind(&self) -> usize {
+        self.0.lock().unwrap().values().filter(|derived| matches!(derived, Derived::Behind(..))).count()
+    }
 }
 
 /// A request as the policies have read it.
@@ -238,7 +281,7 @@ pub fn read_as(
     facts: &Facts,
     (identity, memo): (&Identity, &dyn Memo),
 ) -> Option<Reading> {
-    let request = Request::parse(body).ok()?;
+    let request = read_request(body, &identity.key, memo).ok()?;
     let mut transcript = Transcript::read(&request, body, identity, memo);
     let released_ms: Vec<Option<u64>> =
         transcript.newest_calls(1024).map(|call| facts.released_ms.get(&call.key).copied()).collect();

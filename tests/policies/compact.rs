@@ -117,6 +117,7 @@ fn the_error_is_passed_on_where_nothing_can_go_where_the_operator_wants_it_and_w
         ("", 6),
         ("upstream.overflow = \"pass\"\n[policy.compact]\n", 6),
         ("mode = \"observe\"\n[policy.compact]\n", 6),
+        ("conversation.holdout = 1.0\n[policy.compact]\n", 6),
     ] {
         let upstream = Scripted::start(|_, _| refused());
         let program = Toolrein::before(&upstream, settings);

@@ -4,7 +4,7 @@ use crate::support::client::post;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::{Recorded, Scripted};
-use crate::talk::{Form, Talk, in_both_forms, text};
+use crate::talk::{Form, Talk, in_both_forms, search, text};
 use serde_json::json;
 
 const NO_TOOLS: &str = "registry.ollama.ai/library/gemma:2b does not support tools";
@@ -68,6 +68,30 @@ fn an_error_inside_a_200_body_or_at_the_head_of_a_stream_counts_too() {
         said.assert_coherent(form);
         assert_eq!(said.text, "Without tools, then.");
     }
+}
+
+#[test]
+fn nothing_is_remembered_of_a_model_that_took_no_form_of_the_request() {
+    in_both_forms(|form| {
+        let error = |message: &str| match form {
+            Form::Whole => Reply::error(200, "server_error", "bad", message),
+            Form::Streamed => {
+                Reply::stream([format!("data: {{\"error\":{{\"message\":\"{message}\"}}}}\n\n")])
+            }
+        };
+        let (without, with) = (error("The server is overloaded."), error(NO_TOOLS));
+        let upstream = Scripted::start(move |_, request| match request.json().get("tools") {
+            Some(_) => with.clone(),
+            None => without.clone(),
+        });
+        let program = Toolrein::before(&upstream, "");
+        for _ in 0..2 {
+            let response = post(&program.chat_url(), Talk::new(form).body().to_string());
+            assert!(response.text().contains("overloaded"), "{}", response.text());
+        }
+        let has_tools = |request: &Recorded| request.json().get("tools").is_some();
+        assert_eq!(upstream.requests().iter().map(has_tools).collect::<Vec<_>>(), [true, false, true, false]);
+    });
 }
 
 #[test]
@@ -143,6 +167,34 @@ fn tool_history_goes_as_text_where_the_upstream_refuses_it() {
         let flat = upstream.request(2).json()["messages"].to_string();
         assert!(flat.contains("[called search with") && flat.contains("[result of search]"), "{flat}");
         assert_eq!(upstream.requests().len(), 3);
+    });
+}
+
+#[test]
+fn a_model_without_tools_that_calls_is_asked_again_in_text() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| {
+            let body = request.json();
+            if body.get("tools").is_some() {
+                return refusing_tools(request);
+            }
+            if body.to_string().contains("tool_calls") {
+                let misses =
+                    "The toolConfig field must be defined when using toolUse and toolResult content blocks.";
+                return Reply::error(400, "invalid_request_error", "bad", misses);
+            }
+            if nth == 1 { search(nth, request) } else { text("Without tools, then.", request) }
+        });
+        let program = Toolrein::before(&upstream, "[policy.budget]\ntokens = 1\ntool_calls = 0\n");
+        let mut talk = Talk::new(form);
+        let said = talk.ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.text, "Without tools, then.");
+        assert!(upstream.request(2).json().to_string().contains("[called search"));
+        talk.add(&said);
+        talk.say("And?");
+        assert_eq!(talk.ask(&program).text, "Without tools, then.", "what is put back goes as text too");
+        upstream.assert_clean();
     });
 }
 

@@ -9,6 +9,7 @@ use super::support::strict::violations;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use toolrein::rewrite::judging::Decision;
+use toolrein::rewrite::pass::Pass;
 use toolrein::rewrite::stream::NO_ANSWER;
 
 /// What is wrong, in words.
@@ -22,7 +23,8 @@ pub fn sendings(client: &Client, body: &Bytes, passed: &Passed) -> Found {
         && plan.hidden.is_empty()
         && plan.declared.is_empty()
         && !plan.one_at_a_time
-        && passed.restored.is_empty();
+        && passed.restored.is_empty()
+        && !passed.forms.first().is_some_and(Pass::is_fallback);
     if let (true, Some(first)) = (untouched, passed.sent.first())
         && first != body
     {
@@ -83,7 +85,9 @@ pub fn rounds(reference: &Reference, client: &Client, passed: &Passed) -> Found 
     let dropped = |at: usize| passed.plan.dropped.iter().any(|dropped| dropped.messages.contains(&at));
     for (at, round) in expected.iter().filter(|(at, _)| !dropped(*at)) {
         let behind = format!("{},{}", lossy(round), client.history[*at]);
-        let is_there = passed.sent.iter().all(|sent| lossy(sent).contains(&behind));
+        // As text it reads otherwise.
+        let mut sent = passed.sent.iter().zip(&passed.forms).filter(|(_, form)| !form.flat);
+        let is_there = sent.all(|(sent, _)| lossy(sent).contains(&behind));
         if !is_there {
             return Err(format!("the round before message {at} is not there: {behind}"));
         }

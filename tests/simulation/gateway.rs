@@ -1,60 +1,76 @@
 //! The path of a request without its sockets: the core and the ledger in the order in which the handler takes them,
-//! from the client's bytes to the bytes that it gets. Keeps what passed on the way; asserts nothing.
+//! from the client's bytes to what is to be sent. Keeps what passed on the way; asserts nothing.
 
-use super::model::{Model, Said, streamed, whole};
+use super::exchange::Exchange;
+use super::model::{Model, Said};
+use super::numbers::Numbers;
+use super::summaries::Summaries;
+use super::upstream::{Refused, Upstream};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use toolrein::config::{Config, Overrides, Source as Written};
+use toolrein::config::{Config, Mode, Overrides, Source as Written};
 use toolrein::ledger::memory::{Bounds, MemoCache, Memory};
-use toolrein::ledger::{Ask, Claim, Facts, Ledger as _, MOST_LOOKED_UP, News};
+use toolrein::ledger::{Ask, CallNames, Claim, Facts, Ledger as _, MOST_LOOKED_UP};
 use toolrein::policy::REGISTRY;
-use toolrein::policy::pattern::Pattern;
 use toolrein::policy::plan::{Plan, Usage};
-use toolrein::policy::set::Judge;
-use toolrein::rewrite::choice::{ChoiceState, is_served};
-use toolrein::rewrite::confirm::{Confirmation, Handed, answer, events, reply, token};
-use toolrein::rewrite::judging::{AnswerTools, Judged, Judging};
-use toolrein::rewrite::notice::Placement;
-use toolrein::rewrite::pass::{Asking, Pass, Source};
-use toolrein::rewrite::reply::WholeJudge;
-use toolrein::rewrite::restore::{Asked, places, released_keys, remembered, restored, story};
-use toolrein::rewrite::stream::{Ending, StreamJudge, StreamLimits};
+use toolrein::policy::set::{Judge, PolicySet};
+use toolrein::rewrite::confirm::{Answer, Confirmation, answer, token};
+use toolrein::rewrite::judging::Judged;
+use toolrein::rewrite::pass::Pass;
+use toolrein::rewrite::restore::{Place, places, restored};
+use toolrein::telemetry::outcome::Fallback;
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Domain, Hash, HashKey, Identity};
-use toolrein::wire::request::{Choice, Request};
+use toolrein::transcript::prompt::Histories;
+use toolrein::transcript::resumed::read_request;
+use toolrein::wire::request::Request;
 
-const LIMITS: StreamLimits = StreamLimits { event: 1 << 20, held: 1 << 22, reply: 1 << 25 };
 const BOUNDS: Bounds = Bounds {
     calls: 1_000_000,
     rounds_bytes: 1 << 30,
     conversations: 100_000,
     lifetime: Duration::from_secs(86_400),
-    refusals: Duration::from_secs(3_600),
+    refusals: Duration::from_secs(86_400),
 };
 
 /// The program as far as one configuration and one ledger go.
 pub struct Gateway {
     pub config: Config,
-    ledger: Memory,
-    memo: MemoCache,
-    identity: Identity,
+    pub(super) ledger: Memory,
+    pub(super) memo: MemoCache,
+    pub(super) identity: Identity,
     pub now_ms: u64,
-    tokens: u128,
+    /// Counts what needs a name of its own.
+    pub(super) ordinal: u128,
+    pub upstream: Upstream,
+    pub summaries: Summaries,
 }
 
 /// What became of one client request.
 #[derive(Debug, Default)]
 pub struct Passed {
-    /// The bytes that the client gets; `None` where a policy refused the request.
+    /// The bytes that the client gets; `None` where a policy refused the request or the upstream did.
     pub reply: Option<Bytes>,
+    /// The upstream's error that the client gets instead, or at the end of a stream that breaks off.
+    pub error: Option<Bytes>,
     /// Every sending, in order.
     pub sent: Vec<Bytes>,
-    /// What the upstream answered to each, as bytes and as the model meant it.
+    /// How many of them were the client's request, in one form or another: the rest ask again.
+    pub tries: usize,
+    /// What the upstream answered to those that it took, as bytes and as the model meant it.
     pub raw: Vec<Bytes>,
     pub said: Vec<Vec<Said>>,
+    /// What it refused, by the sending.
+    pub refused: Vec<(usize, Refused)>,
+    /// The form of every sending, and why it was another one than before.
+    pub forms: Vec<Pass>,
+    pub tried: Vec<Fallback>,
+    /// It was taken, and what was refused before is remembered.
+    pub learned: bool,
+    /// What was to be done to the request at first, and what is done to it; nothing while observing.
+    pub planned: Plan,
     pub plan: Plan,
     pub restored: Vec<(usize, Bytes)>,
     pub lost: u32,
@@ -66,268 +82,216 @@ pub struct Passed {
     pub approved: Option<Arc<Confirmation>>,
     /// From which of the judged calls on the model was to answer without any.
     pub landed_at: Option<usize>,
+    /// The client must or may be answered by a call.
+    pub keeps_tools: bool,
+    /// Nothing may be changed.
+    pub observed: bool,
+    /// The conversation's texts are left alone.
+    pub held_out: bool,
+    /// The question for a summary; whether one that came late is told.
+    pub question: Option<Bytes>,
+    pub tells_late: bool,
+    /// Calls that have taken over the times of others.
+    pub adopted: usize,
+    /// How often the model may be asked again before it is asked for an answer.
+    pub most_reasks: usize,
 }
 
-struct Reading {
-    request: Request,
-    facts: Facts,
-    plan: Plan,
-    judge: Judge,
-    restored: Vec<(usize, Bytes)>,
-    lost: u32,
-    chain: Hash,
-    answer: Option<toolrein::rewrite::confirm::Answer>,
-    token: Option<String>,
+/// What is known once the policies have read a request.
+pub(super) struct Reading {
+    pub(super) request: Request,
+    pub(super) facts: Facts,
+    pub(super) plan: Plan,
+    pub(super) judge: Judge,
+    pub(super) restored: Vec<(usize, Bytes)>,
+    pub(super) lost: u32,
+    pub(super) chain: Hash,
+    pub(super) answer: Option<Answer>,
+    pub(super) token: Option<String>,
+    pub(super) model: Hash,
+    /// The names of the conversation and of the request's messages.
+    pub(super) overflow: (Hash, Hash),
+    pub(super) overflows: Vec<usize>,
+    held_out: bool,
+    question: Option<Bytes>,
+    tells_late: bool,
+    adopted: usize,
 }
 
 impl Gateway {
-    pub fn new(config: &str) -> Self {
+    pub fn new((config, mode): (&str, &str), seed: u64) -> Self {
         let source = Written::Text { name: "simulation.toml".to_owned(), text: config.to_owned() };
-        let config = Config::load(source, &Overrides::default(), REGISTRY).unwrap();
-        let identity = Identity { key: HashKey::fixed(1), principal: Hash(7), explicit: None };
-        let (ledger, memo) = (Memory::new(&BOUNDS), MemoCache::new(1 << 24));
-        Self { config, ledger, memo, identity, now_ms: 1_790_000_000_000, tokens: 0 }
+        let overrides = Overrides { mode: Some(mode.to_owned()), ..Overrides::default() };
+        Self {
+            config: Config::load(source, &overrides, REGISTRY).unwrap(),
+            ledger: Memory::new(&BOUNDS),
+            memo: MemoCache::new(1 << 24),
+            identity: Identity { key: HashKey::fixed(1), principal: Hash(7), explicit: None },
+            now_ms: 1_790_000_000_000,
+            ordinal: 0,
+            upstream: Upstream::new(seed),
+            summaries: Summaries::new(Numbers::of(!seed)),
+        }
     }
 
     /// The process begins anew: all that the ledger knew is gone.
     pub fn restart(&mut self) {
         self.ledger = Memory::new(&BOUNDS);
         self.memo = MemoCache::new(1 << 24);
+        self.summaries.restart();
+    }
+
+    pub fn observes(&self) -> bool {
+        self.config.mode == Mode::Observe
     }
 
     /// One request of a client, answered by `model`. `None`: it passes ungoverned.
     pub fn pass(&mut self, body: &Bytes, model: &mut Model) -> Option<Passed> {
-        let Reading { request, facts, plan, judge, restored, lost, chain, answer, token } =
-            self.look(body)?;
-        let mut passed = Passed { plan, restored, lost, ..Passed::default() };
-        if passed.plan.refusal.is_some() {
+        self.summaries.arrive(self.now_ms);
+        let mut reading = self.look(body)?;
+        let mut passed = Passed {
+            lost: reading.lost,
+            observed: self.observes(),
+            held_out: reading.held_out,
+            question: reading.question.take(),
+            tells_late: reading.tells_late,
+            adopted: reading.adopted,
+            most_reasks: self.config.reask.max as usize,
+            ..Passed::default()
+        };
+        if reading.plan.refusal.is_some() && !passed.observed {
+            passed.plan = reading.plan;
             return Some(passed);
         }
-        let asked = answer.as_ref().zip(facts.asked.as_ref());
-        passed.approved =
-            asked.and_then(|(answer, asked)| self.claim(answer.anchor, &answer.text, asked, body));
-        let anchor = answer.map(|answer| answer.anchor).unwrap_or_default();
-        let named: Vec<Pattern> = self.config.reask.answer_tools.clone();
-        let answers = AnswerTools::of(&request, body, &named);
-        let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
-        let mut judging = Judging::new(judge, answers, false).asking(token);
-        judging.approve(passed.approved.is_some());
-        let placement =
-            if request.model_name(body).starts_with("gpt-4") { Placement::System } else { Placement::Suffix };
-        let mut exchange = Exchange {
-            gateway: self,
-            body,
-            request: &request,
-            chain,
-            pass: Pass::plain(placement),
-            keeps_tools,
-            reasks: 0,
-            served: 0,
-            rounds: Vec::new(),
-            model,
-            passed,
-        };
-        if request.stream {
-            exchange.streamed(judging, anchor);
-        } else {
-            exchange.whole(judging, anchor);
-        }
-        Some(exchange.passed)
+        let asked = reading.answer.as_ref().zip(reading.facts.asked.as_ref());
+        passed.approved = asked.and_then(|(answer, asked)| self.claim(answer, asked, body));
+        let (exchange, judging) = Exchange::prepare(self, (body, model), reading, passed);
+        Some(exchange.run(judging))
     }
 
+    /// Steps 3 and 4 of the handler's path.
     fn look(&mut self, body: &Bytes) -> Option<Reading> {
-        let request = Request::parse(body).ok()?;
+        let request = read_request(body, &self.identity.key, &self.memo).ok()?;
         let name = request.model_name(body);
-        let policies = self.config.policies_of(self.config.profiles.of_model(&name));
+        let model = self.identity.key.hash(Domain::Model, &[name.as_bytes()]);
+        let policies = policies(&self.config, &name);
         let mut transcript = Transcript::read(&request, body, &self.identity, &self.memo);
-        transcript.token_factor = self.config.token_factor(&name);
-        transcript.context_window = self.config.context_window(&name);
-        let calls: Vec<Hash> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
+        know(&mut transcript, &self.config, &self.summaries);
         let places = places(&transcript, MOST_LOOKED_UP);
-        let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
-        let asking = policies.confirming().is_some();
+        let asking = policies.confirming().is_some() && !self.observes();
         let answer = asking.then(|| answer(&transcript, &places)).flatten().filter(|_| !request.odd);
+        let (facts, adopted) = self.look_up(&transcript, model, (&places, answer.as_ref()));
+        let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
+        let overflows = facts.known_overflows(&transcript, model);
+        transcript.learn_times(&facts.released_ms, self.now_ms);
+        transcript.hidden_rounds.clone_from(&restored);
+        transcript.shared_body = Some(body.clone());
+        transcript.overflows.clone_from(&overflows);
+        let held_out = self.holds_out(&request, body);
+        let terms = (held_out || self.observes(), self.now_ms);
+        let told_late = self.summaries.told_late;
+        let (mut plan, judge, question) = self.summaries.decide(policies, &transcript, terms);
+        if request.odd {
+            plan.change_nothing();
+            restored.clear();
+        }
+        if held_out {
+            policies.leave_context(&mut plan);
+        }
+        let chain = transcript.calls.chain(&self.identity);
+        let history = Histories::read(&transcript, model).whole;
+        drop(transcript);
+        self.ordinal += 1;
+        let name = self.identity.key.hash(Domain::Confirmation, &[&self.ordinal.to_le_bytes()]);
+        let token = asking.then(|| token(name));
+        let overflow = (self.identity.conversation(&request, body), history);
+        Some(Reading {
+            request,
+            facts,
+            plan,
+            judge,
+            restored,
+            lost,
+            chain,
+            answer,
+            token,
+            model,
+            overflow,
+            overflows,
+            held_out,
+            question,
+            tells_late: self.summaries.told_late > told_late,
+            adopted,
+        })
+    }
+
+    /// What the ledger knows, and how many calls have taken over the times of others.
+    fn look_up(
+        &self,
+        transcript: &Transcript<'_>,
+        model: Hash,
+        (places, answer): (&[Place], Option<&Answer>),
+    ) -> (Facts, usize) {
+        let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
+        let calls = CallNames::newest(transcript);
         let ask = Ask {
-            calls: &calls,
+            calls: calls.keys(),
             places: &names,
-            model: Hash(1),
-            request: self.identity.key.hash(Domain::Request, &[body]),
-            conversation: Hash(1),
+            model,
+            request: self.identity.key.hash(Domain::Request, &[transcript.body]),
+            conversation: self.identity.conversation(transcript.request, transcript.body),
+            // What requests cost changes no byte.
             histories: &[],
-            answered: answer.as_ref().map(|answer| answer.anchor),
+            answered: answer.map(|answer| answer.anchor),
             // Callers' quotas have tests of their own.
             quotas: &[],
             bytes: Hash(0),
             now_ms: self.now_ms,
         };
-        let facts = self.ledger.look_up(ask).now_or_never().unwrap();
-        transcript.learn_times(&facts.released_ms, self.now_ms);
-        let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
-        transcript.hidden_rounds.clone_from(&restored);
-        transcript.shared_body = Some(body.clone());
-        let (mut plan, judge) = policies.read(&transcript);
-        if request.odd {
-            plan.change_nothing();
-            restored.clear();
-        }
-        let chain = transcript.calls.chain(&self.identity);
-        drop(transcript);
-        self.tokens += 1;
-        let token = asking
-            .then(|| token(self.identity.key.hash(Domain::Confirmation, &[&self.tokens.to_le_bytes()])));
-        Some(Reading { request, facts, plan, judge, restored, lost, chain, answer, token })
+        let mut facts = self.ledger.look_up(ask).now_or_never().unwrap();
+        let adopted = calls.adopt(&mut facts);
+        let count = adopted.released.len();
+        self.ledger.record(adopted);
+        (facts, count)
     }
 
-    fn claim(
-        &self,
-        anchor: Hash,
-        text: &str,
-        asked: &Arc<Confirmation>,
-        body: &Bytes,
-    ) -> Option<Arc<Confirmation>> {
+    fn holds_out(&self, request: &Request, body: &[u8]) -> bool {
+        let settings = &self.config.conversation;
+        settings.holdout > 0 && settings.holds_out(self.identity.lasting_name(request, body).0)
+    }
+
+    /// What policies want of a request that was refused for its length.
+    pub fn shortened(&self, exchange: &Exchange<'_>) -> Plan {
+        let (request, body) = (&exchange.request, exchange.body);
+        let mut transcript = Transcript::read(request, body, &self.identity, &self.memo);
+        know(&mut transcript, &self.config, &self.summaries);
+        transcript.overflowed = true;
+        transcript.overflows.clone_from(&exchange.overflows);
+        transcript.hidden_rounds.clone_from(&exchange.passed.restored);
+        let policies = policies(&self.config, &request.model_name(body));
+        let mut plan = policies.read(&transcript).0;
+        if self.holds_out(request, body) {
+            policies.leave_context(&mut plan);
+        }
+        plan
+    }
+
+    fn claim(&self, answer: &Answer, asked: &Arc<Confirmation>, body: &Bytes) -> Option<Arc<Confirmation>> {
         let request = self.identity.key.hash(Domain::Request, &[b"approval", body]);
-        let claim = Claim { anchor, request, now_ms: self.now_ms };
-        let taken = asked.is_approved_by(text) && self.ledger.claim(claim).now_or_never().unwrap();
+        let claim = Claim { anchor: answer.anchor, request, now_ms: self.now_ms };
+        let taken = asked.is_approved_by(&answer.text) && self.ledger.claim(claim).now_or_never().unwrap();
         taken.then(|| asked.clone())
     }
 }
 
-/// One client request on its way.
-struct Exchange<'a> {
-    gateway: &'a mut Gateway,
-    body: &'a Bytes,
-    request: &'a Request,
-    chain: Hash,
-    pass: Pass,
-    keeps_tools: bool,
-    reasks: u32,
-    served: u32,
-    rounds: Vec<(u32, Bytes)>,
-    model: &'a mut Model,
-    passed: Passed,
+fn policies<'a>(config: &'a Config, model: &str) -> &'a PolicySet {
+    config.policies_of(config.profiles.of_model(model))
 }
 
-impl Exchange<'_> {
-    /// Sends the request in its present form and gets what the model says.
-    fn ask(&mut self, is_stream: bool) -> Bytes {
-        let source = Source {
-            body: self.body,
-            request: self.request,
-            plan: &self.passed.plan,
-            restored: &self.passed.restored,
-        };
-        let sent = source.write(&self.pass).join();
-        let request: Value = serde_json::from_slice(&sent).unwrap_or_default();
-        let said = self.model.answer(&request);
-        let id = format!("r{}", self.gateway.tokens);
-        let model = &request["model"];
-        let bytes = if is_stream {
-            streamed(&said, &id, model, &mut self.model.numbers)
-        } else {
-            whole(&said, &id, model)
-        };
-        self.passed.sent.push(sent);
-        self.passed.said.push(said);
-        self.passed.raw.push(bytes.clone());
-        bytes
-    }
-
-    fn whole(&mut self, judging: Judging, anchor: Hash) {
-        let body = match self.handed(anchor) {
-            Some((reply, _)) => reply,
-            None => self.ask(false),
-        };
-        let Ok(mut judge) = WholeJudge::read(&body, judging, self.gateway.now_ms) else {
-            self.passed.reply = Some(body);
-            return;
-        };
-        while let Some((choice, round)) = judge.pending() {
-            let served = is_served(judge.choices(), choice);
-            self.ask_again((choice, served), round, &mut judge.judging);
-            let again = self.ask(false);
-            judge.continue_with(choice, &again, self.gateway.now_ms).unwrap();
-        }
-        let written = judge.write();
-        self.remember(judge.choices());
-        self.end(judge.judging);
-        self.passed.reply = Some(written.unwrap_or(body));
-    }
-
-    fn streamed(&mut self, judging: Judging, anchor: Hash) {
-        let mut judge = StreamJudge::new(judging, LIMITS, true);
-        let mut out = Vec::new();
-        let mut stream = match self.handed(anchor) {
-            Some((_, events)) => events,
-            None => self.ask(true),
-        };
-        loop {
-            let mut rest = stream.clone();
-            while !rest.is_empty() {
-                let length = 1 + self.model.numbers.below(rest.len().min(700));
-                judge.push(rest.split_to(length), self.gateway.now_ms, &mut out);
-            }
-            let Ending::Reask { choice, round } = judge.finish(self.gateway.now_ms, &mut out) else { break };
-            let served = is_served(judge.choices(), choice);
-            self.ask_again((choice, served), round, &mut judge.judging);
-            judge.continue_with(choice);
-            stream = self.ask(true);
-        }
-        self.remember(judge.choices());
-        self.end(judge.judging);
-        self.passed.reply = Some(out.concat().into());
-    }
-
-    fn handed(&self, anchor: Hash) -> Option<(Bytes, Bytes)> {
-        let confirmation = self.passed.approved.as_ref()?;
-        let model = self.request.model_name(self.body).into_owned();
-        let created = self.gateway.now_ms / 1000;
-        let usage = self.request.include_usage;
-        let handed = Handed { anchor, key: &self.gateway.identity.key, model: &model, created, usage };
-        Some((reply(confirmation, &handed), events(confirmation, &handed)))
-    }
-
-    fn ask_again(&mut self, (choice, served): (u32, bool), round: Bytes, judging: &mut Judging) {
-        judging.approve(false);
-        self.rounds.push((choice, round));
-        let land = !served && self.reasks - self.served >= self.gateway.config.reask.max;
-        if land {
-            self.passed.landed_at.get_or_insert(judging.record.len());
-            judging.land();
-        }
-        self.reasks += 1;
-        self.served += u32::from(served);
-        let mine = self.rounds.iter().filter(|(of, _)| *of == choice);
-        let rounds = mine.map(|(_, round)| round.clone()).collect();
-        self.pass.asking = Some(Asking { rounds, land: land && !self.keeps_tools });
-    }
-
-    fn remember(&mut self, choices: &[ChoiceState]) {
-        let identity = &self.gateway.identity;
-        let story = story(self.request, self.body, identity);
-        let asked = Asked { chain: self.chain, story, memo: &self.gateway.memo };
-        let now_ms = self.gateway.now_ms;
-        let mut news = News::default();
-        for choice in choices {
-            let keys = released_keys(&asked, identity, choice);
-            news.released.extend(keys.into_iter().map(|key| (key, now_ms)));
-            let mine = self.rounds.iter().filter(|(of, _)| *of == choice.index);
-            let mut rounds: Vec<Bytes> = mine.map(|(_, round)| round.clone()).collect();
-            if !choice.is_wholly_withheld() {
-                rounds.extend(choice.round());
-            }
-            if let Some((question, calls)) = choice.asked() {
-                let place = identity.text_place(self.chain, story);
-                let text = identity.text_anchor(place, &choice.text());
-                news.asked.push((text, Confirmation::new(question, calls, now_ms)));
-            }
-            news.rounds.extend(remembered(&asked, identity, choice, &rounds));
-            self.passed.hidden.push((choice.index, rounds));
-        }
-        self.gateway.ledger.record(news);
-    }
-
-    fn end(&mut self, judging: Judging) {
-        self.passed.usage = judging.usage(self.gateway.now_ms);
-        self.passed.record = judging.record;
-    }
+/// What the configuration and other models know of a transcript.
+fn know(transcript: &mut Transcript<'_>, config: &Config, summaries: &Summaries) {
+    let model = transcript.request.model_name(transcript.body);
+    transcript.token_factor = config.token_factor(&model);
+    transcript.context_window = config.context_window(&model);
+    transcript.summaries = Some(Arc::clone(&summaries.pins) as _);
 }

@@ -75,7 +75,8 @@ impl Model {
     fn say(&mut self, request: &Value) -> Said {
         self.next += 1;
         let is_landing = request["tool_choice"] == "none";
-        let calls = if is_landing { self.numbers.percent(25) } else { self.numbers.percent(65) };
+        let has_tools = request.get("tools").is_some();
+        let calls = self.numbers.percent(if is_landing || !has_tools { 25 } else { 65 });
         if !calls {
             // Now and then nothing at all.
             let text =

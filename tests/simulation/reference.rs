@@ -1,9 +1,10 @@
 //! A plain account of the same conversations, kept as lists of what was said: when each call was handed out, how many
 //! stand in a window and in a turn, and which rounds belong before which message. Knows no hash and no ledger.
 
+use super::upstream::Dislike;
 use bytes::Bytes;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A call in a history: id, name, arguments with sorted keys.
 type Plain = (String, String, String);
@@ -21,6 +22,8 @@ const ROUNDS_AT_ONE_PLACE: usize = 64;
 pub struct Reference {
     released_ms: BTreeMap<Vec<Plain>, u64>,
     rounds: BTreeMap<Place, Vec<(Anchor, Bytes)>>,
+    /// What models were seen to refuse before they took a request.
+    refused: BTreeSet<(&'static str, Dislike)>,
 }
 
 /// The calls so far and, for a text, the story so far.
@@ -48,7 +51,8 @@ impl Reference {
     }
 
     /// What stands in the windows and in the running turn of a history.
-    pub fn count(&self, history: &[Value], now_ms: u64) -> Counts {
+    pub fn count(&mut self, history: &[Value], now_ms: u64) -> Counts {
+        self.adopt(history);
         let mut counts = Counts { now_ms, times: BTreeMap::new(), turn: 0, acting: 0, in_reply: 0 };
         let mut before = Vec::new();
         let (mut begun, mut answered) = (false, false);
@@ -74,6 +78,30 @@ impl Reference {
             }
         }
         counts
+    }
+
+    /// The newest calls were handed out, if not by their own ids, then by none: the client has invented these.
+    fn adopt(&mut self, history: &[Value]) {
+        let Some(last) = history.iter().rposition(|message| !calls_of(message).is_empty()) else { return };
+        let mut named: Vec<Plain> = history[..last].iter().flat_map(calls_of).collect();
+        let mut nameless = named.clone();
+        for (id, name, arguments) in calls_of(&history[last]) {
+            named.push((id, name.clone(), arguments.clone()));
+            nameless.push((String::new(), name, arguments));
+            if let Some(at) = self.released_ms.get(&nameless).copied() {
+                self.released_ms.entry(named.clone()).or_insert(at);
+            }
+        }
+    }
+
+    /// A model took a request after it had refused this.
+    pub fn learn_refusal(&mut self, model: &'static str, dislike: Dislike) {
+        self.refused.insert((model, dislike));
+    }
+
+    /// Whether that is known.
+    pub fn knows_refusal(&self, model: &'static str, dislike: Dislike) -> bool {
+        self.refused.contains(&(model, dislike))
     }
 
     /// The rounds that belong before messages of a history, and how many are lost.

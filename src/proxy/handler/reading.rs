@@ -3,7 +3,7 @@
 
 use super::Gateway;
 use crate::config::AskUsage;
-use crate::ledger::{Ask, Facts, MOST_LOOKED_UP, ModelFacts, News, Overflow};
+use crate::ledger::{Ask, CallNames, Facts, MOST_LOOKED_UP, ModelFacts};
 use crate::policy::plan::{BatchSummaries, Plan};
 use crate::policy::set::{Judge, PolicySet};
 use crate::proxy::exchange::Exchange;
@@ -15,8 +15,8 @@ use crate::rewrite::sent::Sent;
 use crate::rewrite::summary::question;
 use crate::telemetry::outcome::{Context, Outcome, PrefixBreak, SummaryResult};
 use crate::transcript::Transcript;
-use crate::transcript::identity::{CallKey, Domain, Hash, HashKey, Identity};
-use crate::transcript::prompt::{Histories, history};
+use crate::transcript::identity::{Domain, Hash, HashKey, Identity};
+use crate::transcript::prompt::Histories;
 use crate::transcript::summaries::Pin;
 use crate::wire::request::Request;
 use bytes::Bytes;
@@ -55,23 +55,6 @@ pub(crate) struct Length {
     overflows: Vec<usize>,
 }
 
-/// The names by which the ledger is asked for calls.
-struct Calls {
-    /// Newest first; behind these, the names that the newest ones have where their upstream gave them no ids.
-    keys: Vec<CallKey>,
-    /// How many are their own.
-    named: usize,
-}
-
-impl Calls {
-    fn newest(transcript: &Transcript<'_>) -> Self {
-        let mut keys: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
-        let named = keys.len();
-        keys.extend(transcript.calls.nameless(transcript.identity).into_iter().take(named));
-        Self { keys, named }
-    }
-}
-
 /// What of a request the ledger is asked about.
 struct Sought {
     model: Hash,
@@ -101,7 +84,7 @@ impl Gateway {
         let sought = self.seek(&transcript, model, is_asking);
         let facts = self.look_up(policies, &transcript, &sought).await;
         let (mut restored, lost) = restored(&transcript, &sought.places, &facts.rounds);
-        let overflows = known_overflows(&transcript, model, &facts);
+        let overflows = facts.known_overflows(&transcript, model);
         transcript.learn_times(&facts.released_ms, self.now_ms());
         transcript.hidden_rounds.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
@@ -165,12 +148,12 @@ impl Gateway {
     /// What the ledger knows, in one trip.
     async fn look_up(&self, policies: &PolicySet, transcript: &Transcript<'_>, sought: &Sought) -> Facts {
         let identity = transcript.identity;
-        let calls = Calls::newest(transcript);
+        let calls = CallNames::newest(transcript);
         let names: Vec<Hash> = sought.places.iter().map(|place| place.name).collect();
         let earlier: Vec<Hash> = sought.histories.earlier.iter().map(|(_, name)| *name).collect();
         let quotas: Vec<Hash> = policies.counted().iter().map(|it| identity.quota(&it.name)).collect();
         let ask = Ask {
-            calls: &calls.keys,
+            calls: calls.keys(),
             places: &names,
             model: sought.model,
             request: sought.request,
@@ -182,7 +165,10 @@ impl Gateway {
             now_ms: self.now_ms(),
         };
         let mut facts = self.ledger.look_up(ask).await;
-        self.adopt(&calls, &mut facts);
+        let news = calls.adopt(&mut facts);
+        if !news.is_empty() {
+            self.ledger.record(news);
+        }
         facts
     }
 
@@ -239,22 +225,6 @@ impl Gateway {
         settings.holdout > 0 && settings.holds_out(name().0)
     }
 
-    /// Gives calls whose ids the client invented the times of those that were handed out without, and tells the ledger,
-    /// which is asked by their new names from now on.
-    fn adopt(&self, calls: &Calls, facts: &mut Facts) {
-        let nameless = facts.released_ms.split_off(calls.named.min(facts.released_ms.len()));
-        let mut news = News::default();
-        for ((key, known), time) in calls.keys.iter().zip(&mut facts.released_ms).zip(nameless) {
-            if known.is_none() {
-                *known = time;
-                news.released.extend(time.map(|time| (*key, time)));
-            }
-        }
-        if !news.is_empty() {
-            self.ledger.record(news);
-        }
-    }
-
     /// Leaves the texts of conversations alone that are held out; tells whether policies wanted to change any.
     fn hold_out(&self, policies: &PolicySet, transcript: &Transcript<'_>, plan: &mut Plan) -> Context {
         let touched = policies.touches_context(plan);
@@ -291,7 +261,12 @@ impl Gateway {
         transcript.overflowed = true;
         transcript.overflows.clone_from(&length.overflows);
         transcript.hidden_rounds.clone_from(restored);
-        self.config.policies_of(profile).read(&transcript).0
+        let policies = self.config.policies_of(profile);
+        let mut plan = policies.read(&transcript).0;
+        if self.is_held_out(&transcript) {
+            policies.leave_context(&mut plan);
+        }
+        plan
     }
 
     /// What `body` tells of its conversation.
@@ -321,15 +296,6 @@ impl Gateway {
         let count = request.messages.len().to_le_bytes();
         self.key.hash(Domain::Request, &[&chain, &count, &body[new_from..]])
     }
-}
-
-/// Where requests of this history ended that were too long, oldest first.
-fn known_overflows(transcript: &Transcript<'_>, model: Hash, facts: &Facts) -> Vec<usize> {
-    let is_known =
-        |overflow: &&Overflow| history(transcript, model, overflow.messages) == Some(overflow.history);
-    let mut overflows: Vec<usize> = facts.overflows.iter().filter(is_known).map(|it| it.messages).collect();
-    overflows.sort_unstable();
-    overflows
 }
 
 /// A token that nobody can know beforehand: it comes from a secret of its own.

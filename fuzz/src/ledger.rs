@@ -1,0 +1,57 @@
+//! A record of the ledger that replicas share, as somebody may have written it there. Nothing that was not sealed is
+//! read; of what is sealed, whatever is read is written the same again, and goes into requests and replies as valid JSON.
+
+use crate::world::{choices, is_json};
+use std::fmt::Debug;
+use toolrein::ledger::redis::records::{Event, Kind, Record, Released, Seals, Seen, Taken, one_by_one};
+use toolrein::ledger::{ModelFacts, Overflow};
+use toolrein::rewrite::confirm::{Confirmation, Handed, reply};
+use toolrein::rewrite::rounds::Round;
+use toolrein::transcript::identity::{Hash, HashKey};
+use toolrein::transcript::prompt::Anchor;
+
+const ABOUT: (Kind, Hash) = (Kind::Rounds, Hash(7));
+
+pub fn run(input: &[u8]) -> bool {
+    let (kind, body) = choices(input);
+    match kind % 9 {
+        0 => read::<Released>(body).is_some(),
+        1 => read::<Taken>(body).is_some(),
+        2 => read::<Overflow>(body).is_some(),
+        3 => read::<Event>(body).is_some(),
+        4 => read::<Anchor>(body).is_some(),
+        5 => read::<Seen>(body).is_some(),
+        6 => read::<ModelFacts>(body).is_some_and(|facts| one_by_one(facts).len() == 1),
+        7 => read::<Round>(body).is_some_and(|round| is_round(&round)),
+        _ => read::<Confirmation>(body).is_some_and(|asked| is_handed_out(&asked)),
+    }
+}
+
+fn read<R: Record + PartialEq + Debug>(body: &[u8]) -> Option<R> {
+    let seals = Seals::new(HashKey::fixed(1));
+    assert_eq!(seals.open::<R>(ABOUT, body), None, "not sealed");
+    let record = R::read(body)?;
+    let written = record.write();
+    assert!(written.len() <= body.len() * 6 + 100, "{} bytes of {}", written.len(), body.len());
+    let sealed = seals.seal(ABOUT, &record);
+    assert_eq!(seals.open::<R>(ABOUT, &sealed).as_ref(), Some(&record));
+    assert_eq!(seals.open::<R>((Kind::Asked, Hash(7)), &sealed), None, "about something else");
+    Some(record)
+}
+
+/// As it goes into a request, between other messages.
+fn is_round(round: &Round) -> bool {
+    let messages = [&b"[{},"[..], &round.messages, b",{}]"].concat();
+    assert!(is_json(&messages), "{}", String::from_utf8_lossy(&messages));
+    true
+}
+
+fn is_handed_out(asked: &Confirmation) -> bool {
+    let key = HashKey::fixed(1);
+    let handed = Handed { anchor: Hash(9), key: &key, model: "m", created: 1, usage: true };
+    let whole = reply(asked, &handed);
+    // Read without building it, which has a bound of depth that the reply's own members may have used up.
+    let read: Result<&serde_json::value::RawValue, _> = serde_json::from_slice(&whole);
+    assert!(read.is_ok(), "{}", String::from_utf8_lossy(&whole));
+    true
+}

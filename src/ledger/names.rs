@@ -1,0 +1,56 @@
+//! The names by which the ledger is asked for the calls of a request, and the times that calls take over from others:
+//! clients that need ids invent some where the upstream gave none. Also which of the requests that were too long begin
+//! the present one. Asks and tells nobody.
+
+use super::{Facts, MOST_LOOKED_UP, News, Overflow};
+use crate::transcript::Transcript;
+use crate::transcript::identity::{CallKey, Hash};
+use crate::transcript::prompt::history;
+
+/// See the file's head.
+pub struct CallNames {
+    /// Newest first; behind these, the names that the newest ones have where their upstream gave them no ids.
+    keys: Vec<CallKey>,
+    /// How many are their own.
+    named: usize,
+}
+
+impl CallNames {
+    /// Those of the newest calls of a request.
+    pub fn newest(transcript: &Transcript<'_>) -> Self {
+        let mut keys: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
+        let named = keys.len();
+        keys.extend(transcript.calls.nameless(transcript.identity).into_iter().take(named));
+        Self { keys, named }
+    }
+
+    /// All that the ledger is to be asked for.
+    pub fn keys(&self) -> &[CallKey] {
+        &self.keys
+    }
+
+    /// Gives calls whose ids the client invented the times of those that were handed out without. What it brings is to
+    /// be told to the ledger, which is asked by their new names from now on.
+    pub fn adopt(&self, facts: &mut Facts) -> News {
+        let nameless = facts.released_ms.split_off(self.named.min(facts.released_ms.len()));
+        let mut news = News::default();
+        for ((key, known), time) in self.keys.iter().zip(&mut facts.released_ms).zip(nameless) {
+            if known.is_none() {
+                *known = time;
+                news.released.extend(time.map(|time| (*key, time)));
+            }
+        }
+        news
+    }
+}
+
+impl Facts {
+    /// Where requests of this history ended that were too long for `model`, in messages, ascending.
+    pub fn known_overflows(&self, transcript: &Transcript<'_>, model: Hash) -> Vec<usize> {
+        let is_known =
+            |overflow: &&Overflow| history(transcript, model, overflow.messages) == Some(overflow.history);
+        let mut known: Vec<usize> = self.overflows.iter().filter(is_known).map(|it| it.messages).collect();
+        known.sort_unstable();
+        known
+    }
+}

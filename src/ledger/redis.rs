@@ -1,0 +1,271 @@
+//! The ledger that replicas share, in a Redis. This process's own memory stands before it, so that what it told is there
+//! at once and it goes on alone while the Redis is away. Adds up what both know; decides nothing.
+//!
+//! Shared are release times, hidden rounds, what models refuse, questions to people and who took their calls, uses of
+//! quotas, overflows, bills of histories, and which requests came before. Learned rates stay in the process, and so does
+//! what is bound to a client's connection.
+
+mod link;
+mod names;
+pub mod records;
+mod tell;
+mod trip;
+mod uses;
+
+use self::link::Link;
+use self::names::Names;
+use self::records::{Event, Happened, Kind, Taken};
+use self::tell::{Queue, Told, queue};
+use self::trip::{Found, Reader, Trip};
+use self::uses::{Events, bound, standing};
+use super::memory::{Bounds, MOST_OVERFLOWS, MOST_ROUNDS_AT_ONE_PLACE, Memory};
+use super::pending::Standing;
+use super::recent::Recent;
+use super::{Ask, Claim, Facts, Ledger, News, Spent};
+use crate::rewrite::confirm::Confirmation;
+use crate::rewrite::rounds::Round;
+use crate::telemetry::ledger::LedgerOp;
+use crate::telemetry::metrics::Metrics;
+use crate::transcript::identity::{Hash, HashKey};
+use ::redis::{Client, Value, pipe};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::timeout;
+
+/// How it is reached, and what is kept there.
+pub struct Settings {
+    /// `redis://` or `rediss://`, credentials included.
+    pub url: String,
+    /// The secret that all replicas have.
+    pub key: HashKey,
+    /// What every key begins with.
+    pub prefix: String,
+    /// How long one trip may take.
+    pub timeout: Duration,
+    pub bounds: Bounds,
+}
+
+/// The address is none. Says nothing of it, since it may hold a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is no address of a Redis, such as redis://host:6379/0")]
+pub struct AddressError;
+
+/// See the file's head.
+pub struct Redis {
+    local: Memory,
+    /// What this process knows of quotas.
+    events: Recent<Arc<Events>>,
+    link: Arc<Link>,
+    names: Names,
+    queue: Queue,
+    ending: watch::Sender<bool>,
+    keeper: AbortHandle,
+    // A std mutex: held for an assignment.
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+impl Redis {
+    /// A ledger at this address, which is connected to in the background.
+    ///
+    /// # Errors
+    /// The address is none.
+    pub fn open(settings: Settings, metrics: Arc<Metrics>) -> Result<Self, AddressError> {
+        let Settings { url, key, prefix, timeout, bounds } = settings;
+        let client = Client::open(url).map_err(|_| AddressError)?;
+        let link = Arc::new(Link::new(client, timeout, metrics));
+        let names = Names::new(prefix, key, bounds.lifetime, bounds.refusals);
+        let kept = Arc::clone(&link);
+        let keeper = tokio::spawn(async move { kept.keep().await }).abort_handle();
+        let (ending, is_ending) = watch::channel(false);
+        let (queue, writer) = queue(Arc::clone(&link), names.clone(), is_ending);
+        let writer = Mutex::new(Some(tokio::spawn(writer.run())));
+        let events = Recent::of_heavy(bounds.calls, names.ttl_ms, |events: &Arc<Events>| events.len() as u64);
+        Ok(Self { local: Memory::new(&bounds), events, link, names, queue, ending, keeper, writer })
+    }
+
+    /// Waits until the address was tried once, be it there or not.
+    pub async fn is_tried(&self, within: Duration) {
+        let _ = timeout(within, self.link.is_tried()).await;
+    }
+
+    /// Tells what waits to be told, as long as the ledger answers, and ends.
+    pub async fn finish(&self, within: Duration) {
+        self.ending.send_replace(true);
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            let abort = writer.abort_handle();
+            if timeout(within, writer).await.is_err() {
+                abort.abort();
+            }
+        }
+        self.keeper.abort();
+    }
+
+    fn tell(&self, told: Told) {
+        if !self.queue.put(told) {
+            self.link.count(LedgerOp::Record, 1);
+        }
+    }
+
+    /// Adds what the shared ledger knows.
+    async fn add_shared(&self, ask: Ask<'_>, facts: &mut Facts) {
+        let calls = ask.calls.iter().zip(&facts.released_ms);
+        let unknown = calls.filter(|(_, known)| known.is_none()).map(|(call, _)| *call).collect();
+        let trip = Trip { names: &self.names, ask, unknown };
+        let Ok(answers) = self.link.ask(&trip.commands(), LedgerOp::LookUp).await else {
+            facts.away = true;
+            return self.count_spent(ask, &[], facts);
+        };
+        let found = trip.read(answers);
+        self.link.count(LedgerOp::Unreadable, found.unreadable);
+        self.link.count(LedgerOp::Record, found.is_full.into());
+        self.count_spent(ask, &found.events, facts);
+        self.remember_times(&trip.unknown, &found.released);
+        merge(facts, found);
+    }
+
+    /// A time never changes, so it need not be asked for twice.
+    fn remember_times(&self, calls: &[Hash], times: &[Option<u64>]) {
+        let known = calls.iter().zip(times).filter_map(|(call, time)| Some((*call, (*time)?)));
+        let news = News { released: known.collect(), ..News::default() };
+        if !news.is_empty() {
+            self.local.record(news);
+        }
+    }
+
+    /// What was used of quotas, by what this process and the `shared` ledger know.
+    fn count_spent(&self, ask: Ask<'_>, shared: &[Events], facts: &mut Facts) {
+        let mut again = Vec::new();
+        for (at, quota) in ask.quotas.iter().enumerate() {
+            let own = self.events.find(quota, self.local.now_ms());
+            let mut all = own.map(Arc::unwrap_or_clone).unwrap_or_default();
+            all.extend(shared.get(at).into_iter().flatten());
+            let standing = standing(&all, ask.bytes, ask.now_ms);
+            facts.spent.push(standing.spent);
+            if standing.is_again {
+                again.push((*quota, Event { at_ms: ask.now_ms, request: ask.bytes, what: Happened::Again }));
+            }
+        }
+        if !again.is_empty() {
+            again.iter().for_each(|(quota, event)| self.keep(*quota, *event));
+            self.tell(Told { news: News::default(), events: again });
+        }
+    }
+
+    fn keep(&self, quota: Hash, event: Event) {
+        self.events.update(quota, self.local.now_ms(), |known| {
+            let mut events = known.map(Arc::unwrap_or_clone).unwrap_or_default();
+            events.insert(event);
+            bound(&mut events);
+            Arc::new(events)
+        });
+    }
+
+    /// Whether the shared ledger gives `claim` its calls. Not while it is away: then nobody knows who else asks.
+    async fn claim_shared(&self, claim: Claim) -> Option<Arc<Confirmation>> {
+        let (asked, claimed) = ((Kind::Asked, claim.anchor), (Kind::Claimed, claim.anchor));
+        let taken = Taken { request: claim.request, at_ms: claim.now_ms };
+        let (names, mut commands) = (&self.names, pipe());
+        commands.cmd("GET").arg(names.key(asked));
+        let sealed = names.seals.seal(claimed, &taken);
+        commands.cmd("SET").arg(names.key(claimed)).arg(sealed).arg("NX").arg("PX").arg(names.ttl_ms);
+        commands.cmd("GET").arg(names.key(claimed));
+        let Ok(answers) = self.link.ask(&commands, LedgerOp::Claim).await else { return None };
+        let mut reader = Reader { names, answers: answers.into_iter(), unreadable: 0 };
+        let question = reader.next();
+        let question = reader.open::<Confirmation>(asked, &question).map(Arc::new);
+        let (is_first, taken) = (reader.next(), reader.next());
+        let first = match is_first {
+            Value::Okay => Some(None),
+            Value::Nil => reader.open::<Taken>(claimed, &taken).map(Some),
+            // It was not written down, so another may come.
+            _ => None,
+        };
+        self.link.count(LedgerOp::Unreadable, reader.unreadable);
+        let first = first.map(|taken| {
+            taken.map(|Taken { request, at_ms }| (Claim { request, now_ms: at_ms, ..claim }, at_ms))
+        });
+        if first.is_none() {
+            self.link.count(LedgerOp::Claim, 1);
+        }
+        let question = question.or_else(|| self.local.asked(claim.anchor))?;
+        Standing::taken(Arc::clone(&question), first?).take(claim).then_some(question)
+    }
+}
+
+impl Ledger for Redis {
+    fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
+        Box::pin(async move {
+            let mut facts = self.local.look_up(Ask { quotas: &[], ..ask }).await;
+            self.add_shared(ask, &mut facts).await;
+            facts
+        })
+    }
+
+    fn record(&self, mut news: News) {
+        let events: Vec<(Hash, Event)> =
+            std::mem::take(&mut news.spent).iter().map(|spent| (spent.quota, used(spent))).collect();
+        events.iter().for_each(|(quota, event)| self.keep(*quota, *event));
+        self.local.record(news.clone());
+        self.tell(Told { news, events });
+    }
+
+    fn claim<'a>(&'a self, claim: Claim) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        Box::pin(async move {
+            let Some(question) = self.claim_shared(claim).await else { return false };
+            // Here too, so that a ledger that was wiped since gives nothing out twice.
+            let asked = vec![(claim.anchor, Arc::unwrap_or_clone(question))];
+            self.local.record(News { asked, ..News::default() });
+            self.local.take(claim)
+        })
+    }
+
+    fn conversations(&self) -> u64 {
+        self.local.conversations()
+    }
+}
+
+fn used(spent: &Spent) -> Event {
+    let calls = u32::try_from(spent.calls).unwrap_or(u32::MAX);
+    let what = Happened::Used { calls, window_ms: spent.window_ms };
+    Event { at_ms: spent.at_ms, request: spent.request, what }
+}
+
+/// Adds what was found to what this process knows. Where both know something else, the shared ledger's counts, so that
+/// all replicas go by the same.
+fn merge(facts: &mut Facts, found: Found) {
+    let mut times = found.released.into_iter();
+    for time in facts.released_ms.iter_mut().filter(|time| time.is_none()) {
+        *time = times.next().flatten();
+    }
+    for (known, shared) in facts.rounds.iter_mut().zip(found.rounds) {
+        let is_same = |own: &Round, other: &Round| own.anchor == other.anchor;
+        add_own(known, shared, is_same, MOST_ROUNDS_AT_ONE_PLACE);
+    }
+    facts.model = facts.model.and(found.model);
+    facts.repeated |= found.repeated;
+    facts.asked = found.asked.map(Arc::new).or(facts.asked.take());
+    for (known, shared) in facts.anchors.iter_mut().zip(found.anchors) {
+        // One whose bill is known tells more.
+        *known = shared.filter(|shared| shared.prompt > 0 || known.is_none()).or(*known);
+    }
+    add_own(&mut facts.overflows, found.overflows, |own, other| own == other, MOST_OVERFLOWS);
+}
+
+/// Puts what is `shared` before what only this process knows: that is what it has just told. The last ones stay.
+fn add_own<T>(known: &mut Vec<T>, shared: Vec<T>, is_same: impl Fn(&T, &T) -> bool, most: usize) {
+    known.retain(|own| !shared.iter().any(|other| is_same(own, other)));
+    known.splice(..0, shared);
+    let surplus = known.len().saturating_sub(most);
+    known.drain(..surplus);
+}

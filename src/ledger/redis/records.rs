@@ -1,0 +1,357 @@
+//! What is kept in a shared ledger, as bytes: each record sealed under the secret that replicas share, so that what
+//! somebody else wrote there, or under another name, counts as lost. Reads and writes; fetches nothing and trusts nothing.
+//!
+//! A record is the digit of the format's version, a keyed hash of 32 hexadecimal digits over its name and its body,
+//! and the body.
+
+use crate::ledger::{ModelFacts, Overflow};
+use crate::rewrite::confirm::Confirmation;
+use crate::rewrite::rounds::Round;
+use crate::transcript::identity::{Domain, Hash, HashKey};
+use crate::transcript::prompt::{Anchor, Size};
+use crate::transcript::tokens::Estimate;
+use crate::wire::assemble::Assembled;
+use crate::wire::body::Scanner;
+use bytes::Bytes;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// The version of the format. Replicas of another version read nothing of each other's.
+const VERSION: u8 = b'1';
+/// Hexadecimal digits of a hash.
+const DIGITS: usize = 32;
+/// What stands before a body.
+const HEAD_BYTES: usize = 1 + DIGITS;
+/// A longer record is none of ours: more than is held of a reply is never withheld.
+const MOST_BYTES: usize = 32 << 20;
+
+/// What a key's value is about. A letter in its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    Released = b't',
+    Rounds = b'r',
+    Model = b'm',
+    Asked = b'a',
+    Claimed = b'c',
+    History = b'h',
+    Request = b'n',
+    Overflows = b'o',
+    Quota = b'q',
+}
+
+/// One kind of record.
+pub trait Record: Sized {
+    /// As a body.
+    fn write(&self) -> Vec<u8>;
+
+    /// What a body says; `None` if it is none.
+    fn read(body: &[u8]) -> Option<Self>;
+}
+
+/// Seals records, and opens those that were sealed under the same secret.
+#[derive(Clone)]
+pub struct Seals(HashKey);
+
+impl Seals {
+    /// Under `key`.
+    pub fn new(key: HashKey) -> Self {
+        Self(key)
+    }
+
+    /// The record of `kind` about `name`.
+    pub fn seal(&self, (kind, name): (Kind, Hash), record: &impl Record) -> Vec<u8> {
+        let body = record.write();
+        let mut out = Vec::with_capacity(HEAD_BYTES + body.len());
+        out.push(VERSION);
+        out.extend_from_slice(self.tag((kind, name), &body).to_string().as_bytes());
+        out.extend_from_slice(&body);
+        out
+    }
+
+    /// What was sealed as such a record; `None` if nothing was.
+    pub fn open<R: Record>(&self, about: (Kind, Hash), bytes: &[u8]) -> Option<R> {
+        if bytes.len() > MOST_BYTES {
+            return None;
+        }
+        let (head, body) = bytes.split_at_checked(HEAD_BYTES)?;
+        let tag = head.strip_prefix(&[VERSION])?;
+        (parse_hash(tag)? == self.tag(about, body)).then(|| R::read(body))?
+    }
+
+    fn tag(&self, (kind, name): (Kind, Hash), body: &[u8]) -> Hash {
+        self.0.hash(Domain::Record, &[&[kind as u8], &name.0.to_le_bytes(), body])
+    }
+}
+
+/// When a call was handed out, in ms since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Released(pub u64);
+
+impl Record for Released {
+    fn write(&self) -> Vec<u8> {
+        self.0.to_string().into_bytes()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        Some(Self(parse_number(body)?))
+    }
+}
+
+impl Record for Round {
+    fn write(&self) -> Vec<u8> {
+        [self.anchor.to_string().as_bytes(), &self.messages[..]].concat()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (anchor, messages) = body.split_at_checked(DIGITS)?;
+        are_round(messages).then_some(())?;
+        Some(Self { anchor: parse_hash(anchor)?, messages: Bytes::copy_from_slice(messages) })
+    }
+}
+
+/// One of the things that a model refuses: each is told on its own, so that what several replicas learn adds up.
+impl Record for ModelFacts {
+    fn write(&self) -> Vec<u8> {
+        let known = REFUSED.iter().find(|(_, is_refused)| is_refused(&mut self.clone()) == &true);
+        known.map_or_else(Vec::new, |(word, _)| word.as_bytes().to_vec())
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (_, refused) = REFUSED.iter().find(|(word, _)| word.as_bytes() == body)?;
+        let mut facts = Self::default();
+        *refused(&mut facts) = true;
+        Some(facts)
+    }
+}
+
+type Refused = fn(&mut ModelFacts) -> &mut bool;
+
+const REFUSED: [(&str, Refused); 5] = [
+    ("tools", |facts| &mut facts.no_tools),
+    ("tool_choice", |facts| &mut facts.no_tool_choice),
+    ("tool_history", |facts| &mut facts.no_tool_history),
+    ("late_system", |facts| &mut facts.no_late_system),
+    ("stream_options", |facts| &mut facts.no_stream_options),
+];
+
+/// The same facts, one at a time.
+pub fn one_by_one(mut facts: ModelFacts) -> Vec<ModelFacts> {
+    let known = REFUSED.iter().filter(|(_, refused)| *refused(&mut facts));
+    known.filter_map(|(word, _)| ModelFacts::read(word.as_bytes())).collect()
+}
+
+/// Which request took the calls of a question, and when, in ms since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    pub request: Hash,
+    pub at_ms: u64,
+}
+
+impl Record for Taken {
+    fn write(&self) -> Vec<u8> {
+        format!("{}{}", self.request, self.at_ms).into_bytes()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (request, at_ms) = body.split_at_checked(DIGITS)?;
+        Some(Self { request: parse_hash(request)?, at_ms: parse_number(at_ms)? })
+    }
+}
+
+impl Record for Overflow {
+    fn write(&self) -> Vec<u8> {
+        format!("{}{}", self.history, self.messages).into_bytes()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (history, messages) = body.split_at_checked(DIGITS)?;
+        let messages = usize::try_from(parse_number(messages)?).ok()?;
+        Some(Self { messages, history: parse_hash(history)? })
+    }
+}
+
+/// What happened to a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Event {
+    /// In ms since the epoch.
+    pub at_ms: u64,
+    pub request: Hash,
+    pub what: Happened,
+}
+
+/// See [`Event`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Happened {
+    /// The request brought so many calls, which count for `window_ms`.
+    Used { calls: u32, window_ms: u64 },
+    /// It came again.
+    Again,
+}
+
+impl Record for Event {
+    fn write(&self) -> Vec<u8> {
+        let Self { at_ms, request, .. } = self;
+        let text = match self.what {
+            Happened::Used { calls, window_ms } => format!("{request}{at_ms} {calls} {window_ms}"),
+            Happened::Again => format!("{request}{at_ms}"),
+        };
+        text.into_bytes()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (request, rest) = body.split_at_checked(DIGITS)?;
+        let mut numbers = rest.split(|byte| *byte == b' ').map(parse_number);
+        let at_ms = numbers.next()??;
+        let what = match (numbers.next(), numbers.next(), numbers.next()) {
+            (None, ..) => Happened::Again,
+            (Some(calls), Some(window_ms), None) => {
+                Happened::Used { calls: u32::try_from(calls?).ok()?, window_ms: window_ms? }
+            }
+            _ => return None,
+        };
+        Some(Self { at_ms, request: parse_hash(request)?, what })
+    }
+}
+
+/// Nothing but that it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen;
+
+impl Record for Seen {
+    fn write(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        body.is_empty().then_some(Self)
+    }
+}
+
+impl Record for Anchor {
+    fn write(&self) -> Vec<u8> {
+        let (tools, messages) = (self.size.tools.hundredths(), self.size.messages.hundredths());
+        format!("{}{tools} {messages} {} {}", self.edits, self.prompt, self.completion).into_bytes()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (edits, rest) = body.split_at_checked(DIGITS)?;
+        let numbers: Option<Vec<u64>> = rest.split(|byte| *byte == b' ').map(parse_number).collect();
+        let [tools, messages, prompt, completion] = numbers?.try_into().ok()?;
+        let size =
+            Size { tools: Estimate::of_hundredths(tools), messages: Estimate::of_hundredths(messages) };
+        Some(Self { size, prompt, completion, edits: parse_hash(edits)? })
+    }
+}
+
+/// A question, as JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptQuestion {
+    token: String,
+    words: Vec<String>,
+    calls: Vec<KeptCall>,
+    expires_ms: u64,
+}
+
+/// Texts as they were written between quotes, escapes unresolved.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptCall {
+    id: String,
+    name: String,
+    arguments: String,
+    extra: Vec<(String, String)>,
+    legacy: bool,
+    custom: bool,
+}
+
+impl Record for Confirmation {
+    /// Calls in another encoding than UTF-8 are left out: their question is then unknown to other replicas.
+    fn write(&self) -> Vec<u8> {
+        let (token, words) = self.approvals();
+        let kept = KeptQuestion {
+            token: token.to_owned(),
+            words: words.to_vec(),
+            calls: self.calls.iter().filter_map(KeptCall::of).collect(),
+            expires_ms: self.expires_ms,
+        };
+        let is_whole = kept.calls.len() == self.calls.len();
+        is_whole.then(|| serde_json::to_vec(&kept).ok()).flatten().unwrap_or_default()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let kept: KeptQuestion = serde_json::from_slice(body).ok()?;
+        let calls: Option<Vec<Assembled>> = kept.calls.into_iter().map(KeptCall::call).collect();
+        let calls = calls.filter(|calls| !calls.is_empty())?;
+        Some(Self::kept((kept.token, kept.words), calls, kept.expires_ms))
+    }
+}
+
+impl KeptCall {
+    fn of(call: &Assembled) -> Option<Self> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+        let extra = call.extra.iter().map(|(key, value)| Some((text(key)?, text(value)?)));
+        Some(Self {
+            id: text(&call.id)?,
+            name: text(&call.name)?,
+            arguments: text(&call.arguments)?,
+            extra: extra.collect::<Option<_>>()?,
+            legacy: call.legacy,
+            custom: call.custom,
+        })
+    }
+
+    fn call(self) -> Option<Assembled> {
+        self.is_sound().then_some(())?;
+        let mut call = Assembled::default();
+        (call.id, call.name, call.arguments) = (self.id.into(), self.name.into(), self.arguments.into());
+        call.extra = self.extra.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        (call.legacy, call.custom) = (self.legacy, self.custom);
+        Some(call)
+    }
+
+    /// Whether every piece is JSON where it goes: between quotes, or behind a colon.
+    fn is_sound(&self) -> bool {
+        let keys = self.extra.iter().map(|(key, _)| key);
+        let mut quoted = [&self.id, &self.name, &self.arguments].into_iter().chain(keys);
+        let are_json = self.extra.iter().all(|(_, value)| is_json(value.as_bytes()));
+        are_json && quoted.all(|text| is_json(format!("\"{text}\"").as_bytes()))
+    }
+}
+
+/// Whether these are messages joined by commas as a hidden round has them: they go into requests as they are.
+fn are_round(messages: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Message<'a> {
+        #[serde(borrow)]
+        role: Cow<'a, str>,
+    }
+    let list = [b"[", messages, b"]"].concat();
+    let read: Option<Vec<Message<'_>>> = is_json(&list).then(|| serde_json::from_slice(&list).ok()).flatten();
+    let roles = read.unwrap_or_default();
+    let known = roles.iter().all(|message| matches!(&*message.role, "assistant" | "tool" | "function"));
+    known && roles.first().is_some_and(|message| message.role == "assistant")
+}
+
+/// Whether it is one JSON value, no deeper than any that toolrein reads.
+fn is_json(bytes: &[u8]) -> bool {
+    let mut scanner = Scanner::new(bytes);
+    let is_shallow = scanner.skip().is_ok() && scanner.end().is_ok();
+    is_shallow
+        && std::str::from_utf8(bytes).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
+}
+
+fn parse_number(digits: &[u8]) -> Option<u64> {
+    let is_plain = digits.iter().all(u8::is_ascii_digit);
+    is_plain.then(|| std::str::from_utf8(digits).ok()?.parse().ok())?
+}
+
+fn parse_hash(digits: &[u8]) -> Option<Hash> {
+    let is_plain = digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit);
+    is_plain.then(|| u128::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().map(Hash))?
+}
+
+#[cfg(test)]
+mod tests;

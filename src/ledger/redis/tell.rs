@@ -1,0 +1,218 @@
+//! Telling the shared ledger what requests brought: a queue with a bound, and one task that writes it down in batches.
+//! Every command may be sent twice, so what did not arrive for sure is sent again. No request waits for it.
+
+use super::link::Link;
+use super::names::Names;
+use super::records::{Event, Happened, Kind, one_by_one};
+use super::uses::MOST_EVENTS;
+use crate::ledger::memory::{MOST_OVERFLOWS, MOST_ROUNDS_AT_ONE_PLACE};
+use crate::ledger::{Cost, News};
+use crate::rewrite::confirm::Confirmation;
+use crate::telemetry::ledger::LedgerOp;
+use crate::transcript::identity::Hash;
+use ::redis::{Pipeline, Value, pipe};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+/// What may wait to be told while the ledger is away: beyond, it is known to this process alone.
+const MOST_WAITING: usize = 10_000;
+const MOST_WAITING_BYTES: usize = 16 << 20;
+/// What is told at once.
+const BATCH: usize = 64;
+/// How long that may take: rounds are large, and nobody waits.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
+/// The pause before a ledger that is full, or loading, is told again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Refusals that pass: memory is full, a disk is, it loads or is being handed over.
+const PASSING: [&str; 8] =
+    ["OOM", "MISCONF", "LOADING", MOVED_ON, "BUSY", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS"];
+/// Another server was made the one to write to: the address leads there, this connection does not.
+const MOVED_ON: &str = "READONLY";
+
+/// What one request brought.
+pub(super) struct Told {
+    pub(super) news: News,
+    /// By the quota.
+    pub(super) events: Vec<(Hash, Event)>,
+}
+
+/// Where requests put what they brought.
+pub(super) struct Queue {
+    sender: mpsc::Sender<Told>,
+    bytes: Arc<AtomicUsize>,
+}
+
+/// Writes it down.
+pub(super) struct Writer {
+    waiting: mpsc::Receiver<Told>,
+    bytes: Arc<AtomicUsize>,
+    link: Arc<Link>,
+    names: Names,
+    ending: watch::Receiver<bool>,
+}
+
+impl Queue {
+    /// Puts it there; false if there is no room.
+    pub(super) fn put(&self, told: Told) -> bool {
+        let bytes = told.bytes();
+        if self.bytes.load(Ordering::Relaxed) + bytes > MOST_WAITING_BYTES {
+            return false;
+        }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let is_in = self.sender.try_send(told).is_ok();
+        if !is_in {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        is_in
+    }
+}
+
+/// A queue and its writer, which ends once `ending` says so and nothing waits.
+pub(super) fn queue(link: Arc<Link>, names: Names, ending: watch::Receiver<bool>) -> (Queue, Writer) {
+    let (sender, waiting) = mpsc::channel(MOST_WAITING);
+    let bytes = Arc::<AtomicUsize>::default();
+    let writer = Writer { waiting, bytes: Arc::clone(&bytes), link, names, ending };
+    (Queue { sender, bytes }, writer)
+}
+
+impl Writer {
+    /// Writes until the end.
+    pub(super) async fn run(mut self) {
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            let is_open = !self.waiting.is_closed();
+            tokio::select! {
+                count = self.waiting.recv_many(&mut batch, BATCH) => if count == 0 { return },
+                _ = self.ending.wait_for(|is_ending| *is_ending), if is_open => {
+                    self.waiting.close();
+                    continue;
+                }
+            }
+            self.write(&batch).await;
+            let bytes: usize = batch.iter().map(Told::bytes).sum();
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            batch.clear();
+        }
+    }
+
+    async fn write(&mut self, batch: &[Told]) {
+        let mut commands = pipe();
+        batch.iter().for_each(|told| told.commands(&self.names, &mut commands));
+        while !commands.is_empty() {
+            if !self.is_up().await {
+                return self.link.count(LedgerOp::Record, batch.len() as u64);
+            }
+            let Ok(answers) = self.link.ask_within(&commands, LedgerOp::Record, TOLD_WITHIN).await else {
+                continue;
+            };
+            let refused = answers.iter().filter_map(|answer| match answer {
+                Value::ServerError(error) => Some(error.code()),
+                _ => None,
+            });
+            let refused: Vec<&str> = refused.collect();
+            self.link.count(LedgerOp::Record, refused.len() as u64);
+            if refused.contains(&MOVED_ON) {
+                self.link.give_up(MOVED_ON);
+            }
+            let passes = refused.iter().any(|code| PASSING.contains(code));
+            if !passes || *self.ending.borrow() {
+                return;
+            }
+            let _ = timeout(PAUSE, self.ending.wait_for(|is_ending| *is_ending)).await;
+        }
+    }
+
+    /// Waits until the ledger is there; false if the end comes first.
+    async fn is_up(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.link.rises() => true,
+            _ = self.ending.wait_for(|is_ending| *is_ending) => false,
+        }
+    }
+}
+
+impl Told {
+    fn bytes(&self) -> usize {
+        let rounds: usize = self.news.rounds.iter().map(|(_, round)| round.messages.len()).sum();
+        let asked: usize = self.news.asked.iter().map(|(_, asked)| asked.size()).sum();
+        size_of::<Self>() + rounds + asked + 64 * (self.news.released.len() + self.events.len())
+    }
+
+    fn commands(&self, names: &Names, commands: &mut Pipeline) {
+        let News { released, rounds, model, asked, cost, overflow, .. } = &self.news;
+        for (call, at_ms) in released {
+            let about = (Kind::Released, *call);
+            let sealed = names.seals.seal(about, &super::records::Released(*at_ms));
+            set_once(names, about, sealed, commands);
+        }
+        for (place, round) in rounds {
+            let about = (Kind::Rounds, *place);
+            push(names, about, (names.seals.seal(about, round), MOST_ROUNDS_AT_ONE_PLACE), commands);
+        }
+        if let Some((model, facts)) = model.as_ref().filter(|_| names.refusals_ms > 0) {
+            let about = (Kind::Model, *model);
+            for fact in one_by_one(*facts) {
+                commands.cmd("SADD").arg(names.key(about)).arg(names.seals.seal(about, &fact));
+            }
+            commands.cmd("PEXPIRE").arg(names.key(about)).arg(names.refusals_ms);
+        }
+        for (text, confirmation) in asked {
+            ask(names, *text, confirmation, commands);
+        }
+        cost.iter().for_each(|cost| tell_cost(names, cost, commands));
+        if let Some((conversation, overflow)) = overflow {
+            let about = (Kind::Overflows, *conversation);
+            let sealed = names.seals.seal(about, overflow);
+            commands.cmd("LREM").arg(names.key(about)).arg(0).arg(&sealed);
+            push(names, about, (sealed, MOST_OVERFLOWS), commands);
+        }
+        self.events.iter().for_each(|(quota, event)| tell_event(names, *quota, event, commands));
+    }
+}
+
+/// What was told first stays.
+fn set_once(names: &Names, about: (Kind, Hash), sealed: Vec<u8>, commands: &mut Pipeline) {
+    commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("NX").arg("PX").arg(names.ttl_ms);
+}
+
+fn push(names: &Names, about: (Kind, Hash), (sealed, most): (Vec<u8>, usize), commands: &mut Pipeline) {
+    let key = names.key(about);
+    commands.cmd("RPUSH").arg(&key).arg(sealed);
+    commands.cmd("LTRIM").arg(&key).arg(-(most as i64)).arg(-1);
+    commands.cmd("PEXPIRE").arg(&key).arg(names.ttl_ms);
+}
+
+/// A question that cannot be written down is known to this process alone.
+fn ask(names: &Names, text: Hash, confirmation: &Confirmation, commands: &mut Pipeline) {
+    use super::records::Record as _;
+    if !confirmation.write().is_empty() {
+        let about = (Kind::Asked, text);
+        set_once(names, about, names.seals.seal(about, confirmation), commands);
+    }
+}
+
+/// Sent again and cut off before its bill came: the bill is known.
+fn tell_cost(names: &Names, cost: &Cost, commands: &mut Pipeline) {
+    let about = (Kind::History, cost.history);
+    let sealed = names.seals.seal(about, &cost.anchor);
+    if cost.anchor.prompt == 0 {
+        return set_once(names, about, sealed, commands);
+    }
+    commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
+}
+
+fn tell_event(names: &Names, quota: Hash, event: &Event, commands: &mut Pipeline) {
+    let about = (Kind::Quota, quota);
+    let key = names.key(about);
+    commands.cmd("ZADD").arg(&key).arg(event.at_ms).arg(names.seals.seal(about, event));
+    if let Happened::Used { window_ms, .. } = event.what {
+        let gone = event.at_ms.saturating_sub(window_ms);
+        commands.cmd("ZREMRANGEBYSCORE").arg(&key).arg("-inf").arg(gone);
+    }
+    commands.cmd("ZREMRANGEBYRANK").arg(&key).arg(0).arg(-(MOST_EVENTS as i64) - 1);
+    commands.cmd("PEXPIRE").arg(&key).arg(names.ttl_ms);
+}

@@ -1,0 +1,167 @@
+//! One trip to the shared ledger for all that one request wants to know: the commands, and what their answers say.
+//! Sends nothing; what cannot be read is left out and counted.
+
+use super::names::Names;
+use super::records::{Kind, Record, Released, Seen};
+use super::uses::Events;
+use crate::ledger::memory::{MOST_OVERFLOWS, MOST_ROUNDS_AT_ONE_PLACE};
+use crate::ledger::{Ask, ModelFacts, Overflow};
+use crate::rewrite::confirm::Confirmation;
+use crate::rewrite::rounds::Round;
+use crate::transcript::identity::{CallKey, Hash};
+use crate::transcript::prompt::Anchor;
+use ::redis::{Pipeline, Value, cmd, pipe};
+
+/// What is asked.
+pub(super) struct Trip<'a> {
+    pub(super) names: &'a Names,
+    pub(super) ask: Ask<'a>,
+    /// The calls whose time this process does not know.
+    pub(super) unknown: Vec<CallKey>,
+}
+
+/// What was found, in the order asked.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) released: Vec<Option<u64>>,
+    pub(super) anchors: Vec<Option<Anchor>>,
+    pub(super) asked: Option<Confirmation>,
+    pub(super) rounds: Vec<Vec<Round>>,
+    pub(super) model: ModelFacts,
+    pub(super) repeated: bool,
+    pub(super) overflows: Vec<Overflow>,
+    pub(super) events: Vec<Events>,
+    /// Records that are none of ours.
+    pub(super) unreadable: u64,
+    /// The request's name could not be written down.
+    pub(super) is_full: bool,
+}
+
+impl Trip<'_> {
+    /// The commands of the trip.
+    pub(super) fn commands(&self) -> Pipeline {
+        let (ask, names) = (&self.ask, self.names);
+        let mut commands = pipe();
+        let single = self.single();
+        if !single.is_empty() {
+            let mut get = cmd("MGET");
+            for about in single {
+                get.arg(names.key(about));
+            }
+            commands.add_command(get);
+        }
+        for place in ask.places {
+            commands.cmd("LRANGE").arg(names.key((Kind::Rounds, *place))).arg(0).arg(-1);
+        }
+        commands.cmd("SMEMBERS").arg(names.key((Kind::Model, ask.model)));
+        let request = (Kind::Request, ask.request);
+        let seen = names.seals.seal(request, &Seen);
+        commands.cmd("SET").arg(names.key(request)).arg(seen).arg("NX").arg("PX").arg(names.ttl_ms);
+        commands.cmd("LRANGE").arg(names.key((Kind::Overflows, ask.conversation))).arg(0).arg(-1);
+        for quota in ask.quotas {
+            commands.cmd("ZRANGE").arg(names.key((Kind::Quota, *quota))).arg(0).arg(-1);
+        }
+        commands
+    }
+
+    /// What the answers to [`Self::commands`] say.
+    pub(super) fn read(&self, answers: Vec<Value>) -> Found {
+        let ask = &self.ask;
+        let mut reader = Reader { names: self.names, answers: answers.into_iter(), unreadable: 0 };
+        let single = self.single();
+        let values = if single.is_empty() { Vec::new() } else { reader.list() };
+        let mut values = single.into_iter().zip(values.into_iter().chain(std::iter::repeat(Value::Nil)));
+        let mut found = Found::default();
+        for (about, value) in values.by_ref().take(self.unknown.len()) {
+            found.released.push(reader.open::<Released>(about, &value).map(|time| time.0));
+        }
+        for (about, value) in values.by_ref().take(ask.histories.len()) {
+            found.anchors.push(reader.open(about, &value));
+        }
+        found.asked = values.next().and_then(|(about, value)| reader.open(about, &value));
+        for place in ask.places {
+            let rounds =
+                newest(reader.all((Kind::Rounds, *place)), |one: &Round, other| one.anchor == other.anchor);
+            found.rounds.push(last(rounds, MOST_ROUNDS_AT_ONE_PLACE));
+        }
+        let refused = reader.all::<ModelFacts>((Kind::Model, ask.model));
+        found.model = refused.into_iter().fold(ModelFacts::default(), ModelFacts::and);
+        match reader.next() {
+            Value::Okay => {}
+            Value::ServerError(_) => found.is_full = true,
+            _ => found.repeated = true,
+        }
+        let overflows = newest(reader.all((Kind::Overflows, ask.conversation)), |one, other| one == other);
+        found.overflows = last(overflows, MOST_OVERFLOWS);
+        for quota in ask.quotas {
+            found.events.push(reader.all((Kind::Quota, *quota)).into_iter().collect());
+        }
+        found.unreadable = reader.unreadable;
+        found
+    }
+
+    /// What is a value of its own.
+    fn single(&self) -> Vec<(Kind, Hash)> {
+        let times = self.unknown.iter().map(|call| (Kind::Released, *call));
+        let histories = self.ask.histories.iter().map(|history| (Kind::History, *history));
+        times.chain(histories).chain(self.ask.answered.map(|text| (Kind::Asked, text))).collect()
+    }
+}
+
+/// Reads answers in their order.
+pub(super) struct Reader<'a> {
+    pub(super) names: &'a Names,
+    pub(super) answers: std::vec::IntoIter<Value>,
+    pub(super) unreadable: u64,
+}
+
+impl Reader<'_> {
+    /// The next answer.
+    pub(super) fn next(&mut self) -> Value {
+        self.answers.next().unwrap_or_default()
+    }
+
+    /// What `value` says about something.
+    pub(super) fn open<R: Record>(&mut self, about: (Kind, Hash), value: &Value) -> Option<R> {
+        let record = match value {
+            Value::Nil => return None,
+            Value::BulkString(bytes) => self.names.seals.open(about, bytes),
+            _ => None,
+        };
+        self.unreadable += u64::from(record.is_none());
+        record
+    }
+
+    fn list(&mut self) -> Vec<Value> {
+        match self.next() {
+            Value::Array(values) | Value::Set(values) => values,
+            Value::Nil => Vec::new(),
+            // A key of another type, say.
+            _ => {
+                self.unreadable += 1;
+                Vec::new()
+            }
+        }
+    }
+
+    fn all<R: Record>(&mut self, about: (Kind, Hash)) -> Vec<R> {
+        let values = self.list();
+        values.into_iter().filter_map(|value| self.open(about, &value)).collect()
+    }
+}
+
+/// The items without those that come `again` later.
+fn newest<T>(items: Vec<T>, again: impl Fn(&T, &T) -> bool) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    for item in items {
+        kept.retain(|earlier| !again(earlier, &item));
+        kept.push(item);
+    }
+    kept
+}
+
+fn last<T>(mut items: Vec<T>, most: usize) -> Vec<T> {
+    let surplus = items.len().saturating_sub(most);
+    items.drain(..surplus);
+    items
+}

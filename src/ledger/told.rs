@@ -1,0 +1,44 @@
+//! What the ledger is told of a reply: when its calls were handed out, what a person was asked, and which rounds the
+//! client was not shown. A function from the choices of a reply; tells nobody by itself.
+
+use super::News;
+use crate::rewrite::choice::ChoiceState;
+use crate::rewrite::confirm::Confirmation;
+use crate::rewrite::reasks::Reasks;
+use crate::rewrite::restore::{Asked, released_keys, remembered};
+use crate::transcript::identity::Identity;
+
+/// What a reply answers to.
+pub struct Answered<'a> {
+    pub asked: Asked<'a>,
+    pub identity: &'a Identity,
+    /// The rounds that were hidden on the way to the reply.
+    pub reasks: &'a Reasks,
+    /// Now, in ms since the epoch.
+    pub now_ms: u64,
+    /// Nothing is changed, so nothing is hidden.
+    pub observe: bool,
+}
+
+impl News {
+    /// What `choices` bring.
+    pub fn of_choices(choices: &[ChoiceState], answered: &Answered<'_>) -> Self {
+        let Answered { asked, identity, now_ms, .. } = answered;
+        let mut news = Self::default();
+        // What waits is told of when it is settled.
+        for choice in choices.iter().filter(|choice| !choice.is_waiting()) {
+            let keys = released_keys(asked, identity, choice);
+            news.released.extend(keys.into_iter().map(|key| (key, *now_ms)));
+            if let Some((question, calls)) = choice.asked() {
+                let place = identity.text_place(asked.chain, asked.story);
+                let text = identity.text_anchor(place, &choice.text());
+                news.asked.push((text, Confirmation::new(question, calls, *now_ms)));
+            }
+            if !answered.observe {
+                let rounds = answered.reasks.hidden_behind(choice);
+                news.rounds.extend(remembered(asked, identity, choice, &rounds));
+            }
+        }
+        news
+    }
+}

@@ -1,0 +1,143 @@
+//! Where the policies stood behind the beginning of a conversation: what they decide of it depends on nothing behind it,
+//! so that the next request, which begins with the same bytes, is read from there on. Responsible for what must be the
+//! same beside the bytes; what a policy's own state depends on is for the policy to say.
+
+use super::{Fold, Folds, PolicySet};
+use crate::policy::plan::Plan;
+use crate::transcript::Transcript;
+use crate::transcript::beginnings::Beginnings;
+use crate::transcript::identity::{Domain, Hash};
+use crate::wire::begun::Beginning;
+use crate::wire::request::Choice;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// The policies behind the last message of a beginning.
+struct Stand {
+    /// The set that it is of.
+    set: Arc<()>,
+    asked: Asked,
+    /// When its calls were handed out.
+    released_ms: Vec<Option<u64>>,
+    hidden_rounds: Vec<(usize, Bytes)>,
+    /// The plan before the first event.
+    opened: Plan,
+    plan: Plan,
+    folds: Folds,
+}
+
+/// What a request says beside its messages, and what is known of it, as far as policies that go on depend on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Asked {
+    tools: Hash,
+    takes_tools: bool,
+    forced: bool,
+    token_factor: u32,
+    context_window: Option<u32>,
+    overflowed: bool,
+    overflows: Vec<usize>,
+}
+
+/// What a state takes beside what is counted, about, and for each message and each edit.
+const STAND_BYTES: usize = 2048;
+const BYTES_A_MESSAGE: usize = 192;
+
+/// The stands that one request may go on from, and where it may leave one.
+pub(super) struct Stands<'a> {
+    transcript: &'a Transcript<'a>,
+    set: &'a PolicySet,
+    /// `None` where the policies, or the request, allow of none.
+    known: Option<Beginnings<'a>>,
+}
+
+/// A stand that is to be kept as soon as the folds are there.
+pub(super) struct Keeping {
+    at: Beginning,
+    asked: Asked,
+    opened: Plan,
+}
+
+impl Keeping {
+    /// Whether the folds are there before the events of `message`.
+    pub(super) fn is_at(&self, message: usize) -> bool {
+        message >= self.at.messages
+    }
+}
+
+impl<'a> Stands<'a> {
+    pub(super) fn of(set: &'a PolicySet, transcript: &'a Transcript<'a>) -> Self {
+        let may = set.resumes && transcript.request.beginnings[0].is_some();
+        let known = may.then(|| transcript.beginnings("policies", transcript.identity.root()));
+        Self { transcript, set, known }
+    }
+
+    /// The folds and the plan where they begin to read, which is the message told with them, and what is to be kept on
+    /// the way. `open`: the folds before the first event.
+    pub(super) fn begin(&self, open: impl Fn() -> (Folds, Plan)) -> ((Folds, Plan), usize, Option<Keeping>) {
+        let (mut folds, plan) = open();
+        let Some(known) = &self.known else { return ((folds, plan), 0, None) };
+        let asked = Asked::of(self.transcript);
+        let found = known.find::<Stand>();
+        let found = found.filter(|(at, stand)| self.agrees(stand, *at, &asked) && stand.opened == plan);
+        let keeping = |found| known.news(found).map(|at| Keeping { at, asked, opened: plan.clone() });
+        let Some((at, stand)) = found else { return ((folds, plan.clone()), 0, keeping(None)) };
+        let resumed = folds.iter_mut().zip(&stand.folds).all(|(fold, known)| fold.resume(&**known));
+        if resumed {
+            return ((folds, stand.plan.clone()), at.messages, keeping(Some(at)));
+        }
+        // Some of the states are gone.
+        (open(), 0, keeping(None))
+    }
+
+    /// Keeps what was reached.
+    pub(super) fn keep(&self, keeping: Keeping, folds: &[Box<dyn Fold>], plan: &Plan) {
+        let Keeping { at, asked, opened } = keeping;
+        let stand = Stand {
+            set: Arc::clone(&self.set.this),
+            asked,
+            released_ms: self.released_ms(at).collect(),
+            hidden_rounds: self.hidden_rounds(at).to_vec(),
+            opened,
+            plan: plan.clone(),
+            folds: folds.iter().map(|fold| fold.fork()).collect(),
+        };
+        let bytes = STAND_BYTES + (at.messages + plan.edits.len()) * BYTES_A_MESSAGE;
+        if let Some(known) = &self.known {
+            known.keep(at, stand, bytes);
+        }
+    }
+
+    /// Whether a request that asks for `asked` would come to `stand` again at `at`.
+    fn agrees(&self, stand: &Stand, at: Beginning, asked: &Asked) -> bool {
+        Arc::ptr_eq(&stand.set, &self.set.this)
+            && stand.asked == *asked
+            && self.released_ms(at).eq(stand.released_ms.iter().copied())
+            && *self.hidden_rounds(at) == *stand.hidden_rounds
+    }
+
+    fn released_ms(&self, at: Beginning) -> impl Iterator<Item = Option<u64>> {
+        let calls = self.transcript.calls.calls.iter();
+        calls.take_while(move |call| call.message < at.messages).map(|call| call.released_ms)
+    }
+
+    fn hidden_rounds(&self, at: Beginning) -> &[(usize, Bytes)] {
+        let rounds = &self.transcript.hidden_rounds;
+        &rounds[..rounds.partition_point(|(message, _)| *message < at.messages)]
+    }
+}
+
+impl Asked {
+    fn of(transcript: &Transcript<'_>) -> Self {
+        let (request, body) = (transcript.request, transcript.body);
+        let tools: Vec<&[u8]> = request.tools.iter().map(|tool| tool.span.of(body)).collect();
+        Self {
+            tools: transcript.identity.key.hash(Domain::Behind, &tools),
+            takes_tools: super::takes_tools(transcript),
+            forced: request.choice == Choice::Forced,
+            token_factor: transcript.token_factor,
+            context_window: transcript.context_window,
+            overflowed: transcript.overflowed,
+            overflows: transcript.overflows.clone(),
+        }
+    }
+}

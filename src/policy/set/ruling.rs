@@ -1,0 +1,30 @@
+//! What all policies together say of one call, as data. Says it; the judge finds it out.
+
+use crate::policy::plan::Reason;
+
+/// What all policies together say of one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ruling {
+    /// Every objection, in registry order; the first gives the reason.
+    pub objections: Vec<(&'static str, Reason)>,
+    /// What the model reads as the call's result, where the client need not make it: the first policy's.
+    pub answer: Option<(&'static str, String)>,
+    /// The call's new arguments, with the policy that wrote them last.
+    pub rewritten: Option<(&'static str, String)>,
+    /// The call is one of a tool of ours.
+    pub own: bool,
+    /// The tool whose cut result the call asks for.
+    pub regret: Option<String>,
+}
+
+impl Ruling {
+    /// Whether the client may see the call.
+    pub fn is_allowed(&self) -> bool {
+        self.objections.is_empty() && self.answer.is_none()
+    }
+
+    /// Whether nothing stands in the call's way but the want of a person's yes.
+    pub fn needs_yes_alone(&self) -> bool {
+        !self.objections.is_empty() && self.objections.iter().all(|(_, reason)| reason.needs_yes())
+    }
+}

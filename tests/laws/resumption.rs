@@ -1,0 +1,121 @@
+//! Resumption: a request whose beginning was read before is read from there on, and nobody can tell: the same plan, the
+//! same names, the same rulings, whatever else has changed meanwhile.
+
+use super::causality::hidden_rounds;
+use super::generate::{Conversation, any_order, orderly};
+use super::world::{Facts, KeepAll, NOW_MS, Reading, SETS, identity, lossy, policies, read_as, ruled};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use toolrein::policy::set::PolicySet;
+use toolrein::rewrite::notice::Placement;
+use toolrein::rewrite::pass::Pass;
+use toolrein::transcript::Transcript;
+use toolrein::transcript::memo::NoMemo;
+use toolrein::wire::request::Request;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn what_was_read_before_is_read_the_same(
+        talk in orderly(),
+        set in prop::sample::select(vec![0, 1, 3, SETS]),
+        hidden in any::<u16>(),
+        bits in any::<u64>(),
+    ) {
+        agree(&long(talk, bits), set, hidden, bits).map_err(TestCaseError::fail)?;
+    }
+
+    #[test]
+    fn that_holds_for_every_policy_and_any_order_of_messages(
+        talk in any_order(),
+        set in 0..SETS,
+        bits in any::<u64>(),
+    ) {
+        agree(&long(talk, bits), set, 0, bits).map_err(TestCaseError::fail)?;
+    }
+}
+
+#[test]
+fn much_is_read_from_where_an_earlier_request_ended() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let known: usize = (0..50)
+        .map(|at| agree(&long(orderly().new_tree(&mut runner).unwrap().current(), at), 0, 0, 0).unwrap())
+        .sum();
+    assert!(known > 100, "{known}");
+}
+
+fn of(set: usize) -> &'static PolicySet {
+    if set == SETS { ruled() } else { policies(set) }
+}
+
+/// Beginnings are remembered from 8 KB on, a kilobyte apart.
+fn long(mut talk: Conversation, bits: u64) -> Conversation {
+    let words = "many words ".repeat(660 + bits as usize % 60);
+    talk.messages.insert(0, format!(r#"{{"role":"system","content":"{words}"}}"#));
+    talk
+}
+
+/// Sends the conversation as it grows; now and then something beside its bytes is another than before. Says how much
+/// was known in the end.
+fn agree(talk: &Conversation, set: usize, hidden: u16, bits: u64) -> Result<usize, String> {
+    let memo = KeepAll::default();
+    let known = [Facts::default(), hidden_rounds(talk, hidden), released(talk, bits)];
+    for (at, count) in talk.cuts().into_iter().enumerate() {
+        for again in 0..3 {
+            let turn = if again == 1 { at * 3 % 64 } else { 0 };
+            let odd = bits.rotate_right(turn as u32);
+            let mut facts = known[if again == 1 { odd as usize % 3 } else { 2 }].clone();
+            if odd & 0x30 == 0 {
+                facts.overflows = vec![count / 2];
+            }
+            let set = if odd & 0xc0 == 0 { set + 1 } else { set };
+            let caller = identity(if odd & 0x300 == 0 { 2 } else { 1 });
+            let body = talk.first(count);
+            let fresh = read_as(&body, of(set), &facts, (&caller, &NoMemo));
+            let resumed = read_as(&body, of(set), &facts, (&caller, &memo));
+            match (fresh, resumed) {
+                (Some(fresh), Some(resumed)) => same(fresh, resumed)?,
+                (None, None) => {}
+                _ => return Err(format!("governed once: {}", lossy(&body))),
+            }
+        }
+    }
+    Ok(memo.behind())
+}
+
+fn same(mut fresh: Reading, mut resumed: Reading) -> Result<(), String> {
+    if fresh.plan != resumed.plan {
+        return Err(format!("{:?}\n{:?}", fresh.plan, resumed.plan));
+    }
+    let pass = Pass::plain(Placement::Suffix);
+    let bytes = |reading: &Reading| (reading.write(&pass), reading.restored.clone(), reading.chain);
+    if bytes(&fresh) != bytes(&resumed) || fresh.story != resumed.story || fresh.lost != resumed.lost {
+        return Err(format!("{}\n{}", lossy(&bytes(&fresh).0), lossy(&bytes(&resumed).0)));
+    }
+    for tool in ["look", "readFile", "calm", "weather", "say", "other"] {
+        for arguments in ["{}", r#"{"path":"a"}"#, r#"{"q":1}"#] {
+            let (fresh, resumed) = (&mut fresh.judge, &mut resumed.judge);
+            let evidence = [&mut *fresh, &mut *resumed].map(|judge| judge.evidence(0, tool));
+            let ruling =
+                [&mut *fresh, &mut *resumed].map(|judge| judge.rule(0, tool, Some(arguments), NOW_MS));
+            if evidence[0] != evidence[1]
+                || ruling[0] != ruling[1]
+                || fresh.usage(NOW_MS) != resumed.usage(NOW_MS)
+            {
+                return Err(format!("{tool} {arguments}: {ruling:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A ledger that knows when those calls were handed out whose bit is set.
+fn released(talk: &Conversation, bits: u64) -> Facts {
+    let (body, identity) = (talk.body(), identity(1));
+    let Ok(request) = Request::parse(&body) else { return Facts::default() };
+    let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
+    let calls = transcript.calls.calls.iter().enumerate().filter(|(at, _)| bits >> (at % 64) & 1 == 1);
+    let released_ms = calls.map(|(at, call)| (call.key, NOW_MS - 30_000 + at as u64)).collect();
+    Facts { released_ms, ..Facts::default() }
+}
