@@ -169,7 +169,12 @@ impl Policy for Compact {
         if opened.idle {
             return Some(opened);
         }
-        (!known.idle).then(|| known.clone())
+        // The beginning stands at the same places in this request.
+        (!known.idle).then(|| State { body: opened.body, ..known.clone() })
+    }
+
+    fn rest(&self, state: &State) -> State {
+        State { body: Bytes::new(), ..state.clone() }
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {

@@ -64,6 +64,8 @@ pub trait Fold: Send + Sync {
     fn usage(&self, now_ms: u64) -> Vec<Usage>;
     /// The same fold with a copy of the state.
     fn fork(&self) -> Box<dyn Fold>;
+    /// The same to be kept for the requests to come.
+    fn rest(&self) -> Box<dyn Fold>;
     /// Goes on from where `known` stands, which is of the same policy; whether that can be.
     fn resume(&mut self, known: &dyn Fold) -> bool;
     /// For [`resume`](Self::resume).
@@ -179,6 +181,10 @@ impl<P: Policy> Fold for Running<P> {
 
     fn fork(&self) -> Box<dyn Fold> {
         Box::new(Self { policy: Arc::clone(&self.policy), state: self.state.clone() })
+    }
+
+    fn rest(&self) -> Box<dyn Fold> {
+        Box::new(Self { policy: Arc::clone(&self.policy), state: self.policy.rest(&self.state) })
     }
 
     fn resume(&mut self, known: &dyn Fold) -> bool {
