@@ -53,7 +53,7 @@ fn of_context() -> PolicySet {
     Config::load(source, &Overrides::default(), REGISTRY).unwrap().policies
 }
 
-/// The bill of a request that was never seen: everything is counted.
+/// The bill of a request that was never seen: of a long one, samples are counted.
 #[divan::bench(args = ["1KB", "32KB", "256KB", "1MB"], max_time = 2)]
 fn foretell_first(bencher: Bencher<'_, '_>, size: &str) {
     foretell(bencher, size, false);

@@ -64,11 +64,12 @@ fn with_sent<T>(body: &str, memo: &MemoCache, look: impl FnOnce(Sent<'_>) -> T) 
     look(Sent { transcript, plan: &Plan::default(), restored: &[] })
 }
 
-/// The requests of a conversation whose bill is known. Where one history has several bills it is not told which
-/// request they are of, so the first counts.
+/// The requests of a conversation whose bill is known, each sized upon the one before. Where one history has several
+/// bills it is not told which request they are of, so the first counts.
 fn requests(talk: &Value, memo: &MemoCache) -> Vec<Billed> {
     let messages = talk["messages"].as_array().unwrap();
     let mut requests: Vec<Billed> = Vec::new();
+    let ledger = memory();
     let mut last = 0;
     for usage in talk["usage"].as_array().into_iter().flatten() {
         let upto = usage["upto"].as_u64().unwrap() as usize;
@@ -82,10 +83,15 @@ fn requests(talk: &Value, memo: &MemoCache) -> Vec<Billed> {
             body["tools"] = talk["tools"].clone();
         }
         let body = body.to_string();
-        let (size, histories) =
-            with_sent(&body, memo, |sent| (sent.size(), Histories::read(sent.transcript, MODEL)));
+        let histories = with_sent(&body, memo, |sent| Histories::read(sent.transcript, MODEL));
         let completion = usage["completion_tokens"].as_u64().unwrap_or(0);
-        requests.push(Billed { size, histories, prompt, completion, body });
+        let mut request = Billed { size: Size::default(), histories, prompt, completion, body };
+        let facts = request.facts(&ledger);
+        request.size = with_sent(&request.body, memo, |sent| {
+            sent.foretell(&request.histories, &facts.anchors, facts.ratio).0
+        });
+        request.tell(&ledger, Hash(0));
+        requests.push(request);
     }
     requests
 }
@@ -139,7 +145,7 @@ fn errors(talks: &[Vec<Billed>], memo: &MemoCache) -> Errors {
             let (size, foretold) = with_sent(&request.body, memo, |sent| {
                 sent.foretell(&request.histories, &facts.anchors, facts.ratio)
             });
-            assert_eq!(size, request.size, "counted upon an anchor as if anew");
+            assert_eq!(size, request.size, "sized alike whatever others taught");
             if foretold.basis == Basis::Usage {
                 errors.anchored.push(request.error(foretold));
             }

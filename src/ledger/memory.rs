@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn what_a_history_cost_is_found_by_its_name_and_teaches_the_rates_of_its_model() {
         let ledger = ledger();
-        let size = Size { tools: Estimate::ZERO, messages: Estimate::of_tokens(1_000) };
+        let size = Size { messages: Estimate::of_tokens(1_000), ..Size::default() };
         let anchor = Anchor { size, prompt: 1_200, ..Anchor::default() };
         let cost = Cost { model: Hash(1), conversation: Hash(2), history: Hash(6), anchor };
         let untold = Cost { history: Hash(5), anchor: Anchor { prompt: 0, ..anchor }, ..cost };

@@ -27,6 +27,8 @@ pub struct Ratios {
 struct Seen {
     conversation: Hash,
     tools: f64,
+    /// See [`Size::sampled`].
+    sampled: bool,
     /// Estimated messages and billed prompt of its first request and of its last.
     first: (f64, f64),
     last: (f64, f64),
@@ -43,9 +45,10 @@ impl Ratios {
         let known = self.conversations.iter().position(|seen| seen.conversation == conversation);
         let known = known.and_then(|at| self.conversations.remove(at));
         // Grown from where it was, with the tools that it had: else it begins anew.
-        let grown = known.filter(|seen| seen.tools == tools && seen.last.0 <= now.0 && seen.last.1 <= now.1);
+        let alike = known.filter(|seen| seen.tools == tools && seen.sampled == size.sampled);
+        let grown = alike.filter(|seen| seen.last.0 <= now.0 && seen.last.1 <= now.1);
         let first = grown.map_or(now, |seen| seen.first);
-        self.conversations.push_back(Seen { conversation, tools, first, last: now });
+        self.conversations.push_back(Seen { conversation, tools, sampled: size.sampled, first, last: now });
         if self.conversations.len() > MOST {
             self.conversations.pop_front();
         }
@@ -68,7 +71,8 @@ impl Ratios {
             return Ratio { tools: whole, messages: whole };
         };
         let messages = messages.clamp(BELIEVED.0, BELIEVED.1);
-        let with_tools = seen.filter(|seen| seen.tools >= TELLING);
+        // What is off in a sample of the messages may well be as much as the tools.
+        let with_tools = seen.filter(|seen| seen.tools >= TELLING && !seen.sampled);
         let tools = median(with_tools.map(|seen| (seen.last.1 - messages * seen.last.0) / seen.tools));
         Ratio { tools: fixed(tools.unwrap_or(messages).clamp(0.0, BELIEVED.1)), messages: fixed(messages) }
     }
@@ -95,8 +99,8 @@ mod tests {
     use crate::transcript::tokens::Estimate;
 
     fn learn(ratios: &mut Ratios, conversation: u128, (tools, messages): (u32, u32), prompt: u64) {
-        let size = Size { tools: Estimate::of_tokens(tools), messages: Estimate::of_tokens(messages) };
-        ratios.learn(Hash(conversation), size, prompt);
+        let (tools, messages) = (Estimate::of_tokens(tools), Estimate::of_tokens(messages));
+        ratios.learn(Hash(conversation), Size { tools, messages, sampled: false }, prompt);
     }
 
     fn rates(ratios: &Ratios) -> (u32, u32) {
@@ -116,6 +120,18 @@ mod tests {
         for conversation in 0..3 {
             learn(&mut ratios, conversation, (1_000, 3_000), 4_200);
         }
+        assert_eq!(rates(&ratios), (6_000, 12_000));
+    }
+
+    #[test]
+    fn a_sampled_conversation_tells_what_its_growth_costs_and_nothing_of_tools() {
+        let mut ratios = Ratios::default();
+        for (messages, prompt) in [(9_000, 11_000), (10_000, 12_200)] {
+            let (tools, messages) = (Estimate::of_tokens(1_000), Estimate::of_tokens(messages));
+            ratios.learn(Hash(1), Size { tools, messages, sampled: true }, prompt);
+        }
+        assert_eq!(rates(&ratios), (12_000, 12_000));
+        learn(&mut ratios, 2, (1_000, 1_000), 1_800);
         assert_eq!(rates(&ratios), (6_000, 12_000));
     }
 

@@ -30,7 +30,8 @@ use super::{ConfigError, Policy, RequestFacts};
 use crate::transcript::identity::Hash;
 use crate::transcript::summaries::Pin;
 use crate::transcript::tokens::Estimate;
-use crate::transcript::{Event, ToolResult};
+use crate::transcript::{Event, ToolResult, View};
+use bytes::Bytes;
 use marker::Old;
 use serde::Deserialize;
 use std::collections::HashSet;
@@ -96,6 +97,8 @@ pub struct State {
     overflows: Vec<usize>,
     /// Nothing is going to happen: the request is far too small.
     idle: bool,
+    /// The request, where something may happen.
+    body: Bytes,
     /// Texts that may be cleared, oldest first.
     old: Vec<Old>,
     /// What these would free together.
@@ -157,13 +160,21 @@ impl Policy for Compact {
         let summarises = self.config.style == Style::Summary;
         state.pinned = summarises.then(|| Pinned::open(request, &self.terms)).flatten();
         state.idle = !is_forced && request.most_tokens.tokens() as f64 <= self.trigger(state);
+        if !state.idle {
+            state.body = request.body();
+        }
     }
 
     fn resume(&self, known: &State, opened: State) -> Option<State> {
         if opened.idle {
             return Some(opened);
         }
-        (!known.idle).then(|| known.clone())
+        // The beginning stands at the same places in this request.
+        (!known.idle).then(|| State { body: opened.body, ..known.clone() })
+    }
+
+    fn rest(&self, state: &State) -> State {
+        State { body: Bytes::new(), ..state.clone() }
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {
@@ -175,7 +186,8 @@ impl Policy for Compact {
         if forced || matches!(event, Event::Assistant(_)) {
             // Here a request was sent: what was decided for it is decided again.
             let why = if forced { Why::Forced } else { Why::History };
-            let name = self.clear(state, plan, why);
+            let by = if let Event::Assistant(view) = event { Some(view) } else { None };
+            let name = self.clear(state, plan, why, by);
             if let Some(pinned) = &mut state.pinned {
                 pinned.pass(name);
             }
@@ -195,7 +207,7 @@ impl Policy for Compact {
         if forced || self.is_full(state) {
             let mut state = state.clone();
             state.settle(plan);
-            self.clear(&state, plan, if forced { Why::Forced } else { Why::Now });
+            self.clear(&state, plan, if forced { Why::Forced } else { Why::Now }, None);
         }
     }
 }
@@ -239,17 +251,20 @@ impl Compact {
         if state.frees(&batch, least) { batch } else { Vec::new() }
     }
 
-    /// Clears the batch of this place, if there is one; its name, where it may have a summary.
-    fn clear(&self, state: &State, plan: &mut Plan, why: Why) -> Option<Hash> {
+    /// Clears the batch of this place, if there is one; its name, where it may have a summary. `by`: a message with which
+    /// what is derived is remembered.
+    fn clear(&self, state: &State, plan: &mut Plan, why: Why, by: Option<&View<'_>>) -> Option<Hash> {
         let batch = self.batch(state, why == Why::Forced);
         let (newest, older) = batch.split_last()?;
         for old in older {
-            plan.clear(old.message, old.text, Arc::from(old.marker()), old.gone_chars());
+            let quote = old.quote(&state.body, by);
+            plan.clear(old.message, old.text, Arc::from(old.marker(&quote)), quote.gone_chars());
         }
+        let quote = newest.quote(&state.body, by);
         let named = state.pinned.as_ref().and_then(|pinned| Some((pinned, pinned.name(&batch)?)));
         let pin = named.and_then(|(pinned, name)| pinned.pin(name));
         let Some(Pin::Summary(summary)) = &pin else {
-            plan.clear(newest.message, newest.text, Arc::from(newest.marker()), newest.gone_chars());
+            plan.clear(newest.message, newest.text, Arc::from(newest.marker(&quote)), quote.gone_chars());
             let (pinned, name) = named?;
             match why {
                 Why::History if pin.is_none() => plan.summaries.lost.push(name),
@@ -259,8 +274,8 @@ impl Compact {
             }
             return Some(name);
         };
-        let gone_chars = newest.gone_chars().saturating_sub(summary.chars().count());
-        plan.clear(newest.message, newest.text, Arc::from(newest.marker_with(summary)), gone_chars);
+        let gone_chars = quote.gone_chars().saturating_sub(summary.chars().count());
+        plan.clear(newest.message, newest.text, Arc::from(newest.marker_with(&quote, summary)), gone_chars);
         plan.remark_on(newest.message, "summarised");
         plan.summaries.told += 1;
         named.map(|(_, name)| name)

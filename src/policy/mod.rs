@@ -164,6 +164,11 @@ pub trait Policy: Sized + Send + Sync + 'static {
         Some(known.clone())
     }
 
+    /// The state as it is kept for the requests to come: without what only this one is to hold.
+    fn rest(&self, state: &Self::State) -> Self::State {
+        state.clone()
+    }
+
     /// Reads the next event; may edit that event through `plan`, and no other.
     fn read(&self, _event: &Event<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
 

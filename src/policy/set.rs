@@ -64,6 +64,8 @@ pub trait Fold: Send + Sync {
     fn usage(&self, now_ms: u64) -> Vec<Usage>;
     /// The same fold with a copy of the state.
     fn fork(&self) -> Box<dyn Fold>;
+    /// The same to be kept for the requests to come.
+    fn rest(&self) -> Box<dyn Fold>;
     /// Goes on from where `known` stands, which is of the same policy; whether that can be.
     fn resume(&mut self, known: &dyn Fold) -> bool;
     /// For [`resume`](Self::resume).
@@ -179,6 +181,10 @@ impl<P: Policy> Fold for Running<P> {
 
     fn fork(&self) -> Box<dyn Fold> {
         Box::new(Self { policy: Arc::clone(&self.policy), state: self.state.clone() })
+    }
+
+    fn rest(&self) -> Box<dyn Fold> {
+        Box::new(Self { policy: Arc::clone(&self.policy), state: self.policy.rest(&self.state) })
     }
 
     fn resume(&mut self, known: &dyn Fold) -> bool {
@@ -336,11 +342,9 @@ fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
         Some(DeclaredTool { name, parameters: tool.parameters.map(|span| span.of(body)) })
     });
     let tools_tokens = transcript.declared_tokens();
-    // No character costs more than two tokens for each of its bytes.
     let hidden: usize = transcript.hidden_rounds.iter().map(|(_, round)| round.len()).sum();
     let most_chars = transcript.request.messages_span.len() + hidden;
-    let messages = u32::try_from(most_chars).unwrap_or(u32::MAX);
-    let messages = Estimate::of_tokens(messages).scaled(200).scaled(transcript.token_factor);
+    let messages = Estimate::most_of(most_chars).scaled(transcript.token_factor);
     RequestFacts {
         tools: declared.collect(),
         takes_tools: takes_tools(transcript),

@@ -1,14 +1,26 @@
 //! The size of what is sent, and the bill to be expected: the class estimate of the request as the plan changes it,
 //! message by message, joined with what is known of its beginning. Counts; writes and remembers nothing.
+//!
+//! Who needs a count, gets one: a limit in tokens has counted what it needs by now, and what is new in a conversation is
+//! always counted, since a bill is foretold from the one before and the difference of two sizes. But of a long history
+//! that nobody has counted only samples are read: its whole size serves a first prediction, and no byte depends on it.
 
 use super::texts::{is_dropped, settle};
 use crate::policy::plan::{Change, Plan};
 use crate::transcript::Transcript;
+use crate::transcript::View;
 use crate::transcript::identity::{Domain, Hash};
 use crate::transcript::prompt::{Anchor, Histories, Prediction, Ratio, Size, predict};
 use crate::transcript::tokens::{Estimate, TOOL_SCHEMA, estimate_json, estimate_text};
 use crate::wire::json::decode;
 use bytes::Bytes;
+
+/// Where messages of more bytes than this have not been counted, samples of them are. A first prompt is mostly smaller:
+/// from those it is learned what tools cost.
+const COUNTED_WHOLE: usize = 32 << 10;
+
+/// A count of one message.
+type Count = fn(&View<'_>) -> Estimate;
 
 /// A request as it goes up.
 #[derive(Clone, Copy)]
@@ -37,21 +49,28 @@ impl Sent<'_> {
             return (size, predict(size, None, ratio));
         };
         let messages = anchor.size.messages + self.messages_from(*end);
-        let size = Size { tools: anchor.size.tools, messages };
+        let size = Size { messages, ..anchor.size };
         let reply = self.transcript.view(*end).tokens();
         (size, predict(size, Some((anchor, reply)), ratio))
     }
 
-    /// The size of all of it.
+    /// The size of all of it; of a long history that nobody has counted, from samples.
     pub fn size(&self) -> Size {
-        Size { tools: self.tools(), messages: self.messages_from(0) }
+        let views = (0..self.transcript.request.messages.len()).map(|at| self.transcript.view(at));
+        let uncounted = views.filter(|view| view.counted_tokens().is_none());
+        let sampled = uncounted.map(|view| view.message.span.len()).sum::<usize>() > COUNTED_WHOLE;
+        let count: Count = if sampled { |view| view.sampled_tokens() } else { |view| view.tokens() };
+        Size { tools: self.tools(), messages: self.messages(0, count), sampled }
     }
 
     /// The size of the messages from the one at `first` on. Messages that were counted before are not counted again.
     pub fn messages_from(&self, first: usize) -> Estimate {
+        self.messages(first, |view| view.tokens())
+    }
+
+    /// The same by a count of each message as it came.
+    fn messages(&self, first: usize, count: Count) -> Estimate {
         let Self { transcript, plan, restored } = *self;
-        let sent = (first..transcript.request.messages.len()).filter(|at| !is_dropped(plan, *at));
-        let as_they_came: Estimate = sent.map(|at| transcript.view(at).tokens()).sum();
         let factor = transcript.token_factor;
         let (mut gone, mut new, mut come) = (Estimate::ZERO, Estimate::ZERO, Estimate::ZERO);
         for ((message, text), change) in settle(plan).range((first, 0)..) {
@@ -66,6 +85,9 @@ impl Sent<'_> {
         come += self.notices().filter(|(at, _)| *at >= first).map(|(_, text)| estimate_text(text)).sum();
         let rounds = restored.iter().filter(|(before, _)| *before >= first);
         come += rounds.map(|(_, round)| estimate_json(round)).sum();
+        let kept = (first..transcript.request.messages.len()).filter(|at| !is_dropped(plan, *at));
+        // Last, since what is edited has been counted by now.
+        let as_they_came: Estimate = kept.map(|at| count(&transcript.view(at))).sum();
         (as_they_came + new + come.scaled(factor)).saturating_sub(gone)
     }
 
@@ -186,6 +208,24 @@ mod tests {
         plan.dropped.push(Dropped { policy: "history", messages: 0..1, decided: 1 });
         let of = |plan: &Plan| Sent { transcript, plan, restored: &[] }.messages_from(0);
         assert_eq!(of(&plan) + of(&plan), of(&Plan::default()));
+    }
+
+    #[test]
+    fn of_a_long_history_samples_are_read_unless_it_was_counted() {
+        let turn = format!(r#"{{"role":"user","content":"{}"}}"#, r#"word {\"id\": 7}\n"#.repeat(500));
+        for turns in [1, 2, 5] {
+            let body = format!(r#"{{"messages":[{}]}}"#, vec![&*turn; turns].join(","));
+            let request = Request::parse(body.as_bytes()).unwrap();
+            let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+            let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+            let sent = Sent { transcript, plan: &Plan::default(), restored: &[] };
+            let first = sent.size();
+            assert_eq!(first.sampled, body.len() > COUNTED_WHOLE, "{turns}");
+            let whole: Estimate = (0..turns).map(|at| transcript.view(at).tokens()).sum();
+            let off = first.messages.tokens().abs_diff(whole.tokens());
+            assert!(off < whole.tokens() / 20, "{first:?} {whole:?}");
+            assert_eq!(sent.size(), Size { messages: whole, ..Size::default() });
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use summaries::Summaries;
-use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text};
+use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text, sample_json};
 
 /// One conversation as its request tells it.
 pub struct Transcript<'a> {
@@ -73,6 +73,9 @@ pub struct View<'a> {
     note: &'a Note,
 }
 
+/// Marks a count in a note as one from samples.
+const SAMPLED: u64 = 1 << 63;
+
 impl<'a> View<'a> {
     /// The strings of text in the message, decoded.
     pub fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> + '_ {
@@ -81,16 +84,36 @@ impl<'a> View<'a> {
 
     /// The estimated tokens of the whole message, calls included. Counted once for equal messages.
     pub fn tokens(&self) -> Estimate {
-        let known = self.note.counted.load(Ordering::Relaxed);
-        if known > 0 {
-            return Estimate::of_hundredths(known - 1).scaled(self.token_factor);
+        if let Some(known) = self.counted_tokens() {
+            return known;
         }
+        let count = || self.count_tokens(estimate_json);
         let key = self.identity.key.hash(Domain::Tokens, &[self.message.span.of(self.body)]);
-        let derived = self.memo.derive(key, &mut || Derived::Tokens(self.count_tokens()));
-        let counted = if let Derived::Tokens(counted) = derived { counted } else { self.count_tokens() };
+        let derived = self.memo.derive(key, &mut || Derived::Tokens(count()));
+        let counted = if let Derived::Tokens(counted) = derived { counted } else { count() };
         // To hash a long message for every policy that asks would cost more than all else.
         self.note.counted.store(counted.hundredths() + 1, Ordering::Relaxed);
         counted.scaled(self.token_factor)
+    }
+
+    /// The same, where somebody has counted them.
+    pub fn counted_tokens(&self) -> Option<Estimate> {
+        let known = self.note.counted.load(Ordering::Relaxed);
+        let counted = known.checked_sub(1).filter(|_| known & SAMPLED == 0)?;
+        Some(Estimate::of_hundredths(counted).scaled(self.token_factor))
+    }
+
+    /// The same; where nobody has counted them, from samples of its long strings.
+    pub fn sampled_tokens(&self) -> Estimate {
+        let known = self.note.counted.load(Ordering::Relaxed) & !SAMPLED;
+        let sampled = known.checked_sub(1).map(Estimate::of_hundredths).unwrap_or_else(|| {
+            let sampled = self.count_tokens(sample_json);
+            let note = SAMPLED | (sampled.hundredths() + 1);
+            // Whoever has counted by now, knows better.
+            let _ = self.note.counted.compare_exchange(0, note, Ordering::Relaxed, Ordering::Relaxed);
+            sampled
+        });
+        sampled.scaled(self.token_factor)
     }
 
     /// The estimated tokens of its `text`-th string of text.
@@ -132,8 +155,8 @@ impl<'a> View<'a> {
         counted.scaled(self.token_factor)
     }
 
-    fn count_tokens(&self) -> Estimate {
-        let raw = |text: Option<Str>| text.map_or(Estimate::ZERO, |text| estimate_json(text.raw(self.body)));
+    fn count_tokens(&self, count: impl Fn(&[u8]) -> Estimate) -> Estimate {
+        let raw = |text: Option<Str>| text.map_or(Estimate::ZERO, |text| count(text.raw(self.body)));
         let texts: Estimate = self.message.content.texts().map(|text| raw(Some(text))).sum();
         let calls: Estimate = self
             .message
@@ -143,7 +166,7 @@ impl<'a> View<'a> {
                 raw(call.name)
                     + match call.arguments {
                         Arguments::Text(text) => raw(Some(text)),
-                        Arguments::Value(span) => estimate_json(span.of(self.body)),
+                        Arguments::Value(span) => count(span.of(self.body)),
                         Arguments::Absent | Arguments::Null(_) => Estimate::ZERO,
                     }
             })

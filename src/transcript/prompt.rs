@@ -16,6 +16,8 @@ pub struct Size {
     /// The declared tools: rendered by each provider in its own way, so that their ratio is a different one.
     pub tools: Estimate,
     pub messages: Estimate,
+    /// `messages` rests on samples in part. What a conversation grows by is counted, so that differences are exact.
+    pub sampled: bool,
 }
 
 /// What is known of a history that was sent before.
@@ -191,7 +193,7 @@ mod tests {
     }
 
     fn size(tools: u32, messages: u32) -> Size {
-        Size { tools: tokens(tools), messages: tokens(messages) }
+        Size { tools: tokens(tools), messages: tokens(messages), sampled: false }
     }
 
     #[test]

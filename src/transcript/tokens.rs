@@ -9,6 +9,7 @@
 //! arguments, tool schemas, source code and prose in 24 languages. Because a cost looks back only, a longer text never
 //! counts less than its beginning.
 
+use crate::wire::body::block::{BLOCK, any, behind_backslash, marks};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
@@ -18,6 +19,9 @@ pub const MESSAGE_OVERHEAD: Estimate = Estimate(400);
 
 /// What framing adds to a tool definition beside its JSON: 7 tokens, the same cookbook's `func_init` for gpt-4o.
 pub const TOOL_SCHEMA: Estimate = Estimate(700);
+
+/// Bytes of a sample.
+const SAMPLE: usize = 256;
 
 /// An estimated number of tokens, kept in hundredths of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +39,11 @@ impl Estimate {
     /// The inverse of [`hundredths`](Self::hundredths).
     pub const fn of_hundredths(hundredths: u64) -> Self {
         Self(hundredths)
+    }
+
+    /// What the messages of a request come to at most, by the bytes in which they are written.
+    pub const fn most_of(bytes: usize) -> Self {
+        Self((bytes as u64).saturating_mul(MOST_OF_A_BYTE))
     }
 
     /// Whole tokens, rounded up.
@@ -84,6 +93,16 @@ pub fn estimate_json(raw: &[u8]) -> Estimate {
     Scan::new().read(raw, true)
 }
 
+/// The same, of a long string from its beginning and its middle alone.
+pub fn sample_json(raw: &[u8]) -> Estimate {
+    let middle = raw.len() / 2;
+    if middle <= 2 * SAMPLE {
+        return estimate_json(raw);
+    }
+    let seen = estimate_json(&raw[..SAMPLE]) + estimate_json(&raw[middle..middle + SAMPLE]);
+    Estimate(seen.0.saturating_mul(raw.len() as u64) / (2 * SAMPLE as u64))
+}
+
 /// Estimates plain text.
 pub fn estimate_text(text: &str) -> Estimate {
     Scan::new().read(text.as_bytes(), false)
@@ -100,41 +119,30 @@ const JOINER: u8 = 6; // `_` and `'`: tokenizers glue them to the letters that f
 const BACKSLASH: u8 = 7;
 
 /// What a class costs behind itself, for those that JSON escapes in two bytes: the same for all three, since
-/// `read_block` counts such a character twice and takes this off.
+/// `read_escaped` counts such a character twice and takes this off.
 const RUN: u8 = 20;
 
-/// Bytes read at once, in loops of this fixed length, which compile to vector instructions.
-const BLOCK: usize = 64;
-
-/// Classes collected before their costs are added up.
-const ROOM: usize = 8 * BLOCK;
+/// Where fewer bytes of a block than these stand before what takes decoding, all of them are decoded.
+const FEW: usize = BLOCK / 4;
 
 type Block = [u8; BLOCK];
 
 /// A text read up to some place.
 struct Scan {
-    /// Classes of the characters read, their costs not yet added.
-    classes: [u8; ROOM],
-    filled: usize,
-    /// The two classes before those.
+    /// The classes of the last two characters.
     before: u16,
     cost: u64,
-    /// How many classes of `RUN` too many were collected.
-    doubled: u64,
 }
 
 impl Scan {
     /// The beginning of a text is like the beginning of a line.
     fn new() -> Self {
-        Self { classes: [SPACE; ROOM], filled: 0, before: pair([NEWLINE; 2]), cost: 0, doubled: 0 }
+        Self { before: 0o11 * NEWLINE as u16, cost: 0 }
     }
 
     fn read(mut self, bytes: &[u8], json: bool) -> Estimate {
         let mut at = 0;
         while at < bytes.len() {
-            if self.filled > ROOM - BLOCK {
-                self.settle();
-            }
             let rest = &bytes[at..];
             let read = match rest.first_chunk() {
                 Some(block) => self.read_block(block, BLOCK, json),
@@ -146,7 +154,7 @@ impl Scan {
             };
             at += if read > 0 { read } else { self.read_slowly(rest, json) };
         }
-        self.finish()
+        Estimate(self.cost)
     }
 
     /// Reads the ASCII and the simple escapes at the beginning of a block, of which so many bytes count, and says how many
@@ -155,176 +163,188 @@ impl Scan {
     fn read_block(&mut self, block: &Block, length: usize, json: bool) -> usize {
         let mut read = length;
         if any(block, |byte| byte >= 0x80) {
-            read = block.iter().position(|&byte| byte >= 0x80).unwrap_or(length);
-            if read < BLOCK / 4 {
+            read = length.min(marks(block, |byte| byte >= 0x80).trailing_zeros() as usize);
+            if read < FEW {
                 return 0;
             }
         }
         if json && any(block, |byte| byte == b'\\') {
             return self.read_escaped(block, read);
         }
-        self.write(block, read);
+        self.add(block, read);
         read
     }
 
-    /// Reads a block of JSON. Both bytes of an escape are read as the character meant, since to drop one of them would
-    /// take branches at every few bytes.
+    /// Reads a block of JSON. Both bytes of an escape are read as the character meant, so that characters stay pairs
+    /// of bytes.
     #[inline(never)]
     fn read_escaped(&mut self, block: &Block, length: usize) -> usize {
-        let mut escaped = [0; BLOCK + 1];
-        let mut neighbours = 0;
-        for at in 0..BLOCK {
-            escaped[at + 1] = if block[at] == b'\\' { 0xFF } else { 0 };
-        }
-        for at in 0..BLOCK {
-            neighbours |= escaped[at] & escaped[at + 1];
-        }
-        if neighbours != 0 {
-            for at in 0..BLOCK {
-                escaped[at + 1] &= !escaped[at];
+        let (mut meant, mut read, mut doubled) = (*block, length, 0);
+        let mut open = 0;
+        let mut escaped = behind_backslash(marks(block, |byte| byte == b'\\'), &mut open);
+        while escaped != 0 {
+            let at = escaped.trailing_zeros() as usize;
+            escaped &= escaped - 1;
+            if at >= read {
+                // A backslash is left for the block that has what it escapes.
+                read -= usize::from(at == read);
+                break;
             }
+            let Some(character) = simple_escape(block[at]) else {
+                read = if at <= FEW { 0 } else { at - 1 };
+                break;
+            };
+            meant[at - 1] = character;
+            meant[at] = character;
+            doubled += u64::from(RUN);
         }
-        let (mut unusual, mut meant) = (0, [0; BLOCK + 1]);
-        for at in 0..BLOCK {
-            unusual |= if block[at] == b'u' { escaped[at] } else { 0 };
-            let letter = if block[at] >= b'a' { escaped[at] } else { 0 };
-            meant[at] = block[at] & !letter | b'\n' & letter;
+        if read == BLOCK {
+            read -= open as usize;
         }
-        if unusual != 0 {
-            return 0;
+        if read > 0 {
+            self.add(&meant, read);
+            self.cost -= doubled;
         }
-        let mut twice = [0; BLOCK];
-        for (at, twice) in twice.iter_mut().enumerate() {
-            *twice = meant[at] & !escaped[at + 1] | meant[at + 1] & escaped[at + 1];
-        }
-        let read = length - usize::from(escaped[length] & 1);
-        let mut doubled = 0;
-        for (at, escaped) in escaped[..BLOCK].iter().enumerate() {
-            doubled += if at < read { escaped & 1 } else { 0 };
-        }
-        self.doubled += u64::from(doubled);
-        self.write(&twice, read);
         read
+    }
+
+    /// Takes in so many ASCII characters of a block.
+    #[inline(always)]
+    fn add(&mut self, block: &Block, length: usize) {
+        if length == BLOCK {
+            block.as_chunks().0.iter().for_each(|two| self.add_two(*two));
+            return;
+        }
+        let (twos, one) = block[..length].as_chunks();
+        twos.iter().for_each(|two| self.add_two(*two));
+        one.iter().for_each(|byte| self.add_one(CLASSES[usize::from(*byte)]));
     }
 
     #[inline(always)]
-    fn write(&mut self, block: &Block, length: usize) {
-        if let Some(classes) = self.classes[self.filled..].first_chunk_mut::<BLOCK>() {
-            for at in 0..BLOCK {
-                classes[at] = class(block[at]);
-            }
-            self.filled += length;
-        }
+    fn add_two(&mut self, two: [u8; 2]) {
+        let classes = u16::from(PAIRS[usize::from(u16::from_le_bytes(two))]);
+        self.cost += u64::from(COSTS[usize::from(self.before << 6 | classes) & 0o7777]);
+        self.before = classes;
     }
 
-    /// Reads whole characters, half a block's worth or a little more, and says how many bytes that was.
+    #[inline(always)]
+    fn add_one(&mut self, class: u8) {
+        let three = self.before << 3 | u16::from(class);
+        self.cost += u64::from(COST[usize::from(three) & 0o777]);
+        self.before = three & 0o77;
+    }
+
+    /// Reads whole characters, a block's worth or a little more, and says how many bytes that was.
     #[inline(never)]
     fn read_slowly(&mut self, bytes: &[u8], json: bool) -> usize {
         let mut at = 0;
-        while at < bytes.len().min(BLOCK / 2) {
+        while at < bytes.len().min(BLOCK) {
             let rest = &bytes[at..];
             let (code, length) = if json { decode_json(rest) } else { decode_utf8(rest) };
-            let (class, extra) = match u8::try_from(code) {
-                Ok(byte @ 0..0x80) => (class(byte), 0),
+            // Kinds change at multiples of 16 only, but for ASCII.
+            let [class, extra] = match code {
+                0..0x80 => [CLASSES[code as usize], 0],
+                0x80..0x1_0000 => BEYOND[code as usize >> 4],
                 _ => beyond_ascii(code),
             };
-            self.classes[self.filled] = class;
-            self.filled += 1;
+            self.add_one(class);
             self.cost += u64::from(extra);
             at += length;
         }
         at
     }
-
-    /// Adds up the costs of the classes collected, but for the last few.
-    #[inline(never)]
-    fn settle(&mut self) {
-        let (blocks, rest) = self.classes[..self.filled].as_chunks::<BLOCK>();
-        for block in blocks {
-            self.cost += costs_of(block, &mut self.before);
-        }
-        let left = rest.len();
-        self.classes.copy_within(self.filled - left..self.filled, 0);
-        self.filled = left;
-    }
-
-    /// Adds up the rest, filled up with spaces, of which only the first two cost anything.
-    fn finish(mut self) -> Estimate {
-        self.settle();
-        if let Some(block) = self.classes.first_chunk_mut::<BLOCK>() {
-            block[self.filled..].fill(SPACE);
-            let [earlier, last] = match self.filled {
-                0 => [(self.before >> 3) as u8, (self.before & 7) as u8],
-                1 => [(self.before & 7) as u8, block[0]],
-                filled => [block[filled - 2], block[filled - 1]],
-            };
-            let mut spaces = u64::from(cost(earlier, last, SPACE));
-            if self.filled < BLOCK - 1 {
-                spaces += u64::from(cost(last, SPACE, SPACE));
-            }
-            self.cost += costs_of(block, &mut self.before) - spaces;
-        }
-        Estimate(self.cost - self.doubled * u64::from(RUN))
-    }
 }
 
-fn any(block: &Block, holds: impl Fn(u8) -> bool) -> bool {
-    block.iter().fold(false, |found, &byte| found | holds(byte))
-}
-
-/// What a block of classes costs behind the two classes in `before`, which become the block's last two.
-#[inline(always)]
-fn costs_of(block: &Block, before: &mut u16) -> u64 {
-    let mut pairs = [0; BLOCK / 2 + 1];
-    pairs[0] = *before;
-    for (slot, two) in pairs[1..].iter_mut().zip(block.as_chunks::<2>().0) {
-        *slot = pair(*two);
-    }
-    *before = pairs[BLOCK / 2];
-    let mut fours = [0; BLOCK / 2];
-    for at in 0..BLOCK / 2 {
-        fours[at] = pairs[at] << 6 | pairs[at + 1];
-    }
-    fours.iter().map(|&four| u64::from(COSTS[usize::from(four & 0o7777)])).sum()
-}
-
-/// Two classes in one number.
-#[inline(always)]
-const fn pair(classes: [u8; 2]) -> u16 {
-    let classes = u16::from_le_bytes(classes);
-    (classes << 3 | classes >> 8) & 0o77
-}
-
-/// The class of an ASCII character. Sums of masks, so that it compiles to vector instructions.
-#[inline(always)]
+/// The class of an ASCII character.
 const fn class(byte: u8) -> u8 {
-    const fn choose(condition: bool, class: u8) -> u8 {
-        if condition { class ^ PUNCT } else { 0 }
+    match byte {
+        b'a'..=b'z' => LOWER,
+        b'A'..=b'Z' => UPPER,
+        b'0'..=b'9' => DIGIT,
+        b' ' => SPACE,
+        0..b' ' => NEWLINE,
+        b'_' | b'\'' => JOINER,
+        b'\\' => BACKSLASH,
+        _ => PUNCT,
     }
-    PUNCT
-        ^ choose(byte.wrapping_sub(b'a') < 26, LOWER)
-        ^ choose(byte.wrapping_sub(b'A') < 26, UPPER)
-        ^ choose(byte.wrapping_sub(b'0') < 10, DIGIT)
-        ^ choose(byte == b' ', SPACE)
-        ^ choose(byte < b' ', NEWLINE)
-        ^ choose(byte == b'_' || byte == b'\'', JOINER)
-        ^ choose(byte == b'\\', BACKSLASH)
 }
 
-/// What two characters cost, in hundredths of a token, by their classes and those of the two before them: four octal
-/// digits, in reading order.
-static COSTS: [u16; 4096] = costs();
+static CLASSES: [u8; 1 << 8] = classes();
 
-const fn costs() -> [u16; 4096] {
-    let mut table = [0; 4096];
+const fn classes() -> [u8; 1 << 8] {
+    let mut table = [0; 1 << 8];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = class(byte as u8);
+        byte += 1;
+    }
+    table
+}
+
+/// The classes of two ASCII characters, three bits each, by the characters as a little-endian number.
+static PAIRS: [u8; 1 << 16] = pairs();
+
+const fn pairs() -> [u8; 1 << 16] {
+    let mut table = [0; 1 << 16];
+    let mut two = 0;
+    while two < table.len() {
+        table[two] = CLASSES[two & 0xFF] << 3 | CLASSES[two >> 8];
+        two += 1;
+    }
+    table
+}
+
+/// What a character costs, in hundredths of a token, by its class and those of the two before it: three octal digits,
+/// in reading order.
+static COST: [u8; 1 << 9] = cost_of_one();
+
+const fn cost_of_one() -> [u8; 1 << 9] {
+    let mut table = [0; 1 << 9];
+    let mut three = 0;
+    while three < table.len() {
+        table[three] = cost((three >> 6) as u8, (three >> 3 & 7) as u8, (three & 7) as u8);
+        three += 1;
+    }
+    table
+}
+
+/// What two characters cost, likewise: four octal digits.
+static COSTS: [u16; 1 << 12] = cost_of_two();
+
+const fn cost_of_two() -> [u16; 1 << 12] {
+    let one = cost_of_one();
+    let mut table = [0; 1 << 12];
     let mut four = 0;
-    while four < 4096 {
-        let [a, b, c, d] =
-            [(four >> 9) as u8, (four >> 6 & 7) as u8, (four >> 3 & 7) as u8, (four & 7) as u8];
-        table[four] = cost(a, b, c) as u16 + cost(b, c, d) as u16;
+    while four < table.len() {
+        table[four] = one[four >> 3] as u16 + one[four & 0o777] as u16;
         four += 1;
     }
     table
+}
+
+/// What a text costs at most, for each of its bytes. Two characters in a row never cost more than the dearest two of the
+/// table, and those outside ASCII take two bytes or more for what they cost beyond that. What is left over (an odd
+/// character, the framing of a message) is less than the quotes and braces around it come to.
+const MOST_OF_A_BYTE: u64 = most_of_a_byte();
+
+const fn most_of_a_byte() -> u64 {
+    let (costs, mut most, mut four) = (cost_of_two(), 0, 0);
+    while four < costs.len() {
+        if costs[four].div_ceil(2) > most {
+            most = costs[four].div_ceil(2);
+        }
+        four += 1;
+    }
+    let (one, mut code) = (most, 0x80);
+    while code <= 0x1_0000 {
+        let bytes = if code < 0x800 { 2 } else { 3 };
+        let dearest = (one + beyond_ascii(code)[1] as u16).div_ceil(bytes);
+        if dearest > most {
+            most = dearest;
+        }
+        code += 16;
+    }
+    most as u64
 }
 
 /// The rule: what a character costs, in hundredths of a token, by its class and those of the two before it. The first of
@@ -366,25 +386,38 @@ const fn cost(earlier: u8, previous: u8, class: u8) -> u8 {
 }
 
 /// The class of a character outside ASCII, and what it costs beyond that, in hundredths of a token.
-fn beyond_ascii(code: u32) -> (u8, u8) {
+const fn beyond_ascii(code: u32) -> [u8; 2] {
     match code {
-        0xC0..=0xFF => (LOWER, 65),
-        0x100..=0x24F => (LOWER, 165),
-        0x250..=0x3FF => (LOWER, 18),
-        0x400..=0x52F => (LOWER, 11),
-        0x530..=0x8FF => (LOWER, 14),
-        0x900..=0x97F => (LOWER, 3),
-        0x980..=0xDFF => (LOWER, 18),
-        0xE00..=0x1DFF => (LOWER, 28),
-        0x1E00..=0x1EFF => (LOWER, 30),
-        0x2000..=0x2BFF => (PUNCT, 15),
-        0x3000..=0x303F | 0xFF00..=0xFFEF => (PUNCT, 100),
-        0x3040..=0x30FF => (PUNCT, 36),
-        0x3400..=0x9FFF => (PUNCT, 41),
-        0xAC00..=0xD7AF => (PUNCT, 20),
-        0x1_0000.. => (PUNCT, 120),
-        _ => (PUNCT, 35),
+        0xC0..=0xFF => [LOWER, 65],
+        0x100..=0x24F => [LOWER, 165],
+        0x250..=0x3FF => [LOWER, 18],
+        0x400..=0x52F => [LOWER, 11],
+        0x530..=0x8FF => [LOWER, 14],
+        0x900..=0x97F => [LOWER, 3],
+        0x980..=0xDFF => [LOWER, 18],
+        0xE00..=0x1DFF => [LOWER, 28],
+        0x1E00..=0x1EFF => [LOWER, 30],
+        0x2000..=0x2BFF => [PUNCT, 15],
+        0x3000..=0x303F | 0xFF00..=0xFFEF => [PUNCT, 100],
+        0x3040..=0x30FF => [PUNCT, 36],
+        0x3400..=0x9FFF => [PUNCT, 41],
+        0xAC00..=0xD7AF => [PUNCT, 20],
+        0x1_0000.. => [PUNCT, 120],
+        _ => [PUNCT, 35],
     }
+}
+
+/// The same below 0x10000, by sixteen codes.
+static BEYOND: [[u8; 2]; 1 << 12] = all_beyond_ascii();
+
+const fn all_beyond_ascii() -> [[u8; 2]; 1 << 12] {
+    let mut table = [[0; 2]; 1 << 12];
+    let mut sixteen = 0;
+    while sixteen < table.len() {
+        table[sixteen] = beyond_ascii((sixteen << 4) as u32);
+        sixteen += 1;
+    }
+    table
 }
 
 /// What follows a backslash in JSON, but for `u`: the character meant.
@@ -429,19 +462,96 @@ fn hex(bytes: &[u8]) -> Option<u32> {
 
 /// The first character of a text and the bytes that it takes. `bytes` is not empty.
 fn decode_utf8(bytes: &[u8]) -> (u32, usize) {
-    let first = bytes[0];
-    let length = match first {
-        0..0x80 => return (u32::from(first), 1),
-        0xC2..0xE0 => 2,
-        0xE0..0xF0 => 3,
-        0xF0..0xF5 => 4,
-        _ => return (REPLACEMENT, 1),
+    let code = |lead: u8, rest: &[u8]| {
+        rest.iter().fold(u32::from(lead), |code, byte| code << 6 | u32::from(byte & 0x3F))
     };
-    match bytes.get(1..length) {
-        Some(rest) if rest.iter().all(|byte| byte & 0xC0 == 0x80) => {
-            let lead = u32::from(first & (0x7F >> length));
-            (rest.iter().fold(lead, |code, byte| code << 6 | u32::from(byte & 0x3F)), length)
+    match *bytes {
+        [one @ 0..0x80, ..] => (u32::from(one), 1),
+        [lead @ 0xC2..0xE0, a @ 0x80..0xC0, ..] => (code(lead & 0x1F, &[a]), 2),
+        [lead @ 0xE0..0xF0, a @ 0x80..0xC0, b @ 0x80..0xC0, ..] => (code(lead & 0xF, &[a, b]), 3),
+        [lead @ 0xF0..0xF5, a @ 0x80..0xC0, b @ 0x80..0xC0, c @ 0x80..0xC0, ..] => {
+            (code(lead & 0x7, &[a, b, c]), 4)
         }
         _ => (REPLACEMENT, 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same by the rule alone, one character after the other.
+    fn plainly(bytes: &[u8], json: bool) -> Estimate {
+        let (mut at, mut earlier, mut previous, mut sum) = (0, NEWLINE, NEWLINE, 0);
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let (code, length) = if json { decode_json(rest) } else { decode_utf8(rest) };
+            let is_ascii = code < 0x80;
+            let [class, extra] = if is_ascii { [class(code as u8), 0] } else { beyond_ascii(code) };
+            sum += u64::from(cost(earlier, previous, class)) + u64::from(extra);
+            (earlier, previous) = (previous, class);
+            at += length;
+        }
+        Estimate(sum)
+    }
+
+    /// Texts put together of pieces, long enough for several blocks, the same in every run.
+    fn texts(pieces: &[&str]) -> Vec<String> {
+        let mut state: u64 = 7;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        (0..400).map(|length| (0..length).map(|_| pieces[next(pieces.len())]).collect()).collect()
+    }
+
+    #[test]
+    fn texts_of_all_kinds_count_as_by_the_rule_alone() {
+        let plain = ["word", " ", "  ", "Camel", "x1", "12345", "\n\t", "{\"", "_id", "'s", "...", "a", "Z9"];
+        let escaped = [r"\n", r"\\", r#"\""#, r"\/", r"\t", r"\u00e9", r"\ud83d\ude00", r"\u12", r"\q", r"\"];
+        let wide = ["é", "ß", "中文", "。", "я", "한", "😀", "\u{7f}"];
+        let mixed = |more: &[&'static str]| texts(&[&plain[..], more].concat());
+        let all = [mixed(&[]), mixed(&escaped), mixed(&wide), texts(&escaped), texts(&wide)].concat();
+        for text in &all {
+            assert_eq!(estimate_json(text.as_bytes()), plainly(text.as_bytes(), true), "{text}");
+            assert_eq!(estimate_text(text), plainly(text.as_bytes(), false), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_place_of_an_escape_in_a_block_counts_alike() {
+        for special in [r"\n", r"\\\\\\", r"\u4e2d", "é", r"\", "\u{0}"] {
+            for at in 0..2 * BLOCK + 2 {
+                let text = format!("{}{special}{}", "a".repeat(at), "b1 ".repeat(at % 50));
+                assert_eq!(estimate_json(text.as_bytes()), plainly(text.as_bytes(), true), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sample_comes_near_the_whole() {
+        let short = "word ".repeat(200);
+        assert_eq!(sample_json(short.as_bytes()), estimate_json(short.as_bytes()));
+        let long = format!("{}{}", "word ".repeat(800), r#"{\"id\": 1}\n"#.repeat(300));
+        let [sample, whole] = [sample_json, estimate_json].map(|count| count(long.as_bytes()).tokens());
+        assert!(sample.abs_diff(whole) < whole / 10, "{sample} {whole}");
+    }
+
+    #[test]
+    fn no_text_costs_more_than_the_bound() {
+        for text in ["a1", " 1", "ā1", "ā 1a", "\u{20}1x", "1ÿ", "😀1", "a\\", "中1"] {
+            let text = format!("\"{}\"", text.repeat(500));
+            let (counted, bound) = (estimate_text(&text), Estimate::most_of(text.len()));
+            assert!(counted <= bound && bound.tokens() <= text.len() as u64 * 17 / 10, "{text} {counted:?}");
+        }
+        assert!(MESSAGE_OVERHEAD <= Estimate::most_of("{},".len()));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_count_too() {
+        let bytes: Vec<u8> = (0..4_000_u32).map(|at| (at * at / 7 % 256) as u8).collect();
+        for from in 0..200 {
+            assert_eq!(estimate_json(&bytes[from..]), plainly(&bytes[from..], true));
+        }
     }
 }

@@ -34,7 +34,7 @@ pub struct Beginning {
 /// What was derived from the bytes of one message.
 #[derive(Debug, Default)]
 pub struct Note {
-    /// Its size by some count, and 1 more; 0 where nobody counted yet.
+    /// Its size by some count, and 1 more; 0 where nobody counted yet. The highest bit: from samples alone.
     pub counted: AtomicU64,
     /// A name of its only string of text.
     pub text: OnceLock<u128>,

@@ -232,15 +232,16 @@ impl Record for Seen {
 impl Record for Anchor {
     fn write(&self) -> Vec<u8> {
         let (tools, messages) = (self.size.tools.hundredths(), self.size.messages.hundredths());
-        format!("{}{tools} {messages} {} {}", self.edits, self.prompt, self.completion).into_bytes()
+        let sampled = u8::from(self.size.sampled);
+        format!("{}{tools} {messages} {sampled} {} {}", self.edits, self.prompt, self.completion).into_bytes()
     }
 
     fn read(body: &[u8]) -> Option<Self> {
         let (edits, rest) = body.split_at_checked(DIGITS)?;
         let numbers: Option<Vec<u64>> = rest.split(|byte| *byte == b' ').map(parse_number).collect();
-        let [tools, messages, prompt, completion] = numbers?.try_into().ok()?;
-        let size =
-            Size { tools: Estimate::of_hundredths(tools), messages: Estimate::of_hundredths(messages) };
+        let [tools, messages, sampled, prompt, completion] = numbers?.try_into().ok()?;
+        let [tools, messages] = [tools, messages].map(Estimate::of_hundredths);
+        let size = Size { tools, messages, sampled: sampled > 0 };
         Some(Self { size, prompt, completion, edits: parse_hash(edits)? })
     }
 }

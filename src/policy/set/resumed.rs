@@ -99,7 +99,7 @@ impl<'a> Stands<'a> {
             hidden_rounds: self.hidden_rounds(at).to_vec(),
             opened,
             plan: plan.clone(),
-            folds: folds.iter().map(|fold| fold.fork()).collect(),
+            folds: folds.iter().map(|fold| fold.rest()).collect(),
         };
         let bytes = STAND_BYTES + (at.messages + plan.edits.len()) * BYTES_A_MESSAGE;
         if let Some(known) = &self.known {

@@ -2,7 +2,19 @@
 //! Arithmetic alone; what a string is, the scanner knows.
 
 /// How many bytes of a string are looked at together.
-pub(super) const BLOCK: usize = 64;
+pub const BLOCK: usize = 64;
+
+/// Whether `is` holds for any byte of the block.
+#[inline(always)]
+pub fn any(block: &[u8; BLOCK], is: impl Fn(u8) -> bool) -> bool {
+    block.iter().fold(false, |found, &byte| found | is(byte))
+}
+
+/// One bit for each byte of the block for which `is` holds, the lowest for the first.
+#[inline(always)]
+pub fn marks(block: &[u8; BLOCK], is: impl Fn(u8) -> bool) -> u64 {
+    transposed(columns_of(block, is))
+}
 
 /// One bit for each byte of the block for which `is` holds, by columns: each byte of the word stands for a column of
 /// eight bytes, its bits for the rows. Loops of fixed length, which compile to vector instructions: where a text has
@@ -20,7 +32,7 @@ pub(super) fn columns_of(block: &[u8; BLOCK], is: impl Fn(u8) -> bool) -> u64 {
 /// The places right behind the backslash of an escape, all at once: of a run of backslashes every second one is
 /// itself escaped. `open` carries an escape over from block to block (Langdale and Lemire, Parsing Gigabytes of JSON
 /// per Second, section 3.1.1).
-pub(super) fn behind_backslash(slashes: u64, open: &mut u64) -> u64 {
+pub fn behind_backslash(slashes: u64, open: &mut u64) -> u64 {
     const EVEN: u64 = u64::MAX / 3;
     let slashes = slashes & !*open;
     let followers = slashes << 1 | *open;
