@@ -46,7 +46,8 @@ fn every_record_comes_back_as_it_was_and_broken_not_at_all() {
     comes_back(&Taken { request: Hash(3), at_ms: 9 });
     comes_back(&Overflow { messages: 40, history: Hash(4) });
     comes_back(&Seen);
-    let size = Size { tools: Estimate::of_tokens(3), messages: Estimate::of_hundredths(12_345) };
+    let size =
+        Size { tools: Estimate::of_tokens(3), messages: Estimate::of_hundredths(12_345), sampled: true };
     comes_back(&Anchor { size, prompt: 120, completion: 0, edits: Hash(6) });
     for what in [Happened::Again, Happened::Used { calls: 2, window_ms: 3_600_000 }] {
         comes_back(&Event { at_ms: 5, request: Hash(1), what });
