@@ -1,23 +1,22 @@
 //! The configured policies run as one: a single fold over the transcript gives the plan, and the folds'
 //! states then judge the calls of the reply. Knows the order of policies and nothing of what they do.
 
+mod facts;
 mod passed;
 mod resumed;
 mod ruling;
 
 pub use self::ruling::Ruling;
 
+use self::facts::facts_of;
 use self::passed::Passed;
 use self::resumed::Stands;
 use super::pattern::{Pattern, best_match};
 use super::plan::{Change, Confirming, Counted, Edit, Plan, Proposed, SummaryPlace, Usage, Verdict};
-use super::{DeclaredTool, Evidence, Policy, RequestFacts};
+use super::{Evidence, Policy, RequestFacts};
 use crate::transcript::calls::canonical_hash;
 use crate::transcript::identity::{Hash, HashKey};
-use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, Transcript};
-use crate::wire::json::decode;
-use crate::wire::request::Choice;
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -333,46 +332,6 @@ impl PolicySet {
         }
         (folds, plan)
     }
-}
-
-fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
-    let body = transcript.body;
-    let declared = transcript.request.tools.iter().filter_map(|tool| {
-        let name = decode(tool.name?, body);
-        Some(DeclaredTool { name, parameters: tool.parameters.map(|span| span.of(body)) })
-    });
-    let tools_tokens = transcript.declared_tokens();
-    let hidden: usize = transcript.hidden_rounds.iter().map(|(_, round)| round.len()).sum();
-    let most_chars = transcript.request.messages_span.len() + hidden;
-    let messages = Estimate::most_of(most_chars).scaled(transcript.token_factor);
-    RequestFacts {
-        tools: declared.collect(),
-        takes_tools: takes_tools(transcript),
-        forced: transcript.request.choice == Choice::Forced,
-        cuts: false,
-        spent: &transcript.spent,
-        shared_body: transcript.shared_body.clone(),
-        body,
-        tools_tokens,
-        most_tokens: tools_tokens + messages,
-        most_chars,
-        context_window: transcript.context_window,
-        overflowed: transcript.overflowed,
-        overflows: &transcript.overflows,
-        memo: transcript.memo,
-        key: &transcript.identity.key,
-        principal: transcript.identity.principal,
-        summaries: transcript.summaries.as_ref(),
-    }
-}
-
-/// The most tools that OpenAI takes.
-const MOST_TOOLS: usize = 128;
-
-fn takes_tools(transcript: &Transcript<'_>) -> bool {
-    let declared = transcript.request.tools.len();
-    let has = |list| transcript.request.value(transcript.body, list).is_some();
-    (1..MOST_TOOLS).contains(&declared) && has("tools") && !has("functions")
 }
 
 /// Rules on the calls of a reply, each choice on its own.

@@ -132,7 +132,7 @@ impl Asked {
         let tools: Vec<&[u8]> = request.tools.iter().map(|tool| tool.span.of(body)).collect();
         Self {
             tools: transcript.identity.key.hash(Domain::Behind, &tools),
-            takes_tools: super::takes_tools(transcript),
+            takes_tools: super::facts::takes_tools(transcript),
             forced: request.choice == Choice::Forced,
             token_factor: transcript.token_factor,
             context_window: transcript.context_window,

@@ -1,0 +1,49 @@
+//! What policies are told of a request before its first event. Gathers it; decides nothing.
+
+use crate::policy::{DeclaredTool, RequestFacts};
+use crate::transcript::Transcript;
+use crate::transcript::tokens::Estimate;
+use crate::wire::json::decode;
+use crate::wire::request::Choice;
+
+/// The facts of the request that `transcript` was read from.
+pub(super) fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
+    let body = transcript.body;
+    let declared = transcript.request.tools.iter().filter_map(|tool| {
+        let name = decode(tool.name?, body);
+        Some(DeclaredTool { name, parameters: tool.parameters.map(|span| span.of(body)) })
+    });
+    let tools_tokens = transcript.declared_tokens();
+    let hidden: usize = transcript.hidden_rounds.iter().map(|(_, round)| round.len()).sum();
+    let most_chars = transcript.request.messages_span.len() + hidden;
+    let messages = Estimate::most_of(most_chars).scaled(transcript.token_factor);
+    RequestFacts {
+        tools: declared.collect(),
+        takes_tools: takes_tools(transcript),
+        forced: transcript.request.choice == Choice::Forced,
+        cuts: false,
+        spent: &transcript.spent,
+        shared_body: transcript.shared_body.clone(),
+        body,
+        tools_tokens,
+        most_tokens: tools_tokens + messages,
+        most_chars,
+        context_window: transcript.context_window,
+        overflowed: transcript.overflowed,
+        overflows: &transcript.overflows,
+        memo: transcript.memo,
+        key: &transcript.identity.key,
+        principal: transcript.identity.principal,
+        summaries: transcript.summaries.as_ref(),
+    }
+}
+
+/// The most tools that OpenAI takes.
+const MOST_TOOLS: usize = 128;
+
+/// Whether a tool of ours may be declared beside the client's.
+pub(super) fn takes_tools(transcript: &Transcript<'_>) -> bool {
+    let declared = transcript.request.tools.len();
+    let has = |list| transcript.request.value(transcript.body, list).is_some();
+    (1..MOST_TOOLS).contains(&declared) && has("tools") && !has("functions")
+}
