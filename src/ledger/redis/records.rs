@@ -13,8 +13,8 @@ use crate::transcript::tokens::Estimate;
 use crate::wire::assemble::Assembled;
 use crate::wire::body::Scanner;
 use bytes::Bytes;
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::borrow::Cow;
 
 /// The version of the format. Replicas of another version read nothing of each other's.
@@ -336,12 +336,12 @@ fn are_round(messages: &[u8]) -> bool {
     known && roles.first().is_some_and(|message| message.role == "assistant")
 }
 
-/// Whether it is one JSON value, no deeper than any that toolrein reads.
+/// Whether it is one JSON value, no deeper than any that toolrein reads, with whole characters in its strings: it is built,
+/// since what is skipped is not looked at so closely.
 fn is_json(bytes: &[u8]) -> bool {
     let mut scanner = Scanner::new(bytes);
     let is_shallow = scanner.skip().is_ok() && scanner.end().is_ok();
-    is_shallow
-        && std::str::from_utf8(bytes).is_ok_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
+    is_shallow && std::str::from_utf8(bytes).is_ok_and(|text| serde_json::from_str::<Value>(text).is_ok())
 }
 
 fn parse_number(digits: &[u8]) -> Option<u64> {

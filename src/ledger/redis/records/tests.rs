@@ -77,6 +77,7 @@ fn a_round_is_messages_of_the_assistant_and_its_tools_and_nothing_else() {
         (r#"{"role":"assistant"}],"model":"x","messages":[{"role":"tool"}"#, false),
         (r#"{"role":"assistant"},"#, false),
         (r#""assistant""#, false),
+        (r#"{"role":"assistant","content":"\ud83d"}"#, false),
         ("", false),
         ("{\"role\":\"assistant\",\"content\":\"\u{0}\"}", false),
     ] {
