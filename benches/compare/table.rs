@@ -18,7 +18,7 @@ const IDLE_STREAMS: usize = 1000;
 const STEADY: Duration = Duration::from_secs(3);
 
 /// The subjects, in the order of the columns.
-const NAMES: [&str; 5] = ["direct", "nginx", "off", "observe", "enforce"];
+const NAMES: [&str; 6] = ["direct", "nginx", "hyper alone", "off", "observe", "enforce"];
 const NGINX: usize = 1;
 
 struct Case {
@@ -109,11 +109,12 @@ async fn started(program: &str, folder: &Path) -> (Vec<Subject>, Vec<f64>) {
     tokio::spawn(stay_awake());
     let upstream = upstream::start().await;
     let (mut subjects, mut starts) = (vec![Subject::direct(upstream)], vec![0.0]);
-    for mode in [None, Some("off"), Some("observe"), Some("enforce")] {
+    for name in &NAMES[NGINX..] {
         let begun = Instant::now();
-        subjects.push(match mode {
-            None => Subject::nginx(folder, upstream).await,
-            Some(mode) => Subject::toolrein(program, folder, upstream, mode).await,
+        subjects.push(match *name {
+            "nginx" => Subject::nginx(folder, upstream).await,
+            "hyper alone" => Subject::floor(upstream).await,
+            mode => Subject::toolrein(program, folder, upstream, mode).await,
         });
         starts.push(begun.elapsed().as_secs_f64() * 1e3);
     }
@@ -137,8 +138,8 @@ async fn requests(
     case: &Case,
     (body, freshness): (&bodies::Body, Freshness),
     number: &mut u32,
-) -> [Round; 5] {
-    let mut rounds: [Vec<Round>; 5] = Default::default();
+) -> [Round; NAMES.len()] {
+    let mut rounds: [Vec<Round>; NAMES.len()] = Default::default();
     for _ in 0..ROUNDS {
         for (subject, rounds) in subjects.iter().zip(&mut rounds) {
             // What does not read it need not get another one each time.
@@ -168,8 +169,13 @@ async fn requests(
 }
 
 /// The median and the 99th percentile of a request's time in ms where they come at a fixed rate, which is low.
-async fn steady(subjects: &[Subject], case: &Case, body: &bodies::Body, number: &mut u32) -> [[f64; 2]; 5] {
-    let mut all = [[0.0; 2]; 5];
+async fn steady(
+    subjects: &[Subject],
+    case: &Case,
+    body: &bodies::Body,
+    number: &mut u32,
+) -> [[f64; 2]; NAMES.len()] {
+    let mut all = [[0.0; 2]; NAMES.len()];
     for (subject, times) in subjects.iter().zip(&mut all) {
         let mut load =
             Load { port: subject.port, body: body.clone(), number: *number, stream: None, connections: 1 };
@@ -182,8 +188,8 @@ async fn steady(subjects: &[Subject], case: &Case, body: &bodies::Body, number: 
 }
 
 /// Of a stream: CPU time per chunk in us, time to the first byte and delay of a chunk in ms.
-async fn chunks(subjects: &[Subject], number: &mut u32) -> [(f64, f64, f64); 5] {
-    let mut rounds: [Vec<(f64, f64, f64)>; 5] = Default::default();
+async fn chunks(subjects: &[Subject], number: &mut u32) -> [(f64, f64, f64); NAMES.len()] {
+    let mut rounds: [Vec<(f64, f64, f64)>; NAMES.len()] = Default::default();
     for _ in 0..ROUNDS {
         for (subject, rounds) in subjects.iter().zip(&mut rounds) {
             let body = bodies::conversation(1 << 10, 0, true);
@@ -231,7 +237,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn ratios(out: &mut String, name: &str, rounds: &[Round; 5]) {
+fn ratios(out: &mut String, name: &str, rounds: &[Round; NAMES.len()]) {
     let nginx = rounds[NGINX].0;
     let cell = |(at, (cpu, _)): (usize, &Round)| match at {
         0 => " |".to_owned(),
