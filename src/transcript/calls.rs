@@ -58,6 +58,8 @@ struct Named {
 #[derive(Default)]
 pub struct PairedCalls<'a> {
     pub calls: Vec<Call<'a>>,
+    /// Where the chain of calls begins ([`Identity::root`]): named once, since each name takes 500 instructions.
+    pub root: Hash,
     /// For each message: the chain of calls before it, and the first of its own calls or of the call it answers.
     by_message: Vec<Place>,
 }
@@ -76,8 +78,10 @@ struct Place {
 impl<'a> PairedCalls<'a> {
     /// Finds and pairs the calls of `request`.
     pub fn read(request: &Request, body: &'a [u8], identity: &Identity, memo: &dyn Memo) -> Self {
-        let mut paired = Self { calls: Vec::new(), by_message: Vec::with_capacity(request.messages.len()) };
-        let mut chain = identity.root();
+        let root = identity.root();
+        let by_message = Vec::with_capacity(request.messages.len());
+        let mut paired = Self { calls: Vec::new(), root, by_message };
+        let mut chain = root;
         let beginnings = Beginnings { request, memo, key: &identity.key, what: "calls", owner: chain };
         let found = beginnings.find::<Vec<Named>>();
         let known = found.as_ref().map_or(&[][..], |(_, known)| known);
@@ -159,8 +163,8 @@ impl<'a> PairedCalls<'a> {
     }
 
     /// The chain after the last call.
-    pub fn chain(&self, identity: &Identity) -> Hash {
-        self.calls.last().map_or_else(|| identity.root(), |call| call.key)
+    pub fn chain(&self) -> Hash {
+        self.calls.last().map_or(self.root, |call| call.key)
     }
 }
 

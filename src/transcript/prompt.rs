@@ -167,7 +167,7 @@ fn place(transcript: &Transcript<'_>, model: Hash) -> Vec<u8> {
     let tools = request.tools.first().zip(request.tools.last());
     let tools = tools.map_or(0..0, |(first, last)| first.span.start as usize..last.span.end as usize);
     let (length, start, end) = sample(body.get(tools).unwrap_or_default());
-    [&bytes_of(transcript.identity.root())[..], &bytes_of(model), &length, start, end].concat()
+    [&bytes_of(transcript.calls.root)[..], &bytes_of(model), &length, start, end].concat()
 }
 
 fn bytes_of(name: Hash) -> [u8; 16] {

@@ -198,7 +198,7 @@ impl Gateway {
         if held_out {
             policies.leave_context(&mut plan);
         }
-        let chain = transcript.calls.chain(&self.identity);
+        let chain = transcript.calls.chain();
         let history = Histories::read(&transcript, model).whole;
         drop(transcript);
         self.ordinal += 1;
