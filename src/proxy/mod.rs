@@ -19,6 +19,7 @@ pub mod headers;
 mod held;
 mod meter;
 mod patient;
+mod pool;
 mod profile;
 pub mod read;
 mod reask;
