@@ -54,7 +54,7 @@ impl Client {
         ]);
         let (model, is_stream) = (*numbers.pick(&MODELS), numbers.percent(50));
         let is_forced = numbers.percent(3);
-        let (says_auto, invents_ids) = (numbers.percent(50), numbers.percent(70));
+        let (says_auto, invents_ids) = (numbers.percent(30), numbers.percent(70));
         Self {
             history,
             model,

@@ -161,7 +161,8 @@ impl<'a> Exchange<'a> {
             };
         }
         let said = self.model.answer(&request);
-        let (id, model) = (format!("r{}", self.gateway.ordinal), &request["model"]);
+        let id = format!("r{}_{}", self.gateway.ordinal, self.passed.sent.len());
+        let model = &request["model"];
         let bytes = if self.request.stream {
             streamed(&said, &id, model, &mut self.model.numbers)
         } else {

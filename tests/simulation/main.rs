@@ -202,7 +202,11 @@ impl World {
         self.deed = self.clients[at].deed;
         let mut passed = self.ask(at, tally)?;
         if self.numbers.percent(10) {
-            passed = self.ask_again(at, &passed, tally)?;
+            let again = self.ask_again(at, &passed, tally)?;
+            // Two at once, and either answer may be the one that the client keeps.
+            if passed.reply.is_none() || self.numbers.percent(50) {
+                passed = again;
+            }
         }
         self.go_on(at, &passed)?;
         // Mostly at once, so that windows fill.
@@ -279,7 +283,7 @@ impl World {
             check::limits(counts, passed)?;
         }
         let messages = check::reply(client, reply)?;
-        // In the order in which they are told to the ledger: of choices that say the same, the last one's round counts.
+        // In the order in which they are told to the ledger: of choices that say the same, the first one's round stays.
         for (index, rounds) in &passed.hidden {
             let message = messages.get(*index as usize).ok_or("a choice is missing")?;
             check::shown(message, (passed, rounds))?;

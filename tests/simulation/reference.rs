@@ -140,8 +140,10 @@ impl Reference {
         }
         let (place, anchor) = place_of(history, shown);
         let known = self.rounds.entry(place).or_default();
-        known.retain(|(known, _)| *known != anchor);
-        known.push((anchor, rounds.join(b",".as_slice()).into()));
+        // What a conversation may have gone on from stays.
+        if known.iter().all(|(known, _)| *known != anchor) {
+            known.push((anchor, rounds.join(b",".as_slice()).into()));
+        }
         known.drain(..known.len().saturating_sub(ROUNDS_AT_ONE_PLACE));
     }
 }
