@@ -200,7 +200,7 @@ mod cases {
 
     pub async fn a_bill_that_is_known_is_not_forgotten_for_one_that_is_not(pair: &Pair) {
         let cost = |history, prompt| {
-            let anchor = Anchor { prompt, completion: 3, edits: Hash(4), ..Anchor::default() };
+            let anchor = Anchor { prompt, completion: 3, edits: Hash(4), rounds: 5, ..Anchor::default() };
             let (model, conversation) = (Hash(1), Hash(2));
             News {
                 cost: Some(Cost { model, conversation, history: Hash(history), anchor }),

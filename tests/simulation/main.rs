@@ -202,10 +202,13 @@ impl World {
         self.deed = self.clients[at].deed;
         let mut passed = self.ask(at, tally)?;
         if self.numbers.percent(10) {
+            let shown = self.shown[at].clone();
             let again = self.ask_again(at, &passed, tally)?;
             // Two at once, and either answer may be the one that the client keeps.
             if passed.reply.is_none() || self.numbers.percent(50) {
                 passed = again;
+            } else {
+                self.shown[at] = shown;
             }
         }
         self.go_on(at, &passed)?;
