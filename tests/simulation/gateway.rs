@@ -77,6 +77,8 @@ pub struct Passed {
     pub lost: u32,
     /// Other rounds are put back than when the last reply was asked for, and that is told.
     pub other_rounds: bool,
+    /// For each message that is a result, the message and the place of the call that it is taken to answer.
+    pub pairs: Vec<Option<(usize, usize)>>,
     /// The choices that the client sees, with the rounds hidden behind each.
     pub hidden: Vec<(u32, Vec<Bytes>)>,
     pub record: Vec<Judged>,
@@ -117,6 +119,7 @@ pub(super) struct Reading {
     pub(super) overflows: Vec<usize>,
     pub(super) cost: Cost,
     other_rounds: bool,
+    pairs: Vec<Option<(usize, usize)>>,
     held_out: bool,
     question: Option<Bytes>,
     tells_late: bool,
@@ -157,6 +160,7 @@ impl Gateway {
         let mut passed = Passed {
             lost: reading.lost,
             other_rounds: reading.other_rounds,
+            pairs: std::mem::take(&mut reading.pairs),
             observed: self.observes(),
             held_out: reading.held_out,
             question: reading.question.take(),
@@ -213,6 +217,8 @@ impl Gateway {
         let other_rounds = !sent.keeps_rounds(&histories, &facts.anchors);
         let rounds = sent.rounds_before(request.messages.len());
         let cost = Cost { model, conversation, history, anchor: Anchor { rounds, ..Anchor::default() } };
+        let answered = |at| transcript.calls.answered_by(at).map(|call| (call.message, call.position));
+        let pairs = (0..request.messages.len()).map(answered).collect();
         drop(transcript);
         self.ordinal += 1;
         let name = self.identity.key.hash(Domain::Confirmation, &[&self.ordinal.to_le_bytes()]);
@@ -233,6 +239,7 @@ impl Gateway {
             overflows,
             cost,
             other_rounds,
+            pairs,
             held_out,
             question,
             tells_late: self.summaries.told_late > told_late,

@@ -36,6 +36,7 @@ enum Anchor {
 }
 
 /// The calls of one turn and of each tool's window, as one reply finds them and goes on counting.
+#[derive(Clone)]
 pub struct Counts {
     now_ms: u64,
     times: BTreeMap<String, Vec<u64>>,
