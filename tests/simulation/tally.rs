@@ -100,6 +100,7 @@ impl Tally {
             ("adopted", passed.adopted),
             ("broken off", usize::from(passed.error.is_some() && in_asking)),
             ("landed bare", usize::from(landed_bare)),
+            ("other rounds", usize::from(passed.other_rounds)),
         ] {
             *self.seen.entry(what).or_default() += times;
         }
