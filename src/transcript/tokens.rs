@@ -103,6 +103,17 @@ pub fn sample_json(raw: &[u8]) -> Estimate {
     Estimate(seen.0.saturating_mul(raw.len() as u64) / (2 * SAMPLE as u64))
 }
 
+/// More than [`estimate_json`] says, found in a quarter of its time: for who asks only whether there is room. Some two
+/// or three times as much of prose and code. `raw` is UTF-8.
+pub fn most_json(raw: &[u8]) -> Estimate {
+    // What stands before the first byte is the beginning of a line.
+    let first = raw.first().map_or(0, |first| u64::from(most_of(b'\n', *first)));
+    let (before, behind) = (raw, raw.get(1..).unwrap_or_default());
+    let chunks = before.chunks(MOST_CHUNK).zip(behind.chunks(MOST_CHUNK));
+    let sum: u64 = chunks.map(|(before, behind)| most_of_chunk(before, behind)).sum();
+    Estimate((first + sum) * MOST_UNIT)
+}
+
 /// Estimates plain text.
 pub fn estimate_text(text: &str) -> Estimate {
     Scan::new().read(text.as_bytes(), false)
@@ -347,6 +358,41 @@ const fn most_of_a_byte() -> u64 {
     most as u64
 }
 
+/// The unit of [`most_of`], in hundredths of a token.
+const MOST_UNIT: u64 = 4;
+/// Bytes whose sum in these units a lane of 16 bits holds.
+const MOST_CHUNK: usize = 16 * 1024;
+const LANES: usize = 16;
+
+/// The sum of [`most_of`] over the bytes `behind`, each of which stands behind that of `before`.
+fn most_of_chunk(before: &[u8], behind: &[u8]) -> u64 {
+    // Lanes, so that it compiles to vector instructions.
+    let mut sums = [0_u16; LANES];
+    let ((before, _), (behind, rest)) = (before.as_chunks::<LANES>(), behind.as_chunks::<LANES>());
+    for (before, behind) in before.iter().zip(behind) {
+        for lane in 0..LANES {
+            sums[lane] += u16::from(most_of(before[lane], behind[lane]));
+        }
+    }
+    // Hardly worth a look at what stands before them.
+    let rest = rest.len() as u64 * u64::from(MOST_OF_ANY);
+    sums.iter().map(|sum| u64::from(*sum)).sum::<u64>() + rest
+}
+
+/// No byte costs more: of what is not told apart the dearest is a letter of two bytes behind a digit, 285 hundredths.
+const MOST_OF_ANY: u8 = 50;
+
+/// What a byte of a JSON string costs at most behind another, in units. What the byte before it means in an escape may be
+/// of another class than it looks, so that a word behind `\n` is one more; the two bytes of the escape count for three.
+#[inline(always)]
+fn most_of(before: u8, byte: u8) -> u8 {
+    let is_lower = |byte: u8| byte.wrapping_sub(b'a') < 26;
+    let other = if byte.wrapping_sub(b'0') < 10 { MOST_OF_ANY } else { 36 };
+    let spaced = if before == b' ' { 12 } else { 0 };
+    let plain = if byte == b' ' { spaced } else { other };
+    if is_lower(byte) & is_lower(before) { 1 } else { plain }
+}
+
 /// The rule: what a character costs, in hundredths of a token, by its class and those of the two before it. The first of
 /// a run of one class pays for a token or a part of one, the others a little.
 const fn cost(earlier: u8, previous: u8, class: u8) -> u8 {
@@ -545,6 +591,22 @@ mod tests {
             assert!(counted <= bound && bound.tokens() <= text.len() as u64 * 17 / 10, "{text} {counted:?}");
         }
         assert!(MESSAGE_OVERHEAD <= Estimate::most_of("{},".len()));
+    }
+
+    #[test]
+    fn no_text_costs_more_than_the_closer_bound() {
+        let plain = ["word", " ", "  ", "Camel", "x1", "1", "{", "_", "'s", ".", "a", "Z9", "ā", "ÿ", "中", "。", "😀"];
+        let escaped =
+            [r"\n", r"\t", r"\\", r#"\""#, r"\/", r"\uffab", r"\uabcd", r"\u0020", r"\ud83d\ude00", r"\q", r"\u1", r"\"];
+        let mixed = [&plain[..], &escaped].concat();
+        let pairs = mixed.iter().flat_map(|one| mixed.iter().map(move |two| one.to_string() + two));
+        let repeated = pairs.map(|pair| pair.repeat(40));
+        for text in repeated.chain(texts(&mixed)).chain(texts(&plain)) {
+            let (counted, bound) = (estimate_json(text.as_bytes()), most_json(text.as_bytes()));
+            assert!(counted <= bound, "{text} {counted:?} {bound:?}");
+        }
+        let prose = "So many words as a person writes. ".repeat(2_000);
+        assert!(most_json(prose.as_bytes()).tokens() < 3 * estimate_text(&prose).tokens());
     }
 
     #[test]

@@ -134,32 +134,49 @@ fn canonical_value(scanner: &mut Scanner<'_>, out: &mut Vec<u8>) -> Result<(), F
 
 fn canonical_object(scanner: &mut Scanner<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
     scanner.object()?;
-    let mut members: Vec<(Vec<u8>, Span)> = Vec::new();
-    let mut values = Vec::new();
-    while let Some(key) = scanner.member()? {
-        let mut quoted = Vec::with_capacity(key.span.len() + 2);
-        canonical_string(key, scanner.text(), &mut quoted);
-        let start = values.len();
-        canonical_value(scanner, &mut values)?;
-        members.push((quoted, Span::new(start, values.len())));
-    }
-    // Stable: of equal keys the last one stays, since it is the one that parsers keep and write again.
-    members.sort_by(|a, b| a.0.cmp(&b.0));
     out.push(b'{');
     let start = out.len();
-    for (at, (key, value)) in members.iter().enumerate() {
-        if members.get(at + 1).is_some_and(|(next, _)| next == key) {
-            continue;
-        }
-        if out.len() > start {
+    let mut members: Vec<Written> = Vec::new();
+    while let Some(key) = scanner.member()? {
+        if !members.is_empty() {
             out.push(b',');
         }
-        out.extend_from_slice(key);
+        let from = out.len();
+        canonical_string(key, scanner.text(), out);
+        let key = Span::new(from, out.len());
         out.push(b':');
-        out.extend_from_slice(value.of(&values));
+        canonical_value(scanner, out)?;
+        members.push(Written { key, all: Span::new(from, out.len()) });
+    }
+    if !members.is_sorted_by(|a, b| a.key.of(out) < b.key.of(out)) {
+        sort(&mut members, start, out);
     }
     out.push(b'}');
     Ok(())
+}
+
+/// A member of a canonical object, as it stands in what was written.
+struct Written {
+    key: Span,
+    all: Span,
+}
+
+/// Brings `members`, which were written from `start` on, into the order of their keys.
+fn sort(members: &mut [Written], start: usize, out: &mut Vec<u8>) {
+    // Stable: of equal keys the last one stays, since it is the one that parsers keep and write again.
+    members.sort_by(|a, b| a.key.of(out).cmp(b.key.of(out)));
+    let mut sorted = Vec::with_capacity(out.len() - start);
+    for (at, member) in members.iter().enumerate() {
+        if members.get(at + 1).is_some_and(|next| next.key.of(out) == member.key.of(out)) {
+            continue;
+        }
+        if !sorted.is_empty() {
+            sorted.push(b',');
+        }
+        sorted.extend_from_slice(member.all.of(out));
+    }
+    out.truncate(start);
+    out.extend_from_slice(&sorted);
 }
 
 fn canonical_string(string: Str, text: &[u8], out: &mut Vec<u8>) {
