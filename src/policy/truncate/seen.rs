@@ -35,16 +35,16 @@ pub struct Seen {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Kind {
     bytes: usize,
-    middle: u128,
-    end: u128,
+    middle: u64,
+    end: u64,
 }
 
 impl Kind {
     /// The kind of a text of more than [`MIN_BYTES`].
     fn of(raw: &[u8]) -> Self {
-        let sixteen = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes));
-        let end = &raw[raw.len().saturating_sub(16)..];
-        Self { bytes: raw.len(), middle: sixteen(&raw[raw.len() / 2..]), end: sixteen(end) }
+        let eight = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let end = &raw[raw.len().saturating_sub(8)..];
+        Self { bytes: raw.len(), middle: eight(&raw[raw.len() / 2..]), end: eight(end) }
     }
 }
 
