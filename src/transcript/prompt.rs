@@ -134,7 +134,12 @@ impl Histories {
 /// The name of the first `count` messages, as [`Histories::read`] has it; `None` where there are fewer.
 pub fn history(transcript: &Transcript<'_>, model: Hash, count: usize) -> Option<Hash> {
     let mut chain = transcript.identity.key.chain(Domain::History);
-    transcript.request.messages.get(..count)?.iter().for_each(|message| add(&mut chain, message, transcript.body));
+    transcript
+        .request
+        .messages
+        .get(..count)?
+        .iter()
+        .for_each(|message| add(&mut chain, message, transcript.body));
     let name = bytes_of(chain.name());
     Some(transcript.identity.key.hash(Domain::History, &[&place(transcript, model), &name]))
 }

@@ -599,9 +599,23 @@ mod tests {
 
     #[test]
     fn no_text_costs_more_than_the_closer_bound() {
-        let plain = ["word", " ", "  ", "Camel", "x1", "1", "{", "_", "'s", ".", "a", "Z9", "ā", "ÿ", "中", "。", "😀"];
-        let escaped =
-            [r"\n", r"\t", r"\\", r#"\""#, r"\/", r"\uffab", r"\uabcd", r"\u0020", r"\ud83d\ude00", r"\q", r"\u1", r"\"];
+        let plain = [
+            "word", " ", "  ", "Camel", "x1", "1", "{", "_", "'s", ".", "a", "Z9", "ā", "ÿ", "中", "。", "😀",
+        ];
+        let escaped = [
+            r"\n",
+            r"\t",
+            r"\\",
+            r#"\""#,
+            r"\/",
+            r"\uffab",
+            r"\uabcd",
+            r"\u0020",
+            r"\ud83d\ude00",
+            r"\q",
+            r"\u1",
+            r"\",
+        ];
         let mixed = [&plain[..], &escaped].concat();
         let pairs = mixed.iter().flat_map(|one| mixed.iter().map(move |two| one.to_string() + two));
         let repeated = pairs.map(|pair| pair.repeat(40));

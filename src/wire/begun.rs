@@ -199,8 +199,7 @@ mod tests {
         assert_eq!(known.notes.len(), 1);
         known.notes[0].counted.store(7, Ordering::Relaxed);
         let more = Request::resume(body, Some(&known), body.len()).unwrap().begun.unwrap();
-        let counted: Vec<u64> =
-            more.notes.iter().map(|note| note.counted.load(Ordering::Relaxed)).collect();
+        let counted: Vec<u64> = more.notes.iter().map(|note| note.counted.load(Ordering::Relaxed)).collect();
         assert_eq!(counted, [7, 0]);
     }
 }

@@ -105,7 +105,13 @@ impl Seen {
         let limit = if raw.len() <= limit { usize::MAX } else { limit };
         let own = || {
             let (ordinal, ordinal_of_tool) = self.reply.get(call.position).copied()?;
-            Some(Original { message: view.index, limit, tool: call.name.to_string(), ordinal, ordinal_of_tool })
+            Some(Original {
+                message: view.index,
+                limit,
+                tool: call.name.to_string(),
+                ordinal,
+                ordinal_of_tool,
+            })
         };
         let first = match self.kinds.entry(Kind::of(raw)) {
             Entry::Occupied(first) => first.into_mut(),
@@ -222,7 +228,8 @@ mod tests {
         };
         let places = [0, 100, 340, 650, 100, 340];
         let texts = places.map(|at| ("f", text(at)));
-        let originals: Vec<_> = pointers("", &texts).into_iter().map(|found| found.map(|found| found.1)).collect();
+        let originals: Vec<_> =
+            pointers("", &texts).into_iter().map(|found| found.map(|found| found.1)).collect();
         assert_eq!(originals, [None, None, None, None, Some(4), Some(6)]);
     }
 

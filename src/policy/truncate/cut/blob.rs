@@ -351,10 +351,14 @@ mod tests {
             let blob = encoded(b"\x89PNG", bytes);
             let blob = if lines.is_empty() { blob } else { wrapped(&blob, lines) };
             for at in (0..1_500).step_by(7) {
-                let text = format!("{}data:image/png;base64,{blob}\" ,", "some words ".repeat(140).split_at(at).0);
+                let text =
+                    format!("{}data:image/png;base64,{blob}\" ,", "some words ".repeat(140).split_at(at).0);
                 let raw = crate::wire::json::quote(&text);
                 let found = leave_out(&text, 1_000).is_some();
-                assert!(found && may_occur(text.as_bytes(), 1_000) && may_occur(raw.as_bytes(), 1_000), "{text}");
+                assert!(
+                    found && may_occur(text.as_bytes(), 1_000) && may_occur(raw.as_bytes(), 1_000),
+                    "{text}"
+                );
             }
         }
     }
