@@ -1,4 +1,4 @@
-//! The whole program measured from outside, beside nginx and beside no proxy at all. Starts each in front of a fast
+//! The whole program measured from outside, beside nginx, a pass-through made of hyper, and no proxy at all. Starts each in front of a fast
 //! upstream of its own, loads them with the same requests in turns, and writes tables and plots. `make bench`,
 //! `make instructions`, `make growth` and `make soak` call it.
 
@@ -12,6 +12,7 @@
 
 #[path = "../bodies/mod.rs"]
 mod bodies;
+mod floor;
 mod growth;
 mod instructions;
 mod load;
@@ -28,12 +29,15 @@ use std::path::Path;
 pub const CHUNKS: usize = 200;
 
 const USAGE: &str = "usage: compare PATH_OF_TOOLREIN table [FILE] | cpu SIZE | instructions [FILE [ROW [FOLDER_FOR_PROFILES]]] \
-                     | growth FOLDER | soak SECONDS";
+                     | growth FOLDER | soak SECONDS, or: compare floor PORT UPSTREAM";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["floor", port, upstream] => {
+            runtime.block_on(floor::serve(port.parse().unwrap(), upstream.parse().unwrap()));
+        }
         [program, "table"] => print!("{}", runtime.block_on(table::measured(program))),
         [program, "table", file] => {
             write_between(Path::new(file), &runtime.block_on(table::measured(program)));

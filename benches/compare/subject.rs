@@ -2,9 +2,10 @@
 //! proxy at all, which spends nothing.
 
 use super::load::connect;
+use std::ffi::OsStr;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -39,6 +40,13 @@ impl Subject {
         Self { port, child: Some(child), reads: false, admin: 0 }.answering().await
     }
 
+    /// The pass-through made of hyper: this program itself.
+    pub async fn floor(upstream: SocketAddr) -> Self {
+        let port = free_port();
+        let child = pinned(&floor(port, upstream));
+        Self { port, child: Some(child), reads: false, admin: 0 }.answering().await
+    }
+
     /// toolrein with the shipped policy; its log goes nowhere.
     pub async fn toolrein(program: &str, folder: &Path, upstream: SocketAddr, mode: &str) -> Self {
         Self::on(&["taskset", "-c", PROCESSOR], program, folder, (upstream, mode)).await
@@ -60,22 +68,29 @@ impl Subject {
         Self { port, child, reads: mode != "off", admin }.answering().await
     }
 
-    /// toolrein under callgrind, which counts nothing until it is told to and writes to `out`.
+    /// toolrein, or the pass-through where `mode` is none, under callgrind, which counts nothing until it is told to and
+    /// writes to `out`.
     pub async fn counted(
         program: &str,
         folder: &Path,
         upstream: SocketAddr,
-        (mode, out): (&str, &Path),
+        (mode, out): (Option<&str>, &Path),
     ) -> Self {
         let (port, admin) = (free_port(), free_port());
-        let config = folder.join(format!("{mode}.toml"));
-        fs::write(&config, include_str!("../../proxy.toml")).unwrap();
         let out = format!("--callgrind-out-file={}", out.display());
-        let mut command = vec!["valgrind", "--tool=callgrind", "--instr-atstart=no", &out, program];
-        let serve = serve(&config, (port, admin), upstream, mode);
-        command.extend(serve.iter().map(String::as_str));
+        let mut command =
+            ["valgrind", "--tool=callgrind", "--instr-atstart=no", &out].map(str::to_owned).to_vec();
+        command.extend(match mode {
+            None => floor(port, upstream),
+            Some(mode) => {
+                let config = folder.join(format!("{mode}.toml"));
+                fs::write(&config, include_str!("../../proxy.toml")).unwrap();
+                let serve = serve(&config, (port, admin), upstream, mode);
+                std::iter::once(program.to_owned()).chain(serve).collect()
+            }
+        });
         let child = Some(pinned(&command));
-        Self { port, child, reads: true, admin }.answering().await
+        Self { port, child, reads: mode.is_some(), admin }.answering().await
     }
 
     /// CPU time that it has spent so far, all its threads together.
@@ -98,9 +113,13 @@ impl Subject {
         line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
     }
 
+    /// None of the pass-through, which is a part of this program.
     pub fn program_mb(&self) -> f64 {
         let Some(id) = self.id() else { return 0.0 };
-        let program: PathBuf = format!("/proc/{id}/exe").into();
+        let program = fs::read_link(format!("/proc/{id}/exe")).unwrap();
+        if program == std::env::current_exe().unwrap() {
+            return 0.0;
+        }
         fs::metadata(program).unwrap().len() as f64 / 1e6
     }
 
@@ -171,12 +190,19 @@ pub fn control(subject: &Subject, command: &[&str]) {
     assert!(control.status().unwrap().success(), "callgrind_control {command:?}");
 }
 
-fn pinned(command: &[&str]) -> Child {
-    started(&[&["taskset", "-c", PROCESSOR], command].concat())
+/// The command line of the pass-through: this program once more.
+fn floor(port: u16, upstream: SocketAddr) -> Vec<String> {
+    let this = std::env::current_exe().unwrap().display().to_string();
+    vec![this, "floor".to_owned(), port.to_string(), upstream.to_string()]
 }
 
-fn started(command: &[&str]) -> Child {
-    let mut program = Command::new(command[0]);
+fn pinned(command: &[impl AsRef<OsStr>]) -> Child {
+    let pinned = ["taskset", "-c", PROCESSOR].into_iter().map(OsStr::new);
+    started(&pinned.chain(command.iter().map(AsRef::as_ref)).collect::<Vec<_>>())
+}
+
+fn started(command: &[impl AsRef<OsStr>]) -> Child {
+    let mut program = Command::new(&command[0]);
     program.args(&command[1..]).stdin(Stdio::null()).stdout(Stdio::null());
     program.stderr(Stdio::null()).spawn().unwrap()
 }

@@ -2,7 +2,7 @@
 //! these the median. Measures and writes Markdown; starts no process itself.
 
 use super::load::Freshness::{Cold, Same, Warm};
-use super::load::{self, Freshness, Load, Plan};
+use super::load::{self, Freshness, Load, Plan, StreamTimes};
 use super::subject::Subject;
 use super::{CHUNKS, bodies, upstream};
 use std::fmt::Write as _;
@@ -14,11 +14,13 @@ const ROUNDS: usize = 5;
 /// Connections that are busy at once.
 const CONNECTIONS: usize = 8;
 const IDLE_STREAMS: usize = 1000;
+/// Streams of a round whose delays are told.
+const TIMED: usize = 9;
 /// How long requests come at a fixed rate.
 const STEADY: Duration = Duration::from_secs(3);
 
 /// The subjects, in the order of the columns.
-const NAMES: [&str; 5] = ["direct", "nginx", "off", "observe", "enforce"];
+const NAMES: [&str; 6] = ["direct", "nginx", "hyper alone", "off", "observe", "enforce"];
 const NGINX: usize = 1;
 
 struct Case {
@@ -66,9 +68,10 @@ pub async fn measured(program: &str) -> String {
         }
     }
     let streams = chunks(&subjects, &mut number).await;
-    ratios(&mut cpu, "streamed text, a chunk", &streams.map(|(cpu, _, _)| (cpu, 0.0)));
-    milliseconds(&mut delays, "time to first byte of a stream", &streams.map(|(_, first, _)| first));
-    milliseconds(&mut delays, "delay of a chunk", &streams.map(|(_, _, delay)| delay));
+    ratios(&mut cpu, "streamed text, a chunk", &streams.map(|[cpu, ..]| (cpu, 0.0)));
+    for (at, name) in STREAM_TIMES.into_iter().enumerate() {
+        milliseconds(&mut delays, name, &streams.map(|figures| figures[1 + at]));
+    }
     let mut foot = String::new();
     figures(&mut foot, "start to first answer, ms", &starts);
     figures(&mut foot, "memory when idle, MB", &idle);
@@ -109,11 +112,12 @@ async fn started(program: &str, folder: &Path) -> (Vec<Subject>, Vec<f64>) {
     tokio::spawn(stay_awake());
     let upstream = upstream::start().await;
     let (mut subjects, mut starts) = (vec![Subject::direct(upstream)], vec![0.0]);
-    for mode in [None, Some("off"), Some("observe"), Some("enforce")] {
+    for name in &NAMES[NGINX..] {
         let begun = Instant::now();
-        subjects.push(match mode {
-            None => Subject::nginx(folder, upstream).await,
-            Some(mode) => Subject::toolrein(program, folder, upstream, mode).await,
+        subjects.push(match *name {
+            "nginx" => Subject::nginx(folder, upstream).await,
+            "hyper alone" => Subject::floor(upstream).await,
+            mode => Subject::toolrein(program, folder, upstream, mode).await,
         });
         starts.push(begun.elapsed().as_secs_f64() * 1e3);
     }
@@ -137,8 +141,8 @@ async fn requests(
     case: &Case,
     (body, freshness): (&bodies::Body, Freshness),
     number: &mut u32,
-) -> [Round; 5] {
-    let mut rounds: [Vec<Round>; 5] = Default::default();
+) -> [Round; NAMES.len()] {
+    let mut rounds: [Vec<Round>; NAMES.len()] = Default::default();
     for _ in 0..ROUNDS {
         for (subject, rounds) in subjects.iter().zip(&mut rounds) {
             // What does not read it need not get another one each time.
@@ -168,8 +172,13 @@ async fn requests(
 }
 
 /// The median and the 99th percentile of a request's time in ms where they come at a fixed rate, which is low.
-async fn steady(subjects: &[Subject], case: &Case, body: &bodies::Body, number: &mut u32) -> [[f64; 2]; 5] {
-    let mut all = [[0.0; 2]; 5];
+async fn steady(
+    subjects: &[Subject],
+    case: &Case,
+    body: &bodies::Body,
+    number: &mut u32,
+) -> [[f64; 2]; NAMES.len()] {
+    let mut all = [[0.0; 2]; NAMES.len()];
     for (subject, times) in subjects.iter().zip(&mut all) {
         let mut load =
             Load { port: subject.port, body: body.clone(), number: *number, stream: None, connections: 1 };
@@ -181,15 +190,21 @@ async fn steady(subjects: &[Subject], case: &Case, body: &bodies::Body, number: 
     all
 }
 
-/// Of a stream: CPU time per chunk in us, time to the first byte and delay of a chunk in ms.
-async fn chunks(subjects: &[Subject], number: &mut u32) -> [(f64, f64, f64); 5] {
-    let mut rounds: [Vec<(f64, f64, f64)>; 5] = Default::default();
+/// What is told of a stream's delays.
+const STREAM_TIMES: [&str; 3] = [
+    "time to first byte of a stream",
+    "delay of a stream's first chunk, behind the head",
+    "delay of a chunk",
+];
+
+/// Of a stream: CPU time per chunk in us, and in ms what `STREAM_TIMES` names.
+async fn chunks(subjects: &[Subject], number: &mut u32) -> [[f64; 4]; NAMES.len()] {
+    let mut rounds: [Vec<[f64; 4]>; NAMES.len()] = Default::default();
     for _ in 0..ROUNDS {
         for (subject, rounds) in subjects.iter().zip(&mut rounds) {
-            let body = bodies::conversation(1 << 10, 0, true);
             let mut load = Load {
                 port: subject.port,
-                body,
+                body: bodies::conversation(1 << 10, 0, true),
                 number: *number,
                 stream: Some(CHUNKS),
                 connections: CONNECTIONS,
@@ -198,16 +213,21 @@ async fn chunks(subjects: &[Subject], number: &mut u32) -> [(f64, f64, f64); 5] 
             let before = subject.cpu();
             load.run(Plan { freshness: Warm, requests: 64 }).await;
             let cpu = (subject.cpu() - before).as_secs_f64() * 1e6 / 64.0 / CHUNKS as f64;
-            load.connections = 1;
-            let (first, delay) = load.timed_stream().await;
-            rounds.push((cpu, first, delay));
+            let mut times = Vec::new();
+            for _ in 0..TIMED {
+                times.push(load.timed_stream().await);
+            }
+            let of = |figure: fn(&StreamTimes) -> f64| median(times.iter().map(figure).collect());
+            rounds.push([
+                cpu,
+                of(|times| times.first),
+                of(|times| times.first_behind),
+                of(|times| times.behind),
+            ]);
             *number = load.number;
         }
     }
-    rounds.map(|rounds| {
-        let of = |figure: fn(&(f64, f64, f64)) -> f64| median(rounds.iter().map(figure).collect());
-        (of(|round| round.0), of(|round| round.1), of(|round| round.2))
-    })
+    rounds.map(|rounds| [0, 1, 2, 3].map(|at| median(rounds.iter().map(|round| round[at]).collect())))
 }
 
 async fn memory_of_streams(subjects: &[Subject]) -> Vec<f64> {
@@ -231,7 +251,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn ratios(out: &mut String, name: &str, rounds: &[Round; 5]) {
+fn ratios(out: &mut String, name: &str, rounds: &[Round; NAMES.len()]) {
     let nginx = rounds[NGINX].0;
     let cell = |(at, (cpu, _)): (usize, &Round)| match at {
         0 => " |".to_owned(),
