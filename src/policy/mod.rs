@@ -240,7 +240,7 @@ pub struct RequestFacts<'a> {
     pub summaries: Option<&'a Arc<dyn Summaries>>,
 }
 
-/// What a policy puts in the place of a result, or adds to it, is no more: a pointer, a marker, a summary's place.
+/// What a policy puts in the place of a result's text, or adds where it cuts it, is no more: a pointer or a marker.
 const REPLACED: Estimate = Estimate::of_tokens(200);
 
 impl RequestFacts<'_> {

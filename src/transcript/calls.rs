@@ -4,8 +4,7 @@
 use super::beginnings::Beginnings;
 use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::memo::{Derived, Memo};
-use crate::wire::body::Str;
-use crate::wire::json::{canonical, decode};
+use crate::wire::json::{canonical, decode, decode_bytes};
 use crate::wire::message::{Arguments, Role, ToolCall};
 use crate::wire::request::Request;
 use std::borrow::Cow;
@@ -21,7 +20,8 @@ pub struct Call<'a> {
     /// Its number among all calls of the conversation, from 1: the name that the model is told.
     pub ordinal: usize,
     pub key: CallKey,
-    id: Option<Str>,
+    /// As bytes, since it is only compared and hashed; empty where it has none.
+    id: Cow<'a, [u8]>,
     pub name: Cow<'a, str>,
     /// The hash of its canonical arguments.
     pub arguments: Hash,
@@ -44,7 +44,7 @@ impl<'a> Call<'a> {
     fn named(&self, chain: Hash, identity: &Identity, memo: &dyn Memo) -> Named {
         let (arguments, body) = self.written;
         let arguments = arguments_hash_of(&arguments, body, identity, memo);
-        let id = self.id.map_or("".into(), |id| decode(id, body));
+        let id = String::from_utf8_lossy(&self.id);
         Named { arguments, key: identity.extend(chain, &id, &self.name, arguments) }
     }
 }
@@ -103,8 +103,8 @@ impl<'a> PairedCalls<'a> {
                     open.extend(place.first..paired.calls.len());
                 }
                 Role::Tool => {
-                    let is_same = |call: usize, id: Str| is_same_id(paired.calls[call].id, id, body);
-                    place.answers = take_answered(&mut open, message.tool_call_id, is_same);
+                    let id = message.tool_call_id.map(|id| decode_bytes(id, body));
+                    place.answers = take_answered(&mut open, id.as_deref(), &paired.calls);
                     place.completes = place.answers.is_some() && open.is_empty();
                     if let Some(call) = place.answers {
                         paired.calls[call].result = Some(index);
@@ -214,7 +214,7 @@ fn read_call<'a>(call: &ToolCall, body: &'a [u8]) -> Call<'a> {
         position: 0,
         ordinal: 0,
         key: Hash::default(),
-        id: call.id,
+        id: call.id.map_or([].as_slice().into(), |id| decode_bytes(id, body)),
         name: call.name.map_or("".into(), |name| decode(name, body)),
         arguments: Hash::default(),
         written: (call.arguments, body),
@@ -229,22 +229,8 @@ const MOST_SEARCHED: usize = 256;
 
 /// Takes the open call that a result answers: the first with its id, else the first open one, since some
 /// providers give no ids and some clients change them.
-fn take_answered(
-    open: &mut VecDeque<usize>,
-    id: Option<Str>,
-    is_same: impl Fn(usize, Str) -> bool,
-) -> Option<usize> {
+fn take_answered(open: &mut VecDeque<usize>, id: Option<&[u8]>, calls: &[Call<'_>]) -> Option<usize> {
     let near = || open.iter().take(MOST_SEARCHED);
-    let by_id = id.and_then(|id| near().position(|call| is_same(*call, id)));
+    let by_id = id.and_then(|id| near().position(|call| *calls[*call].id == *id));
     open.remove(by_id.unwrap_or(0))
-}
-
-/// Whether the id of a call, which is empty where it has none, is that which a result names.
-fn is_same_id(call: Option<Str>, result: Str, body: &[u8]) -> bool {
-    match call {
-        None => decode(result, body).is_empty(),
-        // As written they are compared without being read as characters.
-        Some(call) if !call.escaped && !result.escaped => call.raw(body) == result.raw(body),
-        Some(call) => decode(call, body) == decode(result, body),
-    }
 }

@@ -116,7 +116,7 @@ impl<'a> View<'a> {
         sampled.scaled(self.token_factor)
     }
 
-    /// No estimate of its tokens is larger. Where nobody has counted them, found in a quarter of the time that takes.
+    /// No estimate of its tokens is larger. Where nobody has counted them, found in a third of the time that takes.
     pub fn most_tokens(&self) -> Estimate {
         self.counted_tokens().unwrap_or_else(|| {
             let known = self.note.most.load(Ordering::Relaxed).checked_sub(1).map(Estimate::of_hundredths);

@@ -103,7 +103,7 @@ pub fn sample_json(raw: &[u8]) -> Estimate {
     Estimate(seen.0.saturating_mul(raw.len() as u64) / (2 * SAMPLE as u64))
 }
 
-/// More than [`estimate_json`] says, found in a quarter of its time: for who asks only whether there is room. Some two
+/// More than [`estimate_json`] says, found in a third of its time: for who asks only whether there is room. Some two
 /// or three times as much of prose and code. `raw` is UTF-8.
 pub fn most_json(raw: &[u8]) -> Estimate {
     // What stands before the first byte is the beginning of a line.

@@ -15,7 +15,7 @@ pub fn decode<'a>(string: Str, text: &'a [u8]) -> Cow<'a, str> {
 }
 
 /// The bytes of a string read from `text`, to be compared with a name.
-pub(super) fn decode_bytes<'a>(string: Str, text: &'a [u8]) -> Cow<'a, [u8]> {
+pub fn decode_bytes<'a>(string: Str, text: &'a [u8]) -> Cow<'a, [u8]> {
     let raw = string.raw(text);
     if string.escaped { Cow::Owned(unescape(raw).into_bytes()) } else { Cow::Borrowed(raw) }
 }
