@@ -9,6 +9,10 @@
 //! arguments, tool schemas, source code and prose in 24 languages. Because a cost looks back only, a longer text never
 //! counts less than its beginning.
 
+mod bound;
+
+pub use bound::most_json;
+
 use crate::wire::body::block::{BLOCK, any, behind_backslash, marks};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
@@ -93,25 +97,15 @@ pub fn estimate_json(raw: &[u8]) -> Estimate {
     Scan::new().read(raw, true)
 }
 
-/// The same, of a long string from its beginning and its middle alone.
+/// The same, of a long string from a piece of either half alone.
 pub fn sample_json(raw: &[u8]) -> Estimate {
-    let middle = raw.len() / 2;
-    if middle <= 2 * SAMPLE {
+    let quarter = raw.len() / 4;
+    if quarter <= SAMPLE {
         return estimate_json(raw);
     }
-    let seen = estimate_json(&raw[..SAMPLE]) + estimate_json(&raw[middle..middle + SAMPLE]);
+    let piece = |from: usize| estimate_json(&raw[from..from + SAMPLE]);
+    let seen = piece(quarter) + piece(3 * quarter);
     Estimate(seen.0.saturating_mul(raw.len() as u64) / (2 * SAMPLE as u64))
-}
-
-/// More than [`estimate_json`] says, found in a third of its time: for who asks only whether there is room. Some two
-/// or three times as much of prose and code. `raw` is UTF-8.
-pub fn most_json(raw: &[u8]) -> Estimate {
-    // What stands before the first byte is the beginning of a line.
-    let first = raw.first().map_or(0, |first| u64::from(most_of(b'\n', *first)));
-    let (before, behind) = (raw, raw.get(1..).unwrap_or_default());
-    let chunks = before.chunks(MOST_CHUNK).zip(behind.chunks(MOST_CHUNK));
-    let sum: u64 = chunks.map(|(before, behind)| most_of_chunk(before, behind)).sum();
-    Estimate((first + sum) * MOST_UNIT)
 }
 
 /// Estimates plain text.
@@ -356,45 +350,6 @@ const fn most_of_a_byte() -> u64 {
         code += 16;
     }
     most as u64
-}
-
-/// The unit of [`most_of`], in hundredths of a token.
-const MOST_UNIT: u64 = 4;
-/// Bytes whose sum in these units the lanes of 16 bits hold.
-const MOST_CHUNK: usize = 16 * 1024;
-const LANES: usize = BLOCK / 4;
-
-/// The sum of [`most_of`] over the bytes `behind`, each of which stands behind that of `before`.
-fn most_of_chunk(before: &[u8], behind: &[u8]) -> u64 {
-    // Loops of fixed length, which compile to vector instructions; four bytes' sums hold in one.
-    let (mut sums, mut most) = ([0_u16; LANES], [0_u8; BLOCK]);
-    let ((before, _), (behind, rest)) = (before.as_chunks::<BLOCK>(), behind.as_chunks::<BLOCK>());
-    for (before, behind) in before.iter().zip(behind) {
-        for at in 0..BLOCK {
-            most[at] = most_of(before[at], behind[at]);
-        }
-        for lane in 0..LANES {
-            let pair = |at: usize| most[at] + most[at + LANES];
-            sums[lane] += u16::from(pair(lane) + pair(lane + 2 * LANES));
-        }
-    }
-    // Hardly worth a look at what stands before them.
-    let rest = rest.len() as u64 * u64::from(MOST_OF_ANY);
-    sums.iter().map(|sum| u64::from(*sum)).sum::<u64>() + rest
-}
-
-/// No byte costs more: of what is not told apart the dearest is a letter of two bytes behind a digit, 285 hundredths.
-const MOST_OF_ANY: u8 = 50;
-
-/// What a byte of a JSON string costs at most behind another, in units. What the byte before it means in an escape may be
-/// of another class than it looks, so that a word behind `\n` is one more; the two bytes of the escape count for three.
-#[inline(always)]
-fn most_of(before: u8, byte: u8) -> u8 {
-    let is_lower = |byte: u8| byte.wrapping_sub(b'a') < 26;
-    let other = if byte.wrapping_sub(b'0') < 10 { MOST_OF_ANY } else { 36 };
-    let spaced = if before == b' ' { 12 } else { 0 };
-    let plain = if byte == b' ' { spaced } else { other };
-    if is_lower(byte) & is_lower(before) { 1 } else { plain }
 }
 
 /// The rule: what a character costs, in hundredths of a token, by its class and those of the two before it. The first of
