@@ -92,6 +92,14 @@ impl HashKey {
         lengths.iter().map(hash).collect()
     }
 
+    /// A name under `domain` that parts are added to.
+    pub fn chain(&self, domain: Domain) -> Chain {
+        let mut hasher = HighwayHasher::new(Key(self.0));
+        // As many bytes as it takes at once, so that it takes what follows so too.
+        hasher.append(&[domain as u8; 32]);
+        Chain(hasher)
+    }
+
     /// The hash of `parts`, each with its length, under `domain`.
     pub fn hash(&self, domain: Domain, parts: &[&[u8]]) -> Hash {
         let mut hasher = HighwayHasher::new(Key(self.0));
@@ -118,6 +126,24 @@ impl HashKey {
         }
         hasher.append(&joined[..filled]);
         let [low, high] = hasher.finalize128();
+        Hash(u128::from(high) << 64 | u128::from(low))
+    }
+}
+
+/// The hash of what was added so far. To name it takes as long as to add to it, so that who needs few names is quicker
+/// by it than by hashes of hashes.
+#[derive(Clone)]
+pub struct Chain(HighwayHasher);
+
+impl Chain {
+    /// Adds bytes, which must tell themselves where they end.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.append(bytes);
+    }
+
+    /// The name of all that was added.
+    pub fn name(&self) -> Hash {
+        let [low, high] = self.0.clone().finalize128();
         Hash(u128::from(high) << 64 | u128::from(low))
     }
 }
