@@ -4,7 +4,7 @@
 use super::facts::Act;
 use crate::policy::plan::{Change, Dropped, Edit, Plan};
 use crate::rewrite::notice::Placement;
-use crate::rewrite::texts::{is_dropped, settle};
+use crate::rewrite::texts::settle;
 use crate::transcript::View;
 use crate::transcript::tokens::{Estimate, MESSAGE_OVERHEAD, estimate_text};
 
@@ -26,7 +26,7 @@ pub(super) fn acts_of(
     let newest = plan
         .edits
         .iter()
-        .rfind(|edit| matches!(edit.change, Change::Notice { .. }) && !is_dropped(plan, edit.message));
+        .rfind(|edit| matches!(edit.change, Change::Notice { .. }) && !plan.drops(edit.message));
     let mut acts = Vec::new();
     for edit in plan.told().filter(|edit| edit.message == message) {
         let stands = match &edit.change {

@@ -9,7 +9,6 @@ use crate::policy::REGISTRY;
 use crate::policy::plan::{Change, Plan};
 use crate::replay::one::{Chosen, Seen};
 use crate::rewrite::notice::Placement;
-use crate::rewrite::texts::is_dropped;
 use crate::transcript::identity::{Hash, HashKey, Identity};
 use crate::transcript::memo::NoMemo;
 use crate::transcript::tokens::{TOOL_SCHEMA, estimate_json};
@@ -80,8 +79,7 @@ impl Pairing<'_> {
             if is_history && self.leads(index) {
                 shown.extend(self.added(index, &mut next));
             }
-            let counterpart =
-                if is_history && !is_dropped(plan, index) { self.take(&mut next) } else { None };
+            let counterpart = if is_history && !plan.drops(index) { self.take(&mut next) } else { None };
             shown.push(self.message(index, counterpart));
             if is_history && self.is_followed(index) {
                 shown.extend(self.added(index, &mut next));
@@ -119,7 +117,7 @@ impl Pairing<'_> {
     /// The messages that notices belong to.
     fn notices(&self) -> impl Iterator<Item = usize> + '_ {
         let plan = &self.seen.plan;
-        let edits = plan.edits.iter().filter(|edit| !is_dropped(plan, edit.message));
+        let edits = plan.edits.iter().filter(|edit| !plan.drops(edit.message));
         edits.filter(|edit| matches!(edit.change, Change::Notice { .. })).map(|edit| edit.message)
     }
 
@@ -148,7 +146,7 @@ impl Pairing<'_> {
         let is_changed = pieces.iter().any(|piece| piece.before != piece.after);
         let is_history = index < self.seen.history;
         let fate = match counterpart {
-            _ if is_history && is_dropped(plan, index) => Fate::Dropped,
+            _ if is_history && plan.drops(index) => Fate::Dropped,
             Some(_) if is_changed => Fate::Changed,
             Some(_) => Fate::Same,
             None if is_history => Fate::Unsent,

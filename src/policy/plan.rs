@@ -219,9 +219,18 @@ impl Plan {
         self.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }))
     }
 
-    /// Whether it clears or drops more of the conversation than `other` does.
+    /// Whether the message goes with its turn.
+    pub fn drops(&self, message: usize) -> bool {
+        self.dropped.iter().any(|dropped| dropped.messages.contains(&message))
+    }
+
+    /// Whether it drops or clears more of the conversation than `other` does. What is cleared in a turn that is dropped
+    /// makes nothing shorter.
     pub fn leaves_out_more_than(&self, other: &Self) -> bool {
-        let left_out = |plan: &Self| (plan.cleared().count(), plan.dropped.len());
+        let left_out = |plan: &Self| {
+            let cleared = plan.cleared().filter(|edit| !plan.drops(edit.message));
+            (plan.dropped.len(), cleared.count())
+        };
         left_out(self) > left_out(other)
     }
 
@@ -474,5 +483,24 @@ mod tests {
         assert!(!plan.is_empty());
         plan.change_nothing();
         assert!(plan.is_empty());
+    }
+
+    #[test]
+    fn what_is_cleared_in_a_dropped_turn_leaves_out_no_more() {
+        let plan = |dropped: &[std::ops::Range<usize>], cleared: &[usize]| {
+            let mut plan = Plan::default();
+            dropped.iter().for_each(|turns| plan.drop_turns(turns.clone()));
+            cleared.iter().for_each(|message| plan.clear(*message, 0, "".into(), 1));
+            plan
+        };
+        for (now, before, is_more) in [
+            (plan(&[], &[1, 2]), plan(&[], &[1]), true),
+            (plan(&[0..2], &[1]), plan(&[0..2], &[]), false),
+            (plan(&[0..2], &[1, 2]), plan(&[0..2], &[1]), true),
+            (plan(&[0..2, 2..4], &[]), plan(&[0..2], &[2]), true),
+            (plan(&[], &[1]), plan(&[], &[1]), false),
+        ] {
+            assert_eq!(now.leaves_out_more_than(&before), is_more, "{now:?}");
+        }
     }
 }

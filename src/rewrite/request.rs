@@ -3,7 +3,7 @@
 
 use super::notice::{Placement, place};
 use super::splice::Splices;
-use super::texts::{TextChange, is_dropped, settle};
+use super::texts::{TextChange, settle};
 use crate::policy::plan::{Change, Declared, Plan};
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::{decode, escape_into};
@@ -25,10 +25,10 @@ pub fn apply_plan(request: &Request, body: &[u8], plan: &Plan, placement: Placem
     }
     if !plan.dropped.is_empty() {
         let numbered: Vec<(usize, &Message)> = request.messages.iter().enumerate().collect();
-        splices.remove_items(&numbered, |(_, message)| message.span, |(at, _)| is_dropped(plan, *at));
+        splices.remove_items(&numbered, |(_, message)| message.span, |(at, _)| plan.drops(*at));
     }
     let mut notices: Vec<(usize, String)> = Vec::new();
-    for edit in plan.edits.iter().filter(|edit| !is_dropped(plan, edit.message)) {
+    for edit in plan.edits.iter().filter(|edit| !plan.drops(edit.message)) {
         let Change::Notice { text, .. } = &edit.change else { continue };
         match notices.last_mut() {
             Some((message, joined)) if *message == edit.message => {
@@ -60,7 +60,7 @@ pub fn ask_for_one_call(request: &Request, body: &[u8], plan: &Plan, splices: &m
 
 /// Puts hidden rounds back, each directly before the assistant message at its place.
 pub fn restore(request: &Request, plan: &Plan, rounds: &[(usize, Bytes)], splices: &mut Splices) {
-    for (message, round) in rounds.iter().filter(|(message, _)| !is_dropped(plan, *message)) {
+    for (message, round) in rounds.iter().filter(|(message, _)| !plan.drops(*message)) {
         let at = request.messages[*message].span.start;
         splices.insert(at, round.clone());
         splices.insert(at, Bytes::from_static(b","));

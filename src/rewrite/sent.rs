@@ -5,7 +5,7 @@
 //! always counted, since a bill is foretold from the one before and the difference of two sizes. But of a long history
 //! that nobody has counted only samples are read: its whole size serves a first prediction, and no byte depends on it.
 
-use super::texts::{is_dropped, settle};
+use super::texts::settle;
 use crate::policy::plan::{Change, Plan};
 use crate::transcript::Transcript;
 use crate::transcript::View;
@@ -85,7 +85,7 @@ impl Sent<'_> {
         come += self.notices().filter(|(at, _)| *at >= first).map(|(_, text)| estimate_text(text)).sum();
         let rounds = restored.iter().filter(|(before, _)| *before >= first);
         come += rounds.map(|(_, round)| estimate_json(round)).sum();
-        let kept = (first..transcript.request.messages.len()).filter(|at| !is_dropped(plan, *at));
+        let kept = (first..transcript.request.messages.len()).filter(|at| !plan.drops(*at));
         // Last, since what is edited has been counted by now.
         let as_they_came: Estimate = kept.map(|at| count(&transcript.view(at))).sum();
         (as_they_came + new + come.scaled(factor)).saturating_sub(gone)
@@ -138,7 +138,7 @@ impl Sent<'_> {
 
     /// The notices that are placed, with their messages.
     fn notices(&self) -> impl Iterator<Item = (usize, &str)> {
-        let edits = self.plan.edits.iter().filter(|edit| !is_dropped(self.plan, edit.message));
+        let edits = self.plan.edits.iter().filter(|edit| !self.plan.drops(edit.message));
         edits.filter_map(|edit| match &edit.change {
             Change::Notice { text, .. } => Some((edit.message, text.as_str())),
             _ => None,

@@ -43,7 +43,7 @@ impl TextChange<'_> {
 /// Everything that becomes of texts by `plan`, by place. What is dropped with its message is left out.
 pub fn settle(plan: &Plan) -> BTreeMap<TextPlace, TextChange<'_>> {
     let mut texts: BTreeMap<TextPlace, TextChange<'_>> = BTreeMap::new();
-    let is_gone = |message: usize| is_dropped(plan, message);
+    let is_gone = |message: usize| plan.drops(message);
     let cleared = plan.edits.iter().filter(|edit| matches!(edit.change, Change::Clear { .. }));
     let cleared: BTreeSet<usize> = cleared.map(|edit| edit.message).collect();
     for edit in plan.edits.iter().filter(|edit| !is_gone(edit.message)) {
@@ -80,11 +80,6 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPlace, TextChange<'_>> {
 /// Tokens that the model need not read by `plan`, estimated.
 pub fn saved_tokens(plan: &Plan) -> u64 {
     settle(plan).values().map(|change| tokens_of(change.gone_chars())).sum()
-}
-
-/// Whether the message goes with its turn.
-pub fn is_dropped(plan: &Plan, message: usize) -> bool {
-    plan.dropped.iter().any(|dropped| dropped.messages.contains(&message))
 }
 
 impl TextChange<'_> {

@@ -43,7 +43,7 @@ pub fn tries(reference: &mut Reference, client: &Client, passed: &Passed) -> Fou
     }
     let tries = &passed.sent[..passed.tries];
     if let Some(same) = tries.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(format!("refused, and sent again as it was: {}", lossy(&same[0])));
+        return Err(format!("refused for {refused:?}, and sent again as it was: {}", lossy(&same[0])));
     }
     let known = |dislike: Dislike| reference.knows_refusal(client.model, dislike);
     if let Some(first) = refused.first().filter(|first| known(**first) && may_change(passed, **first)) {
