@@ -108,6 +108,18 @@ impl Change {
         tokens_of(self.gone_chars())
     }
 
+    /// The text of ours that it brings; empty where it brings none.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Clear { by, .. }
+            | Self::WithholdText { by, .. }
+            | Self::Point { by, .. }
+            | Self::Shorten { by, .. } => by,
+            Self::Notice { text, .. } => text,
+            Self::Clean { .. } | Self::Surround { .. } | Self::Remark { .. } => "",
+        }
+    }
+
     /// Characters that the model need not read.
     pub fn gone_chars(&self) -> usize {
         match self {
