@@ -116,7 +116,7 @@ impl Billed {
 
     fn tell(&self, ledger: &Memory, conversation: Hash) {
         let Self { size, prompt, completion, .. } = *self;
-        let anchor = Anchor { size, prompt, completion, edits: Hash::default() };
+        let anchor = Anchor { size, prompt, completion, ..Anchor::default() };
         let cost = Cost { model: MODEL, conversation, history: self.histories.whole, anchor };
         ledger.record(News { cost: Some(cost), ..News::default() });
     }

@@ -21,6 +21,17 @@ pub struct Load {
     pub connections: usize,
 }
 
+/// Delays of one stream, in ms.
+#[derive(Clone, Copy)]
+pub struct StreamTimes {
+    /// From the sending of the request to the first byte of the reply's body.
+    pub first: f64,
+    /// From the upstream's writing of the first chunk, right behind the head, to its arrival.
+    pub first_behind: f64,
+    /// The same of any chunk: the median.
+    pub behind: f64,
+}
+
 /// What is sent of it.
 #[derive(Clone, Copy)]
 pub struct Plan {
@@ -80,9 +91,8 @@ impl Load {
         taken.split_off(taken.len() / 10)
     }
 
-    /// One stream alone: ms to its first byte of body, and the median ms from the upstream's writing of a chunk to its
-    /// arrival.
-    pub async fn timed_stream(&mut self) -> (f64, f64) {
+    /// One stream alone.
+    pub async fn timed_stream(&mut self) -> StreamTimes {
         let mut socket = connect(self.port).await;
         let mut buffer = vec![0; 64 * 1024];
         let request = [head(self.body.bytes.len(), Some(0)).as_bytes(), &self.body.bytes].concat();
@@ -99,8 +109,9 @@ impl Load {
             seen += events;
             permits(0).add_permits(events);
         }
+        let first_behind = delays[0];
         delays.sort_by(f64::total_cmp);
-        (first.unwrap_or(0.0), delays[delays.len() / 2])
+        StreamTimes { first: first.unwrap_or(0.0), first_behind, behind: delays[delays.len() / 2] }
     }
 
     async fn client(mut self, client: usize, plan: Plan) {

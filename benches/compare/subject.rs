@@ -5,7 +5,7 @@ use super::load::connect;
 use std::ffi::OsStr;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -113,9 +113,13 @@ impl Subject {
         line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
     }
 
+    /// None of the pass-through, which is a part of this program.
     pub fn program_mb(&self) -> f64 {
         let Some(id) = self.id() else { return 0.0 };
-        let program: PathBuf = format!("/proc/{id}/exe").into();
+        let program = fs::read_link(format!("/proc/{id}/exe")).unwrap();
+        if program == std::env::current_exe().unwrap() {
+            return 0.0;
+        }
         fs::metadata(program).unwrap().len() as f64 / 1e6
     }
 

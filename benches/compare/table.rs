@@ -2,7 +2,7 @@
 //! these the median. Measures and writes Markdown; starts no process itself.
 
 use super::load::Freshness::{Cold, Same, Warm};
-use super::load::{self, Freshness, Load, Plan};
+use super::load::{self, Freshness, Load, Plan, StreamTimes};
 use super::subject::Subject;
 use super::{CHUNKS, bodies, upstream};
 use std::fmt::Write as _;
@@ -14,6 +14,8 @@ const ROUNDS: usize = 5;
 /// Connections that are busy at once.
 const CONNECTIONS: usize = 8;
 const IDLE_STREAMS: usize = 1000;
+/// Streams of a round whose delays are told.
+const TIMED: usize = 9;
 /// How long requests come at a fixed rate.
 const STEADY: Duration = Duration::from_secs(3);
 
@@ -66,9 +68,10 @@ pub async fn measured(program: &str) -> String {
         }
     }
     let streams = chunks(&subjects, &mut number).await;
-    ratios(&mut cpu, "streamed text, a chunk", &streams.map(|(cpu, _, _)| (cpu, 0.0)));
-    milliseconds(&mut delays, "time to first byte of a stream", &streams.map(|(_, first, _)| first));
-    milliseconds(&mut delays, "delay of a chunk", &streams.map(|(_, _, delay)| delay));
+    ratios(&mut cpu, "streamed text, a chunk", &streams.map(|[cpu, ..]| (cpu, 0.0)));
+    for (at, name) in STREAM_TIMES.into_iter().enumerate() {
+        milliseconds(&mut delays, name, &streams.map(|figures| figures[1 + at]));
+    }
     let mut foot = String::new();
     figures(&mut foot, "start to first answer, ms", &starts);
     figures(&mut foot, "memory when idle, MB", &idle);
@@ -187,15 +190,21 @@ async fn steady(
     all
 }
 
-/// Of a stream: CPU time per chunk in us, time to the first byte and delay of a chunk in ms.
-async fn chunks(subjects: &[Subject], number: &mut u32) -> [(f64, f64, f64); NAMES.len()] {
-    let mut rounds: [Vec<(f64, f64, f64)>; NAMES.len()] = Default::default();
+/// What is told of a stream's delays.
+const STREAM_TIMES: [&str; 3] = [
+    "time to first byte of a stream",
+    "delay of a stream's first chunk, behind the head",
+    "delay of a chunk",
+];
+
+/// Of a stream: CPU time per chunk in us, and in ms what `STREAM_TIMES` names.
+async fn chunks(subjects: &[Subject], number: &mut u32) -> [[f64; 4]; NAMES.len()] {
+    let mut rounds: [Vec<[f64; 4]>; NAMES.len()] = Default::default();
     for _ in 0..ROUNDS {
         for (subject, rounds) in subjects.iter().zip(&mut rounds) {
-            let body = bodies::conversation(1 << 10, 0, true);
             let mut load = Load {
                 port: subject.port,
-                body,
+                body: bodies::conversation(1 << 10, 0, true),
                 number: *number,
                 stream: Some(CHUNKS),
                 connections: CONNECTIONS,
@@ -204,16 +213,21 @@ async fn chunks(subjects: &[Subject], number: &mut u32) -> [(f64, f64, f64); NAM
             let before = subject.cpu();
             load.run(Plan { freshness: Warm, requests: 64 }).await;
             let cpu = (subject.cpu() - before).as_secs_f64() * 1e6 / 64.0 / CHUNKS as f64;
-            load.connections = 1;
-            let (first, delay) = load.timed_stream().await;
-            rounds.push((cpu, first, delay));
+            let mut times = Vec::new();
+            for _ in 0..TIMED {
+                times.push(load.timed_stream().await);
+            }
+            let of = |figure: fn(&StreamTimes) -> f64| median(times.iter().map(figure).collect());
+            rounds.push([
+                cpu,
+                of(|times| times.first),
+                of(|times| times.first_behind),
+                of(|times| times.behind),
+            ]);
             *number = load.number;
         }
     }
-    rounds.map(|rounds| {
-        let of = |figure: fn(&(f64, f64, f64)) -> f64| median(rounds.iter().map(figure).collect());
-        (of(|round| round.0), of(|round| round.1), of(|round| round.2))
-    })
+    rounds.map(|rounds| [0, 1, 2, 3].map(|at| median(rounds.iter().map(|round| round[at]).collect())))
 }
 
 async fn memory_of_streams(subjects: &[Subject]) -> Vec<f64> {

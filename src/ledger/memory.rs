@@ -147,10 +147,14 @@ impl Memory {
         });
     }
 
+    /// One that is known stays: a conversation may have gone on from it, and what its model was shown stays shown.
     fn add_round(&self, place: Hash, round: &Round) {
         self.rounds.update(place, self.now_ms(), |known| {
-            let mut rounds = known.map_or_else(Vec::new, |known| known.to_vec());
-            rounds.retain(|known| known.anchor != round.anchor);
+            let known = known.unwrap_or_default();
+            if known.iter().any(|known| known.anchor == round.anchor) {
+                return known;
+            }
+            let mut rounds = known.to_vec();
             rounds.push(round.clone());
             let surplus = rounds.len().saturating_sub(MOST_ROUNDS_AT_ONE_PLACE);
             rounds.drain(..surplus);
@@ -317,13 +321,13 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_found_at_their_place_and_the_newest_of_one_anchor_counts() {
+    fn rounds_are_found_at_their_place_and_the_first_of_one_anchor_stays() {
         let ledger = ledger();
         for (place, round) in [(1, round(7, "old")), (1, round(8, "other")), (1, round(7, "new"))] {
             ledger.record(News { rounds: vec![(Hash(place), round)], ..News::default() });
         }
         let facts = look_up(&ledger, &[], &[Hash(1), Hash(2)], 0);
-        assert_eq!(facts.rounds, [vec![round(8, "other"), round(7, "new")], vec![]]);
+        assert_eq!(facts.rounds, [vec![round(7, "old"), round(8, "other")], vec![]]);
     }
 
     #[test]

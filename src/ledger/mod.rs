@@ -136,7 +136,7 @@ impl ModelFacts {
 pub struct News {
     /// Calls handed to the client, with the time in ms since the epoch. The first time told stays.
     pub released: Vec<(CallKey, u64)>,
-    /// Rounds by their place.
+    /// Rounds by their place. Of those with one anchor the first told stays.
     pub rounds: Vec<(Hash, Round)>,
     pub model: Option<(Hash, ModelFacts)>,
     /// Questions that were put, by the name of the text that holds each. What was told first stays.

@@ -191,13 +191,13 @@ impl Exchange {
     /// Learns what the upstream billed, summed over all replies, and tells the ledger what the first one cost.
     pub(crate) fn billed(&mut self, usage: Usage) {
         self.record.usage(usage);
-        let Some(meter) = self.meter.take().filter(|_| self.reasks.count() == 0 && !self.pass.is_fallback())
-        else {
-            return;
-        };
-        if let Some(foretold) = &mut self.record.outcome.foretold {
+        let Some(meter) = self.meter.take() else { return };
+        let is_of_first = self.reasks.count() == 0 && !self.pass.is_fallback();
+        if let Some(foretold) = self.record.outcome.foretold.as_mut().filter(|_| is_of_first) {
             foretold.billed = usage.prompt;
         }
+        // A bill for more or for another form is not told; with what the history was sent, is.
+        let usage = if is_of_first { usage } else { Usage::default() };
         self.gateway.ledger.record(News { cost: Some(meter.cost(usage)), ..News::default() });
     }
 

@@ -15,6 +15,9 @@ pub(crate) struct Meter {
     conversation: Hash,
     history: Hash,
     edits: Hash,
+    rounds: u64,
+    /// See [`Sent::keeps_rounds`].
+    pub(crate) keeps_rounds: bool,
     size: Size,
     prediction: Prediction,
 }
@@ -33,6 +36,8 @@ impl Meter {
             conversation,
             history: histories.whole,
             edits: sent.edits_before(sent.transcript.request.messages.len()),
+            rounds: sent.rounds_before(sent.transcript.request.messages.len()),
+            keeps_rounds: sent.keeps_rounds(histories, &facts.anchors),
             size,
             prediction,
         }
@@ -46,7 +51,7 @@ impl Meter {
     /// For the ledger, with what the upstream told.
     pub(crate) fn cost(&self, usage: Usage) -> Cost {
         let Usage { prompt, completion, .. } = usage;
-        let anchor = Anchor { size: self.size, prompt, completion, edits: self.edits };
+        let anchor = Anchor { size: self.size, prompt, completion, edits: self.edits, rounds: self.rounds };
         Cost { model: self.model, conversation: self.conversation, history: self.history, anchor }
     }
 }

@@ -114,6 +114,28 @@ impl Sent<'_> {
         self.transcript.identity.key.hash(Domain::History, &[b"edits", &done])
     }
 
+    /// Names the rounds that are put back before the first `count` messages; 0 where there are none.
+    pub fn rounds_before(&self, count: usize) -> u64 {
+        let rounds: Vec<_> = self.restored.iter().filter(|(before, _)| *before < count).collect();
+        if rounds.is_empty() {
+            return 0;
+        }
+        let places: Vec<[u8; 8]> = rounds.iter().map(|(before, _)| (*before as u64).to_le_bytes()).collect();
+        let parts = rounds.iter().zip(&places).flat_map(|((_, round), place)| [&place[..], &round[..]]);
+        let parts: Vec<&[u8]> = std::iter::once(&b"rounds"[..]).chain(parts).collect();
+        // Half of the name: it is compared with one other.
+        (self.transcript.identity.key.hash(Domain::History, &parts).0 as u64).max(1)
+    }
+
+    /// Whether the rounds that are put back before the newest reply that is known are those that were put back when it
+    /// was asked for. They are not where one was told or lost since: by another process, say, or behind an equal reply.
+    /// `anchors` answer for the earlier ones of `histories`, in their order.
+    pub fn keeps_rounds(&self, histories: &Histories, anchors: &[Option<Anchor>]) -> bool {
+        let mut known = histories.earlier.iter().zip(anchors);
+        let newest = known.find_map(|((end, _), anchor)| Some((*end, (*anchor)?)));
+        newest.is_none_or(|(end, anchor)| anchor.rounds == self.rounds_before(end))
+    }
+
     /// The notices that are placed, with their messages.
     fn notices(&self) -> impl Iterator<Item = (usize, &str)> {
         let edits = self.plan.edits.iter().filter(|edit| !is_dropped(self.plan, edit.message));
@@ -253,5 +275,34 @@ mod tests {
         assert_eq!(name(vec![], 2), name(vec![notice(1)], 1), "what comes later does not count");
         assert_eq!(name(vec![notice(0)], 1), name(vec![notice(0), notice(1)], 1));
         assert_ne!(name(vec![notice(0)], 2), name(vec![notice(1)], 2));
+    }
+
+    #[test]
+    fn rounds_are_kept_where_the_known_beginning_is_sent_with_the_same_ones() {
+        let body = r#"{"messages":[{"role":"user"},{"role":"assistant"},{"role":"user"},{"role":"assistant"},{"role":"user"}]}"#;
+        let request = Request::parse(body.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let histories = Histories::read(transcript, Hash(9));
+        let round = |at: usize, text: &'static str| (at, Bytes::from_static(text.as_bytes()));
+        let plan = Plan::default();
+        let keeps = |then: &[(usize, Bytes)], now: &[(usize, Bytes)], known: bool| {
+            let rounds = Sent { transcript, plan: &plan, restored: then }.rounds_before(3);
+            let anchor = known.then(|| Anchor { rounds, ..Anchor::default() });
+            Sent { transcript, plan: &plan, restored: now }.keeps_rounds(&histories, &[anchor, None])
+        };
+        let (first, other, last) = (round(1, "{}"), round(1, "{ }"), round(3, "{}"));
+        for (then, now, kept) in [
+            (vec![], vec![], true),
+            (vec![first.clone()], vec![first.clone()], true),
+            (vec![first.clone()], vec![first.clone(), last.clone()], true),
+            (vec![], vec![last], true),
+            (vec![], vec![first.clone()], false),
+            (vec![first.clone()], vec![], false),
+            (vec![first], vec![other], false),
+        ] {
+            assert_eq!(keeps(&then, &now, true), kept, "{then:?} {now:?}");
+            assert!(keeps(&then, &now, false), "nothing is known");
+        }
     }
 }

@@ -30,6 +30,8 @@ pub struct Anchor {
     pub completion: u64,
     /// Names the edits that it was sent with: with others it costs something else.
     pub edits: Hash,
+    /// Names the hidden rounds that were put back in it; 0 where none were.
+    pub rounds: u64,
 }
 
 /// What a provider bills for an estimated token, in ten-thousandths.

@@ -2,7 +2,7 @@
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
-use crate::support::scripted::Scripted;
+use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{Form, Talk, in_both_forms, search, text};
 use serde_json::{Value, json};
 
@@ -151,4 +151,64 @@ fn equal_questions_and_answers_in_two_conversations_share_nothing() {
     other.say("Why?");
     other.ask(&program);
     assert!(!String::from_utf8_lossy(&upstream.requests().last().unwrap().body).contains("secret"));
+}
+
+/// The messages of the `nth` sending.
+fn messages_of(upstream: &Scripted, nth: usize) -> Vec<Value> {
+    upstream.request(nth).json()["messages"].as_array().unwrap().clone()
+}
+
+#[test]
+fn of_two_answers_to_one_request_that_read_the_same_the_round_told_first_stays() {
+    in_both_forms(|form| {
+        let secret = |nth: usize, request: &Recorded| {
+            let arguments = format!(r#"{{"secret":"round {nth}"}}"#);
+            Reply::speech(request, &Speech::calls(&[("x", "search", &arguments)]))
+        };
+        let upstream = Scripted::start(move |nth, request| match nth {
+            0 | 3 => secret(nth, request),
+            _ => text("Sorry, no.", request),
+        });
+        let program = Toolrein::before(&upstream, "[policy.budget]\ntokens = 1\n");
+        let mut talk = Talk::new(form);
+        let said = talk.ask(&program);
+        talk.add(&said);
+        talk.say("Why?");
+        let said = talk.ask(&program);
+        // Sent once more by a client that lost the answer, or asked by somebody else of the same caller.
+        assert_eq!(Talk::new(form).ask(&program).text, "Sorry, no.");
+        talk.add(&said);
+        talk.say("And now?");
+        talk.ask(&program);
+        let (before, after) = (messages_of(&upstream, 2), messages_of(&upstream, 5));
+        assert_eq!(after[..before.len()], before, "what was shown stays shown");
+        assert!(json!(after).to_string().contains("round 0"));
+        assert!(program.metric("toolrein_prefix_breaks_total").abs() < 0.5);
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn a_round_that_turns_up_behind_an_answer_given_without_one_is_told_once_as_a_broken_prefix() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            2 => Reply::speech(request, &Speech::calls(&[("x", "search", "{}")])),
+            _ => text("Fine.", request),
+        });
+        let program = Toolrein::before(&upstream, "[policy.budget]\ntokens = 1\n");
+        let mut talk = Talk::new(form);
+        for turn in 0..4 {
+            if turn == 2 {
+                assert_eq!(Talk::new(form).ask(&program).text, "Fine.", "a call was withheld before");
+            }
+            let said = talk.ask(&program);
+            talk.add(&said);
+            talk.say("Go on.");
+        }
+        let (before, after) = (messages_of(&upstream, 1), messages_of(&upstream, 4));
+        assert_ne!(after[..before.len()], before, "the ledger cannot tell the two conversations apart");
+        program.wait_for_metric("toolrein_requests_total", 5.0);
+        assert_eq!(program.metric("toolrein_prefix_breaks_total{cause=\"ledger\"}"), 1.0);
+        upstream.assert_clean();
+    });
 }

@@ -8,7 +8,8 @@ use super::reference::{Counts, Reference, calls_of, canonical, text_of};
 use super::support::strict::violations;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use toolrein::rewrite::judging::Decision;
+use toolrein::policy::plan::{Change, Edit};
+use toolrein::rewrite::judging::{Decision, Judged};
 use toolrein::rewrite::pass::Pass;
 use toolrein::rewrite::stream::NO_ANSWER;
 
@@ -68,6 +69,62 @@ fn unpaired(body: &[u8]) -> usize {
     found + open
 }
 
+/// Each result is taken for the answer to the call that it names, of those that are open; to the first where it names none.
+pub fn pairs(client: &Client, passed: &Passed) -> Found {
+    let mut open: Vec<(usize, usize, String)> = Vec::new();
+    for (at, message) in client.history.iter().enumerate() {
+        match message["role"].as_str() {
+            Some("assistant") => {
+                let calls = calls_of(message).into_iter().enumerate();
+                open = calls.map(|(position, (id, ..))| (at, position, id)).collect();
+            }
+            Some("tool" | "function") => {
+                let id = message["tool_call_id"].as_str();
+                let named = open.iter().position(|(_, _, open)| Some(open.as_str()) == id);
+                let taken = (!open.is_empty()).then(|| open.remove(named.unwrap_or(0)));
+                let expected = taken.map(|(call, position, _)| (call, position));
+                if passed.pairs[at] != expected {
+                    return Err(format!("result {at} answers {expected:?}, not {:?}", passed.pairs[at]));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// What the model has not read yet is not cleared; and a result that nobody changed is there, whatever the form.
+pub fn unread(client: &Client, passed: &Passed) -> Found {
+    let new_from = client.history.iter().rposition(|message| message["role"] == "assistant");
+    let new_from = new_from.map_or(0, |last| last + 1);
+    if let Some(edit) = passed.plan.cleared().find(|edit| edit.message >= new_from) {
+        return Err(format!("cleared before anybody read it: {}", client.history[edit.message]));
+    }
+    let plans = [&passed.planned, &passed.plan];
+    let changed = |at: usize| {
+        plans.iter().any(|plan| {
+            let edited = |edit: &Edit| {
+                edit.message == at && !matches!(edit.change, Change::Notice { .. } | Change::Remark { .. })
+            };
+            plan.edits.iter().any(edited) || plan.dropped.iter().any(|dropped| dropped.messages.contains(&at))
+        })
+    };
+    let results = client.history.iter().enumerate();
+    let results = results.filter(|(at, message)| message["role"] == "tool" && !changed(*at));
+    let texts: Vec<String> = results.map(|(_, message)| text_of(message)).collect();
+    for sent in &passed.sent {
+        let sent: Value = serde_json::from_slice(sent).unwrap_or_default();
+        let all: Vec<String> = sent["messages"].as_array().into_iter().flatten().map(text_of).collect();
+        let all = all.join("\n");
+        let count = |text: &str| all.matches(text).count();
+        let alike = |text: &str| texts.iter().filter(|other| *other == text).count();
+        if let Some(gone) = texts.iter().find(|text| !text.is_empty() && count(text) < alike(text)) {
+            return Err(format!("a result is gone: {gone} of {sent}"));
+        }
+    }
+    Ok(())
+}
+
 /// The rounds that were put back: those that the reference knows, where it knows them.
 pub fn rounds(reference: &Reference, client: &Client, passed: &Passed) -> Found {
     let (expected, lost) = reference.restored(&client.history);
@@ -95,11 +152,37 @@ pub fn rounds(reference: &Reference, client: &Client, passed: &Passed) -> Found 
     Ok(())
 }
 
+/// The same where a whole reply of several choices was not asked again: each of them is counted for itself.
+pub fn limits_of_each(client: &Client, counts: &Counts, passed: &Passed) -> Found {
+    let [said] = passed.said.as_slice() else { return Ok(()) };
+    if client.is_stream || passed.approved.is_some() {
+        return Ok(());
+    }
+    let mut rest = passed.record.as_slice();
+    for choice in said {
+        let (own, others) = rest.split_at_checked(choice.calls.len()).ok_or("a call was not judged")?;
+        objections(&mut counts.clone(), own)?;
+        rest = others;
+    }
+    Ok(())
+}
+
 /// The judged calls of a reply with one choice: the limits object where the reference says so, and only there.
 pub fn limits(mut counts: Counts, passed: &Passed) -> Found {
     let until = passed.landed_at.unwrap_or(passed.record.len());
+    objections(&mut counts, &passed.record[..until])?;
+    let used = passed.usage.iter().find(|(policy, usage)| *policy == "budget" && usage.tool == "*");
+    let used = used.map_or(0, |(_, usage)| usage.used);
+    if passed.landed_at.is_none() && used != counts.turn {
+        return Err(format!("the budget says {used} used, the reference {}", counts.turn));
+    }
+    Ok(())
+}
+
+/// Holds the limits' objections to `judged` calls of one choice against the reference.
+fn objections(counts: &mut Counts, judged: &[Judged]) -> Found {
     let ours = ["budget", "rate_limit", "turn_limits"];
-    for judged in &passed.record[..until] {
+    for judged in judged {
         let is_own = matches!(judged.decision, Decision::Answer { own: true, .. });
         let named_ours = judged.tool.starts_with("toolrein") || judged.tool.starts_with("read_more");
         if is_own || named_ours {
@@ -116,11 +199,6 @@ pub fn limits(mut counts: Counts, passed: &Passed) -> Found {
         if judged.decision.is_released() {
             counts.release(&judged.tool);
         }
-    }
-    let used = passed.usage.iter().find(|(policy, usage)| *policy == "budget" && usage.tool == "*");
-    let used = used.map_or(0, |(_, usage)| usage.used);
-    if passed.landed_at.is_none() && used != counts.turn {
-        return Err(format!("the budget says {used} used, the reference {}", counts.turn));
     }
     Ok(())
 }

@@ -14,6 +14,9 @@ pub const MODELS: [&str; 3] = ["gpt-4.1", "small-model", "other"];
 const PARAMETERS: &str =
     r#"{"type":"object","properties":{"q":{"type":"integer"},"card_id":{"type":"string"}}}"#;
 
+/// What stands before the messages of a long request.
+const NOTE_BYTES: usize = 8_000;
+
 pub struct Client {
     pub history: Vec<Value>,
     pub model: &'static str,
@@ -32,6 +35,8 @@ pub struct Client {
     says_auto: bool,
     /// Its library needs ids, and invents them where the upstream gives none.
     invents_ids: bool,
+    /// Its requests are so long that they are read from where the one before ended.
+    is_long: bool,
 }
 
 impl Client {
@@ -54,7 +59,8 @@ impl Client {
         ]);
         let (model, is_stream) = (*numbers.pick(&MODELS), numbers.percent(50));
         let is_forced = numbers.percent(3);
-        let (says_auto, invents_ids) = (numbers.percent(50), numbers.percent(70));
+        let (says_auto, invents_ids) = (numbers.percent(30), numbers.percent(70));
+        let is_long = numbers.percent(25);
         Self {
             history,
             model,
@@ -68,6 +74,7 @@ impl Client {
             is_forced,
             says_auto,
             invents_ids,
+            is_long,
         }
     }
 
@@ -78,7 +85,9 @@ impl Client {
         };
         let tools = TOOLS.iter().map(tool).collect::<Vec<_>>().join(",");
         let messages = serde_json::to_string(&self.history).unwrap();
-        let mut body = format!(r#"{{"model":"{}","messages":{messages},"tools":[{tools}]"#, self.model);
+        let note = if self.is_long { "n".repeat(NOTE_BYTES) } else { String::new() };
+        let head = format!(r#""model":"{}","metadata":{{"note":"{note}"}}"#, self.model);
+        let mut body = format!(r#"{{{head},"messages":{messages},"tools":[{tools}]"#);
         if self.is_stream {
             body.push_str(r#","stream":true"#);
         }

@@ -6,7 +6,7 @@ use super::model::{Model, streamed, whole};
 use super::upstream::Refused;
 use bytes::Bytes;
 use serde_json::Value;
-use toolrein::ledger::{Answered, Ledger as _, News, Overflow};
+use toolrein::ledger::{Answered, Cost, Ledger as _, News, Overflow};
 use toolrein::proxy::fallback::{Fallbacks, Subject, lands_bare, learned, placement, refused};
 use toolrein::rewrite::choice::{ChoiceState, is_served};
 use toolrein::rewrite::confirm::{Handed, events, reply};
@@ -35,6 +35,7 @@ pub struct Exchange<'a> {
     /// See [`Reading`].
     pub overflows: Vec<usize>,
     names: Names,
+    cost: Cost,
     pass: Pass,
     fallbacks: Fallbacks,
     reasks: Reasks,
@@ -66,7 +67,7 @@ impl<'a> Exchange<'a> {
         reading: Reading,
         mut passed: Passed,
     ) -> (Self, Judging) {
-        let Reading { request, facts, plan, judge, restored, chain, answer, token, .. } = reading;
+        let Reading { request, facts, plan, judge, restored, chain, answer, token, cost, .. } = reading;
         let config = &gateway.config;
         let answers = AnswerTools::of(&request, body, &config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
@@ -92,8 +93,20 @@ impl<'a> Exchange<'a> {
         let names = Names { chain, model: reading.model, overflow: reading.overflow, anchor };
         let (overflows, reasks, rounds) = (reading.overflows, Reasks::default(), Vec::new());
         drop(name);
-        let exchange =
-            Self { gateway, model, body, request, passed, overflows, names, pass, fallbacks, reasks, rounds };
+        let exchange = Self {
+            gateway,
+            model,
+            body,
+            request,
+            passed,
+            overflows,
+            names,
+            cost,
+            pass,
+            fallbacks,
+            reasks,
+            rounds,
+        };
         (exchange, judging)
     }
 
@@ -161,7 +174,8 @@ impl<'a> Exchange<'a> {
             };
         }
         let said = self.model.answer(&request);
-        let (id, model) = (format!("r{}", self.gateway.ordinal), &request["model"]);
+        let id = format!("r{}_{}", self.gateway.ordinal, self.passed.sent.len());
+        let model = &request["model"];
         let bytes = if self.request.stream {
             streamed(&said, &id, model, &mut self.model.numbers)
         } else {
@@ -363,7 +377,8 @@ impl<'a> Exchange<'a> {
         let story = story(&self.request, self.body, identity);
         let asked = Asked { chain: self.names.chain, story, memo: &self.gateway.memo };
         let (reasks, now_ms, observe) = (&self.reasks, self.gateway.now_ms, self.passed.observed);
-        let news = News::of_choices(choices, &Answered { asked, identity, reasks, now_ms, observe });
+        let mut news = News::of_choices(choices, &Answered { asked, identity, reasks, now_ms, observe });
+        news.cost = Some(self.cost);
         for choice in choices {
             // Counted for itself: the reference is not to learn from what it is held against.
             let asked_again = self.rounds.iter().filter(|(of, _)| *of == choice.index && !observe);

@@ -216,7 +216,8 @@ impl Sent {
         let told = plan.cleared().any(|edit| edit.decided >= new_from)
             || plan.dropped.iter().any(|dropped| dropped.decided >= new_from)
             || !plan.summaries.lost.is_empty()
-            || passed.lost > 0;
+            || passed.lost > 0
+            || passed.other_rounds;
         if !goes_on || told {
             return Ok(false);
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use toolrein::config::{Config, Mode, Overrides, Source as Written};
 use toolrein::ledger::memory::{Bounds, MemoCache, Memory};
-use toolrein::ledger::{Ask, CallNames, Claim, Facts, Ledger as _, MOST_LOOKED_UP};
+use toolrein::ledger::{Ask, CallNames, Claim, Cost, Facts, Ledger as _, MOST_LOOKED_UP};
 use toolrein::policy::REGISTRY;
 use toolrein::policy::plan::{Plan, Usage};
 use toolrein::policy::set::{Judge, PolicySet};
@@ -20,10 +20,11 @@ use toolrein::rewrite::confirm::{Answer, Confirmation, answer, token};
 use toolrein::rewrite::judging::Judged;
 use toolrein::rewrite::pass::Pass;
 use toolrein::rewrite::restore::{Place, places, restored};
+use toolrein::rewrite::sent::Sent;
 use toolrein::telemetry::outcome::Fallback;
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Domain, Hash, HashKey, Identity};
-use toolrein::transcript::prompt::Histories;
+use toolrein::transcript::prompt::{Anchor, Histories};
 use toolrein::transcript::resumed::read_request;
 use toolrein::wire::request::Request;
 
@@ -74,6 +75,10 @@ pub struct Passed {
     pub plan: Plan,
     pub restored: Vec<(usize, Bytes)>,
     pub lost: u32,
+    /// Other rounds are put back than when the last reply was asked for, and that is told.
+    pub other_rounds: bool,
+    /// For each message that is a result, the message and the place of the call that it is taken to answer.
+    pub pairs: Vec<Option<(usize, usize)>>,
     /// The choices that the client sees, with the rounds hidden behind each.
     pub hidden: Vec<(u32, Vec<Bytes>)>,
     pub record: Vec<Judged>,
@@ -112,6 +117,9 @@ pub(super) struct Reading {
     /// The names of the conversation and of the request's messages.
     pub(super) overflow: (Hash, Hash),
     pub(super) overflows: Vec<usize>,
+    pub(super) cost: Cost,
+    other_rounds: bool,
+    pairs: Vec<Option<(usize, usize)>>,
     held_out: bool,
     question: Option<Bytes>,
     tells_late: bool,
@@ -151,6 +159,8 @@ impl Gateway {
         let mut reading = self.look(body)?;
         let mut passed = Passed {
             lost: reading.lost,
+            other_rounds: reading.other_rounds,
+            pairs: std::mem::take(&mut reading.pairs),
             observed: self.observes(),
             held_out: reading.held_out,
             question: reading.question.take(),
@@ -180,7 +190,8 @@ impl Gateway {
         let places = places(&transcript, MOST_LOOKED_UP);
         let asking = policies.confirming().is_some() && !self.observes();
         let answer = asking.then(|| answer(&transcript, &places)).flatten().filter(|_| !request.odd);
-        let (facts, adopted) = self.look_up(&transcript, model, (&places, answer.as_ref()));
+        let histories = Histories::read(&transcript, model);
+        let (facts, adopted) = self.look_up(&transcript, (model, &histories), (&places, answer.as_ref()));
         let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
         let overflows = facts.known_overflows(&transcript, model);
         transcript.learn_times(&facts.released_ms, self.now_ms);
@@ -199,12 +210,20 @@ impl Gateway {
             policies.leave_context(&mut plan);
         }
         let chain = transcript.calls.chain(&self.identity);
-        let history = Histories::read(&transcript, model).whole;
+        let history = histories.whole;
+        let conversation = self.identity.conversation(&request, body);
+        let put_back = if self.observes() { &[][..] } else { &restored[..] };
+        let sent = Sent { transcript: &transcript, plan: &plan, restored: put_back };
+        let other_rounds = !sent.keeps_rounds(&histories, &facts.anchors);
+        let rounds = sent.rounds_before(request.messages.len());
+        let cost = Cost { model, conversation, history, anchor: Anchor { rounds, ..Anchor::default() } };
+        let answered = |at| transcript.calls.answered_by(at).map(|call| (call.message, call.position));
+        let pairs = (0..request.messages.len()).map(answered).collect();
         drop(transcript);
         self.ordinal += 1;
         let name = self.identity.key.hash(Domain::Confirmation, &[&self.ordinal.to_le_bytes()]);
         let token = asking.then(|| token(name));
-        let overflow = (self.identity.conversation(&request, body), history);
+        let overflow = (conversation, history);
         Some(Reading {
             request,
             facts,
@@ -218,6 +237,9 @@ impl Gateway {
             model,
             overflow,
             overflows,
+            cost,
+            other_rounds,
+            pairs,
             held_out,
             question,
             tells_late: self.summaries.told_late > told_late,
@@ -229,19 +251,19 @@ impl Gateway {
     fn look_up(
         &self,
         transcript: &Transcript<'_>,
-        model: Hash,
+        (model, histories): (Hash, &Histories),
         (places, answer): (&[Place], Option<&Answer>),
     ) -> (Facts, usize) {
         let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
         let calls = CallNames::newest(transcript);
+        let earlier: Vec<Hash> = histories.earlier.iter().map(|(_, name)| *name).collect();
         let ask = Ask {
             calls: calls.keys(),
             places: &names,
             model,
             request: self.identity.key.hash(Domain::Request, &[transcript.body]),
             conversation: self.identity.conversation(transcript.request, transcript.body),
-            // What requests cost changes no byte.
-            histories: &[],
+            histories: &earlier,
             answered: answer.map(|answer| answer.anchor),
             // Callers' quotas have tests of their own.
             quotas: &[],

@@ -11,6 +11,7 @@
     reason = "a test may fail by panicking, and says what it has seen"
 )]
 
+mod answers;
 mod check;
 mod client;
 mod exchange;
@@ -26,6 +27,7 @@ mod support;
 mod tally;
 mod upstream;
 
+use answers::Taken;
 use check::Found;
 use client::Client;
 use forms::{HeldOut, Sent};
@@ -160,6 +162,7 @@ struct World {
     gateway: Gateway,
     reference: Reference,
     held_out: HeldOut,
+    taken: Taken,
     model: Model,
     clients: Vec<Client>,
     /// What each client's conversation was last sent as, and what it had used.
@@ -180,6 +183,7 @@ impl World {
             gateway,
             reference: Reference::default(),
             held_out: HeldOut::default(),
+            taken: Taken::default(),
             model: Model::new(seed),
             clients: (0..set.clients as u64).map(|at| Client::new(seed * 1_000 + at)).collect(),
             shown: vec![Sent::default(); set.clients],
@@ -193,6 +197,7 @@ impl World {
         if self.numbers.percent(1) {
             self.gateway.restart();
             self.reference.forget();
+            self.taken = Taken::default();
             self.shown.fill(Sent::default());
         }
         let at = self.numbers.below(self.set.clients);
@@ -202,12 +207,23 @@ impl World {
         self.deed = self.clients[at].deed;
         let mut passed = self.ask(at, tally)?;
         if self.numbers.percent(10) {
-            passed = self.ask_again(at, &passed, tally)?;
+            let shown = self.shown[at].clone();
+            let again = self.ask_again(at, &passed, tally)?;
+            // Two at once, and either answer may be the one that the client keeps.
+            if passed.reply.is_none() || self.numbers.percent(50) {
+                passed = again;
+            } else {
+                self.shown[at] = shown;
+            }
         }
         self.go_on(at, &passed)?;
         // Mostly at once, so that windows fill.
         let most_ms = if self.numbers.percent(60) { 1_500 } else { 20_000 };
         self.gateway.now_ms += self.numbers.below(most_ms) as u64;
+        if self.numbers.percent(50) {
+            // So that windows are met to the millisecond.
+            self.gateway.now_ms = self.gateway.now_ms.next_multiple_of(1_000);
+        }
         Ok(())
     }
 
@@ -261,6 +277,10 @@ impl World {
         }
         forms::question(&passed)?;
         forms::reasks(client, &passed)?;
+        answers::asked(&passed)?;
+        self.taken.check(&body, &passed)?;
+        check::pairs(client, &passed)?;
+        check::unread(client, &passed)?;
         self.held_out.check(client, &passed)?;
         if let Some(error) = &passed.error {
             forms::failed(client, error)?;
@@ -274,12 +294,16 @@ impl World {
         let client = &self.clients[at];
         let Some(reply) = &passed.reply else { return Ok(()) };
         check::untouched(passed)?;
+        answers::usage(client, passed, reply)?;
         // A forced call is an answer, which no limit counts; of several choices each is counted for itself.
-        if self.set.counts && client.n == 1 && !client.is_forced {
-            check::limits(counts, passed)?;
+        if self.set.counts && !client.is_forced {
+            match client.n {
+                1 => check::limits(counts, passed)?,
+                _ => check::limits_of_each(client, &counts, passed)?,
+            }
         }
         let messages = check::reply(client, reply)?;
-        // In the order in which they are told to the ledger: of choices that say the same, the last one's round counts.
+        // In the order in which they are told to the ledger: of choices that say the same, the first one's round stays.
         for (index, rounds) in &passed.hidden {
             let message = messages.get(*index as usize).ok_or("a choice is missing")?;
             check::shown(message, (passed, rounds))?;

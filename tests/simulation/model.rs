@@ -33,6 +33,8 @@ pub enum Ids {
     Same,
 }
 
+/// What every reply is billed at in all.
+pub const TOKENS: u64 = 7;
 /// The tools that clients declare.
 pub const TOOLS: [&str; 9] =
     ["look", "read_file", "send_mail", "pay_bill", "award_points", "show_card", "fetch", "think", "calm"];
@@ -138,7 +140,7 @@ pub fn whole(said: &[Said], id: &str, model: &Value) -> Bytes {
             json!({"index": index, "message": message, "finish_reason": finish(said)})
         })
         .collect();
-    let usage = json!({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7});
+    let usage = json!({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": TOKENS});
     json!({"id": id, "object": "chat.completion", "created": 1, "model": model, "choices": choices, "usage": usage})
         .to_string()
         .into()
@@ -180,7 +182,7 @@ pub fn streamed(said: &[Said], id: &str, model: &Value, numbers: &mut Numbers) -
         }
     }
     let usage = json!({"id": id, "object": "chat.completion.chunk", "created": 1, "model": model, "choices": [],
-        "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}});
+        "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": TOKENS}});
     out.push_str(&format!("data: {usage}\n\ndata: [DONE]\n\n"));
     if numbers.percent(5) {
         out.truncate(out.trim_end().len());
@@ -193,6 +195,11 @@ fn events_of(index: usize, said: &Said, numbers: &mut Numbers) -> Vec<Value> {
     if let Some(text) = said.text.as_ref().filter(|text| !text.is_empty()) {
         let (first, second) = halves(text);
         deltas.extend([first, second].map(|part| json!({"content": part})));
+        if numbers.percent(40) {
+            // Some tell the role with the first piece of text.
+            deltas.remove(0);
+            deltas[0]["role"] = "assistant".into();
+        }
     }
     for (at, call) in said.calls.iter().enumerate() {
         let (first, second) = halves(&call.arguments);

@@ -36,6 +36,7 @@ enum Anchor {
 }
 
 /// The calls of one turn and of each tool's window, as one reply finds them and goes on counting.
+#[derive(Clone)]
 pub struct Counts {
     now_ms: u64,
     times: BTreeMap<String, Vec<u64>>,
@@ -140,8 +141,10 @@ impl Reference {
         }
         let (place, anchor) = place_of(history, shown);
         let known = self.rounds.entry(place).or_default();
-        known.retain(|(known, _)| *known != anchor);
-        known.push((anchor, rounds.join(b",".as_slice()).into()));
+        // What a conversation may have gone on from stays.
+        if known.iter().all(|(known, _)| *known != anchor) {
+            known.push((anchor, rounds.join(b",".as_slice()).into()));
+        }
         known.drain(..known.len().saturating_sub(ROUNDS_AT_ONE_PLACE));
     }
 }

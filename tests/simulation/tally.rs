@@ -43,7 +43,8 @@ const OFTEN: [(&str, usize); 20] = [
     ("held out", 20),
 ];
 /// And in a long one.
-const SELDOM: [(&str, usize); 7] = [
+const SELDOM: [(&str, usize); 8] = [
+    ("other rounds", 1),
     ("approved", 5),
     ("three tries", 5),
     ("summary wanted", 20),
@@ -100,6 +101,7 @@ impl Tally {
             ("adopted", passed.adopted),
             ("broken off", usize::from(passed.error.is_some() && in_asking)),
             ("landed bare", usize::from(landed_bare)),
+            ("other rounds", usize::from(passed.other_rounds)),
         ] {
             *self.seen.entry(what).or_default() += times;
         }

@@ -38,13 +38,15 @@ impl Upstream {
     pub fn new(seed: u64) -> Self {
         use Dislike::{Choice, History, LateSystem, Length, Tools};
         let mut numbers = Numbers::of(seed ^ 0x5eed);
-        let tempers: [&[Dislike]; 16] = [
+        let tempers: [&[Dislike]; 18] = [
             &[],
             &[],
             &[],
             &[],
             &[Tools],
             &[Tools, History],
+            &[Choice],
+            &[Choice],
             &[Choice],
             &[Choice],
             &[Choice, Tools],

@@ -233,16 +233,17 @@ impl Record for Anchor {
     fn write(&self) -> Vec<u8> {
         let (tools, messages) = (self.size.tools.hundredths(), self.size.messages.hundredths());
         let sampled = u8::from(self.size.sampled);
-        format!("{}{tools} {messages} {sampled} {} {}", self.edits, self.prompt, self.completion).into_bytes()
+        let Self { prompt, completion, edits, rounds, .. } = self;
+        format!("{edits}{tools} {messages} {sampled} {prompt} {completion} {rounds}").into_bytes()
     }
 
     fn read(body: &[u8]) -> Option<Self> {
         let (edits, rest) = body.split_at_checked(DIGITS)?;
         let numbers: Option<Vec<u64>> = rest.split(|byte| *byte == b' ').map(parse_number).collect();
-        let [tools, messages, sampled, prompt, completion] = numbers?.try_into().ok()?;
+        let [tools, messages, sampled, prompt, completion, rounds] = numbers?.try_into().ok()?;
         let [tools, messages] = [tools, messages].map(Estimate::of_hundredths);
         let size = Size { tools, messages, sampled: sampled > 0 };
-        Some(Self { size, prompt, completion, edits: parse_hash(edits)? })
+        Some(Self { size, prompt, completion, edits: parse_hash(edits)?, rounds })
     }
 }
 

@@ -80,8 +80,7 @@ impl Trip<'_> {
         }
         found.asked = values.next().and_then(|(about, value)| reader.open(about, &value));
         for place in ask.places {
-            let rounds =
-                newest(reader.all((Kind::Rounds, *place)), |one: &Round, other| one.anchor == other.anchor);
+            let rounds = oldest(reader.all((Kind::Rounds, *place)));
             found.rounds.push(last(rounds, MOST_ROUNDS_AT_ONE_PLACE));
         }
         let refused = reader.all::<ModelFacts>((Kind::Model, ask.model));
@@ -148,6 +147,17 @@ impl Reader<'_> {
         let values = self.list();
         values.into_iter().filter_map(|value| self.open(about, &value)).collect()
     }
+}
+
+/// The rounds without those whose anchor came before.
+fn oldest(rounds: Vec<Round>) -> Vec<Round> {
+    let mut kept: Vec<Round> = Vec::new();
+    for round in rounds {
+        if kept.iter().all(|earlier| earlier.anchor != round.anchor) {
+            kept.push(round);
+        }
+    }
+    kept
 }
 
 /// The items without those that come `again` later.

@@ -107,7 +107,7 @@ impl Gateway {
         outcome.foretold = Some(meter.foretold());
         let Sought { conversation, request: request_name, histories, answer, .. } = sought;
         outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
-        tell_known(outcome, facts.repeated, lost);
+        tell_known(outcome, facts.repeated, (lost, meter.keeps_rounds));
         tell_new(&transcript, &plan, record);
         let chain = transcript.calls.chain(&identity);
         drop(transcript);
@@ -303,13 +303,15 @@ fn new_token(request: Hash) -> String {
     token(HashKey::random().hash(Domain::Confirmation, &[&request.0.to_le_bytes()]))
 }
 
-/// Records what the ledger knows: the request came before, and what should have been put back and could not.
-fn tell_known(outcome: &mut Outcome, repeated: bool, lost: u32) {
+/// Records what the ledger knows: the request came before, what should have been put back and could not, and whether
+/// what was put back earlier is.
+fn tell_known(outcome: &mut Outcome, repeated: bool, (lost, keeps_rounds): (u32, bool)) {
     outcome.repeated = repeated;
     outcome.lost_rounds = lost;
     // A lost summary has told it already.
     let is_told = outcome.prefix_breaks.contains(&PrefixBreak::Ledger);
-    outcome.prefix_breaks.extend((lost > 0 && !is_told).then_some(PrefixBreak::Ledger));
+    let is_broken = lost > 0 || !keeps_rounds;
+    outcome.prefix_breaks.extend((is_broken && !is_told).then_some(PrefixBreak::Ledger));
 }
 
 /// Records what is new since the last reply.

@@ -48,7 +48,7 @@ fn every_record_comes_back_as_it_was_and_broken_not_at_all() {
     comes_back(&Seen);
     let size =
         Size { tools: Estimate::of_tokens(3), messages: Estimate::of_hundredths(12_345), sampled: true };
-    comes_back(&Anchor { size, prompt: 120, completion: 0, edits: Hash(6) });
+    comes_back(&Anchor { size, prompt: 120, completion: 0, edits: Hash(6), rounds: 7 });
     for what in [Happened::Again, Happened::Used { calls: 2, window_ms: 3_600_000 }] {
         comes_back(&Event { at_ms: 5, request: Hash(1), what });
     }
