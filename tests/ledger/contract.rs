@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use toolrein::ledger::memory::{Bounds, Memory};
 use toolrein::ledger::redis::{Redis, Settings};
-use toolrein::ledger::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News, Overflow, Spent};
+use toolrein::ledger::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News, Overflow, Quota, Spent};
 use toolrein::rewrite::confirm::Confirmation;
 use toolrein::rewrite::rounds::Round;
 use toolrein::telemetry::metrics::Metrics;
@@ -233,7 +233,7 @@ mod cases {
             let spent = Spent { quota, request: Hash(request), calls, at_ms, window_ms };
             News { spent: vec![spent], ..News::default() }
         };
-        let quotas = [Hash(1), Hash(2)];
+        let quotas = [Hash(1), Hash(2)].map(|name| Quota { name, calls: 9, window_ms: 3_600_000 });
         let by = |request, now_ms| Ask { quotas: &quotas, bytes: Hash(request), now_ms, ..ask() };
         let of = |times: &[u64]| {
             let times = times.to_vec();

@@ -3,9 +3,10 @@
 
 use super::link::Link;
 use super::names::Names;
-use super::records::{Event, Happened, Kind, one_by_one};
-use super::uses::MOST_EVENTS;
+use super::records::{Kind, one_by_one};
+use super::uses::{Change, most_read};
 use crate::ledger::memory::{MOST_OVERFLOWS, MOST_ROUNDS_AT_ONE_PLACE};
+use crate::ledger::spent::MOST_USES;
 use crate::ledger::{Cost, News};
 use crate::rewrite::confirm::Confirmation;
 use crate::telemetry::ledger::LedgerOp;
@@ -36,7 +37,7 @@ const MOVED_ON: &str = "READONLY";
 pub(super) struct Told {
     pub(super) news: News,
     /// By the quota.
-    pub(super) events: Vec<(Hash, Event)>,
+    pub(super) changes: Vec<(Hash, Change)>,
 }
 
 /// Where requests put what they brought.
@@ -139,7 +140,8 @@ impl Told {
     fn bytes(&self) -> usize {
         let rounds: usize = self.news.rounds.iter().map(|(_, round)| round.messages.len()).sum();
         let asked: usize = self.news.asked.iter().map(|(_, asked)| asked.size()).sum();
-        size_of::<Self>() + rounds + asked + 64 * (self.news.released.len() + self.events.len())
+        let changes: usize = self.changes.iter().map(|(_, change)| 64 * (1 + change.gone.len())).sum();
+        size_of::<Self>() + rounds + asked + 64 * self.news.released.len() + changes
     }
 
     fn commands(&self, names: &Names, commands: &mut Pipeline) {
@@ -170,7 +172,7 @@ impl Told {
             commands.cmd("LREM").arg(names.key(about)).arg(0).arg(&sealed);
             push(names, about, (sealed, MOST_OVERFLOWS), commands);
         }
-        self.events.iter().for_each(|(quota, event)| tell_event(names, *quota, event, commands));
+        self.changes.iter().for_each(|(quota, change)| tell_change(names, *quota, change, commands));
     }
 }
 
@@ -205,14 +207,16 @@ fn tell_cost(names: &Names, cost: &Cost, commands: &mut Pipeline) {
     commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
 }
 
-fn tell_event(names: &Names, quota: Hash, event: &Event, commands: &mut Pipeline) {
+fn tell_change(names: &Names, quota: Hash, change: &Change, commands: &mut Pipeline) {
     let about = (Kind::Quota, quota);
-    let key = names.key(about);
-    commands.cmd("ZADD").arg(&key).arg(event.at_ms).arg(names.seals.seal(about, event));
-    if let Happened::Used { window_ms, .. } = event.what {
-        let gone = event.at_ms.saturating_sub(window_ms);
-        commands.cmd("ZREMRANGEBYSCORE").arg(&key).arg("-inf").arg(gone);
+    let (key, told) = (names.key(about), &change.told);
+    commands.cmd("ZADD").arg(&key).arg(told.at_ms).arg(names.seals.seal(about, told));
+    for gone in &change.gone {
+        commands.cmd("ZREM").arg(&key).arg(names.seals.seal(about, gone));
     }
-    commands.cmd("ZREMRANGEBYRANK").arg(&key).arg(0).arg(-(MOST_EVENTS as i64) - 1);
+    let outside = told.at_ms.saturating_sub(change.window_ms);
+    commands.cmd("ZREMRANGEBYSCORE").arg(&key).arg("-inf").arg(outside);
+    let most = most_read(MOST_USES) as i64;
+    commands.cmd("ZREMRANGEBYRANK").arg(&key).arg(0).arg(-most - 1);
     commands.cmd("PEXPIRE").arg(&key).arg(names.ttl_ms);
 }

@@ -2,8 +2,8 @@
 //! Sends nothing; what cannot be read is left out and counted.
 
 use super::names::Names;
-use super::records::{Kind, Record, Released, Seen};
-use super::uses::Events;
+use super::records::{Kind, Record, Released, Seen, Use};
+use super::uses::most_read;
 use crate::ledger::memory::{MOST_OVERFLOWS, MOST_ROUNDS_AT_ONE_PLACE};
 use crate::ledger::{Ask, ModelFacts, Overflow};
 use crate::rewrite::confirm::Confirmation;
@@ -30,7 +30,8 @@ pub(super) struct Found {
     pub(super) model: ModelFacts,
     pub(super) repeated: bool,
     pub(super) overflows: Vec<Overflow>,
-    pub(super) events: Vec<Events>,
+    /// Of quotas.
+    pub(super) uses: Vec<Vec<Use>>,
     /// Records that are none of ours.
     pub(super) unreadable: u64,
     /// The request's name could not be written down.
@@ -59,7 +60,9 @@ impl Trip<'_> {
         commands.cmd("SET").arg(names.key(request)).arg(seen).arg("NX").arg("PX").arg(names.ttl_ms);
         commands.cmd("LRANGE").arg(names.key((Kind::Overflows, ask.conversation))).arg(0).arg(-1);
         for quota in ask.quotas {
-            commands.cmd("ZRANGE").arg(names.key((Kind::Quota, *quota))).arg(0).arg(-1);
+            let gone = format!("({}", ask.now_ms.saturating_sub(quota.window_ms));
+            let inside = commands.cmd("ZREVRANGEBYSCORE").arg(names.key((Kind::Quota, quota.name)));
+            inside.arg("+inf").arg(gone).arg("LIMIT").arg(0).arg(most_read(quota.calls));
         }
         commands
     }
@@ -93,7 +96,7 @@ impl Trip<'_> {
         let overflows = newest(reader.all((Kind::Overflows, ask.conversation)), |one, other| one == other);
         found.overflows = last(overflows, MOST_OVERFLOWS);
         for quota in ask.quotas {
-            found.events.push(reader.all((Kind::Quota, *quota)).into_iter().collect());
+            found.uses.push(reader.all((Kind::Quota, quota.name)));
         }
         found.unreadable = reader.unreadable;
         found
