@@ -1,7 +1,7 @@
 //! What stands around the core in a target: configurations, a caller, histories to judge replies by. Knows no target.
 
 use bytes::Bytes;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::policy::REGISTRY;
 use toolrein::policy::pattern::Pattern;
@@ -68,7 +68,7 @@ pub fn judging(choices: u8) -> Judging {
     let body = Bytes::from_static(HISTORIES[usize::from(choices) / SETS % HISTORIES.len()].as_bytes());
     let request = Request::parse(&body).unwrap();
     let set = policies(usize::from(choices) % SETS);
-    let named = ANSWERS.map(|name| Pattern::new(name.to_owned()));
+    let named: Arc<[Pattern]> = ANSWERS.map(|name| Pattern::new(name.to_owned())).into();
     let answers = AnswerTools::of(&request, &body, &named);
     Judging::new(judge(&request, &body, set), answers, observes(choices)).asking(Some(TOKEN.to_owned()))
 }

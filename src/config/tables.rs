@@ -8,6 +8,7 @@ use hyper::http::{HeaderName, Uri};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What toolrein does with what its policies decide.
@@ -227,7 +228,7 @@ pub struct Reask {
     pub max: u32,
     /// Tools that are the answer itself: never withheld for a budget, since the client waits for them.
     #[serde(with = "patterns")]
-    pub answer_tools: Vec<Pattern>,
+    pub answer_tools: Arc<[Pattern]>,
 }
 
 /// `[ledger]`: bounds of what is remembered beside the transcript.

@@ -224,7 +224,11 @@ pub(super) mod patterns {
         out.collect_seq(patterns.iter().map(Pattern::as_str))
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Pattern>, D::Error> {
+    pub(crate) fn deserialize<'de, D, T>(from: D) -> Result<T, D::Error>
+    where
+        D: Deserializer<'de>,
+        T: FromIterator<Pattern>,
+    {
         let named: Vec<Named> = Vec::deserialize(from)?;
         Ok(named.into_iter().map(|named| named.0).collect())
     }

@@ -159,7 +159,7 @@ impl Policy for Compact {
         let is_forced = request.overflowed || !request.overflows.is_empty();
         let summarises = self.config.style == Style::Summary;
         state.pinned = summarises.then(|| Pinned::open(request, &self.terms)).flatten();
-        state.idle = !is_forced && request.most_tokens.tokens() as f64 <= self.trigger(state);
+        state.idle = !is_forced && request.fits(self.trigger(state) as u64);
         if !state.idle {
             state.body = request.body();
         }

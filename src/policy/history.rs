@@ -111,9 +111,8 @@ impl Policy for History {
         let most_chars = self.config.max_chars;
         state.characters = (most_chars > 0).then(Context::by_characters);
         let is_forced = request.overflowed || !request.overflows.is_empty();
-        let is_small = request.most_tokens.tokens() <= self.most(state).tokens
-            && (most_chars == 0 || request.most_chars as u64 <= most_chars);
-        state.idle = !is_forced && is_small;
+        let is_short = most_chars == 0 || request.most_chars as u64 <= most_chars;
+        state.idle = !is_forced && is_short && request.fits(self.most(state).tokens);
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {

@@ -35,11 +35,12 @@ mod truncate;
 mod turn_limits;
 // First line of a new policy: `mod NAME;`.
 
-use crate::transcript::Event;
 use crate::transcript::identity::{Hash, HashKey};
 use crate::transcript::memo::Memo;
 use crate::transcript::summaries::Summaries;
 use crate::transcript::tokens::Estimate;
+use crate::transcript::{Event, Transcript};
+use crate::wire::message::Role;
 use bytes::Bytes;
 use plan::{Confirming, Counted, Plan, Proposed, SummaryPlace, Usage, Verdict};
 use serde::Deserialize as _;
@@ -220,8 +221,7 @@ pub struct RequestFacts<'a> {
     body: &'a [u8],
     /// Their estimated tokens.
     pub tools_tokens: Estimate,
-    /// No estimate of the whole request is larger, nor of its beginning: for who need not look closer then.
-    pub most_tokens: Estimate,
+    transcript: &'a Transcript<'a>,
     /// No more characters stand in its messages.
     pub most_chars: usize,
     /// See [`Transcript::context_window`](crate::transcript::Transcript::context_window).
@@ -240,7 +240,28 @@ pub struct RequestFacts<'a> {
     pub summaries: Option<&'a Arc<dyn Summaries>>,
 }
 
+/// What a policy puts in the place of a result's text, or adds where it cuts it, is no more: a pointer or a marker.
+const REPLACED: Estimate = Estimate::of_tokens(200);
+
 impl RequestFacts<'_> {
+    /// Whether no estimate of the whole request comes to more than `tokens`, nor one of its beginning, whatever is cut:
+    /// for who need not count it then. Looks no closer than it must.
+    pub fn fits(&self, tokens: u64) -> bool {
+        let Transcript { request, hidden_rounds, token_factor, .. } = self.transcript;
+        let most_of = |bytes| Estimate::most_of(bytes).scaled(*token_factor);
+        if (self.tools_tokens + most_of(self.most_chars)).tokens() <= tokens {
+            return true;
+        }
+        let hidden = hidden_rounds.iter().map(|(_, round)| round.len()).sum();
+        let mut most = self.tools_tokens + most_of(hidden);
+        (0..request.messages.len()).all(|at| {
+            let view = self.transcript.view(at);
+            most += view.most_tokens();
+            most += if view.message.role == Role::Tool { REPLACED } else { Estimate::ZERO };
+            most.tokens() <= tokens
+        })
+    }
+
     /// The request's bytes, for who keeps them: copied only where they are not shared.
     pub fn body(&self) -> Bytes {
         self.shared_body.clone().unwrap_or_else(|| Bytes::copy_from_slice(self.body))

@@ -27,6 +27,11 @@ impl Pattern {
 
     /// Whether `name` fits, in time linear in the name for each star.
     pub fn matches(&self, name: &str) -> bool {
+        // Most names are told by their first letter.
+        let first = self.0.as_bytes().first();
+        if first != name.as_bytes().first() && first != Some(&b'*') {
+            return false;
+        }
         let Some((head, rest)) = self.0.split_once('*') else { return self.0 == name };
         let Some(mut name) = name.strip_prefix(head) else { return false };
         let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));

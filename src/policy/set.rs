@@ -298,11 +298,12 @@ impl PolicySet {
         let stands = Stands::of(self, transcript);
         let ((mut folds, mut plan), from, mut keep) = stands.begin(|| self.open(&facts));
         for event in transcript.events_from(from) {
-            if let Some(keeping) = keep.take_if(|keeping| keeping.is_at(event.message())) {
+            let message = event.message();
+            if let Some(keeping) = keep.take_if(|keeping| keeping.is_at(message)) {
                 stands.keep(keeping, &folds, &plan);
             }
             for fold in &mut folds {
-                plan.stand_at(event.message(), fold.name());
+                plan.stand_at(message, fold.name());
                 fold.read(&event, &mut plan);
             }
         }

@@ -174,7 +174,7 @@ fn shortened(result: &ToolResult<'_>, text: Str, bounds: Bounds) -> Option<(Arc<
     let raw = text.raw(view.body);
     let Bounds { max_chars, blob_chars, how } = bounds;
     // Fewer bytes than the limit cannot be more characters.
-    if raw.len() <= max_chars && (raw.len() <= blob_chars || !blob::may_occur(raw)) {
+    if raw.len() <= max_chars && (raw.len() <= blob_chars || !blob::may_occur(raw, blob_chars)) {
         return None;
     }
     // Calls are numbered from 1, and there is one reader at most.

@@ -6,13 +6,15 @@ use crate::transcript::identity::{Domain, HashKey, Identity};
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::decode;
 use crate::wire::request::Request;
+use hyper::http::header::AUTHORIZATION;
 use hyper::http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The client's own name for its conversation; sent back in replies too.
 pub(crate) static CONVERSATION: HeaderName = HeaderName::from_static("x-toolrein-conversation");
 /// Headers that carry a credential, OpenAI's form, Azure's, Anthropic's. All of them count: which one an upstream
 /// goes by is its own affair.
-pub(super) const CREDENTIALS: [&str; 3] = ["authorization", "api-key", "x-api-key"];
+pub(super) static CREDENTIALS: [HeaderName; 3] =
+    [AUTHORIZATION, HeaderName::from_static("api-key"), HeaderName::from_static("x-api-key")];
 /// The longest conversation id that is taken; a longer one is no name.
 const MAX_ID_BYTES: usize = 256;
 
@@ -23,7 +25,7 @@ pub(crate) fn identify(
     (request, body): (&Request, &[u8]),
     settings: &Conversation,
 ) -> Identity {
-    let credentials = CREDENTIALS.iter().flat_map(|name| headers.get_all(*name));
+    let credentials = CREDENTIALS.iter().flat_map(|name| headers.get_all(name));
     let credentials: Vec<&[u8]> = credentials.map(HeaderValue::as_bytes).collect();
     let principal = key.hash(Domain::Principal, &credentials);
     let by_header = || {

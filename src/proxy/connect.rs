@@ -4,9 +4,10 @@
 //! It keeps no pool and sends no request; the note is what `upstream` tells a stale connection by.
 
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::legacy::connect::{Connection as _, HttpConnector};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,8 +16,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tower_service::Service as _;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Silence on an open connection after which the kernel asks whether the other side still lives.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
@@ -28,8 +30,7 @@ pub(super) enum Offer {
     Http1And2,
 }
 
-/// Makes connections for hyper-util's client.
-#[derive(Clone)]
+/// Makes connections.
 pub(super) struct Connector {
     inner: HttpsConnector<HttpConnector>,
     within: Duration,
@@ -49,7 +50,7 @@ pub(super) struct Noted {
     note: Note,
 }
 
-/// What is known of one connection; shared with each response and error that comes of it.
+/// What is known of one connection; shared by the connection and who keeps it.
 #[derive(Clone, Default)]
 pub(super) struct Note(Arc<Flags>);
 
@@ -73,28 +74,18 @@ impl Connector {
         };
         Self { inner, within }
     }
-}
 
-impl tower_service::Service<hyper::http::Uri> for Connector {
-    type Response = Conn;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Conn, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, address: hyper::http::Uri) -> Self::Future {
-        let within = self.within;
-        let connecting = self.inner.call(address);
-        Box::pin(async move {
-            match tokio::time::timeout(within, connecting).await {
-                Ok(stream) => {
-                    Ok(TokioIo::new(Noted { stream: TokioIo::new(stream?), note: Note::default() }))
-                }
-                Err(_) => Err(ConnectTimeout(within).into()),
-            }
-        })
+    /// A new connection to the host of `address`.
+    pub(super) async fn connect(&self, address: hyper::http::Uri) -> Result<Conn, BoxError> {
+        let mut inner = self.inner.clone();
+        let connecting = async {
+            poll_fn(|context| inner.poll_ready(context)).await?;
+            inner.call(address).await
+        };
+        match tokio::time::timeout(self.within, connecting).await {
+            Ok(stream) => Ok(TokioIo::new(Noted { stream: TokioIo::new(stream?), note: Note::default() })),
+            Err(_) => Err(ConnectTimeout(self.within).into()),
+        }
     }
 }
 
@@ -119,9 +110,14 @@ impl Note {
     }
 }
 
-impl Connection for Noted {
-    fn connected(&self) -> Connected {
-        self.stream.inner().connected().extra(self.note.clone())
+impl Noted {
+    pub(super) fn note(&self) -> Note {
+        self.note.clone()
+    }
+
+    /// Whether HTTP/2 was agreed on in the TLS handshake.
+    pub(super) fn speaks_http2(&self) -> bool {
+        self.stream.inner().connected().is_negotiated_h2()
     }
 }
 

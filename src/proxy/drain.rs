@@ -56,8 +56,10 @@ impl Drain {
         let _ = self.0.begun.subscribe().wait_for(|begun| *begun).await;
     }
 
-    /// Ends the drain before it is finished: connections are to be cut.
+    /// Ends the drain before it is finished: connections are to be cut. Begins it where it has not begun: who waits for
+    /// the beginning need not listen for this too.
     pub fn cut(&self) {
+        self.begin();
         self.0.over.send_replace(true);
     }
 

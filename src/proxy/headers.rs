@@ -4,13 +4,10 @@
 //! spelling and its duplicates; nothing is added here.
 
 use hyper::http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE,
 };
 use hyper::http::{Method, Request, Version};
 
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 /// Request headers addressed to toolrein begin so.
 const OWN_PREFIX: &str = "x-toolrein-";
 
@@ -45,18 +42,27 @@ pub fn is_upgrade<B>(request: &Request<B>) -> bool {
     let wanted = |token: &[u8]| {
         !token.eq_ignore_ascii_case(b"h2c") && !token.to_ascii_lowercase().starts_with(b"tls/")
     };
-    request.version() == Version::HTTP_11
+    // First what almost no request has.
+    request.headers().contains_key(UPGRADE)
+        && request.version() == Version::HTTP_11
         && request.method() != Method::CONNECT
         && has_token(request.headers(), &CONNECTION, b"upgrade")
         && protocols.into_iter().any(wanted)
 }
 
 fn is_hop_by_hop(name: &HeaderName, value: &HeaderValue) -> bool {
-    match *name {
-        CONNECTION | PROXY_AUTHENTICATE | PROXY_AUTHORIZATION | TRANSFER_ENCODING | UPGRADE => true,
+    // As text, since half of the names that clients send are none that the library knows by number.
+    match name.as_str() {
+        "connection"
+        | "keep-alive"
+        | "proxy-authenticate"
+        | "proxy-authorization"
+        | "proxy-connection"
+        | "transfer-encoding"
+        | "upgrade" => true,
         // The one value with an end-to-end meaning. HTTP/2 allows no other.
-        TE => !value.as_bytes().eq_ignore_ascii_case(b"trailers"),
-        _ => *name == KEEP_ALIVE || *name == PROXY_CONNECTION,
+        "te" => !value.as_bytes().eq_ignore_ascii_case(b"trailers"),
+        _ => false,
     }
 }
 

@@ -19,6 +19,7 @@ pub mod headers;
 mod held;
 mod meter;
 mod patient;
+mod pool;
 mod profile;
 pub mod read;
 mod reask;
@@ -52,11 +53,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -288,7 +291,12 @@ impl<S: Service> Connection<S> {
     {
         let mut connection = pin!(connection);
         let mut closing = pin!(self.closing(asked));
-        let (mut may_be_silent, mut draining) = (false, false);
+        // Hyper bounds the time for a head only once it knows the version, which a client that sends nothing never
+        // lets it. A timer costs something to look at, so it is let be once a request has come.
+        let mut too_silent = poll_fn(|context| {
+            if asked.yet.load(Ordering::Relaxed) { Poll::Pending } else { silence.as_mut().poll(context) }
+        });
+        let mut draining = false;
         loop {
             // Whatever wakes the connection, all of these are looked at: so no more of them than may be.
             tokio::select! {
@@ -299,29 +307,25 @@ impl<S: Service> Connection<S> {
                     }
                     return;
                 }
-                () = self.drain.over() => return,
+                () = self.drain.over(), if draining => return,
                 () = closing.as_mut(), if !draining => {
                     end(connection.as_mut());
                     draining = true;
                 }
-                // Hyper bounds the time for a head only once it knows the version, which a client that
-                // sends nothing never lets it.
-                () = silence.as_mut(), if !may_be_silent => {
-                    if !asked.yet.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    may_be_silent = true;
-                }
+                () = &mut too_silent => return,
             }
         }
     }
 
     /// Returns when the connection is to take no further request: once the drain has begun, but not before the first
-    /// one of a connection that was just made, which its client is about to send.
+    /// one of a connection that was just made, which its client is about to send; once it is over in any case.
     async fn closing(&self, asked: &Asked) {
         self.drain.begun().await;
         if !asked.yet.load(Ordering::Relaxed) {
-            let _ = tokio::time::timeout(FIRST_REQUEST_WITHIN, asked.first.notified()).await;
+            tokio::select! {
+                _ = tokio::time::timeout(FIRST_REQUEST_WITHIN, asked.first.notified()) => {}
+                () = self.drain.over() => {}
+            }
         }
     }
 }

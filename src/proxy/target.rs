@@ -93,14 +93,20 @@ impl Base {
         self.host.clone()
     }
 
-    /// The address of the client's path and query at the upstream.
-    pub(super) fn target(&self, asked: &PathAndQuery) -> Result<Uri, ProxyError> {
-        let bad = || ProxyError::BadTarget { target: asked.as_str().to_owned() };
+    /// Where connections lead: scheme and host.
+    pub(super) fn origin(&self) -> Uri {
         let mut parts = hyper::http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
-        parts.path_and_query = Some(self.map(asked).ok_or_else(bad)?);
-        Uri::from_parts(parts).map_err(|_| bad())
+        parts.path_and_query = Some(PathAndQuery::from_static("/"));
+        // All three are there, so it is a URL.
+        Uri::from_parts(parts).unwrap_or_default()
+    }
+
+    /// The client's path and query at the upstream.
+    pub(super) fn target(&self, asked: &PathAndQuery) -> Result<PathAndQuery, ProxyError> {
+        let bad = || ProxyError::BadTarget { target: asked.as_str().to_owned() };
+        self.map(asked).ok_or_else(bad)
     }
 
     fn map(&self, asked: &PathAndQuery) -> Option<PathAndQuery> {
@@ -126,7 +132,9 @@ mod tests {
 
     fn target(base: &str, asked: &str) -> String {
         let base = Base::new(&base.parse().unwrap()).unwrap();
-        base.target(&asked.parse().unwrap()).unwrap().to_string()
+        let mut parts = base.origin().into_parts();
+        parts.path_and_query = Some(base.target(&asked.parse().unwrap()).unwrap());
+        Uri::from_parts(parts).unwrap().to_string()
     }
 
     #[test]
@@ -151,7 +159,7 @@ mod tests {
             assert_eq!(target("https://h/api/v1", asked), format!("https://h{asked}"));
         }
         let base = Base::new(&"http://h/v1".parse().unwrap()).unwrap();
-        assert_eq!(base.target(&"*".parse().unwrap()).unwrap().path_and_query().unwrap(), "*");
+        assert_eq!(base.target(&"*".parse().unwrap()).unwrap(), "*");
     }
 
     #[test]

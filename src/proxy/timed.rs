@@ -10,16 +10,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::{Instant, Sleep};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// See the file's head.
 #[derive(Debug)]
 pub struct Timed {
     incoming: Incoming,
     idle: Duration,
-    /// Made when the body first lets us wait: most requests never do.
+    /// Made when the body first lets us wait: most requests never do. Not set anew for each frame: it may ring too
+    /// early, and is set again then.
     sleep: Option<Pin<Box<Sleep>>>,
-    waiting: bool,
+    /// Since when we wait, while we do.
+    since: Option<Instant>,
     /// What a broken connection means: it depends on which side it is.
     cut: BodyError,
     clock: Option<Arc<UploadClock>>,
@@ -43,7 +45,7 @@ impl Timed {
     }
 
     fn new(incoming: Incoming, idle: Duration, cut: BodyError) -> Self {
-        Self { incoming, idle, sleep: None, waiting: false, cut, clock: None }
+        Self { incoming, idle, sleep: None, since: None, cut, clock: None }
     }
 
     pub(super) fn upload_clock(&self) -> Option<Arc<UploadClock>> {
@@ -64,7 +66,7 @@ impl Timed {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match Pin::new(&mut self.incoming).poll_frame(context) {
             Poll::Ready(frame) => {
-                self.waiting = false;
+                self.since = None;
                 if let Some(clock) = &self.clock {
                     clock.touch();
                 }
@@ -76,13 +78,15 @@ impl Timed {
 
     /// Ready when the silence has lasted too long.
     fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let idle = self.idle;
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(idle)));
-        if !self.waiting {
-            self.waiting = true;
-            sleep.as_mut().reset(Instant::now() + idle);
+        let until = *self.since.get_or_insert_with(Instant::now) + self.idle;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        while sleep.as_mut().poll(context).is_ready() {
+            if sleep.deadline() >= until {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(until);
         }
-        sleep.as_mut().poll(context)
+        Poll::Pending
     }
 }
 

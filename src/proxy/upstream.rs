@@ -5,38 +5,26 @@
 //! does not judge statuses: a 500 of the upstream's is a response like any other.
 
 use super::body::{BodyError, UpBody};
-use super::connect::{ConnectTimeout, Connector, Note, Offer};
+use super::connect::{ConnectTimeout, Connector, Offer};
 use super::error::ProxyError;
 use super::headers;
+use super::pool::{Pool, Trouble};
 use super::target::Base;
 use super::tls::{self, CaFileError};
 use hyper::body::Body;
 use hyper::body::Incoming;
 use hyper::http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
-use hyper::http::uri::PathAndQuery;
 use hyper::http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
 use hyper::upgrade::OnUpgrade;
-use hyper_util::client::legacy::{Client, Error};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use std::error::Error;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// How long an unused connection is kept. Most servers keep theirs for 60 s and more; for those that do
-/// not (uvicorn: 5 s), the pool sees the closing, or the request is sent once more.
-const POOL_IDLE: Duration = Duration::from_secs(50);
 /// A connection that was closed while it idled fails within a round trip. One that breaks later had the
 /// upstream at work on the request, and sending that again could be paid for twice.
 const STALE_WITHIN: Duration = Duration::from_secs(1);
-/// HTTP/2: how much the upstream may send ahead on one stream, and on all of a connection.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 4 << 20;
-/// HTTP/2: how long a response's head may be.
-const HEADER_LIST_BYTES: u32 = 64 * 1024;
-/// HTTP/2: silence after which a ping asks whether the connection is alive, and the time to answer it.
-const PING_EVERY: Duration = Duration::from_secs(20);
-const PING_WITHIN: Duration = Duration::from_secs(10);
-
 /// Where the upstream is and how long it may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamSettings {
@@ -73,9 +61,9 @@ pub struct Retried;
 /// One upstream with its pool of connections.
 pub struct Upstream {
     base: Base,
-    client: Client<Connector, UpBody>,
+    pool: Pool,
     /// Upgrades leave HTTP/1.1, so they must not be negotiated to HTTP/2, and never return to a pool.
-    upgrades: Client<Connector, UpBody>,
+    upgrades: Pool,
     first_byte: Duration,
     idle: Duration,
     prior_knowledge: bool,
@@ -95,9 +83,9 @@ impl Upstream {
         let pooled = Connector::new(tls.clone(), Offer::Http1And2, connect);
         let single = Connector::new(tls, Offer::Http1, connect);
         Ok(Self {
+            pool: Pool::new(pooled, base.origin(), prior_knowledge),
+            upgrades: Pool::new(single, base.origin(), false).single(),
             base,
-            client: builder().http2_only(prior_knowledge).build(pooled),
-            upgrades: builder().pool_max_idle_per_host(0).build(single),
             first_byte,
             idle,
             prior_knowledge,
@@ -115,17 +103,11 @@ impl Upstream {
         self.idle
     }
 
-    /// The address of a client's path and query at the upstream: `/v1` gives way to the base's path, any
-    /// other path goes to the origin, and every other byte stays.
-    pub fn target(&self, path_and_query: &PathAndQuery) -> Result<Uri, ProxyError> {
-        self.base.target(path_and_query)
-    }
-
     /// Sends a request, whose uri is still the client's, and waits for the head of the response. Headers of
     /// one hop are taken out both ways, as are `x-toolrein-*`; `host` and `content-length` are set right.
     /// Dropping the future closes or resets what it has opened, at once.
     pub async fn send(&self, request: Request<UpBody>) -> Result<Response<Incoming>, ProxyError> {
-        let mut response = self.exchange(&self.client, self.prepare(request)?).await?;
+        let mut response = self.exchange(&self.pool, self.prepare(request)?).await?;
         headers::strip_hop_by_hop(response.headers_mut());
         Ok(response)
     }
@@ -137,12 +119,12 @@ impl Upstream {
         make: impl Fn() -> Request<UpBody> + Sync,
     ) -> Result<Response<Incoming>, ProxyError> {
         let started = Instant::now();
-        let mut sent = self.attempt(&self.client, self.prepare(make())?).await;
+        let mut sent = self.attempt(&self.pool, self.prepare(make())?).await;
         if let Err(failure) = &sent
             && failure.stale
             && started.elapsed() < STALE_WITHIN
         {
-            sent = self.attempt_again(&self.client, self.prepare(make())?).await;
+            sent = self.attempt_again(&self.pool, self.prepare(make())?).await;
         }
         let mut response = sent.map_err(|failure| failure.error)?;
         headers::strip_hop_by_hop(response.headers_mut());
@@ -167,7 +149,7 @@ impl Upstream {
         let Some(path) = parts.uri.path_and_query() else {
             return Err(ProxyError::BadTarget { target: parts.uri.to_string() });
         };
-        parts.uri = self.base.target(path)?;
+        parts.uri = Uri::from(self.base.target(path)?);
         parts.version = Version::HTTP_11;
         parts.extensions.remove::<OnUpgrade>();
         headers::strip_request(&mut parts.headers, self.is_http1);
@@ -183,18 +165,18 @@ impl Upstream {
 
     async fn exchange(
         &self,
-        client: &Client<Connector, UpBody>,
+        pool: &Pool,
         request: Request<UpBody>,
     ) -> Result<Response<Incoming>, ProxyError> {
         let again = copy(&request);
         let started = Instant::now();
-        let failure = match self.attempt(client, request).await {
+        let failure = match self.attempt(pool, request).await {
             Ok(response) => return Ok(response),
             Err(failure) => failure,
         };
         match again {
             Some(again) if failure.stale && started.elapsed() < STALE_WITHIN => {
-                self.attempt_again(client, again).await.map_err(|failure| failure.error)
+                self.attempt_again(pool, again).await.map_err(|failure| failure.error)
             }
             _ => Err(failure.error),
         }
@@ -202,35 +184,27 @@ impl Upstream {
 
     async fn attempt_again(
         &self,
-        client: &Client<Connector, UpBody>,
+        pool: &Pool,
         request: Request<UpBody>,
     ) -> Result<Response<Incoming>, Failure> {
         tracing::debug!(upstream = self.name(), "the connection was stale; sending once more");
-        let mut response = self.attempt(client, request).await?;
+        let mut response = self.attempt(pool, request).await?;
         response.extensions_mut().insert(Retried);
         Ok(response)
     }
 
-    async fn attempt(
-        &self,
-        client: &Client<Connector, UpBody>,
-        request: Request<UpBody>,
-    ) -> Result<Response<Incoming>, Failure> {
+    async fn attempt(&self, pool: &Pool, request: Request<UpBody>) -> Result<Response<Incoming>, Failure> {
         let clock = request.body().upload_clock();
-        let mut response = client.request(request);
+        let mut response = pin!(pool.send(request));
         let mut deadline = Instant::now() + self.first_byte;
         loop {
-            match timeout_at(deadline, &mut response).await {
-                Ok(Ok(response)) => {
-                    let mut response = response;
+            match timeout_at(deadline, response.as_mut()).await {
+                Ok(Ok(mut response)) => {
                     // Ours is the client's version, whatever the upstream spoke.
                     *response.version_mut() = Version::HTTP_11;
-                    if let Some(note) = response.extensions().get::<Note>() {
-                        note.mark_served();
-                    }
                     return Ok(response);
                 }
-                Ok(Err(error)) => return Err(self.failure(&error)),
+                Ok(Err(trouble)) => return Err(self.failure(&trouble)),
                 // A long upload is not the upstream's silence: its time starts with the last chunk.
                 Err(_) => match clock.as_ref().map(|clock| clock.last() + self.first_byte) {
                     Some(later) if later > deadline => deadline = later,
@@ -245,9 +219,13 @@ impl Upstream {
         Failure { error: ProxyError::UpstreamTimeout { host: self.name().into(), waited_ms }, stale: false }
     }
 
-    fn failure(&self, error: &Error) -> Failure {
+    fn failure(&self, trouble: &Trouble) -> Failure {
         let host = self.name().to_owned();
-        let stale = !error.is_connect() && looks_stale(error);
+        let (error, stale): (&(dyn Error + 'static), _) = match trouble {
+            Trouble::Connect(error) => (&**error, false),
+            Trouble::Exchange { error, note } => (error, note.looks_stale()),
+        };
+        let is_connect = matches!(trouble, Trouble::Connect(_));
         let detail = deepest(error);
         let error = if let Some(cause) = find::<BodyError>(error) {
             match cause {
@@ -256,9 +234,9 @@ impl Upstream {
             }
         } else if find::<rustls::Error>(error).is_some() {
             ProxyError::UpstreamTls { host, detail, transient: false }
-        } else if error.is_connect() && broke_off(error) {
+        } else if is_connect && broke_off(error) {
             ProxyError::UpstreamTls { host, detail, transient: true }
-        } else if error.is_connect() {
+        } else if is_connect {
             let detail = find::<ConnectTimeout>(error).map_or(detail, ToString::to_string);
             ProxyError::UpstreamConnect { host, detail }
         } else {
@@ -286,21 +264,6 @@ struct Failure {
     error: ProxyError,
     /// The connection had served before, and said nothing to this request before it broke.
     stale: bool,
-}
-
-fn builder() -> hyper_util::client::legacy::Builder {
-    let mut builder = Client::builder(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(POOL_IDLE)
-        .http1_preserve_header_case(true)
-        .http2_initial_stream_window_size(STREAM_WINDOW)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW)
-        .http2_max_header_list_size(HEADER_LIST_BYTES)
-        .http2_keep_alive_interval(PING_EVERY)
-        .http2_keep_alive_timeout(PING_WITHIN);
-    builder
 }
 
 /// Makes the headers say the body's length. A relayed body keeps what the client declared.
@@ -331,36 +294,29 @@ fn copy(request: &Request<UpBody>) -> Option<Request<UpBody>> {
     Some(copy)
 }
 
-fn looks_stale(error: &Error) -> bool {
-    let mut extras = hyper::http::Extensions::new();
-    if let Some(connected) = error.connect_info() {
-        connected.get_extras(&mut extras);
-    }
-    extras.get::<Note>().is_some_and(Note::looks_stale)
-}
-
 /// Whether the other side hung up; while connecting, that can only have been in the TLS handshake.
-fn broke_off(error: &Error) -> bool {
+fn broke_off(error: &(dyn Error + 'static)) -> bool {
     chain(error)
         .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
         .any(|cause| cause.kind() == std::io::ErrorKind::UnexpectedEof)
 }
 
-fn find<T: std::error::Error + 'static>(error: &Error) -> Option<&T> {
+fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     chain(error).find_map(|cause| cause.downcast_ref::<T>())
 }
 
 /// What the innermost cause says: the outer ones only say that something failed.
-fn deepest(error: &Error) -> String {
+fn deepest(error: &(dyn Error + 'static)) -> String {
     chain(error).last().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-fn chain(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
-    std::iter::successors(std::error::Error::source(error), |cause| {
+/// The error and its causes.
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |cause: &&'a (dyn Error + 'static)| {
         // An `io::Error` that wraps another error names that one's cause as its own, and so skips it.
         match cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
-            Some(inner) => Some(inner as &(dyn std::error::Error + 'static)),
-            None => cause.source(),
+            Some(inner) => Some(inner as &(dyn Error + 'static)),
+            None => (*cause).source(),
         }
     })
 }

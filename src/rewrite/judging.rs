@@ -8,12 +8,14 @@ use self::holding::Holding;
 pub(super) use self::holding::tests as holding_tests;
 use super::confirm::{Question, Unaskable, ask};
 use crate::policy::Evidence;
-use crate::policy::pattern::Pattern;
+use crate::policy::pattern::{Pattern, any_fits};
 use crate::policy::plan::{Reason, ReasonKind, Usage};
 use crate::policy::set::{Judge, Ruling};
 use crate::wire::assemble::Assembled;
 use crate::wire::json::decode;
 use crate::wire::request::{Choice, Request};
+use std::borrow::Cow;
+use std::sync::Arc;
 
 /// What happens to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +72,7 @@ pub struct Judged {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnswerTools {
     /// Names that the operator gave.
-    pub named: Vec<Pattern>,
+    pub named: Arc<[Pattern]>,
     /// The request forces a call and declares no tool of those names: any call is its answer.
     pub any: bool,
     /// The answers among the tools that the request declares.
@@ -79,18 +81,17 @@ pub struct AnswerTools {
 
 impl AnswerTools {
     /// Which calls are answers to `request`, where the operator `named` some.
-    pub fn of(request: &Request, body: &[u8], named: &[Pattern]) -> Self {
-        let tools = request.tools.iter().filter_map(|tool| tool.name);
-        let names = tools.map(|name| decode(name, body).into_owned());
-        let declared: Vec<String> =
-            names.filter(|name| named.iter().any(|pattern| pattern.matches(name))).collect();
+    pub fn of(request: &Request, body: &[u8], named: &Arc<[Pattern]>) -> Self {
+        let names = request.tools.iter().filter_map(|tool| tool.name).map(|name| decode(name, body));
+        let answers = names.filter(|name| any_fits(named, name));
+        let declared: Vec<String> = answers.map(Cow::into_owned).collect();
         let any = request.choice == Choice::Forced && declared.is_empty();
-        Self { named: named.to_vec(), any, declared }
+        Self { named: Arc::clone(named), any, declared }
     }
 
     /// Whether a call of the tool `name` is an answer.
     pub fn includes(&self, name: &str) -> bool {
-        self.any || self.named.iter().any(|pattern| pattern.matches(name))
+        self.any || any_fits(&self.named, name)
     }
 
     /// Tells the model how to answer, where only a call will do.

@@ -36,7 +36,7 @@ type Told = (Vec<Place>, Hash);
 /// The places of all assistant messages, as far as they were named before from memory.
 fn all_places(transcript: &Transcript<'_>) -> Vec<Place> {
     let Transcript { request, body, identity, .. } = *transcript;
-    let beginnings = transcript.beginnings("places", identity.root());
+    let beginnings = transcript.beginnings("places", transcript.calls.root);
     let found = beginnings.find::<Told>();
     let (mut places, mut story) = match &found {
         Some((_, told)) => (told.0.clone(), told.1),

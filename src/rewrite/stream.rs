@@ -21,6 +21,7 @@ use crate::wire::sse::{Fields, Piece, Splitter, parse_fields, write_event};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::VecDeque;
+use std::ops::Range;
 use words::end_event;
 
 /// Bounds of one stream, in bytes.
@@ -133,10 +134,8 @@ impl StreamJudge {
     }
 
     /// Takes the next bytes of the upstream; what the client shall get is appended to `out`.
-    pub fn push(&mut self, chunk: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
-        let mut pieces = Vec::new();
-        self.splitter.push(chunk, |piece| pieces.push(piece));
-        for piece in pieces {
+    pub fn push(&mut self, mut chunk: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        while let Some(piece) = self.splitter.next(&mut chunk) {
             self.piece(piece, now_ms, out);
         }
     }
@@ -240,9 +239,14 @@ impl StreamJudge {
     }
 
     fn event(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
-        if let Some((reply, data)) =
-            self.alike.as_ref().filter(|_| self.begun).and_then(|alike| alike.read(&raw))
+        if let Some(alike) = self.alike.as_ref().filter(|_| self.begun)
+            && let Some(text) = alike.text_in(&raw)
         {
+            if alike.says_text_alone && self.passes_texts() && raw.len() <= self.limits.held {
+                let shown = (alike.index(), alike.has_role());
+                return self.text(raw, text, shown, out);
+            }
+            let (reply, data) = alike.read(&raw, text);
             return self.chunk(raw.clone(), reply, data, (now_ms, out));
         }
         let fields = parse_fields(&raw);
@@ -278,6 +282,28 @@ impl StreamJudge {
                 }
             },
         }
+    }
+
+    /// A chunk that says what stands at `text` and nothing else, and that nothing keeps from going out as it came: what
+    /// [`Self::chunk`] would make of it, at a third of the cost.
+    fn text(&mut self, raw: Bytes, text: Range<usize>, (index, has_role): (u32, bool), out: &mut Vec<Bytes>) {
+        let place = self.place_of(index);
+        let state = &mut self.choices[place];
+        state.next_event();
+        state.text_shown(has_role, !text.is_empty());
+        state.add_plain_text(&raw[text]);
+        out.push(raw);
+        self.bound(out);
+    }
+
+    /// Whether a chunk with nothing but text goes out at once, and as it came.
+    fn passes_texts(&self) -> bool {
+        self.held.is_empty() && (self.judging.observes() || self.edits_nothing())
+    }
+
+    fn edits_nothing(&self) -> bool {
+        let asked_more = self.continuing.is_some() || self.cut_usage || self.tell.is_some();
+        !asked_more && !self.choices.iter().any(ChoiceState::is_edited)
     }
 
     fn error_in(&self, fields: &Fields<'_>) -> Option<UpstreamError> {
@@ -378,11 +404,7 @@ impl StreamJudge {
     }
 
     fn edited(&mut self, raw: &Bytes, reply: &Reply, calls: &[CallAt], out: &mut Vec<Bytes>) -> Edited {
-        if self.judging.observes() {
-            return Edited::AsItCame;
-        }
-        let asked_more = self.continuing.is_some() || self.cut_usage || self.tell.is_some();
-        if !asked_more && !self.choices.iter().any(ChoiceState::is_edited) {
+        if self.judging.observes() || self.edits_nothing() {
             return Edited::AsItCame;
         }
         self.preface(reply, out);

@@ -4,7 +4,7 @@
 use super::beginnings::Beginnings;
 use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::memo::{Derived, Memo};
-use crate::wire::json::{canonical, decode};
+use crate::wire::json::{canonical, decode, decode_bytes};
 use crate::wire::message::{Arguments, Role, ToolCall};
 use crate::wire::request::Request;
 use std::borrow::Cow;
@@ -20,7 +20,8 @@ pub struct Call<'a> {
     /// Its number among all calls of the conversation, from 1: the name that the model is told.
     pub ordinal: usize,
     pub key: CallKey,
-    pub id: Cow<'a, str>,
+    /// As bytes, since it is only compared and hashed; empty where it has none.
+    id: Cow<'a, [u8]>,
     pub name: Cow<'a, str>,
     /// The hash of its canonical arguments.
     pub arguments: Hash,
@@ -43,7 +44,8 @@ impl<'a> Call<'a> {
     fn named(&self, chain: Hash, identity: &Identity, memo: &dyn Memo) -> Named {
         let (arguments, body) = self.written;
         let arguments = arguments_hash_of(&arguments, body, identity, memo);
-        Named { arguments, key: identity.extend(chain, &self.id, &self.name, arguments) }
+        let id = String::from_utf8_lossy(&self.id);
+        Named { arguments, key: identity.extend(chain, &id, &self.name, arguments) }
     }
 }
 
@@ -58,6 +60,8 @@ struct Named {
 #[derive(Default)]
 pub struct PairedCalls<'a> {
     pub calls: Vec<Call<'a>>,
+    /// Where the chain of calls begins ([`Identity::root`]): named once, since each name takes 500 instructions.
+    pub root: Hash,
     /// For each message: the chain of calls before it, and the first of its own calls or of the call it answers.
     by_message: Vec<Place>,
 }
@@ -76,8 +80,10 @@ struct Place {
 impl<'a> PairedCalls<'a> {
     /// Finds and pairs the calls of `request`.
     pub fn read(request: &Request, body: &'a [u8], identity: &Identity, memo: &dyn Memo) -> Self {
-        let mut paired = Self { calls: Vec::new(), by_message: Vec::with_capacity(request.messages.len()) };
-        let mut chain = identity.root();
+        let root = identity.root();
+        let by_message = Vec::with_capacity(request.messages.len());
+        let mut paired = Self { calls: Vec::new(), root, by_message };
+        let mut chain = root;
         let beginnings = Beginnings { request, memo, key: &identity.key, what: "calls", owner: chain };
         let found = beginnings.find::<Vec<Named>>();
         let known = found.as_ref().map_or(&[][..], |(_, known)| known);
@@ -101,7 +107,7 @@ impl<'a> PairedCalls<'a> {
                     open.extend(place.first..paired.calls.len());
                 }
                 Role::Tool => {
-                    let id = message.tool_call_id.map(|id| decode(id, body));
+                    let id = message.tool_call_id.map(|id| decode_bytes(id, body));
                     place.answers = take_answered(&mut open, id.as_deref(), &paired.calls);
                     place.completes = place.answers.is_some() && open.is_empty();
                     if let Some(call) = place.answers {
@@ -159,13 +165,14 @@ impl<'a> PairedCalls<'a> {
     }
 
     /// The chain after the last call.
-    pub fn chain(&self, identity: &Identity) -> Hash {
-        self.calls.last().map_or_else(|| identity.root(), |call| call.key)
+    pub fn chain(&self) -> Hash {
+        self.calls.last().map_or(self.root, |call| call.key)
     }
 }
 
-/// Arguments so short are brought into their canonical form in less time than a look-up takes.
-const SMALL_BYTES: usize = 24;
+/// Arguments so short are brought into their canonical form in about the time that naming and looking them up takes, and
+/// keeping them takes as long again.
+const SMALL_BYTES: usize = 80;
 
 /// The hash of a call's canonical arguments; spellings of the same JSON agree, and none are an empty object: so
 /// clients send back a call that came without.
@@ -211,7 +218,7 @@ fn read_call<'a>(call: &ToolCall, body: &'a [u8]) -> Call<'a> {
         position: 0,
         ordinal: 0,
         key: Hash::default(),
-        id: call.id.map_or("".into(), |id| decode(id, body)),
+        id: call.id.map_or([].as_slice().into(), |id| decode_bytes(id, body)),
         name: call.name.map_or("".into(), |name| decode(name, body)),
         arguments: Hash::default(),
         written: (call.arguments, body),
@@ -226,8 +233,8 @@ const MOST_SEARCHED: usize = 256;
 
 /// Takes the open call that a result answers: the first with its id, else the first open one, since some
 /// providers give no ids and some clients change them.
-fn take_answered(open: &mut VecDeque<usize>, id: Option<&str>, calls: &[Call<'_>]) -> Option<usize> {
+fn take_answered(open: &mut VecDeque<usize>, id: Option<&[u8]>, calls: &[Call<'_>]) -> Option<usize> {
     let near = || open.iter().take(MOST_SEARCHED);
-    let by_id = id.and_then(|id| near().position(|call| calls[*call].id == id));
+    let by_id = id.and_then(|id| near().position(|call| *calls[*call].id == *id));
     open.remove(by_id.unwrap_or(0))
 }

@@ -30,27 +30,37 @@ pub trait Emptiness {
 }
 
 /// Where the content of a result stands in its request's body: its texts and its other parts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer(Vec<Span>);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Most have but one.
+    first: Option<Span>,
+    others: Vec<Span>,
+}
 
 impl Answer {
     /// The content of the message in `view`.
     pub fn of(view: &View<'_>) -> Self {
-        Self(match &view.message.content {
-            Content::Absent | Content::Null(_) => Vec::new(),
-            Content::Text(text) => vec![text.span],
+        match &view.message.content {
+            Content::Absent | Content::Null(_) => Self::default(),
+            Content::Text(text) => Self { first: Some(text.span), others: Vec::new() },
             Content::Parts { parts, .. } => {
-                parts.iter().map(|part| part.text.map_or(part.span, |text| text.span)).collect()
+                let mut spans = parts.iter().map(|part| part.text.map_or(part.span, |text| text.span));
+                Self { first: spans.next(), others: spans.collect() }
             }
-            Content::Other(span) => vec![*span],
-        })
+            Content::Other(span) => Self { first: Some(*span), others: Vec::new() },
+        }
     }
 
     /// Whether two results in `body` say the same. A text is the same in one part or as a plain string, and
     /// whatever a client notes beside it, such as a mark for the provider's cache.
     pub fn equals(&self, other: &Self, body: &[u8]) -> bool {
-        self.0.len() == other.0.len()
-            && iter::zip(&self.0, &other.0).all(|(one, other)| one.of(body) == other.of(body))
+        let count = |answer: &Self| (answer.first.is_some(), answer.others.len());
+        count(self) == count(other)
+            && iter::zip(self.spans(), other.spans()).all(|(one, other)| one.of(body) == other.of(body))
+    }
+
+    fn spans(&self) -> impl Iterator<Item = &Span> {
+        self.first.iter().chain(&self.others)
     }
 }
 

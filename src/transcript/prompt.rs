@@ -6,9 +6,9 @@
 //! what was learned differs from process to process.
 
 use super::Transcript;
-use super::identity::{Domain, Hash};
+use super::identity::{Chain, Domain, Hash};
 use super::tokens::Estimate;
-use crate::wire::message::Role;
+use crate::wire::message::{Message, Role};
 
 /// How large a prompt is, by the class estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,8 +106,9 @@ fn billed(estimate: Estimate, rate: u32) -> u64 {
 /// How many earlier replies are tried: clients that split a reply over messages, and requests that were cut off
 /// before their usage came, leave the last one without a bill.
 pub const MOST_EARLIER: usize = 3;
-/// Bytes of each message's beginning and of its end that go into a name.
-const SAMPLE_BYTES: usize = 32;
+/// Bytes of each message's beginning and of its end that go into a name. With its length they are 64, which the hasher
+/// takes without copying them.
+const SAMPLE_BYTES: usize = 28;
 
 /// The names of a conversation's histories.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,43 +125,70 @@ impl Histories {
     /// Of each message the length, the beginning and the end are read: two histories that agree on these, on the
     /// caller, on the conversation and on the tools cost the same or nearly.
     pub fn read(transcript: &Transcript<'_>, model: Hash) -> Self {
-        let request = transcript.request;
-        let (names, place) = (names(transcript), place(transcript, model));
-        let name =
-            |count: usize| transcript.identity.key.hash(Domain::History, &[&place, &bytes_of(names[count])]);
-        let replies = request.messages.iter().enumerate().rev();
-        let replies = replies.filter(|(at, message)| *at > 0 && message.role == Role::Assistant);
-        let earlier = replies.take(MOST_EARLIER).map(|(at, _)| (at, name(at))).collect();
-        Self { whole: name(request.messages.len()), earlier }
+        let place = place(transcript, model);
+        let name = |name: Hash| transcript.identity.key.hash(Domain::History, &[&place, &bytes_of(name)]);
+        let Told { chain, earlier } = told(transcript);
+        let earlier = earlier.iter().rev().map(|(count, before)| (*count, name(*before))).collect();
+        Self { whole: name(chain.name()), earlier }
     }
 }
 
 /// The name of the first `count` messages, as [`Histories::read`] has it; `None` where there are fewer.
 pub fn history(transcript: &Transcript<'_>, model: Hash, count: usize) -> Option<Hash> {
-    let name = bytes_of(*names(transcript).get(count)?);
+    let mut chain = transcript.identity.key.chain(Domain::History);
+    transcript
+        .request
+        .messages
+        .get(..count)?
+        .iter()
+        .for_each(|message| add(&mut chain, message, transcript.body));
+    let name = bytes_of(chain.name());
     Some(transcript.identity.key.hash(Domain::History, &[&place(transcript, model), &name]))
 }
 
-/// The names of the first messages: of none, of one, and so on; as far as they were named before from memory.
-fn names(transcript: &Transcript<'_>) -> Vec<Hash> {
-    let (messages, body) = (&transcript.request.messages, transcript.body);
+/// Messages as far as they were named.
+#[derive(Clone)]
+struct Told {
+    chain: Chain,
+    /// The last replies, oldest first: how many messages stand before each, and their name.
+    earlier: Vec<(usize, Hash)>,
+}
+
+/// All messages, as far as they were named before from memory.
+fn told(transcript: &Transcript<'_>) -> Told {
     let beginnings = transcript.beginnings("histories", Hash::default());
-    let found = beginnings.find::<Vec<Hash>>();
-    let none = [Hash::default()];
-    let known = found.as_ref().map_or(&none[..], |(_, known)| known);
-    let mut names = Vec::with_capacity(messages.len() + 1);
-    names.extend_from_slice(known);
-    let mut last = names.last().copied().unwrap_or_default();
-    for message in messages.iter().skip(names.len() - 1) {
-        let (length, start, end) = sample(message.span.of(body));
-        last = transcript.identity.key.hash(Domain::History, &[&bytes_of(last), &length, start, end]);
-        names.push(last);
+    let found = beginnings.find::<Told>();
+    let new = || Told { chain: transcript.identity.key.chain(Domain::History), earlier: Vec::new() };
+    let mut told = found.as_ref().map_or_else(new, |(_, told)| Told::clone(told));
+    let first = found.as_ref().map_or(0, |(at, _)| at.messages);
+    let mut news = beginnings.news(found.map(|(at, _)| at));
+    let keep = |at, told: &Told| beginnings.keep(at, told.clone(), size_of::<Told>());
+    for (index, message) in transcript.request.messages.iter().enumerate().skip(first) {
+        if let Some(at) = news.take_if(|at| at.messages == index) {
+            keep(at, &told);
+        }
+        if index > 0 && message.role == Role::Assistant {
+            let surplus = (told.earlier.len() + 1).saturating_sub(MOST_EARLIER);
+            told.earlier.drain(..surplus);
+            told.earlier.push((index, told.chain.name()));
+        }
+        add(&mut told.chain, message, transcript.body);
     }
-    if let Some(at) = beginnings.news(found.as_ref().map(|(at, _)| *at)) {
-        let news = names[..=at.messages].to_vec();
-        beginnings.keep(at, news, size_of_val(&names[..=at.messages]));
+    if let Some(at) = news {
+        keep(at, &told);
     }
-    names
+    told
+}
+
+/// Adds what is read of a message.
+fn add(chain: &mut Chain, message: &Message, body: &[u8]) {
+    let (length, start, end) = sample(message.span.of(body));
+    let mut sampled = [0; size_of::<u64>() + 2 * SAMPLE_BYTES];
+    let (front, back) = sampled.split_at_mut(length.len() + SAMPLE_BYTES);
+    front[..length.len()].copy_from_slice(&length);
+    front[length.len()..][..start.len()].copy_from_slice(start);
+    back[..end.len()].copy_from_slice(end);
+    chain.add(&sampled);
 }
 
 /// What goes into the names of histories beside their messages: the caller, the model and the tools.
@@ -169,7 +197,7 @@ fn place(transcript: &Transcript<'_>, model: Hash) -> Vec<u8> {
     let tools = request.tools.first().zip(request.tools.last());
     let tools = tools.map_or(0..0, |(first, last)| first.span.start as usize..last.span.end as usize);
     let (length, start, end) = sample(body.get(tools).unwrap_or_default());
-    [&bytes_of(transcript.identity.root())[..], &bytes_of(model), &length, start, end].concat()
+    [&bytes_of(transcript.calls.root)[..], &bytes_of(model), &length, start, end].concat()
 }
 
 fn bytes_of(name: Hash) -> [u8; 16] {

@@ -9,6 +9,10 @@
 //! arguments, tool schemas, source code and prose in 24 languages. Because a cost looks back only, a longer text never
 //! counts less than its beginning.
 
+mod bound;
+
+pub use bound::most_json;
+
 use crate::wire::body::block::{BLOCK, any, behind_backslash, marks};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
@@ -21,7 +25,7 @@ pub const MESSAGE_OVERHEAD: Estimate = Estimate(400);
 pub const TOOL_SCHEMA: Estimate = Estimate(700);
 
 /// Bytes of a sample.
-const SAMPLE: usize = 256;
+const SAMPLE: usize = 128;
 
 /// An estimated number of tokens, kept in hundredths of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,13 +97,14 @@ pub fn estimate_json(raw: &[u8]) -> Estimate {
     Scan::new().read(raw, true)
 }
 
-/// The same, of a long string from its beginning and its middle alone.
+/// The same, of a long string from a piece of either half alone.
 pub fn sample_json(raw: &[u8]) -> Estimate {
-    let middle = raw.len() / 2;
-    if middle <= 2 * SAMPLE {
+    let quarter = raw.len() / 4;
+    if quarter <= SAMPLE {
         return estimate_json(raw);
     }
-    let seen = estimate_json(&raw[..SAMPLE]) + estimate_json(&raw[middle..middle + SAMPLE]);
+    let piece = |from: usize| estimate_json(&raw[from..from + SAMPLE]);
+    let seen = piece(quarter) + piece(3 * quarter);
     Estimate(seen.0.saturating_mul(raw.len() as u64) / (2 * SAMPLE as u64))
 }
 
@@ -530,7 +535,7 @@ mod tests {
 
     #[test]
     fn a_sample_comes_near_the_whole() {
-        let short = "word ".repeat(200);
+        let short = "word ".repeat(100);
         assert_eq!(sample_json(short.as_bytes()), estimate_json(short.as_bytes()));
         let long = format!("{}{}", "word ".repeat(800), r#"{\"id\": 1}\n"#.repeat(300));
         let [sample, whole] = [sample_json, estimate_json].map(|count| count(long.as_bytes()).tokens());
@@ -545,6 +550,36 @@ mod tests {
             assert!(counted <= bound && bound.tokens() <= text.len() as u64 * 17 / 10, "{text} {counted:?}");
         }
         assert!(MESSAGE_OVERHEAD <= Estimate::most_of("{},".len()));
+    }
+
+    #[test]
+    fn no_text_costs_more_than_the_closer_bound() {
+        let plain = [
+            "word", " ", "  ", "Camel", "x1", "1", "{", "_", "'s", ".", "a", "Z9", "ā", "ÿ", "中", "。", "😀",
+        ];
+        let escaped = [
+            r"\n",
+            r"\t",
+            r"\\",
+            r#"\""#,
+            r"\/",
+            r"\uffab",
+            r"\uabcd",
+            r"\u0020",
+            r"\ud83d\ude00",
+            r"\q",
+            r"\u1",
+            r"\",
+        ];
+        let mixed = [&plain[..], &escaped].concat();
+        let pairs = mixed.iter().flat_map(|one| mixed.iter().map(move |two| one.to_string() + two));
+        let repeated = pairs.map(|pair| pair.repeat(40));
+        for text in repeated.chain(texts(&mixed)).chain(texts(&plain)) {
+            let (counted, bound) = (estimate_json(text.as_bytes()), most_json(text.as_bytes()));
+            assert!(counted <= bound, "{text} {counted:?} {bound:?}");
+        }
+        let prose = "So many words as a person writes. ".repeat(2_000);
+        assert!(most_json(prose.as_bytes()).tokens() < 3 * estimate_text(&prose).tokens());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::body::{Span, Str};
 use super::message::Content;
 use super::reply::Reply;
 use bytes::Bytes;
+use std::ops::Range;
 
 /// A chunk that was read, with what stands around its text.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub struct Alike {
     /// The text, in `raw`.
     text: Span,
     reply: Reply,
+    /// Its delta tells a role at most beside the text.
+    pub says_text_alone: bool,
 }
 
 impl Alike {
@@ -33,20 +36,36 @@ impl Alike {
         let range = text.span.range();
         let text = Span::new(start + range.start, start + range.end);
         let behind = raw.len() - start - data.len();
-        Some(Self { raw: raw[..].into(), data: start, behind, text, reply: reply.clone() })
+        let mut members = choice.delta.members.iter().map(|member| member.key.raw(data));
+        let says_text_alone = members.all(|key| matches!(key, b"content" | b"role"));
+        let reply = reply.clone();
+        Some(Self { raw: raw[..].into(), data: start, behind, text, reply, says_text_alone })
     }
 
-    /// What the event `raw` would be read as, with its data, if all of it but the text is the same.
-    pub fn read<'a>(&self, raw: &'a Bytes) -> Option<(Reply, &'a [u8])> {
+    /// Where the text stands in the event `raw`, if all of it but the text is the same.
+    pub fn text_in(&self, raw: &Bytes) -> Option<Range<usize>> {
         let (before, after) = (&self.raw[..self.text.range().start], &self.raw[self.text.range().end..]);
         let text = raw.strip_prefix(before)?.strip_suffix(after)?;
         // One such byte, and the text might end sooner or be spelled in another way.
-        if text.iter().any(|byte| *byte < b' ' || matches!(byte, b'"' | b'\\')) {
-            return None;
-        }
+        let is_plain = !text.iter().any(|byte| *byte < b' ' || matches!(byte, b'"' | b'\\'));
+        is_plain.then(|| before.len()..before.len() + text.len())
+    }
+
+    /// What the event `raw`, whose text stands at `text`, would be read as, with its data.
+    pub fn read<'a>(&self, raw: &'a Bytes, text: Range<usize>) -> (Reply, &'a [u8]) {
         let end = self.text.end as usize - self.data;
         let reply = self.reply.grown(end, text.len(), self.text.len());
-        Some((reply, &raw[self.data..raw.len() - self.behind]))
+        (reply, &raw[self.data..raw.len() - self.behind])
+    }
+
+    /// The index of its one choice.
+    pub fn index(&self) -> u32 {
+        self.reply.choices.first().map_or(0, |choice| choice.index)
+    }
+
+    /// Whether its delta tells a role.
+    pub fn has_role(&self) -> bool {
+        self.reply.choices.first().is_some_and(|choice| choice.delta.role.is_some())
     }
 }
 
@@ -117,7 +136,8 @@ mod tests {
                 let alike = Alike::of(&raw, &data, &reply).unwrap();
                 for next in texts {
                     let (raw, data, reply) = read(&format!("{before}{next}{after}"));
-                    let (guessed, guessed_data) = alike.read(&raw).unwrap();
+                    let text = alike.text_in(&raw).unwrap();
+                    let (guessed, guessed_data) = alike.read(&raw, text);
                     assert_eq!(guessed, reply, "{first} {next}");
                     assert_eq!(guessed_data, data);
                 }
@@ -138,7 +158,7 @@ mod tests {
             format!("{before}word{}", after.replacen("null}", "\"stop\"}", 1)),
             before.to_owned(),
         ] {
-            assert!(alike.read(&Bytes::from(other.clone())).is_none(), "{other}");
+            assert!(alike.text_in(&Bytes::from(other.clone())).is_none(), "{other}");
         }
     }
 

@@ -5,7 +5,7 @@
 use super::body::{Fault, Scanner};
 use super::message::{Message, Seen, ToolCall};
 use super::request::{Member, Request, Tool};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A request as far as the end of one of its messages.
@@ -36,6 +36,8 @@ pub struct Beginning {
 pub struct Note {
     /// Its size by some count, and 1 more; 0 where nobody counted yet. The highest bit: from samples alone.
     pub counted: AtomicU64,
+    /// No count is larger, and 1 more; 0 where nobody asked yet.
+    pub most: AtomicU64,
     /// A name of its only string of text.
     pub text: OnceLock<u128>,
 }
@@ -100,8 +102,8 @@ const MORE: usize = 32;
 
 impl Note {
     fn copy(&self) -> Self {
-        let counted = AtomicU64::new(self.counted.load(std::sync::atomic::Ordering::Relaxed));
-        Self { counted, text: self.text.clone() }
+        let copy = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Relaxed));
+        Self { counted: copy(&self.counted), most: copy(&self.most), text: self.text.clone() }
     }
 }
 
@@ -196,10 +198,9 @@ mod tests {
         let body = br#"{"messages":[{"role":"user"},{"role":"user"}]}"#;
         let known = Request::resume(body, None, 30).unwrap().begun.unwrap();
         assert_eq!(known.notes.len(), 1);
-        known.notes[0].counted.store(7, std::sync::atomic::Ordering::Relaxed);
+        known.notes[0].counted.store(7, Ordering::Relaxed);
         let more = Request::resume(body, Some(&known), body.len()).unwrap().begun.unwrap();
-        let counted: Vec<u64> =
-            more.notes.iter().map(|note| note.counted.load(std::sync::atomic::Ordering::Relaxed)).collect();
+        let counted: Vec<u64> = more.notes.iter().map(|note| note.counted.load(Ordering::Relaxed)).collect();
         assert_eq!(counted, [7, 0]);
     }
 

@@ -5,7 +5,7 @@
 
 pub mod block;
 
-use block::{BLOCK, behind_backslash, columns_of, transposed};
+use block::{BLOCK, Columns, IS_SIMPLE_ESCAPE, behind_backslash};
 use memchr::memchr2;
 use std::ops::Range;
 
@@ -260,19 +260,25 @@ impl<'a> Scanner<'a> {
         // One where a block begins behind the backslash of an escape.
         let mut open = 0;
         while let Some(block) = self.text[self.at..].first_chunk::<BLOCK>() {
-            let start = self.at;
-            self.at += BLOCK;
-            let marks = columns_of(block, |byte| byte == b'"' || byte == b'\\');
-            if marks | open == 0 {
+            let columns = Columns::of(block);
+            if columns.is_plain() && open == 0 {
+                self.at += BLOCK;
                 continue;
             }
-            let slashes = columns_of(block, |byte| byte == b'\\');
-            let (marks, slashes) = (transposed(marks), transposed(slashes));
+            // Most blocks of an escaped text: simple escapes and no end.
+            if let Some(next) = columns.pass(block, open) {
+                (escaped, open) = (true, next);
+                self.at += BLOCK;
+                continue;
+            }
+            let start = self.at;
+            self.at += BLOCK;
+            let (quotes, slashes) = columns.in_order();
             let behind = behind_backslash(slashes, &mut open);
-            let ends = marks & !slashes & !behind;
+            let ends = quotes & !behind;
             let inside = ends.wrapping_sub(1) & !ends;
             escaped |= slashes & inside != 0;
-            let rare = behind & inside & !marks;
+            let rare = behind & inside & !(quotes | slashes);
             if rare != 0 {
                 odd |= self.letter_escapes(block, rare)?;
                 // An escape that reaches into the next block is passed whole.
@@ -462,18 +468,6 @@ fn is_number(byte: u8) -> bool {
 
 /// One in every byte.
 const ONES: u64 = u64::MAX / 0xFF;
-
-/// Whether a byte makes a whole escape together with a backslash before it.
-const IS_SIMPLE_ESCAPE: [bool; 256] = {
-    let mut simple = [false; 256];
-    let mut at = 0;
-    while at < SIMPLE_ESCAPES.len() {
-        simple[SIMPLE_ESCAPES[at] as usize] = true;
-        at += 1;
-    }
-    simple
-};
-const SIMPLE_ESCAPES: &[u8] = br#""\/bfnrt"#;
 
 /// The high bit of each byte that is zero; bits above the lowest may be wrong.
 fn zero_bytes(word: u64) -> u64 {

@@ -15,7 +15,7 @@ pub fn decode<'a>(string: Str, text: &'a [u8]) -> Cow<'a, str> {
 }
 
 /// The bytes of a string read from `text`, to be compared with a name.
-pub(super) fn decode_bytes<'a>(string: Str, text: &'a [u8]) -> Cow<'a, [u8]> {
+pub fn decode_bytes<'a>(string: Str, text: &'a [u8]) -> Cow<'a, [u8]> {
     let raw = string.raw(text);
     if string.escaped { Cow::Owned(unescape(raw).into_bytes()) } else { Cow::Borrowed(raw) }
 }
@@ -23,30 +23,34 @@ pub(super) fn decode_bytes<'a>(string: Str, text: &'a [u8]) -> Cow<'a, [u8]> {
 /// The text of the bytes between two quotes, escapes resolved; lone surrogates become U+FFFD.
 pub fn unescape(raw: &[u8]) -> String {
     let mut out = Vec::with_capacity(raw.len());
-    let mut rest = raw;
-    while let Some(at) = next_backslash(rest) {
-        out.extend_from_slice(&rest[..at]);
-        let (used, character) = unescape_one(&rest[at..]);
-        if character.is_ascii() {
-            out.push(character as u8);
+    // Where one backslash stands, there are mostly more: a few bytes are copied one by one before any call is worth it.
+    let (mut at, mut near) = (0, NEAR);
+    while at < raw.len() {
+        if raw[at] == b'\\' {
+            let (used, character) = unescape_one(&raw[at..]);
+            if character.is_ascii() {
+                out.push(character as u8);
+            } else {
+                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            (at, near) = (at + used, NEAR);
+        } else if near > 0 {
+            out.push(raw[at]);
+            (at, near) = (at + 1, near - 1);
         } else {
-            out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            let end = memchr::memchr(b'\\', &raw[at..]).map_or(raw.len(), |found| at + found);
+            out.extend_from_slice(&raw[at..end]);
+            at = end;
         }
-        rest = &rest[at + used..];
     }
-    out.extend_from_slice(rest);
     match String::from_utf8(out) {
         Ok(text) => text,
         Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
     }
 }
 
-/// Where the next backslash stands. Where there is one, there are mostly more: those near by are found without a call.
-fn next_backslash(rest: &[u8]) -> Option<usize> {
-    const NEAR: usize = 16;
-    let near = rest.iter().take(NEAR).position(|byte| *byte == b'\\');
-    near.or_else(|| Some(NEAR + memchr::memchr(b'\\', rest.get(NEAR..)?)?))
-}
+/// Bytes behind an escape that are copied one by one.
+const NEAR: usize = 8;
 
 /// Bytes looked at together.
 const STRETCH: usize = 32;
@@ -90,7 +94,8 @@ pub fn quote(text: &str) -> String {
 /// spelling, integers as written and other numbers as the shortest decimal of their double. Two spellings of the same arguments agree in it, as clients
 /// re-spell what they send back. A text that is not JSON is its own canonical form.
 pub fn canonical(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
+    // Members that are not in order are written twice.
+    let mut out = Vec::with_capacity(2 * text.len());
     let mut scanner = Scanner::new(text);
     match canonical_value(&mut scanner, &mut out).and_then(|()| scanner.end()) {
         Ok(()) => out,
@@ -134,32 +139,49 @@ fn canonical_value(scanner: &mut Scanner<'_>, out: &mut Vec<u8>) -> Result<(), F
 
 fn canonical_object(scanner: &mut Scanner<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
     scanner.object()?;
-    let mut members: Vec<(Vec<u8>, Span)> = Vec::new();
-    let mut values = Vec::new();
-    while let Some(key) = scanner.member()? {
-        let mut quoted = Vec::with_capacity(key.span.len() + 2);
-        canonical_string(key, scanner.text(), &mut quoted);
-        let start = values.len();
-        canonical_value(scanner, &mut values)?;
-        members.push((quoted, Span::new(start, values.len())));
-    }
-    // Stable: of equal keys the last one stays, since it is the one that parsers keep and write again.
-    members.sort_by(|a, b| a.0.cmp(&b.0));
     out.push(b'{');
     let start = out.len();
-    for (at, (key, value)) in members.iter().enumerate() {
-        if members.get(at + 1).is_some_and(|(next, _)| next == key) {
-            continue;
-        }
-        if out.len() > start {
+    let mut members: Vec<Written> = Vec::new();
+    while let Some(key) = scanner.member()? {
+        if !members.is_empty() {
             out.push(b',');
         }
-        out.extend_from_slice(key);
+        let from = out.len();
+        canonical_string(key, scanner.text(), out);
+        let key = Span::new(from, out.len());
         out.push(b':');
-        out.extend_from_slice(value.of(&values));
+        canonical_value(scanner, out)?;
+        members.push(Written { key, all: Span::new(from, out.len()) });
+    }
+    if !members.is_sorted_by(|a, b| a.key.of(out) < b.key.of(out)) {
+        sort(&mut members, start, out);
     }
     out.push(b'}');
     Ok(())
+}
+
+/// A member of a canonical object, as it stands in what was written.
+struct Written {
+    key: Span,
+    all: Span,
+}
+
+/// Brings `members`, which were written from `start` on, into the order of their keys.
+fn sort(members: &mut [Written], start: usize, out: &mut Vec<u8>) {
+    // Stable: of equal keys the last one stays, since it is the one that parsers keep and write again.
+    members.sort_by(|a, b| a.key.of(out).cmp(b.key.of(out)));
+    let end = out.len();
+    for (at, member) in members.iter().enumerate() {
+        if members.get(at + 1).is_some_and(|next| next.key.of(out) == member.key.of(out)) {
+            continue;
+        }
+        if out.len() > end {
+            out.push(b',');
+        }
+        out.extend_from_within(member.all.range());
+    }
+    out.copy_within(end.., start);
+    out.truncate(start + out.len() - end);
 }
 
 fn canonical_string(string: Str, text: &[u8], out: &mut Vec<u8>) {

@@ -3,6 +3,8 @@
 
 use super::body::{Fault, Kind, Scanner, Span, Str};
 use super::json::{decode, decode_bytes};
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// Who speaks in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +100,39 @@ impl Arguments {
     }
 }
 
+/// The calls of a message. Shared, since a message that is known from an earlier request is copied for each that
+/// follows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Calls(Option<Arc<[ToolCall]>>);
+
+impl Deref for Calls {
+    type Target = [ToolCall];
+
+    fn deref(&self) -> &[ToolCall] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl<'a> IntoIterator for &'a Calls {
+    type Item = &'a ToolCall;
+    type IntoIter = std::slice::Iter<'a, ToolCall>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl Calls {
+    /// Takes in those of the deprecated form beside the others, where a message has both.
+    fn add(&mut self, more: Self) {
+        if self.is_empty() {
+            *self = more;
+        } else if !more.is_empty() {
+            self.0 = Some(self.iter().chain(&more).copied().collect());
+        }
+    }
+}
+
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
@@ -105,7 +140,7 @@ pub struct Message {
     pub span: Span,
     pub role: Role,
     pub content: Content,
-    pub calls: Vec<ToolCall>,
+    pub calls: Calls,
     pub tool_call_id: Option<Str>,
     pub name: Option<Str>,
     /// A string in it holds `\u0000` or a lone surrogate: it is read but never edited.
@@ -128,7 +163,7 @@ impl Message {
             span: Span::new(scanner.at(), scanner.at()),
             role: Role::Other,
             content: Content::Absent,
-            calls: Vec::new(),
+            calls: Calls::default(),
             tool_call_id: None,
             name: None,
             odd: false,
@@ -162,12 +197,12 @@ impl Message {
             }
             b"tool_calls" => {
                 seen.once(2)?;
-                parse_calls(scanner, &mut self.calls)?;
+                self.calls.add(parse_calls(scanner)?);
             }
             b"function_call" => {
                 seen.once(3)?;
                 if let Some(call) = parse_legacy_call(scanner)? {
-                    self.calls.push(call);
+                    self.calls.add(Calls(Some(Arc::new([call]))));
                 }
             }
             b"tool_call_id" => {
@@ -238,16 +273,24 @@ pub fn parse_content(scanner: &mut Scanner<'_>) -> Result<Content, Fault> {
 }
 
 /// Reads the value of a `tool_calls` member: an array, or null as some gateways send.
-pub fn parse_calls(scanner: &mut Scanner<'_>, calls: &mut Vec<ToolCall>) -> Result<(), Fault> {
+fn parse_calls(scanner: &mut Scanner<'_>) -> Result<Calls, Fault> {
     if scanner.peek()? != Kind::Array {
         scanner.skip()?;
-        return Ok(());
+        return Ok(Calls::default());
     }
     scanner.array()?;
+    if !scanner.element()? {
+        return Ok(Calls::default());
+    }
+    let first = parse_call(scanner)?;
+    if !scanner.element()? {
+        return Ok(Calls(Some(Arc::new([first]))));
+    }
+    let mut calls = vec![first, parse_call(scanner)?];
     while scanner.element()? {
         calls.push(parse_call(scanner)?);
     }
-    Ok(())
+    Ok(Calls(Some(calls.into())))
 }
 
 /// Reads the value of the deprecated `function_call` member of a message; null is none.

@@ -51,21 +51,31 @@ impl Splitter {
 
     /// Takes the next bytes and gives every piece that they complete.
     pub fn push(&mut self, mut chunk: Bytes, mut give: impl FnMut(Piece)) {
-        while let Some(end) = self.event_end(&chunk) {
-            let piece = self.complete(chunk.split_to(end));
+        while let Some(piece) = self.next(&mut chunk) {
             give(piece);
         }
-        if chunk.is_empty() {
-            return;
+    }
+
+    /// The next piece that the bytes of `chunk` complete, which are taken from it. `None` once nothing is left of it.
+    pub fn next(&mut self, chunk: &mut Bytes) -> Option<Piece> {
+        if let Some(end) = self.event_end(chunk) {
+            // Not split off where nothing would be left: one chunk is one event almost always.
+            let tail = if end == chunk.len() { std::mem::take(chunk) } else { chunk.split_to(end) };
+            return Some(self.complete(tail));
+        }
+        let rest = std::mem::take(chunk);
+        if rest.is_empty() {
+            return None;
         }
         if self.oversized {
-            give(Piece::Oversized(chunk));
-        } else if self.partial.len() + chunk.len() > self.max {
-            self.oversized = true;
-            give(Piece::Oversized(self.joined(chunk)));
-        } else {
-            self.partial.extend_from_slice(&chunk);
+            return Some(Piece::Oversized(rest));
         }
+        if self.partial.len() + rest.len() > self.max {
+            self.oversized = true;
+            return Some(Piece::Oversized(self.joined(rest)));
+        }
+        self.partial.extend_from_slice(&rest);
+        None
     }
 
     /// The stream is over: gives what is left, as the last event or the rest of one.

@@ -295,7 +295,7 @@ pub fn read_as(
     transcript.overflows.retain(|messages| *messages <= request.messages.len());
     transcript.summaries = facts.summaries.then(|| Arc::new(Decided) as _);
     let (plan, judge) = policies.read(&transcript);
-    let chain = transcript.calls.chain(identity);
+    let chain = transcript.calls.chain();
     drop(transcript);
     let story = story(&request, body, identity);
     Some(Reading { body: body.clone(), request, plan, restored, lost, judge, chain, story })

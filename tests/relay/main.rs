@@ -11,6 +11,7 @@ mod cuts;
 mod drains;
 mod failures;
 mod identity;
+mod kept;
 mod protocols;
 mod stale;
 mod streams;

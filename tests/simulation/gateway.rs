@@ -209,21 +209,16 @@ impl Gateway {
         if held_out {
             policies.leave_context(&mut plan);
         }
-        let chain = transcript.calls.chain(&self.identity);
-        let history = histories.whole;
+        let chain = transcript.calls.chain();
         let conversation = self.identity.conversation(&request, body);
-        let put_back = if self.observes() { &[][..] } else { &restored[..] };
+        let put_back = if self.observes() { &[][..] } else { &restored };
         let sent = Sent { transcript: &transcript, plan: &plan, restored: put_back };
-        let other_rounds = !sent.keeps_rounds(&histories, &facts.anchors);
-        let rounds = sent.rounds_before(request.messages.len());
-        let cost = Cost { model, conversation, history, anchor: Anchor { rounds, ..Anchor::default() } };
-        let answered = |at| transcript.calls.answered_by(at).map(|call| (call.message, call.position));
-        let pairs = (0..request.messages.len()).map(answered).collect();
+        let (cost, other_rounds) = cost(sent, &histories, &facts, (model, conversation));
+        let pairs = pairs(&transcript);
         drop(transcript);
         self.ordinal += 1;
-        let name = self.identity.key.hash(Domain::Confirmation, &[&self.ordinal.to_le_bytes()]);
-        let token = asking.then(|| token(name));
-        let overflow = (conversation, history);
+        let token = asking.then(|| token(self.name()));
+        let overflow = (conversation, histories.whole);
         Some(Reading {
             request,
             facts,
@@ -245,6 +240,11 @@ impl Gateway {
             tells_late: self.summaries.told_late > told_late,
             adopted,
         })
+    }
+
+    /// A name that no other request has.
+    fn name(&self) -> Hash {
+        self.identity.key.hash(Domain::Confirmation, &[&self.ordinal.to_le_bytes()])
     }
 
     /// What the ledger knows, and how many calls have taken over the times of others.
@@ -316,4 +316,23 @@ fn know(transcript: &mut Transcript<'_>, config: &Config, summaries: &Summaries)
     transcript.token_factor = config.token_factor(&model);
     transcript.context_window = config.context_window(&model);
     transcript.summaries = Some(Arc::clone(&summaries.pins) as _);
+}
+
+/// With what rounds a history is sent, for the ledger; and whether they are other ones than it knows.
+fn cost(
+    sent: Sent<'_>,
+    histories: &Histories,
+    facts: &Facts,
+    (model, conversation): (Hash, Hash),
+) -> (Cost, bool) {
+    let rounds = sent.rounds_before(sent.transcript.request.messages.len());
+    let anchor = Anchor { rounds, ..Anchor::default() };
+    let cost = Cost { model, conversation, history: histories.whole, anchor };
+    (cost, !sent.keeps_rounds(histories, &facts.anchors))
+}
+
+/// See [`Passed::pairs`].
+fn pairs(transcript: &Transcript<'_>) -> Vec<Option<(usize, usize)>> {
+    let answered = |at| transcript.calls.answered_by(at).map(|call| (call.message, call.position));
+    (0..transcript.request.messages.len()).map(answered).collect()
 }

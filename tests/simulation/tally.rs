@@ -43,8 +43,7 @@ const OFTEN: [(&str, usize); 20] = [
     ("held out", 20),
 ];
 /// And in a long one.
-const SELDOM: [(&str, usize); 8] = [
-    ("other rounds", 1),
+const SELDOM: [(&str, usize); 7] = [
     ("approved", 5),
     ("three tries", 5),
     ("summary wanted", 20),

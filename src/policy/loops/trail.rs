@@ -92,17 +92,16 @@ impl Trail {
 
     /// Adds the steps of one reply, in the order of its calls. `body` holds the request.
     pub fn add_reply(&mut self, steps: Vec<Step>, body: &[u8]) {
-        for step in &steps {
-            self.add(step, body);
-        }
-        if steps.len() > LONGEST {
-            let equal = steps.len() == self.reply.len()
-                && std::iter::zip(&steps, &self.reply).all(|(step, before)| step.equals(before, body));
-            self.replies.go_on(equal);
-            self.reply = steps;
-        } else {
+        if steps.len() <= LONGEST {
             (self.reply, self.replies) = (Vec::new(), Streak::default());
+            steps.into_iter().for_each(|step| self.add(step, body));
+            return;
         }
+        steps.iter().for_each(|step| self.add(step.clone(), body));
+        let equal = steps.len() == self.reply.len()
+            && std::iter::zip(&steps, &self.reply).all(|(step, before)| step.equals(before, body));
+        self.replies.go_on(equal);
+        self.reply = steps;
     }
 
     /// The circles that the trail ends in with as many rounds as `enough` says for their length, the shortest first.
@@ -134,15 +133,15 @@ impl Trail {
         Some(self.circle(at))
     }
 
-    fn add(&mut self, step: &Step, body: &[u8]) {
+    fn add(&mut self, step: Step, body: &[u8]) {
         for (at, streak) in self.streaks.iter_mut().enumerate() {
             let round_before = self.recent.len().checked_sub(at + 1).map(|place| &self.recent[place]);
-            streak.go_on(round_before.is_some_and(|before| before.equals(step, body)));
+            streak.go_on(round_before.is_some_and(|before| before.equals(&step, body)));
         }
         if self.recent.len() == LONGEST {
             self.recent.remove(0);
         }
-        self.recent.push(step.clone());
+        self.recent.push(step);
     }
 
     fn streak(&self, at: usize) -> Streak {

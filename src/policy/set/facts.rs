@@ -2,7 +2,6 @@
 
 use crate::policy::{DeclaredTool, RequestFacts};
 use crate::transcript::Transcript;
-use crate::transcript::tokens::Estimate;
 use crate::wire::json::decode;
 use crate::wire::request::Choice;
 
@@ -16,7 +15,6 @@ pub(super) fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
     let tools_tokens = transcript.declared_tokens();
     let hidden: usize = transcript.hidden_rounds.iter().map(|(_, round)| round.len()).sum();
     let most_chars = transcript.request.messages_span.len() + hidden;
-    let messages = Estimate::most_of(most_chars).scaled(transcript.token_factor);
     RequestFacts {
         tools: declared.collect(),
         takes_tools: takes_tools(transcript),
@@ -26,7 +24,7 @@ pub(super) fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
         shared_body: transcript.shared_body.clone(),
         body,
         tools_tokens,
-        most_tokens: tools_tokens + messages,
+        transcript,
         most_chars,
         context_window: transcript.context_window,
         overflowed: transcript.overflowed,

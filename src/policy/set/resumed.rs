@@ -69,7 +69,7 @@ impl Keeping {
 impl<'a> Stands<'a> {
     pub(super) fn of(set: &'a PolicySet, transcript: &'a Transcript<'a>) -> Self {
         let may = set.resumes && transcript.request.beginnings[0].is_some();
-        let known = may.then(|| transcript.beginnings("policies", transcript.identity.root()));
+        let known = may.then(|| transcript.beginnings("policies", transcript.calls.root));
         Self { transcript, set, known }
     }
 

@@ -7,9 +7,10 @@ use crate::transcript::ToolResult;
 use crate::transcript::calls::Call;
 use crate::transcript::identity::{Domain, Hash};
 use crate::transcript::memo::Derived;
-use crate::wire::body::Str;
+use crate::wire::body::{Span, Str};
 use crate::wire::json::decode;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// A result of fewer bytes is no longer than the pointer by much, and easier to read.
@@ -24,7 +25,34 @@ pub struct Seen {
     /// The calls of the last reply: the ordinal among all, and among those of the tool.
     reply: Vec<(usize, usize)>,
     reply_message: usize,
+    /// The first text of each kind. Few conversations have two, and so most texts are neither hashed nor compared.
+    kinds: HashMap<Kind, First>,
+    /// The texts of those kinds of which there were more, by their names.
     results: HashMap<Hash, Original>,
+}
+
+/// What can be told of a text by a look at a few of its bytes: equal texts agree in it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Kind {
+    bytes: usize,
+    middle: u64,
+    end: u64,
+}
+
+impl Kind {
+    /// The kind of a text of more than [`MIN_BYTES`].
+    fn of(raw: &[u8]) -> Self {
+        let eight = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let end = &raw[raw.len().saturating_sub(8)..];
+        Self { bytes: raw.len(), middle: eight(&raw[raw.len() / 2..]), end: eight(end) }
+    }
+}
+
+/// The first text of a kind: where it stands, and the result that it is of, as long as that has no other name.
+#[derive(Clone)]
+struct First {
+    text: Span,
+    original: Option<Original>,
 }
 
 /// A result that the model is shown.
@@ -56,9 +84,14 @@ impl Seen {
             self.reply_message = call.message;
         }
         self.calls += 1;
-        let of_tool = self.calls_of.entry(call.name.to_string()).or_default();
-        *of_tool += 1;
-        self.reply.push((self.calls, *of_tool));
+        let of_tool = match self.calls_of.get_mut(&*call.name) {
+            Some(of_tool) => {
+                *of_tool += 1;
+                *of_tool
+            }
+            None => *self.calls_of.entry(call.name.to_string()).or_insert(1),
+        };
+        self.reply.push((self.calls, of_tool));
     }
 
     /// The pointer to an earlier result that is equal to this `text` of `result` and of which no less is shown; where
@@ -68,15 +101,32 @@ impl Seen {
         let raw = text.raw(view.body);
         // An answer to nothing has no name to point to.
         let call = result.call.filter(|_| raw.len() > MIN_BYTES)?;
-        let content = view.text_name(text);
         // Nothing is cut of a text of fewer bytes.
         let limit = if raw.len() <= limit { usize::MAX } else { limit };
+        let own = || {
+            let (ordinal, ordinal_of_tool) = self.reply.get(call.position).copied()?;
+            Some(Original {
+                message: view.index,
+                limit,
+                tool: call.name.to_string(),
+                ordinal,
+                ordinal_of_tool,
+            })
+        };
+        let first = match self.kinds.entry(Kind::of(raw)) {
+            Entry::Occupied(first) => first.into_mut(),
+            Entry::Vacant(place) => {
+                place.insert(First { text: text.span, original: Some(own()?) });
+                return None;
+            }
+        };
+        let content = view.text_name(text);
+        if let Some(original) = first.original.take() {
+            self.results.insert(view.name_of(first.text), original);
+        }
         let known = self.results.get(&content);
         let Some(original) = known.filter(|known| known.message < view.index && known.limit >= limit) else {
-            let (ordinal, ordinal_of_tool) = self.reply.get(call.position).copied()?;
-            let tool = call.name.to_string();
-            let own = Original { message: view.index, limit, tool, ordinal, ordinal_of_tool };
-            self.results.insert(content, own);
+            self.results.insert(content, own()?);
             return None;
         };
         // Counting the characters takes a look at all of them.
@@ -167,6 +217,20 @@ mod tests {
         assert_eq!(pointers("", &[("f", long("a")), ("f", long("A"))]), [None, None]);
         assert_eq!(pointers("duplicates = false", &[("f", long("a")), ("f", long("a"))]), [None, None]);
         assert_eq!(pointers("tools = { f = 0 }", &[("f", long("a")), ("f", long("a"))]), [None, None]);
+    }
+
+    #[test]
+    fn what_differs_in_a_few_bytes_is_not_taken_for_equal() {
+        let text = |at: usize| -> Value {
+            let mut text = "some words ".repeat(60);
+            text.replace_range(at..=at, "X");
+            text.into()
+        };
+        let places = [0, 100, 340, 650, 100, 340];
+        let texts = places.map(|at| ("f", text(at)));
+        let originals: Vec<_> =
+            pointers("", &texts).into_iter().map(|found| found.map(|found| found.1)).collect();
+        assert_eq!(originals, [None, None, None, None, Some(4), Some(6)]);
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl Gateway {
         outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
         tell_known(outcome, facts.repeated, (lost, meter.keeps_rounds));
         tell_new(&transcript, &plan, record);
-        let chain = transcript.calls.chain(&identity);
+        let chain = transcript.calls.chain();
         drop(transcript);
         let token = is_asking.then(|| new_token(request_name));
         let asks_usage = self.asks_usage(policies, request, facts.model);
@@ -163,7 +163,11 @@ impl Gateway {
             histories: &earlier,
             answered: sought.answer.as_ref().map(|answer| answer.anchor),
             quotas: &quotas,
-            bytes: self.name_of_bytes(identity, if quotas.is_empty() { &[] } else { transcript.body }),
+            bytes: if quotas.is_empty() {
+                Hash::default()
+            } else {
+                self.name_of_bytes(identity, transcript.body)
+            },
             now_ms: self.now_ms(),
         };
         let mut facts = self.ledger.look_up(ask).await;
@@ -294,7 +298,7 @@ impl Gateway {
     fn name(&self, transcript: &Transcript<'_>) -> Hash {
         let (request, body) = (transcript.request, transcript.body);
         let new_from = transcript.last_assistant().map_or(0, |last| request.messages[last].span.end as usize);
-        let chain = transcript.calls.chain(transcript.identity).0.to_le_bytes();
+        let chain = transcript.calls.chain().0.to_le_bytes();
         let count = request.messages.len().to_le_bytes();
         self.key.hash(Domain::Request, &[&chain, &count, &body[new_from..]])
     }

@@ -2,7 +2,6 @@
 //! hold.
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 use hyper::body::{Frame, Incoming};
 use std::pin::Pin;
@@ -45,18 +44,13 @@ pub(super) async fn wait(
     deadline: Instant,
     due: Option<Instant>,
 ) -> Step {
-    // Most frames are here already: no timer is armed for them.
-    let frame = match body.frame().now_or_never() {
-        Some(frame) => frame,
-        None => {
-            let until = due.map_or(deadline, |due| deadline.min(due));
-            tokio::select! {
-                biased;
-                frame = body.frame() => frame,
-                () = alarm.ring(until) => {
-                    return if Instant::now() < deadline { Step::Silence } else { Step::TooSilent };
-                }
-            }
+    let until = due.map_or(deadline, |due| deadline.min(due));
+    // Where a frame is here already, the alarm is not touched.
+    let frame = tokio::select! {
+        biased;
+        frame = body.frame() => frame,
+        () = alarm.ring(until) => {
+            return if Instant::now() < deadline { Step::Silence } else { Step::TooSilent };
         }
     };
     match frame {

@@ -9,11 +9,12 @@ use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use bytes::Bytes;
 use hyper::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper::http::request::Parts;
-use hyper::http::{HeaderValue, Method, Request, Uri};
+use hyper::http::{HeaderName, HeaderValue, Method, Request, Uri};
 use std::collections::HashMap;
 
 /// Whom the caller's credential has to pay for it, where it may speak for several.
-const PAYERS: [&str; 2] = ["openai-organization", "openai-project"];
+static PAYERS: [HeaderName; 2] =
+    [HeaderName::from_static("openai-organization"), HeaderName::from_static("openai-project")];
 /// The client's path that every address takes.
 const PATH: &str = "/v1/chat/completions";
 
@@ -57,8 +58,8 @@ impl Places {
             headers.insert(AUTHORIZATION, key);
         } else if *place == SummaryPlace::default() {
             for name in CREDENTIALS.iter().chain(&PAYERS) {
-                for value in parts.headers.get_all(*name) {
-                    headers.append(*name, value.clone());
+                for value in parts.headers.get_all(name) {
+                    headers.append(name, value.clone());
                 }
             }
         }

@@ -629,3 +629,30 @@ proptest! {
         prop_assert_eq!(out.concat(), bytes);
     }
 }
+
+#[test]
+fn chunks_of_text_alone_pass_as_those_that_are_read_whole_and_within_the_same_bounds() {
+    let texts = ["", "one", " two", "", " \u{e9}", " three and more"];
+    // What stands beside the text in the second stream keeps its chunks from being known by their text.
+    let stream = |beside: Option<&str>| {
+        let chunks = texts.iter().map(|text| {
+            let mut said = json!({"content": text});
+            if let Some(member) = beside {
+                said[member] = Value::Null;
+            }
+            delta(&said)
+        });
+        chunks.collect::<Vec<_>>()
+    };
+    for reply in [8, 1 << 20] {
+        let view = |beside| {
+            let mut judge = StreamJudge::new(judging(true), StreamLimits { reply, ..LIMITS }, true);
+            let chunks = stream(beside);
+            let (out, ending) = run(&mut judge, chunks.iter().map(String::as_bytes));
+            assert_eq!(out, chunks.concat(), "as it came");
+            let choice = &judge.choices()[0];
+            (choice.text(), choice.is_silent(), judge.unjudged.clone(), judge.is_hiding(), ending)
+        };
+        assert_eq!(view(None), view(Some("refusal")), "{reply}");
+    }
+}

@@ -15,12 +15,19 @@ use std::ops::Range;
 const LINE_BYTES: usize = 60;
 /// The longest line of encoded bytes that is followed by others.
 const WIDEST_LINE_BYTES: usize = 128;
+/// A run of so many characters holds a line and a half of those that [`may_occur`] looks at, also without its URL's head.
+const PROBED_CHARS: usize = 1_000;
 /// How far before a run the `data:` of its URL may stand.
 const URL_HEAD_BYTES: usize = 200;
 
-/// Whether `bytes`, in any spelling of JSON, hold a run that may be part of base64. Much faster than [`leave_out`].
-pub(crate) fn may_occur(bytes: &[u8]) -> bool {
-    long_run(bytes, 0).is_some()
+/// Whether `bytes`, in any spelling of JSON, may hold base64 of more than `longest` characters. Much faster than
+/// [`leave_out`].
+pub(crate) fn may_occur(bytes: &[u8], longest: usize) -> bool {
+    // So long a one lies across one of these places, so that of most texts a few words are read.
+    let is_of_one = |byte: &u8| is_base64(*byte) || matches!(byte, b'\\' | b'\n' | b'\r');
+    let windows = (0..).step_by(longest / 2 + 1).map_while(|at| bytes.get(at..at + LINE_BYTES));
+    let mut windows = windows.map(|window| window.iter().all(is_of_one));
+    (longest < PROBED_CHARS || windows.any(|is_one| is_one)) && long_run(bytes, 0).is_some()
 }
 
 /// The text with a note for each run of base64 of more than `longest` characters; `None` if it has none.
@@ -331,7 +338,28 @@ mod tests {
 
     #[test]
     fn a_text_without_long_runs_is_told_at_once() {
-        assert!(!may_occur("a line of words\n".repeat(99).as_bytes()));
-        assert!(may_occur(encoded(b"", 60).as_bytes()));
+        for longest in [200, 4_000] {
+            assert!(!may_occur("a line of words\n".repeat(999).as_bytes(), longest));
+            assert!(may_occur(encoded(b"", 4_060).as_bytes(), longest));
+        }
+        assert!(may_occur(encoded(b"", 60).as_bytes(), 200));
+    }
+
+    #[test]
+    fn what_is_left_out_is_not_missed_wherever_it_stands() {
+        for (bytes, lines) in [(760, "\n"), (760, "\\r\\n"), (800, "\\/"), (2_000, "")] {
+            let blob = encoded(b"\x89PNG", bytes);
+            let blob = if lines.is_empty() { blob } else { wrapped(&blob, lines) };
+            for at in (0..1_500).step_by(7) {
+                let text =
+                    format!("{}data:image/png;base64,{blob}\" ,", "some words ".repeat(140).split_at(at).0);
+                let raw = crate::wire::json::quote(&text);
+                let found = leave_out(&text, 1_000).is_some();
+                assert!(
+                    found && may_occur(text.as_bytes(), 1_000) && may_occur(raw.as_bytes(), 1_000),
+                    "{text}"
+                );
+            }
+        }
     }
 }

@@ -1,0 +1,76 @@
+//! Connections to the upstream that are kept and shared: how many it takes, counted by the upstream.
+
+use crate::support::{settings, soon};
+use bytes::Bytes;
+use futures_util::future::join_all;
+use futures_util::stream;
+use http_body_util::BodyExt as _;
+use hyper::body::{Frame, Incoming};
+use hyper::http::{Request, Response};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::net::TcpListener;
+use toolrein::proxy::body::{ReplyBody, UpBody};
+use toolrein::proxy::upstream::{Upstream, UpstreamSettings};
+
+/// Answers in two pieces, the second of which the head does not wait for.
+async fn answer(_: Request<Incoming>) -> Result<Response<ReplyBody>, Infallible> {
+    let pieces = stream::unfold(0, |piece| async move {
+        tokio::task::yield_now().await;
+        (piece < 2).then(|| (Ok(Frame::data(Bytes::from_static(b"ok"))), piece + 1))
+    });
+    Ok(Response::new(ReplyBody::from_stream(pieces)))
+}
+
+/// An upstream that counts its connections.
+async fn counting(http2: bool) -> (Upstream, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}/v1", listener.local_addr().unwrap());
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            counted.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move {
+                let server = auto::Builder::new(TokioExecutor::new());
+                let _ = server.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+            });
+        }
+    });
+    (Upstream::new(UpstreamSettings { http2, ..settings(&base) }).unwrap(), count)
+}
+
+async fn ask(upstream: &Upstream) -> Response<Incoming> {
+    let request = Request::get("/v1/models").body(UpBody::Empty).unwrap();
+    soon("a response", upstream.send(request)).await.unwrap()
+}
+
+async fn read(response: Response<Incoming>) {
+    assert_eq!(soon("the body", response.into_body().collect()).await.unwrap().to_bytes(), "okok");
+}
+
+#[tokio::test]
+async fn requests_that_come_together_share_one_connection_of_http2() {
+    let (upstream, count) = counting(true).await;
+    join_all((0..16).map(|_| async { read(ask(&upstream).await).await })).await;
+    read(ask(&upstream).await).await;
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn requests_that_come_together_take_a_connection_of_http1_each_and_leave_them_to_the_next() {
+    let (upstream, count) = counting(false).await;
+    let responses = join_all((0..8).map(|_| ask(&upstream))).await;
+    assert_eq!(count.load(Ordering::Relaxed), 8, "none is free before its response was read");
+    join_all(responses.into_iter().map(read)).await;
+    for _ in 0..50 {
+        read(ask(&upstream).await).await;
+    }
+    // A connection is free a moment after its response was read: one may be missed, fifty are not.
+    assert!(count.load(Ordering::Relaxed) < 20, "{count:?}");
+}
