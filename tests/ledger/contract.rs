@@ -1,5 +1,6 @@
 //! What every ledger promises, held over memory, over a Redis, and over two programs' ledgers in one Redis.
 
+use crate::faults::delay;
 use crate::server::{SECRET, Server};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -37,14 +38,19 @@ fn bounds() -> Bounds {
 }
 
 async fn open(server: &Server, prefix: &str) -> Arc<dyn Ledger> {
+    open_at(server.port(), prefix).await.0
+}
+
+/// With what it counts.
+async fn open_at(port: u16, prefix: &str) -> (Arc<dyn Ledger>, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new(&[]).unwrap());
     let key = HashKey::of(SECRET.as_bytes().try_into().unwrap());
-    let url = format!("redis://:pass-of-the-tests@127.0.0.1:{}", server.port());
+    let url = format!("redis://:pass-of-the-tests@127.0.0.1:{port}");
     let (prefix, timeout) = (prefix.to_owned(), Duration::from_secs(10));
     let settings = Settings { url, key, prefix, timeout, bounds: bounds() };
     let ledger = Redis::open(settings, Arc::clone(&metrics)).unwrap();
     wait_for("the ledger to answer", async || metrics.render().contains("\ntoolrein_ledger_up 1\n")).await;
-    Arc::new(ledger)
+    (Arc::new(ledger), metrics)
 }
 
 async fn wait_for(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
@@ -87,6 +93,61 @@ impl Pair {
     }
 }
 
+fn round(anchor: u128, text: &str) -> Round {
+    let messages = format!("{{\"role\":\"assistant\",\"content\":\"{text}\"}}");
+    Round { anchor: Hash(anchor), messages: Bytes::from(messages) }
+}
+
+fn hidden(place: u128, round: Round) -> News {
+    News { rounds: vec![(Hash(place), round)], ..News::default() }
+}
+
+#[tokio::test]
+async fn what_is_told_twice_since_no_answer_came_is_there_once() {
+    let server = Server::start();
+    let (ledger, metrics) = open_at(server.port(), "").await;
+    server.freeze();
+    ledger.record(hidden(1, round(7, "x")));
+    let is_late = || metrics.render().contains("toolrein_ledger_errors_total{op=\"record\"} 1\n");
+    wait_for("no answer to come", async || is_late()).await;
+    ledger.record(hidden(2, round(7, "x")));
+    server.thaw();
+    wait_for("both to be told", async || server.keys().len() == 2).await;
+    for key in server.keys() {
+        assert_eq!(server.ask::<usize>(&["LLEN", &key]), 1);
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_much_to_be_told_at_once_is_told_in_parts() {
+    let server = Server::start();
+    // Some 400 KB in a second.
+    let port = delay(server.port(), Duration::from_millis(10));
+    let (ledger, _) = open_at(port, "").await;
+    let long = "x".repeat(20_000);
+    (0..64).for_each(|place| ledger.record(hidden(place, round(7, &long))));
+    wait_for("all to be told", async || server.keys().len() == 64).await;
+}
+
+#[tokio::test]
+async fn no_more_is_read_of_a_quota_than_it_needs() {
+    let server = Server::start();
+    let [one, other] = [open(&server, "").await, open(&server, "").await];
+    let window_ms = 3_600_000;
+    for at_ms in 1..=300u64 {
+        let spent = Spent { quota: Hash(1), request: Hash(at_ms.into()), calls: 1, at_ms, window_ms };
+        one.record(News { spent: vec![spent], ..News::default() });
+    }
+    wait_for("all uses to be told", async || {
+        let keys = server.keys();
+        keys.iter().any(|key| server.ask::<usize>(&["ZCARD", key]) == 300)
+    })
+    .await;
+    let quotas = [Quota { name: Hash(1), calls: 9, window_ms }];
+    let read = other.look_up(Ask { quotas: &quotas, ..ask() }).await.spent;
+    assert_eq!(read, [(271..=300).collect::<Vec<u64>>()], "enough for nine, tried thrice each");
+}
+
 /// Runs a case over every kind of ledger.
 macro_rules! over_every_ledger {
     ($($name:ident)*) => {$(
@@ -126,15 +187,6 @@ mod cases {
         let ask = Ask { calls: &calls, ..ask() };
         let news = [released(1, 5), released(1, 9), released(3, 7)];
         pair.tells(news, ask, |facts| facts.released_ms == [Some(5), None, Some(7)] && !facts.away).await;
-    }
-
-    fn round(anchor: u128, text: &str) -> Round {
-        let messages = format!("{{\"role\":\"assistant\",\"content\":\"{text}\"}}");
-        Round { anchor: Hash(anchor), messages: Bytes::from(messages) }
-    }
-
-    fn hidden(place: u128, round: Round) -> News {
-        News { rounds: vec![(Hash(place), round)], ..News::default() }
     }
 
     pub async fn rounds_are_found_at_their_place_and_the_first_of_one_anchor_stays(pair: &Pair) {
