@@ -129,6 +129,15 @@ pub struct ModelFacts {
 }
 
 impl ModelFacts {
+    /// Everything.
+    pub const ALL: Self = Self {
+        no_tools: true,
+        no_tool_choice: true,
+        no_tool_history: true,
+        no_late_system: true,
+        no_stream_options: true,
+    };
+
     /// What either knows.
     #[must_use]
     pub fn and(self, other: Self) -> Self {

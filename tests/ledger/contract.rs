@@ -148,6 +148,29 @@ async fn no_more_is_read_of_a_quota_than_it_needs() {
     assert_eq!(read, [(271..=300).collect::<Vec<u64>>()], "enough for nine, tried thrice each");
 }
 
+#[tokio::test]
+async fn however_much_somebody_put_into_a_key_a_bounded_part_is_read() {
+    let server = Server::start();
+    let ledger = open(&server, "").await;
+    let overflow = Overflow { messages: 1, history: Hash(1) };
+    let facts = ModelFacts { no_tools: true, ..ModelFacts::default() };
+    let (model, overflow) = (Some((Hash(3), facts)), Some((Hash(2), overflow)));
+    ledger.record(News { model, overflow, ..hidden(1, round(7, "x")) });
+    wait_for("all to be told", async || server.keys().len() == 3).await;
+    let junk: Vec<String> = (0..1_000).map(|nth| nth.to_string()).collect();
+    for key in server.keys() {
+        let put = if key.starts_with("m:") { "SADD" } else { "RPUSH" };
+        let words = [put, &key].into_iter().chain(junk.iter().map(String::as_str));
+        server.ask::<()>(&words.collect::<Vec<_>>());
+    }
+    let ask = Ask { places: &[Hash(1)], model: Hash(3), conversation: Hash(2), ..ask() };
+    let (other, counted) = open_at(server.port(), "").await;
+    let facts_found = other.look_up(ask).await;
+    assert_eq!((facts_found.model, facts_found.away), (facts, false));
+    let unreadable = format!("toolrein_ledger_errors_total{{op=\"unreadable\"}} {}\n", 64 + 32);
+    assert!(counted.render().contains(&unreadable), "{}", counted.render());
+}
+
 /// Runs a case over every kind of ledger.
 macro_rules! over_every_ledger {
     ($($name:ident)*) => {$(
