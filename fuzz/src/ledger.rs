@@ -3,7 +3,7 @@
 
 use crate::world::{choices, is_json};
 use std::fmt::Debug;
-use toolrein::ledger::redis::records::{Event, Kind, Record, Released, Seals, Seen, Taken, one_by_one};
+use toolrein::ledger::redis::records::{Kind, Record, Released, Seals, Seen, Taken, Use, one_by_one};
 use toolrein::ledger::{ModelFacts, Overflow};
 use toolrein::rewrite::confirm::{Confirmation, Handed, reply};
 use toolrein::rewrite::rounds::Round;
@@ -18,7 +18,7 @@ pub fn run(input: &[u8]) -> bool {
         0 => read::<Released>(body).is_some(),
         1 => read::<Taken>(body).is_some(),
         2 => read::<Overflow>(body).is_some(),
-        3 => read::<Event>(body).is_some(),
+        3 => read::<Use>(body).is_some(),
         4 => read::<Anchor>(body).is_some(),
         5 => read::<Seen>(body).is_some(),
         6 => read::<ModelFacts>(body).is_some_and(|facts| one_by_one(facts).len() == 1),

@@ -51,6 +51,15 @@ impl<'a> Document<'a> {
         Spanned::new(self.root.span(), DeValue::Table(self.root.get_ref().clone()))
     }
 
+    /// Whether anything is configured. Without any table everything would be as shipped, the upstream included.
+    pub(super) fn has_a_table(&self) -> Result<(), Problem> {
+        let mut values = self.root.get_ref().values();
+        let found = values.any(|value| matches!(value.get_ref(), DeValue::Table(_)));
+        let text =
+            "holds no table, so it is empty or was read while it was being written; what is in force stays";
+        found.then_some(()).ok_or_else(|| self.problem(None, String::new(), text.to_owned()))
+    }
+
     /// The entries of the top table `name`, in the file's order; `None` where it is absent or no table.
     pub(super) fn tables(&self, name: &str) -> Option<Vec<Entry<'a>>> {
         match self.root.get_ref().get(name)?.get_ref() {

@@ -182,7 +182,7 @@ impl Ledger for Memory {
             asked: ask.answered.and_then(|text| self.asked(text)),
             anchors: ask.histories.iter().map(|history| self.anchors.find(*history)).collect(),
             ratio: self.ratio(&ask.model),
-            spent: ask.quotas.iter().map(|quota| self.spent(*quota, ask.bytes, ask.now_ms)).collect(),
+            spent: ask.quotas.iter().map(|quota| self.spent(quota.name, ask.bytes, ask.now_ms)).collect(),
             overflows: self
                 .overflows
                 .find(&ask.conversation, now_ms)

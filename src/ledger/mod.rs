@@ -64,11 +64,22 @@ pub struct Ask<'a> {
     /// The text to which the user has answered, where that may be a yes.
     pub answered: Option<Hash>,
     /// What the caller has used of these is wanted.
-    pub quotas: &'a [Hash],
+    pub quotas: &'a [Quota],
     /// The request's name, equal for equal bytes alone.
     pub bytes: Hash,
     /// Now, in ms since the epoch.
     pub now_ms: u64,
+}
+
+/// A quota of one caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Its name for this caller.
+    pub name: Hash,
+    /// How many it allows: no more need be known.
+    pub calls: usize,
+    /// How long a use counts, in ms.
+    pub window_ms: u64,
 }
 
 /// A request that carries a yes.
@@ -118,6 +129,15 @@ pub struct ModelFacts {
 }
 
 impl ModelFacts {
+    /// Everything.
+    pub const ALL: Self = Self {
+        no_tools: true,
+        no_tool_choice: true,
+        no_tool_history: true,
+        no_late_system: true,
+        no_stream_options: true,
+    };
+
     /// What either knows.
     #[must_use]
     pub fn and(self, other: Self) -> Self {

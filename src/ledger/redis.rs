@@ -14,10 +14,10 @@ mod uses;
 
 use self::link::Link;
 use self::names::Names;
-use self::records::{Event, Happened, Kind, Taken};
+use self::records::{Kind, Taken, Use};
 use self::tell::{Queue, Told, queue};
 use self::trip::{Found, Reader, Trip};
-use self::uses::{Events, bound, standing};
+use self::uses::{Change, Uses};
 use super::memory::{Bounds, MOST_OVERFLOWS, MOST_ROUNDS_AT_ONE_PLACE, Memory};
 use super::pending::Standing;
 use super::recent::Recent;
@@ -58,7 +58,7 @@ pub struct AddressError;
 pub struct Redis {
     local: Memory,
     /// What this process knows of quotas.
-    events: Recent<Arc<Events>>,
+    uses: Recent<Arc<Uses>>,
     link: Arc<Link>,
     names: Names,
     queue: Queue,
@@ -89,8 +89,8 @@ impl Redis {
         let (ending, is_ending) = watch::channel(false);
         let (queue, writer) = queue(Arc::clone(&link), names.clone(), is_ending);
         let writer = Mutex::new(Some(tokio::spawn(writer.run())));
-        let events = Recent::of_heavy(bounds.calls, names.ttl_ms, |events: &Arc<Events>| events.len() as u64);
-        Ok(Self { local: Memory::new(&bounds), events, link, names, queue, ending, keeper, writer })
+        let uses = Recent::of_heavy(bounds.calls, names.ttl_ms, |uses: &Arc<Uses>| uses.len() as u64);
+        Ok(Self { local: Memory::new(&bounds), uses, link, names, queue, ending, keeper, writer })
     }
 
     /// Waits until the address was tried once, be it there or not.
@@ -129,7 +129,7 @@ impl Redis {
         let found = trip.read(answers);
         self.link.count(LedgerOp::Unreadable, found.unreadable);
         self.link.count(LedgerOp::Record, found.is_full.into());
-        self.count_spent(ask, &found.events, facts);
+        self.count_spent(ask, &found.uses, facts);
         self.remember_times(&trip.unknown, &found.released);
         merge(facts, found);
     }
@@ -144,31 +144,32 @@ impl Redis {
     }
 
     /// What was used of quotas, by what this process and the `shared` ledger know.
-    fn count_spent(&self, ask: Ask<'_>, shared: &[Events], facts: &mut Facts) {
-        let mut again = Vec::new();
+    fn count_spent(&self, ask: Ask<'_>, shared: &[Vec<Use>], facts: &mut Facts) {
+        let mut changes = Vec::new();
         for (at, quota) in ask.quotas.iter().enumerate() {
-            let own = self.events.find(quota, self.local.now_ms());
-            let mut all = own.map(Arc::unwrap_or_clone).unwrap_or_default();
-            all.extend(shared.get(at).into_iter().flatten());
-            let standing = standing(&all, ask.bytes, ask.now_ms);
-            facts.spent.push(standing.spent);
-            if standing.is_again {
-                again.push((*quota, Event { at_ms: ask.now_ms, request: ask.bytes, what: Happened::Again }));
-            }
+            let shared = shared.get(at).map_or(&[][..], Vec::as_slice);
+            let come = |uses: &mut Uses| uses.come(shared, (ask.bytes, ask.now_ms), *quota);
+            // Who used nothing takes no room.
+            let is_known = !shared.is_empty() || self.uses.find(&quota.name, self.local.now_ms()).is_some();
+            let (spent, change) =
+                if is_known { self.with_uses(quota.name, come) } else { (Vec::new(), None) };
+            facts.spent.push(spent);
+            changes.extend(change.map(|change| (quota.name, change)));
         }
-        if !again.is_empty() {
-            again.iter().for_each(|(quota, event)| self.keep(*quota, *event));
-            self.tell(Told { news: News::default(), events: again });
+        if !changes.is_empty() {
+            self.tell(Told { news: News::default(), changes });
         }
     }
 
-    fn keep(&self, quota: Hash, event: Event) {
-        self.events.update(quota, self.local.now_ms(), |known| {
-            let mut events = known.map(Arc::unwrap_or_clone).unwrap_or_default();
-            events.insert(event);
-            bound(&mut events);
-            Arc::new(events)
+    /// What `change` says to the uses of a quota. Under a lock, so that of two requests at once one comes first.
+    fn with_uses<T: Default>(&self, quota: Hash, change: impl FnOnce(&mut Uses) -> T) -> T {
+        let mut said = T::default();
+        self.uses.update(quota, self.local.now_ms(), |known| {
+            let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
+            said = change(&mut uses);
+            Arc::new(uses)
         });
+        said
     }
 
     /// Whether the shared ledger gives `claim` its calls. Not while it is away: then nobody knows who else asks.
@@ -213,11 +214,12 @@ impl Ledger for Redis {
     }
 
     fn record(&self, mut news: News) {
-        let events: Vec<(Hash, Event)> =
-            std::mem::take(&mut news.spent).iter().map(|spent| (spent.quota, used(spent))).collect();
-        events.iter().for_each(|(quota, event)| self.keep(*quota, *event));
+        let spent = std::mem::take(&mut news.spent);
+        let change =
+            |spent: &Spent| Some((spent.quota, self.with_uses(spent.quota, |uses| uses.add(spent))?));
+        let changes: Vec<(Hash, Change)> = spent.iter().filter_map(change).collect();
         self.local.record(news.clone());
-        self.tell(Told { news, events });
+        self.tell(Told { news, changes });
     }
 
     fn claim<'a>(&'a self, claim: Claim) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
@@ -233,12 +235,6 @@ impl Ledger for Redis {
     fn conversations(&self) -> u64 {
         self.local.conversations()
     }
-}
-
-fn used(spent: &Spent) -> Event {
-    let calls = u32::try_from(spent.calls).unwrap_or(u32::MAX);
-    let what = Happened::Used { calls, window_ms: spent.window_ms };
-    Event { at_ms: spent.at_ms, request: spent.request, what }
 }
 
 /// Adds what was found to what this process knows. Where both know something else, the shared ledger's counts, so that

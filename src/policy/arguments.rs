@@ -133,6 +133,10 @@ impl Policy for Arguments {
         Some(opened)
     }
 
+    fn rest(&self, _state: &Declared) -> Declared {
+        Declared::default()
+    }
+
     fn evidence(&self, name: &str, state: &Declared) -> Evidence {
         let concerned = state.0.contains_key(name) || best_match(&self.tools, name).is_some();
         if concerned { Evidence::Arguments } else { Evidence::Nothing }

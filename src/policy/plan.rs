@@ -108,6 +108,18 @@ impl Change {
         tokens_of(self.gone_chars())
     }
 
+    /// The text of ours that it brings; empty where it brings none.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Clear { by, .. }
+            | Self::WithholdText { by, .. }
+            | Self::Point { by, .. }
+            | Self::Shorten { by, .. } => by,
+            Self::Notice { text, .. } => text,
+            Self::Clean { .. } | Self::Surround { .. } | Self::Remark { .. } => "",
+        }
+    }
+
     /// Characters that the model need not read.
     pub fn gone_chars(&self) -> usize {
         match self {
@@ -430,12 +442,17 @@ pub struct Confirming {
     pub max_chars: usize,
 }
 
+/// The most calls that are counted of one thing for a caller: their times are kept.
+pub const MOST_COUNTED: usize = 10_000;
+
 /// What a policy counts for a caller over all its conversations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
     pub name: String,
     /// The tools whose calls count, by name or pattern.
     pub tools: Vec<Pattern>,
+    /// How many are allowed within that time; no more than [`MOST_COUNTED`].
+    pub calls: usize,
     /// How long a call counts, in ms.
     pub window_ms: u64,
 }

@@ -22,13 +22,10 @@
 
 use super::pattern::{Pattern, best_match, exact_names, problem_of};
 use super::period::Period;
-use super::plan::{Counted, Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
+use super::plan::{Counted, MOST_COUNTED, Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use super::{ConfigError, Evidence, Policy, RequestFacts};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-
-/// The most calls of a quota: so many times are kept for each caller.
-const MOST_CALLS: usize = 10_000;
 
 /// See the file's head.
 pub struct Quota {
@@ -82,8 +79,8 @@ impl Policy for Quota {
             if let Some(wrong) = problem_of("tools", &written.tools) {
                 problem("tools", wrong.problem);
             }
-            if written.calls == 0 || written.calls > MOST_CALLS {
-                problem("calls", format!("expected 1 to {MOST_CALLS}, found {}", written.calls));
+            if written.calls == 0 || written.calls > MOST_COUNTED {
+                problem("calls", format!("expected 1 to {MOST_COUNTED}, found {}", written.calls));
             }
             if written.per.millis() == 0 {
                 problem("per", "expected a window longer than 0".to_owned());
@@ -109,6 +106,7 @@ impl Policy for Quota {
             .map(|(at, (name, limit))| Counted {
                 name: name.clone(),
                 tools: self.tools.iter().filter(|(_, of)| *of == at).map(|(tool, _)| tool.clone()).collect(),
+                calls: limit.calls,
                 window_ms: limit.per.millis(),
             })
             .collect()
@@ -249,8 +247,8 @@ mod tests {
     fn what_is_counted_is_told_with_its_tools_and_window() {
         let counted = policy::<Quota>(IMAGES).counted();
         assert_eq!(
-            (counted[0].name.as_str(), counted[0].tools.len(), counted[0].window_ms),
-            ("images", 2, 5 * HOUR)
+            (counted[0].name.as_str(), counted[0].tools.len(), counted[0].calls, counted[0].window_ms),
+            ("images", 2, 3, 5 * HOUR)
         );
     }
 

@@ -3,8 +3,8 @@
 //! as if all of it had been read; whether the bytes are the same is its caller's to know.
 
 use super::body::{Fault, Scanner};
-use super::message::{Message, Seen};
-use super::request::{Member, Request};
+use super::message::{Message, Seen, ToolCall};
+use super::request::{Member, Request, Tool};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -64,10 +64,13 @@ impl Begun {
         self.end
     }
 
-    /// Memory that it takes, about.
+    /// Memory that it takes, about. Everything counts of which a few bytes make one more.
     pub fn weight(&self) -> usize {
-        let each = size_of::<Message>() + size_of::<Note>() + CALL_BYTES;
-        size_of::<Self>() + self.messages.len() * each
+        let pieces: usize = self.messages.iter().map(Message::pieces).sum();
+        let messages = self.messages.len() * (size_of::<Message>() + size_of::<Note>());
+        let members =
+            self.head.members.len() * size_of::<Member>() + self.head.tools.len() * size_of::<Tool>();
+        size_of::<Self>() + messages + pieces * size_of::<ToolCall>() + members
     }
 
     /// The first messages of `request`, as many as end within `bytes`; `None` where there are none.
@@ -96,8 +99,6 @@ impl Begun {
 
 /// Most requests add fewer messages to those that are known.
 const MORE: usize = 32;
-/// What the calls of a message take, on the average.
-const CALL_BYTES: usize = 64;
 
 impl Note {
     fn copy(&self) -> Self {
@@ -201,5 +202,23 @@ mod tests {
         let more = Request::resume(body, Some(&known), body.len()).unwrap().begun.unwrap();
         let counted: Vec<u64> = more.notes.iter().map(|note| note.counted.load(Ordering::Relaxed)).collect();
         assert_eq!(counted, [7, 0]);
+    }
+
+    #[test]
+    fn everything_counts_that_a_request_may_have_any_number_of() {
+        let many = |item: &str| vec![item; 1000].join(",");
+        let weight = |head: &str, message: &str| {
+            let body = format!(r#"{{{head}"messages":[{{"role":"user"{message}}}]}}"#);
+            Request::resume(body.as_bytes(), None, body.len()).unwrap().begun.unwrap().weight()
+        };
+        let plain = weight("", "");
+        for (head, message) in [
+            (format!("{},", many("\"x\":1")), String::new()),
+            (format!("\"tools\":[{}],", many("1")), String::new()),
+            (String::new(), format!(",\"content\":[{}]", many("1"))),
+            (String::new(), format!(",\"tool_calls\":[{}]", many("1"))),
+        ] {
+            assert!(weight(&head, &message) > plain + 16_000, "{head}{message}");
+        }
     }
 }

@@ -148,6 +148,12 @@ pub struct Message {
 }
 
 impl Message {
+    /// Its calls and the parts of its content: what it may have any number of.
+    pub fn pieces(&self) -> usize {
+        let parts = if let Content::Parts { parts, .. } = &self.content { parts.len() } else { 0 };
+        self.calls.len() + parts
+    }
+
     /// Reads the message at which `scanner` stands.
     pub fn parse(scanner: &mut Scanner<'_>) -> Result<Self, Fault> {
         if scanner.peek()? != Kind::Object {

@@ -145,6 +145,26 @@ fn json_made_to_take_long_takes_no_longer_than_its_size_is_worth() {
 }
 
 #[test]
+fn what_is_remembered_of_requests_stays_within_its_bound_whatever_they_are_made_of() {
+    let settings = format!("ledger.memo_bytes = \"8MiB\"\n{}", crate::hand::GENEROUS);
+    let (_upstream, toolrein) = calling(String::new(), &settings);
+    // Two bytes each of the request, ten times that in memory.
+    let parts = "1,".repeat(480_000);
+    let behind = "word ".repeat(20_000);
+    let ask_another = |nth: usize| {
+        let messages =
+            format!(r#"{{"role":"user","content":[{parts}1]}},{{"role":"user","content":"{behind}"}}"#);
+        let body = format!("{{\"seed\":{nth},\"messages\":[{messages}]}}");
+        assert_eq!(ask(&toolrein, &body).status, 200);
+    };
+    (0..4).for_each(ask_another);
+    let at_first = resident(&toolrein);
+    (4..12).for_each(ask_another);
+    let grown = resident(&toolrein).saturating_sub(at_first);
+    assert!(grown < 32 << 20, "{} MiB more", grown >> 20);
+}
+
+#[test]
 fn schemas_made_to_take_long_do_not() {
     let text = "a".repeat(20_000);
     let definitions = |count: usize| -> serde_json::Value {

@@ -79,6 +79,23 @@ fn a_bad_file_changes_nothing_and_every_problem_is_told() {
     toolrein.wait_for_metric("toolrein_config_reloads_total{result=\"ok\"}", 1.0);
 }
 
+/// An editor empties a file before it writes it. Everything would be as shipped then, and callers' credentials would go
+/// to the upstream that is.
+#[test]
+fn a_file_that_holds_no_table_is_refused_and_the_upstream_stays() {
+    let upstream = Scripted::start(calling(1));
+    let toolrein = Toolrein::before(&upstream, &budget(50));
+    let in_force = shown(&toolrein);
+    for (nth, text) in ["", "\n# written in a moment\n", "mode = \"observe\"\n"].into_iter().enumerate() {
+        assert!(!toolrein.reload(text), "{text:?}");
+        assert_eq!(shown(&toolrein), in_force, "{text:?}");
+        toolrein.wait_for_metric("toolrein_config_reloads_total{result=\"refused\"}", (nth + 1) as f64);
+    }
+    is_told(&toolrein, &["\"error\"", "stays as it was", "holds no table", "what is in force stays"]);
+    assert_eq!(calls(&chat(&toolrein, after(&["r"], false))), 1);
+    assert_eq!(upstream.requests().len(), 1, "it went where it went before");
+}
+
 #[test]
 fn what_waits_for_a_restart_is_told_and_shown_as_it_is() {
     let upstream = Scripted::start(calling(1));

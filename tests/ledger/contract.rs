@@ -1,12 +1,13 @@
 //! What every ledger promises, held over memory, over a Redis, and over two programs' ledgers in one Redis.
 
+use crate::faults::delay;
 use crate::server::{SECRET, Server};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use toolrein::ledger::memory::{Bounds, Memory};
 use toolrein::ledger::redis::{Redis, Settings};
-use toolrein::ledger::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News, Overflow, Spent};
+use toolrein::ledger::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News, Overflow, Quota, Spent};
 use toolrein::rewrite::confirm::Confirmation;
 use toolrein::rewrite::rounds::Round;
 use toolrein::telemetry::metrics::Metrics;
@@ -37,14 +38,19 @@ fn bounds() -> Bounds {
 }
 
 async fn open(server: &Server, prefix: &str) -> Arc<dyn Ledger> {
+    open_at(server.port(), prefix).await.0
+}
+
+/// With what it counts.
+async fn open_at(port: u16, prefix: &str) -> (Arc<dyn Ledger>, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new(&[]).unwrap());
     let key = HashKey::of(SECRET.as_bytes().try_into().unwrap());
-    let url = format!("redis://:pass-of-the-tests@127.0.0.1:{}", server.port());
+    let url = format!("redis://:pass-of-the-tests@127.0.0.1:{port}");
     let (prefix, timeout) = (prefix.to_owned(), Duration::from_secs(10));
     let settings = Settings { url, key, prefix, timeout, bounds: bounds() };
     let ledger = Redis::open(settings, Arc::clone(&metrics)).unwrap();
     wait_for("the ledger to answer", async || metrics.render().contains("\ntoolrein_ledger_up 1\n")).await;
-    Arc::new(ledger)
+    (Arc::new(ledger), metrics)
 }
 
 async fn wait_for(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
@@ -87,6 +93,88 @@ impl Pair {
     }
 }
 
+fn round(anchor: u128, text: &str) -> Round {
+    let messages = format!("{{\"role\":\"assistant\",\"content\":\"{text}\"}}");
+    Round { anchor: Hash(anchor), messages: Bytes::from(messages) }
+}
+
+fn hidden(place: u128, round: Round) -> News {
+    News { rounds: vec![(Hash(place), round)], ..News::default() }
+}
+
+#[tokio::test]
+async fn what_is_told_twice_since_no_answer_came_is_there_once() {
+    let server = Server::start();
+    let (ledger, metrics) = open_at(server.port(), "").await;
+    server.freeze();
+    ledger.record(hidden(1, round(7, "x")));
+    let is_late = || metrics.render().contains("toolrein_ledger_errors_total{op=\"record\"} 1\n");
+    wait_for("no answer to come", async || is_late()).await;
+    ledger.record(hidden(2, round(7, "x")));
+    server.thaw();
+    wait_for("both to be told", async || server.keys().len() == 2).await;
+    for key in server.keys() {
+        assert_eq!(server.ask::<usize>(&["LLEN", &key]), 1);
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_much_to_be_told_at_once_is_told_in_parts() {
+    let server = Server::start();
+    // Some 400 KB in a second.
+    let port = delay(server.port(), Duration::from_millis(10));
+    let (ledger, _) = open_at(port, "").await;
+    let long = "x".repeat(20_000);
+    (0..64).for_each(|place| ledger.record(hidden(place, round(7, &long))));
+    // What comes behind is told once it is known that these were.
+    ledger.record(News { released: vec![(Hash(1), 5)], ..News::default() });
+    let is_behind = || server.keys().iter().any(|key| key.starts_with("t:"));
+    wait_for("all to be told", async || is_behind()).await;
+    assert_eq!(server.keys().len(), 65);
+}
+
+#[tokio::test]
+async fn no_more_is_read_of_a_quota_than_it_needs() {
+    let server = Server::start();
+    let [one, other] = [open(&server, "").await, open(&server, "").await];
+    let window_ms = 3_600_000;
+    for at_ms in 1..=300u64 {
+        let spent = Spent { quota: Hash(1), request: Hash(at_ms.into()), calls: 1, at_ms, window_ms };
+        one.record(News { spent: vec![spent], ..News::default() });
+    }
+    wait_for("all uses to be told", async || {
+        let keys = server.keys();
+        keys.iter().any(|key| server.ask::<usize>(&["ZCARD", key]) == 300)
+    })
+    .await;
+    let quotas = [Quota { name: Hash(1), calls: 9, window_ms }];
+    let read = other.look_up(Ask { quotas: &quotas, ..ask() }).await.spent;
+    assert_eq!(read, [(271..=300).collect::<Vec<u64>>()], "enough for nine, tried thrice each");
+}
+
+#[tokio::test]
+async fn however_much_somebody_put_into_a_key_a_bounded_part_is_read() {
+    let server = Server::start();
+    let ledger = open(&server, "").await;
+    let overflow = Overflow { messages: 1, history: Hash(1) };
+    let facts = ModelFacts { no_tools: true, ..ModelFacts::default() };
+    let (model, overflow) = (Some((Hash(3), facts)), Some((Hash(2), overflow)));
+    ledger.record(News { model, overflow, ..hidden(1, round(7, "x")) });
+    wait_for("all to be told", async || server.keys().len() == 3).await;
+    let junk: Vec<String> = (0..1_000).map(|nth| nth.to_string()).collect();
+    for key in server.keys() {
+        let put = if key.starts_with("m:") { "SADD" } else { "RPUSH" };
+        let words = [put, &key].into_iter().chain(junk.iter().map(String::as_str));
+        server.ask::<()>(&words.collect::<Vec<_>>());
+    }
+    let ask = Ask { places: &[Hash(1)], model: Hash(3), conversation: Hash(2), ..ask() };
+    let (other, counted) = open_at(server.port(), "").await;
+    let facts_found = other.look_up(ask).await;
+    assert_eq!((facts_found.model, facts_found.away), (facts, false));
+    let unreadable = format!("toolrein_ledger_errors_total{{op=\"unreadable\"}} {}\n", 64 + 32);
+    assert!(counted.render().contains(&unreadable), "{}", counted.render());
+}
+
 /// Runs a case over every kind of ledger.
 macro_rules! over_every_ledger {
     ($($name:ident)*) => {$(
@@ -126,15 +214,6 @@ mod cases {
         let ask = Ask { calls: &calls, ..ask() };
         let news = [released(1, 5), released(1, 9), released(3, 7)];
         pair.tells(news, ask, |facts| facts.released_ms == [Some(5), None, Some(7)] && !facts.away).await;
-    }
-
-    fn round(anchor: u128, text: &str) -> Round {
-        let messages = format!("{{\"role\":\"assistant\",\"content\":\"{text}\"}}");
-        Round { anchor: Hash(anchor), messages: Bytes::from(messages) }
-    }
-
-    fn hidden(place: u128, round: Round) -> News {
-        News { rounds: vec![(Hash(place), round)], ..News::default() }
     }
 
     pub async fn rounds_are_found_at_their_place_and_the_first_of_one_anchor_stays(pair: &Pair) {
@@ -233,7 +312,7 @@ mod cases {
             let spent = Spent { quota, request: Hash(request), calls, at_ms, window_ms };
             News { spent: vec![spent], ..News::default() }
         };
-        let quotas = [Hash(1), Hash(2)];
+        let quotas = [Hash(1), Hash(2)].map(|name| Quota { name, calls: 9, window_ms: 3_600_000 });
         let by = |request, now_ms| Ask { quotas: &quotas, bytes: Hash(request), now_ms, ..ask() };
         let of = |times: &[u64]| {
             let times = times.to_vec();

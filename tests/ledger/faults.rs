@@ -91,7 +91,7 @@ fn a_ledger_that_answers_nothing_costs_a_few_requests_one_timeout_and_the_others
 }
 
 /// Passes bytes on, each a good while after it came.
-fn delay(to: u16, by: Duration) -> u16 {
+pub fn delay(to: u16, by: Duration) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let pass = move |mut from: TcpStream, mut to: TcpStream| {

@@ -23,7 +23,10 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// It did not answer, or is not asked now.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Away;
+pub(super) enum Away {
+    TooSlow,
+    Gone,
+}
 
 /// See the file's head.
 pub(super) struct Link {
@@ -65,16 +68,16 @@ impl Link {
         op: LedgerOp,
         within: Duration,
     ) -> Result<Vec<Value>, Away> {
-        let (mut connection, nth) = self.connection().ok_or(Away)?;
+        let (mut connection, nth) = self.connection().ok_or(Away::Gone)?;
         let answer = timeout(within, connection.req_packed_commands(commands, 0, commands.len())).await;
         match answer {
             Ok(Ok(values)) if values.len() == commands.len() => {
                 self.lock().failures = 0;
                 Ok(values)
             }
-            Ok(Ok(_)) => Err(self.failed(nth, op, true, "an answer is missing")),
-            Ok(Err(error)) => Err(self.failed(nth, op, true, &reason(&error))),
-            Err(_) => Err(self.failed(nth, op, false, "too slow")),
+            Ok(Ok(_)) => self.failed(nth, op, Away::Gone, "an answer is missing"),
+            Ok(Err(error)) => self.failed(nth, op, Away::Gone, &reason(&error)),
+            Err(_) => self.failed(nth, op, Away::TooSlow, "too slow"),
         }
     }
 
@@ -166,20 +169,20 @@ impl Link {
         tracing::info!("the shared ledger answers");
     }
 
-    /// Counts a failure of the `nth` connection and gives it up if it is `broken`, or has failed too often.
-    fn failed(&self, nth: u64, op: LedgerOp, broken: bool, reason: &str) -> Away {
+    /// Counts a failure of the `nth` connection and gives it up if it is gone, or has failed too often.
+    fn failed<T>(&self, nth: u64, op: LedgerOp, away: Away, reason: &str) -> Result<T, Away> {
         self.count(op, 1);
         let mut state = self.lock();
         if state.nth != nth || state.connection.is_none() {
-            return Away;
+            return Err(away);
         }
         state.failures += 1;
-        let is_over = broken || state.failures >= MOST_FAILURES;
+        let is_over = matches!(away, Away::Gone) || state.failures >= MOST_FAILURES;
         drop(state);
         if is_over {
             self.give_up(reason);
         }
-        Away
+        Err(away)
     }
 
     /// Gives the connection up; another is made after a pause.

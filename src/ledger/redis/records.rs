@@ -172,46 +172,33 @@ impl Record for Overflow {
     }
 }
 
-/// What happened to a quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Event {
-    /// In ms since the epoch.
-    pub at_ms: u64,
+/// What one request brought of a quota's calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use {
     pub request: Hash,
-    pub what: Happened,
+    /// How often the request had been asked anew.
+    pub nth: u32,
+    /// When its first try brought some, in ms since the epoch.
+    pub at_ms: u64,
+    /// How often it was tried; beyond those that count once, it takes no more.
+    pub tries: u32,
+    /// Of the try that brought most.
+    pub calls: u32,
 }
 
-/// See [`Event`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Happened {
-    /// The request brought so many calls, which count for `window_ms`.
-    Used { calls: u32, window_ms: u64 },
-    /// It came again.
-    Again,
-}
-
-impl Record for Event {
+impl Record for Use {
     fn write(&self) -> Vec<u8> {
-        let Self { at_ms, request, .. } = self;
-        let text = match self.what {
-            Happened::Used { calls, window_ms } => format!("{request}{at_ms} {calls} {window_ms}"),
-            Happened::Again => format!("{request}{at_ms}"),
-        };
-        text.into_bytes()
+        let Self { request, nth, at_ms, tries, calls } = self;
+        format!("{request}{at_ms} {nth} {tries} {calls}").into_bytes()
     }
 
     fn read(body: &[u8]) -> Option<Self> {
         let (request, rest) = body.split_at_checked(DIGITS)?;
-        let mut numbers = rest.split(|byte| *byte == b' ').map(parse_number);
-        let at_ms = numbers.next()??;
-        let what = match (numbers.next(), numbers.next(), numbers.next()) {
-            (None, ..) => Happened::Again,
-            (Some(calls), Some(window_ms), None) => {
-                Happened::Used { calls: u32::try_from(calls?).ok()?, window_ms: window_ms? }
-            }
-            _ => return None,
-        };
-        Some(Self { at_ms, request: parse_hash(request)?, what })
+        let numbers: Option<Vec<u64>> = rest.split(|byte| *byte == b' ').map(parse_number).collect();
+        let [at_ms, nth, tries, calls] = numbers?.try_into().ok()?;
+        let small = |number| u32::try_from(number).ok();
+        let (nth, tries, calls) = (small(nth)?, small(tries)?, small(calls)?);
+        Some(Self { request: parse_hash(request)?, nth, at_ms, tries, calls })
     }
 }
 

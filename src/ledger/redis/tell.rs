@@ -1,11 +1,12 @@
 //! Telling the shared ledger what requests brought: a queue with a bound, and one task that writes it down in batches.
 //! Every command may be sent twice, so what did not arrive for sure is sent again. No request waits for it.
 
-use super::link::Link;
+use super::link::{Away, Link};
 use super::names::Names;
-use super::records::{Event, Happened, Kind, one_by_one};
-use super::uses::MOST_EVENTS;
+use super::records::{Kind, one_by_one};
+use super::uses::{Change, most_read};
 use crate::ledger::memory::{MOST_OVERFLOWS, MOST_ROUNDS_AT_ONE_PLACE};
+use crate::ledger::spent::MOST_USES;
 use crate::ledger::{Cost, News};
 use crate::rewrite::confirm::Confirmation;
 use crate::telemetry::ledger::LedgerOp;
@@ -24,6 +25,9 @@ const MOST_WAITING_BYTES: usize = 16 << 20;
 const BATCH: usize = 64;
 /// How long that may take: rounds are large, and nobody waits.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
+/// A record alone that took longer so often is given up: more often than a link is given up for, so that it has come back
+/// meanwhile.
+const MOST_TIMES_SLOW: u32 = 10;
 /// The pause before a ledger that is full, or loading, is told again.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Refusals that pass: memory is full, a disk is, it loads or is being handed over.
@@ -36,7 +40,19 @@ const MOVED_ON: &str = "READONLY";
 pub(super) struct Told {
     pub(super) news: News,
     /// By the quota.
-    pub(super) events: Vec<(Hash, Event)>,
+    pub(super) changes: Vec<(Hash, Change)>,
+}
+
+/// What became of telling.
+enum Heard {
+    /// Refused for good is told too.
+    All,
+    /// It is to be told again.
+    NotAll,
+    /// The same, and less at once.
+    TooSlow,
+    /// The process ends.
+    End,
 }
 
 /// Where requests put what they brought.
@@ -99,30 +115,55 @@ impl Writer {
     }
 
     async fn write(&mut self, batch: &[Told]) {
-        let mut commands = pipe();
-        batch.iter().for_each(|told| told.commands(&self.names, &mut commands));
-        while !commands.is_empty() {
-            if !self.is_up().await {
-                return self.link.count(LedgerOp::Record, batch.len() as u64);
+        let (mut rest, mut at_once, mut times_slow) = (batch, batch.len(), 0);
+        let mut is_repeat = false;
+        while !rest.is_empty() {
+            let (part, later) = rest.split_at(at_once.min(rest.len()));
+            match self.tell(part, is_repeat).await {
+                Heard::All => rest = later,
+                Heard::End => return self.link.count(LedgerOp::Record, rest.len() as u64),
+                Heard::TooSlow if part.len() > 1 => at_once = part.len() / 2,
+                Heard::TooSlow => times_slow += 1,
+                Heard::NotAll => {}
             }
-            let Ok(answers) = self.link.ask_within(&commands, LedgerOp::Record, TOLD_WITHIN).await else {
-                continue;
-            };
-            let refused = answers.iter().filter_map(|answer| match answer {
-                Value::ServerError(error) => Some(error.code()),
-                _ => None,
-            });
-            let refused: Vec<&str> = refused.collect();
-            self.link.count(LedgerOp::Record, refused.len() as u64);
-            if refused.contains(&MOVED_ON) {
-                self.link.give_up(MOVED_ON);
+            is_repeat = true;
+            if times_slow == MOST_TIMES_SLOW {
+                self.link.count(LedgerOp::Record, 1);
+                (rest, times_slow) = (later, 0);
             }
-            let passes = refused.iter().any(|code| PASSING.contains(code));
-            if !passes || *self.ending.borrow() {
-                return;
-            }
-            let _ = timeout(PAUSE, self.ending.wait_for(|is_ending| *is_ending)).await;
         }
+    }
+
+    /// Tells `part` once.
+    async fn tell(&mut self, part: &[Told], is_repeat: bool) -> Heard {
+        let mut commands = pipe();
+        part.iter().for_each(|told| told.commands(&self.names, is_repeat, &mut commands));
+        if commands.is_empty() {
+            return Heard::All;
+        }
+        if !self.is_up().await {
+            return Heard::End;
+        }
+        let answers = match self.link.ask_within(&commands, LedgerOp::Record, TOLD_WITHIN).await {
+            Ok(answers) => answers,
+            Err(Away::TooSlow) => return Heard::TooSlow,
+            Err(Away::Gone) => return Heard::NotAll,
+        };
+        let refused = answers.iter().filter_map(|answer| match answer {
+            Value::ServerError(error) => Some(error.code()),
+            _ => None,
+        });
+        let refused: Vec<&str> = refused.collect();
+        self.link.count(LedgerOp::Record, refused.len() as u64);
+        if refused.contains(&MOVED_ON) {
+            self.link.give_up(MOVED_ON);
+        }
+        let passes = refused.iter().any(|code| PASSING.contains(code));
+        if !passes || *self.ending.borrow() {
+            return Heard::All;
+        }
+        let _ = timeout(PAUSE, self.ending.wait_for(|is_ending| *is_ending)).await;
+        Heard::NotAll
     }
 
     /// Waits until the ledger is there; false if the end comes first.
@@ -139,10 +180,12 @@ impl Told {
     fn bytes(&self) -> usize {
         let rounds: usize = self.news.rounds.iter().map(|(_, round)| round.messages.len()).sum();
         let asked: usize = self.news.asked.iter().map(|(_, asked)| asked.size()).sum();
-        size_of::<Self>() + rounds + asked + 64 * (self.news.released.len() + self.events.len())
+        let changes: usize = self.changes.iter().map(|(_, change)| 64 * (1 + change.gone.len())).sum();
+        size_of::<Self>() + rounds + asked + 64 * self.news.released.len() + changes
     }
 
-    fn commands(&self, names: &Names, commands: &mut Pipeline) {
+    /// A repetition may have arrived the first time.
+    fn commands(&self, names: &Names, is_repeat: bool, commands: &mut Pipeline) {
         let News { released, rounds, model, asked, cost, overflow, .. } = &self.news;
         for (call, at_ms) in released {
             let about = (Kind::Released, *call);
@@ -151,7 +194,12 @@ impl Told {
         }
         for (place, round) in rounds {
             let about = (Kind::Rounds, *place);
-            push(names, about, (names.seals.seal(about, round), MOST_ROUNDS_AT_ONE_PLACE), commands);
+            let sealed = names.seals.seal(about, round);
+            if is_repeat {
+                // The newest: one that another replica told before stays where it is.
+                commands.cmd("LREM").arg(names.key(about)).arg(-1).arg(&sealed);
+            }
+            push(names, about, (sealed, MOST_ROUNDS_AT_ONE_PLACE), commands);
         }
         if let Some((model, facts)) = model.as_ref().filter(|_| names.refusals_ms > 0) {
             let about = (Kind::Model, *model);
@@ -170,7 +218,7 @@ impl Told {
             commands.cmd("LREM").arg(names.key(about)).arg(0).arg(&sealed);
             push(names, about, (sealed, MOST_OVERFLOWS), commands);
         }
-        self.events.iter().for_each(|(quota, event)| tell_event(names, *quota, event, commands));
+        self.changes.iter().for_each(|(quota, change)| tell_change(names, *quota, change, commands));
     }
 }
 
@@ -205,14 +253,16 @@ fn tell_cost(names: &Names, cost: &Cost, commands: &mut Pipeline) {
     commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
 }
 
-fn tell_event(names: &Names, quota: Hash, event: &Event, commands: &mut Pipeline) {
+fn tell_change(names: &Names, quota: Hash, change: &Change, commands: &mut Pipeline) {
     let about = (Kind::Quota, quota);
-    let key = names.key(about);
-    commands.cmd("ZADD").arg(&key).arg(event.at_ms).arg(names.seals.seal(about, event));
-    if let Happened::Used { window_ms, .. } = event.what {
-        let gone = event.at_ms.saturating_sub(window_ms);
-        commands.cmd("ZREMRANGEBYSCORE").arg(&key).arg("-inf").arg(gone);
+    let (key, told) = (names.key(about), &change.told);
+    commands.cmd("ZADD").arg(&key).arg(told.at_ms).arg(names.seals.seal(about, told));
+    for gone in &change.gone {
+        commands.cmd("ZREM").arg(&key).arg(names.seals.seal(about, gone));
     }
-    commands.cmd("ZREMRANGEBYRANK").arg(&key).arg(0).arg(-(MOST_EVENTS as i64) - 1);
+    let outside = told.at_ms.saturating_sub(change.window_ms);
+    commands.cmd("ZREMRANGEBYSCORE").arg(&key).arg("-inf").arg(outside);
+    let most = most_read(MOST_USES) as i64;
+    commands.cmd("ZREMRANGEBYRANK").arg(&key).arg(0).arg(-most - 1);
     commands.cmd("PEXPIRE").arg(&key).arg(names.ttl_ms);
 }

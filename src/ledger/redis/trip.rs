@@ -2,8 +2,8 @@
 //! Sends nothing; what cannot be read is left out and counted.
 
 use super::names::Names;
-use super::records::{Kind, Record, Released, Seen};
-use super::uses::Events;
+use super::records::{Kind, Record, Released, Seen, Use, one_by_one};
+use super::uses::most_read;
 use crate::ledger::memory::{MOST_OVERFLOWS, MOST_ROUNDS_AT_ONE_PLACE};
 use crate::ledger::{Ask, ModelFacts, Overflow};
 use crate::rewrite::confirm::Confirmation;
@@ -30,7 +30,8 @@ pub(super) struct Found {
     pub(super) model: ModelFacts,
     pub(super) repeated: bool,
     pub(super) overflows: Vec<Overflow>,
-    pub(super) events: Vec<Events>,
+    /// Of quotas.
+    pub(super) uses: Vec<Vec<Use>>,
     /// Records that are none of ours.
     pub(super) unreadable: u64,
     /// The request's name could not be written down.
@@ -51,15 +52,29 @@ impl Trip<'_> {
             commands.add_command(get);
         }
         for place in ask.places {
-            commands.cmd("LRANGE").arg(names.key((Kind::Rounds, *place))).arg(0).arg(-1);
+            commands
+                .cmd("LRANGE")
+                .arg(names.key((Kind::Rounds, *place)))
+                .arg(-(MOST_ROUNDS_AT_ONE_PLACE as i64))
+                .arg(-1);
         }
-        commands.cmd("SMEMBERS").arg(names.key((Kind::Model, ask.model)));
+        // Each by name: whoever reads all members reads whatever was put there.
+        let model = (Kind::Model, ask.model);
+        for fact in one_by_one(ModelFacts::ALL) {
+            commands.cmd("SISMEMBER").arg(names.key(model)).arg(names.seals.seal(model, &fact));
+        }
         let request = (Kind::Request, ask.request);
         let seen = names.seals.seal(request, &Seen);
         commands.cmd("SET").arg(names.key(request)).arg(seen).arg("NX").arg("PX").arg(names.ttl_ms);
-        commands.cmd("LRANGE").arg(names.key((Kind::Overflows, ask.conversation))).arg(0).arg(-1);
+        commands
+            .cmd("LRANGE")
+            .arg(names.key((Kind::Overflows, ask.conversation)))
+            .arg(-(MOST_OVERFLOWS as i64))
+            .arg(-1);
         for quota in ask.quotas {
-            commands.cmd("ZRANGE").arg(names.key((Kind::Quota, *quota))).arg(0).arg(-1);
+            let gone = format!("({}", ask.now_ms.saturating_sub(quota.window_ms));
+            let inside = commands.cmd("ZREVRANGEBYSCORE").arg(names.key((Kind::Quota, quota.name)));
+            inside.arg("+inf").arg(gone).arg("LIMIT").arg(0).arg(most_read(quota.calls));
         }
         commands
     }
@@ -83,8 +98,8 @@ impl Trip<'_> {
             let rounds = oldest(reader.all((Kind::Rounds, *place)));
             found.rounds.push(last(rounds, MOST_ROUNDS_AT_ONE_PLACE));
         }
-        let refused = reader.all::<ModelFacts>((Kind::Model, ask.model));
-        found.model = refused.into_iter().fold(ModelFacts::default(), ModelFacts::and);
+        let known = one_by_one(ModelFacts::ALL).into_iter().filter(|_| reader.is_member());
+        found.model = known.fold(ModelFacts::default(), ModelFacts::and);
         match reader.next() {
             Value::Okay => {}
             Value::ServerError(_) => found.is_full = true,
@@ -93,7 +108,7 @@ impl Trip<'_> {
         let overflows = newest(reader.all((Kind::Overflows, ask.conversation)), |one, other| one == other);
         found.overflows = last(overflows, MOST_OVERFLOWS);
         for quota in ask.quotas {
-            found.events.push(reader.all((Kind::Quota, *quota)).into_iter().collect());
+            found.uses.push(reader.all((Kind::Quota, quota.name)));
         }
         found.unreadable = reader.unreadable;
         found
@@ -129,6 +144,12 @@ impl Reader<'_> {
         };
         self.unreadable += u64::from(record.is_none());
         record
+    }
+
+    fn is_member(&mut self) -> bool {
+        let answer = self.next();
+        self.unreadable += u64::from(!matches!(answer, Value::Int(_)));
+        answer == Value::Int(1)
     }
 
     fn list(&mut self) -> Vec<Value> {

@@ -38,9 +38,11 @@ struct Asked {
     overflows: Vec<usize>,
 }
 
-/// What a state takes beside what is counted, about, and for each message and each edit.
+/// What a state takes beside what is counted, about, and for each message, call, part and edit.
 const STAND_BYTES: usize = 2048;
 const BYTES_A_MESSAGE: usize = 192;
+/// In how many places the name of a tool is kept, about.
+const COPIES: usize = 4;
 
 /// The stands that one request may go on from, and where it may leave one.
 pub(super) struct Stands<'a> {
@@ -101,10 +103,22 @@ impl<'a> Stands<'a> {
             plan: plan.clone(),
             folds: folds.iter().map(|fold| fold.rest()).collect(),
         };
-        let bytes = STAND_BYTES + (at.messages + plan.edits.len()) * BYTES_A_MESSAGE;
         if let Some(known) = &self.known {
-            known.keep(at, stand, bytes);
+            known.keep(at, stand, self.weight(at, plan));
         }
+    }
+
+    /// What a stand at `at` takes, about, with the texts that `plan` alone may still hold.
+    fn weight(&self, at: Beginning, plan: &Plan) -> usize {
+        let messages = &self.transcript.request.messages[..at.messages];
+        let pieces: usize = messages.iter().map(|message| 1 + message.pieces()).sum();
+        let names = messages.iter().flat_map(|message| &message.calls).filter_map(|call| call.name);
+        let names: usize = names.map(|name| name.span.len()).sum();
+        let hidden: usize = plan.hidden.iter().map(|(_, name)| name.len() + BYTES_A_MESSAGE).sum();
+        let texts: usize = plan.edits.iter().map(|edit| edit.change.text().len()).sum();
+        let rounds: usize = self.hidden_rounds(at).iter().map(|(_, round)| round.len()).sum();
+        let each = (pieces + plan.edits.len()) * BYTES_A_MESSAGE;
+        STAND_BYTES + each + COPIES * (names + hidden) + texts + rounds
     }
 
     /// Whether a request that asks for `asked` would come to `stand` again at `at`.

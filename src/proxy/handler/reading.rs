@@ -3,8 +3,8 @@
 
 use super::Gateway;
 use crate::config::AskUsage;
-use crate::ledger::{Ask, CallNames, Facts, MOST_LOOKED_UP, ModelFacts};
-use crate::policy::plan::{BatchSummaries, Plan};
+use crate::ledger::{Ask, CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota};
+use crate::policy::plan::{BatchSummaries, Counted, Plan};
 use crate::policy::set::{Judge, PolicySet};
 use crate::proxy::exchange::Exchange;
 use crate::proxy::meter::Meter;
@@ -151,7 +151,9 @@ impl Gateway {
         let calls = CallNames::newest(transcript);
         let names: Vec<Hash> = sought.places.iter().map(|place| place.name).collect();
         let earlier: Vec<Hash> = sought.histories.earlier.iter().map(|(_, name)| *name).collect();
-        let quotas: Vec<Hash> = policies.counted().iter().map(|it| identity.quota(&it.name)).collect();
+        let quota =
+            |it: &Counted| Quota { name: identity.quota(&it.name), calls: it.calls, window_ms: it.window_ms };
+        let quotas: Vec<Quota> = policies.counted().iter().map(quota).collect();
         let ask = Ask {
             calls: calls.keys(),
             places: &names,

@@ -49,9 +49,7 @@ fn every_record_comes_back_as_it_was_and_broken_not_at_all() {
     let size =
         Size { tools: Estimate::of_tokens(3), messages: Estimate::of_hundredths(12_345), sampled: true };
     comes_back(&Anchor { size, prompt: 120, completion: 0, edits: Hash(6), rounds: 7 });
-    for what in [Happened::Again, Happened::Used { calls: 2, window_ms: 3_600_000 }] {
-        comes_back(&Event { at_ms: 5, request: Hash(1), what });
-    }
+    comes_back(&Use { request: Hash(1), nth: 2, at_ms: 5, tries: 3, calls: 4 });
 }
 
 #[test]
@@ -111,8 +109,8 @@ fn numbers_are_plain_digits() {
     for wrong in ["", "+1", "-1", "1.0", " 1", "18446744073709551616"] {
         assert_eq!(Released::read(wrong.as_bytes()), None, "{wrong:?}");
     }
-    for wrong in ["5 1", "5 1 2 3", "5 ", "5 4294967296 1"] {
+    for wrong in ["5 1", "5 1 2", "5 1 2 3 4", "5 1 2 ", "5 4294967296 1 1", "5 1 1 4294967296"] {
         let body = format!("{}{wrong}", Hash(1));
-        assert_eq!(Event::read(body.as_bytes()), None, "{wrong:?}");
+        assert_eq!(Use::read(body.as_bytes()), None, "{wrong:?}");
     }
 }
