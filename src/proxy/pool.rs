@@ -9,6 +9,7 @@
 
 use super::body::UpBody;
 use super::connect::{BoxError, Connector, Note};
+use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::http::{Request, Response, Uri};
@@ -288,10 +289,13 @@ impl<S> Resting<S> {
 }
 
 /// Drives a connection to its end. What fails there fails a request too, and is told with that.
-async fn driven(connection: impl Future<Output = hyper::Result<()>>) {
-    if let Err(error) = connection.await {
-        tracing::debug!(%error, "a connection to the upstream ended early");
-    }
+fn driven(connection: impl Future<Output = hyper::Result<()>>) -> impl Future<Output = ()> {
+    // No async function, whose future would have room for the connection twice: as it is given and as it is awaited.
+    connection.map(|ended| {
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection to the upstream ended early");
+        }
+    })
 }
 
 /// Sweeps until nothing is left, or the pool is gone.
