@@ -59,24 +59,23 @@ impl Rope {
     }
 }
 
-/// The body of a request to the upstream.
+/// The body of a request to the upstream. All is boxed, since hyper keeps room for 32 requests with every connection.
 #[derive(Debug)]
 pub enum UpBody {
     /// No body.
     Empty,
     /// Bytes in memory; `content-length` is exact.
-    Rope(Rope),
+    Rope(Box<Rope>),
     /// The client's body, chunk by chunk as it arrives, with trailers.
-    /// Boxed, since hyper keeps room for 32 requests with every connection.
     Relay(Box<Timed>),
     /// The same behind what was read of it already.
-    Continued { read: Rope, rest: Box<Timed> },
+    Continued { read: Box<Rope>, rest: Box<Timed> },
 }
 
 impl UpBody {
     /// The slices, one after the other.
     pub fn rope(parts: Vec<Bytes>) -> Self {
-        Self::Rope(Rope::new(parts))
+        Self::Rope(Box::new(Rope::new(parts)))
     }
 
     /// The client's body as it comes; breaks with [`BodyError::IdleTimeout`] after `idle` of silence.
@@ -86,7 +85,7 @@ impl UpBody {
 
     /// A body of which `read` has come already, and the rest as it comes, within `idle` of silence each time.
     pub fn continued(read: Vec<Bytes>, rest: Incoming, idle: Duration) -> Self {
-        Self::Continued { read: Rope::new(read), rest: Box::new(Timed::upload(rest, idle)) }
+        Self::Continued { read: Box::new(Rope::new(read)), rest: Box::new(Timed::upload(rest, idle)) }
     }
 
     /// The same body once more, sharing its bytes; `None` for a relayed one, which exists only once.
