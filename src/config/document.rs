@@ -51,8 +51,8 @@ impl<'a> Document<'a> {
         Spanned::new(self.root.span(), DeValue::Table(self.root.get_ref().clone()))
     }
 
-    /// Whether anything is configured. Without any table everything would be as shipped, the upstream included.
-    pub(super) fn has_a_table(&self) -> Result<(), Problem> {
+    /// Refuses a file that configures nothing: everything would be as shipped, the upstream included.
+    pub(super) fn require_a_table(&self) -> Result<(), Problem> {
         let mut values = self.root.get_ref().values();
         let found = values.any(|value| matches!(value.get_ref(), DeValue::Table(_)));
         let text =

@@ -119,7 +119,7 @@ impl Config {
         let text = source.text().map_err(|problem| give_up(vec![problem]))?;
         let document = Document::parse(&name, &text).map_err(give_up)?;
         if running.is_some() {
-            document.has_a_table().map_err(|problem| give_up(vec![problem]))?;
+            document.require_a_table().map_err(|problem| give_up(vec![problem]))?;
         }
         let mut written = file::read(&document);
         overriding.apply(&mut written.file);
