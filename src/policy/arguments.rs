@@ -24,6 +24,9 @@
 //! A call of `weather` with `{"days":"many"}` is withheld with `VALIDATION` and "city: required, expected string;
 //! days: type, expected integer, found string".
 
+mod checker;
+mod ecma;
+mod format;
 mod lenient;
 mod limits;
 mod problem;
@@ -164,7 +167,7 @@ impl Policy for Arguments {
             value = Value::Object(clean);
         }
         // First, since it mends what the lenient form passes: the rest looks at what the tool will make of it.
-        let unfit = validator.map_or_else(Vec::new, |validator| validator.problems(&mut value, text.len()));
+        let unfit = validator.map_or_else(Vec::new, |validator| validator.problems(&mut value));
         let mut problems = Vec::new();
         if self.unsafe_keys != UnsafeKeys::Off {
             // In text within the arguments they cannot be stripped.

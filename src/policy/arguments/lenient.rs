@@ -1,9 +1,8 @@
 //! What the lenient form passes of what a schema forbids, since the tools behind it take it: null for an
 //! absent parameter, values outside an enum, values whose text or whose parsed text has the right type.
 
+use super::checker::{Assertion, Error, Kind, Type, Types};
 use super::problem::parent;
-use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
-use jsonschema::{JsonType, JsonTypeSet, ValidationError};
 use serde_json::Value;
 
 /// A change to arguments that makes them what the tool will take them for.
@@ -39,47 +38,41 @@ impl Mend {
     }
 }
 
-/// What is to be mended where `error` is passed, be it nothing; `None` where it is not passed. `schema` is what
-/// was compiled, `arguments` what was validated.
-pub fn excuse(error: &ValidationError<'_>, schema: &Value, arguments: &Value) -> Option<Vec<Mend>> {
-    let found = error.instance();
-    let place = error.instance_path().as_str();
+/// What is to be mended where `error` is passed, be it nothing; `None` where it is not passed. `arguments` are
+/// what was validated.
+pub fn excuse(error: &Error<'_>, arguments: &Value) -> Option<Vec<Mend>> {
     let judges_value = matches!(
-        error.kind(),
-        Kind::Type { .. }
-            | Kind::Enum { .. }
-            | Kind::Constant { .. }
-            | Kind::AnyOf { .. }
-            | Kind::OneOfNotValid { .. }
+        error.kind,
+        Kind::Assertion(Assertion::Type(_) | Assertion::Options(_) | Assertion::Constant(_))
+            | Kind::Any(_)
+            | Kind::One(_)
     );
     // Whether the parameter is optional shows when it is gone: `required` objects then.
-    if judges_value && found.is_null() && is_member(place, arguments) {
-        return Some(vec![Mend { place: place.to_owned(), value: None }]);
+    if judges_value && error.found.is_null() && is_member(&error.place, arguments) {
+        return Some(vec![Mend { place: error.place.clone(), value: None }]);
     }
-    match error.kind() {
-        Kind::Type { kind } => {
-            let value = Some(coerced(found, kind)?);
-            Some(vec![Mend { place: place.to_owned(), value }])
+    match &error.kind {
+        Kind::Assertion(Assertion::Type(types)) => {
+            let value = Some(coerced(error.found, types)?);
+            Some(vec![Mend { place: error.place.clone(), value }])
         }
-        Kind::Enum { options } => is_advice(found, options.as_array()?, error, schema).then(Vec::new),
-        Kind::Constant { expected_value } => {
-            is_advice(found, std::slice::from_ref(&**expected_value), error, schema).then(Vec::new)
+        Kind::Assertion(Assertion::Options(options)) => is_advice(error, options.all()).then(Vec::new),
+        Kind::Assertion(Assertion::Constant(constant)) => {
+            is_advice(error, std::slice::from_ref(constant)).then(Vec::new)
         }
-        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-            context.iter().find_map(|branch| excuse_all(branch, schema, arguments))
+        Kind::Any(branches) | Kind::One(branches) => {
+            branches.iter().find_map(|branch| excuse_all(branch, arguments))
         }
-        // Written where `anyOf` was meant; or beyond what the engine of patterns can do.
-        Kind::OneOfMultipleValid { .. }
-        | Kind::BacktrackLimitExceeded { .. }
-        | Kind::RegexEngineFailure { .. } => Some(Vec::new()),
+        // Written where `anyOf` was meant.
+        Kind::SeveralOfOne => Some(Vec::new()),
         _ => None,
     }
 }
 
-fn excuse_all(errors: &[ValidationError<'_>], schema: &Value, arguments: &Value) -> Option<Vec<Mend>> {
+fn excuse_all(errors: &[Error<'_>], arguments: &Value) -> Option<Vec<Mend>> {
     let mut mends = Vec::new();
     for error in errors {
-        mends.extend(excuse(error, schema, arguments)?);
+        mends.extend(excuse(error, arguments)?);
     }
     Some(mends)
 }
@@ -88,12 +81,12 @@ fn is_member(place: &str, arguments: &Value) -> bool {
     parent(place).and_then(|(within, _)| arguments.pointer(within)).is_some_and(Value::is_object)
 }
 
-/// Whether `found` is of the kind of the options, though none of them: enums leave out what the description
+/// Whether what was found is of the kind of the options, though none of them: enums leave out what the description
 /// names, so they advise. Where a type stands beside the enum, that has spoken already.
-fn is_advice(found: &Value, options: &[Value], error: &ValidationError<'_>, schema: &Value) -> bool {
-    let beside = parent(error.schema_path().as_str()).and_then(|(beside, _)| schema.pointer(beside));
+fn is_advice(error: &Error<'_>, options: &[Value]) -> bool {
+    let found = error.found;
     let is_simple = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
-    beside.is_some_and(|beside| beside.get("type").is_some())
+    error.is_beside_type()
         || options.iter().any(|option| {
             (is_simple(option) && is_simple(found))
                 || (option.is_array() && found.is_array())
@@ -103,14 +96,10 @@ fn is_advice(found: &Value, options: &[Value], error: &ValidationError<'_>, sche
 
 /// `found` as a value of an expected type: the value that a string spells, or the text of a number or truth
 /// value.
-fn coerced(found: &Value, kind: &TypeKind) -> Option<Value> {
-    let expected = match kind {
-        TypeKind::Single(single) => JsonTypeSet::empty().insert(*single),
-        TypeKind::Multiple(several) => *several,
-    };
+fn coerced(found: &Value, expected: &Types) -> Option<Value> {
     match found {
-        Value::String(text) => spelled(text).filter(|value| is_of(value, expected)),
-        Value::Number(_) | Value::Bool(_) if expected.contains(JsonType::String) => {
+        Value::String(text) => spelled(text).filter(|value| expected.take(value)),
+        Value::Number(_) | Value::Bool(_) if expected.contain(Type::String) => {
             Some(Value::String(found.to_string()))
         }
         _ => None,
@@ -126,18 +115,4 @@ fn spelled(text: &str) -> Option<Value> {
         }
     }
     serde_json::from_str(text).ok()
-}
-
-fn is_of(value: &Value, expected: JsonTypeSet) -> bool {
-    match value {
-        Value::Null => expected.contains(JsonType::Null),
-        Value::Bool(_) => expected.contains(JsonType::Boolean),
-        Value::String(_) => expected.contains(JsonType::String),
-        Value::Array(_) => expected.contains(JsonType::Array),
-        Value::Object(_) => expected.contains(JsonType::Object),
-        Value::Number(number) => {
-            let is_whole = number.as_f64().is_some_and(|number| number.fract() == 0.0);
-            expected.contains(JsonType::Number) || (is_whole && expected.contains(JsonType::Integer))
-        }
-    }
 }

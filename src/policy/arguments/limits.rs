@@ -1,9 +1,10 @@
 //! The operator's own limits on single arguments: length, pattern, and the hosts that a URL may lead to. A URL
 //! is read narrowly, since programs differ in what they make of odd ones; what a server redirects to is not seen.
 
+use super::ecma::compile;
 use super::problem::{Problem, join};
-use super::schema::compile_pattern;
 use crate::policy::pattern::Pattern;
+use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ pub struct Limit {
     /// The argument, and the members that lead to the text within it.
     path: Vec<String>,
     max_chars: Option<usize>,
-    pattern: Option<(String, jsonschema::Validator)>,
+    pattern: Option<(String, Regex)>,
     /// In lower case.
     hosts: Vec<Pattern>,
 }
@@ -39,7 +40,7 @@ impl Limit {
     /// The key that is wrong and what would be right.
     pub fn new(argument: &str, written: Written) -> Result<Self, (&'static str, String)> {
         let pattern = match written.pattern {
-            Some(text) => match compile_pattern(&text) {
+            Some(text) => match compile(&text) {
                 Some(compiled) => Some((text, compiled)),
                 None => {
                     let text = "expected a regular expression without look-around and back-references";
@@ -106,7 +107,7 @@ impl Limit {
             return Some(Problem::new(place, "max_chars", &format!("at most {most} characters")));
         }
         if let Some((pattern, compiled)) = &self.pattern
-            && !compiled.is_valid(value)
+            && !compiled.is_match(text)
         {
             return Some(Problem::new(place, "pattern", &format!("a match of {pattern}")));
         }

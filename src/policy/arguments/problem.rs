@@ -1,8 +1,7 @@
 //! What is wrong with arguments in words that a model can act on: where, which rule, what was expected. Short,
 //! and without the values that were found, which may be long or secret.
 
-use jsonschema::ValidationError;
-use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
+use super::checker::{Assertion, Bound, Count, Error, Kind, Of, Types};
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -59,29 +58,28 @@ impl Problem {
     }
 
     /// What `error` says. `nulls` are places where null stood and was taken for absent.
-    pub fn of(error: &ValidationError<'_>, schema: &Value, nulls: &[String]) -> Vec<Self> {
-        let place = error.instance_path().as_str();
-        let (place, expected) = match error.kind() {
-            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-                if let Some(branch) = meant(context, place) {
-                    return branch.iter().flat_map(|error| Self::of(error, schema, nulls)).collect();
+    pub fn of(error: &Error<'_>, nulls: &[String]) -> Vec<Self> {
+        let place = &error.place;
+        let (place, expected) = match &error.kind {
+            Kind::Any(branches) | Kind::One(branches) => {
+                if let Some(branch) = meant(branches, place) {
+                    return branch.iter().flat_map(|error| Self::of(error, nulls)).collect();
                 }
-                (place.to_owned(), union(context, error.instance()))
+                (place.clone(), union(branches, error.found))
             }
-            Kind::Required { property } => {
-                let place = join(place, property.as_str().unwrap_or_default());
+            Kind::Required(name) => {
+                let place = join(place, name);
                 let found = if nulls.contains(&place) { ", found null" } else { "" };
-                let declared = owner(error, schema);
-                let expected = format!("{}{found}", declared_type(declared, property.as_str()));
-                (place, expected)
+                let declared = error.declared_types(name).map_or("a value".to_owned(), one_of);
+                (place, format!("{declared}{found}"))
             }
-            Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-                let first = unexpected.first().map_or("", String::as_str);
-                (join(place, first), declared_names(owner(error, schema)))
+            Kind::Additional(names) | Kind::UnevaluatedProperties(names) => {
+                let first = names.first().copied().unwrap_or_default();
+                (join(place, first), declared_names(&error.declared_names()))
             }
-            kind => (place.to_owned(), expectation(kind, error.instance())),
+            kind => (place.clone(), expectation(kind, error.found)),
         };
-        vec![Self::new(&place, error.kind().keyword().to_owned(), &expected)]
+        vec![Self::new(&place, error.kind.keyword(), &expected)]
     }
 }
 
@@ -119,102 +117,80 @@ pub fn parent(place: &str) -> Option<(&str, String)> {
     Some((within, key.replace("~1", "/").replace("~0", "~")))
 }
 
-/// What stands in the schema around the keyword that objects.
-fn owner<'a>(error: &ValidationError<'_>, schema: &'a Value) -> Option<&'a Value> {
-    parent(error.schema_path().as_str()).and_then(|(owner, _)| schema.pointer(owner))
-}
-
-fn declared_type(owner: Option<&Value>, name: Option<&str>) -> String {
-    let declared = owner.zip(name).and_then(|(owner, name)| owner.get("properties")?.get(name)?.get("type"));
-    match declared {
-        Some(Value::String(name)) => name.clone(),
-        Some(Value::Array(names)) => one_of(names.iter().filter_map(Value::as_str)),
-        _ => "a value".to_owned(),
-    }
-}
-
-fn declared_names(owner: Option<&Value>) -> String {
-    match owner.and_then(|owner| owner.get("properties")).and_then(Value::as_object) {
-        Some(properties) if !properties.is_empty() => {
-            format!("only {}", properties.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
-        }
-        _ => "no such member".to_owned(),
+fn declared_names(names: &[&str]) -> String {
+    match names {
+        [] => "no such member".to_owned(),
+        names => format!("only {}", names.join(", ")),
     }
 }
 
 /// The one branch of a union that takes values of this kind at all: its objections are the ones that help.
-fn meant<'a>(
-    context: &'a [Vec<ValidationError<'static>>],
-    place: &str,
-) -> Option<&'a [ValidationError<'static>]> {
-    let takes_kind = |branch: &&Vec<ValidationError<'static>>| {
-        !branch.is_empty()
-            && branch.iter().all(|error| {
-                let of_itself = error.instance_path().as_str() == place;
-                let of_kind =
-                    matches!(error.kind(), Kind::Type { .. } | Kind::Enum { .. } | Kind::Constant { .. });
-                !(of_itself && of_kind)
-            })
+fn meant<'a, 'b>(branches: &'a [Vec<Error<'b>>], place: &str) -> Option<&'a [Error<'b>]> {
+    let is_of_kind = |error: &Error<'_>| {
+        let of_kind = matches!(
+            error.kind,
+            Kind::Assertion(Assertion::Type(_) | Assertion::Options(_) | Assertion::Constant(_))
+        );
+        of_kind && error.place == place
     };
-    let mut branches = context.iter().filter(takes_kind);
+    let mut branches = branches.iter().filter(|branch| !branch.is_empty() && !branch.iter().any(is_of_kind));
     let first = branches.next()?;
     branches.next().is_none().then_some(first)
 }
 
-fn union(context: &[Vec<ValidationError<'static>>], found: &Value) -> String {
-    let mut types: Vec<&str> = Vec::new();
-    for error in context.iter().flatten() {
-        if let Kind::Type { kind } = error.kind() {
-            types.extend(type_names(kind));
+fn union(branches: &[Vec<Error<'_>>], found: &Value) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for error in branches.iter().flatten() {
+        if let Kind::Assertion(Assertion::Type(types)) = &error.kind {
+            names.extend(types.names());
         }
     }
-    types.dedup();
-    if types.is_empty() {
+    names.dedup();
+    if names.is_empty() {
         return "a match of one of the declared forms".to_owned();
     }
-    format!("{}, found {}", one_of(types.into_iter()), kind_of(found))
+    format!("{}, found {}", names.join(" or "), kind_of(found))
 }
 
-fn expectation(kind: &Kind, found: &Value) -> String {
+fn expectation(kind: &Kind<'_>, found: &Value) -> String {
     match kind {
-        Kind::Type { kind } => format!("{}, found {}", one_of(type_names(kind).into_iter()), kind_of(found)),
-        Kind::Enum { options } => {
-            let options: Vec<String> =
-                options.as_array().into_iter().flatten().map(Value::to_string).collect();
-            format!("one of {}", options.join(", "))
-        }
-        Kind::Constant { expected_value } => expected_value.to_string(),
-        Kind::Minimum { limit } => format!("at least {limit}"),
-        Kind::Maximum { limit } => format!("at most {limit}"),
-        Kind::ExclusiveMinimum { limit } => format!("more than {limit}"),
-        Kind::ExclusiveMaximum { limit } => format!("less than {limit}"),
-        Kind::MultipleOf { multiple_of } => format!("a multiple of {multiple_of}"),
-        Kind::MinLength { limit } => format!("at least {limit} characters"),
-        Kind::MaxLength { limit } => format!("at most {limit} characters"),
-        Kind::MinItems { limit } => format!("at least {limit} items"),
-        Kind::MaxItems { limit } => format!("at most {limit} items"),
-        Kind::AdditionalItems { limit } => format!("at most {limit} items"),
-        Kind::MinProperties { limit } => format!("at least {limit} members"),
-        Kind::MaxProperties { limit } => format!("at most {limit} members"),
-        Kind::Pattern { pattern } => format!("a match of {pattern}"),
-        Kind::Format { format } => format!("format {format}"),
-        Kind::UniqueItems => "no item twice".to_owned(),
-        Kind::OneOfMultipleValid { .. } => "a match of one of the declared forms alone".to_owned(),
-        Kind::FalseSchema => "nothing here".to_owned(),
-        Kind::PropertyNames { .. } => "other names of members".to_owned(),
+        Kind::Assertion(assertion) => demand(assertion, found),
+        Kind::SeveralOfOne => "a match of one of the declared forms alone".to_owned(),
+        Kind::PropertyNames => "other names of members".to_owned(),
         _ => "what the tool's parameters declare".to_owned(),
     }
 }
 
-fn type_names(kind: &TypeKind) -> Vec<&'static str> {
-    match kind {
-        TypeKind::Single(single) => vec![single.as_str()],
-        TypeKind::Multiple(several) => several.iter().map(|one| one.as_str()).collect(),
+fn demand(assertion: &Assertion, found: &Value) -> String {
+    match assertion {
+        Assertion::Nothing => "nothing here".to_owned(),
+        Assertion::Type(types) => format!("{}, found {}", one_of(types), kind_of(found)),
+        Assertion::Options(options) => {
+            let options: Vec<String> = options.all().iter().map(Value::to_string).collect();
+            format!("one of {}", options.join(", "))
+        }
+        Assertion::Constant(constant) => constant.to_string(),
+        Assertion::Bound(Bound::Minimum, limit) => format!("at least {limit}"),
+        Assertion::Bound(Bound::Maximum, limit) => format!("at most {limit}"),
+        Assertion::Bound(Bound::ExclusiveMinimum, limit) => format!("more than {limit}"),
+        Assertion::Bound(Bound::ExclusiveMaximum, limit) => format!("less than {limit}"),
+        Assertion::MultipleOf(divisor) => format!("a multiple of {divisor}"),
+        Assertion::Count(Count { of, is_least, limit }) => {
+            let unit = match of {
+                Of::Characters => "characters",
+                Of::Items => "items",
+                Of::Members => "members",
+            };
+            format!("at {} {limit} {unit}", if *is_least { "least" } else { "most" })
+        }
+        Assertion::Pattern(pattern, _) => format!("a match of {pattern}"),
+        Assertion::Format(format) => format!("format {}", format.name()),
+        Assertion::Unique => "no item twice".to_owned(),
     }
 }
 
-fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.collect::<Vec<_>>().join(" or ")
+fn one_of(types: &Types) -> String {
+    types.names().collect::<Vec<_>>().join(" or ")
 }
 
 fn kind_of(value: &Value) -> &'static str {

@@ -2,18 +2,14 @@
 //! shape that JSON Schema 2020-12 asks for. Older drafts, OpenAPI's `nullable` and the type names of programming
 //! languages are translated; what cannot be understood is left out, so that it refuses nothing.
 
-use jsonschema::{PatternOptions, Regex};
+use super::ecma;
 use serde_json::{Map, Value, json};
 
 /// The deepest nesting of schemas that is read: those of real tools have less than ten levels.
 const DEEPEST: usize = 32;
 
-/// The most regular expressions in one schema, each of which may take up to [`PATTERN_BYTES`]; further ones are left
-/// out.
-const MOST_PATTERNS: usize = 32;
-
-/// The largest compiled regular expression, in bytes.
-const PATTERN_BYTES: usize = 128 * 1024;
+/// The most regular expressions in one schema, each of which may take up to 128 KiB; further ones are left out.
+pub const MOST_PATTERNS: usize = 32;
 
 /// Where the schemas of a keyword apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,14 +99,10 @@ pub fn read(written: &Value) -> Option<Value> {
     Some(schema)
 }
 
-/// Engines without backtracking alone: the time they take is linear in the text.
-pub fn patterns() -> PatternOptions<Regex> {
-    PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES)
-}
-
-/// A validator of one pattern, if it is one.
-pub fn compile_pattern(pattern: &str) -> Option<jsonschema::Validator> {
-    jsonschema::options().with_pattern_options(patterns()).build(&json!({ "pattern": pattern })).ok()
+/// A count, which may be written as `3.0`.
+pub fn count(value: &Value) -> Option<u64> {
+    let is_count = |number: &f64| (0.0..=f64::from(u32::MAX)).contains(number) && number.fract() == 0.0;
+    value.as_u64().or_else(|| value.as_f64().filter(is_count).map(|number| number as u64))
 }
 
 struct Reader {
@@ -151,7 +143,7 @@ impl Reader {
             Shape::Map(_) => return self.map(name, value, depth),
             Shape::Pattern => value.as_str().is_some_and(|pattern| self.takes_pattern(pattern)),
             Shape::Type => return Some(read_type(value)),
-            Shape::Count => value.as_u64().is_some(),
+            Shape::Count => count(value).is_some(),
             Shape::Number => value.is_number(),
             Shape::Positive => value.as_f64().is_some_and(|number| number > 0.0),
             Shape::Flag => value.is_boolean(),
@@ -184,7 +176,7 @@ impl Reader {
     /// Whether `pattern` is one that we can match, and one of the first.
     fn takes_pattern(&mut self, pattern: &str) -> bool {
         self.patterns += 1;
-        self.patterns <= MOST_PATTERNS && compile_pattern(pattern).is_some()
+        self.patterns <= MOST_PATTERNS && ecma::compile(pattern).is_some()
     }
 }
 
@@ -275,6 +267,7 @@ mod tests {
                 json!({"items": [{"type": "float"}], "additionalItems": false}),
                 json!({"prefixItems": [{"type": "number"}], "items": false}),
             ),
+            (json!({"minLength": 3.0, "maxLength": 2.5, "minItems": -1}), json!({"minLength": 3.0})),
             (json!({"minimum": 3, "exclusiveMinimum": true}), json!({"exclusiveMinimum": 3})),
             (json!({"minimum": 3, "exclusiveMinimum": false}), json!({"minimum": 3})),
             (json!({"required": true, "enum": [], "anyOf": [], "minLength": "3", "items": 7}), json!({})),

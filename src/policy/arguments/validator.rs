@@ -1,11 +1,11 @@
 //! One tool's schema, compiled when a call first needs it, and what it finds wrong with arguments. Bounds the
 //! work on both sides: what is too much is not judged.
 
+use super::checker::{Checker, Error};
 use super::lenient::{Mend, excuse};
 use super::problem::Problem;
 use super::schema;
 use super::weight::Weight;
-use jsonschema::Draft;
 use serde_json::{Map, Value};
 use std::sync::OnceLock;
 
@@ -17,9 +17,6 @@ const MOST_LOOKS: u64 = 1_000_000;
 
 /// The same where errors are collected, each of which is kept in memory.
 const MOST_LOOKS_FOR_ERRORS: u64 = 100_000;
-
-/// The most bytes of arguments that errors within unions may hold copies of.
-const MOST_COPIED: u64 = 64 * 1024 * 1024;
 
 /// How often arguments are mended and looked at again: once for each string within a string.
 const ROUNDS: usize = 4;
@@ -34,8 +31,7 @@ pub struct Deferred {
 
 /// A compiled schema.
 pub struct Validator {
-    validator: jsonschema::Validator,
-    schema: Value,
+    checker: Checker,
     weight: Weight,
     strict: bool,
     /// The names that the schema gives to parameters, at any depth.
@@ -59,15 +55,10 @@ impl Validator {
     fn compile(written: &[u8], strict: bool) -> Option<Self> {
         let schema = schema::read(&serde_json::from_slice(written).ok()?)?;
         let weight = Weight::of(&schema)?;
-        let options = jsonschema::options()
-            .with_draft(Draft::Draft202012)
-            .should_validate_formats(strict)
-            .with_pattern_options(schema::patterns())
-            .offline();
-        let validator = options.build(&schema).ok()?;
+        let checker = Checker::compile(&schema, strict)?;
         let mut names = Vec::new();
         collect_names(&schema, &mut names);
-        Some(Self { validator, schema, weight, strict, names })
+        Some(Self { checker, weight, strict, names })
     }
 
     /// Whether `key` is the name of a parameter rather than an attempt on an object's prototype.
@@ -75,9 +66,9 @@ impl Validator {
         key != "__proto__" && self.names.iter().any(|name| name == key)
     }
 
-    /// What is wrong with `value`, written in `bytes` bytes. The lenient form mends what it passes, so that
-    /// `value` becomes what the tool will make of it.
-    pub fn problems(&self, value: &mut Value, bytes: usize) -> Vec<Problem> {
+    /// What is wrong with `value`. The lenient form mends what it passes, so that `value` becomes what the tool will
+    /// make of it.
+    pub fn problems(&self, value: &mut Value) -> Vec<Problem> {
         // Values of parameters that the lenient form takes for absent, to be told apart from those that are.
         let mut nulls = Vec::new();
         let mut problems = Vec::new();
@@ -85,14 +76,16 @@ impl Validator {
             let Some(looks) = self.weight.of_value(value).filter(|looks| *looks <= MOST_LOOKS) else {
                 return Vec::new();
             };
-            if self.validator.is_valid(value) {
+            if self.checker.is_valid(value) {
                 return Vec::new();
             }
-            let copied = self.weight.most().saturating_mul(bytes as u64);
-            if looks > MOST_LOOKS_FOR_ERRORS || copied > MOST_COPIED {
+            let errors = (looks <= MOST_LOOKS_FOR_ERRORS).then(|| self.checker.errors(value)).flatten();
+            let Some(errors) = errors else {
                 return if self.strict { vec![Problem::untold()] } else { Vec::new() };
-            }
-            let mends = self.judge(value, &nulls, &mut problems);
+            };
+            problems.clear();
+            let mends = self.judge(&errors, value, &nulls, &mut problems);
+            drop(errors);
             if mends.is_empty() {
                 break;
             }
@@ -107,14 +100,18 @@ impl Validator {
     }
 
     /// Collects what is wrong with `value`; what can be passed is returned to be mended, or is nothing.
-    fn judge(&self, value: &Value, nulls: &[String], problems: &mut Vec<Problem>) -> Vec<Mend> {
+    fn judge(
+        &self,
+        errors: &[Error<'_>],
+        value: &Value,
+        nulls: &[String],
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Mend> {
         let mut mends = Vec::new();
-        problems.clear();
-        for error in self.validator.iter_errors(value) {
-            let excused = if self.strict { None } else { excuse(&error, &self.schema, value) };
-            match excused {
+        for error in errors {
+            match if self.strict { None } else { excuse(error, value) } {
                 Some(more) => mends.extend(more),
-                None => problems.extend(Problem::of(&error, &self.schema, nulls)),
+                None => problems.extend(Problem::of(error, nulls)),
             }
         }
         mends

@@ -15,6 +15,9 @@ const LONGEST_CHAIN: usize = 16;
 /// The deepest arguments that are judged.
 const DEEPEST: usize = 64;
 
+/// How many numbers and the like a value is compared with in the time of one look. Texts are found at once.
+const OPTIONS_A_LOOK: u64 = 8;
+
 /// How often a value is looked at, by its depth within the arguments.
 #[derive(Debug)]
 pub struct Weight(Vec<u64>);
@@ -27,9 +30,10 @@ impl Weight {
         let mut levels = Vec::with_capacity(DEEPEST);
         let mut above = vec![0_u64; graph.nodes.len()];
         for depth in 0..DEEPEST {
-            let mut level = vec![u64::from(depth == 0); graph.nodes.len()];
+            let mut level = vec![0; graph.nodes.len()];
             for node in &order {
-                let Node { here, named, below } = &graph.nodes[*node];
+                let Node { here, named, below, reads } = &graph.nodes[*node];
+                level[*node] = reads.at(depth);
                 let one = named.iter().map(|child| above[*child]).max().unwrap_or(0);
                 let each = below.iter().map(|child| above[*child]);
                 let sum = here.iter().map(|child| level[*child]).chain(each).chain([one]);
@@ -68,6 +72,43 @@ struct Node {
     here: Vec<usize>,
     named: Vec<usize>,
     below: Vec<usize>,
+    reads: Reads,
+}
+
+/// What one schema looks at by itself.
+#[derive(Default)]
+struct Reads {
+    /// The value.
+    here: u64,
+    /// Each of its members or items.
+    parts: u64,
+    /// Everything within it.
+    below: u64,
+}
+
+impl Reads {
+    /// What `schema` takes; more where it is one of those that keep what they have seen of a value.
+    fn of(schema: &Value, keeps_seen: bool) -> Self {
+        let options = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
+        let options = options.chain(schema.get("const")).filter(|option| !option.is_string());
+        let (plain, whole): (Vec<_>, Vec<_>) =
+            options.partition(|option| !option.is_array() && !option.is_object());
+        let is_unique = schema.get("uniqueItems") == Some(&Value::Bool(true));
+        Self {
+            here: 1 + plain.len() as u64 / OPTIONS_A_LOOK,
+            parts: u64::from(keeps_seen),
+            below: whole.len() as u64 + u64::from(is_unique),
+        }
+    }
+
+    /// How often a value `depth` levels down is looked at.
+    fn at(&self, depth: usize) -> u64 {
+        match depth {
+            0 => self.here,
+            1 => self.parts.saturating_add(self.below),
+            _ => self.below,
+        }
+    }
 }
 
 /// The schemas that can be reached; the root is the first.
@@ -83,7 +124,9 @@ impl<'a> Graph<'a> {
     fn read(root: &'a Value) -> Option<Self> {
         let mut graph = Self::default();
         graph.node(root)?;
+        let keeps_seen = says(root, "unevaluatedProperties") || says(root, "unevaluatedItems");
         while let Some((node, schema)) = graph.open.pop() {
+            graph.nodes[node].reads = Reads::of(schema, keeps_seen);
             for (applies, part) in parts(schema) {
                 let part = graph.node(part)?;
                 graph.nodes[node].add(applies, part);
@@ -152,6 +195,17 @@ impl Node {
     }
 }
 
+/// Whether `keyword` stands anywhere in `schema`.
+fn says(schema: &Value, keyword: &str) -> bool {
+    match schema {
+        Value::Object(members) => {
+            members.contains_key(keyword) || members.values().any(|value| says(value, keyword))
+        }
+        Value::Array(items) => items.iter().any(|item| says(item, keyword)),
+        _ => false,
+    }
+}
+
 /// The schemas within `schema` that apply to something by themselves.
 fn parts(schema: &Value) -> Vec<(Applies, &Value)> {
     let mut parts = Vec::new();
@@ -172,7 +226,7 @@ fn parts(schema: &Value) -> Vec<(Applies, &Value)> {
 }
 
 /// What a reference within the same document points at.
-fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+pub fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = reference.strip_prefix('#')?;
     root.pointer(&percent_decoded(pointer)?).filter(|schema| schema.is_object() || schema.is_boolean())
 }
@@ -210,6 +264,11 @@ mod tests {
             (json!({"additionalProperties": {}, "patternProperties": {"^a": {}}}), json!({"a": 1}), 3),
             (json!({"anyOf": [{}, {"items": {}}]}), json!([1, 2, 3]), 6),
             (json!({"items": {"$ref": "#"}}), json!([[[]]]), 5),
+            (json!({"uniqueItems": true}), json!([[1, 2], 3]), 5),
+            (json!({"uniqueItems": false, "const": "a", "enum": ["a", "b"]}), json!([[1, 2], 3]), 1),
+            (json!({"enum": [[1], [2], 7]}), json!([[1, 2], 3]), 9),
+            (json!({"enum": Vec::from_iter(0..80)}), json!([1]), 11),
+            (json!({"allOf": [{}, {"items": {}}], "unevaluatedItems": false}), json!([1, 2]), 13),
         ] {
             assert_eq!(weighs(&schema, &value), Some(expected), "{schema}");
         }

@@ -1,0 +1,313 @@
+//! One walk over a value and the nodes of a schema that apply to it. Each node looks at each value once, whether the
+//! walk tells what it finds or only whether all is well; what members and items were looked at is kept beside it
+//! for those who ask for the rest. Frames are small, since the walk goes as deep as schema and value together.
+
+use super::{Checker, Error, Id, Items, Kind, Members, Node, Of, Place, Rule};
+use serde_json::Value;
+
+/// See the file's head.
+pub struct Walk<'a> {
+    checker: &'a Checker,
+    /// What was found; `None` where only the verdict is asked for, which is then reached by the shortest way.
+    errors: Option<Vec<Error<'a>>>,
+    /// Which members or items of the value at hand were looked at by what applies to it; `None`: nobody asks.
+    seen: Option<Vec<bool>>,
+    /// The bytes that further errors may take; `None` once they did not fit.
+    room: Option<usize>,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk for the verdict alone.
+    pub fn quiet(checker: &'a Checker) -> Self {
+        Self { checker, errors: None, seen: None, room: Some(0) }
+    }
+
+    /// A walk that tells all, within `room` bytes.
+    pub fn telling(checker: &'a Checker, room: usize) -> Self {
+        Self { checker, errors: Some(Vec::new()), seen: None, room: Some(room) }
+    }
+
+    /// What was found; `None` where it was too much.
+    pub fn told(self) -> Option<Vec<Error<'a>>> {
+        self.room.and(self.errors)
+    }
+
+    /// Whether `value` at `place` fits the node `id`.
+    pub fn node(&mut self, id: Id, value: &'a Value, place: &Place<'_>) -> bool {
+        let checker = self.checker;
+        let node = &checker.nodes[id];
+        let outer = self.seen.take();
+        if outer.is_some() || node.sees_rest {
+            self.seen = Some(vec![false; parts(value)]);
+        }
+        let mut fits = true;
+        for rule in &node.rules {
+            fits &= self.rule(rule, node, value, place);
+            if self.room.is_none() || (!fits && self.errors.is_none()) {
+                break;
+            }
+        }
+        let seen = std::mem::replace(&mut self.seen, outer);
+        // What a schema that refuses the value has looked at does not count.
+        if let Some((all, seen)) = self.seen.as_mut().zip(seen.filter(|_| fits)) {
+            all.iter_mut().zip(seen).for_each(|(all, seen)| *all |= seen);
+        }
+        fits
+    }
+
+    fn rule(&mut self, rule: &'a Rule, owner: &'a Node, value: &'a Value, place: &Place<'_>) -> bool {
+        let broken = match rule {
+            Rule::Assertion(assertion) if assertion.holds(value) => return true,
+            Rule::Assertion(assertion) => Some(Kind::Assertion(assertion)),
+            Rule::Members(members) => return self.members(members, owner, value, place),
+            Rule::Required(names) => return self.required(names, owner, value, place),
+            Rule::DependentRequired(named) => return self.dependent_required(named, owner, value, place),
+            Rule::Names(id) => self.names(*id, value),
+            Rule::Items(items) => return self.items(items, value, place),
+            Rule::Contains { id, least, most } => self.contains(*id, value, (*least, *most)),
+            Rule::DependentSchemas(named) => return self.dependent_schemas(named, value, place),
+            Rule::All(ids) => return self.all(ids, value, place),
+            Rule::Any(ids) => self.any(ids, value, place),
+            Rule::One(ids) => self.one(ids, value, place),
+            Rule::Not(id) => self.quietly(*id, value, place).then_some(Kind::Not),
+            Rule::If { test, then, otherwise } => {
+                let branch = if self.quietly(*test, value, place) { then } else { otherwise };
+                return branch.is_none_or(|id| self.node(id, value, place));
+            }
+            Rule::Unevaluated { of, id } => self.unevaluated(*of, *id, value),
+        };
+        broken.is_none_or(|kind| self.tell(kind, owner, value, place))
+    }
+
+    /// Keeps an error, if errors are asked for. Never fits.
+    fn tell(&mut self, kind: Kind<'a>, owner: &'a Node, found: &'a Value, place: &Place<'_>) -> bool {
+        if let Some(errors) = &mut self.errors {
+            let place = place.pointer();
+            let names = match &kind {
+                Kind::Additional(names) | Kind::UnevaluatedProperties(names) => size_of_val(names.as_slice()),
+                _ => 0,
+            };
+            let taken = size_of::<Error<'_>>() + place.len() + names;
+            self.room = self.room.and_then(|room| room.checked_sub(taken));
+            errors.push(Error { found, place, kind, owner, checker: self.checker });
+        }
+        false
+    }
+
+    /// Whether a part of the value at hand fits; what is seen of it is not what is seen of the whole.
+    fn below(&mut self, id: Id, value: &'a Value, place: &Place<'_>) -> bool {
+        let seen = self.seen.take();
+        let fits = self.node(id, value, place);
+        self.seen = seen;
+        fits
+    }
+
+    /// Whether the value at hand fits, without a word where it does not.
+    fn quietly(&mut self, id: Id, value: &'a Value, place: &Place<'_>) -> bool {
+        let errors = self.errors.take();
+        let fits = self.node(id, value, place);
+        self.errors = errors;
+        fits
+    }
+
+    fn see(&mut self, at: usize) {
+        if let Some(seen) = self.seen.as_mut().and_then(|seen| seen.get_mut(at)) {
+            *seen = true;
+        }
+    }
+
+    /// Whether the walk need not go on once something does not fit.
+    fn ends_early(&self) -> bool {
+        self.errors.is_none() || self.room.is_none()
+    }
+
+    fn members(&mut self, members: &'a Members, owner: &'a Node, value: &'a Value, place: &Place<'_>) -> bool {
+        let Value::Object(object) = value else { return true };
+        let mut fits = true;
+        let mut additional = Vec::new();
+        for (at, (key, value)) in object.iter().enumerate() {
+            let place = Place::Member(place, key);
+            let mut is_known = false;
+            let named = members.named(key).into_iter();
+            let matching = members.patterns.iter().filter(|(pattern, _)| pattern.is_match(key));
+            for id in named.chain(matching.map(|(_, id)| *id)) {
+                is_known = true;
+                fits &= self.below(id, value, &place);
+            }
+            match members.rest.filter(|_| !is_known) {
+                Some(id) if self.checker.is_nothing(id) => {
+                    fits = false;
+                    if self.errors.is_some() {
+                        additional.push(key.as_str());
+                    }
+                }
+                Some(id) => fits &= self.below(id, value, &place),
+                None => {}
+            }
+            if is_known || members.rest.is_some() {
+                self.see(at);
+            }
+            if !fits && self.ends_early() {
+                return false;
+            }
+        }
+        let is_told = additional.is_empty();
+        is_told || self.tell(Kind::Additional(additional), owner, value, place);
+        fits
+    }
+
+    fn required(&mut self, names: &'a [String], owner: &'a Node, value: &'a Value, place: &Place<'_>) -> bool {
+        let Value::Object(object) = value else { return true };
+        let mut fits = true;
+        for name in names.iter().filter(|name| !object.contains_key(*name)) {
+            fits = self.tell(Kind::Required(name), owner, value, place);
+            if self.ends_early() {
+                break;
+            }
+        }
+        fits
+    }
+
+    fn dependent_required(
+        &mut self,
+        named: &'a [(String, Vec<String>)],
+        owner: &'a Node,
+        value: &'a Value,
+        place: &Place<'_>,
+    ) -> bool {
+        let there = |name: &str| value.as_object().is_some_and(|object| object.contains_key(name));
+        named
+            .iter()
+            .filter(|(name, _)| there(name))
+            .fold(true, |fits, (_, names)| self.required(names, owner, value, place) && fits)
+    }
+
+    fn dependent_schemas(&mut self, named: &'a [(String, Id)], value: &'a Value, place: &Place<'_>) -> bool {
+        let there = |name: &str| value.as_object().is_some_and(|object| object.contains_key(name));
+        named
+            .iter()
+            .filter(|(name, _)| there(name))
+            .fold(true, |fits, (_, id)| self.node(*id, value, place) && fits)
+    }
+
+    fn names(&self, id: Id, value: &'a Value) -> Option<Kind<'a>> {
+        let mut names = value.as_object()?.keys().map(|key| Value::String(key.clone()));
+        let fits = names.all(|name| Walk::quiet(self.checker).node(id, &name, &Place::Root));
+        (!fits).then_some(Kind::PropertyNames)
+    }
+
+    fn items(&mut self, items: &'a Items, value: &'a Value, place: &Place<'_>) -> bool {
+        let Value::Array(array) = value else { return true };
+        let mut fits = true;
+        for (at, item) in array.iter().enumerate() {
+            let Some(id) = items.first.get(at).copied().or(items.rest) else { break };
+            fits &= self.below(id, item, &Place::Item(place, at));
+            self.see(at);
+            if !fits && self.ends_early() {
+                break;
+            }
+        }
+        fits
+    }
+
+    fn contains(&mut self, id: Id, value: &'a Value, (least, most): (u64, u64)) -> Option<Kind<'a>> {
+        let mut count = 0;
+        for (at, item) in value.as_array()?.iter().enumerate() {
+            if Walk::quiet(self.checker).node(id, item, &Place::Root) {
+                count += 1;
+                self.see(at);
+            }
+        }
+        (count < least || count > most).then_some(Kind::Contains)
+    }
+
+    fn all(&mut self, ids: &'a [Id], value: &'a Value, place: &Place<'_>) -> bool {
+        let mut fits = true;
+        for id in ids {
+            fits &= self.node(*id, value, place);
+            if !fits && self.ends_early() {
+                break;
+            }
+        }
+        fits
+    }
+
+    fn any(&mut self, ids: &'a [Id], value: &'a Value, place: &Place<'_>) -> Option<Kind<'a>> {
+        // Who asks for the rest must know what each of them has looked at.
+        let enough = if self.seen.is_none() { 1 } else { usize::MAX };
+        let (fitting, branches) = self.branches(ids, value, place, enough);
+        (fitting == 0).then_some(Kind::Any(branches))
+    }
+
+    fn one(&mut self, ids: &'a [Id], value: &'a Value, place: &Place<'_>) -> Option<Kind<'a>> {
+        let (fitting, branches) = self.branches(ids, value, place, 2);
+        match fitting {
+            0 => Some(Kind::One(branches)),
+            1 => None,
+            _ => Some(Kind::SeveralOfOne),
+        }
+    }
+
+    /// How many of `ids` fit, `enough` at most, and what is wrong with each.
+    fn branches(
+        &mut self,
+        ids: &'a [Id],
+        value: &'a Value,
+        place: &Place<'_>,
+        enough: usize,
+    ) -> (usize, Vec<Vec<Error<'a>>>) {
+        let outer = self.errors.take();
+        let mut fitting = 0;
+        let mut branches = Vec::new();
+        for id in ids {
+            self.errors = outer.is_some().then(Vec::new);
+            fitting += usize::from(self.node(*id, value, place));
+            branches.extend(self.errors.take());
+            if fitting >= enough || self.room.is_none() {
+                break;
+            }
+        }
+        self.errors = outer;
+        (fitting, branches)
+    }
+
+    fn unevaluated(&mut self, of: Of, id: Id, value: &'a Value) -> Option<Kind<'a>> {
+        let mut seen = self.seen.take()?;
+        let fits = |part: &Value| Walk::quiet(self.checker).node(id, part, &Place::Root);
+        let mut names = Vec::new();
+        let mut all_fit = true;
+        match (of, value) {
+            (Of::Members, Value::Object(object)) => {
+                for (seen, (key, part)) in seen.iter_mut().zip(object) {
+                    if !*seen && !fits(part) {
+                        all_fit = false;
+                        names.push(key.as_str());
+                    }
+                    *seen = true;
+                }
+            }
+            (Of::Items, Value::Array(array)) => {
+                for (seen, part) in seen.iter_mut().zip(array) {
+                    all_fit = all_fit && (*seen || fits(part));
+                    *seen = true;
+                }
+            }
+            _ => {}
+        }
+        self.seen = Some(seen);
+        match of {
+            _ if all_fit => None,
+            Of::Items => Some(Kind::UnevaluatedItems),
+            _ => Some(Kind::UnevaluatedProperties(names)),
+        }
+    }
+}
+
+/// How many members or items `value` has.
+fn parts(value: &Value) -> usize {
+    match value {
+        Value::Object(members) => members.len(),
+        Value::Array(items) => items.len(),
+        _ => 0,
+    }
+}
