@@ -59,11 +59,6 @@ impl Weight {
         }
         Some(total)
     }
-
-    /// How often the same value is looked at, at most.
-    pub fn most(&self) -> u64 {
-        self.0.iter().copied().max().unwrap_or(0)
-    }
 }
 
 /// One schema's parts, by where they apply.

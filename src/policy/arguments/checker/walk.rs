@@ -151,8 +151,9 @@ impl<'a> Walk<'a> {
                 return false;
             }
         }
-        let is_told = additional.is_empty();
-        is_told || self.tell(Kind::Additional(additional), owner, value, place);
+        if !additional.is_empty() {
+            self.tell(Kind::Additional(additional), owner, value, place);
+        }
         fits
     }
 
