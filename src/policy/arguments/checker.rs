@@ -45,15 +45,26 @@ enum Rule {
     /// `propertyNames`.
     Names(Id),
     Items(Items),
-    Contains { id: Id, least: u64, most: u64 },
+    Contains {
+        id: Id,
+        least: u64,
+        most: u64,
+    },
     DependentSchemas(Vec<(String, Id)>),
     All(Vec<Id>),
     Any(Vec<Id>),
     One(Vec<Id>),
     Not(Id),
-    If { test: Id, then: Option<Id>, otherwise: Option<Id> },
+    If {
+        test: Id,
+        then: Option<Id>,
+        otherwise: Option<Id>,
+    },
     /// `unevaluatedProperties` and `unevaluatedItems`.
-    Unevaluated { of: Of, id: Id },
+    Unevaluated {
+        of: Of,
+        id: Id,
+    },
 }
 
 /// `properties`, `patternProperties` and `additionalProperties`.

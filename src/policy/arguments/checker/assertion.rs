@@ -116,17 +116,9 @@ impl Assertion {
 impl Type {
     /// The type with this name.
     pub fn named(name: &str) -> Option<Self> {
-        [
-            Self::Null,
-            Self::Boolean,
-            Self::Integer,
-            Self::Number,
-            Self::String,
-            Self::Array,
-            Self::Object,
-        ]
-        .into_iter()
-        .find(|known| known.name() == name)
+        [Self::Null, Self::Boolean, Self::Integer, Self::Number, Self::String, Self::Array, Self::Object]
+            .into_iter()
+            .find(|known| known.name() == name)
     }
 
     /// Its name in schemas.

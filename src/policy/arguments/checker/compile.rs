@@ -110,8 +110,7 @@ impl<'a> Compiler<'a> {
     /// The outer `None` is for what is malformed, the inner for what asks nothing.
     fn assertion(&mut self, keyword: &str, value: &Value) -> Option<Option<Assertion>> {
         let bound = |bound| Some(Assertion::Bound(bound, value.as_number()?.clone()));
-        let counted =
-            |of, is_least| Some(Assertion::Count(Count { of, is_least, limit: count(value)? }));
+        let counted = |of, is_least| Some(Assertion::Count(Count { of, is_least, limit: count(value)? }));
         let assertion = match keyword {
             "type" => Assertion::Type(types(value)?),
             "const" => Assertion::Constant(value.clone()),
@@ -184,9 +183,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn list(&mut self, schema: Schema<'a>, keyword: &str) -> Option<Option<Vec<Id>>> {
-        each(schema, keyword, |value| {
-            Some(value.as_array()?.iter().map(|schema| self.id(schema)).collect())
-        })
+        each(schema, keyword, |value| Some(value.as_array()?.iter().map(|schema| self.id(schema)).collect()))
     }
 
     fn named(&mut self, schema: Schema<'a>, keyword: &str) -> Option<Option<Vec<(String, Id)>>> {

@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn an_integer_has_no_fraction() {
-        for (text, expected) in [("1", true), ("1.0", true), ("1e300", true), ("-0.0", true), ("1.5", false)] {
+        for (text, expected) in [("1", true), ("1.0", true), ("1e300", true), ("-0.0", true), ("1.5", false)]
+        {
             assert_eq!(is_integer(&number(text)), expected, "{text}");
         }
     }

@@ -21,7 +21,8 @@ fn broken(schema: &Value, value: &Value) -> Vec<(String, &'static str)> {
 
 fn assert_breaks(schema: &Value, cases: &[(Value, &[(&str, &str)])]) {
     for (value, expected) in cases {
-        let expected: Vec<_> = expected.iter().map(|(place, keyword)| ((*place).to_owned(), *keyword)).collect();
+        let expected: Vec<_> =
+            expected.iter().map(|(place, keyword)| ((*place).to_owned(), *keyword)).collect();
         assert_eq!(broken(schema, value), expected, "{schema} {value}");
     }
 }
@@ -107,7 +108,8 @@ fn what_stands_beside_a_reference_holds_too() {
 
 #[test]
 fn places_are_those_of_the_value_and_errors_of_branches_hang_on_the_union() {
-    let schema = json!({"properties": {"a/b": {"items": {"anyOf": [{"type": "null"}, {"required": ["x"]}]}}}});
+    let schema =
+        json!({"properties": {"a/b": {"items": {"anyOf": [{"type": "null"}, {"required": ["x"]}]}}}});
     let value = json!({"a/b": [null, {}]});
     let checker = checker(&schema);
     let errors = checker.errors(&value).unwrap();
@@ -136,7 +138,10 @@ fn a_reference_into_what_is_no_schema_gives_up_the_whole() {
         json!({"allOf": vec![json!({"pattern": "a"}); schema::MOST_PATTERNS + 1]}),
     ] {
         let schema = json!({"properties": {"a": {"$ref": "#/properties/b/const"}, "b": {"const": pointed}}});
-        assert!(Checker::compile(&schema, true).is_none() == !matches!(&pointed["type"], Value::Array(_)), "{schema}");
+        assert!(
+            Checker::compile(&schema, true).is_none() == !matches!(&pointed["type"], Value::Array(_)),
+            "{schema}"
+        );
     }
 }
 

@@ -69,7 +69,7 @@ impl<'a> Walk<'a> {
             Rule::All(ids) => return self.all(ids, value, place),
             Rule::Any(ids) => self.any(ids, value, place),
             Rule::One(ids) => self.one(ids, value, place),
-            Rule::Not(id) => self.quietly(*id, value, place).then_some(Kind::Not),
+            Rule::Not(id) => self.takes(*id, value).then_some(Kind::Not),
             Rule::If { test, then, otherwise } => {
                 let branch = if self.quietly(*test, value, place) { then } else { otherwise };
                 return branch.is_none_or(|id| self.node(id, value, place));
@@ -102,6 +102,11 @@ impl<'a> Walk<'a> {
         fits
     }
 
+    /// Whether `value` fits, without a word where it does not, and without a trace of what was seen.
+    fn takes(&self, id: Id, value: &Value) -> bool {
+        Walk::quiet(self.checker).node(id, value, &Place::Root)
+    }
+
     /// Whether the value at hand fits, without a word where it does not.
     fn quietly(&mut self, id: Id, value: &'a Value, place: &Place<'_>) -> bool {
         let errors = self.errors.take();
@@ -121,7 +126,13 @@ impl<'a> Walk<'a> {
         self.errors.is_none() || self.room.is_none()
     }
 
-    fn members(&mut self, members: &'a Members, owner: &'a Node, value: &'a Value, place: &Place<'_>) -> bool {
+    fn members(
+        &mut self,
+        members: &'a Members,
+        owner: &'a Node,
+        value: &'a Value,
+        place: &Place<'_>,
+    ) -> bool {
         let Value::Object(object) = value else { return true };
         let mut fits = true;
         let mut additional = Vec::new();
@@ -157,7 +168,13 @@ impl<'a> Walk<'a> {
         fits
     }
 
-    fn required(&mut self, names: &'a [String], owner: &'a Node, value: &'a Value, place: &Place<'_>) -> bool {
+    fn required(
+        &mut self,
+        names: &'a [String],
+        owner: &'a Node,
+        value: &'a Value,
+        place: &Place<'_>,
+    ) -> bool {
         let Value::Object(object) = value else { return true };
         let mut fits = true;
         for name in names.iter().filter(|name| !object.contains_key(*name)) {
@@ -193,7 +210,7 @@ impl<'a> Walk<'a> {
 
     fn names(&self, id: Id, value: &'a Value) -> Option<Kind<'a>> {
         let mut names = value.as_object()?.keys().map(|key| Value::String(key.clone()));
-        let fits = names.all(|name| Walk::quiet(self.checker).node(id, &name, &Place::Root));
+        let fits = names.all(|name| self.takes(id, &name));
         (!fits).then_some(Kind::PropertyNames)
     }
 
@@ -214,7 +231,7 @@ impl<'a> Walk<'a> {
     fn contains(&mut self, id: Id, value: &'a Value, (least, most): (u64, u64)) -> Option<Kind<'a>> {
         let mut count = 0;
         for (at, item) in value.as_array()?.iter().enumerate() {
-            if Walk::quiet(self.checker).node(id, item, &Place::Root) {
+            if self.takes(id, item) {
                 count += 1;
                 self.see(at);
             }
@@ -234,9 +251,7 @@ impl<'a> Walk<'a> {
     }
 
     fn any(&mut self, ids: &'a [Id], value: &'a Value, place: &Place<'_>) -> Option<Kind<'a>> {
-        // Who asks for the rest must know what each of them has looked at.
-        let enough = if self.seen.is_none() { 1 } else { usize::MAX };
-        let (fitting, branches) = self.branches(ids, value, place, enough);
+        let (fitting, branches) = self.branches(ids, value, place, 1);
         (fitting == 0).then_some(Kind::Any(branches))
     }
 
@@ -249,7 +264,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// How many of `ids` fit, `enough` at most, and what is wrong with each.
+    /// How many of `ids` fit, and what is wrong with each. Ends with `enough` that fit unless somebody asks for what
+    /// none of them has looked at.
     fn branches(
         &mut self,
         ids: &'a [Id],
@@ -258,6 +274,7 @@ impl<'a> Walk<'a> {
         enough: usize,
     ) -> (usize, Vec<Vec<Error<'a>>>) {
         let outer = self.errors.take();
+        let enough = if self.seen.is_none() { enough } else { usize::MAX };
         let mut fitting = 0;
         let mut branches = Vec::new();
         for id in ids {
@@ -274,13 +291,12 @@ impl<'a> Walk<'a> {
 
     fn unevaluated(&mut self, of: Of, id: Id, value: &'a Value) -> Option<Kind<'a>> {
         let mut seen = self.seen.take()?;
-        let fits = |part: &Value| Walk::quiet(self.checker).node(id, part, &Place::Root);
         let mut names = Vec::new();
         let mut all_fit = true;
         match (of, value) {
             (Of::Members, Value::Object(object)) => {
                 for (seen, (key, part)) in seen.iter_mut().zip(object) {
-                    if !*seen && !fits(part) {
+                    if !*seen && !self.takes(id, part) {
                         all_fit = false;
                         names.push(key.as_str());
                     }
@@ -289,7 +305,7 @@ impl<'a> Walk<'a> {
             }
             (Of::Items, Value::Array(array)) => {
                 for (seen, part) in seen.iter_mut().zip(array) {
-                    all_fit = all_fit && (*seen || fits(part));
+                    all_fit = all_fit && (*seen || self.takes(id, part));
                     *seen = true;
                 }
             }

