@@ -186,7 +186,11 @@ fn is_email(text: &str) -> bool {
         !part.is_empty()
             && part.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"(),:;<>@[\\]".contains(&byte))
     });
-    let is_literal = domain.len() > 2 && domain.starts_with('[') && domain.ends_with(']');
+    let literal = domain.strip_prefix('[').and_then(|domain| domain.strip_suffix(']'));
+    let is_literal = literal.is_some_and(|address| match address.strip_prefix("IPv6:") {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => address.parse::<Ipv4Addr>().is_ok(),
+    });
     (is_quoted || is_plain) && local.len() <= 64 && (is_literal || is_hostname(domain))
 }
 
@@ -201,13 +205,31 @@ fn is_hostname(text: &str) -> bool {
 }
 
 fn is_uri(text: &str) -> bool {
-    text.split_once(':').is_some_and(|(scheme, _)| is_scheme(scheme)) && has_uri_characters(text)
+    text.split_once(':').is_some_and(|(scheme, rest)| is_scheme(scheme) && is_relative(rest))
 }
 
 fn is_reference(text: &str) -> bool {
     // A colon in the first segment ends a scheme.
     let first = text.split(['/', '?', '#']).next().unwrap_or_default();
-    first.split_once(':').is_none_or(|(scheme, _)| is_scheme(scheme)) && has_uri_characters(text)
+    if first.contains(':') { is_uri(text) } else { is_relative(text) }
+}
+
+/// What may follow a scheme.
+fn is_relative(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix("//") else { return has_uri_characters(text) };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (user, host) = rest[..end].rsplit_once('@').unwrap_or(("", &rest[..end]));
+    let (address, port) = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        Some((address, port)) => (Some(address), port),
+        None => (None, host.find(':').map_or("", |at| &host[at..])),
+    };
+    let is_literal =
+        address.is_none_or(|address| address.parse::<Ipv6Addr>().is_ok() || address.starts_with('v'));
+    let name = if address.is_some() { "" } else { host };
+    is_literal
+        && port.strip_prefix(':').unwrap_or(port).bytes().all(|byte| byte.is_ascii_digit())
+        && !user.contains('@')
+        && [user, name, &rest[end..]].into_iter().all(has_uri_characters)
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -215,7 +237,7 @@ fn is_scheme(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
 }
 
-/// Whether all characters may stand in a URI, each `%` before two digits, and `#` once at most.
+/// Whether all characters may stand in a URI beside the address of a host, each `%` before two digits, and `#` once.
 fn has_uri_characters(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_escape =
@@ -223,7 +245,7 @@ fn has_uri_characters(text: &str) -> bool {
     text.matches('#').count() <= 1
         && bytes.iter().enumerate().all(|(at, byte)| match byte {
             b'%' => is_escape(at),
-            byte => byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(byte),
+            byte => byte.is_ascii_graphic() && !b"\"<>[\\]^`{|}".contains(byte),
         })
 }
 
@@ -335,8 +357,15 @@ mod tests {
     fn addresses_have_their_outlines() {
         holds(
             "email",
-            &["a@b.example", "a.b+c@d", "\"a b\"@c.d", "a@[127.0.0.1]", "!#$%&'*+-/=?^_`{|}~@a"],
-            &["a", "@b", "a@", "a@b@c d", "a b@c", ".a@b", "a..b@c", "a@-b", "a@b_c", ""],
+            &[
+                "a@b.example",
+                "a.b+c@d",
+                "\"a b\"@c.d",
+                "a@[127.0.0.1]",
+                "a@[IPv6:::1]",
+                "!#$%&'*+-/=?^_`{|}~@a",
+            ],
+            &["a", "@b", "a@", "a@b@c d", "a b@c", ".a@b", "a..b@c", "a@-b", "a@b_c", "a@[b]", ""],
         );
         holds(
             "hostname",
@@ -351,13 +380,35 @@ mod tests {
         );
         holds(
             "uri",
-            &["https://a.example/b?c=%20#d", "urn:x:y", "mailto:a@b", "http://[::1]/"],
-            &["a/b", "//a", "1:a", "http://a b", "http://a/%zz", "http://a#b#c", "http://é", "a:<b>", ""],
+            &[
+                "https://a.example/b?c=%20#d",
+                "urn:x:y",
+                "mailto:a@b",
+                "http://[::1]/",
+                "http://u:p@[::1]:80",
+                "x://a:/",
+                "file:///a",
+            ],
+            &[
+                "a/b",
+                "//a",
+                "1:a",
+                "http://a b",
+                "http://a/%zz",
+                "http://a#b#c",
+                "http://é",
+                "a:<b>",
+                "http://[a]/",
+                "http://a:b/",
+                "http://a/[",
+                "http://a@b@c",
+                "",
+            ],
         );
         holds(
             "uri-reference",
-            &["a/b", "//a/b", "#x", "", "?a:b", "./a:b", "a:b"],
-            &["1:a", "a b", "%1", "\\a"],
+            &["a/b", "//a:80/b", "#x", "", "?a:b", "./a:b", "a:b"],
+            &["1:a", "a b", "%1", "\\a", "[", "//a:b"],
         );
     }
 

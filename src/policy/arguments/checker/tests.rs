@@ -67,6 +67,19 @@ fn the_rest_is_what_no_fitting_schema_has_looked_at() {
     );
 }
 
+/// So that what is excused of it does not come back by another name.
+#[test]
+fn what_must_fit_and_does_not_has_looked_all_the_same() {
+    for keyword in [json!({"allOf": [7]}), json!({"$ref": "#/$defs/a"}), json!({"if": true, "then": 7})] {
+        let inner = json!({"properties": {"unit": {"enum": ["C"]}}});
+        let schema = keyword.to_string().replace('7', &inner.to_string());
+        let mut schema: Value = serde_json::from_str(&schema).unwrap();
+        schema["$defs"] = json!({ "a": inner });
+        schema["unevaluatedProperties"] = json!(false);
+        assert_breaks(&schema, &[(json!({"unit": "K"}), &[("/unit", "enum")])]);
+    }
+}
+
 #[test]
 fn counts_of_what_an_array_contains_have_two_sides() {
     let bounded = |least: Value, most: Value| json!({"contains": {"const": 1}, "minContains": least, "maxContains": most});

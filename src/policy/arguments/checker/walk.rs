@@ -36,10 +36,8 @@ impl<'a> Walk<'a> {
     pub fn node(&mut self, id: Id, value: &'a Value, place: &Place<'_>) -> bool {
         let checker = self.checker;
         let node = &checker.nodes[id];
-        let outer = self.seen.take();
-        if outer.is_some() || node.sees_rest {
-            self.seen = Some(vec![false; parts(value)]);
-        }
+        // What applies to the value beside this node has seen nothing for it.
+        let outer = node.sees_rest.then(|| self.seen.replace(vec![false; parts(value)]));
         let mut fits = true;
         for rule in &node.rules {
             fits &= self.rule(rule, node, value, place);
@@ -47,10 +45,11 @@ impl<'a> Walk<'a> {
                 break;
             }
         }
-        let seen = std::mem::replace(&mut self.seen, outer);
-        // What a schema that refuses the value has looked at does not count.
-        if let Some((all, seen)) = self.seen.as_mut().zip(seen.filter(|_| fits)) {
-            all.iter_mut().zip(seen).for_each(|(all, seen)| *all |= seen);
+        if let Some(outer) = outer {
+            let seen = std::mem::replace(&mut self.seen, outer);
+            if let Some((all, seen)) = self.seen.as_mut().zip(seen) {
+                all.iter_mut().zip(seen).for_each(|(all, seen)| *all |= seen);
+            }
         }
         fits
     }
@@ -71,7 +70,9 @@ impl<'a> Walk<'a> {
             Rule::One(ids) => self.one(ids, value, place),
             Rule::Not(id) => self.takes(*id, value).then_some(Kind::Not),
             Rule::If { test, then, otherwise } => {
-                let branch = if self.quietly(*test, value, place) { then } else { otherwise };
+                let errors = self.errors.take();
+                let branch = if self.attempt(*test, value, place) { then } else { otherwise };
+                self.errors = errors;
                 return branch.is_none_or(|id| self.node(id, value, place));
             }
             Rule::Unevaluated { of, id } => self.unevaluated(*of, *id, value),
@@ -107,11 +108,13 @@ impl<'a> Walk<'a> {
         Walk::quiet(self.checker).node(id, value, &Place::Root)
     }
 
-    /// Whether the value at hand fits, without a word where it does not.
-    fn quietly(&mut self, id: Id, value: &'a Value, place: &Place<'_>) -> bool {
-        let errors = self.errors.take();
+    /// Whether the value at hand fits a node that it need not fit: if not, what was seen by it does not count.
+    fn attempt(&mut self, id: Id, value: &'a Value, place: &Place<'_>) -> bool {
+        let seen = self.seen.clone();
         let fits = self.node(id, value, place);
-        self.errors = errors;
+        if !fits {
+            self.seen = seen;
+        }
         fits
     }
 
@@ -279,7 +282,7 @@ impl<'a> Walk<'a> {
         let mut branches = Vec::new();
         for id in ids {
             self.errors = outer.is_some().then(Vec::new);
-            fitting += usize::from(self.node(*id, value, place));
+            fitting += usize::from(self.attempt(*id, value, place));
             branches.extend(self.errors.take());
             if fitting >= enough || self.room.is_none() {
                 break;

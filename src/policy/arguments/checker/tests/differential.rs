@@ -1,5 +1,6 @@
 //! The checker beside the crate `jsonschema`, over random schemas of all keywords and values that touch them: one
-//! verdict, and the same keywords broken at the same places. Left out by name: `format`, since ours are outlines.
+//! verdict, and the same keywords broken at the same places. Patterns match the same texts, and of formats we refuse
+//! no text that the other takes.
 
 use super::*;
 use jsonschema::Draft;
@@ -12,6 +13,44 @@ const PATTERNS: [&str; 8] = ["^a", "b$", "^[a-c]+$", r"\d", r"^\w*$", "^.$", r"[
 const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 const REFERENCES: [&str; 6] =
     ["#/$defs/a", "#/$defs/b", "#", "#/properties/a", "#/definitions/c", "#/allOf/0"];
+
+/// Parts of patterns that both read alike: the other's `\b` heeds letters beyond ASCII.
+const PARTS: [&str; 39] = [
+    "a", "b", "é", "^", "$", "|", "(", "(?:", ")", "*", "+", "?", "{2}", "{1,}", "{0,2}", r"\d", r"\D",
+    r"\w", r"\W", r"\s", r"\S", r"\.", r"\/", r"\-", "[a-c]", "[^a-c]", r"[\d-]", r"[^\w]", r"[\s\S]",
+    "[a&&b]", "[a~~]", "[[a]", r"[\]]", ".", "(?i)", r"\cJ", r"\x61", r"[a\-c]", "[/.{}]",
+];
+
+/// Texts of each format, to be changed in one place.
+const FORMATS: [(&str, &str); 24] = [
+    ("date", "2024-02-29"),
+    ("date", "2026-12-31"),
+    ("time", "23:59:60Z"),
+    ("time", "12:30:59.25+01:00"),
+    ("date-time", "2026-01-31T23:59:60-00:00"),
+    ("duration", "P1Y2M3DT4H5M6S"),
+    ("duration", "P10W"),
+    ("duration", "PT1H2S"),
+    ("email", "a.b@example.org"),
+    ("email", "\"a b\"@c.d"),
+    ("email", "a@[127.0.0.1]"),
+    ("hostname", "a-b.example.org"),
+    ("hostname", "x"),
+    ("ipv4", "127.0.0.1"),
+    ("ipv6", "2001:db8::1:2"),
+    ("ipv6", "::ffff:1.2.3.4"),
+    ("uri", "https://a@b.example:80/c/d?e=%20f#g"),
+    ("uri", "urn:a:b"),
+    ("uri", "http://[::1]/"),
+    ("uri-reference", "../a/b?c#d"),
+    ("uuid", "123e4567-e89b-12d3-a456-426614174000"),
+    ("regex", "^(?:a|[b-d]+)*x{2,3}$"),
+    ("json-pointer", "/a~1b/0/~0"),
+    ("color", "red"),
+];
+
+/// What stands there instead: none of `-./`, which the other takes for digits of a date.
+const WITH: [&str; 15] = ["", "0", "9", "a", ":", "@", "%", "T", "Z", "P", "~", "(", "é", "1W", "+01:00"];
 
 /// What a run of random numbers chooses.
 struct Dice<'a>(std::slice::Iter<'a, u16>);
@@ -152,7 +191,12 @@ impl Dice<'_> {
                 self.reaching(&branch, depth)
             }
             ("not" | "if" | "then" | "else", inner) => self.reaching(inner, depth),
-            ("uniqueItems" | "minItems" | "maxItems" | "minContains" | "maxContains", _) => {
+            ("uniqueItems", _) => {
+                let alike =
+                    [json!(1), json!(1.0), json!({"a": 1, "b": []}), json!({"b": [], "a": 1.0}), json!("1")];
+                (0..self.roll(4)).map(|_| self.pick(&alike)).collect()
+            }
+            ("minItems" | "maxItems" | "minContains" | "maxContains", _) => {
                 (0..self.roll(4)).map(|_| self.value(1)).collect()
             }
             ("pattern" | "minLength" | "maxLength", _) => json!(self.pick(&TEXTS)),
@@ -189,18 +233,55 @@ fn second_opinion(schema: &Value) -> Option<jsonschema::Validator> {
     options.with_pattern_options(jsonschema::PatternOptions::regex()).offline().build(schema).ok()
 }
 
+/// What is random must reach what it is meant to try.
+#[test]
+fn random_values_break_every_keyword_and_often_fit() {
+    let mut state = 1_u32;
+    let mut rolls = |number: usize| -> Vec<u16> {
+        let next = |_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) as u16
+        };
+        (0..number).map(next).collect()
+    };
+    let (mut fitting, mut all, mut keywords) = (0, 0, BTreeSet::new());
+    for _ in 0..6_000 {
+        let (shape, value) = (rolls(150), rolls(60));
+        let schema = schema::read(&Dice(shape.iter()).root()).filter(|schema| Weight::of(schema).is_some());
+        let Some((schema, ours)) =
+            schema.and_then(|schema| Some((schema.clone(), Checker::compile(&schema, false)?)))
+        else {
+            continue;
+        };
+        let value = Dice(value.iter()).reaching(&schema, 4);
+        let errors = ours.errors(&value).unwrap();
+        all += 1;
+        fitting += usize::from(errors.is_empty());
+        keywords.extend(errors.iter().map(|error| error.kind.keyword()));
+    }
+    println!("{fitting} of {all} fit");
+    assert!(all > 3_000 && fitting * 5 > all && (all - fitting) * 5 > all, "{fitting} of {all}");
+    let told = |keyword: &str| match keyword {
+        "$ref" | "$defs" | "definitions" | "properties" | "patternProperties" | "dependentRequired" => false,
+        "dependentSchemas" | "prefixItems" | "items" | "minContains" | "maxContains" | "allOf" => false,
+        keyword => !matches!(keyword, "if" | "then" | "else" | "format"),
+    };
+    let missing = schema::KEYWORDS.iter().map(|(keyword, _)| *keyword).filter(|keyword| told(keyword));
+    assert_eq!(missing.filter(|keyword| !keywords.contains(keyword)).collect::<Vec<_>>(), [""; 0]);
+}
+
 /// Errors as both tell them. The other calls a lone `additionalProperties` or `propertyNames` that is `false` the schema
-/// `false`; and where `oneOf` fits twice, we still count as looked at what its branches have looked at.
+/// `false`. Where a value is broken anyway, the two differ on what a schema that fails has looked at.
 fn common<'a>(errors: impl Iterator<Item = (String, &'a str)>) -> BTreeSet<(String, &'a str)> {
     let names = errors.map(|(place, keyword)| match keyword {
         "additionalProperties" | "propertyNames" => (place, "falseSchema"),
         keyword => (place, keyword),
     });
-    let all: BTreeSet<_> = names.collect();
-    let is_told = |(place, keyword): &(String, &str)| {
-        !keyword.starts_with("unevaluated") || !all.contains(&(place.clone(), "oneOf"))
-    };
-    all.iter().filter(|error| is_told(error)).cloned().collect()
+    let (rest, others): (BTreeSet<_>, BTreeSet<_>) =
+        names.partition(|(_, keyword)| keyword.starts_with("unevaluated"));
+    let is_broken = |place: &str| others.iter().any(|(other, _)| other.starts_with(place));
+    let rest: Vec<_> = rest.into_iter().filter(|(place, _)| !is_broken(place)).collect();
+    others.into_iter().chain(rest).collect()
 }
 
 /// Whether numbers are to be divided that the other rounds to a float before: 2^64-1 is a multiple of 1.5.
@@ -244,5 +325,35 @@ proptest! {
             let (ours, theirs) = (common(ours), common(theirs));
             prop_assert_eq!(ours, theirs, "{} {}", schema, value);
         }
+    }
+    #[test]
+    fn patterns_match_the_same_texts(
+        parts in prop::collection::vec(prop::sample::select(&PARTS[..]), 1..6),
+        texts in prop::collection::vec("[-a-d0-2A _/\\\\.{}\\[\\]é\u{a0}\u{feff}&~]{0,4}", 6),
+    ) {
+        let pattern = parts.concat();
+        let theirs = second_opinion(&json!({ "pattern": pattern }));
+        let Some((ours, theirs)) = super::super::super::ecma::compile(&pattern).zip(theirs) else {
+            return Ok(());
+        };
+        for text in texts {
+            prop_assert_eq!(ours.is_match(&text), theirs.is_valid(&json!(text)), "{} {}", pattern, text);
+        }
+    }
+
+    #[test]
+    fn no_format_refuses_what_the_other_takes(
+        (name, text) in prop::sample::select(&FORMATS[..]),
+        at in any::<prop::sample::Index>(),
+        with in prop::sample::select(&WITH[..]),
+    ) {
+        let mut text: Vec<String> = text.chars().map(String::from).collect();
+        let at = at.index(text.len());
+        text[at] = with.to_owned();
+        let text = text.concat();
+        let theirs = jsonschema::options().with_draft(Draft::Draft202012).should_validate_formats(true);
+        let theirs = theirs.build(&json!({ "format": name })).unwrap();
+        let ours = Checker::compile(&json!({ "format": name }), true).unwrap();
+        prop_assert!(ours.is_valid(&json!(text)) || !theirs.is_valid(&json!(text)), "{} {}", name, text);
     }
 }
