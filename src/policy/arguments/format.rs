@@ -1,7 +1,12 @@
 //! The formats of texts that JSON Schema names, each by its RFC. Where a grammar is long, what is looked at is its
 //! outline, so that a text is refused only where it is surely none; an unknown format says nothing.
 
+mod address;
+mod time;
+
+use address::{is_email, is_hostname, is_reference, is_uri};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use time::{is_date, is_duration, is_time};
 
 /// A format that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,158 +100,6 @@ impl Format {
             Self::JsonPointer => is_json_pointer(text),
         }
     }
-}
-
-/// Two or four digits and no more.
-fn number(text: &str, digits: usize) -> Option<u32> {
-    let is_number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().ok())?
-}
-
-fn is_date(text: &str) -> bool {
-    let mut parts = text.splitn(3, '-');
-    let mut part = |digits| parts.next().and_then(|part| number(part, digits));
-    let (Some(year), Some(month), Some(day)) = (part(4), part(2), part(2)) else { return false };
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days = match month {
-        2 if is_leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return false,
-    };
-    (1..=days).contains(&day)
-}
-
-fn is_time(text: &str) -> bool {
-    let (clock, offset) = match text.strip_suffix(['Z', 'z']) {
-        Some(clock) => (clock, 0),
-        None => {
-            let Some((at, sign)) = text.char_indices().rfind(|(_, c)| matches!(c, '+' | '-')) else {
-                return false;
-            };
-            let Some((hours, minutes)) = text[at + 1..].split_once(':') else { return false };
-            let (Some(hours), Some(minutes)) = (number(hours, 2), number(minutes, 2)) else { return false };
-            if hours > 23 || minutes > 59 {
-                return false;
-            }
-            let offset = (hours * 60 + minutes).cast_signed();
-            (&text[..at], if sign == '-' { -offset } else { offset })
-        }
-    };
-    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
-    let mut parts = clock.splitn(3, ':').map(|part| number(part, 2));
-    let (Some(Some(hour)), Some(Some(minute)), Some(Some(second))) =
-        (parts.next(), parts.next(), parts.next())
-    else {
-        return false;
-    };
-    // A leap second is the last of a day in UTC.
-    let utc = ((hour * 60 + minute).cast_signed() - offset).rem_euclid(24 * 60);
-    let is_second = second < 60 || (second == 60 && utc == 24 * 60 - 1);
-    hour < 24
-        && minute < 60
-        && is_second
-        && !fraction.is_empty()
-        && fraction.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn is_duration(text: &str) -> bool {
-    let Some(text) = text.strip_prefix('P') else { return false };
-    let (date, time) = match text.split_once('T') {
-        Some((date, time)) => (date, Some(time)),
-        None => (text, None),
-    };
-    match time {
-        Some(time) => (date.is_empty() || are_amounts(date, "YMD")) && are_amounts(time, "HMS"),
-        None => are_amounts(date, "YMD") || are_amounts(date, "W"),
-    }
-}
-
-/// Whether `text` is numbers with a unit each, in the order of `units`.
-fn are_amounts(text: &str, units: &str) -> bool {
-    let mut units = units.chars();
-    let mut digits = 0;
-    for c in text.chars() {
-        if c.is_ascii_digit() {
-            digits += 1;
-        } else if digits == 0 || !units.any(|unit| unit == c) {
-            return false;
-        } else {
-            digits = 0;
-        }
-    }
-    digits == 0 && !text.is_empty()
-}
-
-fn is_email(text: &str) -> bool {
-    let Some((local, domain)) = text.rsplit_once('@') else { return false };
-    let is_quoted = local.len() > 2 && local.starts_with('"') && local.ends_with('"');
-    let is_plain = local.split('.').all(|part| {
-        !part.is_empty()
-            && part.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"(),:;<>@[\\]".contains(&byte))
-    });
-    let literal = domain.strip_prefix('[').and_then(|domain| domain.strip_suffix(']'));
-    let is_literal = literal.is_some_and(|address| match address.strip_prefix("IPv6:") {
-        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
-        None => address.parse::<Ipv4Addr>().is_ok(),
-    });
-    (is_quoted || is_plain) && local.len() <= 64 && (is_literal || is_hostname(domain))
-}
-
-fn is_hostname(text: &str) -> bool {
-    let is_label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-    };
-    text.len() <= 253 && text.split('.').all(is_label)
-}
-
-fn is_uri(text: &str) -> bool {
-    text.split_once(':').is_some_and(|(scheme, rest)| is_scheme(scheme) && is_relative(rest))
-}
-
-fn is_reference(text: &str) -> bool {
-    // A colon in the first segment ends a scheme.
-    let first = text.split(['/', '?', '#']).next().unwrap_or_default();
-    if first.contains(':') { is_uri(text) } else { is_relative(text) }
-}
-
-/// What may follow a scheme.
-fn is_relative(text: &str) -> bool {
-    let Some(rest) = text.strip_prefix("//") else { return has_uri_characters(text) };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (user, host) = rest[..end].rsplit_once('@').unwrap_or(("", &rest[..end]));
-    let (address, port) = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
-        Some((address, port)) => (Some(address), port),
-        None => (None, host.find(':').map_or("", |at| &host[at..])),
-    };
-    let is_literal =
-        address.is_none_or(|address| address.parse::<Ipv6Addr>().is_ok() || address.starts_with('v'));
-    let name = if address.is_some() { "" } else { host };
-    is_literal
-        && port.strip_prefix(':').unwrap_or(port).bytes().all(|byte| byte.is_ascii_digit())
-        && !user.contains('@')
-        && [user, name, &rest[end..]].into_iter().all(has_uri_characters)
-}
-
-fn is_scheme(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
-}
-
-/// Whether all characters may stand in a URI beside the address of a host, each `%` before two digits, and `#` once.
-fn has_uri_characters(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let is_escape =
-        |at: usize| bytes.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-    text.matches('#').count() <= 1
-        && bytes.iter().enumerate().all(|(at, byte)| match byte {
-            b'%' => is_escape(at),
-            byte => byte.is_ascii_graphic() && !b"\"<>[\\]^`{|}".contains(byte),
-        })
 }
 
 fn is_uuid(text: &str) -> bool {

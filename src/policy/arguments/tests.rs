@@ -289,6 +289,40 @@ fn schemas_and_arguments_made_to_take_long_take_no_time() {
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
 
+#[test]
+fn long_texts_and_lists_that_are_read_often_take_no_time() {
+    let often = |one: Value| {
+        let reference = json!({"$ref": "#/$defs/one"});
+        json!({"properties": {"a": {"anyOf": vec![reference; 2_000]}}, "$defs": {"one": one}})
+    };
+    let text = json!("a".repeat(1 << 20));
+    let items = json!((0..50_000).collect::<Vec<_>>());
+    let unseen = (0..13).fold(
+        json!({"unevaluatedItems": false}),
+        |inner, _| json!({"anyOf": [inner, {"items": {"type": "null"}}], "unevaluatedItems": false}),
+    );
+    let started = Instant::now();
+    for (one, value) in [
+        (json!({"pattern": "^(a|b|ab)*(c|d){20,30}$"}), &text),
+        (json!({"enum": [text.as_str().map(|text| &text[..1_000])]}), &text),
+        (json!({"uniqueItems": true, "maxItems": 1}), &items),
+        (json!({"const": vec![json!(0); 1_000]}), &items),
+        (json!({"items": {"enum": Vec::from_iter(100_000..105_000)}}), &items),
+        (json!({"unevaluatedItems": false}), &items),
+        (
+            json!({"dependentRequired": (0..3_000).map(|at| (format!("x{at}"), json!([]))).collect::<Value>()}),
+            &items,
+        ),
+        (unseen, &items),
+    ] {
+        let arguments = json!({ "a": value }).to_string();
+        objection("", &often(one.clone()), &arguments);
+        let once = json!({"properties": {"a": one}});
+        objection("strict = true", &once, &arguments);
+    }
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+}
+
 /// The stack of a test's thread is that of a worker's: 2 MiB.
 #[test]
 fn the_deepest_schema_and_arguments_fit_the_stack() {

@@ -3,7 +3,7 @@
 //! to something outside cannot be judged by. Looks at schemas; validates nothing.
 
 use super::schema::{Applies, KEYWORDS, Shape};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::HashMap;
 
 /// The most schemas that may be reachable from one tool's declaration.
@@ -15,7 +15,10 @@ const LONGEST_CHAIN: usize = 16;
 /// The deepest arguments that are judged.
 const DEEPEST: usize = 64;
 
-/// How many numbers and the like a value is compared with in the time of one look. Texts are found at once.
+/// How many bytes of text a pattern reads in the time of one look, or of ten where it is hard.
+const TEXT_A_LOOK: usize = 512;
+
+/// How many numbers or names a value is held against in the time of one look. The texts of an enum are found at once.
 const OPTIONS_A_LOOK: u64 = 8;
 
 /// How often a value is looked at, by its depth within the arguments.
@@ -48,12 +51,16 @@ impl Weight {
     /// How many looks `value` takes at most; `None` where it is too deep to judge.
     pub fn of_value(&self, value: &Value) -> Option<u64> {
         let mut total = 0_u64;
-        let mut open = vec![(value, 0)];
-        while let Some((value, depth)) = open.pop() {
-            total = total.saturating_add(*self.0.get(depth)?);
+        let mut open = vec![(value, 0, 0)];
+        while let Some((value, depth, key)) = open.pop() {
+            let text = value.as_str().map_or(0, str::len).saturating_add(key);
+            let looks = 1 + (text / TEXT_A_LOOK) as u64;
+            total = total.saturating_add(self.0.get(depth)?.saturating_mul(looks));
             match value {
-                Value::Object(members) => open.extend(members.values().map(|value| (value, depth + 1))),
-                Value::Array(items) => open.extend(items.iter().map(|value| (value, depth + 1))),
+                Value::Object(members) => {
+                    open.extend(members.iter().map(|(key, value)| (value, depth + 1, key.len())));
+                }
+                Value::Array(items) => open.extend(items.iter().map(|value| (value, depth + 1, 0))),
                 _ => {}
             }
         }
@@ -89,8 +96,9 @@ impl Reads {
         let (plain, whole): (Vec<_>, Vec<_>) =
             options.partition(|option| !option.is_array() && !option.is_object());
         let is_unique = schema.get("uniqueItems") == Some(&Value::Bool(true));
+        let names = schema.get("dependentRequired").and_then(Value::as_object).map_or(0, Map::len);
         Self {
-            here: 1 + plain.len() as u64 / OPTIONS_A_LOOK,
+            here: 1 + (plain.len() + names) as u64 / OPTIONS_A_LOOK,
             parts: u64::from(keeps_seen),
             below: whole.len() as u64 + u64::from(is_unique),
         }
@@ -259,6 +267,8 @@ mod tests {
             (json!({"additionalProperties": {}, "patternProperties": {"^a": {}}}), json!({"a": 1}), 3),
             (json!({"anyOf": [{}, {"items": {}}]}), json!([1, 2, 3]), 6),
             (json!({"items": {"$ref": "#"}}), json!([[[]]]), 5),
+            (json!({"items": {}}), json!(["x".repeat(5 * TEXT_A_LOOK)]), 7),
+            (json!({"additionalProperties": {}}), json!({ "x".repeat(TEXT_A_LOOK): "x" }), 3),
             (json!({"uniqueItems": true}), json!([[1, 2], 3]), 5),
             (json!({"uniqueItems": false, "const": "a", "enum": ["a", "b"]}), json!([[1, 2], 3]), 1),
             (json!({"enum": [[1], [2], 7]}), json!([[1, 2], 3]), 9),

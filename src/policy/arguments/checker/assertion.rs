@@ -7,7 +7,6 @@ use super::number::{compare, is_integer, is_multiple};
 use regex::Regex;
 use serde_json::{Number, Value};
 use std::cmp::Ordering;
-use std::collections::HashSet;
 
 /// One keyword's demand. Each holds for values of kinds that it does not speak of.
 pub enum Assertion {
@@ -44,7 +43,8 @@ pub struct Types(Vec<Type>);
 pub struct Options {
     /// As written.
     all: Vec<Value>,
-    texts: HashSet<String>,
+    /// Sorted: long texts differ soon, and need not be read whole.
+    texts: Vec<String>,
     /// All that are no text.
     others: Vec<Value>,
 }
@@ -173,7 +173,8 @@ impl Types {
 impl Options {
     /// One of `all`.
     pub fn new(all: Vec<Value>) -> Self {
-        let texts = all.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let mut texts: Vec<String> = all.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        texts.sort_unstable();
         let others = all.iter().filter(|option| !option.is_string()).cloned().collect();
         Self { all, texts, others }
     }
@@ -185,7 +186,7 @@ impl Options {
 
     fn take(&self, value: &Value) -> bool {
         match value {
-            Value::String(text) => self.texts.contains(text),
+            Value::String(text) => self.texts.binary_search(text).is_ok(),
             other => self.others.iter().any(|option| are_equal(option, other)),
         }
     }

@@ -2,6 +2,8 @@
 //! walk tells what it finds or only whether all is well; what members and items were looked at is kept beside it
 //! for those who ask for the rest. Frames are small, since the walk goes as deep as schema and value together.
 
+mod within;
+
 use super::{Checker, Error, Id, Items, Kind, Members, Node, Of, Place, Rule};
 use serde_json::Value;
 
@@ -129,48 +131,6 @@ impl<'a> Walk<'a> {
         self.errors.is_none() || self.room.is_none()
     }
 
-    fn members(
-        &mut self,
-        members: &'a Members,
-        owner: &'a Node,
-        value: &'a Value,
-        place: &Place<'_>,
-    ) -> bool {
-        let Value::Object(object) = value else { return true };
-        let mut fits = true;
-        let mut additional = Vec::new();
-        for (at, (key, value)) in object.iter().enumerate() {
-            let place = Place::Member(place, key);
-            let mut is_known = false;
-            let named = members.named(key).into_iter();
-            let matching = members.patterns.iter().filter(|(pattern, _)| pattern.is_match(key));
-            for id in named.chain(matching.map(|(_, id)| *id)) {
-                is_known = true;
-                fits &= self.below(id, value, &place);
-            }
-            match members.rest.filter(|_| !is_known) {
-                Some(id) if self.checker.is_nothing(id) => {
-                    fits = false;
-                    if self.errors.is_some() {
-                        additional.push(key.as_str());
-                    }
-                }
-                Some(id) => fits &= self.below(id, value, &place),
-                None => {}
-            }
-            if is_known || members.rest.is_some() {
-                self.see(at);
-            }
-            if !fits && self.ends_early() {
-                return false;
-            }
-        }
-        if !additional.is_empty() {
-            self.tell(Kind::Additional(additional), owner, value, place);
-        }
-        fits
-    }
-
     fn required(
         &mut self,
         names: &'a [String],
@@ -209,37 +169,6 @@ impl<'a> Walk<'a> {
             .iter()
             .filter(|(name, _)| there(name))
             .fold(true, |fits, (_, id)| self.node(*id, value, place) && fits)
-    }
-
-    fn names(&self, id: Id, value: &'a Value) -> Option<Kind<'a>> {
-        let mut names = value.as_object()?.keys().map(|key| Value::String(key.clone()));
-        let fits = names.all(|name| self.takes(id, &name));
-        (!fits).then_some(Kind::PropertyNames)
-    }
-
-    fn items(&mut self, items: &'a Items, value: &'a Value, place: &Place<'_>) -> bool {
-        let Value::Array(array) = value else { return true };
-        let mut fits = true;
-        for (at, item) in array.iter().enumerate() {
-            let Some(id) = items.first.get(at).copied().or(items.rest) else { break };
-            fits &= self.below(id, item, &Place::Item(place, at));
-            self.see(at);
-            if !fits && self.ends_early() {
-                break;
-            }
-        }
-        fits
-    }
-
-    fn contains(&mut self, id: Id, value: &'a Value, (least, most): (u64, u64)) -> Option<Kind<'a>> {
-        let mut count = 0;
-        for (at, item) in value.as_array()?.iter().enumerate() {
-            if self.takes(id, item) {
-                count += 1;
-                self.see(at);
-            }
-        }
-        (count < least || count > most).then_some(Kind::Contains)
     }
 
     fn all(&mut self, ids: &'a [Id], value: &'a Value, place: &Place<'_>) -> bool {
@@ -290,36 +219,6 @@ impl<'a> Walk<'a> {
         }
         self.errors = outer;
         (fitting, branches)
-    }
-
-    fn unevaluated(&mut self, of: Of, id: Id, value: &'a Value) -> Option<Kind<'a>> {
-        let mut seen = self.seen.take()?;
-        let mut names = Vec::new();
-        let mut all_fit = true;
-        match (of, value) {
-            (Of::Members, Value::Object(object)) => {
-                for (seen, (key, part)) in seen.iter_mut().zip(object) {
-                    if !*seen && !self.takes(id, part) {
-                        all_fit = false;
-                        names.push(key.as_str());
-                    }
-                    *seen = true;
-                }
-            }
-            (Of::Items, Value::Array(array)) => {
-                for (seen, part) in seen.iter_mut().zip(array) {
-                    all_fit = all_fit && (*seen || self.takes(id, part));
-                    *seen = true;
-                }
-            }
-            _ => {}
-        }
-        self.seen = Some(seen);
-        match of {
-            _ if all_fit => None,
-            Of::Items => Some(Kind::UnevaluatedItems),
-            _ => Some(Kind::UnevaluatedProperties(names)),
-        }
     }
 }
 
