@@ -60,7 +60,7 @@ pub struct Memory {
     models: Cache<Hash, ModelFacts>,
     anchors: Anchors,
     // A std mutex: held for sums over some dozen numbers.
-    ratios: Cache<Hash, Arc<Mutex<Ratios>>>,
+    ratios: Recent<Arc<Mutex<Ratios>>>,
     started: Instant,
 }
 
@@ -84,7 +84,7 @@ impl Memory {
             overflows: Recent::new(bounds.conversations, lifetime_ms, |_| 1),
             models: Cache::builder().max_capacity(MOST_MODELS).time_to_live(bounds.refusals).build(),
             anchors: Anchors::new(),
-            ratios: Cache::builder().max_capacity(MOST_RATIOS).build(),
+            ratios: Recent::new(MOST_RATIOS, u64::MAX, |_| 1),
             started: Instant::now(),
         }
     }
@@ -97,14 +97,18 @@ impl Memory {
     fn learn(&self, cost: Cost) {
         self.anchors.keep(cost.history, cost.anchor);
         if cost.anchor.prompt > 0 {
-            let ratios = self.ratios.get_with(cost.model, Arc::default);
-            let mut ratios = ratios.lock().unwrap_or_else(PoisonError::into_inner);
-            ratios.learn(cost.conversation, cost.anchor.size, cost.anchor.prompt);
+            self.ratios.update(cost.model, 0, |known| {
+                let known = known.unwrap_or_default();
+                let mut ratios = known.lock().unwrap_or_else(PoisonError::into_inner);
+                ratios.learn(cost.conversation, cost.anchor.size, cost.anchor.prompt);
+                drop(ratios);
+                known
+            });
         }
     }
 
     fn ratio(&self, model: &Hash) -> Option<Ratio> {
-        self.ratios.get(model)?.lock().unwrap_or_else(PoisonError::into_inner).ratio()
+        self.ratios.find(model, 0)?.lock().unwrap_or_else(PoisonError::into_inner).ratio()
     }
 
     /// Whether `claim` gets its calls here.
