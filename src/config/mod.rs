@@ -116,7 +116,7 @@ impl Config {
             Problems::sorted(problems)
         };
         let name = source.name();
-        let text = source.text().map_err(|problem| give_up(vec![problem]))?;
+        let text = source.text(running.is_some()).map_err(|problem| give_up(vec![problem]))?;
         let document = Document::parse(&name, &text).map_err(give_up)?;
         if running.is_some() {
             document.require_a_table().map_err(|problem| give_up(vec![problem]))?;

@@ -32,13 +32,16 @@ impl Source {
         }
     }
 
-    /// The text.
-    pub(super) fn text(self) -> Result<String, Problem> {
+    /// The text; `is_again`: the program runs already, with what it read before.
+    pub(super) fn text(self, is_again: bool) -> Result<String, Problem> {
         let name = self.name();
         let problem = |line, text| Problem { source: name.clone(), line, key: String::new(), text };
         let bytes = match self {
             Self::Shipped => return Ok(shipped::TEXT.to_owned()),
             Self::Text { text, .. } => text.into_bytes(),
+            Self::File(path) if is_again && is_spent(&path) => {
+                return Err(problem(None, "is no regular file, so it cannot be read twice".to_owned()));
+            }
             Self::File(path) => read(&path).map_err(|error| problem(None, reason(&error)))?,
         };
         if bytes.len() as u64 > MAX_BYTES {
@@ -58,6 +61,11 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Whether nothing can be had of `path` a second time: of a pipe, which would keep who reads it waiting for ever.
+fn is_spent(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// Why a file cannot be read, in plain words.

@@ -732,3 +732,12 @@ fn what_is_new_has_to_go_with_what_stays() {
     // And it has to be good by itself, or the restart would fail.
     assert!(reloaded(running, "[listen]\nproxy = \"127.0.0.1:3\"\nadmin = \"127.0.0.1:3\"\n").is_err());
 }
+
+#[test]
+fn what_can_be_read_only_once_is_refused_when_it_is_to_be_read_again() {
+    // No pipe, since a test that fails should not wait for ever.
+    let source = Source::File("/dev/zero".into());
+    let refused =
+        load("").unwrap().reload(source, &Overrides::default(), REGISTRY).err().unwrap().to_string();
+    assert_eq!(refused, "/dev/zero: is no regular file, so it cannot be read twice");
+}

@@ -5,7 +5,7 @@ use super::anchors::Anchors;
 use super::pending::Standing;
 use super::ratios::Ratios;
 use super::recent::Recent;
-use super::spent::Uses;
+use super::spent::{MOST_USES, Uses};
 use super::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News, Overflow};
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;
@@ -60,7 +60,7 @@ pub struct Memory {
     models: Cache<Hash, ModelFacts>,
     anchors: Anchors,
     // A std mutex: held for sums over some dozen numbers.
-    ratios: Cache<Hash, Arc<Mutex<Ratios>>>,
+    ratios: Recent<Arc<Mutex<Ratios>>>,
     started: Instant,
 }
 
@@ -80,11 +80,14 @@ impl Memory {
                 let bytes = standing.as_ref().map_or(0, |standing| standing.confirmation.size());
                 (bytes + ENTRY_BYTES) as u64
             }),
-            spent: Recent::of_heavy(bounds.calls, lifetime_ms, |uses| uses.len() as u64),
+            // One record may be half of all, and the largest quota must fit however few calls are kept otherwise.
+            spent: Recent::of_heavy(bounds.calls.max(2 * MOST_USES as u64), lifetime_ms, |uses| {
+                uses.len() as u64
+            }),
             overflows: Recent::new(bounds.conversations, lifetime_ms, |_| 1),
             models: Cache::builder().max_capacity(MOST_MODELS).time_to_live(bounds.refusals).build(),
             anchors: Anchors::new(),
-            ratios: Cache::builder().max_capacity(MOST_RATIOS).build(),
+            ratios: Recent::new(MOST_RATIOS, u64::MAX, |_| 1),
             started: Instant::now(),
         }
     }
@@ -97,14 +100,18 @@ impl Memory {
     fn learn(&self, cost: Cost) {
         self.anchors.keep(cost.history, cost.anchor);
         if cost.anchor.prompt > 0 {
-            let ratios = self.ratios.get_with(cost.model, Arc::default);
-            let mut ratios = ratios.lock().unwrap_or_else(PoisonError::into_inner);
-            ratios.learn(cost.conversation, cost.anchor.size, cost.anchor.prompt);
+            self.ratios.update(cost.model, 0, |known| {
+                let known = known.unwrap_or_default();
+                let mut ratios = known.lock().unwrap_or_else(PoisonError::into_inner);
+                ratios.learn(cost.conversation, cost.anchor.size, cost.anchor.prompt);
+                drop(ratios);
+                known
+            });
         }
     }
 
     fn ratio(&self, model: &Hash) -> Option<Ratio> {
-        self.ratios.get(model)?.lock().unwrap_or_else(PoisonError::into_inner).ratio()
+        self.ratios.find(model, 0)?.lock().unwrap_or_else(PoisonError::into_inner).ratio()
     }
 
     /// Whether `claim` gets its calls here.
@@ -276,6 +283,7 @@ impl Memo for MemoCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::{Quota, Spent};
     use crate::transcript::prompt::{Anchor, Size};
     use crate::transcript::tokens::Estimate;
     use bytes::Bytes;
@@ -339,6 +347,20 @@ mod tests {
         let rounds = &look_up(&ledger, &[], &[Hash(1)], 0).rounds[0];
         assert_eq!(rounds.len(), MOST_ROUNDS_AT_ONE_PLACE);
         assert_eq!(rounds.last().unwrap().anchor, Hash(199));
+    }
+
+    #[test]
+    fn the_largest_quota_is_kept_however_few_calls_are() {
+        let ledger = ledger();
+        let quota = Quota { name: Hash(7), calls: MOST_USES, window_ms: 1_000_000 };
+        for request in 0..MOST_USES as u64 {
+            let (name, at_ms) = (Hash(u128::from(request) + 100), request);
+            let spent =
+                Spent { quota: quota.name, request: name, calls: 1, at_ms, window_ms: quota.window_ms };
+            ledger.record(News { spent: vec![spent], ..News::default() });
+        }
+        let spent = ledger.spent(quota.name, Hash(1), MOST_USES as u64);
+        assert_eq!((spent.len(), spent.first()), (MOST_USES, Some(&0)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::body::UpBody;
 use super::error::ProxyError;
 use super::fallback::{Fallbacks, lands_bare, learned, refused};
 use super::handler::{Gateway, Length};
-use super::headers;
+use super::head::Head;
 use super::held::Waiting;
 use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
@@ -27,13 +27,12 @@ use crate::wire::usage::Usage;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::http::Response;
-use hyper::http::request::Parts;
 use std::sync::Arc;
 
 /// See the file's head.
 pub(crate) struct Exchange {
     pub(crate) gateway: Arc<Gateway>,
-    pub(crate) parts: Parts,
+    pub(crate) head: Head,
     pub(crate) body: Bytes,
     pub(crate) request: Request,
     pub(crate) identity: Identity,
@@ -67,43 +66,42 @@ const COPIED_BYTES: usize = 8 * 1024;
 
 impl Exchange {
     /// Copies what is kept for asking again: a slice of the buffer that hyper read the request into keeps all of it,
-    /// 8 KB for as long as a stream lasts. The spelling of header names, which no server may care for, goes with it.
+    /// 8 KB for as long as a stream lasts.
     pub(crate) fn let_go(&mut self) {
         if self.body.len() < COPIED_BYTES {
             self.body = Bytes::copy_from_slice(&self.body);
-        }
-        self.parts.headers = headers::copied(&self.parts.headers);
-        self.parts.extensions.clear();
-        if let Ok(uri) = self.parts.uri.to_string().parse() {
-            self.parts.uri = uri;
         }
     }
 
     /// The request in its present form.
     pub(crate) fn request(&mut self) -> hyper::http::Request<UpBody> {
         self.record.outcome.billed_requests += 1;
-        self.written()
+        self.writing().1()
     }
 
     /// Sends the request in its present form.
     pub(crate) async fn send_request(&mut self) -> Result<Response<Incoming>, ProxyError> {
         self.record.outcome.billed_requests += 1;
-        let this = &*self;
-        this.gateway.upstream.send_made(|| this.written()).await
+        let (gateway, write) = self.writing();
+        gateway.upstream.send_made(write).await
     }
 
-    fn written(&self) -> hyper::http::Request<UpBody> {
-        let source =
-            Source { body: &self.body, request: &self.request, plan: &self.plan, restored: &self.restored };
-        let pieces = source.write(&self.pass).into_pieces();
-        let mut parts = self.parts.clone();
-        // Not true of other bytes than the client's. Looked for first, since removing disturbs the order.
-        for digest in ["content-md5", "digest", "content-digest"] {
-            if pieces.len() > 1 && parts.headers.contains_key(digest) {
-                parts.headers.remove(digest);
+    /// What writes the request in its present form, as often as it is sent.
+    fn writing(&mut self) -> (&Gateway, impl FnMut() -> hyper::http::Request<UpBody> + Send) {
+        let Self { gateway, head, body, request, plan, restored, pass, .. } = self;
+        let source = Source { body, request, plan, restored };
+        let write = move || {
+            let pieces = source.write(pass).into_pieces();
+            let mut parts = head.again();
+            // Not true of other bytes than the client's. Looked for first, since removing disturbs the order.
+            for digest in ["content-md5", "digest", "content-digest"] {
+                if pieces.len() > 1 && parts.headers.contains_key(digest) {
+                    parts.headers.remove(digest);
+                }
             }
-        }
-        hyper::http::Request::from_parts(parts, UpBody::rope(pieces))
+            hyper::http::Request::from_parts(parts, UpBody::rope(pieces))
+        };
+        (gateway, write)
     }
 
     /// After an upstream's error: true if another form of the request is worth a try.

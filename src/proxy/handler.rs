@@ -11,6 +11,7 @@ use super::body::{ReplyBody, UpBody};
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::fallback::{Fallbacks, Subject, placement};
+use super::head::Head;
 use super::headers::is_upgrade;
 use super::held::Waiting;
 use super::read::{Patience, ReadError, Unread, read_body};
@@ -294,7 +295,7 @@ impl Gateway {
         // It goes through many hands.
         let mut exchange = Box::new(Exchange {
             gateway: self,
-            parts,
+            head: Head::new(parts),
             body,
             request,
             identity,

@@ -15,6 +15,7 @@ pub mod error;
 mod exchange;
 pub mod fallback;
 pub mod handler;
+mod head;
 pub mod headers;
 mod held;
 mod meter;

@@ -116,7 +116,7 @@ impl Upstream {
     /// cheaper than a copy of every request for the few that need it.
     pub async fn send_made(
         &self,
-        make: impl Fn() -> Request<UpBody> + Sync,
+        mut make: impl FnMut() -> Request<UpBody> + Send,
     ) -> Result<Response<Incoming>, ProxyError> {
         let started = Instant::now();
         let mut sent = self.attempt(&self.pool, self.prepare(make())?).await;

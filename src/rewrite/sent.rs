@@ -16,7 +16,8 @@ use crate::wire::json::decode;
 use bytes::Bytes;
 
 /// Where messages of more bytes than this have not been counted, samples of them are. A first prompt is mostly smaller:
-/// from those it is learned what tools cost.
+/// from those it is learned what tools cost. Of the corpus' conversations with gpt-4o the first bills are foretold 1.2 % off
+/// so, and 7.6 % off with half of it (`tests/tokens_eval.rs`).
 const COUNTED_WHOLE: usize = 32 << 10;
 
 /// A count of one message.

@@ -45,14 +45,55 @@ fn much_is_read_from_where_an_earlier_request_ended() {
     assert!(known > 100, "{known}");
 }
 
+/// A context that has room left, and what takes that room though the messages are the same: it is seen also by who read
+/// them before.
+#[test]
+fn what_stands_in_no_message_is_reckoned_with_where_they_were_read_before() {
+    let talk = roomy();
+    let count = talk.messages.len();
+    let rounds = hidden_rounds(&talk, u16::MAX);
+    let refused = Facts { overflows: vec![count], ..Facts::default() };
+    for (what, facts) in [("rounds put back", rounds), ("a refusal for its length", refused)] {
+        let (caller, memo, body) = (identity(1), KeepAll::default(), talk.body());
+        let plain = read_as(&body, of(CLEARING), &Facts::default(), (&caller, &memo)).unwrap();
+        assert!(memo.behind() > 0, "nothing is known");
+        let fresh = read_as(&body, of(CLEARING), &facts, (&caller, &NoMemo)).unwrap();
+        assert_ne!(fresh.plan, plain.plan, "{what}: nothing comes of it, so nothing is shown");
+        let resumed = read_as(&body, of(CLEARING), &facts, (&caller, &memo)).unwrap();
+        same(fresh, resumed).unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+}
+
+/// The number of the set that clears results.
+const CLEARING: usize = 3;
+
+/// Two turns of a call each, which nearly fill the context up to where room is made.
+fn roomy() -> Conversation {
+    let note = "n".repeat(1024);
+    let turn = |at: usize| {
+        let call =
+            format!(r#"{{"id":"c{at}","type":"function","function":{{"name":"look","arguments":"{{}}"}}}}"#);
+        let words = ["some ".repeat(340), "other ".repeat(180)][at].clone();
+        [
+            format!(r#"{{"role":"user","content":"Look {at}."}}"#),
+            format!(r#"{{"role":"assistant","content":null,"note":"{note}","tool_calls":[{call}]}}"#),
+            format!(r#"{{"role":"tool","tool_call_id":"c{at}","note":"{note}","content":"{words}"}}"#),
+        ]
+    };
+    let messages = (0..2).flat_map(turn).collect();
+    let [before, between, after] = [r#"{"messages":["#, ",", "]}"].map(str::to_owned);
+    long(Conversation { before, messages, between, after }, 0)
+}
+
 fn of(set: usize) -> &'static PolicySet {
     if set == SETS { ruled() } else { policies(set) }
 }
 
-/// Beginnings are remembered from 8 KB on, a kilobyte apart.
+/// Beginnings are remembered from 8 KB on, a kilobyte apart. In a member that no model reads: else every context would
+/// be full from the first message on, and nothing that came later would matter to those who make room.
 fn long(mut talk: Conversation, bits: u64) -> Conversation {
     let words = "many words ".repeat(660 + bits as usize % 60);
-    talk.messages.insert(0, format!(r#"{{"role":"system","content":"{words}"}}"#));
+    talk.messages.insert(0, format!(r#"{{"role":"system","content":"Be brief.","note":"{words}"}}"#));
     talk
 }
 
