@@ -30,6 +30,7 @@ mod ecma;
 mod format;
 mod lenient;
 mod limits;
+mod place;
 mod problem;
 mod schema;
 mod strip;
@@ -44,6 +45,7 @@ use crate::transcript::memo::Derived;
 use crate::wire::body::{Fault, Scanner};
 use crate::wire::json::unescape;
 use limits::{Limit, Written};
+use place::Place;
 use problem::{Problem, message};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -53,6 +55,9 @@ use validator::Deferred;
 
 /// Keys that reach the prototypes of JavaScript objects where a program merges what it was given.
 const UNSAFE_KEYS: [&str; 3] = ["__proto__", "constructor", "prototype"];
+
+/// The most keys that harm and are told, since each is told with its place, which may be long.
+const MOST_UNSAFE: usize = 100;
 
 /// See the file's head.
 pub struct Arguments {
@@ -172,7 +177,7 @@ impl Policy for Arguments {
         let mut problems = Vec::new();
         if self.unsafe_keys != UnsafeKeys::Off {
             // In text within the arguments they cannot be stripped.
-            find_keys(&value, "", &harms, &mut problems);
+            find_keys(&value, &Place::Root, &harms, &mut problems);
         }
         problems.extend(unfit);
         let limits = limits.map_or(&[][..], Vec::as_slice);
@@ -240,21 +245,22 @@ fn parse(text: &str) -> Parsed {
     }
 }
 
-/// Collects the keys that `harm`, anywhere in `value`, which stands at the JSON pointer `place`.
-fn find_keys(value: &Value, place: &str, harms: &dyn Fn(&str) -> bool, problems: &mut Vec<Problem>) {
+/// Collects the keys that `harm`, anywhere in `value`, which stands at `place`: [`MOST_UNSAFE`] of them.
+fn find_keys(value: &Value, place: &Place<'_>, harms: &dyn Fn(&str) -> bool, problems: &mut Vec<Problem>) {
     match value {
+        _ if problems.len() >= MOST_UNSAFE => {}
         Value::Object(members) => {
             for (key, value) in members {
                 if harms(key) {
-                    problems.push(Problem::unsafe_key(place, key));
+                    problems.push(Problem::unsafe_key(&place.pointer(), key));
                 } else {
-                    find_keys(value, &problem::join(place, key), harms, problems);
+                    find_keys(value, &Place::Member(place, key), harms, problems);
                 }
             }
         }
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                find_keys(item, &problem::join(place, &at.to_string()), harms, problems);
+                find_keys(item, &Place::Item(place, at), harms, problems);
             }
         }
         _ => {}

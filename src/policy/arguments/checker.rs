@@ -7,11 +7,11 @@ mod assertion;
 mod compile;
 mod equal;
 mod number;
-mod place;
 mod walk;
 
 pub use assertion::{Assertion, Bound, Count, Of, Type, Types};
-use place::Place;
+
+use super::place::Place;
 use regex::Regex;
 use serde_json::Value;
 use walk::Walk;

@@ -13,7 +13,8 @@ const PATTERN_BYTES: usize = 128 * 1024;
 const LONGEST_REPETITION: usize = 24;
 
 /// White space and ends of lines, for use within a class.
-const SPACE: &str = r"\t-\r\x{20}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}";
+const SPACE: &str =
+    r"\t-\r\x{20}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}";
 const WORD: &str = "0-9A-Za-z_";
 const DIGIT: &str = "0-9";
 

@@ -320,6 +320,11 @@ fn long_texts_and_lists_that_are_read_often_take_no_time() {
         let once = json!({"properties": {"a": one}});
         objection("strict = true", &once, &arguments);
     }
+    let key = "k".repeat(1 << 20);
+    let harmful = json!({ key.clone(): vec![json!({"__proto__": 1}); 50_000] }).to_string();
+    assert!(objection("", &json!({}), &harmful).is_some());
+    let harmless = json!({ key: vec![1; 500_000] }).to_string();
+    assert_eq!(objection("", &json!({}), &harmless), None);
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
 
