@@ -4,6 +4,7 @@
 use super::checker::{Assertion, Bound, Count, Error, Kind, Of, Types};
 use serde_json::Value;
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// The most problems that are told at once.
 const TOLD: usize = 3;
@@ -58,7 +59,7 @@ impl Problem {
     }
 
     /// What `error` says. `nulls` are places where null stood and was taken for absent.
-    pub fn of(error: &Error<'_>, nulls: &[String]) -> Vec<Self> {
+    pub fn of(error: &Error<'_>, nulls: &HashSet<String>) -> Vec<Self> {
         let place = &error.place;
         let (place, expected) = match &error.kind {
             Kind::Any(branches) | Kind::One(branches) => {

@@ -320,6 +320,9 @@ fn long_texts_and_lists_that_are_read_often_take_no_time() {
         let once = json!({"properties": {"a": one}});
         objection("strict = true", &once, &arguments);
     }
+    let object = json!({"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]});
+    let nulls = json!({ "a": vec![json!({"b": null}); 45_000] }).to_string();
+    assert!(told("", &json!({"properties": {"a": {"items": object}}}), &nulls).contains("found null"));
     let key = "k".repeat(1 << 20);
     let harmful = json!({ key.clone(): vec![json!({"__proto__": 1}); 50_000] }).to_string();
     assert!(objection("", &json!({}), &harmful).is_some());

@@ -7,6 +7,7 @@ use super::problem::Problem;
 use super::schema;
 use super::weight::Weight;
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use std::sync::OnceLock;
 
 /// The longest schema that is compiled, in bytes: the longest in the corpus of real tools has 9 KB.
@@ -70,7 +71,7 @@ impl Validator {
     /// make of it.
     pub fn problems(&self, value: &mut Value) -> Vec<Problem> {
         // Values of parameters that the lenient form takes for absent, to be told apart from those that are.
-        let mut nulls = Vec::new();
+        let mut nulls = HashSet::new();
         let mut problems = Vec::new();
         for _ in 0..ROUNDS {
             let Some(looks) = self.weight.of_value(value).filter(|looks| *looks <= MOST_LOOKS) else {
@@ -91,7 +92,7 @@ impl Validator {
             }
             for mend in mends {
                 if mend.removes() {
-                    nulls.push(mend.place.clone());
+                    nulls.insert(mend.place.clone());
                 }
                 mend.apply(value);
             }
@@ -104,7 +105,7 @@ impl Validator {
         &self,
         errors: &[Error<'_>],
         value: &Value,
-        nulls: &[String],
+        nulls: &HashSet<String>,
         problems: &mut Vec<Problem>,
     ) -> Vec<Mend> {
         let mut mends = Vec::new();
