@@ -13,6 +13,7 @@ use toolrein::rewrite::pass::{Asking, Pass, Source, Tools};
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::Hash;
 use toolrein::transcript::memo::{Derived, Memo, NoMemo};
+use toolrein::transcript::resumed::read_request;
 use toolrein::wire::request::Request;
 
 /// A round of an earlier reply, put back before the messages that the input chooses.
@@ -30,9 +31,12 @@ pub fn run(input: &[u8]) -> bool {
     let set = usize::from(set) % SETS;
     let memo = KeepAll::default();
     let plan = read(&request, &body, set, &NoMemo);
-    // Twice with a memory: the second time everything is remembered.
-    assert_eq!(read(&request, &body, set, &memo), plan);
-    assert_eq!(read(&request, &body, set, &memo), plan);
+    // Twice with a memory: the second time everything is remembered, of the reading too.
+    for _ in 0..2 {
+        let remembered = read_request(&body, &identity(1).key, &memo).unwrap();
+        assert_eq!((&remembered.members, &remembered.tools), (&request.members, &request.tools));
+        assert_eq!(read(&remembered, &body, set, &memo), plan);
+    }
     if plan.refusal.is_some() {
         return true;
     }
@@ -112,7 +116,15 @@ impl Memo for KeepAll {
             return known.clone();
         }
         let derived = compute();
-        self.0.lock().unwrap().insert(key, derived.clone());
+        self.keep(key, derived.clone());
         derived
+    }
+
+    fn find(&self, key: Hash) -> Option<Derived> {
+        self.0.lock().unwrap().get(&key).cloned()
+    }
+
+    fn keep(&self, key: Hash, derived: Derived) {
+        self.0.lock().unwrap().insert(key, derived);
     }
 }

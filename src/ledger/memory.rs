@@ -250,6 +250,7 @@ impl MemoCache {
                 Derived::Cut(Some((text, _))) => text.len(),
                 Derived::Compiled(_) => COMPILED_BYTES,
                 Derived::Begun(begun) => begun.weight(),
+                Derived::Declared(lists) => lists.iter().map(|list| list.weight()).sum(),
                 Derived::Behind(_, bytes) => *bytes,
                 _ => 0,
             };

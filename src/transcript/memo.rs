@@ -5,6 +5,7 @@
 use super::identity::Hash;
 use super::tokens::Estimate;
 use crate::wire::begun::Begun;
+use crate::wire::declared::Declared;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ pub enum Derived {
     Cut(Option<(Arc<str>, usize)>),
     /// The beginning of a request, as it was read.
     Begun(Arc<Begun>),
+    /// Lists of tools, as they were read, which start alike.
+    Declared(Arc<[Arc<Declared>]>),
     /// What one policy compiled, such as a validator; it knows the type again.
     Compiled(Arc<dyn Any + Send + Sync>),
     /// What is known behind the beginning of a request, and the memory that it takes, about: see

@@ -273,17 +273,36 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// The estimated tokens of the tools that the request declares.
+    /// The estimated tokens of the tools that the request declares. Counted once for equal lists.
     pub fn declared_tokens(&self) -> Estimate {
-        let tools = &self.request.tools;
-        let Some((first, last)) = tools.first().zip(tools.last()) else { return Estimate::ZERO };
-        let written =
-            &self.body[first.span.range().start..last.span.range().end.max(first.span.range().start)];
-        let key = self.identity.key.hash(Domain::Tokens, &[b"tools", written]);
-        let count = || tools.iter().map(|tool| TOOL_SCHEMA + estimate_json(tool.span.of(self.body))).sum();
-        let derived = self.memo.derive(key, &mut || Derived::Tokens(count()));
-        let counted = if let Derived::Tokens(counted) = derived { counted } else { count() };
+        let count = || {
+            let tools = self.request.tools.iter();
+            tools.map(|tool| TOOL_SCHEMA + estimate_json(tool.span.of(self.body))).sum::<Estimate>()
+        };
+        let counted = match self.request.known_tools() {
+            Some(known) => match known.counted.load(Ordering::Relaxed).checked_sub(1) {
+                Some(counted) => Estimate::of_hundredths(counted),
+                None => {
+                    let counted = count();
+                    known.counted.store(counted.hundredths() + 1, Ordering::Relaxed);
+                    counted
+                }
+            },
+            None => count(),
+        };
         counted.scaled(self.token_factor)
+    }
+
+    /// Names the tools that the request declares.
+    pub fn declared_name(&self) -> Hash {
+        let name = || {
+            let tools: Vec<&[u8]> = self.request.tools.iter().map(|tool| tool.span.of(self.body)).collect();
+            self.identity.key.hash(Domain::Behind, &tools)
+        };
+        match self.request.known_tools() {
+            Some(known) => Hash(*known.name.get_or_init(|| name().0)),
+            None => name(),
+        }
     }
 
     /// The newest `most` calls, the newest first.

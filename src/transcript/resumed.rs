@@ -1,11 +1,12 @@
 //! Requests read from where the one before them ended: an agent sends the whole conversation again with every request,
-//! and what was read of it once is not read twice. Responsible for the names under which beginnings are found; the
-//! reading is the wire's, the cache the shell's.
+//! and its tools too, and what was read of them once is not read twice. Responsible for the names under which beginnings
+//! and lists of tools are found; the reading is the wire's, the cache the shell's.
 
 use super::identity::{Domain, Hash, HashKey};
 use super::memo::{Derived, Memo};
 use crate::wire::begun::{Beginning, Begun};
 use crate::wire::body::Fault;
+use crate::wire::declared::Declared;
 use crate::wire::request::Request;
 use std::sync::Arc;
 
@@ -15,14 +16,33 @@ const LEAST_BYTES: usize = 8 * 1024;
 const STEPS: usize = 16;
 /// The shortest beginning that is looked for is this part of the body.
 const LEAST_PART: usize = 4;
+/// A shorter list of tools is read in little more time than it is looked up.
+const LEAST_LIST: usize = 512;
+/// Where a list of tools is sampled for its name, and how much of it: agents that share their first tools differ behind.
+const SAMPLES_AT: [usize; 4] = [0, 1 << 10, 4 << 10, 16 << 10];
+const SAMPLE_BYTES: usize = 128;
+/// Lists kept of one name: an agent and its helpers share their first tools too.
+const MOST_ALIKE: usize = 4;
 
 /// Reads `body`, from memory as far as an earlier one had the same beginning.
 ///
 /// # Errors
 /// See [`Request::parse`].
 pub fn read_request(body: &[u8], key: &HashKey, memo: &dyn Memo) -> Result<Request, Fault> {
+    let mut request = read_messages(body, key, memo)?;
+    if request.declared.is_none() && !request.tools.is_empty() {
+        request.declared = declared(&request, body, key, memo);
+    }
+    Ok(request)
+}
+
+/// The request, with its tools known if they stand behind its messages, as most clients write them.
+fn read_messages(body: &[u8], key: &HashKey, memo: &dyn Memo) -> Result<Request, Fault> {
+    let known_tools = |rest: &[u8]| {
+        find_lists(tools_name(rest, key), memo).iter().find(|known| known.begins(rest)).cloned()
+    };
     let lengths = lengths(body.len());
-    let Some(longest) = lengths.last() else { return Request::parse(body) };
+    let Some(longest) = lengths.last() else { return Request::parse_known(body, &known_tools) };
     let names = key.beginnings(Domain::Begun, body, &lengths);
     let known = names.iter().rev().enumerate().find_map(|(missed, name)| {
         let begun = find(*name, memo)?;
@@ -31,7 +51,8 @@ pub fn read_request(body: &[u8], key: &HashKey, memo: &dyn Memo) -> Result<Reque
     let is_news = known.as_ref().is_none_or(|(missed, ..)| *missed > 0);
     // What is known already is not made again.
     let keep = if is_news { *longest } else { 0 };
-    let mut request = Request::resume(body, known.as_ref().map(|(.., begun)| begun), keep)?;
+    let begun = known.as_ref().map(|(.., begun)| begun);
+    let mut request = Request::resume(body, begun, &known_tools, keep)?;
     let before = known.map(|(_, beginning, _)| beginning);
     request.beginnings = [before, None];
     if let (true, Some(begun), Some(name)) = (is_news, &request.begun, names.last()) {
@@ -39,6 +60,37 @@ pub fn read_request(body: &[u8], key: &HashKey, memo: &dyn Memo) -> Result<Reque
         request.beginnings = [Some(Beginning { name: name.0, messages: begun.notes.len() }), before];
     }
     Ok(request)
+}
+
+/// The list of the request's tools, from now on known: it was not when they were read, or they stood before the messages.
+fn declared(request: &Request, body: &[u8], key: &HashKey, memo: &dyn Memo) -> Option<Arc<Declared>> {
+    let list = request.value(body, "tools").filter(|list| list.len() >= LEAST_LIST)?;
+    let rest = &body[list.range().start..];
+    let name = tools_name(rest, key);
+    let alike = find_lists(name, memo);
+    if let Some(known) = alike.iter().find(|known| known.begins(rest)) {
+        return Some(Arc::clone(known));
+    }
+    let declared = Arc::new(Declared::of(request, list, body)?);
+    let lists = std::iter::once(&declared).chain(alike.iter()).take(MOST_ALIKE).cloned();
+    memo.keep(name, Derived::Declared(lists.collect()));
+    Some(declared)
+}
+
+/// The lists of this name, the newest first.
+fn find_lists(name: Hash, memo: &dyn Memo) -> Arc<[Arc<Declared>]> {
+    match memo.find(name) {
+        Some(Derived::Declared(lists)) => lists,
+        _ => Arc::default(),
+    }
+}
+
+/// The name of a list of tools that starts a text, by samples, since nobody knows yet where it ends. Whoever finds one
+/// compares it.
+fn tools_name(text: &[u8], key: &HashKey) -> Hash {
+    let sample = |from: &usize| text.get(*from..).map(|rest| &rest[..rest.len().min(SAMPLE_BYTES)]);
+    let samples: Vec<&[u8]> = SAMPLES_AT.iter().filter_map(sample).collect();
+    key.hash(Domain::Begun, &[&[b"tools".as_slice()], &samples[..]].concat())
 }
 
 fn find(name: Hash, memo: &dyn Memo) -> Option<Arc<Begun>> {
@@ -98,8 +150,9 @@ mod tests {
         for messages in 1..200 {
             let body = body(messages, "and now?");
             let request = read_request(&body, &key, &memo).unwrap();
-            let plain =
-                |request: Request| format!("{:?}", Request { begun: None, beginnings: [None; 2], ..request });
+            let plain = |request: Request| {
+                format!("{:?}", Request { begun: None, beginnings: [None; 2], declared: None, ..request })
+            };
             if let Some(begun) = &request.begun {
                 assert!(begun.bytes() <= body.len());
                 known = begun.bytes();
@@ -118,6 +171,31 @@ mod tests {
             let request = read_request(body.as_bytes(), &key, &memo).unwrap();
             let text = request.messages[0].content.texts().next().unwrap();
             assert!(text.raw(body.as_bytes()).starts_with(format!("0 {word}").as_bytes()));
+        }
+    }
+
+    #[test]
+    fn a_list_of_tools_is_known_from_the_second_request_on_wherever_it_stands() {
+        let tool = |at: usize| {
+            format!(r#"{{"function":{{"name":"t{at}","description":"{}"}}}}"#, "word ".repeat(50))
+        };
+        let list = |count: usize| format!("[{}]", (0..count).map(tool).collect::<Vec<_>>().join(","));
+        let message = |text: &str| format!(r#"{{"role":"user","content":"{text}"}}"#);
+        let messages = message(&"word ".repeat(2000));
+        for (before, behind) in [("", ",\"tools\":LIST"), ("\"tools\":LIST,", "")] {
+            let (memo, key) = (Kept::default(), HashKey::fixed(1));
+            let known: Vec<_> = [20, 40, 20, 40, 10]
+                .into_iter()
+                .map(|count| {
+                    let body =
+                        format!(r#"{{{before}"messages":[{messages},{}]{behind}}}"#, message("and now?"));
+                    let body = body.replace("LIST", &list(count));
+                    let request = read_request(body.as_bytes(), &key, &memo).unwrap();
+                    assert_eq!(request.tools, Request::parse(body.as_bytes()).unwrap().tools);
+                    request.declared.unwrap()
+                })
+                .collect();
+            assert!(Arc::ptr_eq(&known[0], &known[2]) && Arc::ptr_eq(&known[1], &known[3]), "{before}");
         }
     }
 

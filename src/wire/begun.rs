@@ -3,6 +3,7 @@
 //! as if all of it had been read; whether the bytes are the same is its caller's to know.
 
 use super::body::{Fault, Scanner};
+use super::declared::KnownTools;
 use super::message::{Message, Seen, ToolCall};
 use super::request::{Member, Request, Tool};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -108,15 +109,20 @@ impl Note {
 }
 
 impl Request {
-    /// As [`parse`](Request::parse), for a body whose first [`Begun::bytes`] are those that `known` was read from. What
-    /// it then knows of the first `keep` bytes is in [`Request::begun`].
+    /// As [`parse_known`](Request::parse_known), for a body whose first [`Begun::bytes`] are those that `known` was read
+    /// from. What it then knows of the first `keep` bytes is in [`Request::begun`].
     ///
     /// # Errors
     /// See [`parse`](Request::parse).
-    pub fn resume(body: &[u8], known: Option<&Arc<Begun>>, keep: usize) -> Result<Self, Fault> {
+    pub fn resume(
+        body: &[u8],
+        known: Option<&Arc<Begun>>,
+        tools: KnownTools<'_>,
+        keep: usize,
+    ) -> Result<Self, Fault> {
         let (mut request, head) = match known {
-            Some(known) => Self::go_on(body, known)?,
-            None => Self::read(body)?,
+            Some(known) => Self::go_on(body, known, tools)?,
+            None => Self::read(body, tools)?,
         };
         if known.is_none_or(|known| known.bytes() < keep)
             && let Some(head) = head
@@ -127,7 +133,7 @@ impl Request {
         Ok(request)
     }
 
-    fn go_on(body: &[u8], known: &Arc<Begun>) -> Result<(Self, Option<Head>), Fault> {
+    fn go_on(body: &[u8], known: &Arc<Begun>, tools: KnownTools<'_>) -> Result<(Self, Option<Head>), Fault> {
         if body.len() > u32::MAX as usize {
             return Err(Fault::Size);
         }
@@ -139,7 +145,7 @@ impl Request {
         let mut seen = head.seen;
         let value = request.rest_of_messages(&mut scanner, head.list.start)?;
         request.members.push(Member { key: head.list.key, value });
-        request.rest(&mut scanner, &mut seen, &mut None)?;
+        request.rest(&mut scanner, tools, &mut seen, &mut None)?;
         Ok((request, Some(head)))
     }
 }
@@ -161,11 +167,11 @@ mod tests {
             .as_bytes();
         let whole = Request::parse(body).unwrap();
         for keep in 0..=body.len() {
-            let first = Request::resume(body, None, keep).unwrap();
+            let first = Request::resume(body, None, &|_| None, keep).unwrap();
             assert_eq!(plain(&first), plain(&whole));
             let Some(known) = first.begun else { continue };
             assert!(known.bytes() <= keep && known.bytes() > 0);
-            let again = Request::resume(body, Some(&known), body.len()).unwrap();
+            let again = Request::resume(body, Some(&known), &|_| None, body.len()).unwrap();
             assert_eq!(plain(&again), plain(&whole), "{keep}");
             assert_eq!(again.begun.unwrap().notes.len(), 4);
         }
@@ -175,7 +181,7 @@ mod tests {
     fn what_is_wrong_behind_the_known_part_is_found() {
         let body = |rest: &str| format!(r#"{{"model":"m","messages":[{{"role":"user"}}{rest}"#).into_bytes();
         let good = body("]}");
-        let known = Request::resume(&good, None, good.len()).unwrap().begun.unwrap();
+        let known = Request::resume(&good, None, &|_| None, good.len()).unwrap().begun.unwrap();
         for (rest, fault) in [
             (r#"],"model":"other"}"#, Fault::Duplicate),
             (r#"],"messages":[]}"#, Fault::Duplicate),
@@ -185,21 +191,21 @@ mod tests {
             (r#"}}"#, Fault::Syntax),
         ] {
             let body = body(rest);
-            assert_eq!(Request::resume(&body, Some(&known), 0).unwrap_err(), fault, "{rest}");
+            assert_eq!(Request::resume(&body, Some(&known), &|_| None, 0).unwrap_err(), fault, "{rest}");
             assert_eq!(Request::parse(&body).unwrap_err(), fault, "{rest}");
         }
         let mut broken = good;
         broken.extend_from_slice(b"\xff");
-        assert_eq!(Request::resume(&broken, Some(&known), 0).unwrap_err(), Fault::Utf8);
+        assert_eq!(Request::resume(&broken, Some(&known), &|_| None, 0).unwrap_err(), Fault::Utf8);
     }
 
     #[test]
     fn notes_are_kept_for_the_messages_that_stay() {
         let body = br#"{"messages":[{"role":"user"},{"role":"user"}]}"#;
-        let known = Request::resume(body, None, 30).unwrap().begun.unwrap();
+        let known = Request::resume(body, None, &|_| None, 30).unwrap().begun.unwrap();
         assert_eq!(known.notes.len(), 1);
         known.notes[0].counted.store(7, Ordering::Relaxed);
-        let more = Request::resume(body, Some(&known), body.len()).unwrap().begun.unwrap();
+        let more = Request::resume(body, Some(&known), &|_| None, body.len()).unwrap().begun.unwrap();
         let counted: Vec<u64> = more.notes.iter().map(|note| note.counted.load(Ordering::Relaxed)).collect();
         assert_eq!(counted, [7, 0]);
     }
@@ -209,7 +215,7 @@ mod tests {
         let many = |item: &str| vec![item; 1000].join(",");
         let weight = |head: &str, message: &str| {
             let body = format!(r#"{{{head}"messages":[{{"role":"user"{message}}}]}}"#);
-            Request::resume(body.as_bytes(), None, body.len()).unwrap().begun.unwrap().weight()
+            Request::resume(body.as_bytes(), None, &|_| None, body.len()).unwrap().begun.unwrap().weight()
         };
         let plain = weight("", "");
         for (head, message) in [

@@ -228,6 +228,11 @@ impl<'a> Scanner<'a> {
         Ok(Span::new(start, self.at))
     }
 
+    /// Passes a value of so many bytes that was read before: the scanner must stand right before it.
+    pub(super) fn pass(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+
     /// Checks that nothing but white space is left.
     pub fn end(&mut self) -> Result<(), Fault> {
         if self.after_space().is_none() { Ok(()) } else { Err(Fault::Syntax) }

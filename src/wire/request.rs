@@ -3,6 +3,7 @@
 
 use super::begun::{Beginning, Begun, Head, List};
 use super::body::{Fault, Kind, Scanner, Span, Str};
+use super::declared::{Declared, KnownTools};
 use super::json::{decode, decode_bytes};
 use super::message::{Message, Seen, string_or_skip};
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub struct Request {
     pub tools: Vec<Tool>,
     /// A `tools` or `functions` member is present, be it empty.
     pub declares_tools: bool,
+    /// What is known of their list, where it was read before.
+    pub declared: Option<Arc<Declared>>,
     pub choice: Choice,
     pub stream: bool,
     /// The client asked for a usage chunk.
@@ -79,11 +82,19 @@ impl Request {
     /// A [`Fault`] where the body is no chat-completions request that toolrein can read; the upstream is
     /// to judge it then.
     pub fn parse(body: &[u8]) -> Result<Self, Fault> {
-        Self::read(body).map(|(request, _)| request)
+        Self::parse_known(body, &|_| None)
     }
 
-    /// As [`parse`](Self::parse), with what stood before the messages.
-    pub(super) fn read(body: &[u8]) -> Result<(Self, Option<Head>), Fault> {
+    /// As [`parse`](Self::parse), with `known` lists of tools not read again.
+    ///
+    /// # Errors
+    /// See [`parse`](Self::parse).
+    pub fn parse_known(body: &[u8], known: KnownTools<'_>) -> Result<Self, Fault> {
+        Self::read(body, known).map(|(request, _)| request)
+    }
+
+    /// As [`parse_known`](Self::parse_known), with what stood before the messages.
+    pub(super) fn read(body: &[u8], known: KnownTools<'_>) -> Result<(Self, Option<Head>), Fault> {
         if body.len() > u32::MAX as usize {
             return Err(Fault::Size);
         }
@@ -101,7 +112,7 @@ impl Request {
         request.span = Span::new(start, start);
         scanner.object()?;
         let mut head = None;
-        request.rest(&mut scanner, &mut Seen::default(), &mut head)?;
+        request.rest(&mut scanner, known, &mut Seen::default(), &mut head)?;
         Ok((request, head))
     }
 
@@ -109,6 +120,7 @@ impl Request {
     pub(super) fn rest(
         &mut self,
         scanner: &mut Scanner<'_>,
+        known: KnownTools<'_>,
         seen: &mut Seen,
         head: &mut Option<Head>,
     ) -> Result<(), Fault> {
@@ -118,10 +130,11 @@ impl Request {
                 let mut seen = *seen;
                 seen.once(MESSAGES)?;
                 let list = List { key, start: scanner.at() };
-                let request = Self { odd: scanner.odd(), ..self.clone() };
+                // Without what holds the list's text: what is kept of a head is to weigh what it takes.
+                let request = Self { odd: scanner.odd(), declared: None, ..self.clone() };
                 *head = Some(Head { request, seen, list });
             }
-            let value = self.member(key, scanner, seen)?;
+            let value = self.member(key, scanner, known, seen)?;
             self.members.push(Member { key, value });
         }
         self.span = Span::new(self.span.range().start, scanner.at());
@@ -136,12 +149,23 @@ impl Request {
         self.members.iter().find(is_named).map(|member| member.value)
     }
 
+    /// What is known of all its tools.
+    pub fn known_tools(&self) -> Option<&Declared> {
+        self.declared.as_deref().filter(|declared| declared.is_all_of(self))
+    }
+
     /// The model's name; empty where there is none.
     pub fn model_name<'a>(&self, body: &'a [u8]) -> std::borrow::Cow<'a, str> {
         self.model.map_or("".into(), |model| decode(model, body))
     }
 
-    fn member(&mut self, key: Str, scanner: &mut Scanner<'_>, seen: &mut Seen) -> Result<Span, Fault> {
+    fn member(
+        &mut self,
+        key: Str,
+        scanner: &mut Scanner<'_>,
+        known: KnownTools<'_>,
+        seen: &mut Seen,
+    ) -> Result<Span, Fault> {
         scanner.peek()?;
         let start = scanner.at();
         let name = decode_bytes(key, scanner.text());
@@ -151,7 +175,7 @@ impl Request {
         match &*name {
             b"model" => self.model = string_or_skip(scanner)?,
             b"messages" => self.parse_messages(scanner)?,
-            b"tools" | b"functions" => self.parse_tools(scanner)?,
+            b"tools" | b"functions" => self.parse_tools(scanner, known)?,
             b"tool_choice" | b"function_call" => self.choice = self.choice.stronger(parse_choice(scanner)?),
             b"stream" => {
                 self.stream = scanner.peek()? == Kind::True;
@@ -196,12 +220,19 @@ impl Request {
         Ok(self.messages_span)
     }
 
-    fn parse_tools(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+    fn parse_tools(&mut self, scanner: &mut Scanner<'_>, known: KnownTools<'_>) -> Result<(), Fault> {
         if scanner.peek()? != Kind::Array {
             scanner.skip()?;
             return Ok(());
         }
         self.declares_tools = true;
+        let (start, rest) = (scanner.at(), &scanner.text()[scanner.at()..]);
+        if let Some(declared) = known(rest).filter(|declared| declared.begins(rest)) {
+            scanner.pass(declared.bytes());
+            self.tools.extend(declared.tools_at(start));
+            self.declared = Some(declared);
+            return Ok(());
+        }
         scanner.array()?;
         while scanner.element()? {
             let tool = parse_tool(scanner)?;

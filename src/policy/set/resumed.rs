@@ -6,7 +6,7 @@ use super::{Fold, Folds, PolicySet};
 use crate::policy::plan::Plan;
 use crate::transcript::Transcript;
 use crate::transcript::beginnings::Beginnings;
-use crate::transcript::identity::{Domain, Hash};
+use crate::transcript::identity::Hash;
 use crate::wire::begun::Beginning;
 use crate::wire::request::Choice;
 use bytes::Bytes;
@@ -142,12 +142,10 @@ impl<'a> Stands<'a> {
 
 impl Asked {
     fn of(transcript: &Transcript<'_>) -> Self {
-        let (request, body) = (transcript.request, transcript.body);
-        let tools: Vec<&[u8]> = request.tools.iter().map(|tool| tool.span.of(body)).collect();
         Self {
-            tools: transcript.identity.key.hash(Domain::Behind, &tools),
+            tools: transcript.declared_name(),
             takes_tools: super::facts::takes_tools(transcript),
-            forced: request.choice == Choice::Forced,
+            forced: transcript.request.choice == Choice::Forced,
             token_factor: transcript.token_factor,
             context_window: transcript.context_window,
             overflowed: transcript.overflowed,
