@@ -172,6 +172,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_twice_at_one_message_stands_together_also_where_something_was_said_between() {
+        let notice = |message, text: &str| Edit {
+            message,
+            decided: message,
+            policy: "p",
+            change: Change::Notice { text: text.to_owned(), word: "notice" },
+        };
+        let mut plan = Plan::default();
+        plan.edits = vec![notice(0, "one"), notice(1, "between"), notice(0, "two")];
+        for (content, expected) in [
+            ("", r#""content":"one\n\ntwo","#),
+            (r#""content":null,"#, r#""content":"one\n\ntwo","#),
+            (r#""content":"","#, r#""content":"one\n\ntwo","#),
+            (r#""content":"q","#, r#""content":"q\n\none\n\ntwo","#),
+            (r#""content":[],"#, r#""content":[{"type":"text","text":"one\n\ntwo"}],"#),
+        ] {
+            let body =
+                format!(r#"{{"messages":[{{{content}"role":"user"}},{{"role":"user","content":"u"}}]}}"#);
+            let out = written_as(&body, &Pass::plain(Placement::Suffix), (plan.clone(), &[]), &[]);
+            let last = r#""role":"user"},{"role":"user","content":"u\n\nbetween"}]}"#;
+            assert_eq!(out, format!(r#"{{"messages":[{{{expected}{last}"#));
+        }
+        let out = written_as(TOOLS, &Pass::plain(Placement::Leading), (plan, &[]), &[]);
+        assert!(
+            out.starts_with(r#"{"messages":[{"role":"system","content":"one\n\ntwo"},"#),
+            "the newest: {out}"
+        );
+    }
+
+    #[test]
     fn one_call_at_a_time_is_asked_for_where_tools_stay_that_know_the_member() {
         let tool = |name: &str| format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#);
         let body = |members: &str| format!(r#"{{"messages":[{{"role":"user","content":"q"}}]{members}}}"#);

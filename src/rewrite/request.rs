@@ -12,6 +12,7 @@ use crate::wire::request::{Choice, Member, Request, Tool};
 use crate::wire::smuggling::strip;
 use bytes::Bytes;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// The members that go together when a model takes no tools; leaving one of them is refused by some servers.
 pub const TOOL_MEMBERS: [&str; 5] =
@@ -27,19 +28,20 @@ pub fn apply_plan(request: &Request, body: &[u8], plan: &Plan, placement: Placem
         let numbered: Vec<(usize, &Message)> = request.messages.iter().enumerate().collect();
         splices.remove_items(&numbered, |(_, message)| message.span, |(at, _)| plan.drops(*at));
     }
-    let mut notices: Vec<(usize, String)> = Vec::new();
+    // Joined, wherever in the plan they stand: what is empty or absent has room for one text.
+    let mut notices: BTreeMap<usize, String> = BTreeMap::new();
+    let mut newest = None;
     for edit in plan.edits.iter().filter(|edit| !plan.drops(edit.message)) {
         let Change::Notice { text, .. } = &edit.change else { continue };
-        match notices.last_mut() {
-            Some((message, joined)) if *message == edit.message => {
-                joined.push_str("\n\n");
-                joined.push_str(text);
-            }
-            _ => notices.push((edit.message, text.clone())),
+        let joined = notices.entry(edit.message).or_default();
+        if !joined.is_empty() {
+            joined.push_str("\n\n");
         }
+        joined.push_str(text);
+        newest = Some(edit.message);
     }
     if placement == Placement::Leading {
-        notices.drain(..notices.len().saturating_sub(1));
+        notices.retain(|message, _| Some(*message) == newest);
     }
     for (message, text) in &notices {
         place(request, *message, text, placement, splices);

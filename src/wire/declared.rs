@@ -128,7 +128,7 @@ mod tests {
                 [Request::parse(body.as_bytes()), Request::parse_known(body.as_bytes(), &find)];
             match (plain, read) {
                 (Ok(plain), Ok(read)) => {
-                    assert_eq!((shown(&read), read.declared.is_none()), (shown(&plain), true))
+                    assert_eq!((shown(&read), read.declared.is_none()), (shown(&plain), true));
                 }
                 (plain, read) => assert_eq!(plain.err(), read.err(), "{body}"),
             }
