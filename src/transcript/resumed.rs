@@ -42,24 +42,37 @@ fn read_messages(body: &[u8], key: &HashKey, memo: &dyn Memo) -> Result<Request,
         find_lists(tools_name(rest, key), memo).iter().find(|known| known.begins(rest)).cloned()
     };
     let lengths = lengths(body.len());
-    let Some(longest) = lengths.last() else { return Request::parse_known(body, &known_tools) };
+    if lengths.is_empty() {
+        return Request::parse_known(body, &known_tools);
+    }
     let names = key.beginnings(Domain::Begun, body, &lengths);
-    let known = names.iter().rev().enumerate().find_map(|(missed, name)| {
-        let begun = find(*name, memo)?;
-        Some((missed, Beginning { name: name.0, messages: begun.notes.len() }, begun))
-    });
-    let is_news = known.as_ref().is_none_or(|(missed, ..)| *missed > 0);
-    // What is known already is not made again.
-    let keep = if is_news { *longest } else { 0 };
-    let begun = known.as_ref().map(|(.., begun)| begun);
-    let mut request = Request::resume(body, begun, &known_tools, keep)?;
-    let before = known.map(|(_, beginning, _)| beginning);
+    let known = names.iter().enumerate().rev().find_map(|(at, name)| Some((at, find(*name, memo)?)));
+    let before = known.as_ref().map(|(at, begun)| beginning(names[*at], begun));
+    // The place that is to be known from now on, if it is better than what is.
+    let mut news = None;
+    let keep = |request: &Request| {
+        let last = lengths.partition_point(|length| *length <= steady(request)).checked_sub(1);
+        news = last.filter(|last| known.as_ref().is_none_or(|(at, _)| at < last));
+        news.map_or(0, |at| lengths[at])
+    };
+    let mut request = Request::resume(body, known.as_ref().map(|(_, begun)| begun), &known_tools, keep)?;
     request.beginnings = [before, None];
-    if let (true, Some(begun), Some(name)) = (is_news, &request.begun, names.last()) {
-        memo.keep(*name, Derived::Begun(Arc::clone(begun)));
-        request.beginnings = [Some(Beginning { name: name.0, messages: begun.notes.len() }), before];
+    if let (Some(at), Some(begun)) = (news, &request.begun) {
+        memo.keep(names[at], Derived::Begun(Arc::clone(begun)));
+        request.beginnings = [Some(beginning(names[at], begun)), before];
     }
     Ok(request)
+}
+
+/// How much of the body the next request of the conversation begins with, as far as can be known: what stands behind
+/// the messages, tools mostly, will stand elsewhere then, and the last message may be written anew.
+fn steady(request: &Request) -> usize {
+    let before_the_last = request.messages.iter().rev().nth(1);
+    before_the_last.map_or(0, |message| message.span.range().end)
+}
+
+fn beginning(name: Hash, begun: &Begun) -> Beginning {
+    Beginning { name: name.0, messages: begun.notes.len() }
 }
 
 /// The list of the request's tools, from now on known: it was not when they were read, or they stood before the messages.
@@ -118,9 +131,10 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[derive(Default)]
-    struct Kept(Mutex<HashMap<Hash, Derived>>);
+    struct Kept(Mutex<HashMap<Hash, Derived>>, AtomicUsize);
 
     impl Memo for Kept {
         fn derive(&self, _key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
@@ -128,7 +142,9 @@ mod tests {
         }
 
         fn find(&self, key: Hash) -> Option<Derived> {
-            self.0.lock().unwrap().get(&key).cloned()
+            let found = self.0.lock().unwrap().get(&key).cloned();
+            self.1.fetch_add(usize::from(matches!(found, Some(Derived::Begun(_)))), Ordering::Relaxed);
+            found
         }
 
         fn keep(&self, key: Hash, derived: Derived) {
@@ -161,6 +177,26 @@ mod tests {
         }
         assert!(known > 80_000, "{known}");
         assert!(memo.0.lock().unwrap().len() < 80);
+    }
+
+    #[test]
+    fn a_conversation_is_known_though_its_last_message_is_another_or_much_stands_behind_its_messages() {
+        let tool = format!(r#"{{"function":{{"name":"t","description":"{}"}}}}"#, "word ".repeat(500));
+        let tools = format!(r#","tools":[{}]}}"#, vec![tool; 10].join(","));
+        for behind in ["}", tools.as_str()] {
+            for messages in [40, 45, 50, 60, 90] {
+                let (memo, key) = (Kept::default(), HashKey::fixed(1));
+                for (more, last) in [(0, "and now?"), (0, "or now?"), (1, "thanks")] {
+                    let body = String::from_utf8(body(messages + more, last)).unwrap();
+                    let body = format!("{}{behind}", &body[..body.len() - 1]);
+                    let request = read_request(body.as_bytes(), &key, &memo).unwrap();
+                    // Of the messages all but a tenth and one or two more.
+                    let known = request.begun.map_or(0, |begun| begun.notes.len());
+                    assert!(known + 3 >= messages - messages / 10, "{known} of {messages} {last}");
+                    assert_eq!(memo.1.load(Ordering::Relaxed) > 0, last != "and now?", "{messages} {last}");
+                }
+            }
+        }
     }
 
     #[test]

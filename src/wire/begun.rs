@@ -110,7 +110,7 @@ impl Note {
 
 impl Request {
     /// As [`parse_known`](Request::parse_known), for a body whose first [`Begun::bytes`] are those that `known` was read
-    /// from. What it then knows of the first `keep` bytes is in [`Request::begun`].
+    /// from. What is then known of as many first bytes as `keep` wants of the request is in [`Request::begun`].
     ///
     /// # Errors
     /// See [`parse`](Request::parse).
@@ -118,12 +118,13 @@ impl Request {
         body: &[u8],
         known: Option<&Arc<Begun>>,
         tools: KnownTools<'_>,
-        keep: usize,
+        keep: impl FnOnce(&Self) -> usize,
     ) -> Result<Self, Fault> {
         let (mut request, head) = match known {
             Some(known) => Self::go_on(body, known, tools)?,
             None => Self::read(body, tools)?,
         };
+        let keep = keep(&request);
         if known.is_none_or(|known| known.bytes() < keep)
             && let Some(head) = head
             && let Some(begun) = Begun::of(head, &request, keep)
@@ -167,11 +168,11 @@ mod tests {
             .as_bytes();
         let whole = Request::parse(body).unwrap();
         for keep in 0..=body.len() {
-            let first = Request::resume(body, None, &|_| None, keep).unwrap();
+            let first = Request::resume(body, None, &|_| None, |_| keep).unwrap();
             assert_eq!(plain(&first), plain(&whole));
             let Some(known) = first.begun else { continue };
             assert!(known.bytes() <= keep && known.bytes() > 0);
-            let again = Request::resume(body, Some(&known), &|_| None, body.len()).unwrap();
+            let again = Request::resume(body, Some(&known), &|_| None, |_| body.len()).unwrap();
             assert_eq!(plain(&again), plain(&whole), "{keep}");
             assert_eq!(again.begun.unwrap().notes.len(), 4);
         }
@@ -181,7 +182,7 @@ mod tests {
     fn what_is_wrong_behind_the_known_part_is_found() {
         let body = |rest: &str| format!(r#"{{"model":"m","messages":[{{"role":"user"}}{rest}"#).into_bytes();
         let good = body("]}");
-        let known = Request::resume(&good, None, &|_| None, good.len()).unwrap().begun.unwrap();
+        let known = Request::resume(&good, None, &|_| None, |_| good.len()).unwrap().begun.unwrap();
         for (rest, fault) in [
             (r#"],"model":"other"}"#, Fault::Duplicate),
             (r#"],"messages":[]}"#, Fault::Duplicate),
@@ -191,21 +192,21 @@ mod tests {
             (r#"}}"#, Fault::Syntax),
         ] {
             let body = body(rest);
-            assert_eq!(Request::resume(&body, Some(&known), &|_| None, 0).unwrap_err(), fault, "{rest}");
+            assert_eq!(Request::resume(&body, Some(&known), &|_| None, |_| 0).unwrap_err(), fault, "{rest}");
             assert_eq!(Request::parse(&body).unwrap_err(), fault, "{rest}");
         }
         let mut broken = good;
         broken.extend_from_slice(b"\xff");
-        assert_eq!(Request::resume(&broken, Some(&known), &|_| None, 0).unwrap_err(), Fault::Utf8);
+        assert_eq!(Request::resume(&broken, Some(&known), &|_| None, |_| 0).unwrap_err(), Fault::Utf8);
     }
 
     #[test]
     fn notes_are_kept_for_the_messages_that_stay() {
         let body = br#"{"messages":[{"role":"user"},{"role":"user"}]}"#;
-        let known = Request::resume(body, None, &|_| None, 30).unwrap().begun.unwrap();
+        let known = Request::resume(body, None, &|_| None, |_| 30).unwrap().begun.unwrap();
         assert_eq!(known.notes.len(), 1);
         known.notes[0].counted.store(7, Ordering::Relaxed);
-        let more = Request::resume(body, Some(&known), &|_| None, body.len()).unwrap().begun.unwrap();
+        let more = Request::resume(body, Some(&known), &|_| None, |_| body.len()).unwrap().begun.unwrap();
         let counted: Vec<u64> = more.notes.iter().map(|note| note.counted.load(Ordering::Relaxed)).collect();
         assert_eq!(counted, [7, 0]);
     }
@@ -215,7 +216,7 @@ mod tests {
         let many = |item: &str| vec![item; 1000].join(",");
         let weight = |head: &str, message: &str| {
             let body = format!(r#"{{{head}"messages":[{{"role":"user"{message}}}]}}"#);
-            Request::resume(body.as_bytes(), None, &|_| None, body.len()).unwrap().begun.unwrap().weight()
+            Request::resume(body.as_bytes(), None, &|_| None, |_| body.len()).unwrap().begun.unwrap().weight()
         };
         let plain = weight("", "");
         for (head, message) in [
