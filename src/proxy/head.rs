@@ -1,8 +1,8 @@
 //! The head of a client's request, for the requests that go up: as it came for the first of them, and out of memory
 //! of its own for all others. Changes nothing of it.
 //!
-//! It is written down rather than cloned: that costs a tenth, and what is kept must be no slice of the buffer that
-//! hyper read the request into, since it would keep all of that for as long as a stream lasts.
+//! It is written down rather than cloned: that is one copy instead of a table of shared slices, and what is kept must be
+//! no slice of the buffer that hyper read the request into, since it would keep all of that for as long as a stream lasts.
 
 use hyper::http::request::{Parts, Request};
 use hyper::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
