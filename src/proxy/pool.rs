@@ -10,11 +10,12 @@
 use super::body::UpBody;
 use super::connect::{BoxError, Connector, Note};
 use futures_util::FutureExt as _;
+use futures_util::future::Either;
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::http::{Request, Response, Uri};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -123,25 +124,43 @@ impl Pool {
                 None => Box::pin(self.connect()).await?,
             };
             self.address(&mut request, &sender);
-            let sent = match &mut sender {
-                Sender::Http1(sender) => sender.try_send_request(request).await,
-                Sender::Http2(sender) => sender.try_send_request(request).await,
+            let sending = match &mut sender {
+                Sender::Http1(sender) => Either::Left(sender.try_send_request(request)),
+                Sender::Http2(sender) => Either::Right(sender.try_send_request(request)),
             };
-            request = match sent {
+            let sender = self.unless_closed(sender);
+            request = match sending.await {
                 Ok(response) => {
                     note.mark_served();
-                    self.give_back(sender, note);
+                    if let Some(sender) = sender {
+                        self.give_back(sender, note);
+                    }
                     return Ok(response);
                 }
                 Err(mut unsent) => match unsent.take_message().filter(|_| used) {
                     Some(request) => {
-                        self.kept.forget(&sender);
+                        if let Some(sender) = sender {
+                            self.kept.forget(&sender);
+                        }
                         request
                     }
                     None => return Err(Trouble::Exchange { error: unsent.into_error(), note }),
                 },
             };
         }
+    }
+
+    /// The sender, unless its connection has ended. A request that came into hyper's queue while the connection emptied
+    /// it for the last time lies there until the last sender is gone (hyperium/hyper#4122), so none may be held while
+    /// the response is waited for. Whoever ends a connection says so before the queue is emptied; hence a look behind
+    /// the sending is enough, if the processor does not move it before.
+    fn unless_closed(&self, sender: Sender) -> Option<Sender> {
+        fence(Ordering::SeqCst);
+        if sender.is_closed() {
+            self.kept.forget(&sender);
+            return None;
+        }
+        Some(sender)
     }
 
     /// Writes the address as the protocol has it: HTTP/1.1 the path alone, HTTP/2 the origin too.
@@ -215,6 +234,15 @@ impl Pool {
                     kept.keep(sender, note);
                 }
             });
+        }
+    }
+}
+
+impl Sender {
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::Http1(sender) => sender.is_closed(),
+            Self::Http2(sender) => sender.is_closed(),
         }
     }
 }
@@ -305,6 +333,43 @@ async fn swept(kept: Weak<Kept>) {
         let Some(kept) = kept.upgrade() else { return };
         if kept.lock().sweep() {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::connect::Offer;
+    use crate::proxy::tls;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    /// Far more than any of these requests takes.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// An upstream that ends each connection behind its first answer without saying so before.
+    fn curt() -> Uri {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let origin = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 1024]);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+            }
+        });
+        origin
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_request_given_to_a_connection_while_it_ends_is_not_left_there() {
+        let connector = Connector::new(tls::no_trust(), Offer::Http1, PATIENCE);
+        let pool = Pool::new(connector, curt(), false);
+        for nth in 0..10_000 {
+            let request = Request::get("/").header("host", "us").body(UpBody::Empty).unwrap();
+            let sent = tokio::time::timeout(PATIENCE, pool.send(request)).await;
+            assert!(sent.is_ok(), "request {nth} hangs");
         }
     }
 }
