@@ -9,7 +9,7 @@ use hyper::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 
 /// See the file's head.
 pub(crate) struct Head {
-    /// Until it is sent, with the spelling of header names, which no server may care for: so that goes with it.
+    /// Until it is sent.
     came: Option<Parts>,
     written: Written,
 }

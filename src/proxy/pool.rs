@@ -86,8 +86,6 @@ struct Resting<S> {
 impl Pool {
     /// A pool of connections to `origin`; connects to nothing yet.
     pub(super) fn new(connector: Connector, origin: Uri, prior_knowledge: bool) -> Self {
-        let mut http1 = http1::Builder::new();
-        http1.preserve_header_case(true);
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
             .timer(TokioTimer::new())
@@ -101,7 +99,7 @@ impl Pool {
             origin,
             prior_knowledge,
             single: false,
-            http1,
+            http1: http1::Builder::new(),
             http2,
             kept: Arc::default(),
             shares: AtomicBool::new(prior_knowledge),
