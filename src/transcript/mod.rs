@@ -103,11 +103,11 @@ impl<'a> View<'a> {
         Some(Estimate::of_hundredths(counted).scaled(self.token_factor))
     }
 
-    /// The same; where nobody has counted them, from samples of its long strings.
-    pub fn sampled_tokens(&self) -> Estimate {
+    /// The same; where nobody has counted them, from one block in so many of its long strings.
+    pub fn sampled_tokens(&self, one_in: usize) -> Estimate {
         let known = self.note.counted.load(Ordering::Relaxed) & !SAMPLED;
         let sampled = known.checked_sub(1).map(Estimate::of_hundredths).unwrap_or_else(|| {
-            let sampled = self.count_tokens(sample_json);
+            let sampled = self.count_tokens(|raw| sample_json(raw, one_in));
             let note = SAMPLED | (sampled.hundredths() + 1);
             // Whoever has counted by now, knows better.
             let _ = self.note.counted.compare_exchange(0, note, Ordering::Relaxed, Ordering::Relaxed);

@@ -16,7 +16,8 @@ pub struct Size {
     /// The declared tools: rendered by each provider in its own way, so that their ratio is a different one.
     pub tools: Estimate,
     pub messages: Estimate,
-    /// `messages` rests on samples in part. What a conversation grows by is counted, so that differences are exact.
+    /// `messages` rests on samples of so small a part that nothing is told by it of what tools cost. What a conversation
+    /// grows by is counted, so that differences are exact.
     pub sampled: bool,
 }
 
