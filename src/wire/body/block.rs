@@ -90,9 +90,12 @@ fn next_places(columns: u64) -> u64 {
 /// many escapes, a call of `memchr2` for each costs more than all else.
 #[inline(always)]
 fn columns_of(block: &[u8; BLOCK], is: impl Fn(u8) -> bool) -> u64 {
-    let mut bits = [0; BLOCK];
-    for at in 0..BLOCK {
-        bits[at] = if is(block[at]) { 1 << (at / 8) } else { 0 };
+    // Two rows of bits for each quarter, so that the four are put together by sixteens.
+    let mut bits = [0; 16];
+    for at in 0..bits.len() {
+        let bit =
+            |quarter: usize| if is(block[16 * quarter + at]) { 1 << (2 * quarter + at / 8) } else { 0_u8 };
+        bits[at] = bit(0) | bit(1) | bit(2) | bit(3);
     }
     let (words, _) = bits.as_chunks::<8>();
     words.iter().fold(0, |union, word| union | u64::from_le_bytes(*word))
