@@ -456,7 +456,14 @@ impl<'a> Scanner<'a> {
     }
 
     /// Passes white space and shows the byte behind it.
+    #[inline(always)]
     fn after_space(&mut self) -> Option<u8> {
+        // Mostly there is none.
+        self.text.get(self.at).copied().filter(|byte| *byte > b' ').or_else(|| self.behind_space())
+    }
+
+    #[inline(never)]
+    fn behind_space(&mut self) -> Option<u8> {
         while let Some(byte) = self.text.get(self.at) {
             match byte {
                 b' ' | b'\n' | b'\r' | b'\t' => self.at += 1,
@@ -472,10 +479,11 @@ fn is_number(byte: u8) -> bool {
 }
 
 /// One in every byte.
-const ONES: u64 = u64::MAX / 0xFF;
+pub(super) const ONES: u64 = u64::MAX / 0xFF;
 
 /// The high bit of each byte that is zero; bits above the lowest may be wrong.
-fn zero_bytes(word: u64) -> u64 {
+#[inline(always)]
+pub(super) fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(ONES) & !word & (ONES << 7)
 }
 

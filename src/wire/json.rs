@@ -1,7 +1,7 @@
 //! JSON strings in and out of their escapes, and the canonical form under which two spellings of the same
 //! value compare equal. Works on small pieces (names, ids, arguments, notices), never on whole bodies.
 
-use super::body::{Fault, Kind, Scanner, Span, Str};
+use super::body::{Fault, Kind, ONES, Scanner, Span, Str, zero_bytes};
 use std::borrow::Cow;
 
 /// The text of a string read from `text`; lone surrogates become U+FFFD.
@@ -22,25 +22,18 @@ pub fn decode_bytes<'a>(string: Str, text: &'a [u8]) -> Cow<'a, [u8]> {
 
 /// The text of the bytes between two quotes, escapes resolved; lone surrogates become U+FFFD.
 pub fn unescape(raw: &[u8]) -> String {
-    let mut out = Vec::with_capacity(raw.len());
-    // Where one backslash stands, there are mostly more: a few bytes are copied one by one before any call is worth it.
-    let (mut at, mut near) = (0, NEAR);
+    let mut out = Vec::with_capacity(raw.len() + size_of::<u64>());
+    let mut at = 0;
     while at < raw.len() {
-        if raw[at] == b'\\' {
+        at += push_plain(&raw[at..], &mut out);
+        if at < raw.len() {
             let (used, character) = unescape_one(&raw[at..]);
             if character.is_ascii() {
                 out.push(character as u8);
             } else {
                 out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
             }
-            (at, near) = (at + used, NEAR);
-        } else if near > 0 {
-            out.push(raw[at]);
-            (at, near) = (at + 1, near - 1);
-        } else {
-            let end = memchr::memchr(b'\\', &raw[at..]).map_or(raw.len(), |found| at + found);
-            out.extend_from_slice(&raw[at..end]);
-            at = end;
+            at += used;
         }
     }
     match String::from_utf8(out) {
@@ -49,8 +42,24 @@ pub fn unescape(raw: &[u8]) -> String {
     }
 }
 
-/// Bytes behind an escape that are copied one by one.
-const NEAR: usize = 8;
+/// Appends what stands before the first backslash, and says how many bytes that was.
+#[inline(always)]
+fn push_plain(raw: &[u8], out: &mut Vec<u8>) -> usize {
+    // Where one backslash stands, there are mostly more: within a word, the next is found and all before it copied
+    // without a call.
+    if let Some(word) = raw.first_chunk() {
+        let found = zero_bytes(u64::from_le_bytes(*word) ^ (ONES * u64::from(b'\\')));
+        if found != 0 {
+            let plain = found.trailing_zeros() as usize / 8;
+            out.extend_from_slice(word);
+            out.truncate(out.len() - word.len() + plain);
+            return plain;
+        }
+    }
+    let plain = memchr::memchr(b'\\', raw).unwrap_or(raw.len());
+    out.extend_from_slice(&raw[..plain]);
+    plain
+}
 
 /// Bytes looked at together.
 const STRETCH: usize = 32;
@@ -126,7 +135,7 @@ fn canonical_value(scanner: &mut Scanner<'_>, out: &mut Vec<u8>) -> Result<(), F
         }
         Kind::Number => {
             let span = scanner.skip()?;
-            out.extend_from_slice(canonical_number(span.of(scanner.text())).as_bytes());
+            canonical_number(span.of(scanner.text()), out);
             Ok(())
         }
         _ => {
@@ -196,18 +205,15 @@ fn canonical_string(string: Str, text: &[u8], out: &mut Vec<u8>) {
 
 /// `1.0`, `1` and `1e0` are one value to the clients that re-spell arguments: they keep fractions and exponents
 /// as doubles. Integers stay as written, since long ones are ids that must not run together.
-fn canonical_number(number: &[u8]) -> Cow<'_, str> {
-    let text = String::from_utf8_lossy(number);
-    if text == "-0" {
-        return "0".into();
-    }
+fn canonical_number(number: &[u8], out: &mut Vec<u8>) {
     if !number.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
-        return text;
+        return out.extend_from_slice(if number == b"-0" { b"0" } else { number });
     }
-    match text.parse::<f64>() {
+    // A number is ASCII, as the scanner reads it.
+    match str::from_utf8(number).unwrap_or_default().parse::<f64>() {
         // Adding zero takes the sign from a negative one.
-        Ok(double) if double.is_finite() => (double + 0.0).to_string().into(),
-        _ => text,
+        Ok(double) if double.is_finite() => out.extend_from_slice((double + 0.0).to_string().as_bytes()),
+        _ => out.extend_from_slice(number),
     }
 }
 
