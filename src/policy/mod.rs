@@ -40,7 +40,7 @@ use crate::transcript::memo::Memo;
 use crate::transcript::summaries::Summaries;
 use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, Transcript};
-use crate::wire::message::Role;
+use crate::wire::message::{Message, Role};
 use bytes::Bytes;
 use plan::{Confirming, Counted, Plan, Proposed, SummaryPlace, Usage, Verdict};
 use serde::Deserialize as _;
@@ -252,14 +252,24 @@ impl RequestFacts<'_> {
         if (self.tools_tokens + most_of(self.most_chars)).tokens() <= tokens {
             return true;
         }
-        let hidden = hidden_rounds.iter().map(|(_, round)| round.len()).sum();
+        let hidden: usize = hidden_rounds.iter().map(|(_, round)| round.len()).sum();
+        let replaced = |role| if role == Role::Tool { REPLACED } else { Estimate::ZERO };
         let mut most = self.tools_tokens + most_of(hidden);
-        (0..request.messages.len()).all(|at| {
-            let view = self.transcript.view(at);
-            most += view.most_tokens();
-            most += if view.message.role == Role::Tool { REPLACED } else { Estimate::ZERO };
-            most.tokens() <= tokens
-        })
+        most += request.messages.iter().map(|message| replaced(message.role)).sum();
+        // With the comma behind it: see `Estimate::most_of`.
+        let bytes = |message: &Message| message.span.len() + 1;
+        let mut unread: usize = request.messages.iter().map(bytes).sum();
+        for (at, message) in request.messages.iter().enumerate() {
+            if (most + most_of(unread)).tokens() <= tokens {
+                return true;
+            }
+            unread -= bytes(message);
+            most += self.transcript.view(at).most_tokens();
+            if most.tokens() > tokens {
+                return false;
+            }
+        }
+        true
     }
 
     /// The request's bytes, for who keeps them: copied only where they are not shared.

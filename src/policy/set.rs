@@ -297,7 +297,8 @@ impl PolicySet {
         facts.cuts = self.rules.iter().any(|rule| rule.cuts());
         let stands = Stands::of(self, transcript);
         let ((mut folds, mut plan), from, mut keep) = stands.begin(|| self.open(&facts));
-        for event in transcript.events_from(from) {
+        // Not a loop: an iterator that is made of several walks itself in fewer steps.
+        transcript.events_from(from).for_each(|event| {
             let message = event.message();
             if let Some(keeping) = keep.take_if(|keeping| keeping.is_at(message)) {
                 stands.keep(keeping, &folds, &plan);
@@ -306,7 +307,7 @@ impl PolicySet {
                 plan.stand_at(message, fold.name());
                 fold.read(&event, &mut plan);
             }
-        }
+        });
         if let Some(keeping) = keep {
             stands.keep(keeping, &folds, &plan);
         }

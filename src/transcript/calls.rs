@@ -82,7 +82,8 @@ impl<'a> PairedCalls<'a> {
     pub fn read(request: &Request, body: &'a [u8], identity: &Identity, memo: &dyn Memo) -> Self {
         let root = identity.root();
         let by_message = Vec::with_capacity(request.messages.len());
-        let mut paired = Self { calls: Vec::new(), root, by_message };
+        let calls = request.messages.iter().map(|message| message.calls.len()).sum();
+        let mut paired = Self { calls: Vec::with_capacity(calls), root, by_message };
         let mut chain = root;
         let beginnings = Beginnings { request, memo, key: &identity.key, what: "calls", owner: chain };
         let found = beginnings.find::<Vec<Named>>();
