@@ -21,7 +21,7 @@ use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{PlaceError, Places, Summariser};
 use crate::proxy::swap::Swap;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
-use crate::proxy::{Proxy, Seats, ServeSettings, Service};
+use crate::proxy::{Answering, Proxy, Seats, ServeSettings, Service};
 use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{Format, Level, Log, Settings};
@@ -211,18 +211,21 @@ struct Pages {
 }
 
 impl Service for AdminService {
-    async fn call(&self, request: Request<Incoming>) -> Response<ReplyBody> {
-        let pages = self.0.now();
-        let (head, mut body) = request.into_parts();
-        let request = Request::from_parts(head, ());
-        let said = match pages.admin.reads_body(&request) {
-            true => read_body(&mut body, None, BODY_BYTES, pages.patience).await.ok(),
-            false => None,
-        };
-        let (head, body) = pages.admin.handle(&request, said.as_deref()).into_parts();
-        let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        Response::from_parts(head, ReplyBody::full(body))
+    fn call(self: Arc<Self>, request: Request<Incoming>) -> Answering {
+        Box::pin(answer(self.0.now(), request))
     }
+}
+
+async fn answer(pages: Arc<Pages>, request: Request<Incoming>) -> Response<ReplyBody> {
+    let (head, mut body) = request.into_parts();
+    let request = Request::from_parts(head, ());
+    let said = match pages.admin.reads_body(&request) {
+        true => read_body(&mut body, None, BODY_BYTES, pages.patience).await.ok(),
+        false => None,
+    };
+    let (head, body) = pages.admin.handle(&request, said.as_deref()).into_parts();
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    Response::from_parts(head, ReplyBody::full(body))
 }
 
 async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {

@@ -6,10 +6,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since the epoch, never less than before.
 pub(super) fn now_ms() -> u64 {
+    ms_at(Instant::now())
+}
+
+/// The same for a moment that was measured already.
+pub(super) fn ms_at(at: Instant) -> u64 {
     static STARTED: OnceLock<(Instant, Duration)> = OnceLock::new();
     let (instant, wall) = STARTED
         .get_or_init(|| (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()));
-    u64::try_from((*wall + instant.elapsed()).as_millis()).unwrap_or(u64::MAX)
+    let passed = at.saturating_duration_since(*instant);
+    u64::try_from((*wall + passed).as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! tried. Writes requests to the upstream and news to the ledger; its callers decide when.
 
 use super::body::UpBody;
+use super::clock::ms_at;
 use super::error::ProxyError;
 use super::fallback::{Fallbacks, lands_bare, learned, refused};
 use super::handler::{Gateway, Length};
@@ -34,10 +35,10 @@ pub(crate) struct Exchange {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) head: Head,
     pub(crate) body: Bytes,
-    pub(crate) request: Request,
+    pub(crate) request: Box<Request>,
     pub(crate) identity: Identity,
     /// What policies want; empty while observing.
-    pub(crate) plan: Plan,
+    pub(crate) plan: Box<Plan>,
     pub(crate) restored: Vec<(usize, Bytes)>,
     /// The chain of calls at the end of the request's history.
     pub(crate) chain: Hash,
@@ -150,7 +151,7 @@ impl Exchange {
         }
         self.record.outcome.prefix_breaks.push(PrefixBreak::Overflow);
         self.record.outcome.tokens.saved = saved_tokens(&plan);
-        self.plan = plan;
+        *self.plan = plan;
         true
     }
 
@@ -242,7 +243,7 @@ impl Exchange {
         let story =
             if has_rounds { story(&self.request, &self.body, &self.identity) } else { Hash::default() };
         let asked = Asked { chain: self.chain, story, memo: &*self.gateway.memo };
-        let (now_ms, observe) = (self.gateway.now_ms(), self.is_observing());
+        let (now_ms, observe) = (ms_at(self.record.lap()), self.is_observing());
         let (identity, reasks) = (&self.identity, &self.reasks);
         let mut news = News::of_choices(choices, &Answered { asked, identity, reasks, now_ms, observe });
         news.spent = self.spent(choices, now_ms);

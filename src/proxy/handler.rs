@@ -21,7 +21,7 @@ use super::summaries::Summariser;
 use super::swap::Swap;
 use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
-use super::{Service, caller, clock, coding, profile, relay, stream, target};
+use super::{Answering, Service, caller, clock, coding, profile, relay, stream, target};
 use crate::config::{Config, InFlight, Mode, Tell};
 use crate::ledger::Ledger;
 use crate::ledger::held::HeldCalls;
@@ -40,7 +40,7 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::http::{Method, Response};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Everything that all requests share.
 pub struct Gateway {
@@ -61,13 +61,12 @@ pub struct Gateway {
 pub struct Handler(pub Swap<Gateway>);
 
 impl Service for Handler {
-    async fn call(&self, request: hyper::http::Request<Incoming>) -> Response<ReplyBody> {
+    fn call(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> Answering {
         let gateway = self.0.now();
         if gateway.config.mode != Mode::Off && is_governed(&request) {
-            // On its own: what is relayed need not make room for it.
-            Box::pin(gateway.govern(request)).await
+            Box::pin(gateway.govern(request))
         } else {
-            gateway.relay(request).await
+            gateway.relay(request)
         }
     }
 }
@@ -113,20 +112,22 @@ impl Gateway {
         self.cut(&"its answer is no chat completion")
     }
 
-    async fn relay(&self, request: hyper::http::Request<Incoming>) -> Response<ReplyBody> {
+    fn relay(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> Answering {
         let route = if is_upgrade(&request) { Route::Upgrade } else { Route::Relay };
         let record = Record::begin(&self.telemetry, route, request.headers(), self.config.mode.as_str());
         // Shared with the body, which outlives this call. A std mutex: held for assignments alone.
         let record = Arc::new(Mutex::new(record));
         let idle = self.config.upstream.idle_timeout;
-        let asked = Instant::now();
-        let response = relay::relay(request, &self.upstream, idle, Arc::clone(&record)).await;
-        let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
-        record.upstream_time(asked);
-        record.outcome.status = response.status().as_u16();
-        record.end();
-        drop(record);
-        response
+        let response = relay::relay(request, &self.upstream, idle, Arc::clone(&record));
+        Box::pin(async move {
+            let response = response.await;
+            let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
+            record.upstream_time();
+            record.outcome.status = response.status().as_u16();
+            record.end();
+            drop(record);
+            response
+        })
     }
 
     /// Steps 1 to 4 and 6 of the path; the rest is [`Self::exchange`].
@@ -139,16 +140,16 @@ impl Gateway {
             Err(Unread::Refused(error)) => return refused(record, &error),
             Err(Unread::TooLong(body)) => {
                 record.outcome.ungoverned = Some("too_large");
-                return self.relay_read(parts, body, record).await;
+                return Box::pin(self.relay_read(parts, body, record)).await;
             }
         };
-        let mut own = Instant::now();
+        record.rested();
         record.outcome.request_bytes = body.len() as u64;
         let request = match read_request(&body, &self.key, &*self.memo) {
             Ok(request) => request,
             Err(fault) => {
                 record.outcome.ungoverned = Some(fault.label());
-                return self.relay_read(parts, UpBody::rope(vec![body]), record).await;
+                return Box::pin(self.relay_read(parts, UpBody::rope(vec![body]), record)).await;
             }
         };
         let profile = match profile::choose(&self.config, &parts.headers, (&request, &body)) {
@@ -159,15 +160,13 @@ impl Gateway {
         let policies = self.config.policies_of(profile);
         let identity =
             caller::identify(&self.key, &parts.headers, (&request, &body), &self.config.conversation);
-        record.own_time(own);
         // Before anything is looked up: what the other request brings is to be known by then.
         let passage = match self.admit(&identity, (&request, &body), &mut record).await {
             Ok(passage) => passage,
             Err(error) => return refused(record, &error),
         };
-        own = Instant::now();
         let reading = self.look((policies, identity), &parts, (&request, &body), &mut record).await;
-        own += reading.waited;
+        record.leave_out(reading.waited);
         if let Some(error) = self.refusal(&reading, &mut record) {
             return refused(record, &error);
         }
@@ -175,14 +174,14 @@ impl Gateway {
             coding::accept_readable(&mut parts.headers, request.stream);
         }
         let approved = match reading.answer.as_ref().zip(reading.facts.asked.as_ref()) {
-            Some(asked) => self.approved(asked, &body, &mut record).await,
+            Some(asked) => Box::pin(self.approved(asked, &body, &mut record)).await,
             None => None,
         };
         let (mut exchange, judging) = self.prepare(parts, (body, request), reading, record);
         exchange.passage = passage;
-        exchange.record.own_time(own);
+        exchange.record.own_time();
         match approved {
-            Some((anchor, confirmation)) => exchange.hand_out(anchor, &confirmation, judging).await,
+            Some((anchor, confirmation)) => Box::pin(exchange.hand_out(anchor, &confirmation, judging)).await,
             None => exchange.run(judging).await,
         }
     }
@@ -236,6 +235,7 @@ impl Gateway {
             return Ok(None);
         };
         let entry = self.turnstile.enter(identity.conversation(request, body), patience).await;
+        record.rested();
         match entry {
             Entry::Free(passage) => Ok(Some(passage)),
             Entry::Waited(passage) => {
@@ -297,9 +297,9 @@ impl Gateway {
             gateway: self,
             head: Head::new(parts),
             body,
-            request,
+            request: Box::new(request),
             identity,
-            plan,
+            plan: Box::new(plan),
             restored,
             chain,
             model,
@@ -322,9 +322,9 @@ impl Gateway {
     /// Sends on as it came what toolrein cannot read.
     async fn relay_read(&self, parts: Parts, body: UpBody, mut record: Record) -> Response<ReplyBody> {
         let request = hyper::http::Request::from_parts(parts, body);
-        let asked = Instant::now();
+        record.rested();
         let sent = self.upstream.send(request).await;
-        record.upstream_time(asked);
+        record.upstream_time();
         match sent {
             Ok(response) => {
                 let (head, body) = response.into_parts();

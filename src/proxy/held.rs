@@ -62,6 +62,7 @@ impl Exchange {
         while let Some((id, word)) = self.word().await {
             judge.settle(id, word);
         }
+        self.record.rested();
     }
 
     fn hold(&mut self, call: &HeldCall, hold_ms: u64) -> Ticket {

@@ -82,10 +82,13 @@ const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long a connection that was just made may take to send its first request when the drain begins.
 const FIRST_REQUEST_WITHIN: Duration = Duration::from_secs(1);
 
+/// A response to come. Boxed by who makes it, so that every kind of request has the room that it needs and no more.
+pub type Answering = Pin<Box<dyn Future<Output = Response<ReplyBody>> + Send>>;
+
 /// What answers requests. One service stands behind each port.
 pub trait Service: Send + Sync + 'static {
     /// Answers one request. Dropped when the client goes away before the response's head is sent.
-    fn call(&self, request: Request<Incoming>) -> impl Future<Output = Response<ReplyBody>> + Send;
+    fn call(self: Arc<Self>, request: Request<Incoming>) -> Answering;
 }
 
 /// How connections are served.
@@ -257,8 +260,7 @@ impl<S: Service> Connection<S> {
                 if !asked.yet.swap(true, Ordering::Relaxed) {
                     asked.first.notify_one();
                 }
-                // Hyper keeps the place of the future for as long as the connection lives, also where it idles.
-                Box::pin(answer(service.clone(), request))
+                answer(*request.method() == Method::HEAD, service.clone().call(request))
             }
         });
         let mut silence = pin!(tokio::time::sleep(self.header_timeout));
@@ -331,12 +333,8 @@ impl<S: Service> Connection<S> {
     }
 }
 
-async fn answer<S: Service>(
-    service: Arc<S>,
-    request: Request<Incoming>,
-) -> Result<Response<ReplyBody>, Infallible> {
-    let is_head = *request.method() == Method::HEAD;
-    let response = service.call(request).await;
+async fn answer(is_head: bool, answering: Answering) -> Result<Response<ReplyBody>, Infallible> {
+    let response = answering.await;
     // Over HTTP/2 hyper would send what an error response to HEAD carries.
     Ok(if is_head && !response.body().is_end_stream() {
         response.map(|_| ReplyBody::empty())

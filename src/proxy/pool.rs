@@ -114,7 +114,10 @@ impl Pool {
 
     /// Sends a request and waits for the head of the response. Where a kept connection turns out to be closed before it
     /// took the request, another one gets it. Dropping the future closes or resets what it has opened.
-    pub(super) async fn send(&self, mut request: Request<UpBody>) -> Result<Response<Incoming>, Trouble> {
+    pub(super) async fn send(
+        &self,
+        mut request: Box<Request<UpBody>>,
+    ) -> Result<Response<Incoming>, Trouble> {
         loop {
             let ((mut sender, note), used) = match self.kept.take() {
                 Some(kept) => (kept, true),
@@ -123,8 +126,8 @@ impl Pool {
             };
             self.address(&mut request, &sender);
             let sending = match &mut sender {
-                Sender::Http1(sender) => Either::Left(sender.try_send_request(request)),
-                Sender::Http2(sender) => Either::Right(sender.try_send_request(request)),
+                Sender::Http1(sender) => Either::Left(sender.try_send_request(*request)),
+                Sender::Http2(sender) => Either::Right(sender.try_send_request(*request)),
             };
             let sender = self.unless_closed(sender);
             request = match sending.await {
@@ -140,7 +143,7 @@ impl Pool {
                         if let Some(sender) = sender {
                             self.kept.forget(&sender);
                         }
-                        request
+                        Box::new(request)
                     }
                     None => return Err(Trouble::Exchange { error: unsent.into_error(), note }),
                 },
@@ -366,7 +369,7 @@ mod tests {
         let pool = Pool::new(connector, curt(), false);
         for nth in 0..10_000 {
             let request = Request::get("/").header("host", "us").body(UpBody::Empty).unwrap();
-            let sent = tokio::time::timeout(PATIENCE, pool.send(request)).await;
+            let sent = tokio::time::timeout(PATIENCE, pool.send(Box::new(request))).await;
             assert!(sent.is_ok(), "request {nth} hangs");
         }
     }

@@ -2,6 +2,7 @@
 //! withheld, asked for again until there is an answer. Sequences the asking; the judging is the core's.
 
 use super::body::{BodyError, ReplyBody};
+use super::clock::ms_at;
 use super::coding;
 use super::error::ProxyError;
 use super::exchange::Exchange;
@@ -22,7 +23,7 @@ use hyper::http::header::CONTENT_TYPE;
 use hyper::http::response::Parts;
 use hyper::http::{HeaderMap, HeaderValue, Response};
 use std::borrow::Cow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::time::timeout;
 
 /// A reply that was read as far as its bound allows.
@@ -39,9 +40,8 @@ pub(crate) struct Read {
 impl Exchange {
     /// Sends the present form of the request.
     pub(crate) async fn send(&mut self) -> Result<Response<Incoming>, ProxyError> {
-        let asked = Instant::now();
         let sent = self.send_request().await;
-        self.record.upstream_time(asked);
+        self.record.upstream_time();
         let mut response = sent?;
         if response.extensions_mut().remove::<Retried>().is_some() {
             self.record.outcome.fallbacks.push(Fallback::Stale);
@@ -55,7 +55,6 @@ impl Exchange {
     pub(crate) async fn read(&mut self, response: Response<Incoming>) -> Result<Read, ProxyError> {
         let settings = &self.gateway.config;
         let (limit, idle) = (settings.limits.reply_bytes, settings.upstream.idle_timeout);
-        let asked = Instant::now();
         let (head, mut body) = response.into_parts();
         // A coded stream could not be read anyway.
         let mut unknown = head.status.is_success() && !coding::is_coded(&head.headers);
@@ -86,13 +85,12 @@ impl Exchange {
                 break;
             }
         }
-        self.record.upstream_time(asked);
+        self.record.upstream_time();
         Ok(read)
     }
 
     /// Judges a whole reply and asks again for as long as that is needed.
     pub(crate) async fn judge_whole(&mut self, mut read: Read, judging: Judging) -> Response<ReplyBody> {
-        let own = Instant::now();
         let strict = judging.is_strict();
         let (body, judge) = match self.judge(&mut read, judging) {
             Ok(judged) => judged,
@@ -105,7 +103,6 @@ impl Exchange {
             }
         };
         let mut judge = judge;
-        self.record.own_time(own);
         loop {
             self.hear(&mut judge).await;
             let Some((choice, round)) = judge.pending().filter(|_| !self.is_observing()) else { break };
@@ -113,15 +110,15 @@ impl Exchange {
             self.tell_judged(&mut judge);
             let served = is_served(judge.choices(), choice);
             self.ask_again((choice, served), round, &mut judge.judging);
-            let again = match self.ask_whole().await {
+            self.record.own_time();
+            let again = match Box::pin(self.ask_whole()).await {
                 Ok(again) => again,
                 Err(response) => return response,
             };
-            if judge.continue_with(choice, &again, self.gateway.now_ms()).is_err() {
+            if judge.continue_with(choice, &again, ms_at(self.record.lap())).is_err() {
                 return self.fail(&self.gateway.unreadable());
             }
         }
-        let own = Instant::now();
         judge.tell = self.tell();
         // Written first: what the client reads, our own words included, is what it sends back.
         let written = judge.write();
@@ -140,7 +137,7 @@ impl Exchange {
                 self.pass_on(read)
             }
         };
-        self.record.own_time(own);
+        self.record.own_time();
         response
     }
 
@@ -150,7 +147,7 @@ impl Exchange {
             return Err("reply_too_long");
         }
         let body = read.decoded(self.gateway.config.limits.reply_bytes).ok_or("unreadable_coding")?;
-        match WholeJudge::read(&body, judging, self.gateway.now_ms()) {
+        match WholeJudge::read(&body, judging, ms_at(self.record.lap())) {
             Ok(judge) => Ok((body, judge)),
             Err(_) => Err("not_json"),
         }
@@ -210,7 +207,7 @@ impl Exchange {
     }
 
     pub(crate) fn tell_judged(&mut self, judge: &mut WholeJudge) {
-        self.record.judged(&mut judge.judging, self.gateway.now_ms());
+        self.record.judged(&mut judge.judging, ms_at(self.record.lap()));
         self.billed(judge.usage().unwrap_or_default());
     }
 

@@ -28,9 +28,12 @@ const MAX_HEADER_BYTES: usize = 128;
 
 /// An outcome that is recorded when it is dropped: nothing that ends a request can lose it.
 pub(crate) struct Record {
-    pub(crate) outcome: Outcome,
+    /// In a box, since it is large and goes from hand to hand.
+    pub(crate) outcome: Box<Outcome>,
     telemetry: Telemetry,
     started: Instant,
+    /// When the part of the path that is under way began.
+    lap: Instant,
     ended: bool,
     /// The calls that wait for a person's word, by their numbers.
     held: Vec<(u32, JudgedCall)>,
@@ -44,27 +47,44 @@ impl Record {
         headers: &HeaderMap,
         mode: &'static str,
     ) -> Self {
-        let mut outcome = Outcome::new(route);
+        let mut outcome = Box::new(Outcome::new(route));
         outcome.mode = mode;
         outcome.request_id = text(headers, &REQUEST_ID).unwrap_or_else(next_id);
         outcome.traceparent = text(headers, &TRACEPARENT);
-        Self {
-            outcome,
-            telemetry: telemetry.clone(),
-            started: Instant::now(),
-            ended: false,
-            held: Vec::new(),
-        }
+        let started = Instant::now();
+        Self { outcome, telemetry: telemetry.clone(), started, lap: started, ended: false, held: Vec::new() }
     }
 
-    /// Adds the time since `from` to our own share.
-    pub(crate) fn own_time(&mut self, from: Instant) {
-        self.outcome.times.overhead += from.elapsed();
+    /// A part of the path has ended that was our own work.
+    pub(crate) fn own_time(&mut self) {
+        let passed = self.lapped();
+        self.outcome.times.overhead += passed;
     }
 
-    /// Adds the time since `from` to the time that the upstream took.
-    pub(crate) fn upstream_time(&mut self, from: Instant) {
-        self.outcome.times.upstream += from.elapsed();
+    /// A part has ended in which the upstream was waited for.
+    pub(crate) fn upstream_time(&mut self) {
+        let passed = self.lapped();
+        self.outcome.times.upstream += passed;
+    }
+
+    /// A part has ended in which the client or a person was waited for.
+    pub(crate) fn rested(&mut self) {
+        self.lapped();
+    }
+
+    /// So much of the part under way is told elsewhere.
+    pub(crate) fn leave_out(&mut self, waited: Duration) {
+        self.lap += waited;
+    }
+
+    /// When the part under way began: as good as now where no part before it was waited for.
+    pub(crate) fn lap(&self) -> Instant {
+        self.lap
+    }
+
+    fn lapped(&mut self) -> Duration {
+        let now = Instant::now();
+        now.saturating_duration_since(std::mem::replace(&mut self.lap, now))
     }
 
     /// The first byte of the reply's body goes out.

@@ -7,26 +7,42 @@ use super::headers::is_upgrade;
 use super::respond::error_response;
 use super::upgrade;
 use super::upstream::Upstream;
+use futures_util::future::{Either, ready};
 use hyper::body::Incoming;
 use hyper::http::{Method, Request, Response, StatusCode};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Relays one request. `idle` is how long either side may be silent inside a body; `guard` is held until
 /// the response, or the tunnel that it turns into, has ended.
-pub async fn relay(
+pub fn relay<G: Send + 'static>(
     request: Request<Incoming>,
+    upstream: &Arc<Upstream>,
+    idle: Duration,
+    guard: G,
+) -> impl Future<Output = Response<ReplyBody>> + Send + use<G> {
+    let upstream = Arc::clone(upstream);
+    // No async function, whose future would have room for the request as it is given and as it is used.
+    if *request.method() == Method::CONNECT {
+        let error = ProxyError::MethodNotAllowed { method: request.method().to_string() };
+        return Either::Left(Either::Left(ready(error_response(&error))));
+    }
+    if is_upgrade(&request) {
+        // In a box, so that other requests, which are nearly all, need not make room for it.
+        let upgraded = async move { upgrade::upgrade(request, &upstream, idle, guard).await };
+        return Either::Left(Either::Right(Box::pin(upgraded)));
+    }
+    let prepared = upstream.prepare(request.map(|body| UpBody::relay(body, idle)));
+    Either::Right(async move { answer(upstream.send_prepared(prepared).await, &upstream, idle, guard) })
+}
+
+fn answer(
+    sent: Result<Response<Incoming>, ProxyError>,
     upstream: &Upstream,
     idle: Duration,
     guard: impl Send + 'static,
 ) -> Response<ReplyBody> {
-    if *request.method() == Method::CONNECT {
-        return error_response(&ProxyError::MethodNotAllowed { method: request.method().to_string() });
-    }
-    if is_upgrade(&request) {
-        // In a box, so that other requests, which are nearly all, need not make room for it.
-        return Box::pin(upgrade::upgrade(request, upstream, idle, guard)).await;
-    }
-    match upstream.send(request.map(|body| UpBody::relay(body, idle))).await {
+    match sent {
         Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
             error_response(&ProxyError::UpstreamCut {
                 host: upstream.name().to_owned(),

@@ -10,6 +10,7 @@ use self::asked::{Asked, ask, error_data};
 use self::rejoined::rejoined;
 use self::wait::{Alarm, Step, wait};
 use super::body::{BodyError, ReplyBody};
+use super::clock::ms_at;
 use super::coding;
 use super::error::ProxyError;
 use super::exchange::Exchange;
@@ -91,7 +92,7 @@ pub(crate) fn answer_begun(
     let phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
     let mut streaming = Streaming::new(exchange, judging, (phase, open));
     for piece in &pieces {
-        streaming.push(piece, std::time::Instant::now());
+        streaming.push(piece);
     }
     streamed(head, streaming)
 }
@@ -110,7 +111,7 @@ pub(crate) fn answer_own(
     exchange.record.write_head(&mut head.headers, exchange.identity.explicit.as_deref());
     let open = exchange.gateway.telemetry.metrics.stream_opened();
     let mut streaming = Streaming::new(exchange, judging, (Phase::Over, open));
-    streaming.push(events, std::time::Instant::now());
+    streaming.push(events);
     streaming.finish();
     streamed(head, streaming)
 }
@@ -173,7 +174,7 @@ impl Streaming {
     async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
         loop {
             if let Some(bytes) = self.out.pop_front() {
-                self.shown = Instant::now();
+                self.shown = self.exchange.record.lap().into();
                 self.exchange.record.first_byte();
                 self.exchange.record.outcome.reply_bytes += bytes.len() as u64;
                 return Some(Ok(Frame::data(bytes)));
@@ -210,11 +211,12 @@ impl Streaming {
     }
 
     fn step(&mut self, step: Step) {
+        self.exchange.record.rested();
         match step {
             Step::Frame(frame) => {
-                let now = Instant::now();
+                let now = Instant::from(self.exchange.record.lap());
                 match frame.into_data() {
-                    Ok(data) => self.push(&data, now.into_std()),
+                    Ok(data) => self.push(&data),
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
                 }
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
@@ -237,10 +239,10 @@ impl Streaming {
         }
     }
 
-    /// Judges what came; `own` is when it came.
-    fn push(&mut self, data: &Bytes, own: std::time::Instant) {
+    /// Judges what came.
+    fn push(&mut self, data: &Bytes) {
         let mut out = Vec::new();
-        self.judge.push(data.clone(), self.exchange.gateway.now_ms(), &mut out);
+        self.judge.push(data.clone(), ms_at(self.exchange.record.lap()), &mut out);
         if !self.asks_anew(&mut out) {
             self.out.extend(rejoined(data, out));
         }
@@ -250,7 +252,7 @@ impl Streaming {
         }
         self.exchange.show_held(&self.judge.judging);
         self.tell_finished();
-        self.exchange.record.own_time(own);
+        self.exchange.record.own_time();
     }
 
     /// Before the client can act on a finish, the ledger knows what it was handed.
@@ -273,6 +275,7 @@ impl Streaming {
 
     /// A word has come on a call that waited.
     fn settle(&mut self, id: u32, word: Word) {
+        self.exchange.record.rested();
         let mut out = Vec::new();
         self.judge.settle(id, word, &mut out);
         self.out.extend(out);
@@ -305,10 +308,10 @@ impl Streaming {
         true
     }
 
-    /// The upstream's body has ended.
+    /// The upstream's body has ended, or no call waits any more.
     fn finish(&mut self) {
         let mut out = Vec::new();
-        let ending = self.judge.finish(self.exchange.gateway.now_ms(), &mut out);
+        let ending = self.judge.finish(ms_at(self.exchange.record.lap()), &mut out);
         if self.asks_anew(&mut out) {
             return;
         }
@@ -337,6 +340,7 @@ impl Streaming {
     }
 
     fn asked(&mut self, asked: Asked) {
+        self.exchange.record.rested();
         match asked {
             Asked::Stream(body) => {
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
@@ -359,7 +363,8 @@ impl Streaming {
 
     /// Keeps the client's connection alive while it has to wait.
     fn comment(&mut self) {
-        self.shown = Instant::now();
+        self.exchange.record.rested();
+        self.shown = self.exchange.record.lap().into();
         if self.judge.at_boundary() {
             self.out.push_back(Bytes::from_static(b": toolrein waits\n\n"));
         }

@@ -107,7 +107,15 @@ impl Upstream {
     /// one hop are taken out both ways, as are `x-toolrein-*`; `host` and `content-length` are set right.
     /// Dropping the future closes or resets what it has opened, at once.
     pub async fn send(&self, request: Request<UpBody>) -> Result<Response<Incoming>, ProxyError> {
-        let mut response = self.exchange(&self.pool, self.prepare(request)?).await?;
+        self.send_prepared(self.prepare(request)).await
+    }
+
+    /// Sends what [`prepare`](Self::prepare) made of a request.
+    pub(super) async fn send_prepared(
+        &self,
+        prepared: Result<Box<Request<UpBody>>, ProxyError>,
+    ) -> Result<Response<Incoming>, ProxyError> {
+        let mut response = self.exchange(&self.pool, prepared?).await?;
         headers::strip_hop_by_hop(response.headers_mut());
         Ok(response)
     }
@@ -124,7 +132,7 @@ impl Upstream {
             && failure.stale
             && started.elapsed() < STALE_WITHIN
         {
-            sent = self.attempt_again(&self.pool, self.prepare(make())?).await;
+            sent = Box::pin(self.attempt_again(&self.pool, self.prepare(make())?)).await;
         }
         let mut response = sent.map_err(|failure| failure.error)?;
         headers::strip_hop_by_hop(response.headers_mut());
@@ -144,7 +152,8 @@ impl Upstream {
         self.exchange(&self.upgrades, request).await
     }
 
-    fn prepare(&self, request: Request<UpBody>) -> Result<Request<UpBody>, ProxyError> {
+    /// The request for the upstream. In a box, since it goes through many hands.
+    pub(super) fn prepare(&self, request: Request<UpBody>) -> Result<Box<Request<UpBody>>, ProxyError> {
         let (mut parts, body) = request.into_parts();
         let Some(path) = parts.uri.path_and_query() else {
             return Err(ProxyError::BadTarget { target: parts.uri.to_string() });
@@ -160,13 +169,13 @@ impl Upstream {
             parts.headers.insert(HOST, self.base.host());
         }
         frame(&mut parts.headers, &parts.method, &body);
-        Ok(Request::from_parts(parts, body))
+        Ok(Box::new(Request::from_parts(parts, body)))
     }
 
     async fn exchange(
         &self,
         pool: &Pool,
-        request: Request<UpBody>,
+        request: Box<Request<UpBody>>,
     ) -> Result<Response<Incoming>, ProxyError> {
         let again = copy(&request);
         let started = Instant::now();
@@ -176,7 +185,7 @@ impl Upstream {
         };
         match again {
             Some(again) if failure.stale && started.elapsed() < STALE_WITHIN => {
-                self.attempt_again(pool, again).await.map_err(|failure| failure.error)
+                Box::pin(self.attempt_again(pool, again)).await.map_err(|failure| failure.error)
             }
             _ => Err(failure.error),
         }
@@ -185,7 +194,7 @@ impl Upstream {
     async fn attempt_again(
         &self,
         pool: &Pool,
-        request: Request<UpBody>,
+        request: Box<Request<UpBody>>,
     ) -> Result<Response<Incoming>, Failure> {
         tracing::debug!(upstream = self.name(), "the connection was stale; sending once more");
         let mut response = self.attempt(pool, request).await?;
@@ -193,7 +202,11 @@ impl Upstream {
         Ok(response)
     }
 
-    async fn attempt(&self, pool: &Pool, request: Request<UpBody>) -> Result<Response<Incoming>, Failure> {
+    async fn attempt(
+        &self,
+        pool: &Pool,
+        request: Box<Request<UpBody>>,
+    ) -> Result<Response<Incoming>, Failure> {
         let clock = request.body().upload_clock();
         let mut response = pin!(pool.send(request));
         let mut deadline = Instant::now() + self.first_byte;
@@ -285,8 +298,8 @@ fn frame(headers: &mut HeaderMap, method: &Method, body: &UpBody) {
 }
 
 /// The same request once more, if its body can be sent twice.
-fn copy(request: &Request<UpBody>) -> Option<Request<UpBody>> {
-    let mut copy = Request::new(request.body().try_clone()?);
+fn copy(request: &Request<UpBody>) -> Option<Box<Request<UpBody>>> {
+    let mut copy = Box::new(Request::new(request.body().try_clone()?));
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.headers_mut() = request.headers().clone();

@@ -111,8 +111,11 @@ async fn a_response_that_ends_with_its_connection_ends_cleanly() {
 async fn a_client_that_never_finishes_a_head_is_given_up() {
     let drain = Drain::new();
     let settings = settings("http://127.0.0.1:1");
-    let relaying =
-        Relaying { idle: settings.idle, upstream: Upstream::new(settings).unwrap(), drain: drain.clone() };
+    let relaying = Relaying {
+        idle: settings.idle,
+        upstream: Upstream::new(settings).unwrap().into(),
+        drain: drain.clone(),
+    };
     let header_timeout = Duration::from_millis(50);
     let proxy = serve_with(relaying, &drain, ServeSettings { header_timeout, ..ServeSettings::default() });
     for begun in ["", "P", "PRI * HTTP/2.0\r\n", "GET /v1/x HTTP/1.1\r\nHost: u"] {

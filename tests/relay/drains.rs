@@ -2,12 +2,12 @@
 
 use crate::support::{PATIENCE, Relaying, Wire, serve, settings, soon, stage};
 use hyper::body::Incoming;
-use hyper::http::{Request, Response};
+use hyper::http::Request;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use toolrein::proxy::Service;
-use toolrein::proxy::body::ReplyBody;
 use toolrein::proxy::drain::Drain;
+use toolrein::proxy::{Answering, Service};
 
 const GET: &str = "GET /v1/x HTTP/1.1\r\nHost: us\r\n\r\n";
 
@@ -47,12 +47,12 @@ async fn idle_connections_are_closed_when_the_drain_begins() {
     kept.closed().await;
 }
 
-struct Panicking(Relaying);
+struct Panicking(Arc<Relaying>);
 
 impl Service for Panicking {
-    async fn call(&self, request: Request<Incoming>) -> Response<ReplyBody> {
+    fn call(self: Arc<Self>, request: Request<Incoming>) -> Answering {
         assert!(request.uri().path() != "/panic", "on purpose");
-        self.0.call(request).await
+        Arc::clone(&self.0).call(request)
     }
 }
 
@@ -62,8 +62,8 @@ async fn a_panic_ends_its_own_connection_and_no_other() {
     let settings = settings(&format!("http://{}", listener.local_addr().unwrap()));
     let upstream = toolrein::proxy::upstream::Upstream::new(settings).unwrap();
     let drain = Drain::new();
-    let relaying = Relaying { upstream, idle: PATIENCE, drain: drain.clone() };
-    let proxy = serve(Panicking(relaying), &drain);
+    let relaying = Relaying { upstream: upstream.into(), idle: PATIENCE, drain: drain.clone() };
+    let proxy = serve(Panicking(Arc::new(relaying)), &drain);
     let mut unlucky = Wire::new(TcpStream::connect(proxy.address()).await.unwrap());
     let mut other = Wire::new(TcpStream::connect(proxy.address()).await.unwrap());
     unlucky.send("GET /panic HTTP/1.1\r\nHost: us\r\n\r\n").await;

@@ -9,12 +9,13 @@ use hyper::body::Incoming;
 use hyper::http::{HeaderMap, Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;
+use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use toolrein::proxy::Service;
 use toolrein::proxy::body::ReplyBody;
 use toolrein::proxy::drain::Drain;
 use toolrein::proxy::upstream::UpstreamSettings;
+use toolrein::proxy::{Answering, Service};
 
 const ASK: &str = "GET /v1/realtime?model=m HTTP/1.1\r\nHost: us\r\nConnection: keep-alive, Upgrade\r\n\
                    Upgrade: websocket\r\nSec-WebSocket-Key: k\r\nSec-WebSocket-Protocol: realtime\r\n\r\n";
@@ -95,21 +96,23 @@ async fn a_refused_upgrade_is_an_ordinary_response() {
 struct Echo;
 
 impl Service for Echo {
-    async fn call(&self, request: Request<Incoming>) -> Response<ReplyBody> {
-        let (parts, body) = request.into_parts();
-        let collected = body.collect().await.unwrap();
-        let trailer = collected.trailers().and_then(|trailers| trailers.get("x-sum").cloned());
-        let mut trailers = HeaderMap::new();
-        trailers.extend(trailer.map(|sum| (hyper::http::HeaderName::from_static("x-sum"), sum)));
-        let frames = [Ok(Frame::data(collected.to_bytes())), Ok(Frame::trailers(trailers))];
-        Response::builder()
-            .header("x-version", format!("{:?}", parts.version))
-            .header("x-asked", format!("{} {}", parts.method, parts.uri))
-            .header("x-host", parts.headers.get("host").map_or("none", |host| host.to_str().unwrap()))
-            .header("set-cookie", "one")
-            .header("set-cookie", "two")
-            .body(ReplyBody::from_stream(stream::iter(frames)))
-            .unwrap()
+    fn call(self: Arc<Self>, request: Request<Incoming>) -> Answering {
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let collected = body.collect().await.unwrap();
+            let trailer = collected.trailers().and_then(|trailers| trailers.get("x-sum").cloned());
+            let mut trailers = HeaderMap::new();
+            trailers.extend(trailer.map(|sum| (hyper::http::HeaderName::from_static("x-sum"), sum)));
+            let frames = [Ok(Frame::data(collected.to_bytes())), Ok(Frame::trailers(trailers))];
+            Response::builder()
+                .header("x-version", format!("{:?}", parts.version))
+                .header("x-asked", format!("{} {}", parts.method, parts.uri))
+                .header("x-host", parts.headers.get("host").map_or("none", |host| host.to_str().unwrap()))
+                .header("set-cookie", "one")
+                .header("set-cookie", "two")
+                .body(ReplyBody::from_stream(stream::iter(frames)))
+                .unwrap()
+        })
     }
 }
 

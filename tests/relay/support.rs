@@ -1,16 +1,15 @@
 //! A relaying proxy on a free port, and raw connections to play client and upstream with.
 
 use hyper::body::Incoming;
-use hyper::http::{Request, Response};
+use hyper::http::Request;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use toolrein::proxy::body::ReplyBody;
 use toolrein::proxy::drain::Drain;
 use toolrein::proxy::relay::relay;
 use toolrein::proxy::upstream::{Upstream, UpstreamSettings};
-use toolrein::proxy::{Proxy, ServeSettings, Service};
+use toolrein::proxy::{Answering, Proxy, ServeSettings, Service};
 
 /// Longer than anything here takes; a test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -22,14 +21,14 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 /// Relays everything.
 pub(crate) struct Relaying {
-    pub(crate) upstream: Upstream,
+    pub(crate) upstream: Arc<Upstream>,
     pub(crate) idle: Duration,
     pub(crate) drain: Drain,
 }
 
 impl Service for Relaying {
-    async fn call(&self, request: Request<Incoming>) -> Response<ReplyBody> {
-        relay(request, &self.upstream, self.idle, self.drain.guard()).await
+    fn call(self: Arc<Self>, request: Request<Incoming>) -> Answering {
+        Box::pin(relay(request, &self.upstream, self.idle, self.drain.guard()))
     }
 }
 
@@ -48,7 +47,7 @@ pub(crate) fn settings(base: &str) -> UpstreamSettings {
 pub(crate) fn start(settings: UpstreamSettings) -> (Proxy, Drain) {
     let drain = Drain::new();
     let idle = settings.idle;
-    let service = Relaying { upstream: Upstream::new(settings).unwrap(), idle, drain: drain.clone() };
+    let service = Relaying { upstream: Upstream::new(settings).unwrap().into(), idle, drain: drain.clone() };
     (serve(service, &drain), drain)
 }
 

@@ -6,6 +6,7 @@ use crate::config::AskUsage;
 use crate::ledger::{Ask, CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota};
 use crate::policy::plan::{BatchSummaries, Counted, Plan};
 use crate::policy::set::{Judge, PolicySet};
+use crate::proxy::clock::ms_at;
 use crate::proxy::exchange::Exchange;
 use crate::proxy::meter::Meter;
 use crate::proxy::record::Record;
@@ -82,10 +83,11 @@ impl Gateway {
         let mut transcript = self.transcript((request, body), &identity);
         let is_asking = policies.confirming().is_some() && !self.is_observing();
         let sought = self.seek(&transcript, model, is_asking);
-        let facts = self.look_up(policies, &transcript, &sought).await;
+        let now_ms = ms_at(record.lap());
+        let facts = self.look_up(policies, &transcript, &sought, now_ms).await;
         let (mut restored, lost) = restored(&transcript, &sought.places, &facts.rounds);
         let overflows = facts.known_overflows(&transcript, model);
-        transcript.learn_times(&facts.released_ms, self.now_ms());
+        transcript.learn_times(&facts.released_ms, now_ms);
         transcript.hidden_rounds.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
         transcript.spent.clone_from(&facts.spent);
@@ -146,7 +148,13 @@ impl Gateway {
     }
 
     /// What the ledger knows, in one trip.
-    async fn look_up(&self, policies: &PolicySet, transcript: &Transcript<'_>, sought: &Sought) -> Facts {
+    async fn look_up(
+        &self,
+        policies: &PolicySet,
+        transcript: &Transcript<'_>,
+        sought: &Sought,
+        now_ms: u64,
+    ) -> Facts {
         let identity = transcript.identity;
         let calls = CallNames::newest(transcript);
         let names: Vec<Hash> = sought.places.iter().map(|place| place.name).collect();
@@ -168,7 +176,7 @@ impl Gateway {
             } else {
                 self.name_of_bytes(identity, transcript.body)
             },
-            now_ms: self.now_ms(),
+            now_ms,
         };
         let mut facts = self.ledger.look_up(ask).await;
         let news = calls.adopt(&mut facts);
