@@ -79,7 +79,7 @@ mod tests {
     fn a_short_string_is_counted_whole() {
         let short = "word, ".repeat(SHORT);
         for length in [0, 1, SHORT - 1, SHORT] {
-            let short = short[..length].as_bytes();
+            let short = &short.as_bytes()[..length];
             assert_eq!(sample_json(short, 9), estimate_json(short));
         }
         assert_ne!(sample_json(short.as_bytes(), 9), Estimate::ZERO);
