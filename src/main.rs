@@ -4,6 +4,8 @@
 use clap::Parser as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
+use std::thread::available_parallelism;
+use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolrein::cli::{
     Cli, Command, DemoArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, check_report, completions, policies_report,
@@ -36,7 +38,7 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
         Ok(config) => config,
         Err(problems) => return fail(&problems, EXIT_REFUSED),
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, EXIT_FAILED),
     };
@@ -59,6 +61,15 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
             Err(error) => fail(&error, EXIT_FAILED),
         }
     })
+}
+
+/// What runs all tasks. Where there is one processor, as many sidecars have, one thread does: it has nobody to share
+/// tasks with, so it need not synchronise with anybody.
+fn runtime() -> io::Result<Runtime> {
+    let is_alone = available_parallelism().is_ok_and(|processors| processors.get() == 1);
+    let mut builder =
+        if is_alone { runtime::Builder::new_current_thread() } else { runtime::Builder::new_multi_thread() };
+    builder.enable_all().build()
 }
 
 fn replay(args: &ReplayArgs) -> ExitCode {

@@ -69,6 +69,7 @@ impl Exchange {
     /// Copies what is kept for asking again: a slice of the buffer that hyper read the request into keeps all of it,
     /// 8 KB for as long as a stream lasts.
     pub(crate) fn let_go(&mut self) {
+        self.head.let_go();
         if self.body.len() < COPIED_BYTES {
             self.body = Bytes::copy_from_slice(&self.body);
         }

@@ -7,6 +7,9 @@
 use hyper::http::request::{Parts, Request};
 use hyper::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 
+/// Most heads are shorter; to add up what they take costs more than to have room for it.
+const MOST_HEADS: usize = 1024;
+
 /// See the file's head.
 pub(crate) struct Head {
     /// Until it is sent.
@@ -39,6 +42,11 @@ impl Head {
         Self { came: Some(parts), written: Written::default() }
     }
 
+    /// Takes no more room than it needs, since it is kept for as long as a stream lasts.
+    pub(crate) fn let_go(&mut self) {
+        self.written.text.shrink_to_fit();
+    }
+
     /// The head for one more request; the first one is what came.
     pub(crate) fn again(&mut self) -> Parts {
         match self.came.take() {
@@ -55,8 +63,7 @@ impl Written {
     fn of(parts: &Parts) -> Self {
         let Parts { method, uri, version, headers, .. } = parts;
         let target = uri.path_and_query().map_or("/", |target| target.as_str()).as_bytes();
-        let size = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
-        let mut text = Vec::with_capacity(target.len() + headers.iter().map(size).sum::<usize>());
+        let mut text = Vec::with_capacity(MOST_HEADS);
         text.extend_from_slice(target);
         let mut lines = Vec::with_capacity(headers.len());
         for (name, value) in headers {

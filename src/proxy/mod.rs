@@ -294,6 +294,14 @@ impl<S: Service> Connection<S> {
     {
         let mut connection = pin!(connection);
         let mut closing = pin!(self.closing(asked));
+        // It is a task's own affair which is woken, so to have asked once is enough until there is something to tell.
+        let mut has_asked = false;
+        let mut closing = poll_fn(|context| {
+            if std::mem::replace(&mut has_asked, true) && !self.drain.is_begun() {
+                return Poll::Pending;
+            }
+            closing.as_mut().poll(context)
+        });
         // Hyper bounds the time for a head only once it knows the version, which a client that sends nothing never
         // lets it. A timer costs something to look at, so it is let be once a request has come.
         let mut too_silent = poll_fn(|context| {
@@ -311,7 +319,7 @@ impl<S: Service> Connection<S> {
                     return;
                 }
                 () = self.drain.over(), if draining => return,
-                () = closing.as_mut(), if !draining => {
+                () = &mut closing, if !draining => {
                     end(connection.as_mut());
                     draining = true;
                 }

@@ -91,6 +91,9 @@ impl WholeJudge {
 
     /// Usage of all replies together.
     pub fn usage(&self) -> Option<Usage> {
+        if self.replaced.is_empty() && self.reply.usage.is_some() {
+            return Some(self.reply.tokens);
+        }
         self.usage.as_deref().map(Usage::parse)
     }
 

@@ -5,6 +5,10 @@
 use super::body::{Fault, Kind, Scanner, Span, Str};
 use super::message::{Content, ToolCall, parse_call, parse_content, parse_legacy_call, string_or_skip};
 use super::request::Member;
+use super::usage::Usage;
+
+/// As many members as an object of a reply has at most providers.
+const MEMBERS: usize = 10;
 
 /// A reply, or one chunk of it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +18,8 @@ pub struct Reply {
     pub choices: Vec<Choice>,
     /// `usage`, where it is an object.
     pub usage: Option<Member>,
+    /// The numbers in it.
+    pub tokens: Usage,
     /// The same within `x_groq`, where Groq tells it unasked.
     pub usage_within: Option<Span>,
 }
@@ -67,7 +73,7 @@ impl Reply {
         if scanner.peek()? != Kind::Object {
             return Err(Fault::Type);
         }
-        let mut reply = Self::default();
+        let mut reply = Self { members: Vec::with_capacity(MEMBERS), ..Self::default() };
         scanner.object()?;
         while let Some(key) = scanner.member()? {
             scanner.peek()?;
@@ -80,7 +86,8 @@ impl Reply {
                     }
                 }
                 b"usage" if scanner.peek()? == Kind::Object => {
-                    reply.usage = Some(Member { key, value: scanner.skip()? });
+                    reply.tokens = Usage::pass(&mut scanner)?;
+                    reply.usage = Some(Member { key, value: Span::new(start, scanner.at()) });
                 }
                 b"x_groq" if scanner.peek()? == Kind::Object => {
                     reply.usage_within = parse_usage_within(&mut scanner)?;
@@ -141,7 +148,7 @@ fn parse_choice(scanner: &mut Scanner<'_>) -> Result<Choice, Fault> {
     if scanner.peek()? != Kind::Object {
         return Err(Fault::Type);
     }
-    let mut choice = Choice::default();
+    let mut choice = Choice { members: Vec::with_capacity(MEMBERS), ..Choice::default() };
     let start = scanner.at();
     scanner.object()?;
     while let Some(key) = scanner.member()? {
@@ -172,7 +179,7 @@ fn parse_choice(scanner: &mut Scanner<'_>) -> Result<Choice, Fault> {
 }
 
 fn parse_delta(scanner: &mut Scanner<'_>) -> Result<Delta, Fault> {
-    let mut delta = Delta::default();
+    let mut delta = Delta { members: Vec::with_capacity(MEMBERS), ..Delta::default() };
     let start = scanner.at();
     scanner.object()?;
     while let Some(key) = scanner.member()? {

@@ -17,33 +17,23 @@ pub struct Usage {
     pub reasoning: u64,
 }
 
-/// Where the cached part of the prompt is told: OpenAI; DeepSeek; Mistral; Hugging Face and Together; Anthropic behind
-/// gateways.
-const CACHED: [&[&str]; 6] = [
-    &["prompt_tokens_details", "cached_tokens"],
-    &["prompt_cache_hit_tokens"],
-    &["num_cached_tokens"],
-    &["cached_tokens"],
-    &["cache_read_input_tokens"],
-    &["prompt_tokens_details", "cache_read_tokens"],
-];
-/// Where the part is told that went into the cache: OpenAI; Vercel and Anthropic behind gateways.
-const CACHE_WRITTEN: [&[&str]; 3] = [
-    &["prompt_tokens_details", "cache_write_tokens"],
-    &["cache_creation_input_tokens"],
-    &["prompt_tokens_details", "cache_creation_tokens"],
-];
-const PROMPT: [&[&str]; 2] = [&["prompt_tokens"], &["input_tokens"]];
-const COMPLETION: [&[&str]; 2] = [&["completion_tokens"], &["output_tokens"]];
-const REASONING: [&[&str]; 2] = [&["completion_tokens_details", "reasoning_tokens"], &["reasoning_tokens"]];
-
 impl Usage {
-    /// Reads a `usage` object as it is written, in one pass. What cannot be read counts as nothing.
+    /// Reads a `usage` object as it is written. What cannot be read counts as nothing.
     pub fn parse(text: &[u8]) -> Self {
         let mut told = Told::default();
         // Found by a scanner before, so that nothing but its numbers can be wrong.
         let _ = told.read(&mut Scanner::new(text), None);
         told.usage()
+    }
+
+    /// Reads and passes the `usage` object before which `scanner` stands.
+    ///
+    /// # Errors
+    /// A [`Fault`] as from [`Scanner::skip`].
+    pub(super) fn pass(scanner: &mut Scanner<'_>) -> Result<Self, Fault> {
+        let mut told = Told::default();
+        told.read(scanner, None)?;
+        Ok(told.usage())
     }
 
     /// Reads a `usage` that was added up or picked out of a tree. Anything may be missing, null or of another type.
@@ -52,16 +42,17 @@ impl Usage {
     }
 }
 
-/// The spellings of one number, in the order in which they count.
-type Places = &'static [&'static [&'static str]];
-
-/// What a `usage` object tells, by spelling.
+/// What a `usage` object tells of each number, by spelling, in the order in which spellings count.
 #[derive(Default)]
-struct Told([[u64; 6]; 5]);
+struct Told {
+    prompt: [u64; 2],
+    cached: [u64; 6],
+    cache_written: [u64; 3],
+    completion: [u64; 2],
+    reasoning: [u64; 2],
+}
 
 impl Told {
-    const PLACES: [Places; 5] = [&PROMPT, &CACHED, &CACHE_WRITTEN, &COMPLETION, &REASONING];
-
     /// Reads the members of an object, which is the member `outer` of another, if it is one.
     fn read(&mut self, scanner: &mut Scanner<'_>, outer: Option<&[u8]>) -> Result<(), Fault> {
         scanner.object()?;
@@ -71,7 +62,9 @@ impl Told {
                 Kind::Object if outer.is_none() => self.read(scanner, Some(key))?,
                 Kind::Number => {
                     let number = scanner.skip()?;
-                    self.note(outer, key, count_in(number.of(scanner.text())));
+                    if let Some(told) = self.place(outer, key) {
+                        *told = count_in(number.of(scanner.text())).unwrap_or(0);
+                    }
                 }
                 _ => drop(scanner.skip()?),
             }
@@ -79,28 +72,42 @@ impl Told {
         Ok(())
     }
 
-    fn note(&mut self, outer: Option<&[u8]>, key: &[u8], count: Option<u64>) {
-        for (places, told) in Self::PLACES.iter().zip(&mut self.0) {
-            // By length first: of the fifteen spellings few have that of `key`, and no two members are far to compare.
-            let is_key = |name: &str| name.len() == key.len() && name.as_bytes() == key;
-            let is_it = |path: &[&str]| match *path {
-                [only] => outer.is_none() && is_key(only),
-                [first, second] => is_key(second) && outer == Some(first.as_bytes()),
-                _ => false,
-            };
-            if let Some(at) = places.iter().position(|path| is_it(path)) {
-                told[at] = count.unwrap_or(0);
-            }
-        }
+    /// Where the number `key` belongs.
+    fn place(&mut self, outer: Option<&[u8]>, key: &[u8]) -> Option<&mut u64> {
+        let place = match (outer, key) {
+            (None, b"prompt_tokens") => &mut self.prompt[0],
+            (None, b"input_tokens") => &mut self.prompt[1],
+            // OpenAI; DeepSeek; Mistral; Hugging Face and Together; Anthropic behind gateways, twice.
+            (Some(b"prompt_tokens_details"), b"cached_tokens") => &mut self.cached[0],
+            (None, b"prompt_cache_hit_tokens") => &mut self.cached[1],
+            (None, b"num_cached_tokens") => &mut self.cached[2],
+            (None, b"cached_tokens") => &mut self.cached[3],
+            (None, b"cache_read_input_tokens") => &mut self.cached[4],
+            (Some(b"prompt_tokens_details"), b"cache_read_tokens") => &mut self.cached[5],
+            // OpenAI; Vercel and Anthropic behind gateways.
+            (Some(b"prompt_tokens_details"), b"cache_write_tokens") => &mut self.cache_written[0],
+            (None, b"cache_creation_input_tokens") => &mut self.cache_written[1],
+            (Some(b"prompt_tokens_details"), b"cache_creation_tokens") => &mut self.cache_written[2],
+            (None, b"completion_tokens") => &mut self.completion[0],
+            (None, b"output_tokens") => &mut self.completion[1],
+            (Some(b"completion_tokens_details"), b"reasoning_tokens") => &mut self.reasoning[0],
+            (None, b"reasoning_tokens") => &mut self.reasoning[1],
+            _ => return None,
+        };
+        Some(place)
     }
 
     /// Of each number the first spelling that is more than 0: some providers fill in every one and mean one.
     fn usage(&self) -> Usage {
-        let first = |told: &[u64; 6]| told.iter().copied().find(|count| *count > 0).unwrap_or(0);
-        let [prompt, cached, cache_written, completion, reasoning] =
-            [0, 1, 2, 3, 4].map(|at| first(&self.0[at]));
-        let (cached, cache_written) = (cached.min(prompt), cache_written.min(prompt));
-        Usage { prompt, cached, cache_written, completion, reasoning }
+        let first = |told: &[u64]| told.iter().copied().find(|count| *count > 0).unwrap_or(0);
+        let prompt = first(&self.prompt);
+        Usage {
+            prompt,
+            cached: first(&self.cached).min(prompt),
+            cache_written: first(&self.cache_written).min(prompt),
+            completion: first(&self.completion),
+            reasoning: first(&self.reasoning),
+        }
     }
 }
 

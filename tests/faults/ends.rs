@@ -1,9 +1,9 @@
 //! The machine runs out of something, or ends the program: descriptors, time, the process itself. What runs finishes
 //! or breaks visibly, and what comes after is served again.
 
-use crate::hand::{Hand, Wire, answer, chat, still_answers};
+use crate::hand::{GENEROUS, Hand, Wire, answer, chat, still_answers};
 use crate::support::client::get;
-use crate::support::program::{Toolrein, before};
+use crate::support::program::{self, Toolrein, before};
 use crate::support::until;
 use std::net::TcpStream;
 
@@ -70,7 +70,17 @@ fn a_request_that_finds_no_descriptor_for_its_upstream_is_told_so_and_the_next_g
 
 #[test]
 fn nothing_that_has_begun_is_dropped_when_the_program_is_asked_to_end() {
-    let (hand, mut toolrein) = Hand::behind("");
+    drops_nothing(Hand::behind(""));
+}
+
+#[test]
+fn nothing_that_has_begun_is_dropped_on_one_processor_either() {
+    let hand = Hand::open();
+    let toolrein = Toolrein::start_on_one_processor(&program::before(&hand.base_url(), GENEROUS));
+    drops_nothing((hand, toolrein));
+}
+
+fn drops_nothing((hand, mut toolrein): (Hand, Toolrein)) {
     // One client whose stream runs, one whose request waits for its answer, one in the middle of its body, one in the
     // middle of its head, one that has said nothing yet, and one on whose connection a request was answered before.
     let (mut streaming, mut stream) = begun_stream(&hand, &toolrein);

@@ -108,10 +108,19 @@ fn waiting(toolrein: &Toolrein) -> Stream {
 
 #[test]
 fn a_configuration_that_flips_under_load_fails_no_request_and_none_sees_a_mixture() {
+    flips_under_load(Toolrein::start);
+}
+
+#[test]
+fn a_configuration_that_flips_under_load_does_so_on_one_processor_too() {
+    flips_under_load(Toolrein::start_on_one_processor);
+}
+
+fn flips_under_load(start: fn(&str) -> Toolrein) {
     let gate = Gate::shut();
     let upstreams = SIDES.map(|side| side.upstream(&gate));
     let configs = [0, 1].map(|side| SIDES[side].config(&upstreams[side]));
-    let toolrein = Toolrein::start(&configs[0]);
+    let toolrein = start(&configs[0]);
     let at_first = toolrein.descriptors();
     let (flipping, answered) = (AtomicBool::new(true), [const { AtomicUsize::new(0) }; 2]);
     let mut streams = vec![waiting(&toolrein)];

@@ -47,6 +47,16 @@ impl Toolrein {
         Self::start_by(shell, config, &[])
     }
 
+    /// As [`Toolrein::start`], on one processor alone.
+    pub fn start_on_one_processor(config: &str) -> Self {
+        let status = std::fs::read_to_string("/proc/self/status").expect("what the kernel says of us");
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let first = allowed.and_then(|list| list.trim().split([',', '-']).next()).expect("a processor");
+        let mut taskset = Command::new("taskset");
+        taskset.args(["-c", first, env!("CARGO_BIN_EXE_toolrein")]);
+        Self::start_by(taskset, config, &[])
+    }
+
     fn start_by(mut command: Command, config: &str, variables: &[(&str, &str)]) -> Self {
         let mut file = tempfile::Builder::new().suffix(".toml").tempfile().expect("a temporary file");
         file.write_all(config.as_bytes()).expect("the configuration is written");
