@@ -4,6 +4,7 @@
 //! Responsible for the accept loop, for HTTP/1.1 and HTTP/2 on one port, and for keeping one
 //! connection's trouble away from the others. What a request means is the service's business.
 
+mod alarm;
 mod approved;
 pub mod body;
 mod caller;

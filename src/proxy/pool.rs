@@ -7,8 +7,10 @@
 //! There is one address, so nothing is looked up by it: of the 11,000 instructions that hyper-util's client spent on a
 //! request beside the connection's own, most went into its tables of addresses.
 
+use super::alarm::Alarm;
 use super::body::UpBody;
 use super::connect::{BoxError, Connector, Note};
+use super::timed::UploadClock;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
 use hyper::body::Incoming;
@@ -17,7 +19,8 @@ use hyper::http::{Request, Response, Uri};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// How long an unused connection is kept. Most servers keep theirs for 60 s and more; for those that do
 /// not (uvicorn: 5 s), the pool sees the closing, or the request is sent once more.
@@ -55,6 +58,24 @@ pub(super) enum Trouble {
     Connect(BoxError),
     /// The connection with this note broke, or the request's own body did.
     Exchange { error: hyper::Error, note: Note },
+    /// The upstream's time is over.
+    Silence,
+}
+
+/// How long the upstream may take to answer.
+pub(super) struct Patience {
+    /// From the last byte of the request, or from its sending where it is in memory.
+    pub(super) first_byte: Duration,
+    /// A long upload is not the upstream's silence: its time starts with the last chunk.
+    pub(super) upload: Option<Arc<UploadClock>>,
+}
+
+/// A connection, as one request has it.
+struct Line {
+    sender: Sender,
+    note: Note,
+    /// It goes with the connection, so that a request finds one that is armed.
+    alarm: Alarm,
 }
 
 /// The side of a connection to which requests are given.
@@ -80,6 +101,7 @@ struct State {
 struct Resting<S> {
     sender: S,
     note: Note,
+    alarm: Alarm,
     since: Instant,
 }
 
@@ -117,12 +139,17 @@ impl Pool {
     pub(super) async fn send(
         &self,
         mut request: Box<Request<UpBody>>,
+        patience: Patience,
     ) -> Result<Response<Incoming>, Trouble> {
+        let began = Instant::now();
+        let until = || patience.until(began);
         loop {
-            let ((mut sender, note), used) = match self.kept.take() {
+            let (Line { mut sender, note, mut alarm }, used) = match self.kept.take() {
                 Some(kept) => (kept, true),
                 // Boxed, since it is rare and large.
-                None => Box::pin(self.connect()).await?,
+                None => {
+                    Box::pin(timeout_at(until(), self.connect())).await.map_err(|_| Trouble::Silence)??
+                }
             };
             self.address(&mut request, &sender);
             let sending = match &mut sender {
@@ -130,15 +157,15 @@ impl Pool {
                 Sender::Http2(sender) => Either::Right(sender.try_send_request(*request)),
             };
             let sender = self.unless_closed(sender);
-            request = match sending.await {
-                Ok(response) => {
+            request = match alarm.before(until, sending).await {
+                Some(Ok(response)) => {
                     note.mark_served();
                     if let Some(sender) = sender {
-                        self.give_back(sender, note);
+                        self.give_back(Line { sender, note, alarm });
                     }
                     return Ok(response);
                 }
-                Err(mut unsent) => match unsent.take_message().filter(|_| used) {
+                Some(Err(mut unsent)) => match unsent.take_message().filter(|_| used) {
                     Some(request) => {
                         if let Some(sender) = sender {
                             self.kept.forget(&sender);
@@ -147,6 +174,7 @@ impl Pool {
                     }
                     None => return Err(Trouble::Exchange { error: unsent.into_error(), note }),
                 },
+                None => return Err(Trouble::Silence),
             };
         }
     }
@@ -178,7 +206,7 @@ impl Pool {
     }
 
     /// A connection that can take a request at once, and whether it has taken others before.
-    async fn connect(&self) -> Result<((Sender, Note), bool), Trouble> {
+    async fn connect(&self) -> Result<(Line, bool), Trouble> {
         let _turn = if self.shares.load(Ordering::Relaxed) { self.turn().await } else { None };
         if let Some(shared) = self.kept.shared() {
             return Ok((shared, true));
@@ -192,7 +220,7 @@ impl Pool {
             let (mut sender, connection) = self.http1.handshake(stream).await.map_err(failed)?;
             tokio::spawn(driven(connection.with_upgrades()));
             sender.ready().await.map_err(failed)?;
-            return Ok(((Sender::Http1(sender), note), false));
+            return Ok((Line::new(Sender::Http1(sender), note), false));
         }
         // Several may have asked before it was known that one is enough.
         if let Some(shared) = self.kept.shared() {
@@ -204,7 +232,7 @@ impl Pool {
         if !self.single {
             self.kept.share(sender.clone(), note.clone());
         }
-        Ok(((Sender::Http2(sender), note), false))
+        Ok((Line::new(Sender::Http2(sender), note), false))
     }
 
     /// The turn to make a connection for all. Who finds it taken waits for what comes of that, once: if it comes to
@@ -218,13 +246,13 @@ impl Pool {
     }
 
     /// Keeps a connection for other requests, once the response on it has been read.
-    fn give_back(&self, sender: Sender, note: Note) {
-        let Sender::Http1(mut sender) = sender else { return };
+    fn give_back(&self, line: Line) {
+        let Line { sender: Sender::Http1(mut sender), note, alarm } = line else { return };
         if self.single {
             return;
         }
         if sender.is_ready() {
-            self.kept.keep(sender, note);
+            self.kept.keep(sender, note, alarm);
         } else if !sender.is_closed() {
             let kept = Arc::downgrade(&self.kept);
             // It ends with the connection, which ends with the response's body at the latest.
@@ -232,10 +260,24 @@ impl Pool {
                 if sender.ready().await.is_ok()
                     && let Some(kept) = kept.upgrade()
                 {
-                    kept.keep(sender, note);
+                    kept.keep(sender, note, alarm);
                 }
             });
         }
+    }
+}
+
+impl Patience {
+    /// The end of it, for what was sent at `began`.
+    fn until(&self, began: Instant) -> Instant {
+        let last = self.upload.as_ref().map_or(began, |upload| upload.last().max(began));
+        last + self.first_byte
+    }
+}
+
+impl Line {
+    fn new(sender: Sender, note: Note) -> Self {
+        Self { sender, note, alarm: Alarm::default() }
     }
 }
 
@@ -254,29 +296,30 @@ impl Kept {
     }
 
     /// A connection that can take a request at once: the one that was used last.
-    fn take(&self) -> Option<(Sender, Note)> {
+    fn take(&self) -> Option<Line> {
         let mut state = self.lock();
         while let Some(resting) = state.idle.pop() {
             if resting.is_fresh() && resting.sender.is_ready() {
-                return Some((Sender::Http1(resting.sender), resting.note));
+                let Resting { sender, note, alarm, .. } = resting;
+                return Some(Line { sender: Sender::Http1(sender), note, alarm });
             }
         }
         state.shared()
     }
 
-    fn shared(&self) -> Option<(Sender, Note)> {
+    fn shared(&self) -> Option<Line> {
         self.lock().shared()
     }
 
-    fn keep(self: &Arc<Self>, sender: http1::SendRequest<UpBody>, note: Note) {
+    fn keep(self: &Arc<Self>, sender: http1::SendRequest<UpBody>, note: Note, alarm: Alarm) {
         let mut state = self.lock();
-        state.idle.push(Resting { sender, note, since: Instant::now() });
+        state.idle.push(Resting { sender, note, alarm, since: Instant::now() });
         self.see_swept(state);
     }
 
     fn share(self: &Arc<Self>, sender: http2::SendRequest<UpBody>, note: Note) {
         let mut state = self.lock();
-        state.shared = Some(Resting { sender, note, since: Instant::now() });
+        state.shared = Some(Resting { sender, note, alarm: Alarm::default(), since: Instant::now() });
         self.see_swept(state);
     }
 
@@ -295,11 +338,11 @@ impl Kept {
 }
 
 impl State {
-    fn shared(&mut self) -> Option<(Sender, Note)> {
+    fn shared(&mut self) -> Option<Line> {
         self.shared.take_if(|shared| !shared.is_fresh() || !shared.sender.is_ready());
         let shared = self.shared.as_mut()?;
         shared.since = Instant::now();
-        Some((Sender::Http2(shared.sender.clone()), shared.note.clone()))
+        Some(Line::new(Sender::Http2(shared.sender.clone()), shared.note.clone()))
     }
 
     /// Lets go of what idled too long or was closed; whether nothing is left.
@@ -369,8 +412,9 @@ mod tests {
         let pool = Pool::new(connector, curt(), false);
         for nth in 0..10_000 {
             let request = Request::get("/").header("host", "us").body(UpBody::Empty).unwrap();
-            let sent = tokio::time::timeout(PATIENCE, pool.send(Box::new(request))).await;
-            assert!(sent.is_ok(), "request {nth} hangs");
+            let patience = Patience { first_byte: PATIENCE, upload: None };
+            let sent = pool.send(Box::new(request), patience).await;
+            assert!(!matches!(sent, Err(Trouble::Silence)), "request {nth} hangs");
         }
     }
 }

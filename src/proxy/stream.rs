@@ -8,7 +8,8 @@ mod wait;
 
 use self::asked::{Asked, ask, error_data};
 use self::rejoined::rejoined;
-use self::wait::{Alarm, Step, wait};
+use self::wait::{Step, wait};
+use super::alarm::Alarm;
 use super::body::{BodyError, ReplyBody};
 use super::clock::ms_at;
 use super::coding;

@@ -8,7 +8,7 @@ use super::body::{BodyError, UpBody};
 use super::connect::{ConnectTimeout, Connector, Offer};
 use super::error::ProxyError;
 use super::headers;
-use super::pool::{Pool, Trouble};
+use super::pool::{Patience, Pool, Trouble};
 use super::target::Base;
 use super::tls::{self, CaFileError};
 use hyper::body::Body;
@@ -18,9 +18,8 @@ use hyper::http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Versio
 use hyper::upgrade::OnUpgrade;
 use std::error::Error;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 /// A connection that was closed while it idled fails within a round trip. One that breaks later had the
 /// upstream at work on the request, and sending that again could be paid for twice.
@@ -207,23 +206,14 @@ impl Upstream {
         pool: &Pool,
         request: Box<Request<UpBody>>,
     ) -> Result<Response<Incoming>, Failure> {
-        let clock = request.body().upload_clock();
-        let mut response = pin!(pool.send(request));
-        let mut deadline = Instant::now() + self.first_byte;
-        loop {
-            match timeout_at(deadline, response.as_mut()).await {
-                Ok(Ok(mut response)) => {
-                    // Ours is the client's version, whatever the upstream spoke.
-                    *response.version_mut() = Version::HTTP_11;
-                    return Ok(response);
-                }
-                Ok(Err(trouble)) => return Err(self.failure(&trouble)),
-                // A long upload is not the upstream's silence: its time starts with the last chunk.
-                Err(_) => match clock.as_ref().map(|clock| clock.last() + self.first_byte) {
-                    Some(later) if later > deadline => deadline = later,
-                    _ => return Err(self.timeout()),
-                },
+        let patience = Patience { first_byte: self.first_byte, upload: request.body().upload_clock() };
+        match pool.send(request, patience).await {
+            Ok(mut response) => {
+                // Ours is the client's version, whatever the upstream spoke.
+                *response.version_mut() = Version::HTTP_11;
+                Ok(response)
             }
+            Err(trouble) => Err(self.failure(&trouble)),
         }
     }
 
@@ -237,6 +227,7 @@ impl Upstream {
         let (error, stale): (&(dyn Error + 'static), _) = match trouble {
             Trouble::Connect(error) => (&**error, false),
             Trouble::Exchange { error, note } => (error, note.looks_stale()),
+            Trouble::Silence => return self.timeout(),
         };
         let is_connect = matches!(trouble, Trouble::Connect(_));
         let detail = deepest(error);
