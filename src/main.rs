@@ -15,6 +15,11 @@ use toolrein::demo;
 use toolrein::policy::REGISTRY;
 use toolrein::serve::Running;
 
+/// Takes less memory for many streams than glibc's, and less time (docs/performance.md).
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// The exit code of a program that could not start, or whose streams had to be cut.
 const EXIT_FAILED: u8 = 1;
 
