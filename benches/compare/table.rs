@@ -16,8 +16,10 @@ const CONNECTIONS: usize = 8;
 const IDLE_STREAMS: usize = 1000;
 /// Streams of a round whose delays are told.
 const TIMED: usize = 9;
-/// How long requests come at a fixed rate.
+/// How long requests come at a fixed rate, and how often: of one round the 99th percentile may be a single request, and
+/// what disturbed that.
 const STEADY: Duration = Duration::from_secs(3);
+const STEADY_ROUNDS: usize = 3;
 
 /// The subjects, in the order of the columns.
 const NAMES: [&str; 6] = ["direct", "nginx", "hyper alone", "off", "observe", "enforce"];
@@ -171,23 +173,31 @@ async fn requests(
     })
 }
 
-/// The median and the 99th percentile of a request's time in ms where they come at a fixed rate, which is low.
+/// The median and the 99th percentile of a request's time in ms where they come at a fixed rate, which is low: medians
+/// of rounds in turns.
 async fn steady(
     subjects: &[Subject],
     case: &Case,
     body: &bodies::Body,
     number: &mut u32,
 ) -> [[f64; 2]; NAMES.len()] {
-    let mut all = [[0.0; 2]; NAMES.len()];
-    for (subject, times) in subjects.iter().zip(&mut all) {
-        let mut load =
-            Load { port: subject.port, body: body.clone(), number: *number, stream: None, connections: 1 };
-        let mut taken = load.steady(case.rate, STEADY).await;
-        taken.sort_by(f64::total_cmp);
-        *times = [taken[taken.len() / 2], taken[taken.len() * 99 / 100]];
-        *number = load.number;
+    let mut all: [Vec<[f64; 2]>; NAMES.len()] = Default::default();
+    for _ in 0..STEADY_ROUNDS {
+        for (subject, rounds) in subjects.iter().zip(&mut all) {
+            let mut load = Load {
+                port: subject.port,
+                body: body.clone(),
+                number: *number,
+                stream: None,
+                connections: 1,
+            };
+            let mut taken = load.steady(case.rate, STEADY).await;
+            taken.sort_by(f64::total_cmp);
+            rounds.push([taken[taken.len() / 2], taken[taken.len() * 99 / 100]]);
+            *number = load.number;
+        }
     }
-    all
+    all.map(|rounds| [0, 1].map(|at| median(rounds.iter().map(|times| times[at]).collect())))
 }
 
 /// What is told of a stream's delays.
