@@ -40,7 +40,7 @@ mod weight;
 use super::pattern::{Pattern, best_match, exact_names};
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Evidence, Policy, RequestFacts};
-use crate::transcript::identity::Domain;
+use crate::transcript::identity::{Domain, Hash};
 use crate::transcript::memo::Derived;
 use crate::wire::body::{Fault, Scanner};
 use crate::wire::json::unescape;
@@ -90,7 +90,12 @@ enum UnsafeKeys {
 
 /// The schemas that the request declares, by tool.
 #[derive(Clone, Default)]
-pub struct Declared(BTreeMap<String, Arc<Deferred>>);
+pub struct Declared(Arc<Schemas>);
+
+type Schemas = BTreeMap<String, Arc<Deferred>>;
+
+/// What a compiled schema takes, about: some hundred nodes.
+const SCHEMA_BYTES: usize = 32 * 1024;
 
 impl Policy for Arguments {
     const NAME: &'static str = "arguments";
@@ -126,16 +131,10 @@ impl Policy for Arguments {
     }
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut Declared, _plan: &mut Plan) {
-        for tool in &request.tools {
-            let Some(parameters) = tool.parameters.filter(|schema| schema.starts_with(b"{")) else {
-                continue;
-            };
-            if let Some(schema) = self.schema(parameters, request)
-                && !state.0.contains_key(&*tool.name)
-            {
-                state.0.insert(tool.name.clone().into_owned(), schema);
-            }
-        }
+        state.0 = match request.tools_name {
+            Some(name) => self.known_schemas(name, request),
+            None => Arc::new(read_schemas(request, |parameters| self.schema(parameters, request))),
+        };
     }
 
     fn resume(&self, _known: &Declared, opened: Declared) -> Option<Declared> {
@@ -191,6 +190,21 @@ impl Policy for Arguments {
 }
 
 impl Arguments {
+    /// Those of a list that was read before, all under its name.
+    fn known_schemas(&self, name: Hash, request: &RequestFacts<'_>) -> Arc<Schemas> {
+        let name = [&b"all"[..], &name.0.to_le_bytes(), &[u8::from(self.strict)]];
+        let deferred = |parameters: &[u8]| Some(Arc::new(Deferred::new(parameters, self.strict)));
+        let derived = request.memo.derive(request.key.hash(Domain::Schema, &name), &mut || {
+            let schemas = read_schemas(request, deferred);
+            let bytes = schemas.len() * SCHEMA_BYTES;
+            Derived::Behind(Arc::new(schemas), bytes)
+        });
+        match derived {
+            Derived::Behind(schemas, _) => schemas.downcast().unwrap_or_default(),
+            _ => Arc::default(),
+        }
+    }
+
     fn schema(&self, parameters: &[u8], request: &RequestFacts<'_>) -> Option<Arc<Deferred>> {
         let key = request.key.hash(Domain::Schema, &[parameters, &[u8::from(self.strict)]]);
         let derived = request
@@ -208,6 +222,20 @@ impl Arguments {
         };
         limited || self.strict || (self.unsafe_keys != UnsafeKeys::Off && names_key())
     }
+}
+
+/// The schemas of the request's tools, each by `read`; of tools with one name that of the first.
+fn read_schemas(request: &RequestFacts<'_>, read: impl Fn(&[u8]) -> Option<Arc<Deferred>>) -> Schemas {
+    let mut schemas = Schemas::new();
+    for tool in &request.tools {
+        let Some(parameters) = tool.parameters.filter(|schema| schema.starts_with(b"{")) else { continue };
+        if let Some(schema) = read(parameters)
+            && !schemas.contains_key(&*tool.name)
+        {
+            schemas.insert(tool.name.clone().into_owned(), schema);
+        }
+    }
+    schemas
 }
 
 fn withhold(tool: &str, problems: &[Problem]) -> Verdict {

@@ -221,6 +221,8 @@ pub struct RequestFacts<'a> {
     body: &'a [u8],
     /// Their estimated tokens.
     pub tools_tokens: Estimate,
+    /// Names them all, where the same list was read before.
+    pub tools_name: Option<Hash>,
     transcript: &'a Transcript<'a>,
     /// No more characters stand in its messages.
     pub most_chars: usize,
