@@ -4,12 +4,16 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// See the file's head.
 #[derive(Default)]
-pub(super) struct Alarm(Option<Pin<Box<Sleep>>>);
+pub(super) struct Alarm {
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// Who is woken when it rings.
+    woken: Option<Waker>,
+}
 
 impl Alarm {
     /// What `awaited` brings; `None` where that takes longer than `until`, which may move on meanwhile.
@@ -25,9 +29,14 @@ impl Alarm {
                 return Poll::Ready(Some(brought));
             }
             let end = until();
-            let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(end)));
+            let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(end)));
             if sleep.deadline() > end {
                 sleep.as_mut().reset(end);
+                self.woken = None;
+            }
+            let knows = self.woken.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
+            if knows && !sleep.is_elapsed() {
+                return Poll::Pending;
             }
             while sleep.as_mut().poll(context).is_ready() {
                 if Instant::now() >= end {
@@ -35,6 +44,7 @@ impl Alarm {
                 }
                 sleep.as_mut().reset(end);
             }
+            self.woken = Some(context.waker().clone());
             Poll::Pending
         })
         .await

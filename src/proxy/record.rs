@@ -69,7 +69,7 @@ impl Record {
 
     /// A part has ended in which the client or a person was waited for.
     pub(crate) fn rested(&mut self) {
-        self.lapped();
+        self.lap = Instant::now();
     }
 
     /// So much of the part under way is told elsewhere.

@@ -131,6 +131,8 @@ struct Streaming {
     phase: Phase,
     /// What the client gets next.
     out: VecDeque<Bytes>,
+    /// Room for the pieces of a chunk while it is judged.
+    judged: Vec<Bytes>,
     trailers: Option<HeaderMap>,
     /// How the stream breaks off behind what is still to go out.
     broken: Option<BodyError>,
@@ -163,6 +165,7 @@ impl Streaming {
             judge,
             phase,
             out: VecDeque::new(),
+            judged: Vec::new(),
             trailers: None,
             broken: None,
             shown: Instant::now(),
@@ -242,11 +245,13 @@ impl Streaming {
 
     /// Judges what came.
     fn push(&mut self, data: &Bytes) {
-        let mut out = Vec::new();
+        let mut out = std::mem::take(&mut self.judged);
         self.judge.push(data.clone(), ms_at(self.exchange.record.lap()), &mut out);
         if !self.asks_anew(&mut out) {
-            self.out.extend(rejoined(data, out));
+            rejoined(data, &mut out, &mut self.out);
         }
+        out.clear();
+        self.judged = out;
         if self.judge.spoiled {
             let error = self.exchange.gateway.cut(&"an event is too long to be judged");
             self.break_off(&error, BodyError::UpstreamCut);

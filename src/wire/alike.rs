@@ -32,7 +32,8 @@ impl Alike {
         if !is_plain || reply.told_usage().is_some() {
             return None;
         }
-        let start = memchr::memmem::find(raw, data)?;
+        // Mostly nothing but the field's name stands before them; where more does, the event is read anew each time.
+        let start = memchr::memchr(*data.first()?, raw).filter(|at| raw[*at..].starts_with(data))?;
         let range = text.span.range();
         let text = Span::new(start + range.start, start + range.end);
         let behind = raw.len() - start - data.len();

@@ -1,33 +1,34 @@
 //! Pieces of a chunk, joined again where they stood beside each other. Copies nothing.
 
 use bytes::Bytes;
+use std::collections::VecDeque;
+use std::ops::Range;
 
-/// Joins pieces that stand next to each other in `chunk`, so that what nobody touched goes out as it came.
-pub(super) fn rejoined(chunk: &Bytes, pieces: Vec<Bytes>) -> Vec<Bytes> {
+/// Moves `pieces` to `out` and joins those that stand next to each other in `chunk`, so that what nobody touched goes
+/// out as it came.
+pub(super) fn rejoined(chunk: &Bytes, pieces: &mut Vec<Bytes>, out: &mut VecDeque<Bytes>) {
     if pieces.len() == 1 {
-        return pieces;
+        return out.extend(pieces.pop());
     }
     let start = chunk.as_ptr() as usize;
     let place = |piece: &Bytes| {
         (piece.as_ptr() as usize).checked_sub(start).filter(|at| at + piece.len() <= chunk.len())
     };
-    let mut joined: Vec<Bytes> = Vec::with_capacity(1);
-    let mut open: Option<std::ops::Range<usize>> = None;
-    for piece in pieces {
+    let mut open: Option<Range<usize>> = None;
+    for piece in pieces.drain(..) {
         match (place(&piece), &mut open) {
             (Some(at), Some(run)) if run.end == at => run.end += piece.len(),
             (Some(at), _) => {
-                joined.extend(open.take().map(|run| chunk.slice(run)));
+                out.extend(open.take().map(|run| chunk.slice(run)));
                 open = Some(at..at + piece.len());
             }
             (None, _) => {
-                joined.extend(open.take().map(|run| chunk.slice(run)));
-                joined.push(piece);
+                out.extend(open.take().map(|run| chunk.slice(run)));
+                out.push_back(piece);
             }
         }
     }
-    joined.extend(open.map(|run| chunk.slice(run)));
-    joined
+    out.extend(open.map(|run| chunk.slice(run)));
 }
 
 #[cfg(test)]
@@ -38,9 +39,17 @@ mod tests {
     fn pieces_of_one_chunk_are_joined_without_a_copy_and_others_keep_their_place() {
         let chunk = Bytes::from_static(b"one two three");
         let pieces = vec![chunk.slice(..4), chunk.slice(4..8), Bytes::from_static(b"!"), chunk.slice(8..)];
-        let joined = rejoined(&chunk, pieces);
-        assert_eq!(joined, ["one two ", "!", "three"]);
-        assert_eq!(joined[0].as_ptr(), chunk.as_ptr());
-        assert_eq!(rejoined(&chunk, vec![chunk.slice(4..), chunk.slice(..4)]), ["two three", "one "]);
+        let joined = |mut pieces: Vec<Bytes>| {
+            let mut out = VecDeque::new();
+            rejoined(&chunk, &mut pieces, &mut out);
+            assert!(pieces.is_empty());
+            Vec::from(out)
+        };
+        let mended = joined(pieces);
+        assert_eq!(mended, ["one two ", "!", "three"]);
+        assert_eq!(mended[0].as_ptr(), chunk.as_ptr());
+        assert_eq!(joined(vec![chunk.slice(4..), chunk.slice(..4)]), ["two three", "one "]);
+        assert_eq!(joined(vec![chunk.slice(4..)]), ["two three"]);
+        assert_eq!(joined(vec![]), [""; 0]);
     }
 }
