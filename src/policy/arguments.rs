@@ -94,8 +94,9 @@ pub struct Declared(Arc<Schemas>);
 
 type Schemas = BTreeMap<String, Arc<Deferred>>;
 
-/// What a compiled schema takes, about: some hundred nodes.
-const SCHEMA_BYTES: usize = 32 * 1024;
+/// What a compiled schema takes for each byte of its text, about, and besides.
+const BYTES_OF_A_BYTE: usize = 16;
+const BYTES_OF_A_SCHEMA: usize = 1024;
 
 impl Policy for Arguments {
     const NAME: &'static str = "arguments";
@@ -190,13 +191,15 @@ impl Policy for Arguments {
 }
 
 impl Arguments {
-    /// Those of a list that was read before, all under its name.
+    /// Those of a list that was read before, all under its name: they are kept for as long as it is.
     fn known_schemas(&self, name: Hash, request: &RequestFacts<'_>) -> Arc<Schemas> {
         let name = [&b"all"[..], &name.0.to_le_bytes(), &[u8::from(self.strict)]];
-        let deferred = |parameters: &[u8]| Some(Arc::new(Deferred::new(parameters, self.strict)));
         let derived = request.memo.derive(request.key.hash(Domain::Schema, &name), &mut || {
-            let schemas = read_schemas(request, deferred);
-            let bytes = schemas.len() * SCHEMA_BYTES;
+            let mut bytes = 0;
+            let schemas = read_schemas(request, |parameters| {
+                bytes += BYTES_OF_A_SCHEMA + parameters.len() * BYTES_OF_A_BYTE;
+                self.schema(parameters, request)
+            });
             Derived::Behind(Arc::new(schemas), bytes)
         });
         match derived {
@@ -225,7 +228,7 @@ impl Arguments {
 }
 
 /// The schemas of the request's tools, each by `read`; of tools with one name that of the first.
-fn read_schemas(request: &RequestFacts<'_>, read: impl Fn(&[u8]) -> Option<Arc<Deferred>>) -> Schemas {
+fn read_schemas(request: &RequestFacts<'_>, mut read: impl FnMut(&[u8]) -> Option<Arc<Deferred>>) -> Schemas {
     let mut schemas = Schemas::new();
     for tool in &request.tools {
         let Some(parameters) = tool.parameters.filter(|schema| schema.starts_with(b"{")) else { continue };

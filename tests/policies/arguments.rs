@@ -100,6 +100,36 @@ fn a_bad_call_is_withheld_and_the_client_sees_the_mended_one_alone() {
 }
 
 #[test]
+fn a_list_of_tools_that_came_before_is_held_against_as_if_it_were_new() {
+    // Two lists that differ in what `weather` wants alone, and are long enough to be known again.
+    let list = |wanted: &str| {
+        let padding = "what a tool is for, at some length. ".repeat(20);
+        let other = json!({"type": "function", "function": {"name": "other", "description": padding}});
+        let parameters =
+            json!({"type": "object", "properties": {wanted: {"type": "string"}}, "required": [wanted]});
+        json!([other, {"type": "function", "function": {"name": "weather", "parameters": parameters}}])
+    };
+    in_both_forms(|form| {
+        // The first call of each request is for a town, the second for a city.
+        let upstream = Scripted::start(|nth, request| {
+            call("c", if nth % 2 == 0 { r#"{"town":"Paris"}"# } else { r#"{"city":"Paris"}"# }, request)
+        });
+        let program = Toolrein::before(&upstream, ON);
+        for _ in 0..3 {
+            let mut talk = weather(form);
+            talk.members["tools"] = list("city");
+            let said = talk.ask(&program);
+            assert_eq!(said.calls, [("c".into(), "weather".into(), r#"{"city":"Paris"}"#.into())]);
+        }
+        let mut talk = weather(form);
+        talk.members["tools"] = list("town");
+        let said = talk.ask(&program);
+        assert_eq!(said.calls, [("c".into(), "weather".into(), r#"{"town":"Paris"}"#.into())]);
+        assert_eq!(upstream.requests().len(), 7);
+    });
+}
+
+#[test]
 fn broken_json_is_withheld_and_never_sent_back_upstream_as_it_was() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
