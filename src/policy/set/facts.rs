@@ -46,3 +46,30 @@ pub(super) fn takes_tools(transcript: &Transcript<'_>) -> bool {
     let has = |list| transcript.request.value(transcript.body, list).is_some();
     (1..MOST_TOOLS).contains(&declared) && has("tools") && !has("functions")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transcript::identity::{Hash, HashKey, Identity};
+    use crate::transcript::memo::NoMemo;
+    use crate::transcript::tokens::Estimate;
+    use crate::wire::request::Request;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    proptest! {
+        #[test]
+        fn what_fits_does_so_by_the_closer_bound_of_every_message_and_the_other_way_round(
+            texts in prop::collection::vec("[a-z0-9 .中\n\"]{0,400}", 1..8),
+            tokens in 0_u64..1500,
+        ) {
+            let messages: Vec<_> = texts.iter().map(|text| json!({"role": "user", "content": text})).collect();
+            let body = json!({"messages": messages}).to_string();
+            let request = Request::parse(body.as_bytes()).unwrap();
+            let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+            let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+            let most: Estimate = (0..messages.len()).map(|at| transcript.view(at).most_tokens()).sum();
+            prop_assert_eq!(facts_of(&transcript).fits(tokens), most.tokens() <= tokens);
+        }
+    }
+}
