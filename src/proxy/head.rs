@@ -8,7 +8,7 @@ use hyper::http::request::{Parts, Request};
 use hyper::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 
 /// Most heads are shorter; to add up what they take costs more than to have room for it.
-const MOST_HEADS: usize = 1024;
+const HEAD_BYTES: usize = 1024;
 
 /// See the file's head.
 pub(crate) struct Head {
@@ -63,7 +63,7 @@ impl Written {
     fn of(parts: &Parts) -> Self {
         let Parts { method, uri, version, headers, .. } = parts;
         let target = uri.path_and_query().map_or("/", |target| target.as_str()).as_bytes();
-        let mut text = Vec::with_capacity(MOST_HEADS);
+        let mut text = Vec::with_capacity(HEAD_BYTES);
         text.extend_from_slice(target);
         let mut lines = Vec::with_capacity(headers.len());
         for (name, value) in headers {

@@ -1,7 +1,7 @@
 //! Headers that belong to one hop, and toolrein's own: taken out before a message goes on.
 //!
-//! Responsible for RFC 9110, section 7.6.1, in both directions. Everything else keeps its order, its
-//! spelling and its duplicates; nothing is added here.
+//! Responsible for RFC 9110, section 7.6.1, in both directions. Everything else keeps its order and
+//! its duplicates; nothing is added here.
 
 use hyper::http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE,

@@ -295,7 +295,7 @@ impl<S: Service> Connection<S> {
     {
         let mut connection = pin!(connection);
         let mut closing = pin!(self.closing(asked));
-        // It is a task's own affair which is woken, so to have asked once is enough until there is something to tell.
+        // Who has asked once is woken when the drain begins; to ask with every wake cost 600 instructions a request.
         let mut has_asked = false;
         let mut closing = poll_fn(|context| {
             if std::mem::replace(&mut has_asked, true) && !self.drain.is_begun() {

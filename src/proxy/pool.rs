@@ -63,15 +63,15 @@ pub(super) enum Trouble {
 }
 
 /// How long the upstream may take to answer.
-pub(super) struct Patience {
+pub(super) struct FirstByte {
     /// From the last byte of the request, or from its sending where it is in memory.
-    pub(super) first_byte: Duration,
+    pub(super) within: Duration,
     /// A long upload is not the upstream's silence: its time starts with the last chunk.
     pub(super) upload: Option<Arc<UploadClock>>,
 }
 
-/// A connection, as one request has it.
-struct Line {
+/// A connection, lent to one request.
+struct Lent {
     sender: Sender,
     note: Note,
     /// It goes with the connection, so that a request finds one that is armed.
@@ -139,12 +139,12 @@ impl Pool {
     pub(super) async fn send(
         &self,
         mut request: Box<Request<UpBody>>,
-        patience: Patience,
+        first_byte: FirstByte,
     ) -> Result<Response<Incoming>, Trouble> {
         let began = Instant::now();
-        let until = || patience.until(began);
+        let until = || first_byte.until(began);
         loop {
-            let (Line { mut sender, note, mut alarm }, used) = match self.kept.take() {
+            let (Lent { mut sender, note, mut alarm }, used) = match self.kept.take() {
                 Some(kept) => (kept, true),
                 // Boxed, since it is rare and large.
                 None => {
@@ -161,7 +161,7 @@ impl Pool {
                 Some(Ok(response)) => {
                     note.mark_served();
                     if let Some(sender) = sender {
-                        self.give_back(Line { sender, note, alarm });
+                        self.give_back(Lent { sender, note, alarm });
                     }
                     return Ok(response);
                 }
@@ -206,7 +206,7 @@ impl Pool {
     }
 
     /// A connection that can take a request at once, and whether it has taken others before.
-    async fn connect(&self) -> Result<(Line, bool), Trouble> {
+    async fn connect(&self) -> Result<(Lent, bool), Trouble> {
         let _turn = if self.shares.load(Ordering::Relaxed) { self.turn().await } else { None };
         if let Some(shared) = self.kept.shared() {
             return Ok((shared, true));
@@ -220,7 +220,7 @@ impl Pool {
             let (mut sender, connection) = self.http1.handshake(stream).await.map_err(failed)?;
             tokio::spawn(driven(connection.with_upgrades()));
             sender.ready().await.map_err(failed)?;
-            return Ok((Line::new(Sender::Http1(sender), note), false));
+            return Ok((Lent::new(Sender::Http1(sender), note), false));
         }
         // Several may have asked before it was known that one is enough.
         if let Some(shared) = self.kept.shared() {
@@ -232,7 +232,7 @@ impl Pool {
         if !self.single {
             self.kept.share(sender.clone(), note.clone());
         }
-        Ok((Line::new(Sender::Http2(sender), note), false))
+        Ok((Lent::new(Sender::Http2(sender), note), false))
     }
 
     /// The turn to make a connection for all. Who finds it taken waits for what comes of that, once: if it comes to
@@ -246,8 +246,8 @@ impl Pool {
     }
 
     /// Keeps a connection for other requests, once the response on it has been read.
-    fn give_back(&self, line: Line) {
-        let Line { sender: Sender::Http1(mut sender), note, alarm } = line else { return };
+    fn give_back(&self, lent: Lent) {
+        let Lent { sender: Sender::Http1(mut sender), note, alarm } = lent else { return };
         if self.single {
             return;
         }
@@ -267,15 +267,15 @@ impl Pool {
     }
 }
 
-impl Patience {
+impl FirstByte {
     /// The end of it, for what was sent at `began`.
     fn until(&self, began: Instant) -> Instant {
         let last = self.upload.as_ref().map_or(began, |upload| upload.last().max(began));
-        last + self.first_byte
+        last + self.within
     }
 }
 
-impl Line {
+impl Lent {
     fn new(sender: Sender, note: Note) -> Self {
         Self { sender, note, alarm: Alarm::default() }
     }
@@ -296,18 +296,18 @@ impl Kept {
     }
 
     /// A connection that can take a request at once: the one that was used last.
-    fn take(&self) -> Option<Line> {
+    fn take(&self) -> Option<Lent> {
         let mut state = self.lock();
         while let Some(resting) = state.idle.pop() {
             if resting.is_fresh() && resting.sender.is_ready() {
                 let Resting { sender, note, alarm, .. } = resting;
-                return Some(Line { sender: Sender::Http1(sender), note, alarm });
+                return Some(Lent { sender: Sender::Http1(sender), note, alarm });
             }
         }
         state.shared()
     }
 
-    fn shared(&self) -> Option<Line> {
+    fn shared(&self) -> Option<Lent> {
         self.lock().shared()
     }
 
@@ -338,11 +338,11 @@ impl Kept {
 }
 
 impl State {
-    fn shared(&mut self) -> Option<Line> {
+    fn shared(&mut self) -> Option<Lent> {
         self.shared.take_if(|shared| !shared.is_fresh() || !shared.sender.is_ready());
         let shared = self.shared.as_mut()?;
         shared.since = Instant::now();
-        Some(Line::new(Sender::Http2(shared.sender.clone()), shared.note.clone()))
+        Some(Lent::new(Sender::Http2(shared.sender.clone()), shared.note.clone()))
     }
 
     /// Lets go of what idled too long or was closed; whether nothing is left.
@@ -412,8 +412,8 @@ mod tests {
         let pool = Pool::new(connector, curt(), false);
         for nth in 0..10_000 {
             let request = Request::get("/").header("host", "us").body(UpBody::Empty).unwrap();
-            let patience = Patience { first_byte: PATIENCE, upload: None };
-            let sent = pool.send(Box::new(request), patience).await;
+            let first_byte = FirstByte { within: PATIENCE, upload: None };
+            let sent = pool.send(Box::new(request), first_byte).await;
             assert!(!matches!(sent, Err(Trouble::Silence)), "request {nth} hangs");
         }
     }

@@ -8,7 +8,7 @@ use super::body::{BodyError, UpBody};
 use super::connect::{ConnectTimeout, Connector, Offer};
 use super::error::ProxyError;
 use super::headers;
-use super::pool::{Patience, Pool, Trouble};
+use super::pool::{FirstByte, Pool, Trouble};
 use super::target::Base;
 use super::tls::{self, CaFileError};
 use hyper::body::Body;
@@ -206,8 +206,8 @@ impl Upstream {
         pool: &Pool,
         request: Box<Request<UpBody>>,
     ) -> Result<Response<Incoming>, Failure> {
-        let patience = Patience { first_byte: self.first_byte, upload: request.body().upload_clock() };
-        match pool.send(request, patience).await {
+        let first_byte = FirstByte { within: self.first_byte, upload: request.body().upload_clock() };
+        match pool.send(request, first_byte).await {
             Ok(mut response) => {
                 // Ours is the client's version, whatever the upstream spoke.
                 *response.version_mut() = Version::HTTP_11;
