@@ -10,12 +10,14 @@
 use super::alarm::Alarm;
 use super::body::UpBody;
 use super::connect::{BoxError, Connector, Note};
+use super::headers;
 use super::timed::UploadClock;
 use futures_util::FutureExt as _;
 use futures_util::future::Either;
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
-use hyper::http::{Request, Response, Uri};
+use hyper::http::header::HOST;
+use hyper::http::{HeaderValue, Request, Response, Uri};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -151,7 +153,7 @@ impl Pool {
                     Box::pin(timeout_at(until(), self.connect())).await.map_err(|_| Trouble::Silence)??
                 }
             };
-            self.address(&mut request, &sender);
+            self.address(&mut request, matches!(sender, Sender::Http2(_)));
             let sending = match &mut sender {
                 Sender::Http1(sender) => Either::Left(sender.try_send_request(*request)),
                 Sender::Http2(sender) => Either::Right(sender.try_send_request(*request)),
@@ -192,14 +194,21 @@ impl Pool {
         Some(sender)
     }
 
-    /// Writes the address as the protocol has it: HTTP/1.1 the path alone, HTTP/2 the origin too.
-    fn address(&self, request: &mut Request<UpBody>, sender: &Sender) {
-        let is_http2 = matches!(sender, Sender::Http2(_));
+    /// Writes the address as the protocol has it: HTTP/1.1 the path, and the host as a header; HTTP/2 all of it, and no
+    /// such header beside it (RFC 9113, section 8.3.1): nginx refuses a request with both.
+    fn address(&self, request: &mut Request<UpBody>, is_http2: bool) {
         if request.uri().authority().is_some() == is_http2 {
             return;
         }
         let mut parts = std::mem::take(request.uri_mut()).into_parts();
-        let mut origin = if is_http2 { self.origin.clone().into_parts() } else { Default::default() };
+        let mut origin = self.origin.clone().into_parts();
+        let host = origin.authority.as_ref().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+        if is_http2 {
+            headers::retain(request.headers_mut(), |name, _| *name != HOST);
+        } else {
+            (origin.scheme, origin.authority) = (None, None);
+            host.and_then(|host| request.headers_mut().insert(HOST, host));
+        }
         origin.path_and_query = parts.path_and_query.take();
         // What was a path before is one still.
         *request.uri_mut() = Uri::from_parts(origin).unwrap_or_default();
@@ -415,6 +424,29 @@ mod tests {
             let first_byte = FirstByte { within: PATIENCE, upload: None };
             let sent = pool.send(Box::new(request), first_byte).await;
             assert!(!matches!(sent, Err(Trouble::Silence)), "request {nth} hangs");
+        }
+    }
+
+    #[test]
+    fn the_host_is_named_once_as_the_version_has_it() {
+        let connector = Connector::new(tls::no_trust(), Offer::Http1And2, PATIENCE);
+        let pool = Pool::new(connector, "https://up.example:8443/".parse().unwrap(), false);
+        let host = "up.example:8443";
+        let request = Request::get("/v1/models?a=b").header("a", "1").header("host", host).header("b", "2");
+        let mut request = request.body(UpBody::Empty).unwrap();
+        // A request that a connection of HTTP/2 did not take may go out over HTTP/1.1, and the other way round.
+        for is_http2 in [false, true, true, false, true] {
+            pool.address(&mut request, is_http2);
+            assert_eq!(request.uri().path_and_query().unwrap(), "/v1/models?a=b");
+            let named =
+                request.headers().get_all("host").iter().map(|host| host.to_str().unwrap().to_owned());
+            let by_line = request.uri().authority().map(ToString::to_string);
+            assert_eq!(by_line.is_some(), is_http2);
+            assert_eq!(named.chain(by_line).collect::<Vec<_>>(), [host]);
+            assert_eq!(
+                (&request.headers()["a"], &request.headers()["b"]),
+                (&"1".parse().unwrap(), &"2".parse().unwrap())
+            );
         }
     }
 }

@@ -65,7 +65,6 @@ pub struct Upstream {
     upgrades: Pool,
     first_byte: Duration,
     idle: Duration,
-    prior_knowledge: bool,
     /// Connections are known to speak HTTP/1.1 before they are made.
     is_http1: bool,
 }
@@ -87,7 +86,6 @@ impl Upstream {
             base,
             first_byte,
             idle,
-            prior_knowledge,
             is_http1: !http2 && !base_is_https,
         })
     }
@@ -161,12 +159,7 @@ impl Upstream {
         parts.version = Version::HTTP_11;
         parts.extensions.remove::<OnUpgrade>();
         headers::strip_request(&mut parts.headers, self.is_http1);
-        if self.prior_knowledge {
-            // HTTP/2 says it in `:authority`.
-            headers::retain(&mut parts.headers, |name, _| *name != HOST);
-        } else {
-            parts.headers.insert(HOST, self.base.host());
-        }
+        parts.headers.insert(HOST, self.base.host());
         frame(&mut parts.headers, &parts.method, &body);
         Ok(Box::new(Request::from_parts(parts, body)))
     }
