@@ -4,7 +4,7 @@
 //! its duplicates; nothing is added here.
 
 use hyper::http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE,
 };
 use hyper::http::{Method, Request, Version};
 
@@ -14,8 +14,7 @@ const OWN_PREFIX: &str = "x-toolrein-";
 /// Takes out what belongs to the connection it came on: `connection` and all that it names,
 /// `keep-alive`, `proxy-*`, `transfer-encoding`, `upgrade`, and `te` but for `trailers`.
 pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    let named = named_by_connection(headers);
-    retain(headers, |name, value| !is_hop_by_hop(name, value) && !is_named(&named, name));
+    strip(headers, |name, value| !is_hop_by_hop(name, value));
 }
 
 /// As [`strip_hop_by_hop`], and takes out `x-toolrein-*` and `expect`: the server side has answered
@@ -23,16 +22,20 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
 /// `connection: keep-alive` is as true as on this one. Almost every client sends it, and taking it out means
 /// building the whole map anew.
 pub fn strip_request(headers: &mut HeaderMap, is_http1: bool) {
-    let named = named_by_connection(headers);
-    let goes = |name: &HeaderName| *name == EXPECT || name.as_str().starts_with(OWN_PREFIX);
-    let stays = |name: &HeaderName, value: &HeaderValue| is_http1 && is_kept_alive(name, value);
-    retain(headers, |name, value| {
-        stays(name, value) || !is_hop_by_hop(name, value) && !goes(name) && !is_named(&named, name)
+    strip(headers, |name, value| match name {
+        "connection" => is_http1 && value.as_bytes().eq_ignore_ascii_case(b"keep-alive"),
+        "expect" => false,
+        _ => !is_hop_by_hop(name, value) && !name.starts_with(OWN_PREFIX),
     });
 }
 
-fn is_kept_alive(name: &HeaderName, value: &HeaderValue) -> bool {
-    *name == CONNECTION && value.as_bytes().eq_ignore_ascii_case(b"keep-alive")
+/// Keeps what `keep` keeps, but for what `connection` names. Nearly every message is looked at once and left alone.
+fn strip(headers: &mut HeaderMap, keep: impl Fn(&str, &HeaderValue) -> bool) {
+    if headers.iter().all(|(name, value)| keep(name.as_str(), value)) {
+        return;
+    }
+    let named = named_by_connection(headers);
+    retain(headers, |name, value| keep(name.as_str(), value) && !is_named(&named, name));
 }
 
 /// Whether the client asks to leave HTTP on this connection (WebSocket). An offer of HTTP/2 or TLS by
@@ -50,9 +53,9 @@ pub fn is_upgrade<B>(request: &Request<B>) -> bool {
         && protocols.into_iter().any(wanted)
 }
 
-fn is_hop_by_hop(name: &HeaderName, value: &HeaderValue) -> bool {
-    // As text, since half of the names that clients send are none that the library knows by number.
-    match name.as_str() {
+/// By its name as text, since half of the names that clients send are none that the library knows by number.
+fn is_hop_by_hop(name: &str, value: &HeaderValue) -> bool {
+    match name {
         "connection"
         | "keep-alive"
         | "proxy-authenticate"

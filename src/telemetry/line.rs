@@ -230,7 +230,8 @@ impl Line {
 /// Whether a value stands in JSON as it is.
 fn is_plain(value: &str) -> bool {
     let plain = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\';
-    value.len() <= MAX_VALUE_CHARS && value.bytes().all(plain)
+    // Without a branch for each byte: sixteen at a time.
+    value.len() <= MAX_VALUE_CHARS && value.bytes().fold(true, |so_far, byte| so_far & plain(byte))
 }
 
 #[cfg(test)]
