@@ -66,6 +66,8 @@ pub(super) enum Trouble {
 
 /// How long the upstream may take to answer.
 pub(super) struct FirstByte {
+    /// When the request began to be sent.
+    pub(super) began: Instant,
     /// From the last byte of the request, or from its sending where it is in memory.
     pub(super) within: Duration,
     /// A long upload is not the upstream's silence: its time starts with the last chunk.
@@ -143,10 +145,9 @@ impl Pool {
         mut request: Box<Request<UpBody>>,
         first_byte: FirstByte,
     ) -> Result<Response<Incoming>, Trouble> {
-        let began = Instant::now();
-        let until = || first_byte.until(began);
+        let until = || first_byte.until();
         loop {
-            let (Lent { mut sender, note, mut alarm }, used) = match self.kept.take() {
+            let (Lent { mut sender, note, mut alarm }, used) = match self.kept.take(first_byte.began) {
                 Some(kept) => (kept, true),
                 // Boxed, since it is rare and large.
                 None => {
@@ -277,10 +278,10 @@ impl Pool {
 }
 
 impl FirstByte {
-    /// The end of it, for what was sent at `began`.
-    fn until(&self, began: Instant) -> Instant {
-        let last = self.upload.as_ref().map_or(began, |upload| upload.last().max(began));
-        last + self.within
+    /// The end of it.
+    fn until(&self) -> Instant {
+        let last = self.upload.as_ref().and_then(|upload| upload.last());
+        last.map_or(self.began, |last| last.max(self.began)) + self.within
     }
 }
 
@@ -305,19 +306,19 @@ impl Kept {
     }
 
     /// A connection that can take a request at once: the one that was used last.
-    fn take(&self) -> Option<Lent> {
+    fn take(&self, now: Instant) -> Option<Lent> {
         let mut state = self.lock();
         while let Some(resting) = state.idle.pop() {
-            if resting.is_fresh() && resting.sender.is_ready() {
+            if resting.is_fresh(now) && resting.sender.is_ready() {
                 let Resting { sender, note, alarm, .. } = resting;
                 return Some(Lent { sender: Sender::Http1(sender), note, alarm });
             }
         }
-        state.shared()
+        state.shared(now)
     }
 
     fn shared(&self) -> Option<Lent> {
-        self.lock().shared()
+        self.lock().shared(Instant::now())
     }
 
     fn keep(self: &Arc<Self>, sender: http1::SendRequest<UpBody>, note: Note, alarm: Alarm) {
@@ -347,25 +348,26 @@ impl Kept {
 }
 
 impl State {
-    fn shared(&mut self) -> Option<Lent> {
-        self.shared.take_if(|shared| !shared.is_fresh() || !shared.sender.is_ready());
+    fn shared(&mut self, now: Instant) -> Option<Lent> {
+        self.shared.take_if(|shared| !shared.is_fresh(now) || !shared.sender.is_ready());
         let shared = self.shared.as_mut()?;
-        shared.since = Instant::now();
+        shared.since = now;
         Some(Lent::new(Sender::Http2(shared.sender.clone()), shared.note.clone()))
     }
 
     /// Lets go of what idled too long or was closed; whether nothing is left.
     fn sweep(&mut self) -> bool {
-        self.idle.retain(|resting| resting.is_fresh() && !resting.sender.is_closed());
-        self.shared.take_if(|shared| !shared.is_fresh() || shared.sender.is_closed());
+        let now = Instant::now();
+        self.idle.retain(|resting| resting.is_fresh(now) && !resting.sender.is_closed());
+        self.shared.take_if(|shared| !shared.is_fresh(now) || shared.sender.is_closed());
         self.is_swept = !self.idle.is_empty() || self.shared.is_some();
         !self.is_swept
     }
 }
 
 impl<S> Resting<S> {
-    fn is_fresh(&self) -> bool {
-        self.since.elapsed() < IDLE
+    fn is_fresh(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) < IDLE
     }
 }
 
@@ -421,7 +423,7 @@ mod tests {
         let pool = Pool::new(connector, curt(), false);
         for nth in 0..10_000 {
             let request = Request::get("/").header("host", "us").body(UpBody::Empty).unwrap();
-            let first_byte = FirstByte { within: PATIENCE, upload: None };
+            let first_byte = FirstByte { began: Instant::now(), within: PATIENCE, upload: None };
             let sent = pool.send(Box::new(request), first_byte).await;
             assert!(!matches!(sent, Err(Trouble::Silence)), "request {nth} hangs");
         }

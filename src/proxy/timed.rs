@@ -6,8 +6,8 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::body::{Body, Frame, SizeHint};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -22,22 +22,25 @@ pub struct Timed {
     sleep: Option<Pin<Box<Sleep>>>,
     /// Since when we wait, while we do.
     since: Option<Instant>,
+    /// A frame has come.
+    has_begun: bool,
     /// What a broken connection means: it depends on which side it is.
     cut: BodyError,
     clock: Option<Arc<UploadClock>>,
 }
 
-/// When the last frame of an upload was seen. The upstream's time to answer starts there.
-#[derive(Debug)]
+/// When the last frame of an upload was seen. The upstream's time to answer starts there. What was there when the
+/// sending began is not looked at: nearly every upload is one frame, and a look at the clock costs as much as to pass it.
+#[derive(Debug, Default)]
 pub(super) struct UploadClock {
-    started: Instant,
+    /// When it was looked at first.
+    started: OnceLock<Instant>,
     last_ms: AtomicU64,
 }
 
 impl Timed {
     pub(super) fn upload(incoming: Incoming, idle: Duration) -> Self {
-        let clock = Arc::new(UploadClock { started: Instant::now(), last_ms: AtomicU64::new(0) });
-        Self { clock: Some(clock), ..Self::new(incoming, idle, BodyError::ClientCut) }
+        Self { clock: Some(Arc::default()), ..Self::new(incoming, idle, BodyError::ClientCut) }
     }
 
     pub(super) fn download(incoming: Incoming, idle: Duration) -> Self {
@@ -45,7 +48,7 @@ impl Timed {
     }
 
     fn new(incoming: Incoming, idle: Duration, cut: BodyError) -> Self {
-        Self { incoming, idle, sleep: None, since: None, cut, clock: None }
+        Self { incoming, idle, sleep: None, since: None, has_begun: false, cut, clock: None }
     }
 
     pub(super) fn upload_clock(&self) -> Option<Arc<UploadClock>> {
@@ -66,8 +69,8 @@ impl Timed {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match Pin::new(&mut self.incoming).poll_frame(context) {
             Poll::Ready(frame) => {
-                self.since = None;
-                if let Some(clock) = &self.clock {
+                let was_there = self.since.take().is_none() && !std::mem::replace(&mut self.has_begun, true);
+                if let Some(clock) = self.clock.as_ref().filter(|_| !was_there) {
                     clock.touch();
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(|_| self.cut)))
@@ -92,12 +95,13 @@ impl Timed {
 
 impl UploadClock {
     fn touch(&self) {
-        let passed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let started = self.started.get_or_init(Instant::now);
+        let passed = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_ms.store(passed, Ordering::Relaxed);
     }
 
-    /// When the last frame was seen; before the first, when the body was made.
-    pub(super) fn last(&self) -> Instant {
-        self.started + Duration::from_millis(self.last_ms.load(Ordering::Relaxed))
+    /// When the last frame was seen; `None` while none was waited for.
+    pub(super) fn last(&self) -> Option<Instant> {
+        Some(*self.started.get()? + Duration::from_millis(self.last_ms.load(Ordering::Relaxed)))
     }
 }

@@ -124,7 +124,7 @@ impl Upstream {
         mut make: impl FnMut() -> Request<UpBody> + Send,
     ) -> Result<Response<Incoming>, ProxyError> {
         let started = Instant::now();
-        let mut sent = self.attempt(&self.pool, self.prepare(make())?).await;
+        let mut sent = self.attempt(&self.pool, self.prepare(make())?, started).await;
         if let Err(failure) = &sent
             && failure.stale
             && started.elapsed() < STALE_WITHIN
@@ -171,7 +171,7 @@ impl Upstream {
     ) -> Result<Response<Incoming>, ProxyError> {
         let again = copy(&request);
         let started = Instant::now();
-        let failure = match self.attempt(pool, request).await {
+        let failure = match self.attempt(pool, request, started).await {
             Ok(response) => return Ok(response),
             Err(failure) => failure,
         };
@@ -189,7 +189,7 @@ impl Upstream {
         request: Box<Request<UpBody>>,
     ) -> Result<Response<Incoming>, Failure> {
         tracing::debug!(upstream = self.name(), "the connection was stale; sending once more");
-        let mut response = self.attempt(pool, request).await?;
+        let mut response = self.attempt(pool, request, Instant::now()).await?;
         response.extensions_mut().insert(Retried);
         Ok(response)
     }
@@ -198,8 +198,9 @@ impl Upstream {
         &self,
         pool: &Pool,
         request: Box<Request<UpBody>>,
+        began: Instant,
     ) -> Result<Response<Incoming>, Failure> {
-        let first_byte = FirstByte { within: self.first_byte, upload: request.body().upload_clock() };
+        let first_byte = FirstByte { began, within: self.first_byte, upload: request.body().upload_clock() };
         match pool.send(request, first_byte).await {
             Ok(mut response) => {
                 // Ours is the client's version, whatever the upstream spoke.
