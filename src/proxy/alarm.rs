@@ -4,7 +4,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// See the file's head.
@@ -28,26 +28,30 @@ impl Alarm {
             if let Poll::Ready(brought) = awaited.as_mut().poll(context) {
                 return Poll::Ready(Some(brought));
             }
-            let end = until();
-            let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(end)));
-            if sleep.deadline() > end {
-                sleep.as_mut().reset(end);
-                self.woken = None;
-            }
-            let knows = self.woken.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
-            if knows && !sleep.is_elapsed() {
-                return Poll::Pending;
-            }
-            while sleep.as_mut().poll(context).is_ready() {
-                if Instant::now() >= end {
-                    return Poll::Ready(None);
-                }
-                sleep.as_mut().reset(end);
-            }
-            self.woken = Some(context.waker().clone());
-            Poll::Pending
+            self.poll_end(until(), context).map(|()| None)
         })
         .await
+    }
+
+    /// Ready at `end`, which may be another one each time.
+    pub(super) fn poll_end(&mut self, end: Instant, context: &mut Context<'_>) -> Poll<()> {
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(end)));
+        if sleep.deadline() > end {
+            sleep.as_mut().reset(end);
+            self.woken = None;
+        }
+        let knows = self.woken.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
+        if knows && !sleep.is_elapsed() {
+            return Poll::Pending;
+        }
+        while sleep.as_mut().poll(context).is_ready() {
+            if Instant::now() >= end {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(end);
+        }
+        self.woken = Some(context.waker().clone());
+        Poll::Pending
     }
 }
 

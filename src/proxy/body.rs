@@ -4,6 +4,7 @@
 //! trailers, and with a bound on silence. It reads nothing into memory (that is `read`) and does not
 //! know what the bytes mean.
 
+use super::Answered;
 use super::timed::{Timed, UploadClock};
 use bytes::Bytes;
 use futures_util::{Stream, stream};
@@ -154,6 +155,8 @@ type FrameStream = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, BodyError>> + 
 /// The body of a response to the client. What came before it breaks off is written out first.
 pub struct ReplyBody {
     reply: Reply,
+    /// Dropped with the body.
+    answered: Option<Answered>,
     breaking: Option<(BodyError, Pin<Box<Sleep>>)>,
 }
 
@@ -220,7 +223,12 @@ impl ReplyBody {
     }
 
     fn of(reply: Reply) -> Self {
-        Self { reply, breaking: None }
+        Self { reply, answered: None, breaking: None }
+    }
+
+    /// Holds `answered` until it is dropped.
+    pub(super) fn hold(&mut self, answered: Answered) {
+        self.answered = Some(answered);
     }
 }
 

@@ -41,6 +41,7 @@ mod upgrade;
 pub mod upstream;
 mod version;
 
+use self::alarm::Alarm;
 use self::body::ReplyBody;
 use self::drain::{Drain, DrainGuard};
 use self::patient::Patient;
@@ -61,12 +62,12 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::Sleep;
+use tokio::time::Instant;
 
 /// HTTP/2: how much a client may send ahead on one stream, and on all of a connection. A request with
 /// a long conversation is some hundred KiB.
@@ -239,11 +240,23 @@ struct Connection<S> {
     _guard: DrainGuard,
 }
 
-/// Whether a connection has brought a request.
+/// What a connection has brought.
 #[derive(Default)]
 struct Asked {
+    /// A request.
     yet: AtomicBool,
     first: Notify,
+    /// A request of HTTP/1.1 is being answered.
+    answering: AtomicBool,
+}
+
+/// Kept with a response until its body has gone out: from then on the next head is waited for.
+struct Answered(Arc<Asked>);
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        self.0.answering.store(false, Ordering::Relaxed);
+    }
 }
 
 impl<S: Service> Connection<S> {
@@ -261,35 +274,42 @@ impl<S: Service> Connection<S> {
                 if !asked.yet.swap(true, Ordering::Relaxed) {
                     asked.first.notify_one();
                 }
-                answer(*request.method() == Method::HEAD, service.clone().call(request))
+                asked.answering.store(true, Ordering::Relaxed);
+                let answered = Answered(asked.clone());
+                answer(*request.method() == Method::HEAD, service.clone().call(request), answered)
             }
         });
-        let mut silence = pin!(tokio::time::sleep(self.header_timeout));
+        let mut silence =
+            Silence { of: self.header_timeout, since: Some(Instant::now()), alarm: Alarm::default() };
         let is_http1 = tokio::select! {
             biased;
             is_http1 = is_http1(&stream) => is_http1,
             () = self.drain.over() => return,
             () = self.closing(&asked) => return,
-            () = silence.as_mut() => return,
+            () = poll_fn(|context| silence.poll(context)) => return,
         };
         let stream = TokioIo::new(Patient::new(stream, self.stall_timeout));
         if is_http1 {
             let connection = self.builders.http1.serve_connection(stream, service).with_upgrades();
-            self.drive((connection, http1::UpgradeableConnection::graceful_shutdown), &asked, silence).await;
+            let end = http1::UpgradeableConnection::graceful_shutdown;
+            let is_answering = || asked.answering.load(Ordering::Relaxed);
+            self.drive((connection, end), &asked, (silence, is_answering)).await;
         } else {
             let connection = self.builders.either.serve_connection_with_upgrades(stream, service);
             let end = auto::UpgradeableConnection::graceful_shutdown;
-            Box::pin(self.drive((connection, end), &asked, silence)).await;
+            // Pings tell whether the client is alive.
+            let has_asked = || asked.yet.load(Ordering::Relaxed);
+            Box::pin(self.drive((connection, end), &asked, (silence, has_asked))).await;
         }
     }
 
-    /// Serves `connection` to its end; `end` lets it take no further request once the drain begins. It may not keep silent for longer than `silence` before its
-    /// first request.
+    /// Serves `connection` to its end; `end` lets it take no further request once the drain begins. It may not keep
+    /// silent for too long, except where it need not speak.
     async fn drive<C, E: std::fmt::Display>(
         &self,
         (connection, end): (C, fn(Pin<&mut C>)),
         asked: &Asked,
-        mut silence: Pin<&mut Sleep>,
+        (mut silence, is_excused): (Silence, impl Fn() -> bool),
     ) where
         C: Future<Output = Result<(), E>>,
     {
@@ -303,10 +323,13 @@ impl<S: Service> Connection<S> {
             }
             closing.as_mut().poll(context)
         });
-        // Hyper bounds the time for a head only once it knows the version, which a client that sends nothing never
-        // lets it. A timer costs something to look at, so it is let be once a request has come.
+        // Not hyper's bound, which makes a timer for each head, and none for a client that sends nothing.
         let mut too_silent = poll_fn(|context| {
-            if asked.yet.load(Ordering::Relaxed) { Poll::Pending } else { silence.as_mut().poll(context) }
+            if is_excused() {
+                silence.since = None;
+                return Poll::Pending;
+            }
+            silence.poll(context)
         });
         let mut draining = false;
         loop {
@@ -342,12 +365,34 @@ impl<S: Service> Connection<S> {
     }
 }
 
-async fn answer(is_head: bool, answering: Answering) -> Result<Response<ReplyBody>, Infallible> {
+/// How long a client may take to send a head.
+struct Silence {
+    of: Duration,
+    /// Since when it is waited for, as far as is known.
+    since: Option<Instant>,
+    alarm: Alarm,
+}
+
+impl Silence {
+    /// Ready when it has lasted too long.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        self.alarm.poll_end(since + self.of, context)
+    }
+}
+
+async fn answer(
+    is_head: bool,
+    answering: Answering,
+    answered: Answered,
+) -> Result<Response<ReplyBody>, Infallible> {
     let response = answering.await;
     // Over HTTP/2 hyper would send what an error response to HEAD carries.
-    Ok(if is_head && !response.body().is_end_stream() {
+    let mut response = if is_head && !response.body().is_end_stream() {
         response.map(|_| ReplyBody::empty())
     } else {
         response
-    })
+    };
+    response.body_mut().hold(answered);
+    Ok(response)
 }

@@ -3,10 +3,10 @@
 use crate::support::{Relaying, Wire, own_error, serve_with, settings, stage, stage_with};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use toolrein::proxy::ServeSettings;
+use tokio::net::{TcpListener, TcpStream};
 use toolrein::proxy::drain::Drain;
 use toolrein::proxy::upstream::{Upstream, UpstreamSettings};
+use toolrein::proxy::{Proxy, ServeSettings};
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n";
 
@@ -107,17 +107,48 @@ async fn a_response_that_ends_with_its_connection_ends_cleanly() {
     assert_eq!(client.until(b"0\r\n\r\n").await, b"9\r\nold style\r\n0\r\n\r\n");
 }
 
-#[tokio::test]
-async fn a_client_that_never_finishes_a_head_is_given_up() {
-    let drain = Drain::new();
-    let settings = settings("http://127.0.0.1:1");
+/// Short, since these tests wait for it.
+const HEADER_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// A proxy before `base` that waits so long for a head.
+fn impatient(base: &str) -> (Proxy, Drain) {
+    let (drain, settings) = (Drain::new(), settings(base));
     let relaying = Relaying {
         idle: settings.idle,
         upstream: Upstream::new(settings).unwrap().into(),
         drain: drain.clone(),
     };
-    let header_timeout = Duration::from_millis(50);
-    let proxy = serve_with(relaying, &drain, ServeSettings { header_timeout, ..ServeSettings::default() });
+    let settings = ServeSettings { header_timeout: HEADER_TIMEOUT, ..ServeSettings::default() };
+    (serve_with(relaying, &drain, settings), drain)
+}
+
+#[tokio::test]
+async fn the_time_for_a_head_begins_behind_each_answer_however_long_that_took() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (proxy, _drain) = impatient(&format!("http://{}/v1", listener.local_addr().unwrap()));
+    let mut client = Wire::new(TcpStream::connect(proxy.address()).await.unwrap());
+    client.send("GET /v1/x HTTP/1.1\r\nHost: us\r\n\r\n").await;
+    let mut upstream = Wire::new(listener.accept().await.unwrap().0);
+    for _ in 0..2 {
+        upstream.head().await;
+        tokio::time::sleep(HEADER_TIMEOUT * 3).await;
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no").await;
+        client.head().await;
+        tokio::time::sleep(HEADER_TIMEOUT * 3).await;
+        upstream.send("k").await;
+        assert_eq!(client.exact(2).await, b"ok");
+        client.send("GET /v1/x HTTP/1.1\r\nHost: us\r\n\r\n").await;
+    }
+    upstream.head().await;
+    upstream.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+    client.head().await;
+    client.send("GET /v1/x HTTP/1.1\r\nHost: us\r\n").await;
+    client.closed().await;
+}
+
+#[tokio::test]
+async fn a_client_that_never_finishes_a_head_is_given_up() {
+    let (proxy, _drain) = impatient("http://127.0.0.1:1");
     for begun in ["", "P", "PRI * HTTP/2.0\r\n", "GET /v1/x HTTP/1.1\r\nHost: u"] {
         let mut client = Wire::new(TcpStream::connect(proxy.address()).await.unwrap());
         client.send(begun).await;
