@@ -5,13 +5,32 @@ use super::load::connect;
 use std::ffi::OsStr;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// The processor of every subject; the load has the other one.
 const PROCESSOR: &str = "0";
+
+/// The shipped configuration.
+pub const SHIPPED: &str = include_str!("../../proxy.toml");
+
+/// How toolrein is run: the upstream's URL, the mode, and the configuration as written.
+#[derive(Clone, Copy)]
+pub struct Way<'a> {
+    pub url: &'a str,
+    pub mode: &'a str,
+    pub config: &'a str,
+}
+
+/// nginx that adds TLS to an upstream: the ports of HTTP/2 and of HTTP/1.1, and the file of the authority.
+pub struct Secure {
+    pub http2: u16,
+    pub http1: u16,
+    pub authority: PathBuf,
+    _nginx: Subject,
+}
 
 /// A running proxy; ended when dropped.
 pub struct Subject {
@@ -40,6 +59,27 @@ impl Subject {
         Self { port, child: Some(child), reads: false, admin: 0 }.answering().await
     }
 
+    /// nginx again, with TLS and a certificate of its own, as providers are reached.
+    pub async fn secure(folder: &Path, upstream: SocketAddr) -> Secure {
+        let (http2, http1) = (free_port(), free_port());
+        let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let [config, authority, key] = ["secure.conf", "own.pem", "own.key"].map(|name| folder.join(name));
+        fs::write(&authority, own.cert.pem()).unwrap();
+        fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+        let listen = format!(
+            "listen 127.0.0.1:{http2} ssl http2; listen 127.0.0.1:{http1} ssl; \
+             ssl_certificate {}; ssl_certificate_key {};",
+            authority.display(),
+            key.display()
+        );
+        let text = include_str!("nginx.conf").replace("listen 127.0.0.1:PORT;", &listen);
+        fs::write(&config, text.replace("UPSTREAM", &upstream.to_string())).unwrap();
+        let child = started(&["nginx", "-p", &folder.to_string_lossy(), "-c", &config.to_string_lossy()]);
+        let nginx = Self { port: http1, child: Some(child), reads: false, admin: 0 };
+        nginx.listening().await;
+        Secure { http2, http1, authority, _nginx: nginx }
+    }
+
     /// The pass-through made of hyper: this program itself.
     pub async fn floor(upstream: SocketAddr) -> Self {
         let port = free_port();
@@ -49,23 +89,27 @@ impl Subject {
 
     /// toolrein with the shipped policy; its log goes nowhere.
     pub async fn toolrein(program: &str, folder: &Path, upstream: SocketAddr, mode: &str) -> Self {
-        Self::on(&["taskset", "-c", PROCESSOR], program, folder, (upstream, mode)).await
+        let way = Way { url: &bare(upstream), mode, config: SHIPPED };
+        Self::on(&["taskset", "-c", PROCESSOR], program, folder, way).await
     }
 
     /// The same on all processors.
     pub async fn unpinned(program: &str, folder: &Path, upstream: SocketAddr) -> Self {
-        Self::on(&[], program, folder, (upstream, "enforce")).await
+        Self::run(program, folder, Way { url: &bare(upstream), mode: "enforce", config: SHIPPED }).await
     }
 
-    async fn on(before: &[&str], program: &str, folder: &Path, (upstream, mode): (SocketAddr, &str)) -> Self {
+    /// The same, run in one way of many.
+    pub async fn run(program: &str, folder: &Path, way: Way<'_>) -> Self {
+        Self::on(&[], program, folder, way).await
+    }
+
+    async fn on(before: &[&str], program: &str, folder: &Path, way: Way<'_>) -> Self {
         let (port, admin) = (free_port(), free_port());
-        let config = folder.join(format!("{mode}.toml"));
-        fs::write(&config, include_str!("../../proxy.toml")).unwrap();
-        let serve = serve(&config, (port, admin), upstream, mode);
+        let serve = way.serve(folder, (port, admin));
         let command: Vec<&str> =
             before.iter().copied().chain([program]).chain(serve.iter().map(String::as_str)).collect();
         let child = Some(started(&command));
-        Self { port, child, reads: mode != "off", admin }.answering().await
+        Self { port, child, reads: way.mode != "off", admin }.answering().await
     }
 
     /// toolrein, or the pass-through where `mode` is none, under callgrind, which counts nothing until it is told to and
@@ -83,10 +127,8 @@ impl Subject {
         command.extend(match mode {
             None => floor(port, upstream),
             Some(mode) => {
-                let config = folder.join(format!("{mode}.toml"));
-                fs::write(&config, include_str!("../../proxy.toml")).unwrap();
-                let serve = serve(&config, (port, admin), upstream, mode);
-                std::iter::once(program.to_owned()).chain(serve).collect()
+                let way = Way { url: &bare(upstream), mode, config: SHIPPED };
+                std::iter::once(program.to_owned()).chain(way.serve(folder, (port, admin))).collect()
             }
         });
         let child = Some(pinned(&command));
@@ -140,17 +182,30 @@ impl Subject {
         self.child.as_ref().map(Child::id)
     }
 
+    /// Asks it to end, and waits until it has: only then does an instrumented program write what it counted.
+    pub fn end(mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        let asked = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+        assert!(asked.success() && child.wait().unwrap().success(), "a subject did not end well");
+    }
+
     /// Waits for its first answer.
     async fn answering(self) -> Self {
+        self.listening().await;
+        let mut socket = connect(self.port).await;
+        let request = b"GET /v1/models HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
+        socket.write_all(request).await.unwrap();
+        let mut reply = Vec::new();
+        socket.read_to_end(&mut reply).await.unwrap();
+        assert!(reply.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&reply));
+        self
+    }
+
+    /// Waits until it takes connections.
+    async fn listening(&self) {
         for _ in 0..10_000 {
             if tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_ok() {
-                let mut socket = connect(self.port).await;
-                let request = b"GET /v1/models HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
-                socket.write_all(request).await.unwrap();
-                let mut reply = Vec::new();
-                socket.read_to_end(&mut reply).await.unwrap();
-                assert!(reply.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&reply));
-                return self;
+                return;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -167,19 +222,27 @@ impl Drop for Subject {
     }
 }
 
-/// The command line behind the program's name.
-fn serve(config: &Path, (port, admin): (u16, u16), upstream: SocketAddr, mode: &str) -> Vec<String> {
-    let (listen, admin) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{admin}"));
-    let (config, upstream) = (config.display().to_string(), format!("http://{upstream}/v1"));
-    let pairs = [
-        ("--config", config.as_str()),
-        ("--listen", &listen),
-        ("--admin", &admin),
-        ("--upstream", &upstream),
-        ("--mode", mode),
-    ];
-    let flags = pairs.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value.to_owned()]);
-    std::iter::once("serve".to_owned()).chain(flags).collect()
+impl Way<'_> {
+    /// The command line behind the program's name.
+    fn serve(&self, folder: &Path, (port, admin): (u16, u16)) -> Vec<String> {
+        let config = folder.join(format!("{}.toml", self.mode));
+        fs::write(&config, self.config).unwrap();
+        let (listen, admin) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{admin}"));
+        let pairs = [
+            ("--config", &*config.to_string_lossy()),
+            ("--listen", &listen),
+            ("--admin", &admin),
+            ("--upstream", self.url),
+            ("--mode", self.mode),
+        ];
+        let flags = pairs.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value.to_owned()]);
+        std::iter::once("serve".to_owned()).chain(flags).collect()
+    }
+}
+
+/// The URL of an upstream without TLS.
+pub fn bare(upstream: SocketAddr) -> String {
+    format!("http://{upstream}/v1")
 }
 
 /// Tells callgrind what to do with `subject`.
