@@ -13,12 +13,12 @@ use crate::rewrite::choice::is_served;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::reply::WholeJudge;
 use crate::telemetry::outcome::Fallback;
-use crate::wire::error::{UpstreamError, parse, parse_in_200};
+use crate::wire::error::{UpstreamError, may_be_in_200, parse, parse_in_200};
+use crate::wire::reply::Reply;
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http_body_util::BodyExt as _;
-use hyper::body::Frame;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Frame, Incoming};
 use hyper::http::header::CONTENT_TYPE;
 use hyper::http::response::Parts;
 use hyper::http::{HeaderMap, HeaderValue, Response};
@@ -35,6 +35,8 @@ pub(crate) struct Read {
     rest: Option<Incoming>,
     /// It is a stream of events under another name.
     is_events: bool,
+    /// The decoded body and what it is, where that was read to tell it from an error.
+    reply: Option<(Bytes, Reply)>,
 }
 
 impl Exchange {
@@ -58,9 +60,9 @@ impl Exchange {
         let (head, mut body) = response.into_parts();
         // A coded stream could not be read anyway.
         let mut unknown = head.status.is_success() && !coding::is_coded(&head.headers);
-        let mut read = Read { head, pieces: Vec::new(), trailers: None, rest: None, is_events: false };
+        let mut read = Read::begin(head);
         let mut size = 0;
-        loop {
+        while !body.is_end_stream() {
             // Most frames are here already: no timer is made for them.
             let frame = match body.frame().now_or_never() {
                 Some(frame) => frame,
@@ -75,7 +77,8 @@ impl Exchange {
                 Err(frame) => read.trailers = frame.into_trailers().ok(),
             }
             if unknown {
-                let told = sniff::is_events(&read.start());
+                let start = read.start();
+                let told = if start.starts_with(b"{") { Some(false) } else { sniff::is_events(&start) };
                 // White space alone may come for as long as it likes.
                 unknown = told.is_none() && size < SNIFFED_BYTES;
                 read.is_events = told == Some(true);
@@ -92,8 +95,8 @@ impl Exchange {
     /// Judges a whole reply and asks again for as long as that is needed.
     pub(crate) async fn judge_whole(&mut self, mut read: Read, judging: Judging) -> Response<ReplyBody> {
         let strict = judging.is_strict();
-        let (body, judge) = match self.judge(&mut read, judging) {
-            Ok(judged) => judged,
+        let mut judge = match self.judge(&mut read, judging) {
+            Ok(judge) => judge,
             Err(why) => {
                 self.record.unjudged(why);
                 if strict {
@@ -102,7 +105,6 @@ impl Exchange {
                 return self.pass_on(read);
             }
         };
-        let mut judge = judge;
         loop {
             self.hear(&mut judge).await;
             let Some((choice, round)) = judge.pending().filter(|_| !self.is_observing()) else { break };
@@ -122,35 +124,34 @@ impl Exchange {
         judge.tell = self.tell();
         // Written first: what the client reads, our own words included, is what it sends back.
         let written = judge.write();
-        self.remember(judge.choices());
+        let has_calls = judge.choices().iter().any(|choice| choice.calls() > 0);
+        // Of text alone there is nothing to remember, unless something is hidden before it.
+        if has_calls || self.reasks.count() > 0 {
+            self.remember(judge.choices());
+        }
         self.tell_judged(&mut judge);
-        let response = match written {
-            Some(changed) => {
-                for told_of_the_bytes in OF_THE_BYTES {
-                    read.head.headers.remove(told_of_the_bytes);
-                }
-                read.pieces = vec![changed];
-                self.pass_on(read)
+        if let Some(changed) = written {
+            for told_of_the_bytes in OF_THE_BYTES {
+                read.head.headers.remove(told_of_the_bytes);
             }
-            None => {
-                drop(body);
-                self.pass_on(read)
-            }
-        };
+            read.pieces = vec![changed];
+        }
+        let response = self.pass_on(read);
         self.record.own_time();
         response
     }
 
-    /// The judge of a reply and the bytes that it judged; what stands in the way if there is none.
-    fn judge(&self, read: &mut Read, judging: Judging) -> Result<(Bytes, WholeJudge), &'static str> {
+    /// The judge of a reply; what stands in the way if there is none. In a box, since it is large and stays to the end.
+    fn judge(&self, read: &mut Read, judging: Judging) -> Result<Box<WholeJudge>, &'static str> {
         if read.rest.is_some() {
             return Err("reply_too_long");
         }
-        let body = read.decoded(self.gateway.config.limits.reply_bytes).ok_or("unreadable_coding")?;
-        match WholeJudge::read(&body, judging, ms_at(self.record.lap())) {
-            Ok(judge) => Ok((body, judge)),
-            Err(_) => Err("not_json"),
+        let now_ms = ms_at(self.record.lap());
+        if let Some((body, reply)) = read.reply.take() {
+            return Ok(Box::new(WholeJudge::judge(reply, body, judging, now_ms)));
         }
+        let body = read.decoded(self.gateway.config.limits.reply_bytes).ok_or("unreadable_coding")?;
+        WholeJudge::read(&body, judging, now_ms).map(Box::new).map_err(|_| "not_json")
     }
 
     /// The reply to asking again; what the client gets instead if that fails.
@@ -167,7 +168,7 @@ impl Exchange {
             }
             let body = read.decoded(self.gateway.config.limits.reply_bytes);
             return match body {
-                Some(body) if status.is_success() && parse_in_200(&body).is_none() => Ok(body),
+                Some(body) if status.is_success() && refused.is_none() => Ok(body),
                 _ => Err(self.pass_on(read)),
             };
         }
@@ -231,13 +232,12 @@ impl Read {
         let mut response = Response::new(());
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
-        Self {
-            head: response.into_parts().0,
-            pieces: vec![body],
-            trailers: None,
-            rest: None,
-            is_events: false,
-        }
+        Self { pieces: vec![body], ..Self::begin(response.into_parts().0) }
+    }
+
+    /// A reply of which nothing but the head has come.
+    fn begin(head: Parts) -> Self {
+        Self { head, pieces: Vec::new(), trailers: None, rest: None, is_events: false, reply: None }
     }
 
     /// The first bytes, as many as came.
@@ -261,8 +261,17 @@ impl Read {
         }
         let status = self.head.status;
         let body = self.decoded(limit)?;
-        let error = if status.is_success() { parse_in_200(&body) } else { parse(&body) }?;
+        let error = if status.is_success() { self.error_in_200(body) } else { parse(&body) }?;
         Some((error.status.filter(|_| status.is_success()).unwrap_or(status.as_u16()), error))
+    }
+
+    /// The error inside `body`, the decoded one; keeps what else was read of it.
+    fn error_in_200(&mut self, body: Bytes) -> Option<UpstreamError> {
+        let reply = Reply::parse(&body).ok();
+        let may_be = reply.as_ref().is_none_or(|reply| may_be_in_200(reply, &body));
+        let error = if may_be { parse_in_200(&body) } else { None };
+        self.reply = reply.map(|reply| (body, reply));
+        error
     }
 
     /// Whether the upstream says that all went well.

@@ -37,16 +37,18 @@ impl WholeJudge {
     ///
     /// # Errors
     /// A [`Fault`] where it cannot be read; it is to be passed on as it came.
-    pub fn read(body: &Bytes, mut judging: Judging, now_ms: u64) -> Result<Self, Fault> {
-        let reply = Reply::parse(body)?;
-        let mut choices = Vec::with_capacity(reply.choices.len());
-        for (choice, index) in reply.choices.iter().zip(own_indexes(&reply.choices)) {
-            let mut state = ChoiceState::new(index);
-            read_choice(&mut state, choice, body, &mut judging, now_ms);
-            choices.push(state);
+    pub fn read(body: &Bytes, judging: Judging, now_ms: u64) -> Result<Self, Fault> {
+        Ok(Self::judge(Reply::parse(body)?, body.clone(), judging, now_ms))
+    }
+
+    /// Judges `reply`, which was read from `body`.
+    pub fn judge(reply: Reply, body: Bytes, mut judging: Judging, now_ms: u64) -> Self {
+        let mut choices: Vec<ChoiceState> = own_indexes(&reply.choices).map(ChoiceState::new).collect();
+        for (state, choice) in choices.iter_mut().zip(&reply.choices) {
+            read_choice(state, choice, &body, &mut judging, now_ms);
         }
-        let usage = read_usage(&reply, body);
-        Ok(Self { judging, body: body.clone(), reply, choices, replaced: Vec::new(), usage, tell: None })
+        let usage = read_usage(&reply, &body);
+        Self { judging, body, reply, choices, replaced: Vec::new(), usage, tell: None }
     }
 
     /// The first choice whose calls were all withheld, with the round to append before asking again.
@@ -127,14 +129,16 @@ impl WholeJudge {
 
 /// The index under which each choice goes: that which it says, or where one before it says the same, one that none of
 /// them says. Else what is asked again for one of them would be taken for the other, without end.
-fn own_indexes(choices: &[Choice]) -> Vec<u32> {
-    let said: BTreeSet<u32> = choices.iter().map(|choice| choice.index).collect();
-    let mut free = (0..).filter(|index| !said.contains(index));
+fn own_indexes(choices: &[Choice]) -> impl Iterator<Item = u32> + '_ {
+    // Mostly there is one, and nothing to tell it from.
+    let several = choices.iter().filter(|_| choices.len() > 1);
+    let said: BTreeSet<u32> = several.map(|choice| choice.index).collect();
+    let mut free = (0..).filter(move |index| !said.contains(index));
     let mut seen = BTreeSet::new();
-    let own = |choice: &Choice| {
-        if seen.insert(choice.index) { choice.index } else { free.next().unwrap_or(choice.index) }
-    };
-    choices.iter().map(own).collect()
+    choices.iter().map(move |choice| {
+        let is_first = choices.len() == 1 || seen.insert(choice.index);
+        if is_first { choice.index } else { free.next().unwrap_or(choice.index) }
+    })
 }
 
 fn read_usage(reply: &Reply, body: &Bytes) -> Option<Bytes> {

@@ -5,6 +5,7 @@
 //! turns up: an error status, a 200 body, a stream event. It does not judge what the error means
 //! (that is `refusal`) and does not decide on statuses or retries.
 
+use super::reply::Reply;
 use memchr::memmem;
 use serde::Deserialize;
 use serde_json::Value;
@@ -70,6 +71,16 @@ pub fn parse_in_200(body: &[u8]) -> Option<UpstreamError> {
         _ => serde_json::from_slice::<Top<'_>>(body).ok()?,
     };
     top.is_error().then(|| top.read(body))
+}
+
+/// Whether [`parse_in_200`] may find an error in `body`, of which `reply` was read. Tells most replies by what was read
+/// of them anyway.
+pub fn may_be_in_200(reply: &Reply, body: &[u8]) -> bool {
+    reply.members.iter().any(|member| match member.key.raw(body) {
+        b"error" | b"base_resp" => true,
+        b"object" | b"type" => matches!(member.value.of(body), b"\"error\"" | b"\"response.failed\""),
+        _ => member.key.escaped,
+    })
 }
 
 /// Reads the error that one event of a stream carries; `None` for an ordinary event.

@@ -1,7 +1,7 @@
 //! The `usage` of a reply under every recorded spelling, as numbers. Responsible for what each provider calls
 //! what; adds nothing up, and does not believe `total_tokens`, which is no sum at several providers (xAI, Gemini).
 
-use super::body::{Fault, Kind, Scanner};
+use super::body::{Fault, Kind, ONES, Scanner, zero_bytes};
 use serde_json::Value;
 
 /// Tokens as one reply's `usage` tells them; 0 where it says nothing.
@@ -22,7 +22,7 @@ impl Usage {
     pub fn parse(text: &[u8]) -> Self {
         let mut told = Told::default();
         // Found by a scanner before, so that nothing but its numbers can be wrong.
-        let _ = told.read(&mut Scanner::new(text), None);
+        let _ = told.read(&mut Scanner::new(text));
         told.usage()
     }
 
@@ -32,7 +32,7 @@ impl Usage {
     /// A [`Fault`] as from [`Scanner::skip`].
     pub(super) fn pass(scanner: &mut Scanner<'_>) -> Result<Self, Fault> {
         let mut told = Told::default();
-        told.read(scanner, None)?;
+        told.read(scanner)?;
         Ok(told.usage())
     }
 
@@ -53,13 +53,25 @@ struct Told {
 }
 
 impl Told {
+    /// Reads the object before which `scanner` stands.
+    fn read(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+        let rest = &scanner.text()[scanner.at()..];
+        let (mut plain, mut told) = (Plain { rest }, Self::default());
+        if plain.members(&mut told, None).is_some() {
+            scanner.pass(rest.len() - plain.rest.len());
+            *self = told;
+            return Ok(());
+        }
+        self.members(scanner, None)
+    }
+
     /// Reads the members of an object, which is the member `outer` of another, if it is one.
-    fn read(&mut self, scanner: &mut Scanner<'_>, outer: Option<&[u8]>) -> Result<(), Fault> {
+    fn members(&mut self, scanner: &mut Scanner<'_>, outer: Option<&[u8]>) -> Result<(), Fault> {
         scanner.object()?;
         while let Some(key) = scanner.member()? {
             let key = key.raw(scanner.text());
             match scanner.peek()? {
-                Kind::Object if outer.is_none() => self.read(scanner, Some(key))?,
+                Kind::Object if outer.is_none() => self.members(scanner, Some(key))?,
                 Kind::Number => {
                     let number = scanner.skip()?;
                     if let Some(told) = self.place(outer, key) {
@@ -108,6 +120,74 @@ impl Told {
             completion: first(&self.completion),
             reasoning: first(&self.reasoning),
         }
+    }
+}
+
+/// A `usage` as nearly all write it: numbers, nulls and objects of them, without white space or escapes. Every reply
+/// ends in one of ten members or so, which take the scanner five times as long.
+struct Plain<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Plain<'a> {
+    /// Does as [`Told::members`]; `None` where the scanner must look at it.
+    fn members(&mut self, told: &mut Told, outer: Option<&[u8]>) -> Option<()> {
+        self.next(b'{')?;
+        loop {
+            let key = self.key()?;
+            match self.rest.first()? {
+                b'{' if outer.is_none() => self.members(told, Some(key))?,
+                b'0'..=b'9' => {
+                    let count = self.count();
+                    if let Some(told) = told.place(outer, key) {
+                        *told = count;
+                    }
+                }
+                _ => self.rest = self.rest.strip_prefix(b"null")?,
+            }
+            let (&behind, rest) = self.rest.split_first()?;
+            self.rest = rest;
+            match behind {
+                b',' => {}
+                b'}' => return Some(()),
+                _ => return None,
+            }
+        }
+    }
+
+    fn next(&mut self, byte: u8) -> Option<()> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        (*first == byte).then_some(())
+    }
+
+    /// The key of a member, of at most 31 bytes.
+    fn key(&mut self) -> Option<&'a [u8]> {
+        self.next(b'"')?;
+        let (words, _) = self.rest[..self.rest.len().min(32)].as_chunks::<8>();
+        let marks = |word: u64| {
+            zero_bytes(word ^ (ONES * u64::from(b'"'))) | zero_bytes(word ^ (ONES * u64::from(b'\\')))
+        };
+        let words = words.iter().map(|word| marks(u64::from_le_bytes(*word)));
+        let (at, found) = words.enumerate().find(|(_, found)| *found != 0)?;
+        let (key, rest) = self.rest.split_at_checked(at * 8 + found.trailing_zeros() as usize / 8)?;
+        self.rest = rest.strip_prefix(b"\":")?;
+        Some(key)
+    }
+
+    /// The count that begins here; 0 for a number that is none.
+    fn count(&mut self) -> u64 {
+        let (mut count, mut digits) = (0, 0);
+        // What has more digits may be too large.
+        while let Some(digit @ b'0'..=b'9') = self.rest.get(digits).filter(|_| digits < 19) {
+            count = count * 10 + u64::from(digit - b'0');
+            digits += 1;
+        }
+        let is_more = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+        let more = self.rest[digits..].iter().take_while(|byte| is_more(byte)).count();
+        let (number, rest) = self.rest.split_at(digits + more);
+        self.rest = rest;
+        if more == 0 { count } else { count_in(number).unwrap_or(0) }
     }
 }
 
@@ -163,6 +243,36 @@ mod tests {
         for nothing in [json!(null), json!("x"), json!([]), json!({"prompt_tokens": null})] {
             assert_eq!(Usage::read(&nothing), Usage::default(), "{nothing}");
         }
+    }
+
+    #[test]
+    fn an_object_without_spaces_counts_as_the_same_with_spaces() {
+        let openai = r#"{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29,"prompt_tokens_details":{"cached_tokens":7,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":3}}"#;
+        for text in [
+            openai,
+            r#"{"prompt_tokens":66.0,"completion_tokens":007,"cost":1.5e-7}"#,
+            r#"{"prompt_tokens":18446744073709551615,"completion_tokens":99999999999999999999}"#,
+            r#"{"prompt_tokens":1-2,"completion_tokens":3}"#,
+            r#"{"prompt_tokens":5,"prompt_tokens":null,"output_tokens":"9","completion_tokens":6}"#,
+            r#"{"prompt_tokens":5,"a_key_as_long_as_no_provider_has_one":{"a":{"prompt_tokens":4}},"completion_tokens":6}"#,
+            r#"{"prompt_tokens":5,"prompt_tokens_details":{"cached_tokens":2,"more":{"cached_tokens":3}}}"#,
+            r#"{"prompt_tokens":5,"prompt_tokens_details":{},"completion_tokens":true}"#,
+            r#"{"prompt_tokens":5,"input\u005ftokens":6,"completion_tokens":}"#,
+            "{}",
+        ] {
+            let spaced = text.replace(':', ": ");
+            assert_eq!(Usage::parse(text.as_bytes()), Usage::parse(spaced.as_bytes()), "{text}");
+            // Behind it the scanner goes on at the same place.
+            let ends = [text, &spaced].map(|usage| {
+                let whole = format!("[{usage},1]");
+                let mut scanner = Scanner::new(whole.as_bytes());
+                scanner.array().and_then(|()| scanner.element()).unwrap();
+                Usage::pass(&mut scanner).map(|_| whole[scanner.at()..].to_owned())
+            });
+            assert_eq!(ends[0], ends[1], "{text}");
+        }
+        let expected = Usage { prompt: 19, cached: 7, completion: 10, reasoning: 3, ..Usage::default() };
+        assert_eq!(Usage::parse(openai.as_bytes()), expected);
     }
 
     #[test]
