@@ -55,10 +55,8 @@ struct Told {
 impl Told {
     /// Reads the object before which `scanner` stands.
     fn read(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
-        let rest = &scanner.text()[scanner.at()..];
-        let (mut plain, mut told) = (Plain { rest }, Self::default());
-        if plain.members(&mut told, None).is_some() {
-            scanner.pass(rest.len() - plain.rest.len());
+        if let Some((told, bytes)) = read_plain(&scanner.text()[scanner.at()..]) {
+            scanner.pass(bytes);
             *self = told;
             return Ok(());
         }
@@ -123,72 +121,72 @@ impl Told {
     }
 }
 
-/// A `usage` as nearly all write it: numbers, nulls and objects of them, without white space or escapes. Every reply
-/// ends in one of ten members or so, which take the scanner five times as long.
-struct Plain<'a> {
-    rest: &'a [u8],
+/// Reads the object at the start of `text` and tells its length, if it is written as nearly all write it: numbers, nulls
+/// and objects of them, without white space or escapes. Most replies end in ten members of that kind, which take the
+/// scanner five times as long.
+fn read_plain(text: &[u8]) -> Option<(Told, usize)> {
+    let (mut told, mut outer) = (Told::default(), None);
+    let mut rest = text.strip_prefix(b"{")?;
+    loop {
+        let key;
+        (key, rest) = split_key(rest)?;
+        match rest.first()? {
+            b'{' if outer.is_none() => {
+                (outer, rest) = (Some(key), &rest[1..]);
+                continue;
+            }
+            b'0'..=b'9' => {
+                let count;
+                (count, rest) = split_count(rest);
+                if let Some(told) = told.place(outer, key) {
+                    *told = count;
+                }
+            }
+            _ => rest = rest.strip_prefix(b"null")?,
+        }
+        while let Some(behind) = rest.strip_prefix(b"}") {
+            rest = behind;
+            if outer.take().is_none() {
+                return Some((told, text.len() - rest.len()));
+            }
+        }
+        rest = rest.strip_prefix(b",")?;
+    }
 }
 
-impl<'a> Plain<'a> {
-    /// Does as [`Told::members`]; `None` where the scanner must look at it.
-    fn members(&mut self, told: &mut Told, outer: Option<&[u8]>) -> Option<()> {
-        self.next(b'{')?;
-        loop {
-            let key = self.key()?;
-            match self.rest.first()? {
-                b'{' if outer.is_none() => self.members(told, Some(key))?,
-                b'0'..=b'9' => {
-                    let count = self.count();
-                    if let Some(told) = told.place(outer, key) {
-                        *told = count;
-                    }
-                }
-                _ => self.rest = self.rest.strip_prefix(b"null")?,
-            }
-            let (&behind, rest) = self.rest.split_first()?;
-            self.rest = rest;
-            match behind {
-                b',' => {}
-                b'}' => return Some(()),
-                _ => return None,
-            }
+/// The key at the start of `text`, of at most 31 bytes, and what follows its colon.
+#[inline(always)]
+fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = text.strip_prefix(b"\"")?;
+    let (words, _) = text[..text.len().min(32)].as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let found =
+            zero_bytes(word ^ (ONES * u64::from(b'"'))) | zero_bytes(word ^ (ONES * u64::from(b'\\')));
+        if found != 0 {
+            let (key, rest) = text.split_at(at * 8 + found.trailing_zeros() as usize / 8);
+            return Some((key, rest.strip_prefix(b"\":")?));
         }
     }
+    None
+}
 
-    fn next(&mut self, byte: u8) -> Option<()> {
-        let (first, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        (*first == byte).then_some(())
+/// The count at the start of `text`, 0 for a number that is none, and what follows it.
+#[inline(always)]
+fn split_count(text: &[u8]) -> (u64, &[u8]) {
+    let (mut count, mut digits) = (0, 0);
+    // What has more digits may be too large.
+    while let Some(digit @ b'0'..=b'9') = text.get(digits).filter(|_| digits < 19) {
+        count = count * 10 + u64::from(digit - b'0');
+        digits += 1;
     }
-
-    /// The key of a member, of at most 31 bytes.
-    fn key(&mut self) -> Option<&'a [u8]> {
-        self.next(b'"')?;
-        let (words, _) = self.rest[..self.rest.len().min(32)].as_chunks::<8>();
-        let marks = |word: u64| {
-            zero_bytes(word ^ (ONES * u64::from(b'"'))) | zero_bytes(word ^ (ONES * u64::from(b'\\')))
-        };
-        let words = words.iter().map(|word| marks(u64::from_le_bytes(*word)));
-        let (at, found) = words.enumerate().find(|(_, found)| *found != 0)?;
-        let (key, rest) = self.rest.split_at_checked(at * 8 + found.trailing_zeros() as usize / 8)?;
-        self.rest = rest.strip_prefix(b"\":")?;
-        Some(key)
+    let is_more = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+    let (_, rest) = text.split_at(digits);
+    if !rest.first().is_some_and(is_more) {
+        return (count, rest);
     }
-
-    /// The count that begins here; 0 for a number that is none.
-    fn count(&mut self) -> u64 {
-        let (mut count, mut digits) = (0, 0);
-        // What has more digits may be too large.
-        while let Some(digit @ b'0'..=b'9') = self.rest.get(digits).filter(|_| digits < 19) {
-            count = count * 10 + u64::from(digit - b'0');
-            digits += 1;
-        }
-        let is_more = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
-        let more = self.rest[digits..].iter().take_while(|byte| is_more(byte)).count();
-        let (number, rest) = self.rest.split_at(digits + more);
-        self.rest = rest;
-        if more == 0 { count } else { count_in(number).unwrap_or(0) }
-    }
+    let end = text.iter().position(|byte| !is_more(byte)).unwrap_or(text.len());
+    (count_in(&text[..end]).unwrap_or(0), &text[end..])
 }
 
 /// A count of tokens; `None` for what is none. Gateways in languages without integers write 12.0.
