@@ -26,7 +26,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// A reply that was read as far as its bound allows.
+/// A reply that was read as far as its bound allows. In a box wherever it goes, since it goes through many hands.
 pub(crate) struct Read {
     head: Parts,
     pieces: Vec<Bytes>,
@@ -54,19 +54,26 @@ impl Exchange {
     }
 
     /// Reads a whole reply.
-    pub(crate) async fn read(&mut self, response: Response<Incoming>) -> Result<Read, ProxyError> {
+    pub(crate) fn read(
+        &mut self,
+        response: Response<Incoming>,
+    ) -> impl Future<Output = Result<Box<Read>, ProxyError>> {
+        let (head, body) = response.into_parts();
+        // Here, so that the future carries no more than a pointer.
+        self.read_on(Read::begin(head), body)
+    }
+
+    async fn read_on(&mut self, mut read: Box<Read>, mut body: Incoming) -> Result<Box<Read>, ProxyError> {
         let settings = &self.gateway.config;
         let (limit, idle) = (settings.limits.reply_bytes, settings.upstream.idle_timeout);
-        let (head, mut body) = response.into_parts();
-        // A coded stream could not be read anyway.
-        let mut unknown = head.status.is_success() && !coding::is_coded(&head.headers);
-        let mut read = Read::begin(head);
-        let mut size = 0;
+        let (mut unknown, mut size) = (read.is_success(), 0);
         while !body.is_end_stream() {
             // Most frames are here already: no timer is made for them.
             let frame = match body.frame().now_or_never() {
                 Some(frame) => frame,
-                None => timeout(idle, body.frame()).await.map_err(|_| self.gateway.timed_out(idle))?,
+                None => {
+                    Box::pin(timeout(idle, body.frame())).await.map_err(|_| self.gateway.timed_out(idle))?
+                }
             };
             let Some(frame) = frame else { break };
             match frame.map_err(|error| self.gateway.cut(&error))?.into_data() {
@@ -77,8 +84,7 @@ impl Exchange {
                 Err(frame) => read.trailers = frame.into_trailers().ok(),
             }
             if unknown {
-                let start = read.start();
-                let told = if start.starts_with(b"{") { Some(false) } else { sniff::is_events(&start) };
+                let told = read.is_stream();
                 // White space alone may come for as long as it likes.
                 unknown = told.is_none() && size < SNIFFED_BYTES;
                 read.is_events = told == Some(true);
@@ -93,34 +99,51 @@ impl Exchange {
     }
 
     /// Judges a whole reply and asks again for as long as that is needed.
-    pub(crate) async fn judge_whole(&mut self, mut read: Read, judging: Judging) -> Response<ReplyBody> {
+    pub(crate) fn judge_whole(
+        &mut self,
+        mut read: Box<Read>,
+        judging: Judging,
+    ) -> impl Future<Output = Response<ReplyBody>> {
         let strict = judging.is_strict();
-        let mut judge = match self.judge(&mut read, judging) {
-            Ok(judge) => judge,
-            Err(why) => {
-                self.record.unjudged(why);
-                if strict {
-                    return self.fail(&self.gateway.unreadable());
-                }
-                return self.pass_on(read);
+        // Here rather than within the future, which then does not carry the judging but a pointer.
+        let judge = self.judge(&mut read, judging).inspect_err(|why| self.record.unjudged(why));
+        async move {
+            let mut judge = match judge {
+                Ok(judge) => judge,
+                Err(_) if strict => return self.fail(&self.gateway.unreadable()),
+                Err(_) => return self.pass_on(read),
+            };
+            if judge.is_open()
+                && let Err(response) = Box::pin(self.settle(&mut judge)).await
+            {
+                return response;
             }
-        };
+            self.answer(read, judge)
+        }
+    }
+
+    /// Waits for people's words and asks again until no choice is left all of whose calls were withheld; what the
+    /// client gets instead if that fails.
+    async fn settle(&mut self, judge: &mut WholeJudge) -> Result<(), Response<ReplyBody>> {
         loop {
-            self.hear(&mut judge).await;
-            let Some((choice, round)) = judge.pending().filter(|_| !self.is_observing()) else { break };
+            self.hear(judge).await;
+            let Some((choice, round)) = judge.pending().filter(|_| !self.is_observing()) else {
+                return Ok(());
+            };
             // At once: the asking may fail, and the client may leave meanwhile.
-            self.tell_judged(&mut judge);
+            self.tell_judged(judge);
             let served = is_served(judge.choices(), choice);
             self.ask_again((choice, served), round, &mut judge.judging);
             self.record.own_time();
-            let again = match Box::pin(self.ask_whole()).await {
-                Ok(again) => again,
-                Err(response) => return response,
-            };
+            let again = self.ask_whole().await?;
             if judge.continue_with(choice, &again, ms_at(self.record.lap())).is_err() {
-                return self.fail(&self.gateway.unreadable());
+                return Err(self.fail(&self.gateway.unreadable()));
             }
         }
+    }
+
+    /// The judged reply for the client.
+    fn answer(&mut self, mut read: Box<Read>, mut judge: Box<WholeJudge>) -> Response<ReplyBody> {
         judge.tell = self.tell();
         // Written first: what the client reads, our own words included, is what it sends back.
         let written = judge.write();
@@ -141,17 +164,17 @@ impl Exchange {
         response
     }
 
-    /// The judge of a reply; what stands in the way if there is none. In a box, since it is large and stays to the end.
+    /// The judge of a reply; what stands in the way if there is none.
     fn judge(&self, read: &mut Read, judging: Judging) -> Result<Box<WholeJudge>, &'static str> {
         if read.rest.is_some() {
             return Err("reply_too_long");
         }
         let now_ms = ms_at(self.record.lap());
         if let Some((body, reply)) = read.reply.take() {
-            return Ok(Box::new(WholeJudge::judge(reply, body, judging, now_ms)));
+            return Ok(WholeJudge::judge(reply, body, judging, now_ms));
         }
         let body = read.decoded(self.gateway.config.limits.reply_bytes).ok_or("unreadable_coding")?;
-        WholeJudge::read(&body, judging, now_ms).map(Box::new).map_err(|_| "not_json")
+        WholeJudge::read(&body, judging, now_ms).map_err(|_| "not_json")
     }
 
     /// The reply to asking again; what the client gets instead if that fails.
@@ -175,8 +198,8 @@ impl Exchange {
     }
 
     /// The reply for the client, with what the record tells in its head.
-    pub(crate) fn pass_on(&mut self, read: Read) -> Response<ReplyBody> {
-        let Read { mut head, pieces, trailers, rest, .. } = read;
+    pub(crate) fn pass_on(&mut self, read: Box<Read>) -> Response<ReplyBody> {
+        let Read { mut head, pieces, trailers, rest, .. } = *read;
         self.tell_end(head.status.as_u16());
         if !self.is_observing() {
             self.record.write_head(&mut head.headers, self.identity.explicit.as_deref());
@@ -228,16 +251,29 @@ const TELL: &str = "(This model cannot use tools; the answer is given without th
 
 impl Read {
     /// A reply of our own.
-    pub(crate) fn own(body: Bytes) -> Self {
+    pub(crate) fn own(body: Bytes) -> Box<Self> {
         let mut response = Response::new(());
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
-        Self { pieces: vec![body], ..Self::begin(response.into_parts().0) }
+        let mut read = Self::begin(response.into_parts().0);
+        read.pieces.push(body);
+        read
     }
 
     /// A reply of which nothing but the head has come.
-    fn begin(head: Parts) -> Self {
-        Self { head, pieces: Vec::new(), trailers: None, rest: None, is_events: false, reply: None }
+    fn begin(head: Parts) -> Box<Self> {
+        let (pieces, is_events) = (Vec::with_capacity(1), false);
+        Box::new(Self { head, pieces, trailers: None, rest: None, is_events, reply: None })
+    }
+
+    /// Whether the body is a stream of events; `None` where too little has come to tell.
+    fn is_stream(&self) -> Option<bool> {
+        let start = self.start();
+        // A coded stream could not be read anyway.
+        if start.starts_with(b"{") || coding::is_coded(&self.head.headers) {
+            return Some(false);
+        }
+        sniff::is_events(&start)
     }
 
     /// The first bytes, as many as came.

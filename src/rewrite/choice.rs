@@ -107,12 +107,15 @@ impl ChoiceState {
             self.said.text.extend_from_slice(piece.raw(text));
         }
         for member in &delta.members {
-            let key = member.key.raw(text);
-            if key.starts_with(b"reasoning") || key == b"extra_content" {
-                carry(&mut self.said.carried, key, member.value.of(text));
+            match member.key.raw(text) {
+                key @ (b"extra_content" | [b'r', b'e', b'a', b's', b'o', b'n', b'i', b'n', b'g', ..]) => {
+                    carry(&mut self.said.carried, key, member.value.of(text));
+                }
+                b"refusal" | b"audio" => {
+                    self.spoke_otherwise |= !matches!(member.value.of(text), b"null" | b"\"\"");
+                }
+                _ => {}
             }
-            let says_nothing = matches!(member.value.of(text), b"null" | b"\"\"");
-            self.spoke_otherwise |= matches!(key, b"refusal" | b"audio") && !says_nothing;
         }
     }
 

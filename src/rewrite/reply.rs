@@ -37,18 +37,29 @@ impl WholeJudge {
     ///
     /// # Errors
     /// A [`Fault`] where it cannot be read; it is to be passed on as it came.
-    pub fn read(body: &Bytes, judging: Judging, now_ms: u64) -> Result<Self, Fault> {
+    pub fn read(body: &Bytes, judging: Judging, now_ms: u64) -> Result<Box<Self>, Fault> {
         Ok(Self::judge(Reply::parse(body)?, body.clone(), judging, now_ms))
     }
 
     /// Judges `reply`, which was read from `body`.
-    pub fn judge(reply: Reply, body: Bytes, mut judging: Judging, now_ms: u64) -> Self {
-        let mut choices: Vec<ChoiceState> = own_indexes(&reply.choices).map(ChoiceState::new).collect();
-        for (state, choice) in choices.iter_mut().zip(&reply.choices) {
-            read_choice(state, choice, &body, &mut judging, now_ms);
+    pub fn judge(reply: Reply, body: Bytes, judging: Judging, now_ms: u64) -> Box<Self> {
+        let (choices, usage) = (Vec::with_capacity(reply.choices.len()), read_usage(&reply, &body));
+        // It is large and stays to the end.
+        let mut judge =
+            Box::new(Self { judging, body, reply, choices, replaced: Vec::new(), usage, tell: None });
+        let Self { judging, body, reply, choices, .. } = &mut *judge;
+        for (index, choice) in own_indexes(&reply.choices).zip(&reply.choices) {
+            choices.push(ChoiceState::new(index));
+            if let Some(state) = choices.last_mut() {
+                read_choice(state, choice, body, judging, now_ms);
+            }
         }
-        let usage = read_usage(&reply, &body);
-        Self { judging, body, reply, choices, replaced: Vec::new(), usage, tell: None }
+        judge
+    }
+
+    /// Whether a call waits for a person's word, or all calls of a choice were withheld.
+    pub fn is_open(&self) -> bool {
+        self.choices.iter().any(|state| state.is_waiting() || state.is_wholly_withheld())
     }
 
     /// The first choice whose calls were all withheld, with the round to append before asking again.
@@ -131,12 +142,13 @@ impl WholeJudge {
 /// them says. Else what is asked again for one of them would be taken for the other, without end.
 fn own_indexes(choices: &[Choice]) -> impl Iterator<Item = u32> + '_ {
     // Mostly there is one, and nothing to tell it from.
-    let several = choices.iter().filter(|_| choices.len() > 1);
-    let said: BTreeSet<u32> = several.map(|choice| choice.index).collect();
+    let is_alone = choices.len() == 1;
+    let said = || choices.iter().map(|choice| choice.index).collect();
+    let said: BTreeSet<u32> = if is_alone { BTreeSet::new() } else { said() };
     let mut free = (0..).filter(move |index| !said.contains(index));
     let mut seen = BTreeSet::new();
     choices.iter().map(move |choice| {
-        let is_first = choices.len() == 1 || seen.insert(choice.index);
+        let is_first = is_alone || seen.insert(choice.index);
         if is_first { choice.index } else { free.next().unwrap_or(choice.index) }
     })
 }

@@ -76,20 +76,20 @@ impl Reply {
         let mut reply = Self { members: Vec::with_capacity(MEMBERS), ..Self::default() };
         scanner.object()?;
         while let Some(key) = scanner.member()? {
-            scanner.peek()?;
+            let kind = scanner.peek()?;
             let start = scanner.at();
             match key.raw(text) {
-                b"choices" if scanner.peek()? == Kind::Array => {
+                b"choices" if kind == Kind::Array => {
                     scanner.array()?;
                     while scanner.element()? {
                         reply.choices.push(parse_choice(&mut scanner)?);
                     }
                 }
-                b"usage" if scanner.peek()? == Kind::Object => {
+                b"usage" if kind == Kind::Object => {
                     reply.tokens = Usage::pass(&mut scanner)?;
                     reply.usage = Some(Member { key, value: Span::new(start, scanner.at()) });
                 }
-                b"x_groq" if scanner.peek()? == Kind::Object => {
+                b"x_groq" if kind == Kind::Object => {
                     reply.usage_within = parse_usage_within(&mut scanner)?;
                 }
                 _ => {
