@@ -48,11 +48,12 @@ impl WholeJudge {
         let mut judge =
             Box::new(Self { judging, body, reply, choices, replaced: Vec::new(), usage, tell: None });
         let Self { judging, body, reply, choices, .. } = &mut *judge;
-        for (index, choice) in own_indexes(&reply.choices).zip(&reply.choices) {
-            choices.push(ChoiceState::new(index));
-            if let Some(state) = choices.last_mut() {
-                read_choice(state, choice, body, judging, now_ms);
-            }
+        // Mostly there is one choice, and nothing to tell it from.
+        let own = if reply.choices.len() > 1 { own_indexes(&reply.choices) } else { Vec::new() };
+        for (at, choice) in reply.choices.iter().enumerate() {
+            let mut state = ChoiceState::new(own.get(at).copied().unwrap_or(choice.index));
+            read_choice(&mut state, choice, body, judging, now_ms);
+            choices.push(state);
         }
         judge
     }
@@ -140,17 +141,14 @@ impl WholeJudge {
 
 /// The index under which each choice goes: that which it says, or where one before it says the same, one that none of
 /// them says. Else what is asked again for one of them would be taken for the other, without end.
-fn own_indexes(choices: &[Choice]) -> impl Iterator<Item = u32> + '_ {
-    // Mostly there is one, and nothing to tell it from.
-    let is_alone = choices.len() == 1;
-    let said = || choices.iter().map(|choice| choice.index).collect();
-    let said: BTreeSet<u32> = if is_alone { BTreeSet::new() } else { said() };
-    let mut free = (0..).filter(move |index| !said.contains(index));
+fn own_indexes(choices: &[Choice]) -> Vec<u32> {
+    let said: BTreeSet<u32> = choices.iter().map(|choice| choice.index).collect();
+    let mut free = (0..).filter(|index| !said.contains(index));
     let mut seen = BTreeSet::new();
-    choices.iter().map(move |choice| {
-        let is_first = is_alone || seen.insert(choice.index);
-        if is_first { choice.index } else { free.next().unwrap_or(choice.index) }
-    })
+    let own = |choice: &Choice| {
+        if seen.insert(choice.index) { choice.index } else { free.next().unwrap_or(choice.index) }
+    };
+    choices.iter().map(own).collect()
 }
 
 fn read_usage(reply: &Reply, body: &Bytes) -> Option<Bytes> {
