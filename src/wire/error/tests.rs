@@ -74,6 +74,22 @@ fn a_healthy_reply_is_no_error() {
 }
 
 #[test]
+fn what_was_read_of_a_reply_tells_whether_to_look_for_an_error() {
+    for (body, expected) in [
+        (r#"{"object":"chat.completion","choices":[{"error":{"code":"error"}}],"usage":null}"#, false),
+        (r#"{"choices":[{"message":{"content":"\"error\""}}]}"#, false),
+        (r#"{"choices":[],"error":null}"#, true),
+        (r#"{"err\u006fr":"x"}"#, true),
+        (r#"{"object":"error","message":"x"}"#, true),
+        (r#"{"type":"response.failed"}"#, true),
+        (r#"{"base_resp":{"status_code":0}}"#, true),
+    ] {
+        let reply = Reply::parse(body.as_bytes()).expect("a reply");
+        assert_eq!(may_be_in_200(&reply, body.as_bytes()), expected, "{body}");
+    }
+}
+
+#[test]
 fn an_error_that_says_nothing_is_still_one() {
     for (name, field, data) in
         [(Some("error"), "data", ""), (None, "error", "{}"), (None, "data", r#"{"error":true}"#)]
@@ -131,8 +147,25 @@ fn our_own_error_is_read_like_any_other() {
     assert_eq!((error.messages, error.code.as_deref()), (vec!["say \"please\"".to_owned()], Some("strict")));
 }
 
+/// A member of a reply that may tell an error, and what it may hold.
+const KEY: &str = r"error|err\\u006fr|object|type|\\u0074ype|base_resp|choices|id";
+const VALUE: &str = r#"null|"error"|"err\\u006fr"|"response\.failed"|\{"message":"error"\}|\{"status_code":[01]\}|\[\]|"chat\.completion""#;
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn what_was_read_of_a_reply_hides_no_error(
+        members in prop::collection::vec((KEY, VALUE), 0..4),
+        space in "|\n |\u{feff}",
+    ) {
+        let members: Vec<String> =
+            members.iter().map(|(key, value)| format!("{space}\"{key}\":{space}{value}")).collect();
+        let body = format!("{space}{{{}}}", members.join(","));
+        if let Ok(reply) = Reply::parse(body.as_bytes()) && parse_in_200(body.as_bytes()).is_some() {
+            prop_assert!(may_be_in_200(&reply, body.as_bytes()), "{}", body);
+        }
+    }
 
     #[test]
     fn any_body_is_read_within_the_bounds(body in any::<Vec<u8>>(), depth in 0_usize..3_000, field in "data|error|x") {
