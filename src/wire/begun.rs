@@ -122,7 +122,10 @@ impl Request {
     ) -> Result<Self, Fault> {
         let (mut request, head) = match known {
             Some(known) => Self::go_on(body, known, tools)?,
-            None => Self::read(body, tools)?,
+            None => {
+                let mut head = None;
+                (Self::read(body, tools, Some(&mut head))?, head)
+            }
         };
         let keep = keep(&request);
         if known.is_none_or(|known| known.bytes() < keep)
@@ -146,7 +149,7 @@ impl Request {
         let mut seen = head.seen;
         let value = request.rest_of_messages(&mut scanner, head.list.start)?;
         request.members.push(Member { key: head.list.key, value });
-        request.rest(&mut scanner, tools, &mut seen, &mut None)?;
+        request.rest(&mut scanner, tools, &mut seen, None)?;
         Ok((request, Some(head)))
     }
 }

@@ -4,10 +4,10 @@
 //! beyond what finding the next byte needs: a text that is wrong there is the upstream's to refuse.
 
 pub mod block;
+mod string;
 
-use block::{BLOCK, Columns, IS_SIMPLE_ESCAPE, behind_backslash};
-use memchr::memchr2;
 use std::ops::Range;
+pub(super) use string::{ONES, zero_bytes};
 
 /// How deep objects and arrays may nest. serde_json refuses at the same depth, and no client is known to
 /// come near it.
@@ -208,15 +208,6 @@ impl<'a> Scanner<'a> {
         self.next_value(b']')
     }
 
-    /// Reads a string value.
-    pub fn string(&mut self) -> Result<Str, Fault> {
-        self.expect(b'"')?;
-        let start = self.at;
-        let (escaped, odd) = if self.close_by() { (false, false) } else { self.rest_of_string()? };
-        self.odd |= odd;
-        Ok(Str { span: Span::new(start, self.at - 1), escaped, odd })
-    }
-
     /// Passes one value of any kind and tells where it stands.
     pub fn skip(&mut self) -> Result<Span, Fault> {
         let kind = self.peek()?;
@@ -241,89 +232,6 @@ impl<'a> Scanner<'a> {
     /// Where the scanner stands, in bytes from the start of the text.
     pub fn at(&self) -> usize {
         self.at
-    }
-
-    /// Passes a string that ends within the next bytes and has no escape there, as names do.
-    fn close_by(&mut self) -> bool {
-        let (words, _) = self.text[self.at..self.text.len().min(self.at + 16)].as_chunks::<8>();
-        for (at, word) in words.iter().enumerate() {
-            let word = u64::from_le_bytes(*word);
-            let found = zero_bytes(word ^ (ONES * b'"' as u64)) | zero_bytes(word ^ (ONES * b'\\' as u64));
-            if found != 0 {
-                let place = found.trailing_zeros() / 8;
-                let is_end = (word >> (place * 8)) as u8 == b'"';
-                self.at += if is_end { at * 8 + place as usize + 1 } else { 0 };
-                return is_end;
-            }
-        }
-        false
-    }
-
-    /// Passes the rest of a string by blocks; whether it holds escapes, and odd ones.
-    fn rest_of_string(&mut self) -> Result<(bool, bool), Fault> {
-        let (mut escaped, mut odd) = (false, false);
-        // One where a block begins behind the backslash of an escape.
-        let mut open = 0;
-        while let Some(block) = self.text[self.at..].first_chunk::<BLOCK>() {
-            let columns = Columns::of(block);
-            if columns.is_plain() && open == 0 {
-                self.at += BLOCK;
-                continue;
-            }
-            // Most blocks of an escaped text: simple escapes and no end.
-            if let Some(next) = columns.pass(block, open) {
-                (escaped, open) = (true, next);
-                self.at += BLOCK;
-                continue;
-            }
-            let start = self.at;
-            self.at += BLOCK;
-            let (quotes, slashes) = columns.in_order();
-            let behind = behind_backslash(slashes, &mut open);
-            let ends = quotes & !behind;
-            let inside = ends.wrapping_sub(1) & !ends;
-            escaped |= slashes & inside != 0;
-            let rare = behind & inside & !(quotes | slashes);
-            if rare != 0 {
-                odd |= self.letter_escapes(block, rare)?;
-                // An escape that reaches into the next block is passed whole.
-                open = if self.at > start + BLOCK { 0 } else { open };
-            }
-            if ends != 0 {
-                self.at = start + ends.trailing_zeros() as usize + 1;
-                return Ok((escaped, odd));
-            }
-        }
-        if open != 0 {
-            odd |= self.escape()?;
-        }
-        loop {
-            let Some(found) = memchr2(b'"', b'\\', &self.text[self.at..]) else { return Err(Fault::Syntax) };
-            self.at += found + 1;
-            if self.text[self.at - 1] == b'"' {
-                return Ok((escaped, odd));
-            }
-            escaped = true;
-            odd |= self.escape()?;
-        }
-    }
-
-    /// Checks the escapes of the `block` just passed whose second bytes stand at `places`; true if one is odd. Moves
-    /// on to the end of the last, if that lies behind the block's.
-    fn letter_escapes(&mut self, block: &[u8; BLOCK], mut places: u64) -> Result<bool, Fault> {
-        let (end, mut odd) = (self.at, false);
-        while places != 0 {
-            let place = places.trailing_zeros() as usize;
-            places &= places - 1;
-            if !IS_SIMPLE_ESCAPE[block[place] as usize] {
-                self.at = end - BLOCK + place;
-                odd |= self.escape()?;
-                // The second half of a pair was read with the first.
-                places &= u64::MAX.checked_shl((self.at + BLOCK - end) as u32).unwrap_or(0);
-                self.at = self.at.max(end);
-            }
-        }
-        Ok(odd)
     }
 
     fn skip_scalar(&mut self, kind: Kind) -> Result<(), Fault> {
@@ -397,48 +305,6 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes the rest of an escape whose backslash was read; true if it is an odd one.
-    fn escape(&mut self) -> Result<bool, Fault> {
-        let byte = *self.text.get(self.at).ok_or(Fault::Syntax)?;
-        self.at += 1;
-        match byte {
-            byte if IS_SIMPLE_ESCAPE[byte as usize] => Ok(false),
-            b'u' => {
-                let unit = self.hex4()?;
-                match unit {
-                    0 | 0xDC00..=0xDFFF => Ok(true),
-                    0xD800..=0xDBFF => self.low_half(),
-                    _ => Ok(false),
-                }
-            }
-            _ => Err(Fault::Syntax),
-        }
-    }
-
-    /// After the first half of a surrogate pair: passes the second, or says that it is missing.
-    fn low_half(&mut self) -> Result<bool, Fault> {
-        if !self.text[self.at..].starts_with(b"\\u") {
-            return Ok(true);
-        }
-        let before = self.at;
-        self.at += 2;
-        if (0xDC00..=0xDFFF).contains(&self.hex4()?) {
-            return Ok(false);
-        }
-        self.at = before;
-        Ok(true)
-    }
-
-    fn hex4(&mut self) -> Result<u32, Fault> {
-        let digits = self.text.get(self.at..self.at + 4).ok_or(Fault::Syntax)?;
-        let mut unit = 0;
-        for digit in digits {
-            unit = unit << 4 | (*digit as char).to_digit(16).ok_or(Fault::Syntax)?;
-        }
-        self.at += 4;
-        Ok(unit)
-    }
-
     fn literal(&mut self, word: &[u8]) -> Result<(), Fault> {
         if !self.text[self.at..].starts_with(word) {
             return Err(Fault::Syntax);
@@ -476,15 +342,6 @@ impl<'a> Scanner<'a> {
 
 fn is_number(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E')
-}
-
-/// One in every byte.
-pub(super) const ONES: u64 = u64::MAX / 0xFF;
-
-/// The high bit of each byte that is zero; bits above the lowest may be wrong.
-#[inline(always)]
-pub(super) fn zero_bytes(word: u64) -> u64 {
-    word.wrapping_sub(ONES) & !word & (ONES << 7)
 }
 
 #[cfg(test)]

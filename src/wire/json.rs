@@ -20,6 +20,13 @@ pub fn decode_bytes<'a>(string: Str, text: &'a [u8]) -> Cow<'a, [u8]> {
     if string.escaped { Cow::Owned(unescape(raw).into_bytes()) } else { Cow::Borrowed(raw) }
 }
 
+/// Whether a string read from `text` is `name`.
+#[inline]
+pub fn is_named(string: Str, text: &[u8], name: &str) -> bool {
+    let raw = string.raw(text);
+    if string.escaped { unescape(raw) == name } else { raw == name.as_bytes() }
+}
+
 /// The text of the bytes between two quotes, escapes resolved; lone surrogates become U+FFFD.
 pub fn unescape(raw: &[u8]) -> String {
     let mut out = Vec::with_capacity(raw.len() + size_of::<u64>());

@@ -4,7 +4,7 @@
 use super::begun::{Beginning, Begun, Head, List};
 use super::body::{Fault, Kind, Scanner, Span, Str};
 use super::declared::{Declared, KnownTools};
-use super::json::{decode, decode_bytes};
+use super::json::{decode, decode_bytes, is_named};
 use super::message::{Message, Seen, string_or_skip};
 use std::sync::Arc;
 
@@ -90,11 +90,15 @@ impl Request {
     /// # Errors
     /// See [`parse`](Self::parse).
     pub fn parse_known(body: &[u8], known: KnownTools<'_>) -> Result<Self, Fault> {
-        Self::read(body, known).map(|(request, _)| request)
+        Self::read(body, known, None)
     }
 
-    /// As [`parse_known`](Self::parse_known), with what stood before the messages.
-    pub(super) fn read(body: &[u8], known: KnownTools<'_>) -> Result<(Self, Option<Head>), Fault> {
+    /// As [`parse_known`](Self::parse_known). What stands before the messages goes into `head`, where there is one.
+    pub(super) fn read(
+        body: &[u8],
+        known: KnownTools<'_>,
+        head: Option<&mut Option<Head>>,
+    ) -> Result<Self, Fault> {
         if body.len() > u32::MAX as usize {
             return Err(Fault::Size);
         }
@@ -111,28 +115,31 @@ impl Request {
         request.messages.reserve(body.len() / BYTES_A_MESSAGE + 4);
         request.span = Span::new(start, start);
         scanner.object()?;
-        let mut head = None;
-        request.rest(&mut scanner, known, &mut Seen::default(), &mut head)?;
-        Ok((request, head))
+        request.rest(&mut scanner, known, &mut Seen::default(), head)?;
+        Ok(request)
     }
 
-    /// Reads the members that are left. What stands before the messages goes into `head`.
+    /// Reads the members that are left. What stands before the messages goes into `head`, where there is one.
     pub(super) fn rest(
         &mut self,
         scanner: &mut Scanner<'_>,
         known: KnownTools<'_>,
         seen: &mut Seen,
-        head: &mut Option<Head>,
+        mut head: Option<&mut Option<Head>>,
     ) -> Result<(), Fault> {
         while let Some(key) = scanner.member()? {
-            if head.is_none() && self.messages.is_empty() && key.raw(scanner.text()) == b"messages" {
+            if let Some(head) = &mut head
+                && head.is_none()
+                && self.messages.is_empty()
+                && key.raw(scanner.text()) == b"messages"
+            {
                 scanner.peek()?;
                 let mut seen = *seen;
                 seen.once(MESSAGES)?;
                 let list = List { key, start: scanner.at() };
                 // Without what holds the list's text: what is kept of a head is to weigh what it takes.
                 let request = Self { odd: scanner.odd(), declared: None, ..self.clone() };
-                *head = Some(Head { request, seen, list });
+                **head = Some(Head { request, seen, list });
             }
             let value = self.member(key, scanner, known, seen)?;
             self.members.push(Member { key, value });
@@ -145,8 +152,7 @@ impl Request {
 
     /// The value of the member `name`, if it is present.
     pub fn value(&self, body: &[u8], name: &str) -> Option<Span> {
-        let is_named = |member: &&Member| *decode_bytes(member.key, body) == *name.as_bytes();
-        self.members.iter().find(is_named).map(|member| member.value)
+        self.members.iter().find(|member| is_named(member.key, body, name)).map(|member| member.value)
     }
 
     /// What is known of all its tools.
@@ -169,8 +175,8 @@ impl Request {
         scanner.peek()?;
         let start = scanner.at();
         let name = decode_bytes(key, scanner.text());
-        if let Some(bit) = DECIDING.iter().position(|deciding| deciding.as_bytes() == &*name) {
-            seen.once(bit as u32)?;
+        if let Some(deciding) = deciding(&name) {
+            seen.once(deciding)?;
         }
         match &*name {
             b"model" => self.model = string_or_skip(scanner)?,
@@ -245,21 +251,25 @@ impl Request {
 /// Most conversations have fewer messages than that, so that their list grows once at most.
 const BYTES_A_MESSAGE: usize = 1024;
 
-/// The place of `messages` among them.
+/// See [`deciding`].
 const MESSAGES: u32 = 1;
-/// Members whose second occurrence would change what is governed.
-const DECIDING: [&str; 10] = [
-    "model",
-    "messages",
-    "tools",
-    "functions",
-    "tool_choice",
-    "function_call",
-    "stream",
-    "n",
-    "stream_options",
-    "parallel_tool_calls",
-];
+
+/// The number of a member whose second occurrence would change what is governed.
+fn deciding(name: &[u8]) -> Option<u32> {
+    Some(match name {
+        b"model" => 0,
+        b"messages" => MESSAGES,
+        b"tools" => 2,
+        b"functions" => 3,
+        b"tool_choice" => 4,
+        b"function_call" => 5,
+        b"stream" => 6,
+        b"n" => 7,
+        b"stream_options" => 8,
+        b"parallel_tool_calls" => 9,
+        _ => return None,
+    })
+}
 
 impl Choice {
     fn stronger(self, other: Self) -> Self {

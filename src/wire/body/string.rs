@@ -1,0 +1,205 @@
+//! The strings of a JSON text: where one ends, and what its escapes are. Names are told by words of eight bytes, prose by
+//! one call, texts with many escapes by blocks. Responsible for escapes being whole; decodes nothing.
+
+use super::block::{BLOCK, Columns, IS_SIMPLE_ESCAPE, behind_backslash};
+use super::{Fault, Scanner, Span, Str};
+use memchr::memchr2;
+
+/// How many times eight bytes of a string are looked at before it counts as a long one.
+const NAME_WORDS: usize = 4;
+
+impl Scanner<'_> {
+    /// Reads a string value.
+    pub fn string(&mut self) -> Result<Str, Fault> {
+        // What is rare is left for functions of its own, so that this one has nothing to save for them.
+        if self.text.get(self.at) != Some(&b'"') {
+            return self.spaced_string();
+        }
+        self.at += 1;
+        let start = self.at;
+        // Most strings are names, which end soon and have no escape.
+        for (at, word) in self.text[start..].as_chunks().0.iter().take(NAME_WORDS).enumerate() {
+            let Some(place) = first_mark(word) else { continue };
+            if word[place] != b'"' {
+                break;
+            }
+            let end = start + at * word.len() + place;
+            self.at = end + 1;
+            return Ok(Str { span: Span::new(start, end), escaped: false, odd: false });
+        }
+        self.long_string()
+    }
+
+    /// Reads a string that stands behind white space.
+    #[inline(never)]
+    fn spaced_string(&mut self) -> Result<Str, Fault> {
+        if self.after_space() == Some(b'"') { self.string() } else { Err(Fault::Syntax) }
+    }
+
+    /// Reads the rest of a string that is no short name.
+    #[inline(never)]
+    fn long_string(&mut self) -> Result<Str, Fault> {
+        let start = self.at;
+        // Prose up to its end or for a good while: by one call, some 10 instructions a block.
+        self.at += memchr2(b'"', b'\\', &self.text[start..]).ok_or(Fault::Syntax)?;
+        let (escaped, odd) = if self.text[self.at] == b'"' {
+            self.at += 1;
+            (false, false)
+        } else {
+            self.escaped_string()?
+        };
+        self.odd |= odd;
+        Ok(Str { span: Span::new(start, self.at - 1), escaped, odd })
+    }
+
+    /// Passes the rest of a string with escapes by blocks; whether it holds any, and odd ones.
+    fn escaped_string(&mut self) -> Result<(bool, bool), Fault> {
+        let (mut escaped, mut odd) = (false, false);
+        // One where a block begins behind the backslash of an escape.
+        let mut open = 0;
+        while let Some(block) = self.text[self.at..].first_chunk::<BLOCK>() {
+            let columns = Columns::of(block);
+            if columns.is_plain() && open == 0 {
+                self.at += BLOCK;
+                continue;
+            }
+            // Most blocks of an escaped text: simple escapes and no end.
+            if let Some(next) = columns.pass(block, open) {
+                (escaped, open) = (true, next);
+                self.at += BLOCK;
+                continue;
+            }
+            let start = self.at;
+            self.at += BLOCK;
+            let (quotes, slashes) = columns.in_order();
+            let behind = behind_backslash(slashes, &mut open);
+            let ends = quotes & !behind;
+            let inside = ends.wrapping_sub(1) & !ends;
+            escaped |= slashes & inside != 0;
+            let rare = behind & inside & !(quotes | slashes);
+            if rare != 0 {
+                odd |= self.letter_escapes(block, rare)?;
+                // An escape that reaches into the next block is passed whole.
+                open = if self.at > start + BLOCK { 0 } else { open };
+            }
+            if ends != 0 {
+                self.at = start + ends.trailing_zeros() as usize + 1;
+                return Ok((escaped, odd));
+            }
+        }
+        if open != 0 {
+            odd |= self.escape()?;
+        }
+        loop {
+            let Some(found) = memchr2(b'"', b'\\', &self.text[self.at..]) else { return Err(Fault::Syntax) };
+            self.at += found + 1;
+            if self.text[self.at - 1] == b'"' {
+                return Ok((escaped, odd));
+            }
+            escaped = true;
+            odd |= self.escape()?;
+        }
+    }
+
+    /// Checks the escapes of the `block` just passed whose second bytes stand at `places`; true if one is odd. Moves
+    /// on to the end of the last, if that lies behind the block's.
+    fn letter_escapes(&mut self, block: &[u8; BLOCK], mut places: u64) -> Result<bool, Fault> {
+        let (end, mut odd) = (self.at, false);
+        while places != 0 {
+            let place = places.trailing_zeros() as usize;
+            places &= places - 1;
+            if !IS_SIMPLE_ESCAPE[block[place] as usize] {
+                self.at = end - BLOCK + place;
+                odd |= self.escape()?;
+                // The second half of a pair was read with the first.
+                places &= u64::MAX.checked_shl((self.at + BLOCK - end) as u32).unwrap_or(0);
+                self.at = self.at.max(end);
+            }
+        }
+        Ok(odd)
+    }
+
+    /// Passes the rest of an escape whose backslash was read; true if it is an odd one.
+    fn escape(&mut self) -> Result<bool, Fault> {
+        let byte = *self.text.get(self.at).ok_or(Fault::Syntax)?;
+        self.at += 1;
+        match byte {
+            byte if IS_SIMPLE_ESCAPE[byte as usize] => Ok(false),
+            b'u' => {
+                let unit = self.hex4()?;
+                match unit {
+                    0 | 0xDC00..=0xDFFF => Ok(true),
+                    0xD800..=0xDBFF => self.low_half(),
+                    _ => Ok(false),
+                }
+            }
+            _ => Err(Fault::Syntax),
+        }
+    }
+
+    /// After the first half of a surrogate pair: passes the second, or says that it is missing.
+    fn low_half(&mut self) -> Result<bool, Fault> {
+        if !self.text[self.at..].starts_with(b"\\u") {
+            return Ok(true);
+        }
+        let before = self.at;
+        self.at += 2;
+        if (0xDC00..=0xDFFF).contains(&self.hex4()?) {
+            return Ok(false);
+        }
+        self.at = before;
+        Ok(true)
+    }
+
+    fn hex4(&mut self) -> Result<u32, Fault> {
+        let digits = self.text.get(self.at..self.at + 4).ok_or(Fault::Syntax)?;
+        let mut unit = 0;
+        for digit in digits {
+            unit = unit << 4 | (*digit as char).to_digit(16).ok_or(Fault::Syntax)?;
+        }
+        self.at += 4;
+        Ok(unit)
+    }
+}
+
+/// One in every byte.
+pub(in crate::wire) const ONES: u64 = u64::MAX / 0xFF;
+
+/// The place of the first quote or backslash among eight bytes.
+#[inline(always)]
+fn first_mark(word: &[u8; 8]) -> Option<usize> {
+    let word = u64::from_le_bytes(*word);
+    let found = zero_bytes(word ^ (ONES * b'"' as u64)) | zero_bytes(word ^ (ONES * b'\\' as u64));
+    (found != 0).then_some(found.trailing_zeros() as usize / 8 % 8)
+}
+
+/// The high bit of each byte that is zero; bits above the lowest may be wrong.
+#[inline(always)]
+pub(in crate::wire) fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word & (ONES << 7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_of_every_length_end_at_their_quote_with_and_without_escapes() {
+        for length in 0..200 {
+            for escape in [None, Some(0), Some(length / 2), Some(length)] {
+                let mut string = "x".repeat(length);
+                escape.iter().for_each(|at| string.insert_str(*at, r#"\""#));
+                for behind in ["", ", \"next\": 1}"] {
+                    let text = format!(" \"{string}\"{behind}");
+                    let mut scanner = Scanner::new(text.as_bytes());
+                    let read = scanner.string().unwrap();
+                    assert_eq!(read.raw(text.as_bytes()), string.as_bytes());
+                    assert_eq!((read.escaped, read.odd), (escape.is_some(), false), "{text}");
+                    assert_eq!(&text[scanner.at()..], behind);
+                }
+                let open = format!("\"{string}");
+                assert_eq!(Scanner::new(open.as_bytes()).string(), Err(Fault::Syntax));
+            }
+        }
+    }
+}
