@@ -47,10 +47,25 @@ pub enum Domain {
 
 impl std::fmt::Display for Hash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Written with every log line; the formatter's own way takes 900 instructions, this 150.
-        let digit = |half: u8| b"0123456789abcdef"[usize::from(half & 15)];
-        let digits = self.0.to_be_bytes().map(|byte| [digit(byte >> 4), digit(byte)]);
-        f.write_str(std::str::from_utf8(digits.as_flattened()).unwrap_or_default())
+        f.write_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
+    }
+}
+
+impl Hash {
+    /// In hexadecimal, as it is displayed. Written with every log line; the formatter's own way takes 900 instructions,
+    /// this 150.
+    pub fn spelled(self) -> String {
+        String::from_utf8(self.digits().into()).unwrap_or_default()
+    }
+
+    fn digits(self) -> [u8; 32] {
+        // By arithmetic, which compiles to vector instructions.
+        let digit = |half: u8| half + if half < 10 { b'0' } else { b'a' - 10 };
+        let mut digits = [0; 32];
+        for (two, byte) in digits.as_chunks_mut().0.iter_mut().zip(self.0.to_be_bytes()) {
+            *two = [digit(byte >> 4), digit(byte & 15)];
+        }
+        digits
     }
 }
 
@@ -110,17 +125,23 @@ impl HashKey {
         let mut filled = 1;
         for part in parts {
             let length = (part.len() as u64).to_le_bytes();
-            for bytes in [&length[..], part] {
-                if filled + bytes.len() > JOINED_BYTES {
+            if filled + length.len() + part.len() > JOINED_BYTES {
+                hasher.append(&joined[..filled]);
+                filled = 0;
+            }
+            if let Some(place) = joined[filled..].first_chunk_mut() {
+                *place = length;
+                filled += length.len();
+            }
+            match joined.get_mut(filled..filled + part.len()) {
+                Some(place) => {
+                    place.copy_from_slice(part);
+                    filled += part.len();
+                }
+                None => {
                     hasher.append(&joined[..filled]);
                     filled = 0;
-                }
-                match joined.get_mut(filled..filled + bytes.len()) {
-                    Some(place) => {
-                        place.copy_from_slice(bytes);
-                        filled += bytes.len();
-                    }
-                    None => hasher.append(bytes),
+                    hasher.append(part);
                 }
             }
         }
@@ -212,5 +233,38 @@ impl Identity {
             }
         }
         name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_hash_of_its_domain_and_its_parts_with_their_lengths_however_they_are_joined() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(400).collect();
+        let lengths = [0, 1, 16, 110, 111, 112, 119, 120, 121, 128, 300];
+        for first in lengths {
+            for second in lengths {
+                let parts = [&bytes[..first], &bytes[7..][..second], b"end"];
+                let mut spelled = vec![Domain::Text as u8];
+                for part in parts {
+                    spelled.extend_from_slice(&(part.len() as u64).to_le_bytes());
+                    spelled.extend_from_slice(part);
+                }
+                let key = HashKey::fixed(1);
+                let [low, high] = HighwayHasher::new(Key(key.0)).hash128(&spelled);
+                let expected = Hash(u128::from(high) << 64 | u128::from(low));
+                assert_eq!(key.hash(Domain::Text, &parts), expected, "{first} {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_spelled_in_hexadecimal() {
+        for name in [0, 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210, u128::MAX, 0x0a90] {
+            let expected = format!("{name:032x}");
+            assert_eq!((Hash(name).spelled(), Hash(name).to_string()), (expected.clone(), expected));
+        }
     }
 }

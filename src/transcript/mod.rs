@@ -73,6 +73,9 @@ pub struct View<'a> {
     note: &'a Note,
 }
 
+/// A message of fewer bytes is counted in less time than its count is looked up.
+const LEAST_NAMED: usize = 160;
+
 /// Marks a count in a note as one from samples.
 const SAMPLED: u64 = 1 << 63;
 
@@ -88,10 +91,16 @@ impl<'a> View<'a> {
             return known;
         }
         let count = || self.count_tokens(estimate_json);
+        if self.message.span.len() < LEAST_NAMED {
+            return self.note_count(count());
+        }
         let key = self.identity.key.hash(Domain::Tokens, &[self.message.span.of(self.body)]);
         let derived = self.memo.derive(key, &mut || Derived::Tokens(count()));
-        let counted = if let Derived::Tokens(counted) = derived { counted } else { count() };
-        // To hash a long message for every policy that asks would cost more than all else.
+        self.note_count(if let Derived::Tokens(counted) = derived { counted } else { count() })
+    }
+
+    /// Remembers the count for who asks again: to hash a long message for every policy would cost more than all else.
+    fn note_count(&self, counted: Estimate) -> Estimate {
         self.note.counted.store(counted.hundredths() + 1, Ordering::Relaxed);
         counted.scaled(self.token_factor)
     }

@@ -126,8 +126,9 @@ impl Histories {
     /// Of each message the length, the beginning and the end are read: two histories that agree on these, on the
     /// caller, on the conversation and on the tools cost the same or nearly.
     pub fn read(transcript: &Transcript<'_>, model: Hash) -> Self {
-        let place = place(transcript, model);
-        let name = |name: Hash| transcript.identity.key.hash(Domain::History, &[&place, &bytes_of(name)]);
+        let place = Place::of(transcript, model);
+        let name =
+            |name: Hash| transcript.identity.key.hash(Domain::History, &[place.bytes(), &bytes_of(name)]);
         let Told { chain, earlier } = told(transcript);
         let earlier = earlier.iter().rev().map(|(count, before)| (*count, name(*before))).collect();
         Self { whole: name(chain.name()), earlier }
@@ -144,7 +145,7 @@ pub fn history(transcript: &Transcript<'_>, model: Hash, count: usize) -> Option
         .iter()
         .for_each(|message| add(&mut chain, message, transcript.body));
     let name = bytes_of(chain.name());
-    Some(transcript.identity.key.hash(Domain::History, &[&place(transcript, model), &name]))
+    Some(transcript.identity.key.hash(Domain::History, &[Place::of(transcript, model).bytes(), &name]))
 }
 
 /// Messages as far as they were named.
@@ -193,12 +194,31 @@ fn add(chain: &mut Chain, message: &Message, body: &[u8]) {
 }
 
 /// What goes into the names of histories beside their messages: the caller, the model and the tools.
-fn place(transcript: &Transcript<'_>, model: Hash) -> Vec<u8> {
-    let (request, body) = (transcript.request, transcript.body);
-    let tools = request.tools.first().zip(request.tools.last());
-    let tools = tools.map_or(0..0, |(first, last)| first.span.start as usize..last.span.end as usize);
-    let (length, start, end) = sample(body.get(tools).unwrap_or_default());
-    [&bytes_of(transcript.calls.root)[..], &bytes_of(model), &length, start, end].concat()
+struct Place {
+    bytes: [u8; PLACE_BYTES],
+    filled: usize,
+}
+
+/// Two names, and the length, the beginning and the end of the tools.
+const PLACE_BYTES: usize = 2 * size_of::<Hash>() + size_of::<u64>() + 2 * SAMPLE_BYTES;
+
+impl Place {
+    fn of(transcript: &Transcript<'_>, model: Hash) -> Self {
+        let (request, body) = (transcript.request, transcript.body);
+        let tools = request.tools.first().zip(request.tools.last());
+        let tools = tools.map_or(0..0, |(first, last)| first.span.start as usize..last.span.end as usize);
+        let (length, start, end) = sample(body.get(tools).unwrap_or_default());
+        let mut place = Self { bytes: [0; PLACE_BYTES], filled: 0 };
+        for part in [&bytes_of(transcript.calls.root)[..], &bytes_of(model), &length, start, end] {
+            place.bytes[place.filled..][..part.len()].copy_from_slice(part);
+            place.filled += part.len();
+        }
+        place
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.filled]
+    }
 }
 
 fn bytes_of(name: Hash) -> [u8; 16] {
