@@ -296,12 +296,13 @@ impl PolicySet {
         let mut facts = facts_of(transcript);
         facts.cuts = self.rules.iter().any(|rule| rule.cuts());
         let stands = Stands::of(self, transcript);
-        let ((mut folds, mut plan), from, mut keep) = stands.begin(|| self.open(&facts));
+        let (mut folds, mut plan) = self.open(&facts);
+        let (from, mut keep) = stands.begin((&mut folds, &mut plan), || self.open(&facts));
         // Not a loop: an iterator that is made of several walks itself in fewer steps.
         transcript.events_from(from).for_each(|event| {
             let message = event.message();
             if let Some(keeping) = keep.take_if(|keeping| keeping.is_at(message)) {
-                stands.keep(keeping, &folds, &plan);
+                stands.keep(*keeping, &folds, &plan);
             }
             for fold in &mut folds {
                 plan.stand_at(message, fold.name());
@@ -309,7 +310,7 @@ impl PolicySet {
             }
         });
         if let Some(keeping) = keep {
-            stands.keep(keeping, &folds, &plan);
+            stands.keep(*keeping, &folds, &plan);
         }
         for fold in &folds {
             plan.stand_at(transcript.request.messages.len(), fold.name());

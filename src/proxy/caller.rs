@@ -25,8 +25,10 @@ pub(crate) fn identify(
     (request, body): (&Request, &[u8]),
     settings: &Conversation,
 ) -> Identity {
-    let credentials = CREDENTIALS.iter().flat_map(|name| headers.get_all(name));
-    let credentials: Vec<&[u8]> = credentials.map(HeaderValue::as_bytes).collect();
+    let mut credentials: Vec<&[u8]> = Vec::new();
+    for name in &CREDENTIALS {
+        credentials.extend(headers.get_all(name).iter().map(HeaderValue::as_bytes));
+    }
     let principal = key.hash(Domain::Principal, &credentials);
     let by_header = || {
         let names = std::iter::once(&CONVERSATION).chain(&settings.headers);

@@ -73,22 +73,27 @@ impl<'a> Stands<'a> {
         Self { transcript, set, known }
     }
 
-    /// The folds and the plan where they begin to read, which is the message told with them, and what is to be kept on
-    /// the way. `open`: the folds before the first event.
-    pub(super) fn begin(&self, open: impl Fn() -> (Folds, Plan)) -> ((Folds, Plan), usize, Option<Keeping>) {
-        let (mut folds, plan) = open();
-        let Some(known) = &self.known else { return ((folds, plan), 0, None) };
+    /// Brings the folds and the plan from before the first event to where they begin to read, which is the message told,
+    /// with what is to be kept on the way. `open`: both as they are before the first event.
+    pub(super) fn begin(
+        &self,
+        (folds, plan): (&mut Folds, &mut Plan),
+        open: impl Fn() -> (Folds, Plan),
+    ) -> (usize, Option<Box<Keeping>>) {
+        let Some(known) = &self.known else { return (0, None) };
         let asked = Asked::of(self.transcript);
         let found = known.find::<Stand>();
-        let found = found.filter(|(at, stand)| self.agrees(stand, *at, &asked) && stand.opened == plan);
-        let keeping = |found| known.news(found).map(|at| Keeping { at, asked, opened: plan.clone() });
-        let Some((at, stand)) = found else { return ((folds, plan.clone()), 0, keeping(None)) };
+        let found = found.filter(|(at, stand)| self.agrees(stand, *at, &asked) && stand.opened == *plan);
+        let keeping = |found, opened| known.news(found).map(|at| Box::new(Keeping { at, asked, opened }));
+        let Some((at, stand)) = found else { return (0, keeping(None, plan.clone())) };
         let resumed = folds.iter_mut().zip(&stand.folds).all(|(fold, known)| fold.resume(&**known));
         if resumed {
-            return ((folds, stand.plan.clone()), at.messages, keeping(Some(at)));
+            let opened = std::mem::replace(plan, stand.plan.clone());
+            return (at.messages, keeping(Some(at), opened));
         }
         // Some of the states are gone.
-        (open(), 0, keeping(None))
+        (*folds, *plan) = open();
+        (0, keeping(None, plan.clone()))
     }
 
     /// Keeps what was reached.

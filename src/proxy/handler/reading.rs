@@ -80,7 +80,7 @@ impl Gateway {
         // The path too: some providers name the model there (Azure's deployments).
         let place = [self.upstream.name().as_bytes(), parts.uri.path().as_bytes(), model_name.as_bytes()];
         let model = self.key.hash(Domain::Model, &place);
-        let mut transcript = self.transcript((request, body), &identity);
+        let mut transcript = self.transcript((request, body), &model_name, &identity);
         let is_asking = policies.confirming().is_some() && !self.is_observing();
         let sought = self.seek(&transcript, model, is_asking);
         let now_ms = ms_at(record.lap());
@@ -92,7 +92,12 @@ impl Gateway {
         transcript.shared_body = Some(body.clone());
         transcript.spent.clone_from(&facts.spent);
         transcript.overflows.clone_from(&overflows);
-        let (mut plan, judge, waited) = self.decide(policies, &transcript, parts, record).await;
+        let (mut plan, mut judge) = policies.read(&transcript);
+        let asked = self.summarise_first(&plan, &transcript, parts, record).await;
+        if asked.is_some() {
+            (plan, judge) = policies.read(&transcript);
+        }
+        let waited = asked.unwrap_or_default();
         let outcome = &mut record.outcome;
         if request.odd {
             // Parsers differ on what its strings say, so it goes up as it is; the reply is judged all the same,
@@ -108,7 +113,7 @@ impl Gateway {
         let meter = self.meter((&transcript, &sought), &facts, (&plan, &restored));
         outcome.foretold = Some(meter.foretold());
         let Sought { conversation, request: request_name, histories, answer, .. } = sought;
-        outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.to_string()));
+        outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.spelled()));
         tell_known(outcome, facts.repeated, (lost, meter.keeps_rounds));
         tell_new(&transcript, &plan, record);
         let chain = transcript.calls.chain();
@@ -199,20 +204,24 @@ impl Gateway {
         Meter::read(sent, &sought.histories, facts, (sought.model, sought.conversation))
     }
 
-    /// Reads the transcript through the policies; once more where a summary is to be asked for first. Says how long that
-    /// took.
-    async fn decide(
+    /// Whether `plan` says something of summaries that may be acted on.
+    fn has_summaries(&self, plan: &Plan, transcript: &Transcript<'_>) -> bool {
+        let changes = plan.refusal.is_none() && !transcript.request.odd && !self.is_observing();
+        plan.summaries != BatchSummaries::default() && changes && !self.is_held_out(transcript)
+    }
+
+    /// Tells what became of the plan's summaries, and asks for the one that it wants. Says how long that took: `None` where
+    /// it wants none, else the policies are to read once more. They do so at the caller's: what a future returns is
+    /// copied more than once.
+    async fn summarise_first(
         self: &Arc<Self>,
-        policies: &PolicySet,
+        plan: &Plan,
         transcript: &Transcript<'_>,
         parts: &Parts,
         record: &mut Record,
-    ) -> (Plan, Judge, Duration) {
-        let (plan, judge) = policies.read(transcript);
-        let known = plan.summaries != BatchSummaries::default();
-        let changes = plan.refusal.is_none() && !transcript.request.odd && !self.is_observing();
-        if !(known && changes) || self.is_held_out(transcript) {
-            return (plan, judge, Duration::ZERO);
+    ) -> Option<Duration> {
+        if !self.has_summaries(plan, transcript) {
+            return None;
         }
         let metrics = &self.telemetry.metrics;
         if plan.summaries.told > 0 {
@@ -224,12 +233,10 @@ impl Gateway {
             metrics.count_summary(SummaryResult::Lost);
         }
         record.outcome.prefix_breaks.extend((!plan.summaries.lost.is_empty()).then_some(PrefixBreak::Ledger));
-        let Some(wanted) = &plan.summaries.wanted else { return (plan, judge, Duration::ZERO) };
+        let wanted = plan.summaries.wanted.as_ref()?;
         let began = Instant::now();
         self.summarise(wanted, parts, question(transcript, wanted)).await;
-        let waited = began.elapsed();
-        let (plan, judge) = policies.read(transcript);
-        (plan, judge, waited)
+        Some(began.elapsed())
     }
 
     /// Whether policies leave the conversation's texts alone.
@@ -271,7 +278,7 @@ impl Gateway {
         let Exchange { request, body, identity, restored, length, record, .. } = exchange;
         let profile = record.outcome.profile.as_deref();
         let profile = profile.and_then(|name| self.config.profiles.named(name).ok());
-        let mut transcript = self.transcript((request, body), identity);
+        let mut transcript = self.transcript((request, body), &request.model_name(body), identity);
         transcript.overflowed = true;
         transcript.overflows.clone_from(&length.overflows);
         transcript.hidden_rounds.clone_from(restored);
@@ -283,16 +290,16 @@ impl Gateway {
         plan
     }
 
-    /// What `body` tells of its conversation.
+    /// What `body`, a request to `model`, tells of its conversation.
     fn transcript<'a>(
         &'a self,
         (request, body): (&'a Request, &'a Bytes),
+        model: &str,
         identity: &'a Identity,
     ) -> Transcript<'a> {
-        let model = request.model_name(body);
         let mut transcript = Transcript::read(request, body, identity, &*self.memo);
-        transcript.token_factor = self.config.token_factor(&model);
-        transcript.context_window = self.config.context_window(&model);
+        transcript.token_factor = self.config.token_factor(model);
+        transcript.context_window = self.config.context_window(model);
         transcript.summaries = Some(Arc::clone(&self.summaries.pins) as _);
         transcript
     }
