@@ -84,8 +84,10 @@ impl Exchange {
     /// Sends the request in its present form.
     pub(crate) async fn send_request(&mut self) -> Result<Response<Incoming>, ProxyError> {
         self.record.outcome.billed_requests += 1;
+        let started = self.record.lap().into();
         let (gateway, write) = self.writing();
-        gateway.upstream.send_made(write).await
+        // In a box, or every future around it would have room for it, and be as long to move.
+        Box::pin(gateway.upstream.send_made(write, started)).await
     }
 
     /// What writes the request in its present form, as often as it is sent.
@@ -240,6 +242,10 @@ impl Exchange {
 
     /// Tells the ledger what the client was handed and what it was not shown.
     pub(crate) fn remember(&self, choices: &[ChoiceState]) {
+        // Of text alone there is nothing to remember, unless something is hidden before it.
+        if self.reasks.count() == 0 && choices.iter().all(|choice| choice.calls() == 0) {
+            return;
+        }
         let has_rounds = self.reasks.count() > 0 || choices.iter().any(ChoiceState::has_withheld);
         let story =
             if has_rounds { story(&self.request, &self.body, &self.identity) } else { Hash::default() };

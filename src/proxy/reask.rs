@@ -66,12 +66,13 @@ impl Exchange {
     async fn read_on(&mut self, mut read: Box<Read>, mut body: Incoming) -> Result<Box<Read>, ProxyError> {
         let settings = &self.gateway.config;
         let (limit, idle) = (settings.limits.reply_bytes, settings.upstream.idle_timeout);
-        let (mut unknown, mut size) = (read.is_success(), 0);
+        let (mut unknown, mut size, mut waited) = (read.is_success(), 0, false);
         while !body.is_end_stream() {
             // Most frames are here already: no timer is made for them.
             let frame = match body.frame().now_or_never() {
                 Some(frame) => frame,
                 None => {
+                    waited = true;
                     Box::pin(timeout(idle, body.frame())).await.map_err(|_| self.gateway.timed_out(idle))?
                 }
             };
@@ -94,7 +95,9 @@ impl Exchange {
                 break;
             }
         }
-        self.record.upstream_time();
+        if waited {
+            self.record.upstream_time();
+        }
         Ok(read)
     }
 
@@ -147,11 +150,7 @@ impl Exchange {
         judge.tell = self.tell();
         // Written first: what the client reads, our own words included, is what it sends back.
         let written = judge.write();
-        let has_calls = judge.choices().iter().any(|choice| choice.calls() > 0);
-        // Of text alone there is nothing to remember, unless something is hidden before it.
-        if has_calls || self.reasks.count() > 0 {
-            self.remember(judge.choices());
-        }
+        self.remember(judge.choices());
         self.tell_judged(&mut judge);
         if let Some(changed) = written {
             for told_of_the_bytes in OF_THE_BYTES {
@@ -159,9 +158,7 @@ impl Exchange {
             }
             read.pieces = vec![changed];
         }
-        let response = self.pass_on(read);
-        self.record.own_time();
-        response
+        self.pass_on(read)
     }
 
     /// The judge of a reply; what stands in the way if there is none.
@@ -205,7 +202,7 @@ impl Exchange {
             self.record.write_head(&mut head.headers, self.identity.explicit.as_deref());
         }
         self.record.outcome.reply_bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
-        self.record.first_byte();
+        self.record.answers();
         let body = match (rest, trailers) {
             (None, None) => ReplyBody::rope(pieces),
             (rest, trailers) => {

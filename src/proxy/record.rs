@@ -61,6 +61,12 @@ impl Record {
         self.outcome.times.overhead += passed;
     }
 
+    /// Our own work has ended, and the first byte of the reply's body goes out.
+    pub(crate) fn answers(&mut self) {
+        self.own_time();
+        self.outcome.times.first_byte.get_or_insert(self.lap.saturating_duration_since(self.started));
+    }
+
     /// A part has ended in which the upstream was waited for.
     pub(crate) fn upstream_time(&mut self) {
         let passed = self.lapped();

@@ -118,12 +118,12 @@ impl Upstream {
     }
 
     /// As [`send`](Self::send), with the request made by the caller, once more where it must be sent once more:
-    /// cheaper than a copy of every request for the few that need it.
+    /// cheaper than a copy of every request for the few that need it. It began to be sent when it `started`.
     pub async fn send_made(
         &self,
         mut make: impl FnMut() -> Request<UpBody> + Send,
+        started: Instant,
     ) -> Result<Response<Incoming>, ProxyError> {
-        let started = Instant::now();
         let mut sent = self.attempt(&self.pool, self.prepare(make())?, started).await;
         if let Err(failure) = &sent
             && failure.stale
