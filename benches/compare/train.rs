@@ -9,10 +9,11 @@ use super::subject::{SHIPPED, Subject, Way, bare};
 use super::{CHUNKS, upstream};
 use std::path::Path;
 
-/// A size, its tool results, and how many requests of it are sent.
+/// A size, its tool results, and how many requests of it are sent: so many of the small ones that what is done once for
+/// each request counts as hot beside what is done for each byte.
 const SIZES: [(usize, usize, u32); 4] =
-    [(1 << 10, 0, 1600), (32 << 10, 10, 800), (256 << 10, 60, 160), (1 << 20, 200, 40)];
-const STREAMS: u32 = 24;
+    [(1 << 10, 0, 6000), (32 << 10, 10, 1500), (256 << 10, 60, 60), (1 << 20, 200, 12)];
+const STREAMS: u32 = 48;
 const CONNECTIONS: usize = 4;
 
 /// Each result is cut and many are cleared.
