@@ -7,15 +7,17 @@ SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 VENV := .venv/.installed
 NODE_MODULES := tests/clients/node/node_modules/.installed
 
+# This machine, as rustc calls it.
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+
 # How long each target is fuzzed, in seconds.
 FUZZ_SECONDS ?= 60
 FUZZ_IS := --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 FUZZ := cargo run --quiet --release $(FUZZ_IS) --
-GUIDED := target/fuzz-guided/$(shell rustc -vV | sed -n 's/^host: //p')/release/guided
+GUIDED = target/fuzz-guided/$(HOST)/release/guided
 
 # The program as it is shipped: the compiler knows from a profile what is hot. The target is named so that the flags spare
 # the build's own programs, and so that the profile's names are the build's.
-HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 RELEASE = cargo build --locked --release --target $(HOST)
 RELEASED = target/$(HOST)/release
 PROFILE := deploy/release.profdata
