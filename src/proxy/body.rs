@@ -4,7 +4,7 @@
 //! trailers, and with a bound on silence. It reads nothing into memory (that is `read`) and does not
 //! know what the bytes mean.
 
-use super::Answered;
+use super::Served;
 use super::timed::{Timed, UploadClock};
 use bytes::Bytes;
 use futures_util::{Stream, stream};
@@ -156,7 +156,7 @@ type FrameStream = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, BodyError>> + 
 pub struct ReplyBody {
     reply: Reply,
     /// Dropped with the body.
-    answered: Option<Answered>,
+    served: Option<Served>,
     breaking: Option<(BodyError, Pin<Box<Sleep>>)>,
 }
 
@@ -223,12 +223,12 @@ impl ReplyBody {
     }
 
     fn of(reply: Reply) -> Self {
-        Self { reply, answered: None, breaking: None }
+        Self { reply, served: None, breaking: None }
     }
 
-    /// Holds `answered` until it is dropped.
-    pub(super) fn hold(&mut self, answered: Answered) {
-        self.answered = Some(answered);
+    /// Holds `served` until it is dropped.
+    pub(super) fn hold(&mut self, served: Served) {
+        self.served = Some(served);
     }
 }
 

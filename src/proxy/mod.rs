@@ -251,9 +251,9 @@ struct Asked {
 }
 
 /// Kept with a response until its body has gone out: from then on the next head is waited for.
-struct Answered(Arc<Asked>);
+struct Served(Arc<Asked>);
 
-impl Drop for Answered {
+impl Drop for Served {
     fn drop(&mut self) {
         self.0.answering.store(false, Ordering::Relaxed);
     }
@@ -275,8 +275,8 @@ impl<S: Service> Connection<S> {
                     asked.first.notify_one();
                 }
                 asked.answering.store(true, Ordering::Relaxed);
-                let answered = Answered(asked.clone());
-                answer(*request.method() == Method::HEAD, service.clone().call(request), answered)
+                let served = Served(asked.clone());
+                answer(*request.method() == Method::HEAD, service.clone().call(request), served)
             }
         });
         let mut silence =
@@ -384,7 +384,7 @@ impl Silence {
 async fn answer(
     is_head: bool,
     answering: Answering,
-    answered: Answered,
+    served: Served,
 ) -> Result<Response<ReplyBody>, Infallible> {
     let response = answering.await;
     // Over HTTP/2 hyper would send what an error response to HEAD carries.
@@ -393,6 +393,6 @@ async fn answer(
     } else {
         response
     };
-    response.body_mut().hold(answered);
+    response.body_mut().hold(served);
     Ok(response)
 }
