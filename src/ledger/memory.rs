@@ -16,6 +16,7 @@ use moka::ops::compute::Op;
 use moka::sync::Cache;
 use std::future::{Future, ready};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -56,8 +57,9 @@ pub struct Memory {
     asked: Recent<Option<Standing>>,
     spent: Recent<Arc<Uses>>,
     overflows: Recent<Arc<Vec<Overflow>>>,
-    /// Few, and looked up once a request.
     models: Cache<Hash, ModelFacts>,
+    /// Whether any is known: most upstreams refuse nothing, and every request asks.
+    knows_models: AtomicBool,
     anchors: Anchors,
     // A std mutex: held for sums over some dozen numbers.
     ratios: Recent<Arc<Mutex<Ratios>>>,
@@ -86,6 +88,7 @@ impl Memory {
             }),
             overflows: Recent::new(bounds.conversations, lifetime_ms, |_| 1),
             models: Cache::builder().max_capacity(MOST_MODELS).time_to_live(bounds.refusals).build(),
+            knows_models: AtomicBool::new(false),
             anchors: Anchors::new(),
             ratios: Recent::new(MOST_RATIOS, u64::MAX, |_| 1),
             started: Instant::now(),
@@ -94,7 +97,11 @@ impl Memory {
 
     /// Time of this ledger's own, which no clock set anew moves.
     pub(super) fn now_ms(&self) -> u64 {
-        millis(self.started.elapsed())
+        self.ms_at(Instant::now())
+    }
+
+    fn ms_at(&self, moment: Instant) -> u64 {
+        millis(moment.saturating_duration_since(self.started))
     }
 
     fn learn(&self, cost: Cost) {
@@ -108,6 +115,11 @@ impl Memory {
                 known
             });
         }
+    }
+
+    fn model(&self, model: &Hash) -> ModelFacts {
+        let known = self.knows_models.load(Ordering::Relaxed).then(|| self.models.get(model));
+        known.flatten().unwrap_or_default()
     }
 
     fn ratio(&self, model: &Hash) -> Option<Ratio> {
@@ -176,7 +188,7 @@ fn millis(time: Duration) -> u64 {
 
 impl Ledger for Memory {
     fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
-        let now_ms = self.now_ms();
+        let now_ms = self.ms_at(ask.now);
         let repeated = self.requests.update(ask.request, now_ms, |_| ());
         self.conversations.update(ask.conversation, now_ms, |_| ());
         let rounds_at =
@@ -184,7 +196,7 @@ impl Ledger for Memory {
         Box::pin(ready(Facts {
             released_ms: ask.calls.iter().map(|call| self.released_ms.find(call, now_ms)).collect(),
             rounds: ask.places.iter().map(rounds_at).collect(),
-            model: self.models.get(&ask.model).unwrap_or_default(),
+            model: self.model(&ask.model),
             repeated,
             asked: ask.answered.and_then(|text| self.asked(text)),
             anchors: ask.histories.iter().map(|history| self.anchors.find(*history)).collect(),
@@ -199,25 +211,28 @@ impl Ledger for Memory {
     }
 
     fn record(&self, news: News) {
-        let now_ms = self.now_ms();
+        // A bill is the one thing that every request tells, and does not age.
+        let mut clock = None;
+        let mut now_ms = || *clock.get_or_insert_with(|| self.now_ms());
         for (call, at_ms) in news.released {
-            self.released_ms.update(call, now_ms, |known| known.unwrap_or(at_ms));
+            self.released_ms.update(call, now_ms(), |known| known.unwrap_or(at_ms));
         }
         for (place, round) in news.rounds {
             self.add_round(place, &round);
         }
         for (text, confirmation) in news.asked {
             let new = || Standing::new(Arc::new(confirmation));
-            self.asked.update(text, now_ms, |known| known.flatten().or_else(|| Some(new())));
+            self.asked.update(text, now_ms(), |known| known.flatten().or_else(|| Some(new())));
         }
         for spent in news.spent {
-            self.spent.update(spent.quota, now_ms, |known| {
+            self.spent.update(spent.quota, now_ms(), |known| {
                 let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
                 uses.add(&spent);
                 Arc::new(uses)
             });
         }
         if let Some((model, facts)) = news.model {
+            self.knows_models.store(true, Ordering::Relaxed);
             self.models.entry(model).and_compute_with(|known| {
                 Op::Put(known.map_or(facts, |entry| entry.into_value().and(facts)))
             });
@@ -312,6 +327,7 @@ mod tests {
             quotas: &[],
             bytes: Hash(request),
             now_ms: 0,
+            now: Instant::now(),
         };
         ledger.look_up(ask).now_or_never().unwrap()
     }

@@ -25,6 +25,7 @@ use crate::transcript::prompt::{Anchor, Ratio};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The most calls of one request that are looked up, the newest first: older ones are outside every window,
 /// and a request of a million calls must not cost a million look-ups. The same for replies.
@@ -69,6 +70,8 @@ pub struct Ask<'a> {
     pub bytes: Hash,
     /// Now, in ms since the epoch.
     pub now_ms: u64,
+    /// The same by the clock that ages what is known, which nobody sets.
+    pub now: Instant,
 }
 
 /// A quota of one caller.

@@ -4,7 +4,7 @@ use crate::faults::delay;
 use crate::server::{SECRET, Server};
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toolrein::ledger::memory::{Bounds, Memory};
 use toolrein::ledger::redis::{Redis, Settings};
 use toolrein::ledger::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News, Overflow, Quota, Spent};
@@ -76,6 +76,7 @@ fn ask<'a>() -> Ask<'a> {
         quotas: &[],
         bytes: nobody,
         now_ms: 1_000,
+        now: Instant::now(),
     }
 }
 

@@ -83,8 +83,9 @@ impl Gateway {
         let mut transcript = self.transcript((request, body), &model_name, &identity);
         let is_asking = policies.confirming().is_some() && !self.is_observing();
         let sought = self.seek(&transcript, model, is_asking);
-        let now_ms = ms_at(record.lap());
-        let facts = self.look_up(policies, &transcript, &sought, now_ms).await;
+        let now = record.lap();
+        let now_ms = ms_at(now);
+        let facts = self.look_up(policies, &transcript, &sought, (now, now_ms)).await;
         let (mut restored, lost) = restored(&transcript, &sought.places, &facts.rounds);
         let overflows = facts.known_overflows(&transcript, model);
         transcript.learn_times(&facts.released_ms, now_ms);
@@ -158,7 +159,7 @@ impl Gateway {
         policies: &PolicySet,
         transcript: &Transcript<'_>,
         sought: &Sought,
-        now_ms: u64,
+        (now, now_ms): (Instant, u64),
     ) -> Facts {
         let identity = transcript.identity;
         let calls = CallNames::newest(transcript);
@@ -182,6 +183,7 @@ impl Gateway {
                 self.name_of_bytes(identity, transcript.body)
             },
             now_ms,
+            now,
         };
         let mut facts = self.ledger.look_up(ask).await;
         let news = calls.adopt(&mut facts);
