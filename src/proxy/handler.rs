@@ -36,9 +36,11 @@ use crate::transcript::memo::Memo;
 use crate::transcript::resumed::read_request;
 use crate::wire::request::{Choice, Request};
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::http::{Method, Response};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -135,7 +137,7 @@ impl Gateway {
         let (mut parts, body) = request.into_parts();
         let mut record =
             Record::begin(&self.telemetry, Route::Chat, &parts.headers, self.config.mode.as_str());
-        let body = match self.read(&parts, body).await {
+        let body = match self.read(&parts, body, &mut record).await {
             Ok(body) => body,
             Err(Unread::Refused(error)) => return refused(record, &error),
             Err(Unread::TooLong(body)) => {
@@ -143,7 +145,6 @@ impl Gateway {
                 return Box::pin(self.relay_read(parts, body, record)).await;
             }
         };
-        record.rested();
         record.outcome.request_bytes = body.len() as u64;
         let request = match read_request(&body, &self.key, &*self.memo) {
             Ok(request) => request,
@@ -202,12 +203,22 @@ impl Gateway {
         (!observes).then_some(error)
     }
 
-    async fn read(&self, parts: &Parts, mut body: Incoming) -> Result<Bytes, Unread> {
+    async fn read(&self, parts: &Parts, mut body: Incoming, record: &mut Record) -> Result<Bytes, Unread> {
         let limits = &self.config.limits;
         let declared = parts.headers.get(hyper::http::header::CONTENT_LENGTH);
         let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());
         let patience = Patience { pause: limits.body_timeout, whole: limits.upload_timeout };
-        let read = read_body(&mut body, declared, limits.request_bytes, patience).await;
+        let read = {
+            let mut reading = pin!(read_body(&mut body, declared, limits.request_bytes, patience));
+            match reading.as_mut().now_or_never() {
+                Some(read) => read,
+                None => {
+                    let read = reading.await;
+                    record.rested();
+                    read
+                }
+            }
+        };
         read.map_err(|error| match error {
             ReadError::TooLong(read) if self.is_observing() => {
                 Unread::TooLong(UpBody::continued(read, body, self.config.upstream.idle_timeout))

@@ -61,10 +61,12 @@ impl Record {
         self.outcome.times.overhead += passed;
     }
 
-    /// Our own work has ended, and the first byte of the reply's body goes out.
+    /// Our own work has ended, and the reply goes out whole.
     pub(crate) fn answers(&mut self) {
         self.own_time();
-        self.outcome.times.first_byte.get_or_insert(self.lap.saturating_duration_since(self.started));
+        let passed = self.lap.saturating_duration_since(self.started);
+        self.outcome.times.first_byte.get_or_insert(passed);
+        self.outcome.times.total = passed;
     }
 
     /// A part has ended in which the upstream was waited for.
@@ -245,7 +247,9 @@ impl Drop for Record {
             self.outcome.confirmations.push(Consent::Left);
             self.outcome.judged.push(call);
         }
-        self.outcome.times.total = self.started.elapsed();
+        if self.outcome.times.total.is_zero() {
+            self.outcome.times.total = self.started.elapsed();
+        }
         self.telemetry.record(&self.outcome);
     }
 }
