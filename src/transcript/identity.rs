@@ -117,6 +117,11 @@ impl HashKey {
 
     /// The hash of `parts`, each with its length, under `domain`.
     pub fn hash(&self, domain: Domain, parts: &[&[u8]]) -> Hash {
+        self.hash_all(domain, parts.iter().copied())
+    }
+
+    /// The same of parts that stand in no list.
+    pub fn hash_all<'a>(&self, domain: Domain, parts: impl Iterator<Item = &'a [u8]>) -> Hash {
         let mut hasher = HighwayHasher::new(Key(self.0));
         // Most names are made of a few short parts: joined first, since the hasher takes longer over each piece than the
         // joining does.
@@ -226,13 +231,8 @@ impl Identity {
         let user = request.messages.iter().position(|message| message.role == Role::User);
         let opening = request.messages.iter().take(user.map_or(1, |user| user + 1));
         let opening = opening.filter(|message| matches!(message.role, Role::System | Role::User));
-        let mut name = self.key.hash(Domain::Conversation, &[&principal]);
-        for message in opening {
-            for text in message.content.texts() {
-                name = self.key.hash(Domain::Conversation, &[&name.0.to_le_bytes(), text.raw(body)]);
-            }
-        }
-        name
+        let texts = opening.flat_map(|message| message.content.texts()).map(|text| text.raw(body));
+        self.key.hash_all(Domain::Conversation, std::iter::once(&principal[..]).chain(texts))
     }
 }
 
