@@ -430,11 +430,11 @@ impl Judge {
     pub fn usage(&self, now_ms: u64) -> Vec<(&'static str, Usage)> {
         // With the calls of the reply, where one has been judged.
         let folds = self.choices.first().map_or(&self.folds, |(_, folds)| folds);
-        let named = folds.iter().flat_map(|fold| {
-            let name = fold.name();
-            fold.usage(now_ms).into_iter().map(move |usage| (name, usage))
-        });
-        named.collect()
+        let mut named = Vec::new();
+        for fold in folds {
+            named.extend(fold.usage(now_ms).into_iter().map(|usage| (fold.name(), usage)));
+        }
+        named
     }
 
     fn folds_of(&mut self, choice: u32) -> &mut Vec<Box<dyn Fold>> {

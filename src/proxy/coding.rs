@@ -8,27 +8,28 @@ use hyper::http::{HeaderMap, HeaderValue};
 use std::io::Read;
 
 /// Codings that can be read in a whole reply; the last one in a stream too.
-const READABLE: [&str; 4] = ["gzip", "x-gzip", "deflate", "identity"];
+const READABLE: [&[u8]; 4] = [b"gzip", b"x-gzip", b"deflate", b"identity"];
 
 /// Takes codings that cannot be read out of `accept-encoding`; of a stream none can. A request without the
 /// header, or with readable codings only, stays as it is.
 pub(crate) fn accept_readable(headers: &mut HeaderMap, stream: bool) {
-    let readable = |coding: &str| -> bool {
-        let name = coding.split(';').next().unwrap_or("").trim();
+    let readable = |coding: &[u8]| -> bool {
+        let end = coding.iter().position(|byte| *byte == b';').unwrap_or(coding.len());
+        let name = coding[..end].trim_ascii_end();
         let known = if stream { &READABLE[READABLE.len() - 1..] } else { &READABLE };
         known.iter().any(|readable| name.eq_ignore_ascii_case(readable))
     };
     let given = || {
         let values = headers.get_all(ACCEPT_ENCODING).iter();
-        let codings = values.flat_map(|value| value.to_str().unwrap_or("").split(',').map(str::trim));
-        codings.filter(|coding| !coding.is_empty())
+        let codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+        codings.map(<[u8]>::trim_ascii).filter(|coding| !coding.is_empty())
     };
     if given().all(readable) {
         return;
     }
-    let kept: Vec<&str> = given().filter(|coding| readable(coding)).collect();
-    let value = if kept.is_empty() { "identity".to_owned() } else { kept.join(", ") };
-    if let Ok(value) = HeaderValue::from_str(&value) {
+    let kept: Vec<&[u8]> = given().filter(|coding| readable(coding)).collect();
+    let value = if kept.is_empty() { b"identity".to_vec() } else { kept.join(&b", "[..]) };
+    if let Ok(value) = HeaderValue::from_bytes(&value) {
         headers.insert(ACCEPT_ENCODING, value);
     }
 }

@@ -23,9 +23,11 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
 /// building the whole map anew.
 pub fn strip_request(headers: &mut HeaderMap, is_http1: bool) {
     strip(headers, |name, value| match name {
+        // Half of what clients of OpenAI send; no other rule concerns it.
+        _ if name.starts_with("x-") => !name.starts_with(OWN_PREFIX),
         "connection" => is_http1 && value.as_bytes().eq_ignore_ascii_case(b"keep-alive"),
         "expect" => false,
-        _ => !is_hop_by_hop(name, value) && !name.starts_with(OWN_PREFIX),
+        _ => !is_hop_by_hop(name, value),
     });
 }
 

@@ -270,7 +270,9 @@ fn frame(headers: &mut HeaderMap, method: &Method, body: &UpBody) {
         UpBody::Empty if !headers.contains_key(CONTENT_LENGTH) => {}
         UpBody::Empty | UpBody::Rope(_) => {
             let length = body.size_hint().exact().unwrap_or_default();
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            if !tells(headers, length) {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            }
         }
         UpBody::Relay(_) if *method == Method::GET || *method == Method::HEAD => {
             // Hyper sends no body with these unless told how it is framed.
@@ -280,6 +282,13 @@ fn frame(headers: &mut HeaderMap, method: &Method, body: &UpBody) {
         }
         UpBody::Relay(_) | UpBody::Continued { .. } => {}
     }
+}
+
+/// Whether `headers` have this length already, once and in its plain form: an unchanged body's.
+fn tells(headers: &HeaderMap, length: u64) -> bool {
+    let mut told = headers.get_all(CONTENT_LENGTH).iter();
+    let only = told.next().filter(|_| told.next().is_none()).and_then(|told| told.to_str().ok());
+    only.is_some_and(|told| !told.starts_with(['+', '0']) && told.parse() == Ok(length))
 }
 
 /// The same request once more, if its body can be sent twice.
@@ -317,4 +326,19 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
             None => (*cause).source(),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_of_ours_is_sent_under_its_own_length_whatever_the_client_wrote() {
+        for told in [&["3"][..], &["03"], &["+3"], &["4"], &["3", "3"], &["x"], &[]] {
+            let mut headers = HeaderMap::new();
+            told.iter().for_each(|told| _ = headers.append(CONTENT_LENGTH, HeaderValue::from_static(told)));
+            frame(&mut headers, &Method::POST, &UpBody::rope(vec!["abc".into()]));
+            assert_eq!(headers.get_all(CONTENT_LENGTH).iter().collect::<Vec<_>>(), ["3"], "{told:?}");
+        }
+    }
 }

@@ -43,6 +43,9 @@ impl TextChange<'_> {
 /// Everything that becomes of texts by `plan`, by place. What is dropped with its message is left out.
 pub fn settle(plan: &Plan) -> BTreeMap<TextPlace, TextChange<'_>> {
     let mut texts: BTreeMap<TextPlace, TextChange<'_>> = BTreeMap::new();
+    if plan.edits.is_empty() {
+        return texts;
+    }
     let is_gone = |message: usize| plan.drops(message);
     let cleared = plan.edits.iter().filter(|edit| matches!(edit.change, Change::Clear { .. }));
     let cleared: BTreeSet<usize> = cleared.map(|edit| edit.message).collect();

@@ -325,10 +325,13 @@ impl Outcome {
 /// the estimated tokens of the request that the model was not shown, since the client's own gauge, the bill, does not
 /// know of them. `None` where nothing acted.
 pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>, saved: u64) -> Option<String> {
-    let (edits, words): (Vec<&Action>, Vec<&Action>) = actions
-        .into_iter()
-        .filter(|action| action.count > 0)
-        .partition(|action| EDITS.contains(&&*action.action));
+    let mut actions = actions.into_iter().filter(|action| action.count > 0).peekable();
+    // As with nearly every reply.
+    if actions.peek().is_none() && saved == 0 {
+        return None;
+    }
+    let (edits, words): (Vec<&Action>, Vec<&Action>) =
+        actions.partition(|action| EDITS.contains(&&*action.action));
     let mut counted: Vec<(&str, u64)> = Vec::new();
     for edit in edits {
         match counted.iter_mut().find(|(policy, _)| *policy == edit.policy) {
