@@ -14,7 +14,7 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toolrein::ledger::memory::{Bounds, MemoCache, Memory};
 use toolrein::ledger::{Ask, Cost, Facts, Ledger as _, News};
 use toolrein::policy::plan::Plan;
@@ -110,6 +110,7 @@ impl Billed {
             quotas: &[],
             bytes: Hash(0),
             now_ms: 0,
+            now: Instant::now(),
         };
         ledger.look_up(ask).now_or_never().unwrap()
     }

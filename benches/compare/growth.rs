@@ -140,6 +140,7 @@ fn ledger() -> Plot {
                 quotas: &[],
                 bytes: name(at % 50),
                 now_ms: at,
+                now: Instant::now(),
             };
             futures_util::FutureExt::now_or_never(memory.look_up(ask))
                 .map_or(0, |facts| facts.released_ms.len())

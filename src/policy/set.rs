@@ -201,6 +201,8 @@ impl<P: Policy> Fold for Running<P> {
 #[derive(Clone)]
 pub struct PolicySet {
     rules: Vec<Arc<dyn Rule>>,
+    /// Theirs, in their order: each event is read under each of them.
+    names: Arc<[&'static str]>,
     confirming: Option<Arc<Confirming>>,
     /// One policy counts, so places need no more than this list.
     counted: Arc<[Counted]>,
@@ -227,7 +229,8 @@ impl PolicySet {
         let counts =
             places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
         let resumes = rules.iter().all(|rule| rule.resumes());
-        Self { rules, confirming, counted, counts, resumes, this: Arc::default() }
+        let names = rules.iter().map(|rule| rule.name()).collect();
+        Self { rules, names, confirming, counted, counts, resumes, this: Arc::default() }
     }
 
     /// What the ledger is to count for each caller.
@@ -252,7 +255,7 @@ impl PolicySet {
 
     /// The names of the policies that are on.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
-        self.rules.iter().map(|rule| rule.name())
+        self.names.iter().copied()
     }
 
     /// The tools that the policies' settings name.
@@ -304,16 +307,16 @@ impl PolicySet {
             if let Some(keeping) = keep.take_if(|keeping| keeping.is_at(message)) {
                 stands.keep(*keeping, &folds, &plan);
             }
-            for fold in &mut folds {
-                plan.stand_at(message, fold.name());
+            for (fold, name) in folds.iter_mut().zip(self.names()) {
+                plan.stand_at(message, name);
                 fold.read(&event, &mut plan);
             }
         });
         if let Some(keeping) = keep {
             stands.keep(*keeping, &folds, &plan);
         }
-        for fold in &folds {
-            plan.stand_at(transcript.request.messages.len(), fold.name());
+        for (fold, name) in folds.iter().zip(self.names()) {
+            plan.stand_at(transcript.request.messages.len(), name);
             fold.close(&mut plan);
         }
         let key = transcript.identity.key.clone();
@@ -329,8 +332,8 @@ impl PolicySet {
     fn open(&self, facts: &RequestFacts<'_>) -> (Folds, Plan) {
         let mut plan = Plan::default();
         let mut folds: Folds = self.rules.iter().map(|rule| rule.start()).collect();
-        for fold in &mut folds {
-            plan.stand_at(0, fold.name());
+        for (fold, name) in folds.iter_mut().zip(self.names()) {
+            plan.stand_at(0, name);
             fold.open(facts, &mut plan);
         }
         (folds, plan)

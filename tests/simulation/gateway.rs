@@ -9,7 +9,7 @@ use super::upstream::{Refused, Upstream};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toolrein::config::{Config, Mode, Overrides, Source as Written};
 use toolrein::ledger::memory::{Bounds, MemoCache, Memory};
 use toolrein::ledger::{Ask, CallNames, Claim, Cost, Facts, Ledger as _, MOST_LOOKED_UP};
@@ -269,6 +269,7 @@ impl Gateway {
             quotas: &[],
             bytes: Hash(0),
             now_ms: self.now_ms,
+            now: Instant::now(),
         };
         let mut facts = self.ledger.look_up(ask).now_or_never().unwrap();
         let adopted = calls.adopt(&mut facts);
