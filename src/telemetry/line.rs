@@ -47,7 +47,7 @@ impl Line {
                 line.bytes.extend_from_slice(br#"{"timestamp":""#);
                 line.time(at);
                 line.bytes.push(b'"');
-                line.text("level", level.as_str());
+                line.word("level", level.as_str());
                 line.text("message", message);
             }
             Form::Text => {
@@ -93,6 +93,19 @@ impl Line {
         match self.form {
             Form::Json => self.json(&value),
             Form::Text => self.plain(&value),
+        }
+    }
+
+    /// A word of our own, in which nothing needs to be looked for: no quote, no control, no great length.
+    pub(super) fn word(&mut self, key: &'static str, word: &'static str) {
+        self.key(key);
+        match self.form {
+            Form::Json => {
+                self.bytes.push(b'"');
+                self.bytes.extend_from_slice(word.as_bytes());
+                self.bytes.push(b'"');
+            }
+            Form::Text => self.plain(word),
         }
     }
 

@@ -181,8 +181,8 @@ fn describe(outcome: &Outcome, line: &mut Line) {
     line.some("conversation", outcome.conversation.as_deref());
     line.some("model", outcome.model.as_deref());
     line.some("profile", outcome.profile.as_deref());
-    line.text("route", outcome.route.as_str());
-    line.text("mode", outcome.mode);
+    line.word("route", outcome.route.as_str());
+    line.word("mode", outcome.mode);
     line.number("status", outcome.status.into());
     line.some("error", outcome.error);
     line.flag("client_gone", outcome.client_gone);
@@ -198,7 +198,7 @@ fn describe(outcome: &Outcome, line: &mut Line) {
     line.count("tokens_saved", outcome.tokens.saved);
     if let Some(foretold) = outcome.foretold {
         line.count("tokens_foretold", foretold.tokens);
-        line.text("foretold_by", foretold.basis);
+        line.word("foretold_by", foretold.basis);
     }
     line.flag("context_touched", outcome.context.touched);
     line.flag("held_out", outcome.context.held_out);
