@@ -42,6 +42,7 @@ impl Span {
     }
 
     /// The bytes it names in `text`, which must be the text it was read from.
+    #[inline]
     pub fn of(self, text: &[u8]) -> &[u8] {
         &text[self.range()]
     }
@@ -59,7 +60,14 @@ pub struct Str {
 }
 
 impl Str {
+    /// One without escapes.
+    #[inline(always)]
+    fn plain(start: usize, end: usize) -> Self {
+        Self { span: Span::new(start, end), escaped: false, odd: false }
+    }
+
     /// The bytes between the quotes, escapes as written.
+    #[inline]
     pub fn raw(self, text: &[u8]) -> &[u8] {
         self.span.of(text)
     }
@@ -81,6 +89,26 @@ pub enum Kind {
     False,
     Null,
 }
+
+/// The kind of a value by its first byte.
+static KINDS: [Option<Kind>; 256] = {
+    let mut kinds = [None; 256];
+    let mut byte = 0;
+    while byte < kinds.len() {
+        kinds[byte] = match byte as u8 {
+            b'{' => Some(Kind::Object),
+            b'[' => Some(Kind::Array),
+            b'"' => Some(Kind::String),
+            b't' => Some(Kind::True),
+            b'f' => Some(Kind::False),
+            b'n' => Some(Kind::Null),
+            b'-' | b'0'..=b'9' => Some(Kind::Number),
+            _ => None,
+        };
+        byte += 1;
+    }
+    kinds
+};
 
 /// Why a text could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -170,17 +198,17 @@ impl<'a> Scanner<'a> {
     }
 
     /// The kind of the next value; consumes white space only.
+    #[inline]
     pub fn peek(&mut self) -> Result<Kind, Fault> {
-        match self.after_space() {
-            Some(b'{') => Ok(Kind::Object),
-            Some(b'[') => Ok(Kind::Array),
-            Some(b'"') => Ok(Kind::String),
-            Some(b't') => Ok(Kind::True),
-            Some(b'f') => Ok(Kind::False),
-            Some(b'n') => Ok(Kind::Null),
-            Some(b'-' | b'0'..=b'9') => Ok(Kind::Number),
-            _ => Err(Fault::Syntax),
+        match self.text.get(self.at).and_then(|byte| KINDS[usize::from(*byte)]) {
+            Some(kind) => Ok(kind),
+            None => self.peek_behind_space(),
         }
+    }
+
+    #[inline(never)]
+    fn peek_behind_space(&mut self) -> Result<Kind, Fault> {
+        self.behind_space().and_then(|byte| KINDS[usize::from(byte)]).ok_or(Fault::Syntax)
     }
 
     /// Enters an object.
@@ -194,6 +222,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The key of the next member, or `None` at the end of the object, which is then left.
+    #[inline]
     pub fn member(&mut self) -> Result<Option<Str>, Fault> {
         if !self.next_value(b'}')? {
             return Ok(None);
@@ -204,6 +233,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether another element follows; at the end of the array it is left.
+    #[inline]
     pub fn element(&mut self) -> Result<bool, Fault> {
         self.next_value(b']')
     }
@@ -211,6 +241,11 @@ impl<'a> Scanner<'a> {
     /// Passes one value of any kind and tells where it stands.
     pub fn skip(&mut self) -> Result<Span, Fault> {
         let kind = self.peek()?;
+        self.skip_kind(kind)
+    }
+
+    /// As [`skip`](Self::skip), for a value of a `kind` that was peeked at.
+    pub fn skip_kind(&mut self, kind: Kind) -> Result<Span, Fault> {
         let start = self.at;
         match kind {
             Kind::Object | Kind::Array => self.skip_container()?,
@@ -287,18 +322,23 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
+    #[inline]
     fn next_value(&mut self, close: u8) -> Result<bool, Fault> {
         let fresh = std::mem::take(&mut self.fresh);
+        if self.text.get(self.at) == Some(&b',') && !fresh {
+            self.at += 1;
+            return Ok(true);
+        }
         match self.after_space() {
+            Some(b',') if !fresh => {
+                // A closing bracket right behind is no value: who reads the value finds that.
+                self.at += 1;
+                Ok(true)
+            }
             Some(byte) if byte == close => {
                 self.at += 1;
                 self.depth -= 1;
                 Ok(false)
-            }
-            Some(b',') if !fresh => {
-                self.at += 1;
-                // A closing bracket right after a comma is no value.
-                self.peek().map(|_| true)
             }
             Some(_) if fresh => Ok(true),
             _ => Err(Fault::Syntax),
@@ -313,8 +353,9 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
+    #[inline]
     fn expect(&mut self, byte: u8) -> Result<(), Fault> {
-        if self.after_space() != Some(byte) {
+        if self.text.get(self.at) != Some(&byte) && self.behind_space() != Some(byte) {
             return Err(Fault::Syntax);
         }
         self.at += 1;

@@ -247,10 +247,11 @@ impl Seen {
 
 /// Reads a string value; any other kind is passed and counts as absent.
 pub fn string_or_skip(scanner: &mut Scanner<'_>) -> Result<Option<Str>, Fault> {
-    if scanner.peek()? == Kind::String {
+    let kind = scanner.peek()?;
+    if kind == Kind::String {
         return scanner.string().map(Some);
     }
-    scanner.skip()?;
+    scanner.skip_kind(kind)?;
     Ok(None)
 }
 
@@ -258,7 +259,7 @@ pub fn string_or_skip(scanner: &mut Scanner<'_>) -> Result<Option<Str>, Fault> {
 pub fn parse_content(scanner: &mut Scanner<'_>) -> Result<Content, Fault> {
     match scanner.peek()? {
         Kind::String => scanner.string().map(Content::Text),
-        Kind::Null => scanner.skip().map(Content::Null),
+        Kind::Null => scanner.skip_kind(Kind::Null).map(Content::Null),
         Kind::Array => {
             let start = scanner.at();
             let mut parts = Vec::new();

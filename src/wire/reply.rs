@@ -93,7 +93,7 @@ impl Reply {
                     reply.usage_within = parse_usage_within(&mut scanner)?;
                 }
                 _ => {
-                    scanner.skip()?;
+                    scanner.skip_kind(kind)?;
                 }
             }
             reply.members.push(Member { key, value: Span::new(start, scanner.at()) });
@@ -156,9 +156,11 @@ fn parse_choice(scanner: &mut Scanner<'_>) -> Result<Choice, Fault> {
         let value_start = scanner.at();
         match key.raw(scanner.text()) {
             b"index" => {
-                let span = scanner.skip()?;
-                let digits = std::str::from_utf8(span.of(scanner.text())).unwrap_or_default();
-                choice.index = digits.parse().unwrap_or(0);
+                let span = scanner.skip_kind(kind)?;
+                choice.index = match span.of(scanner.text()) {
+                    [digit @ b'0'..=b'9'] => u32::from(digit - b'0'),
+                    digits => std::str::from_utf8(digits).ok().and_then(|n| n.parse().ok()).unwrap_or(0),
+                };
             }
             b"delta" if kind == Kind::Object => choice.delta = parse_delta(scanner)?,
             // Perplexity sends the whole text so far as `message` beside each delta: the delta counts.
@@ -169,7 +171,7 @@ fn parse_choice(scanner: &mut Scanner<'_>) -> Result<Choice, Fault> {
                 choice.finish = string_or_skip(scanner)?.filter(|reason| !reason.span.is_empty());
             }
             _ => {
-                scanner.skip()?;
+                scanner.skip_kind(kind)?;
             }
         }
         choice.members.push(Member { key, value: Span::new(value_start, scanner.at()) });
@@ -196,7 +198,7 @@ fn parse_delta(scanner: &mut Scanner<'_>) -> Result<Delta, Fault> {
             }
             b"function_call" => delta.calls.extend(parse_legacy_call(scanner)?),
             _ => {
-                scanner.skip()?;
+                scanner.skip_kind(kind)?;
             }
         }
         delta.members.push(Member { key, value: Span::new(value_start, scanner.at()) });

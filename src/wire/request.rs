@@ -172,7 +172,7 @@ impl Request {
         known: KnownTools<'_>,
         seen: &mut Seen,
     ) -> Result<Span, Fault> {
-        scanner.peek()?;
+        let kind = scanner.peek()?;
         let start = scanner.at();
         let name = decode_bytes(key, scanner.text());
         if let Some(deciding) = deciding(&name) {
@@ -184,8 +184,8 @@ impl Request {
             b"tools" | b"functions" => self.parse_tools(scanner, known)?,
             b"tool_choice" | b"function_call" => self.choice = self.choice.stronger(parse_choice(scanner)?),
             b"stream" => {
-                self.stream = scanner.peek()? == Kind::True;
-                scanner.skip()?;
+                self.stream = kind == Kind::True;
+                scanner.skip_kind(kind)?;
             }
             b"n" => {
                 let span = scanner.skip()?;
@@ -198,7 +198,7 @@ impl Request {
             }
             b"response_format" => self.structured = parse_structured(scanner)?,
             _ => {
-                scanner.skip()?;
+                scanner.skip_kind(kind)?;
             }
         }
         Ok(Span::new(start, scanner.at()))

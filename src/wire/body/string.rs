@@ -5,11 +5,12 @@ use super::block::{BLOCK, Columns, IS_SIMPLE_ESCAPE, behind_backslash};
 use super::{Fault, Scanner, Span, Str};
 use memchr::memchr2;
 
-/// How many times eight bytes of a string are looked at before it counts as a long one.
-const NAME_WORDS: usize = 4;
+/// How many times eight bytes of a string are looked at before it counts as prose: most identifiers are shorter.
+const NAME_WORDS: usize = 5;
 
 impl Scanner<'_> {
     /// Reads a string value.
+    #[inline]
     pub fn string(&mut self) -> Result<Str, Fault> {
         // What is rare is left for functions of its own, so that this one has nothing to save for them.
         if self.text.get(self.at) != Some(&b'"') {
@@ -18,14 +19,32 @@ impl Scanner<'_> {
         self.at += 1;
         let start = self.at;
         // Most strings are names, which end soon and have no escape.
+        if let Some(word) = self.text[start..].first_chunk()
+            && let (quotes @ 1.., 0) = marks_in(word)
+        {
+            let end = start + first_of(quotes);
+            self.at = end + 1;
+            return Ok(Str::plain(start, end));
+        }
+        // Taken apart, so that what is read above goes through no memory.
+        let string = self.longer_string()?;
+        Ok(string)
+    }
+
+    /// Reads the rest of a string that is no name of less than eight bytes.
+    #[inline(never)]
+    fn longer_string(&mut self) -> Result<Str, Fault> {
+        let start = self.at;
         for (at, word) in self.text[start..].as_chunks().0.iter().take(NAME_WORDS).enumerate() {
-            let Some(place) = first_mark(word) else { continue };
-            if word[place] != b'"' {
+            let (quotes, slashes) = marks_in(word);
+            if slashes != 0 {
                 break;
             }
-            let end = start + at * word.len() + place;
-            self.at = end + 1;
-            return Ok(Str { span: Span::new(start, end), escaped: false, odd: false });
+            if quotes != 0 {
+                let end = start + at * word.len() + first_of(quotes);
+                self.at = end + 1;
+                return Ok(Str::plain(start, end));
+            }
         }
         self.long_string()
     }
@@ -36,7 +55,7 @@ impl Scanner<'_> {
         if self.after_space() == Some(b'"') { self.string() } else { Err(Fault::Syntax) }
     }
 
-    /// Reads the rest of a string that is no short name.
+    /// Reads the rest of a string that is no name.
     #[inline(never)]
     fn long_string(&mut self) -> Result<Str, Fault> {
         let start = self.at;
@@ -165,12 +184,21 @@ impl Scanner<'_> {
 /// One in every byte.
 pub(in crate::wire) const ONES: u64 = u64::MAX / 0xFF;
 
-/// The place of the first quote or backslash among eight bytes.
+/// The quotes and the backslashes among eight bytes, each as [`zero_bytes`] has them.
 #[inline(always)]
-fn first_mark(word: &[u8; 8]) -> Option<usize> {
+pub(in crate::wire) fn marks_in(word: &[u8; 8]) -> (u64, u64) {
     let word = u64::from_le_bytes(*word);
-    let found = zero_bytes(word ^ (ONES * b'"' as u64)) | zero_bytes(word ^ (ONES * b'\\' as u64));
-    (found != 0).then_some(found.trailing_zeros() as usize / 8 % 8)
+    // Neither mark has the high bit: what has it is told once for both.
+    let ascii = !word & (ONES << 7);
+    let quotes = (word ^ (ONES * b'"' as u64)).wrapping_sub(ONES);
+    let slashes = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
+    (quotes & ascii, slashes & ascii)
+}
+
+/// The place of the first of such bytes.
+#[inline(always)]
+pub(in crate::wire) fn first_of(found: u64) -> usize {
+    found.trailing_zeros() as usize / 8
 }
 
 /// The high bit of each byte that is zero; bits above the lowest may be wrong.
