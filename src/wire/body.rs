@@ -7,7 +7,7 @@ pub mod block;
 mod string;
 
 use std::ops::Range;
-pub(super) use string::{ONES, zero_bytes};
+pub(super) use string::{ONES, first_of, marks_in, zero_bytes};
 
 /// How deep objects and arrays may nest. serde_json refuses at the same depth, and no client is known to
 /// come near it.

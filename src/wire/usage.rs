@@ -1,7 +1,7 @@
 //! The `usage` of a reply under every recorded spelling, as numbers. Responsible for what each provider calls
 //! what; adds nothing up, and does not believe `total_tokens`, which is no sum at several providers (xAI, Gemini).
 
-use super::body::{Fault, Kind, ONES, Scanner, zero_bytes};
+use super::body::{Fault, Kind, Scanner, first_of, marks_in};
 use serde_json::Value;
 
 /// Tokens as one reply's `usage` tells them; 0 where it says nothing.
@@ -42,6 +42,31 @@ impl Usage {
     }
 }
 
+/// The object in which a number stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Within {
+    /// `usage` itself.
+    Usage,
+    /// Its `prompt_tokens_details`.
+    Prompt,
+    /// Its `completion_tokens_details`.
+    Completion,
+    Other,
+}
+
+impl Within {
+    /// The object that is the member `key` of `usage`.
+    fn member(key: &[u8]) -> Self {
+        if key == b"prompt_tokens_details" {
+            Self::Prompt
+        } else if key == b"completion_tokens_details" {
+            Self::Completion
+        } else {
+            Self::Other
+        }
+    }
+}
+
 /// What a `usage` object tells of each number, by spelling, in the order in which spellings count.
 #[derive(Default)]
 struct Told {
@@ -55,24 +80,58 @@ struct Told {
 impl Told {
     /// Reads the object before which `scanner` stands.
     fn read(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
-        if let Some((told, bytes)) = read_plain(&scanner.text()[scanner.at()..]) {
+        if let Some(bytes) = self.read_plain(&scanner.text()[scanner.at()..]) {
             scanner.pass(bytes);
-            *self = told;
             return Ok(());
         }
-        self.members(scanner, None)
+        *self = Self::default();
+        self.members(scanner, Within::Usage)
     }
 
-    /// Reads the members of an object, which is the member `outer` of another, if it is one.
-    fn members(&mut self, scanner: &mut Scanner<'_>, outer: Option<&[u8]>) -> Result<(), Fault> {
+    /// Reads the object at the start of `text` and tells its length, if it is written as nearly all write it: numbers,
+    /// nulls and objects of them, without white space or escapes. Most replies end in ten members of that kind, which
+    /// take the scanner five times as long.
+    fn read_plain(&mut self, text: &[u8]) -> Option<usize> {
+        let mut within = Within::Usage;
+        let mut rest = text.strip_prefix(b"{")?;
+        loop {
+            let key;
+            (key, rest) = split_key(rest)?;
+            match rest.first()? {
+                b'0'..=b'9' => {
+                    let count;
+                    (count, rest) = split_count(rest);
+                    if let Some(told) = self.place(within, key) {
+                        *told = count;
+                    }
+                }
+                b'{' if within == Within::Usage => {
+                    (within, rest) = (Within::member(key), &rest[1..]);
+                    continue;
+                }
+                _ => rest = rest.strip_prefix(b"null")?,
+            }
+            while let Some(behind) = rest.strip_prefix(b"}") {
+                rest = behind;
+                if within == Within::Usage {
+                    return Some(text.len() - rest.len());
+                }
+                within = Within::Usage;
+            }
+            rest = rest.strip_prefix(b",")?;
+        }
+    }
+
+    /// Reads the members of an object.
+    fn members(&mut self, scanner: &mut Scanner<'_>, within: Within) -> Result<(), Fault> {
         scanner.object()?;
         while let Some(key) = scanner.member()? {
             let key = key.raw(scanner.text());
             match scanner.peek()? {
-                Kind::Object if outer.is_none() => self.members(scanner, Some(key))?,
+                Kind::Object if within == Within::Usage => self.members(scanner, Within::member(key))?,
                 Kind::Number => {
                     let number = scanner.skip()?;
-                    if let Some(told) = self.place(outer, key) {
+                    if let Some(told) = self.place(within, key) {
                         *told = count_in(number.of(scanner.text())).unwrap_or(0);
                     }
                 }
@@ -83,28 +142,41 @@ impl Told {
     }
 
     /// Where the number `key` belongs.
-    fn place(&mut self, outer: Option<&[u8]>, key: &[u8]) -> Option<&mut u64> {
-        let place = match (outer, key) {
-            (None, b"prompt_tokens") => &mut self.prompt[0],
-            (None, b"input_tokens") => &mut self.prompt[1],
-            // OpenAI; DeepSeek; Mistral; Hugging Face and Together; Anthropic behind gateways, twice.
-            (Some(b"prompt_tokens_details"), b"cached_tokens") => &mut self.cached[0],
-            (None, b"prompt_cache_hit_tokens") => &mut self.cached[1],
-            (None, b"num_cached_tokens") => &mut self.cached[2],
-            (None, b"cached_tokens") => &mut self.cached[3],
-            (None, b"cache_read_input_tokens") => &mut self.cached[4],
-            (Some(b"prompt_tokens_details"), b"cache_read_tokens") => &mut self.cached[5],
-            // OpenAI; Vercel and Anthropic behind gateways.
-            (Some(b"prompt_tokens_details"), b"cache_write_tokens") => &mut self.cache_written[0],
-            (None, b"cache_creation_input_tokens") => &mut self.cache_written[1],
-            (Some(b"prompt_tokens_details"), b"cache_creation_tokens") => &mut self.cache_written[2],
-            (None, b"completion_tokens") => &mut self.completion[0],
-            (None, b"output_tokens") => &mut self.completion[1],
-            (Some(b"completion_tokens_details"), b"reasoning_tokens") => &mut self.reasoning[0],
-            (None, b"reasoning_tokens") => &mut self.reasoning[1],
+    #[inline(always)]
+    fn place(&mut self, within: Within, key: &[u8]) -> Option<&mut u64> {
+        // Compared as a whole: a pattern of bytes is compared byte by byte.
+        let is = |name: &[u8]| key == name;
+        Some(match within {
+            Within::Usage if is(b"prompt_tokens") => &mut self.prompt[0],
+            Within::Usage if is(b"completion_tokens") => &mut self.completion[0],
+            Within::Usage if is(b"input_tokens") => &mut self.prompt[1],
+            Within::Usage if is(b"output_tokens") => &mut self.completion[1],
+            Within::Usage if is(b"reasoning_tokens") => &mut self.reasoning[1],
+            // DeepSeek; Mistral; Hugging Face and Together; Anthropic behind gateways.
+            Within::Usage if is(b"prompt_cache_hit_tokens") => &mut self.cached[1],
+            Within::Usage if is(b"num_cached_tokens") => &mut self.cached[2],
+            Within::Usage if is(b"cached_tokens") => &mut self.cached[3],
+            Within::Usage if is(b"cache_read_input_tokens") => &mut self.cached[4],
+            // Vercel and Anthropic behind gateways.
+            Within::Usage if is(b"cache_creation_input_tokens") => &mut self.cache_written[1],
+            Within::Usage => return None,
+            _ => return self.place_of_detail(within, key),
+        })
+    }
+
+    /// The same in one of the objects within.
+    #[inline(always)]
+    fn place_of_detail(&mut self, within: Within, key: &[u8]) -> Option<&mut u64> {
+        let is = |name: &[u8]| key == name;
+        Some(match within {
+            // OpenAI; the two others Anthropic behind gateways.
+            Within::Prompt if is(b"cached_tokens") => &mut self.cached[0],
+            Within::Prompt if is(b"cache_write_tokens") => &mut self.cache_written[0],
+            Within::Prompt if is(b"cache_read_tokens") => &mut self.cached[5],
+            Within::Prompt if is(b"cache_creation_tokens") => &mut self.cache_written[2],
+            Within::Completion if is(b"reasoning_tokens") => &mut self.reasoning[0],
             _ => return None,
-        };
-        Some(place)
+        })
     }
 
     /// Of each number the first spelling that is more than 0: some providers fill in every one and mean one.
@@ -121,50 +193,18 @@ impl Told {
     }
 }
 
-/// Reads the object at the start of `text` and tells its length, if it is written as nearly all write it: numbers, nulls
-/// and objects of them, without white space or escapes. Most replies end in ten members of that kind, which take the
-/// scanner five times as long.
-fn read_plain(text: &[u8]) -> Option<(Told, usize)> {
-    let (mut told, mut outer) = (Told::default(), None);
-    let mut rest = text.strip_prefix(b"{")?;
-    loop {
-        let key;
-        (key, rest) = split_key(rest)?;
-        match rest.first()? {
-            b'{' if outer.is_none() => {
-                (outer, rest) = (Some(key), &rest[1..]);
-                continue;
-            }
-            b'0'..=b'9' => {
-                let count;
-                (count, rest) = split_count(rest);
-                if let Some(told) = told.place(outer, key) {
-                    *told = count;
-                }
-            }
-            _ => rest = rest.strip_prefix(b"null")?,
-        }
-        while let Some(behind) = rest.strip_prefix(b"}") {
-            rest = behind;
-            if outer.take().is_none() {
-                return Some((told, text.len() - rest.len()));
-            }
-        }
-        rest = rest.strip_prefix(b",")?;
-    }
-}
-
 /// The key at the start of `text`, of at most 31 bytes, and what follows its colon.
 #[inline(always)]
 fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.strip_prefix(b"\"")?;
     let (words, _) = text[..text.len().min(32)].as_chunks::<8>();
     for (at, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let found =
-            zero_bytes(word ^ (ONES * u64::from(b'"'))) | zero_bytes(word ^ (ONES * u64::from(b'\\')));
-        if found != 0 {
-            let (key, rest) = text.split_at(at * 8 + found.trailing_zeros() as usize / 8);
+        let (quotes, slashes) = marks_in(word);
+        if slashes != 0 {
+            return None;
+        }
+        if quotes != 0 {
+            let (key, rest) = text.split_at(at * word.len() + first_of(quotes));
             return Some((key, rest.strip_prefix(b"\":")?));
         }
     }
