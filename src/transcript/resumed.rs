@@ -2,7 +2,7 @@
 //! and its tools too, and what was read of them once is not read twice. Responsible for the names under which beginnings
 //! and lists of tools are found; the reading is the wire's, the cache the shell's.
 
-use super::identity::{Domain, Hash, HashKey};
+use super::identity::{Chain, Domain, Hash, HashKey};
 use super::memo::{Derived, Memo};
 use crate::wire::begun::{Beginning, Begun};
 use crate::wire::body::Fault;
@@ -45,21 +45,23 @@ fn read_messages(body: &[u8], key: &HashKey, memo: &dyn Memo) -> Result<Request,
     if lengths.is_empty() {
         return Request::parse_known(body, &known_tools);
     }
-    let names = key.beginnings(Domain::Begun, body, &lengths);
-    let known = names.iter().enumerate().rev().find_map(|(at, name)| Some((at, find(*name, memo)?)));
-    let before = known.as_ref().map(|(at, begun)| beginning(names[*at], begun));
+    let chains = key.beginnings(Domain::Begun, body, &lengths);
+    let mut named = chains.iter().map(Chain::name).enumerate().rev();
+    let known = named.find_map(|(at, name)| Some((at, name, find(name, memo)?)));
+    let before = known.as_ref().map(|(_, name, begun)| beginning(*name, begun));
     // The place that is to be known from now on, if it is better than what is.
     let mut news = None;
     let keep = |request: &Request| {
         let last = lengths.partition_point(|length| *length <= steady(request)).checked_sub(1);
-        news = last.filter(|last| known.as_ref().is_none_or(|(at, _)| at < last));
+        news = last.filter(|last| known.as_ref().is_none_or(|(at, ..)| at < last));
         news.map_or(0, |at| lengths[at])
     };
-    let mut request = Request::resume(body, known.as_ref().map(|(_, begun)| begun), &known_tools, keep)?;
+    let mut request = Request::resume(body, known.as_ref().map(|(.., begun)| begun), &known_tools, keep)?;
     request.beginnings = [before, None];
     if let (Some(at), Some(begun)) = (news, &request.begun) {
-        memo.keep(names[at], Derived::Begun(Arc::clone(begun)));
-        request.beginnings = [Some(beginning(names[at], begun)), before];
+        let name = chains[at].name();
+        memo.keep(name, Derived::Begun(Arc::clone(begun)));
+        request.beginnings = [Some(beginning(name, begun)), before];
     }
     Ok(request)
 }
