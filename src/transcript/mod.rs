@@ -86,7 +86,7 @@ impl<'a> View<'a> {
         self.message.content.texts().map(|text| decode(text, self.body))
     }
 
-    /// The estimated tokens of the whole message, calls included. Counted once for equal messages.
+    /// The estimated tokens of the whole message, calls included. Of equal long messages one is counted.
     pub fn tokens(&self) -> Estimate {
         if let Some(known) = self.counted_tokens() {
             return known;
