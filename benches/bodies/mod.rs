@@ -63,32 +63,32 @@ pub fn conversation(size: usize, results: usize, stream: bool) -> Body {
             if at % CALLS_A_TURN == 0 {
                 message(&mut json, "user", &text.prose(80));
             }
-            let _ = write!(
-                json,
-                r#",{{"role":"assistant","content":null,"tool_calls":[{{"id":"call_{MARK}_{at}","type":"function","function":{{"name":"{}","arguments":"{{\"path\":\"src/{MARK}/{}.rs\",\"limit\":{at}}}"}}}}]}}"#,
-                ["readFile", "listFolder", "findText"][at % 3],
-                text.word(),
-            );
             let content = match at % 3 {
                 0 => text.code(each),
                 1 => text.rows(each),
                 _ => text.prose(each),
             };
-            let _ = write!(
-                json,
-                r#",{{"role":"tool","tool_call_id":"call_{MARK}_{at}","content":"{MARK}{content}"}}"#
-            );
+            exchange(&mut json, at, text.word(), &content);
             if at % CALLS_A_TURN == CALLS_A_TURN - 1 || at == results - 1 {
                 message(&mut json, "assistant", &text.prose(120));
             }
         }
         message(&mut json, "user", "and now?");
     }
-    json.push(']');
-    json.push_str(if results == 0 { "" } else { TOOLS });
-    json.push('}');
-    let marks = json.match_indices(MARK).map(|(at, _)| at).collect();
-    Body { bytes: json.into_bytes(), marks }
+    ended(json, if results == 0 { "" } else { TOOLS })
+}
+
+/// An agent at work: in one turn ten calls with short results, one whose result has so many bytes, and `then` short ones.
+pub fn with_long_result(bytes: usize, then: usize) -> Body {
+    let mut text = Text(13);
+    let mut json = r#"{"model":"gpt-4.1-mini","messages":["#.to_owned();
+    message(&mut json, "system", &text.prose(1500));
+    message(&mut json, "user", &text.prose(80));
+    for at in 0..11 + then {
+        let content = if at == 10 { text.code(bytes) } else { text.prose(2000) };
+        exchange(&mut json, at, text.word(), &content);
+    }
+    ended(json, TOOLS)
 }
 
 /// The kinds of [`bloated`] results.
@@ -170,6 +170,23 @@ const TOOLS: &str = r#","tools":[{"type":"function","function":{"name":"readFile
 fn message(json: &mut String, role: &str, content: &str) {
     let comma = if json.ends_with('[') { "" } else { "," };
     let _ = write!(json, r#"{comma}{{"role":"{role}","content":"{MARK}{content}"}}"#);
+}
+
+/// A call and its result; three tools take turns.
+fn exchange(json: &mut String, at: usize, file: &str, content: &str) {
+    let tool = ["readFile", "listFolder", "findText"][at % 3];
+    let _ = write!(
+        json,
+        r#",{{"role":"assistant","content":null,"tool_calls":[{{"id":"call_{MARK}_{at}","type":"function","function":{{"name":"{tool}","arguments":"{{\"path\":\"src/{MARK}/{file}.rs\",\"limit\":{at}}}"}}}}]}},{{"role":"tool","tool_call_id":"call_{MARK}_{at}","content":"{MARK}{content}"}}"#,
+    );
+}
+
+fn ended(mut json: String, tools: &str) -> Body {
+    json.push(']');
+    json.push_str(tools);
+    json.push('}');
+    let marks = json.match_indices(MARK).map(|(at, _)| at).collect();
+    Body { bytes: json.into_bytes(), marks }
 }
 
 /// Text out of a small generator, escaped as inside a JSON string.

@@ -1,10 +1,11 @@
 //! Instructions in user space per request, counted by valgrind's callgrind: a figure that no neighbour disturbs, kept
 //! as a file in the repository so that a regression shows in review. Counts; says nothing of caches or of the kernel.
 
+use super::acting::{Limits, TIGHT, WIDE};
 use super::load::Freshness::{Cold, Warm};
 use super::load::{Freshness, Load, Plan};
-use super::subject::{self, Subject};
-use super::{CHUNKS, bodies, upstream};
+use super::subject::{self, Subject, Way, bare};
+use super::{CHUNKS, acting, bodies, upstream};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -18,6 +19,8 @@ struct Case {
     results: usize,
     freshness: Freshness,
     is_stream: bool,
+    /// The limits under which a long result, and so many short ones behind it, are sent instead.
+    long: Option<(Limits, usize)>,
     requests: u32,
 }
 
@@ -27,7 +30,7 @@ const fn case(
     (bytes, results): (usize, usize),
     requests: u32,
 ) -> Case {
-    Case { name, mode, bytes, results, freshness: Warm, is_stream: false, requests }
+    Case { name, mode, bytes, results, freshness: Warm, is_stream: false, long: None, requests }
 }
 
 const KB: usize = 1 << 10;
@@ -35,7 +38,7 @@ const KB: usize = 1 << 10;
 const OFF: Option<&str> = Some("off");
 const ENFORCE: Option<&str> = Some("enforce");
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 18] = [
     case("hyper alone 1 KB", None, (KB, 0), 200),
     Case { is_stream: true, ..case("hyper alone stream, per chunk", None, (KB, 0), 4) },
     case("relayed 1 KB", OFF, (KB, 0), 200),
@@ -50,6 +53,10 @@ const CASES: [Case; 14] = [
     Case { freshness: Cold, ..case("governed 256 KB, first sight", ENFORCE, (256 * KB, 60), 50) },
     Case { freshness: Cold, ..case("governed 1 MB, first sight", ENFORCE, (1024 * KB, 200), 20) },
     Case { is_stream: true, ..case("governed stream, per chunk", ENFORCE, (KB, 0), 4) },
+    Case { long: Some((WIDE, 0)), ..case("60 KB result, new", ENFORCE, (0, 0), 100) },
+    Case { long: Some((TIGHT, 0)), ..case("60 KB result, new, cut and told", ENFORCE, (0, 0), 100) },
+    Case { long: Some((WIDE, 1)), ..case("60 KB result", ENFORCE, (0, 0), 100) },
+    Case { long: Some((TIGHT, 1)), ..case("60 KB result, cut and told", ENFORCE, (0, 0), 100) },
 ];
 
 /// The table as text; `only` rows whose name holds it. Where `kept` names a folder, the profiles stay there.
@@ -60,8 +67,15 @@ pub async fn counted(program: &str, only: Option<&str>, kept: Option<&Path>) -> 
     for case in CASES.iter().filter(|case| only.is_none_or(|only| case.name.contains(only))) {
         let folder = tempfile::tempdir().unwrap();
         let out = kept.unwrap_or(folder.path()).join(format!("{}.out", case.name.replace([' ', ','], "_")));
-        let subject = Subject::counted(program, folder.path(), upstream, (case.mode, &out)).await;
-        let body = bodies::conversation(case.bytes, case.results, case.is_stream);
+        let limits = case.long.map_or(acting::LIMITS, |(limits, _)| limits);
+        let config = acting::limited(limits);
+        let url = bare(upstream);
+        let way = case.mode.map(|mode| Way { url: &url, mode, config: &config });
+        let subject = Subject::counted(program, folder.path(), upstream, (way, &out)).await;
+        let body = match case.long {
+            Some((_, then)) => acting::body(then),
+            None => bodies::conversation(case.bytes, case.results, case.is_stream),
+        };
         let stream = case.is_stream.then_some(CHUNKS);
         let mut load = Load { port: subject.port, body, number: 1, stream, connections: 1 };
         let plan = Plan { freshness: case.freshness, requests: case.requests };

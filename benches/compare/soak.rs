@@ -52,10 +52,10 @@ pub async fn endured(program: &str, seconds: u64) {
     assert!(second <= first * MOST_GROWTH, "memory grew from {first:.0} to {second:.0} MB");
     let after = settled(&subject, before).await;
     println!("descriptors and threads: {before:?} before, {after:?} after");
-    let errors = metric(&subject, "toolrein_requests_total", "status=\"5").await;
+    let errors = subject.metric("toolrein_requests_total", "status=\"5").await;
     println!(
         "answers with 5xx: {errors}; streams open: {}",
-        metric(&subject, "toolrein_streams_open", "").await
+        subject.metric("toolrein_streams_open", "").await
     );
     assert!(errors == 0.0);
     idle(&subject).await;
@@ -139,15 +139,4 @@ async fn settled(subject: &Subject, before: [usize; 2]) -> [usize; 2] {
         assert!(begun.elapsed() < GONE_WITHIN, "descriptors and threads left: {open:?}, {before:?} before");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-}
-
-/// The sum of a metric's samples whose labels hold `label`.
-async fn metric(subject: &Subject, name: &str, label: &str) -> f64 {
-    let mut socket = load::connect(subject.admin).await;
-    socket.write_all(b"GET /metrics HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n").await.unwrap();
-    let mut text = String::new();
-    socket.read_to_string(&mut text).await.unwrap();
-    let samples = text.lines().filter(|line| line.starts_with(name) && line.contains(label));
-    // A sum of nothing is -0.
-    samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() + 0.0
 }

@@ -39,7 +39,7 @@ pub struct Subject {
     /// It reads bodies, so that what was seen before makes a difference.
     reads: bool,
     /// Where its metrics are, if it has any.
-    pub admin: u16,
+    admin: u16,
 }
 
 impl Subject {
@@ -89,11 +89,15 @@ impl Subject {
 
     /// toolrein with the shipped policy; its log goes nowhere.
     pub async fn toolrein(program: &str, folder: &Path, upstream: SocketAddr, mode: &str) -> Self {
-        let way = Way { url: &bare(upstream), mode, config: SHIPPED };
+        Self::pinned(program, folder, Way { url: &bare(upstream), mode, config: SHIPPED }).await
+    }
+
+    /// The same, run in one way of many.
+    pub async fn pinned(program: &str, folder: &Path, way: Way<'_>) -> Self {
         Self::on(&["taskset", "-c", PROCESSOR], program, folder, way).await
     }
 
-    /// The same on all processors.
+    /// toolrein with the shipped policy on all processors.
     pub async fn unpinned(program: &str, folder: &Path, upstream: SocketAddr) -> Self {
         Self::run(program, folder, Way { url: &bare(upstream), mode: "enforce", config: SHIPPED }).await
     }
@@ -112,27 +116,26 @@ impl Subject {
         Self { port, child, reads: way.mode != "off", admin }.answering().await
     }
 
-    /// toolrein, or the pass-through where `mode` is none, under callgrind, which counts nothing until it is told to and
+    /// toolrein, or the pass-through where there is no `way`, under callgrind, which counts nothing until it is told to and
     /// writes to `out`.
     pub async fn counted(
         program: &str,
         folder: &Path,
         upstream: SocketAddr,
-        (mode, out): (Option<&str>, &Path),
+        (way, out): (Option<Way<'_>>, &Path),
     ) -> Self {
         let (port, admin) = (free_port(), free_port());
         let out = format!("--callgrind-out-file={}", out.display());
         let mut command =
             ["valgrind", "--tool=callgrind", "--instr-atstart=no", &out].map(str::to_owned).to_vec();
-        command.extend(match mode {
+        command.extend(match way {
             None => floor(port, upstream),
-            Some(mode) => {
-                let way = Way { url: &bare(upstream), mode, config: SHIPPED };
+            Some(way) => {
                 std::iter::once(program.to_owned()).chain(way.serve(folder, (port, admin))).collect()
             }
         });
         let child = Some(pinned(&command));
-        Self { port, child, reads: mode.is_some(), admin }.answering().await
+        Self { port, child, reads: way.is_some(), admin }.answering().await
     }
 
     /// CPU time that it has spent so far, all its threads together.
@@ -171,6 +174,19 @@ impl Subject {
             fs::read_dir(format!("/proc/{}/{what}", self.id().unwrap_or(0))).map_or(0, Iterator::count)
         };
         [count("fd"), count("task")]
+    }
+
+    /// The sum of a metric's samples whose labels hold `label`.
+    pub async fn metric(&self, name: &str, label: &str) -> f64 {
+        let mut socket = connect(self.admin).await;
+        let request = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        socket.write_all(request).await.unwrap();
+        let mut text = String::new();
+        socket.read_to_string(&mut text).await.unwrap();
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        let samples = text.lines().filter(|line| line.starts_with(name) && line.contains(label));
+        // A sum of nothing is -0.
+        samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() + 0.0
     }
 
     /// Whether it reads bodies.

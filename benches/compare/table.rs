@@ -4,9 +4,10 @@
 use super::load::Freshness::{Cold, Same, Warm};
 use super::load::{self, Freshness, Load, Plan, StreamTimes};
 use super::subject::Subject;
-use super::{CHUNKS, bodies, upstream};
+use super::{CHUNKS, acting, bodies, upstream};
 use std::fmt::Write as _;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -43,22 +44,22 @@ const CASES: [Case; 4] = [
 ];
 
 /// Figures of one round: CPU time of a request in us, and requests per second.
-type Round = (f64, f64);
+pub type Round = (f64, f64);
 
 /// The table as Markdown.
 pub async fn measured(program: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let (subjects, starts) = started(program, folder.path()).await;
+    let (upstream, subjects, starts) = started(program, folder.path()).await;
     let idle: Vec<f64> = subjects.iter().map(|subject| subject.memory_mb("VmRSS")).collect();
     let (mut cpu, mut rates, mut delays) = (String::new(), String::new(), String::new());
     let mut number = 1;
     for case in &CASES {
         let body = bodies::conversation(case.bytes, case.results, false);
         for freshness in [Warm, Cold] {
-            let rows = requests(&subjects, case, (&body, freshness), &mut number).await;
+            let rows = requests(&subjects, case.requests, (&body, freshness), &mut number).await;
             let name = named(case, freshness);
             ratios(&mut cpu, &name, &rows);
-            figures(&mut rates, &name, &rows.map(|(_, rate)| rate));
+            figures(&mut rates, &name, &rows.iter().map(|(_, rate)| *rate).collect::<Vec<_>>());
         }
         let times = steady(&subjects, case, &body, &mut number).await;
         for (at, percentile) in ["p50", "p99"].into_iter().enumerate() {
@@ -70,6 +71,7 @@ pub async fn measured(program: &str) -> String {
             );
         }
     }
+    let acting = acting::measured(program, folder.path(), upstream, &mut number).await;
     let streams = chunks(&subjects, &mut number).await;
     ratios(&mut cpu, "streamed text, a chunk", &streams.map(|[cpu, ..]| (cpu, 0.0)));
     for (at, name) in STREAM_TIMES.into_iter().enumerate() {
@@ -88,6 +90,7 @@ pub async fn measured(program: &str) -> String {
     [
         format!("{}\n\n", machine()),
         titled("CPU time in us, and how much more than nginx's (medians of rounds):", &cpu),
+        acting,
         titled("Requests per second at saturation, the subject on one processor:", &rates),
         titled("Milliseconds (the first column: without a proxy):", &delays),
         titled("Footprint:", &foot),
@@ -95,23 +98,26 @@ pub async fn measured(program: &str) -> String {
     .concat()
 }
 
-/// The CPU times of the requests whose size begins with `only`, as Markdown: for quick looks.
+/// The CPU times of the requests whose size begins with `only`, or of acting, as Markdown: for quick looks.
 pub async fn cpu(program: &str, only: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let (subjects, _) = started(program, folder.path()).await;
+    let (upstream, subjects, _) = started(program, folder.path()).await;
     let (mut cpu, mut number) = (String::new(), 1);
+    if only == "acting" {
+        return acting::measured(program, folder.path(), upstream, &mut number).await;
+    }
     for case in CASES.iter().filter(|case| case.name.starts_with(only)) {
         let body = bodies::conversation(case.bytes, case.results, false);
         for freshness in [Warm, Cold] {
-            let rows = requests(&subjects, case, (&body, freshness), &mut number).await;
+            let rows = requests(&subjects, case.requests, (&body, freshness), &mut number).await;
             ratios(&mut cpu, &named(case, freshness), &rows);
         }
     }
     cpu
 }
 
-/// The subjects in front of an upstream of their own, and the ms that each took to its first answer.
-async fn started(program: &str, folder: &Path) -> (Vec<Subject>, Vec<f64>) {
+/// An upstream, the subjects in front of it, and the ms that each took to its first answer.
+async fn started(program: &str, folder: &Path) -> (SocketAddr, Vec<Subject>, Vec<f64>) {
     tokio::spawn(stay_awake());
     let upstream = upstream::start().await;
     let (mut subjects, mut starts) = (vec![Subject::direct(upstream)], vec![0.0]);
@@ -124,7 +130,7 @@ async fn started(program: &str, folder: &Path) -> (Vec<Subject>, Vec<f64>) {
         });
         starts.push(begun.elapsed().as_secs_f64() * 1e3);
     }
-    (subjects, starts)
+    (upstream, subjects, starts)
 }
 
 fn named(case: &Case, freshness: Freshness) -> String {
@@ -139,13 +145,14 @@ pub async fn stay_awake() {
     }
 }
 
-async fn requests(
+/// Takes turns with `count` requests to each of the subjects.
+pub async fn requests(
     subjects: &[Subject],
-    case: &Case,
+    count: u32,
     (body, freshness): (&bodies::Body, Freshness),
     number: &mut u32,
-) -> [Round; NAMES.len()] {
-    let mut rounds: [Vec<Round>; NAMES.len()] = Default::default();
+) -> Vec<Round> {
+    let mut rounds = vec![Vec::new(); subjects.len()];
     for _ in 0..ROUNDS {
         for (subject, rounds) in subjects.iter().zip(&mut rounds) {
             // What does not read it need not get another one each time.
@@ -157,21 +164,20 @@ async fn requests(
                 stream: None,
                 connections: CONNECTIONS,
             };
-            load.run(Plan { freshness, requests: case.requests / 10 }).await;
+            load.run(Plan { freshness, requests: count / 10 }).await;
             let (before, begun) = (subject.cpu(), Instant::now());
-            load.run(Plan { freshness, requests: case.requests }).await;
+            load.run(Plan { freshness, requests: count }).await;
             let (spent, took) = (subject.cpu() - before, begun.elapsed());
-            rounds.push((
-                spent.as_secs_f64() * 1e6 / f64::from(case.requests),
-                f64::from(case.requests) / took.as_secs_f64(),
-            ));
+            rounds
+                .push((spent.as_secs_f64() * 1e6 / f64::from(count), f64::from(count) / took.as_secs_f64()));
             *number = load.number;
         }
     }
-    rounds.map(|rounds| {
+    let medians = rounds.iter().map(|rounds| {
         let of = |figure: fn(&Round) -> f64| median(rounds.iter().map(figure).collect());
         (of(|round| round.0), of(|round| round.1))
-    })
+    });
+    medians.collect()
 }
 
 /// The median and the 99th percentile of a request's time in ms where they come at a fixed rate, which is low: medians
@@ -262,7 +268,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn ratios(out: &mut String, name: &str, rounds: &[Round; NAMES.len()]) {
+fn ratios(out: &mut String, name: &str, rounds: &[Round]) {
     let nginx = rounds[NGINX].0;
     let cell = |(at, (cpu, _)): (usize, &Round)| match at {
         0 => " |".to_owned(),
