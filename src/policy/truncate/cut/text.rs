@@ -8,7 +8,7 @@ use std::ops::Range;
 use memchr::{memchr, memchr_iter, memrchr};
 
 use super::trouble::{Picks, Rank, Signs};
-use super::{Cut, Loss, Mark, Place, trace};
+use super::{Cut, Loss, Mark, Place, count, trace};
 
 /// One part in five is head, the rest tail: of the shapes measured on coding agents' large results, 20/80 at 16,000
 /// characters lost least of what the agents later used (4 % of lines; head only 11 %, half and half 17 %).
@@ -107,7 +107,9 @@ impl Piece {
 
 /// The end of the last whole line within `room` characters, or of the last character if lines waste half the room.
 fn head_end(text: &str, room: usize) -> usize {
-    let limit = text.char_indices().nth(room).map_or(text.len(), |(at, _)| at);
+    let is_near_ascii = text.as_bytes().get(..room).is_some_and(<[u8]>::is_ascii);
+    let limit =
+        if is_near_ascii { room } else { text.char_indices().nth(room).map_or(text.len(), |(at, _)| at) };
     let whole = memrchr(b'\n', &text.as_bytes()[..limit]).map_or(0, |at| at + 1);
     if count(&text[..whole]) * 2 >= room { whole } else { limit }
 }
@@ -115,8 +117,9 @@ fn head_end(text: &str, room: usize) -> usize {
 /// The start of the first whole line within the last `room` characters, or of the first character likewise.
 fn tail_start(text: &str, room: usize) -> usize {
     let Some(back) = room.checked_sub(1) else { return text.len() };
-    let limit = text.char_indices().rev().nth(back).map_or(0, |(at, _)| at);
     let bytes = text.as_bytes();
+    let ascii = text.len().checked_sub(room).filter(|start| bytes[*start..].is_ascii());
+    let limit = ascii.unwrap_or_else(|| text.char_indices().rev().nth(back).map_or(0, |(at, _)| at));
     if limit == 0 || bytes[limit - 1] == b'\n' {
         return limit;
     }
@@ -261,8 +264,4 @@ fn newline_of(text: &str) -> &'static str {
 fn lines_through(text: &str, end: usize) -> usize {
     let before = &text.as_bytes()[..end.min(text.len())];
     memchr_iter(b'\n', before).count() + usize::from(before.last().is_some_and(|last| *last != b'\n'))
-}
-
-fn count(text: &str) -> usize {
-    text.chars().count()
 }

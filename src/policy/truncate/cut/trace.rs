@@ -4,8 +4,10 @@
 //! Deliberately not for what an error looks like (see `trouble`) nor for whether there is room to keep it.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use memchr::memchr;
+use memchr::memmem::Finder;
 
 /// Lines that go on with a report though they are not indented.
 const GO_ON: [&[u8]; 6] = [
@@ -78,11 +80,14 @@ fn followed(bytes: &[u8], mut at: usize, limit: usize) -> bool {
 }
 
 fn is_traceback(line: &[u8]) -> bool {
-    memchr::memmem::find(line, b"Traceback (most recent call last)").is_some()
+    static FORM: LazyLock<Finder<'static>> =
+        LazyLock::new(|| Finder::new(b"Traceback (most recent call last)"));
+    FORM.find(line).is_some()
 }
 
 fn is_panic(line: &[u8]) -> bool {
-    memchr::memmem::find(line, b" panicked at ").is_some()
+    static FORM: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b" panicked at "));
+    FORM.find(line).is_some()
 }
 
 /// `goroutine 1 [running]:`, `main.f(0x1, 0x2)`.

@@ -3,8 +3,10 @@
 //! Responsible for finding them in one pass and for choosing which to keep within a room. Deliberately not a judge of
 //! whether a tool call failed: a wrong sign costs a few characters of the room for errors and nothing else.
 
+use regex::bytes::Regex;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 /// How certain a sign is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,11 +43,10 @@ impl Iterator for Signs<'_> {
     type Item = Sign;
 
     fn next(&mut self) -> Option<Sign> {
-        while self.at < self.range.end {
-            let at = self.at;
-            self.at += 1;
-            if IS_ANCHOR[usize::from(self.bytes[at])]
-                && let Some(sign) = sign_around(self.bytes, at)
+        let end = self.bytes.len().min(self.range.end + MARK_BYTES - 1);
+        while let Some(mark) = MARKS.as_ref()?.find_at(&self.bytes[..end], self.at) {
+            self.at = mark.end();
+            if let Some(sign) = sign_around(self.bytes, mark.start())
                 && self.range.contains(&sign.at)
             {
                 return Some(sign);
@@ -134,39 +135,33 @@ impl<T> FirstAndLast<T> {
     }
 }
 
-/// Bytes at which [`sign_around`] looks closer: a rare letter of each word, so that most of a text is passed at one
-/// table look-up a byte.
-const IS_ANCHOR: [bool; 256] = {
-    let mut table = [false; 256];
-    let anchors = b"oOfFxXkKpPcC[\n";
-    let mut index = 0;
-    while index < anchors.len() {
-        table[anchors[index] as usize] = true;
-        index += 1;
-    }
-    table
-};
+/// Where [`sign_around`] looks closer: four letters of each word that few other words have, as they are mostly written.
+/// Literals of one length alone, so that they are searched by vector instructions.
+const MARK_WORDS: &str = "rror|RROR|fail|Fail|FAIL|fata|Fata|FATA|gmen|GMEN|xcep|XCEP|exit|Exit|EXIT|aceb|ACEB|pani|Pani|PANI|CRIT|\\[too|\nE  ";
+const MARK_BYTES: usize = 4;
+static MARKS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(MARK_WORDS).ok());
 
 /// What may follow a word's stem within the word: errors, failed, failure(s), failing, panicked.
 const ENDINGS: [&[u8]; 7] = [b"", b"s", b"ed", b"ure", b"ures", b"ing", b"ked"];
 
+/// The sign whose mark is at the byte `at`, if it is one.
 fn sign_around(bytes: &[u8], at: usize) -> Option<Sign> {
-    match bytes[at] | 0x20 {
-        b'o' => word(bytes, at.checked_sub(3)?, b"error"),
-        b'f' => {
-            word(bytes, at, b"fail").or_else(|| word(bytes, at, b"fatal")).or_else(|| segfault(bytes, at))
-        }
-        b'x' => {
-            let start = at.checked_sub(1)?;
-            word(bytes, start, b"exception").or_else(|| exit_code(bytes, start))
-        }
-        b'k' => word(bytes, at.checked_sub(8)?, b"traceback"),
-        b'p' => word(bytes, at, b"panic"),
-        b'c' if bytes[at] == b'C' => certain_if(bytes[at..].starts_with(b"CRITICAL"), at),
-        // `[` folds to `{`. An earlier marker of ours in the text: what it announces must not get lost.
-        b'{' => certain_if(bytes[at..].starts_with(b"[toolrein: cut "), at),
-        // A newline folds to `*`. pytest's lines of explanation begin with an E.
-        b'*' => certain_if(bytes[at + 1..].starts_with(b"E   "), at + 1),
+    let mut mark = *bytes[at..].first_chunk::<MARK_BYTES>()?;
+    mark.make_ascii_lowercase();
+    match &mark {
+        b"rror" => word(bytes, at.checked_sub(1)?, b"error"),
+        b"fail" => word(bytes, at, b"fail"),
+        b"fata" => word(bytes, at, b"fatal"),
+        b"gmen" => segfault(bytes, at.checked_sub(2)?),
+        b"xcep" => word(bytes, at.checked_sub(1)?, b"exception"),
+        b"exit" => exit_code(bytes, at),
+        b"aceb" => word(bytes, at.checked_sub(2)?, b"traceback"),
+        b"pani" => word(bytes, at, b"panic"),
+        b"crit" => certain_if(bytes[at..].starts_with(b"CRITICAL"), at),
+        // An earlier marker of ours in the text: what it announces must not get lost.
+        b"[too" => certain_if(bytes[at..].starts_with(b"[toolrein: cut "), at),
+        // pytest's lines of explanation begin with an E.
+        b"\ne  " => certain_if(bytes[at + 1..].starts_with(b"E   "), at + 1),
         _ => None,
     }
 }
@@ -274,10 +269,9 @@ fn names_itself(found: &[u8], rest: &[u8], ending: &[u8]) -> bool {
     }
 }
 
-fn segfault(bytes: &[u8], at: usize) -> Option<Sign> {
-    let begin = at.checked_sub(b"segmentation ".len())?;
-    let found = bytes.get(begin..at + b"fault".len())?;
-    certain_if(found.eq_ignore_ascii_case(b"segmentation fault"), begin)
+fn segfault(bytes: &[u8], start: usize) -> Option<Sign> {
+    const FORM: &[u8] = b"segmentation fault";
+    certain_if(bytes.get(start..start + FORM.len())?.eq_ignore_ascii_case(FORM), start)
 }
 
 /// `exit code 1`, `exit status: 2`, `exited with code 3`, `"exit_code":4`; not with 0.

@@ -6,6 +6,7 @@ use super::{Form, MAX_ROWS, MIN_ROWS, Table, lines_from};
 const SAMPLE: usize = 40;
 /// One row in ten may break a column: a value that is too wide pushes the others.
 const BROKEN_PART: usize = 10;
+const MIN_COLUMNS: usize = 3;
 
 /// The table, if the first line names columns that the others keep, or if it is a long listing of files.
 pub(super) fn read(text: &str) -> Option<Table> {
@@ -34,6 +35,10 @@ fn is_listing(header: &str, sample: &[&str]) -> bool {
 
 /// Whether the header is made of names, at least three, and the rows have blanks between their columns where it has.
 fn has_columns(header: &str, sample: &[&str]) -> bool {
+    let is_name = |word: &&str| word.starts_with(|first: char| !is_value(first));
+    if header.split(' ').filter(is_name).count() < MIN_COLUMNS {
+        return false;
+    }
     let header: Vec<char> = header.chars().collect();
     let rows: Vec<Vec<char>> = sample.iter().map(|line| line.chars().collect()).collect();
     let keep_blank = |at: usize| broken(&rows, at) * BROKEN_PART <= rows.len();
@@ -47,9 +52,13 @@ fn has_columns(header: &str, sample: &[&str]) -> bool {
             in_column = true;
         }
     }
-    let is_value = |at: &&usize| header[**at].is_lowercase() || header[**at].is_ascii_digit();
-    let values = columns.iter().filter(is_value).count();
-    columns.len() >= 3 && values * 4 <= columns.len() && !repeats(&header, &rows, &columns)
+    let values = columns.iter().filter(|at| is_value(header[**at])).count();
+    columns.len() >= MIN_COLUMNS && values * 4 <= columns.len() && !repeats(&header, &rows, &columns)
+}
+
+/// Whether a word that begins so is no name of a column; of so few columns each one has a name.
+fn is_value(first: char) -> bool {
+    first.is_lowercase() || first.is_ascii_digit()
 }
 
 fn broken(rows: &[Vec<char>], at: usize) -> usize {
