@@ -29,72 +29,120 @@ pub fn is_named(string: Str, text: &[u8], name: &str) -> bool {
 
 /// The text of the bytes between two quotes, escapes resolved; lone surrogates become U+FFFD.
 pub fn unescape(raw: &[u8]) -> String {
-    let mut out = Vec::with_capacity(raw.len() + size_of::<u64>());
-    let mut at = 0;
+    // Room for all that is still to be read, and for a word: what is read is never shorter than what is written.
+    let mut out = vec![0; raw.len() + WORD];
+    let (mut at, mut length) = (0, 0);
     while at < raw.len() {
-        at += push_plain(&raw[at..], &mut out);
+        let plain =
+            copy_until(&raw[at..], &mut out[length..], backslashes, |rest| memchr::memchr(b'\\', rest));
+        at += plain;
+        length += plain;
         if at < raw.len() {
             let (used, character) = unescape_one(&raw[at..]);
-            if character.is_ascii() {
-                out.push(character as u8);
-            } else {
-                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-            }
             at += used;
+            if character.is_ascii() {
+                out[length] = character as u8;
+                length += 1;
+            } else {
+                let mut room = [0; 4];
+                let encoded = character.encode_utf8(&mut room);
+                // But for an escape that is none.
+                out.resize(out.len() + encoded.len().saturating_sub(used), 0);
+                out[length..][..encoded.len()].copy_from_slice(encoded.as_bytes());
+                length += encoded.len();
+            }
         }
     }
+    out.truncate(length);
     match String::from_utf8(out) {
         Ok(text) => text,
         Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
     }
 }
 
-/// Appends what stands before the first backslash, and says how many bytes that was.
-#[inline(always)]
-fn push_plain(raw: &[u8], out: &mut Vec<u8>) -> usize {
-    // Where one backslash stands, there are mostly more: within a word, the next is found and all before it copied
-    // without a call.
-    if let Some(word) = raw.first_chunk() {
-        let found = zero_bytes(u64::from_le_bytes(*word) ^ (ONES * u64::from(b'\\')));
-        if found != 0 {
-            let plain = found.trailing_zeros() as usize / 8;
-            out.extend_from_slice(word);
-            out.truncate(out.len() - word.len() + plain);
-            return plain;
-        }
-    }
-    let plain = memchr::memchr(b'\\', raw).unwrap_or(raw.len());
-    out.extend_from_slice(&raw[..plain]);
-    plain
-}
-
-/// Bytes looked at together.
-const STRETCH: usize = 32;
-
 /// Appends `text` escaped as a JSON string, without quotes.
 pub fn escape_into(text: &str, out: &mut Vec<u8>) {
-    let bytes = text.as_bytes();
-    let is_plain = |byte: &u8| *byte >= 0x20 && *byte != b'"' && *byte != b'\\';
-    let mut kept = 0;
-    for (stretch, start) in bytes.chunks(STRETCH).zip((0..).step_by(STRETCH)) {
-        // Without a way out, so that it compiles to vector instructions; most stretches need no escape.
-        if stretch.iter().fold(true, |plain, byte| plain & is_plain(byte)) {
-            continue;
-        }
-        for (at, byte) in (start..).zip(stretch).filter(|(_, byte)| !is_plain(byte)) {
-            out.extend_from_slice(&bytes[kept..at]);
-            kept = at + 1;
-            match byte {
-                b'"' => out.extend_from_slice(b"\\\""),
-                b'\\' => out.extend_from_slice(b"\\\\"),
-                b'\n' => out.extend_from_slice(b"\\n"),
-                b'\r' => out.extend_from_slice(b"\\r"),
-                b'\t' => out.extend_from_slice(b"\\t"),
-                control => out.extend_from_slice(format!("\\u{control:04x}").as_bytes()),
+    for piece in text.as_bytes().chunks(PIECE) {
+        let mut length = out.len();
+        out.resize(length + piece.len() * LONGEST_ESCAPE + WORD, 0);
+        let mut at = 0;
+        while at < piece.len() {
+            let plain = copy_until(&piece[at..], &mut out[length..], escaped_bytes, first_escaped);
+            at += plain;
+            length += plain;
+            if let Some(byte) = piece.get(at) {
+                at += 1;
+                let short = match byte {
+                    b'\n' => b'n',
+                    b'\r' => b'r',
+                    b'\t' => b't',
+                    b'"' | b'\\' => *byte,
+                    control => {
+                        let long = format!("\\u{control:04x}");
+                        out[length..][..LONGEST_ESCAPE].copy_from_slice(long.as_bytes());
+                        length += LONGEST_ESCAPE;
+                        continue;
+                    }
+                };
+                out[length..][..2].copy_from_slice(&[b'\\', short]);
+                length += 2;
             }
         }
+        out.truncate(length);
     }
-    out.extend_from_slice(&bytes[kept..]);
+}
+
+/// Bytes that are escaped at a time, so that there is room for escapes alone.
+const PIECE: usize = 256;
+const LONGEST_ESCAPE: usize = "\\u0000".len();
+/// Bytes looked at together.
+const STRETCH: usize = 32;
+const WORD: usize = size_of::<u64>();
+/// How far the next byte that matters is looked for in words: where one stands, there are mostly more.
+const NEAR: usize = 48;
+
+/// Copies what stands before the first byte that `found` marks in a word (by its highest bit, the first in truth), as
+/// `search` does in more, and says how many bytes that was. `out` has room for a word more.
+#[inline(always)]
+fn copy_until(
+    bytes: &[u8],
+    out: &mut [u8],
+    found: impl Fn(u64) -> u64,
+    search: impl Fn(&[u8]) -> Option<usize>,
+) -> usize {
+    let mut at = 0;
+    while at < NEAR
+        && let (Some(word), Some(room)) = (bytes[at..].first_chunk::<WORD>(), out[at..].first_chunk_mut())
+    {
+        *room = *word;
+        let plain = found(u64::from_le_bytes(*word)).trailing_zeros() as usize / 8;
+        at += plain;
+        if plain < WORD {
+            return at;
+        }
+    }
+    let rest = &bytes[at..];
+    let plain = search(rest).unwrap_or(rest.len());
+    out[at..][..plain].copy_from_slice(&rest[..plain]);
+    at + plain
+}
+
+fn backslashes(word: u64) -> u64 {
+    zero_bytes(word ^ (ONES * u64::from(b'\\')))
+}
+
+/// The bytes of `word` that must be escaped.
+fn escaped_bytes(word: u64) -> u64 {
+    // Below 0x20 the upper three bits are clear.
+    backslashes(word) | zero_bytes(word ^ (ONES * u64::from(b'"'))) | zero_bytes(word & (ONES * 0xE0))
+}
+
+fn first_escaped(bytes: &[u8]) -> Option<usize> {
+    let is_plain = |byte: &u8| *byte >= 0x20 && *byte != b'"' && *byte != b'\\';
+    // Without a way out of a stretch, so that it compiles to vector instructions.
+    let plain = |stretch: &&[u8]| stretch.iter().fold(true, |plain, byte| plain & is_plain(byte));
+    let passed = STRETCH * bytes.chunks_exact(STRETCH).take_while(plain).count();
+    bytes[passed..].iter().position(|byte| !is_plain(byte)).map(|at| passed + at)
 }
 
 /// `text` as a JSON string with its quotes.
@@ -298,6 +346,28 @@ mod tests {
             ("not json ", "not json"),
         ] {
             assert_ne!(canon(a), canon(b), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn escapes_that_are_none_become_a_replacement_however_many_there_are() {
+        for count in [1, 7, 100] {
+            for (raw, text) in
+                [("\\u", "\u{FFFD}"), ("a\\uZZ", "a\u{FFFD}ZZ"), ("\\ud800", "\u{FFFD}"), ("\\é", "\\é")]
+            {
+                assert_eq!(unescape(raw.repeat(count).as_bytes()), text.repeat(count), "{raw} {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_texts_are_escaped_as_serde_escapes_them() {
+        for plain in [0, 1, 7, 8, 31, 47, 48, 49, 90, 255, 256, 300] {
+            for odd in ["", "\"", "\n\n", "\u{1}", "é\\", "\u{1f}\u{7f}"] {
+                let text = format!("{}{odd}", "x".repeat(plain)).repeat(5);
+                assert_eq!(quote(&text), serde_json::to_string(&text).unwrap());
+                assert_eq!(unescape(&quote(&text).as_bytes()[1..quote(&text).len() - 1]), text);
+            }
         }
     }
 
