@@ -167,7 +167,7 @@ impl Record {
         self.outcome.results.push(NewResult {
             tool: result.tool().to_owned(),
             bytes: result.view.text_bytes() as u64,
-            tokens: result.view.tokens().tokens(),
+            tokens: result.view.about_tokens().tokens(),
             took: result.took_ms.map(Duration::from_millis),
         });
     }

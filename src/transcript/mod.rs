@@ -73,6 +73,11 @@ pub struct View<'a> {
     note: &'a Note,
 }
 
+/// About so many bytes are counted of messages that nobody has counted, spread evenly over their long strings. Of the
+/// corpus' conversations with gpt-4o the first bills are foretold 1.2 % off so, as they are if all is counted, and those
+/// with gpt-4.1 2.0 % off instead of 1.6 % (`tests/tokens_eval.rs`).
+pub const COUNTED: usize = 4 << 10;
+
 /// A message of fewer bytes is not looked up. To count it takes up to three times as long as that, but what comes again
 /// is mostly known by its bill or by its beginning, so that most messages are counted once in any case.
 const LEAST_NAMED: usize = 1 << 10;
@@ -126,6 +131,14 @@ impl<'a> View<'a> {
         sampled.scaled(self.token_factor)
     }
 
+    /// About its tokens: of a long message from samples, where nobody has counted them.
+    pub fn about_tokens(&self) -> Estimate {
+        match self.message.span.len().div_ceil(COUNTED) {
+            0 | 1 => self.tokens(),
+            one_in => self.sampled_tokens(one_in),
+        }
+    }
+
     /// No estimate of its tokens is larger. Where nobody has counted them, found in a third of the time that takes.
     pub fn most_tokens(&self) -> Estimate {
         self.counted_tokens().unwrap_or_else(|| {
@@ -138,12 +151,13 @@ impl<'a> View<'a> {
 
     /// The estimated tokens of its `text`-th string of text.
     pub fn tokens_of_text(&self, text: usize) -> Estimate {
-        let mut texts = self.message.content.texts();
-        let Some(place) = texts.nth(text) else { return Estimate::ZERO };
-        if text == 0 && texts.next().is_none() && self.message.calls.is_empty() {
-            return self.tokens().saturating_sub(MESSAGE_OVERHEAD.scaled(self.token_factor));
-        }
-        self.tokens_of(place)
+        let place = self.message.content.texts().nth(text);
+        place.map_or(Estimate::ZERO, |place| self.tokens_of(place))
+    }
+
+    /// Whether one text is all that is counted of it, but for the overhead of a message.
+    pub fn is_one_text(&self) -> bool {
+        self.message.calls.is_empty() && self.message.content.texts().count() == 1
     }
 
     /// A name of the text `place` of its own, equal for equal texts as they are written.
