@@ -8,11 +8,11 @@ mod bodies;
 use bytes::Bytes;
 use divan::Bencher;
 use divan::counter::BytesCount;
-use std::sync::Arc;
 use toolrein::policy::plan::{Change, Edit, Plan};
 use toolrein::rewrite::notice::Placement;
 use toolrein::rewrite::pass::{Pass, Source};
 use toolrein::wire::request::Request;
+use toolrein::wire::spelled::Spelled;
 
 fn main() {
     divan::main();
@@ -26,7 +26,7 @@ fn untouched(bencher: Bencher<'_, '_>, size: &str) {
 
 #[divan::bench(args = [60_000], max_time = 1)]
 fn cut_and_notice(bencher: Bencher<'_, '_>, bytes: usize) {
-    let shorter: Arc<str> = "a line that was kept of the long result\n".repeat(400).into();
+    let shorter: Spelled = "a line that was kept of the long result\n".repeat(400).into();
     let gone_chars = bytes - shorter.len();
     let changes = [
         Change::Shorten { text: 0, by: shorter, gone_chars },

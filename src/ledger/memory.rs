@@ -262,7 +262,7 @@ impl MemoCache {
     pub fn new(bytes: u64) -> Self {
         let weigh = |derived: &Derived| {
             let bytes = match derived {
-                Derived::Cut(Some((text, _))) => text.len(),
+                Derived::Cut(Some((text, _))) => text.weight(),
                 Derived::Compiled(_) => COMPILED_BYTES,
                 Derived::Begun(begun) => begun.weight(),
                 Derived::Declared(lists) => lists.iter().map(|list| list.weight()).sum(),

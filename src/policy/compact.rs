@@ -258,13 +258,13 @@ impl Compact {
         let (newest, older) = batch.split_last()?;
         for old in older {
             let quote = old.quote(&state.body, by);
-            plan.clear(old.message, old.text, Arc::from(old.marker(&quote)), quote.gone_chars());
+            plan.clear(old.message, old.text, old.marker(&quote).into(), quote.gone_chars());
         }
         let quote = newest.quote(&state.body, by);
         let named = state.pinned.as_ref().and_then(|pinned| Some((pinned, pinned.name(&batch)?)));
         let pin = named.and_then(|(pinned, name)| pinned.pin(name));
         let Some(Pin::Summary(summary)) = &pin else {
-            plan.clear(newest.message, newest.text, Arc::from(newest.marker(&quote)), quote.gone_chars());
+            plan.clear(newest.message, newest.text, newest.marker(&quote).into(), quote.gone_chars());
             let (pinned, name) = named?;
             match why {
                 Why::History if pin.is_none() => plan.summaries.lost.push(name),
@@ -275,7 +275,7 @@ impl Compact {
             return Some(name);
         };
         let gone_chars = quote.gone_chars().saturating_sub(summary.chars().count());
-        plan.clear(newest.message, newest.text, Arc::from(newest.marker_with(&quote, summary)), gone_chars);
+        plan.clear(newest.message, newest.text, newest.marker_with(&quote, summary).into(), gone_chars);
         plan.remark_on(newest.message, "summarised");
         plan.summaries.told += 1;
         named.map(|(_, name)| name)

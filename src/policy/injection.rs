@@ -155,7 +155,7 @@ impl Injection {
             Action::Annotate => plan.surround(text, BEFORE, AFTER),
             Action::Withhold => {
                 let gone = scanned.chars.saturating_sub(WITHHELD.len());
-                plan.withhold_text(text, Arc::from(WITHHELD), gone);
+                plan.withhold_text(text, WITHHELD.into(), gone);
             }
         }
     }

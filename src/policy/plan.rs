@@ -7,6 +7,7 @@ pub use summaries::{BatchSummaries, Place as SummaryPlace, SummaryTerms, Summary
 
 use super::pattern::Pattern;
 use crate::transcript::identity::Hash;
+use crate::wire::spelled::Spelled;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -84,13 +85,13 @@ pub struct Edit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// An old text is cleared to make room.
-    Clear { text: usize, by: Arc<str>, gone_chars: usize },
+    Clear { text: usize, by: Spelled, gone_chars: usize },
     /// The model shall not read the text.
-    WithholdText { text: usize, by: Arc<str>, gone_chars: usize },
+    WithholdText { text: usize, by: Spelled, gone_chars: usize },
     /// The text stood in the message `original` before; not done where that one is cleared or dropped.
-    Point { text: usize, by: Arc<str>, gone_chars: usize, original: usize },
+    Point { text: usize, by: Spelled, gone_chars: usize, original: usize },
     /// The text is shortened.
-    Shorten { text: usize, by: Arc<str>, gone_chars: usize },
+    Shorten { text: usize, by: Spelled, gone_chars: usize },
     /// Characters that hide text from people go, out of whatever the text becomes.
     Clean { text: usize, gone_chars: usize },
     /// Lines of ours stand before and behind it, whatever it becomes.
@@ -169,17 +170,17 @@ impl Plan {
     }
 
     /// Replaces the `text`-th string of text of the event being read.
-    pub fn shorten(&mut self, text: usize, by: Arc<str>, gone_chars: usize) {
+    pub fn shorten(&mut self, text: usize, by: Spelled, gone_chars: usize) {
         self.edit(Change::Shorten { text, by, gone_chars });
     }
 
     /// Lets the `text`-th string of text of the event being read point to an equal one in the message `original`.
-    pub fn point(&mut self, text: usize, by: Arc<str>, gone_chars: usize, original: usize) {
+    pub fn point(&mut self, text: usize, by: Spelled, gone_chars: usize, original: usize) {
         self.edit(Change::Point { text, by, gone_chars, original });
     }
 
     /// Keeps the `text`-th string of text of the event being read from the model, which reads `by` in its place.
-    pub fn withhold_text(&mut self, text: usize, by: Arc<str>, gone_chars: usize) {
+    pub fn withhold_text(&mut self, text: usize, by: Spelled, gone_chars: usize) {
         self.edit(Change::WithholdText { text, by, gone_chars });
     }
 
@@ -196,7 +197,7 @@ impl Plan {
 
     /// Clears the `text`-th string of text of the earlier `message`. The one edit of what was read before: to be
     /// decided by replay alone, in batches, since it costs the prompt's cache.
-    pub fn clear(&mut self, message: usize, text: usize, by: Arc<str>, gone_chars: usize) {
+    pub fn clear(&mut self, message: usize, text: usize, by: Spelled, gone_chars: usize) {
         let Place { message: decided, policy } = self.at;
         self.edits.push(Edit { message, decided, policy, change: Change::Clear { text, by, gone_chars } });
     }

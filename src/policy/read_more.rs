@@ -30,6 +30,7 @@ use crate::transcript::{Event, ToolResult};
 use crate::wire::body::Str;
 use crate::wire::json::decode;
 use crate::wire::smuggling::strip;
+use crate::wire::spelled::Spelled;
 use asked::Asked;
 use bytes::Bytes;
 use serde::Deserialize;
@@ -102,7 +103,7 @@ enum Source {
     /// As the client sent it.
     Sent(Str),
     /// As another policy left it.
-    Edited(Arc<str>),
+    Edited(Spelled),
     Withheld,
 }
 
@@ -260,7 +261,7 @@ fn text(at: usize, place: Str, plan: &Plan) -> Text {
         match &edit.change {
             Change::WithholdText { text, .. } if *text == at => kept.source = Source::Withheld,
             Change::Shorten { text, by, .. } if *text == at && matches!(kept.source, Source::Sent(_)) => {
-                kept.source = Source::Edited(Arc::clone(by));
+                kept.source = Source::Edited(by.clone());
             }
             Change::Clean { text, .. } if *text == at => kept.cleaned = true,
             Change::Surround { text, before, after } if *text == at => kept.around.push((before, after)),

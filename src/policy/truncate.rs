@@ -36,12 +36,12 @@ use crate::transcript::memo::Derived;
 use crate::transcript::{Event, ToolResult};
 use crate::wire::body::Str;
 use crate::wire::json::decode;
+use crate::wire::spelled::Spelled;
 use cut::{Bounds, How, MIN_CHARS, blob};
 use regret::Regrets;
 use seen::Seen;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// See the file's head.
 pub struct Truncate {
@@ -169,7 +169,7 @@ impl Truncate {
 }
 
 /// The text cut to `bounds`, from memory where it was cut before.
-fn shortened(result: &ToolResult<'_>, text: Str, bounds: Bounds) -> Option<(Arc<str>, usize)> {
+fn shortened(result: &ToolResult<'_>, text: Str, bounds: Bounds) -> Option<(Spelled, usize)> {
     let view = &result.view;
     let raw = text.raw(view.body);
     let Bounds { max_chars, blob_chars, how } = bounds;
@@ -183,7 +183,7 @@ fn shortened(result: &ToolResult<'_>, text: Str, bounds: Bounds) -> Option<(Arc<
     let key = view.identity.key.hash(Domain::Cut, &parts);
     let derived = view.memo.derive(key, &mut || {
         let cut = cut::cut(&decode(text, view.body), bounds);
-        Derived::Cut(cut.map(|cut| (Arc::from(cut.text), cut.gone_chars)))
+        Derived::Cut(cut.map(|cut| (cut.text.into(), cut.gone_chars)))
     });
     if let Derived::Cut(cut) = derived { cut } else { None }
 }

@@ -187,10 +187,11 @@ fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<
         splices.insert(place.span.start, escaped(before));
     }
     let by = change.by();
-    let clean = change.is_cleaned.then(|| by.map_or_else(|| decode(place, body), Cow::Borrowed));
-    let clean = clean.and_then(|text| strip(&text)).map(|(text, _)| text);
-    if let Some(by) = clean.as_deref().or(by) {
-        splices.replace(place.span, escaped(by));
+    let clean = change.is_cleaned.then(|| by.map_or_else(|| decode(place, body), |by| Cow::Borrowed(by)));
+    if let Some((text, _)) = clean.and_then(|text| strip(&text)) {
+        splices.replace(place.span, escaped(&text));
+    } else if let Some(by) = by {
+        splices.replace(place.span, by.escaped());
     }
     for (_, after) in &change.around {
         splices.insert(place.span.end, escaped(after));

@@ -2,8 +2,8 @@
 //! order, so that their own order does not matter. Settles; writes no bytes.
 
 use crate::policy::plan::{Change, Plan, tokens_of};
+use crate::wire::spelled::Spelled;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// The place of a text: its message, and its place among the message's strings of text.
 pub type TextPlace = (usize, usize);
@@ -12,7 +12,7 @@ pub type TextPlace = (usize, usize);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextChange<'a> {
     /// The text that takes its place, with the characters that are gone and the rank of what did it.
-    by: Option<(Rank, &'a Arc<str>, usize)>,
+    by: Option<(Rank, &'a Spelled, usize)>,
     /// Characters that hide text from people go out of it.
     pub is_cleaned: bool,
     /// Lines that stand before and behind it.
@@ -30,8 +30,8 @@ enum Rank {
 
 impl TextChange<'_> {
     /// The text that takes its place; `None`: its own.
-    pub fn by(&self) -> Option<&str> {
-        self.by.as_ref().map(|(_, by, _)| &***by)
+    pub fn by(&self) -> Option<&Spelled> {
+        self.by.as_ref().map(|(_, by, _)| *by)
     }
 
     /// Characters of the original that the model does not read.
@@ -108,8 +108,8 @@ mod tests {
         plan
     }
 
-    fn by(text: &str) -> (usize, Arc<str>, usize) {
-        (0, Arc::from(text), text.len())
+    fn by(text: &str) -> (usize, Spelled, usize) {
+        (0, text.into(), text.len())
     }
 
     fn shorten(with: &str) -> Change {
@@ -149,9 +149,9 @@ mod tests {
     #[test]
     fn a_pointer_to_what_is_cleared_or_dropped_gives_way() {
         let mut plan = planned(vec![(1, clear("c")), (4, shorten("s")), (4, point("p", 1))]);
-        assert_eq!(settle(&plan)[&(4, 0)].by(), Some("s"));
+        assert_eq!(settle(&plan)[&(4, 0)].by().map(|by| &**by), Some("s"));
         plan = planned(vec![(4, point("p", 1))]);
-        assert_eq!(settle(&plan)[&(4, 0)].by(), Some("p"));
+        assert_eq!(settle(&plan)[&(4, 0)].by().map(|by| &**by), Some("p"));
         plan.dropped = vec![Dropped { policy: "history", messages: 0..3, decided: 5 }];
         assert!(settle(&plan).is_empty());
         assert_eq!(saved_tokens(&plan), 0);

@@ -6,6 +6,7 @@ use super::identity::Hash;
 use super::tokens::Estimate;
 use crate::wire::begun::Begun;
 use crate::wire::declared::Declared;
+use crate::wire::spelled::Spelled;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ pub enum Derived {
     /// Estimated tokens.
     Tokens(Estimate),
     /// A shortened text and the characters that are gone; `None` where the text is left as it is.
-    Cut(Option<(Arc<str>, usize)>),
+    Cut(Option<(Spelled, usize)>),
     /// The beginning of a request, as it was read.
     Begun(Arc<Begun>),
     /// Lists of tools, as they were read, which start alike.

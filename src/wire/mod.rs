@@ -14,5 +14,6 @@ pub mod refusal;
 pub mod reply;
 pub mod request;
 pub mod smuggling;
+pub mod spelled;
 pub mod sse;
 pub mod usage;

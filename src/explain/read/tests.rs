@@ -5,9 +5,9 @@ use crate::config::{Overrides, Source};
 use crate::policy::plan::{Dropped, Edit};
 use crate::replay::one::{Which, choose};
 use crate::rewrite::pass::{Pass, Source as Sent};
+use crate::wire::spelled::Spelled;
 use bytes::Bytes;
 use std::io::Write as _;
-use std::sync::Arc;
 
 const TALK: &str = r#"{"model":"m","messages":[
 {"role":"system","content":"s"},
@@ -69,8 +69,8 @@ fn explained(
     explain(&config, &chosen, &seen, None)
 }
 
-fn by(text: &str) -> Arc<str> {
-    Arc::from(text)
+fn by(text: &str) -> Spelled {
+    text.into()
 }
 
 fn notice(text: &str) -> Change {

@@ -7,7 +7,7 @@ use crate::transcript::memo::Derived;
 use crate::transcript::{ToolResult, View};
 use crate::wire::beginning::beginning;
 use crate::wire::body::Str;
-use std::sync::Arc;
+use crate::wire::spelled::Spelled;
 
 /// How much of a cleared result its marker quotes, in characters.
 const QUOTED: usize = 200;
@@ -31,13 +31,13 @@ pub(super) struct Old {
     /// Where the tool wrote it. It is read when it is cleared, which few are.
     written: Str,
     /// The first characters of what the model reads instead, where that is something else.
-    instead: Option<Arc<str>>,
+    instead: Option<Spelled>,
 }
 
 /// What is told of a text that is cleared.
 pub(super) struct Quote {
     /// Its first characters as the model read them.
-    start: Arc<str>,
+    start: Spelled,
     /// Its size as the tool gave it, in characters.
     chars: usize,
 }
@@ -69,7 +69,7 @@ impl Old {
     /// What is told of it. `body` is the request; `by`: a message with which it is remembered.
     pub(super) fn quote(&self, body: &[u8], by: Option<&View<'_>>) -> Quote {
         let read = || {
-            let start = || Arc::from(first(&beginning(self.written, body, QUOTED), QUOTED));
+            let start = || Spelled::from(first(&beginning(self.written, body, QUOTED), QUOTED));
             (self.instead.clone().unwrap_or_else(start), characters(self.written, body))
         };
         let known = by.map(|view| {

@@ -8,6 +8,7 @@ use crate::policy::truncate::Truncate;
 use crate::transcript::Transcript;
 use crate::transcript::memo::NoMemo;
 use crate::wire::request::Request;
+use crate::wire::spelled::Spelled;
 use serde_json::{Value, json};
 
 /// Keeps results of `secret` from the model and puts lines around those of `web`.
@@ -149,7 +150,7 @@ fn what_was_cleared_can_be_read_as_well() {
     let compact = policy::<Compact>("context_window = 4000\ntrigger = 0.5\nmin_gain = 0\nkeep = 1");
     let rules = vec![policy::<ReadMore>(""), compact];
     let (plan, mut judge) = read(rules, &asked(&[("a", 300), ("b", 300), ("c", 1)]), &[]);
-    let cleared: Vec<&Arc<str>> = plan
+    let cleared: Vec<&Spelled> = plan
         .edits
         .iter()
         .filter_map(|edit| if let Change::Clear { by, .. } = &edit.change { Some(by) } else { None })

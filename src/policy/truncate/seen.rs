@@ -9,9 +9,9 @@ use crate::transcript::identity::{Domain, Hash};
 use crate::transcript::memo::Derived;
 use crate::wire::body::{Span, Str};
 use crate::wire::json::decode;
+use crate::wire::spelled::Spelled;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 
 /// A result of fewer bytes is no longer than the pointer by much, and easier to read.
 const MIN_BYTES: usize = 400;
@@ -69,7 +69,7 @@ struct Original {
 
 /// What the model reads in place of a result that it has already.
 pub(super) struct Pointer {
-    pub(super) text: Arc<str>,
+    pub(super) text: Spelled,
     /// Characters of the result.
     pub(super) gone_chars: usize,
     /// The place of the message that it points to.

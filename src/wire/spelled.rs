@@ -1,0 +1,76 @@
+//! A text that is written into one request after the other: its clones share it, and how JSON spells it is found once
+//! for all of them. Holds; decides nothing.
+
+use super::json::escape_into;
+use bytes::Bytes;
+use std::fmt::{self, Display, Formatter};
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+/// See the file's head.
+#[derive(Clone, Debug)]
+pub struct Spelled(Arc<Spelling>);
+
+#[derive(Debug)]
+struct Spelling {
+    text: Box<str>,
+    escaped: OnceLock<Bytes>,
+}
+
+impl Spelled {
+    /// The text escaped as a JSON string, without quotes.
+    pub fn escaped(&self) -> Bytes {
+        let escape = || {
+            let mut escaped = Vec::with_capacity(self.len() + self.len() / 8);
+            escape_into(self, &mut escaped);
+            Bytes::from(escaped)
+        };
+        self.0.escaped.get_or_init(escape).clone()
+    }
+
+    /// The memory that it takes, about, in bytes: once it was written, both spellings.
+    pub fn weight(&self) -> usize {
+        2 * self.len()
+    }
+}
+
+impl<T: Into<Box<str>>> From<T> for Spelled {
+    fn from(text: T) -> Self {
+        Self(Arc::new(Spelling { text: text.into(), escaped: OnceLock::new() }))
+    }
+}
+
+impl Deref for Spelled {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0.text
+    }
+}
+
+impl Display for Spelled {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self)
+    }
+}
+
+impl PartialEq for Spelled {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Spelled {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_share_one_spelling() {
+        let text = Spelled::from("a \"b\"\n");
+        let clone = text.clone();
+        assert_eq!((&*clone, &clone.escaped()[..]), ("a \"b\"\n", &b"a \\\"b\\\"\\n"[..]));
+        assert_eq!(text.escaped().as_ptr(), clone.escaped().as_ptr());
+    }
+}
