@@ -2,7 +2,7 @@
 //! or in the leading system message. Never between a call and its results. Places texts; writes none.
 
 use super::splice::Splices;
-use crate::wire::json::escape_into;
+use crate::wire::json::{escape_into, escaped};
 use crate::wire::message::{Content, Message, Role};
 use crate::wire::request::Request;
 use bytes::Bytes;
@@ -52,8 +52,7 @@ fn suffix(message: &Message, text: &str, splices: &mut Splices) {
     if message.odd {
         return;
     }
-    let mut escaped = Vec::with_capacity(text.len() + 16);
-    escape_into(text, &mut escaped);
+    let escaped = escaped(text);
     match &message.content {
         Content::Text(content) => {
             splices.insert(content.span.end, behind_blank_line(escaped, content.span.is_empty()));

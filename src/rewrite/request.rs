@@ -6,7 +6,7 @@ use super::splice::Splices;
 use super::texts::{TextChange, settle};
 use crate::policy::plan::{Change, Declared, Plan};
 use crate::wire::body::{Scanner, Span};
-use crate::wire::json::{decode, escape_into};
+use crate::wire::json::{decode, escaped};
 use crate::wire::message::Message;
 use crate::wire::request::{Choice, Member, Request, Tool};
 use crate::wire::smuggling::strip;
@@ -196,10 +196,4 @@ fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<
     for (_, after) in &change.around {
         splices.insert(place.span.end, escaped(after));
     }
-}
-
-fn escaped(text: &str) -> Vec<u8> {
-    let mut escaped = Vec::with_capacity(text.len() + text.len() / 8);
-    escape_into(text, &mut escaped);
-    escaped
 }

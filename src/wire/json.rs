@@ -92,6 +92,13 @@ pub fn escape_into(text: &str, out: &mut Vec<u8>) {
     }
 }
 
+/// `text` escaped as a JSON string, without quotes.
+pub fn escaped(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + text.len() / 8);
+    escape_into(text, &mut out);
+    out
+}
+
 /// Bytes that are escaped at a time, so that there is room for escapes alone.
 const PIECE: usize = 256;
 const LONGEST_ESCAPE: usize = "\\u0000".len();
