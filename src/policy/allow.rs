@@ -66,6 +66,7 @@ pub struct Declared(Vec<String>);
 impl Policy for Allow {
     const NAME: &'static str = "allow";
     const SUMMARY: &'static str = "lets only some tools be called, by name, and hides the others if asked to";
+    const RESTRICTS_CALLS: bool = true;
     type Config = Config;
     type State = Declared;
 

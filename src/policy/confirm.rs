@@ -83,6 +83,7 @@ impl Default for Config {
 impl Policy for Confirm {
     const NAME: &'static str = "confirm";
     const SUMMARY: &'static str = "asks the user before certain tools run, and runs exactly what was shown";
+    const RESTRICTS_CALLS: bool = true;
     type Config = Config;
     type State = ();
 

@@ -106,6 +106,7 @@ enum Kind {
 impl Policy for Duplicates {
     const NAME: &'static str = "duplicates";
     const SUMMARY: &'static str = "withholds an action that has succeeded before, and tells its result";
+    const RESTRICTS_CALLS: bool = true;
     type Config = Config;
     type State = Past;
 

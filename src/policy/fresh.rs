@@ -113,6 +113,7 @@ enum Problem<'a> {
 impl Policy for Fresh {
     const NAME: &'static str = "fresh";
     const SUMMARY: &'static str = "holds arguments to the newest value that another tool's result gave";
+    const RESTRICTS_CALLS: bool = true;
     type Config = Config;
     type State = Known;
 

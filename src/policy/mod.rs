@@ -97,6 +97,9 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// Whether it changes what the model is shown of the conversation, to make it smaller or safer: such policies
     /// leave the conversations alone that are held out for comparison.
     const EDITS_CONTEXT: bool = false;
+    /// Whether it decides which tools may be called at all: a call that none of these policies has judged must not
+    /// reach the client. Policies that only limit how often or how much (budgets, rates, loops) leave it off.
+    const RESTRICTS_CALLS: bool = false;
     /// Its settings as written in the file; unknown keys are refused.
     type Config: DeserializeOwned;
     /// What the fold remembers of one transcript, rebuilt for each request.
@@ -319,6 +322,8 @@ pub struct Entry {
     pub name: &'static str,
     /// See [`Policy::SUMMARY`].
     pub summary: &'static str,
+    /// See [`Policy::RESTRICTS_CALLS`].
+    pub restricts_calls: bool,
     /// Builds the policy from its table.
     pub build: Build,
 }
@@ -329,7 +334,7 @@ pub type Build = fn(toml::de::ValueDeserializer<'_>) -> Result<Arc<dyn Rule>, Bu
 impl Entry {
     /// The entry of the policy `P`.
     pub const fn of<P: Policy>() -> Self {
-        Self { name: P::NAME, summary: P::SUMMARY, build: build::<P> }
+        Self { name: P::NAME, summary: P::SUMMARY, restricts_calls: P::RESTRICTS_CALLS, build: build::<P> }
     }
 }
 

@@ -49,6 +49,7 @@ pub struct Running(Option<String>);
 impl Policy for Serial {
     const NAME: &'static str = "serial";
     const SUMMARY: &'static str = "lets tools be called one at a time: of parallel calls the first passes";
+    const RESTRICTS_CALLS: bool = true;
     type Config = Config;
     type State = Running;
 

@@ -29,6 +29,8 @@ pub trait Rule: Send + Sync {
     fn named_tools(&self) -> Vec<String>;
     /// See [`Policy::EDITS_CONTEXT`].
     fn edits_context(&self) -> bool;
+    /// See [`Policy::RESTRICTS_CALLS`].
+    fn restricts_calls(&self) -> bool;
     /// See [`Policy::needs_usage`].
     fn needs_usage(&self) -> bool;
     /// See [`Policy::diagram`].
@@ -98,6 +100,10 @@ impl<P: Policy> Rule for RuleOf<P> {
 
     fn edits_context(&self) -> bool {
         P::EDITS_CONTEXT
+    }
+
+    fn restricts_calls(&self) -> bool {
+        P::RESTRICTS_CALLS
     }
 
     fn needs_usage(&self) -> bool {
@@ -261,6 +267,11 @@ impl PolicySet {
     /// The tools that the policies' settings name.
     pub fn named_tools(&self) -> Vec<String> {
         self.rules.iter().flat_map(|rule| rule.named_tools()).collect()
+    }
+
+    /// Whether any policy that is on decides which tools may be called: see [`Policy::RESTRICTS_CALLS`].
+    pub fn restricts_calls(&self) -> bool {
+        self.rules.iter().any(|rule| rule.restricts_calls())
     }
 
     /// Whether any policy is of use only where streams tell their usage.
@@ -464,4 +475,32 @@ fn rule_alone(owner: &mut dyn Fold, call: &Proposed<'_>) -> Ruling {
         Verdict::Allow | Verdict::Rewrite(_) => {}
     }
     ruling
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::allow::Allow;
+    use crate::policy::budget::Budget;
+    use crate::policy::cases::policy;
+
+    #[test]
+    fn a_set_restricts_calls_where_one_of_its_policies_decides_which_tools_may_be_called() {
+        let budget = || policy::<Budget>("");
+        assert!(!PolicySet::default().restricts_calls());
+        assert!(!PolicySet::new(vec![budget()]).restricts_calls());
+        assert!(PolicySet::new(vec![budget(), policy::<Allow>("except = [\"f\"]")]).restricts_calls());
+    }
+
+    #[test]
+    fn these_policies_restrict_calls_and_no_others() {
+        let restricting: Vec<_> = crate::policy::REGISTRY
+            .iter()
+            .filter(|entry| entry.restricts_calls)
+            .map(|entry| entry.name)
+            .collect();
+        let expected =
+            ["turn_limits", "allow", "states", "duplicates", "serial", "fresh", "taint", "confirm"];
+        assert_eq!(restricting, expected);
+    }
 }

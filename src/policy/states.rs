@@ -59,6 +59,7 @@ impl Default for Standing {
 impl Policy for States {
     const NAME: &'static str = "states";
     const SUMMARY: &'static str = "a state machine over the conversation: which tools may be called when";
+    const RESTRICTS_CALLS: bool = true;
     type Config = written::Config;
     type State = Standing;
 

@@ -66,6 +66,7 @@ pub struct Tainted {
 impl Policy for Taint {
     const NAME: &'static str = "taint";
     const SUMMARY: &'static str = "keeps tools that change things from running behind a suspicious result";
+    const RESTRICTS_CALLS: bool = true;
     type Config = Config;
     type State = Tainted;
 

@@ -91,6 +91,7 @@ struct Count {
 impl Policy for TurnLimits {
     const NAME: &'static str = "turn_limits";
     const SUMMARY: &'static str = "limits the calls of a turn, in all, at once and by category of tool";
+    const RESTRICTS_CALLS: bool = true;
     type Config = Config;
     type State = Used;
 
