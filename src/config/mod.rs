@@ -32,7 +32,7 @@ pub use profiles::{Profile, Profiles};
 pub use source::Source;
 pub use tables::{
     Admin, AskUsage, Audit, Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model,
-    Notices, Overflow, PlacementChoice, Reask, Tell, ToolsUnsupported, Upstream,
+    Notices, Overflow, PlacementChoice, Reask, Tell, ToolsUnsupported, Unjudged, Upstream,
 };
 pub use target::Target;
 pub use tiers::{KeyHash, Tier};

@@ -49,6 +49,8 @@ pub struct Upstream {
     pub tools_unsupported_tell: Tell,
     /// What happens when a request is longer than the model takes.
     pub overflow: Overflow,
+    /// What happens to what cannot be judged, where a policy that restricts calls is on.
+    pub unjudged: Unjudged,
     /// How long it is remembered that a model refuses tools or a notice's placement; 0: not at all.
     #[serde(with = "span")]
     pub remember: Duration,
@@ -88,6 +90,17 @@ pub enum Overflow {
     /// It is sent once more with old results cleared, and turns dropped, where the policies can.
     Retry,
     /// The error is passed on.
+    Pass,
+}
+
+/// What happens to a request or a reply that cannot be judged, where a policy that restricts calls is on: see
+/// [`Policy::RESTRICTS_CALLS`](crate::policy::Policy::RESTRICTS_CALLS). Without such a policy it passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unjudged {
+    /// The client gets an error of toolrein's instead.
+    Refuse,
+    /// It is passed on and counted.
     Pass,
 }
 
@@ -339,6 +352,7 @@ impl Default for Upstream {
             tools_unsupported: ToolsUnsupported::Retry,
             tools_unsupported_tell: Tell::Header,
             overflow: Overflow::Retry,
+            unjudged: Unjudged::Refuse,
             remember: Duration::from_secs(3_600),
             ask_usage: AskUsage::Never,
             connect_timeout: Duration::from_secs(10),
