@@ -3,6 +3,7 @@
 
 mod facts;
 mod passed;
+mod readings;
 mod resumed;
 mod ruling;
 
@@ -332,7 +333,8 @@ impl PolicySet {
         }
         let key = transcript.identity.key.clone();
         let confirming = self.confirming.clone();
-        (plan, Judge { folds, choices: Vec::new(), key, confirming, approved: false, passed: Vec::new() })
+        let (choices, restricts, passed) = (Vec::new(), self.restricts_calls(), Vec::new());
+        (plan, Judge { folds, choices, key, confirming, approved: false, restricts, passed })
     }
 }
 
@@ -360,6 +362,8 @@ pub struct Judge {
     confirming: Option<Arc<Confirming>>,
     /// A person has said yes to the calls that come.
     approved: bool,
+    /// See [`PolicySet::restricts_calls`].
+    restricts: bool,
     /// The calls that were let through, where one may have to be taken back.
     passed: Vec<Passed>,
 }

@@ -23,6 +23,8 @@ pub enum ProxyError {
     UpstreamTimeout { host: String, waited_ms: u64 },
     /// The upstream broke off, or answered what is not HTTP.
     UpstreamCut { host: String, detail: String },
+    /// The upstream's reply cannot be judged, and a policy decides which tools may be called.
+    ReplyUnjudged { why: &'static str },
     /// The request's target makes no address at the upstream.
     BadTarget { target: String },
     /// A method that a gateway to one upstream has no use for (CONNECT).
@@ -53,9 +55,10 @@ impl ProxyError {
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::ClientCut | Self::BadTarget { .. } | Self::Refused { .. } => StatusCode::BAD_REQUEST,
             Self::ConversationBusy { .. } => StatusCode::CONFLICT,
-            Self::UpstreamConnect { .. } | Self::UpstreamTls { .. } | Self::UpstreamCut { .. } => {
-                StatusCode::BAD_GATEWAY
-            }
+            Self::UpstreamConnect { .. }
+            | Self::UpstreamTls { .. }
+            | Self::UpstreamCut { .. }
+            | Self::ReplyUnjudged { .. } => StatusCode::BAD_GATEWAY,
             Self::UpstreamTimeout { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::LedgerAway => StatusCode::SERVICE_UNAVAILABLE,
@@ -73,6 +76,7 @@ impl ProxyError {
             Self::UpstreamTls { .. } => "upstream_tls",
             Self::UpstreamTimeout { .. } => "upstream_timeout",
             Self::UpstreamCut { .. } => "upstream_cut",
+            Self::ReplyUnjudged { .. } => "reply_unjudged",
             Self::BadTarget { .. } => "bad_target",
             Self::MethodNotAllowed { .. } => "method_not_allowed",
             Self::ConversationBusy { .. } => "conversation_busy",
@@ -114,6 +118,10 @@ impl ProxyError {
             Self::UpstreamCut { host, detail } => {
                 format!("The upstream {host} broke off before it answered: {detail}. Send the request again.")
             }
+            Self::ReplyUnjudged { why } => format!(
+                "toolrein refused the upstream's reply: it could not judge the tool calls in it ({why}), and a policy \
+                 decides which tools may be called. upstream.unjudged = \"pass\" lets such replies through."
+            ),
             Self::BadTarget { target } => format!(
                 "The request's target {target} makes no address at the upstream. Send a path such as \
                  /v1/chat/completions."
@@ -149,6 +157,7 @@ impl ProxyError {
             | Self::LedgerAway => Some(true),
             Self::UpstreamTls { transient, .. } => Some(*transient),
             Self::RequestTooLong { .. }
+            | Self::ReplyUnjudged { .. }
             | Self::BadTarget { .. }
             | Self::MethodNotAllowed { .. }
             | Self::ConversationBusy { .. }
@@ -170,7 +179,8 @@ impl ProxyError {
             Self::UpstreamConnect { .. }
             | Self::UpstreamTls { .. }
             | Self::UpstreamTimeout { .. }
-            | Self::UpstreamCut { .. } => Fault::Upstream,
+            | Self::UpstreamCut { .. }
+            | Self::ReplyUnjudged { .. } => Fault::Upstream,
             Self::LedgerAway | Self::Internal { .. } => Fault::Us,
         }
     }

@@ -22,7 +22,7 @@ use super::swap::Swap;
 use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
 use super::{Answering, Service, caller, clock, coding, profile, relay, stream, target};
-use crate::config::{Config, InFlight, Mode, Tell};
+use crate::config::{Config, InFlight, Mode, Tell, Unjudged};
 use crate::ledger::Ledger;
 use crate::ledger::held::HeldCalls;
 use crate::policy::plan::Plan;
@@ -301,7 +301,9 @@ impl Gateway {
             pass = Pass::plain(placed);
         }
         pass.ask_usage = asks_usage;
-        let judging = Judging::new(judge, answers, observe).asking(token);
+        let judging = Judging::new(judge, answers, observe)
+            .asking(token)
+            .passing_unjudged(self.config.upstream.unjudged == Unjudged::Pass);
         let (plan, restored) = if observe { (Plan::default(), Vec::new()) } else { (plan, restored) };
         // It goes through many hands.
         let mut exchange = Box::new(Exchange {
@@ -372,7 +374,7 @@ impl Exchange {
                 }
                 return self.pass_on(read);
             }
-            if !read.is_success() {
+            if !read.is_success() && !read.may_hold_calls() {
                 return self.pass_on(read);
             }
             self.taken();

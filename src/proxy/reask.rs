@@ -13,8 +13,9 @@ use crate::rewrite::choice::is_served;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::reply::WholeJudge;
 use crate::telemetry::outcome::Fallback;
+use crate::wire::body::Fault;
 use crate::wire::error::{UpstreamError, may_be_in_200, parse, parse_in_200};
-use crate::wire::reply::Reply;
+use crate::wire::reply::{Form, Reply, may_be_reply};
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http_body_util::BodyExt as _;
@@ -113,9 +114,15 @@ impl Exchange {
         async move {
             let mut judge = match judge {
                 Ok(judge) => judge,
-                Err(_) if strict => return self.fail(&self.gateway.unreadable()),
+                Err(why) if strict => return self.fail(&ProxyError::ReplyUnjudged { why }),
                 Err(_) => return self.pass_on(read),
             };
+            if judge.is_ambiguous() {
+                self.record.unjudged("ambiguous");
+            }
+            if judge.is_unsafe() {
+                return self.fail(&ProxyError::ReplyUnjudged { why: "ambiguous" });
+            }
             if judge.is_open()
                 && let Err(response) = Box::pin(self.settle(&mut judge)).await
             {
@@ -171,7 +178,10 @@ impl Exchange {
             return Ok(WholeJudge::judge(reply, body, judging, now_ms));
         }
         let body = read.decoded(self.gateway.config.limits.reply_bytes).ok_or("unreadable_coding")?;
-        WholeJudge::read(&body, judging, now_ms).map_err(|_| "not_json")
+        WholeJudge::read(&body, judging, now_ms).map_err(|fault| match fault {
+            Fault::Crowded => "reply_too_long",
+            _ => "not_json",
+        })
     }
 
     /// The reply to asking again; what the client gets instead if that fails.
@@ -188,7 +198,7 @@ impl Exchange {
             }
             let body = read.decoded(self.gateway.config.limits.reply_bytes);
             return match body {
-                Some(body) if status.is_success() && refused.is_none() => Ok(body),
+                Some(body) if (status.is_success() && refused.is_none()) || read.may_hold_calls() => Ok(body),
                 _ => Err(self.pass_on(read)),
             };
         }
@@ -287,24 +297,33 @@ impl Read {
         Some((self.head.clone(), std::mem::take(&mut self.pieces), rest))
     }
 
-    /// The error that the reply is, whatever its status says.
+    /// The error that the reply is, whatever its status says. A reply in which a client could find a call is none, as
+    /// clients that do not look for errors run it.
     pub(crate) fn error(&mut self, limit: usize) -> Option<(u16, UpstreamError)> {
         if self.rest.is_some() {
             return None;
         }
         let status = self.head.status;
         let body = self.decoded(limit)?;
-        let error = if status.is_success() { self.error_in_200(body) } else { parse(&body) }?;
+        let reply = Reply::read(&body, Form::Whole);
+        let may_hold_calls = match &reply {
+            Ok(reply) => reply.may_hold_calls(),
+            Err(_) => status.is_success() && may_be_reply(&body),
+        };
+        let error = match &reply {
+            _ if may_hold_calls => None,
+            _ if !status.is_success() => parse(&body),
+            Ok(reply) if !may_be_in_200(reply, &body) => None,
+            _ => parse_in_200(&body),
+        };
+        self.reply = reply.ok().map(|reply| (body, reply));
+        let error = error?;
         Some((error.status.filter(|_| status.is_success()).unwrap_or(status.as_u16()), error))
     }
 
-    /// The error inside `body`, the decoded one; keeps what else was read of it.
-    fn error_in_200(&mut self, body: Bytes) -> Option<UpstreamError> {
-        let reply = Reply::parse(&body).ok();
-        let may_be = reply.as_ref().is_none_or(|reply| may_be_in_200(reply, &body));
-        let error = if may_be { parse_in_200(&body) } else { None };
-        self.reply = reply.map(|reply| (body, reply));
-        error
+    /// Whether a client could find a call in the reply, which was held against errors before.
+    pub(crate) fn may_hold_calls(&self) -> bool {
+        self.reply.as_ref().is_some_and(|(_, reply)| reply.may_hold_calls())
     }
 
     /// Whether the upstream says that all went well.

@@ -278,6 +278,7 @@ pub(crate) fn label(why: Unjudged) -> &'static str {
         Unjudged::HeldTooMuch => "held_too_much",
         Unjudged::ReplyTooLong => "reply_too_long",
         Unjudged::NotJson => "not_json",
+        Unjudged::Ambiguous => "ambiguous",
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn answer_begun(
     if coding::is_coded(&head.headers) {
         exchange.record.unjudged("unreadable_coding");
         if judging.is_strict() {
-            return exchange.fail(&gateway.unreadable());
+            return exchange.fail(&ProxyError::ReplyUnjudged { why: "unreadable_coding" });
         }
         let tell = |(exchange, _): &mut (Box<Exchange>, StreamGuard), length| exchange.record.passes(length);
         return Response::from_parts(head, ReplyBody::relay_told(body, idle, (exchange, open), tell));
@@ -253,8 +253,8 @@ impl Streaming {
         out.clear();
         self.judged = out;
         if self.judge.spoiled {
-            let error = self.exchange.gateway.cut(&"an event is too long to be judged");
-            self.break_off(&error, BodyError::UpstreamCut);
+            let why = self.judge.unjudged.last().map_or("unjudged", |why| label(*why));
+            self.break_off(&ProxyError::ReplyUnjudged { why }, BodyError::UpstreamCut);
         }
         self.exchange.show_held(&self.judge.judging);
         self.tell_finished();

@@ -14,7 +14,7 @@ use crate::ledger::{MOST_LOOKED_UP, ModelFacts};
 use crate::policy::plan::{Change, Edit, Plan, Refusal};
 use crate::policy::set::Judge;
 use crate::proxy::fallback::placement;
-use crate::rewrite::judging::{AnswerTools, Decision, Judging};
+use crate::rewrite::judging::{AnswerTools, Decision, Judging, Known};
 use crate::rewrite::pass::{Pass, Source};
 use crate::rewrite::splice::Rope;
 use crate::rewrite::texts::saved_tokens;
@@ -256,7 +256,7 @@ impl Course<'_> {
 fn decide(judging: &mut Judging, call: &ToolCall, body: &[u8], now_ms: u64) -> Decision {
     let mut assembler = Assembler::default();
     let at = assembler.begin(call, body);
-    judging.decide(0, &assembler.calls()[at], true, now_ms)
+    judging.decide(0, &assembler.calls()[at.call], Known::Whole, now_ms)
 }
 
 /// How long the request would be if each policy that changes it were alone.

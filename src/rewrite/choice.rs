@@ -2,17 +2,32 @@
 //! to the model if calls are withheld. Keeps state; writes no bytes to the client.
 
 use super::confirm::{Question, Unaskable, put_off};
-use super::judging::{Decision, Judging};
+use super::judging::{Decision, Judging, Known};
 use super::rounds::{Said, Withheld, envelope, write_round};
-use crate::policy::Evidence;
-use crate::wire::assemble::{Assembled, Assembler};
-use crate::wire::json::{escape_into, unescape};
-use crate::wire::message::{Arguments, ToolCall};
+use crate::wire::assemble::{Added, Assembled, Assembler};
+use crate::wire::json::{decode, escape_into, unescape};
+use crate::wire::message::ToolCall;
 use crate::wire::reply::{Choice, Delta};
 use bytes::Bytes;
 
 /// What a call or a choice takes beside its text, about.
 const CALL_BYTES: usize = 256;
+/// Most members that are kept beside text and calls. Providers send two or three.
+const MOST_CARRIED: usize = 16;
+/// The reasons for which a reply ends before the model has ended it, as OpenAI, Mistral, DeepSeek, Anthropic, Gemini and
+/// gateways before them write them.
+const CUT_REASONS: [&str; 10] = [
+    "length",
+    "content_filter",
+    "max_tokens",
+    "model_length",
+    "insufficient_system_resource",
+    "safety",
+    "recitation",
+    "refusal",
+    "error",
+    "other",
+];
 
 /// A choice as it has come so far.
 #[derive(Debug, Default)]
@@ -21,12 +36,16 @@ pub struct ChoiceState {
     pub index: u32,
     /// The client was told the role.
     pub role_sent: bool,
+    streamed: bool,
     /// The text of earlier replies of this client request, escapes as written.
     earlier_text: Vec<u8>,
     said: Said,
     assembler: Assembler,
     /// What was decided on each call of the assembler, in its order.
     decisions: Vec<Option<Decision>>,
+    /// How it was decided, in the same order.
+    marks: Vec<Mark>,
+    counts: Counts,
     /// This is not the first reply.
     continued: bool,
     /// The client was shown text of this reply.
@@ -41,10 +60,51 @@ pub struct ChoiceState {
     spoke_otherwise: bool,
     /// Every call before it is decided on.
     undecided: usize,
+    /// The reply ended before the model had ended it.
+    cut: bool,
     /// What a person is asked about its calls; nobody can be asked about them.
     question: Option<Result<Question, Unaskable>>,
     /// The question stands in its text.
     asked: bool,
+}
+
+/// How a call was decided on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// By its arguments too.
+    with_arguments: bool,
+    /// Nobody objects to the name that it has.
+    name_passes: bool,
+    /// The index that the client sees, where calls before it are not released.
+    shifted: Option<u64>,
+}
+
+/// The calls by what was decided on them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    released: usize,
+    hidden: usize,
+    waiting: usize,
+    /// Not released as they came.
+    edited: usize,
+}
+
+/// What became of a delta of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddedCall {
+    /// The call that it belongs to.
+    pub call: usize,
+    /// It is the call's first delta with arguments.
+    pub carries: bool,
+    /// With it, the client may read a call that was not judged.
+    pub escapes: bool,
+}
+
+impl AddedCall {
+    /// A whole call that is given beside those which count.
+    pub fn beside(call: usize) -> Self {
+        Self { call, carries: true, escapes: false }
+    }
 }
 
 impl ChoiceState {
@@ -53,52 +113,117 @@ impl ChoiceState {
         Self { index, ..Self::default() }
     }
 
+    /// The same of a stream, whose calls are told apart by their indexes.
+    pub fn streamed(index: u32) -> Self {
+        Self { index, streamed: true, ..Self::default() }
+    }
+
+    /// Whether it comes as a stream.
+    pub fn is_streamed(&self) -> bool {
+        self.streamed
+    }
+
     /// Says that what follows stands in a new event.
     pub fn next_event(&mut self) {
         self.assembler.next_event();
     }
 
-    /// Adds a delta of a call and tells which call it belongs to, and whether it is the first with arguments. A call
-    /// that another one follows is decided on if it is whole.
+    /// Adds a delta of a call. Calls are decided on in their order: one that is called off by its name at once, one that
+    /// its name lets through as soon as the name is complete, any other when it is whole and another one follows.
     pub fn add_call(
         &mut self,
         delta: &ToolCall,
         text: &[u8],
         judging: &mut Judging,
         now_ms: u64,
-    ) -> (usize, bool) {
-        let known = self.decisions.len();
-        let at = self.assembler.add(delta, text);
+    ) -> AddedCall {
+        let added = self.assembler.add(delta, text);
+        let at = added.call;
         let carries = self.assembler.carries(at, delta);
-        if at >= known {
-            self.decisions.push(None);
-            for earlier in self.undecided..at {
-                if self.decisions[earlier].is_none() && self.assembler.calls()[earlier].is_whole() {
-                    self.decide(earlier, true, judging, now_ms);
-                }
-            }
-            let is_decided = |decision: &&Option<Decision>| decision.is_some();
-            self.undecided += self.decisions[self.undecided..].iter().take_while(is_decided).count();
+        if added.begins {
+            self.begin_call();
         }
         if self.decisions[at].is_none() && self.is_asking() {
             // It came behind the finish: the person was asked about the others alone.
-            self.decisions[at] = Some(Decision::Drop);
+            self.set(at, Decision::Drop);
         }
-        if self.decisions[at].is_none() {
-            let name = self.assembler.calls()[at].name();
-            // A name may come in pieces; with the arguments it has come to its end.
-            let is_named = !name.is_empty() && !matches!(delta.arguments, Arguments::Absent);
-            if is_named && judging.evidence(self.index, &name) <= Evidence::Name {
-                self.decide(at, false, judging, now_ms);
-            }
-        }
-        (at, carries)
+        let escapes = if self.decisions[at].is_some() {
+            self.escapes(&added, judging, now_ms)
+        } else {
+            self.marks[at].name_passes &= !added.names;
+            self.block_by_name(at, false, judging, now_ms);
+            false
+        };
+        self.advance(judging, now_ms);
+        AddedCall { call: at, carries, escapes: escapes || added.ambiguous }
     }
 
     /// Adds a call of a whole reply.
-    pub fn add_whole_call(&mut self, call: &ToolCall, text: &[u8]) {
-        self.assembler.begin(call, text);
+    pub fn add_whole_call(&mut self, call: &ToolCall, text: &[u8]) -> usize {
+        let at = self.assembler.begin(call, text).call;
+        self.begin_call();
+        at
+    }
+
+    /// Adds a whole call from a place beside that which counts: mostly it is one that is known from there.
+    pub fn add_call_beside(&mut self, call: &ToolCall, text: &[u8]) -> usize {
+        let (name, arguments) = (call.name.map(|name| decode(name, text)), call.arguments.text(text));
+        let is_same = |known: &Assembled| {
+            name.as_deref() == Some(known.name().as_str()) && known.arguments() == arguments
+        };
+        let known = self.assembler.calls().iter().position(is_same);
+        known.unwrap_or_else(|| self.add_whole_call(call, text))
+    }
+
+    fn begin_call(&mut self) {
         self.decisions.push(None);
+        self.marks.push(Mark::default());
+    }
+
+    /// Whether a client may run another call than was judged, now that this was added to one that is decided on.
+    fn escapes(&self, added: &Added, judging: &mut Judging, now_ms: u64) -> bool {
+        let at = added.call;
+        if judging.observes() || !self.decision(at).is_some_and(Decision::is_released) {
+            return false;
+        }
+        let goes_on = added.argues && self.marks[at].with_arguments && self.rewritten(at).is_none();
+        goes_on
+            || (added.names && judging.objects_to_new_name(self.index, &self.assembler.calls()[at], now_ms))
+    }
+
+    /// Blocks the call `at` where its name is enough for that, whatever calls before it are still to be decided on.
+    fn block_by_name(&mut self, at: usize, is_followed: bool, judging: &mut Judging, now_ms: u64) {
+        let call = &self.assembler.calls()[at];
+        let is_named = judging.is_complete_name(call) || is_followed || !call.is_blank();
+        if self.marks[at].name_passes || call.name.is_empty() || !is_named {
+            return;
+        }
+        match judging.block_by_name(self.index, call, now_ms) {
+            Some(decision) => self.set(at, decision),
+            None => self.marks[at].name_passes = true,
+        }
+    }
+
+    /// Decides on calls in their order, as far as that can be done now.
+    fn advance(&mut self, judging: &mut Judging, now_ms: u64) {
+        while self.undecided < self.decisions.len() {
+            let at = self.undecided;
+            let is_followed = at + 1 < self.decisions.len();
+            if self.decisions[at].is_none() && is_followed {
+                self.block_by_name(at, true, judging, now_ms);
+            }
+            if self.decisions[at].is_none() {
+                let call = &self.assembler.calls()[at];
+                if is_followed && call.is_whole() {
+                    self.decide(at, Known::Whole, judging, now_ms);
+                } else if self.marks[at].name_passes && judging.needs_name_alone(self.index, call) {
+                    self.decide(at, Known::Name, judging, now_ms);
+                } else {
+                    return;
+                }
+            }
+            self.undecided += 1;
+        }
     }
 
     /// Adds what a delta says beside calls.
@@ -119,23 +244,43 @@ impl ChoiceState {
         }
     }
 
+    /// Learns why the reply ends.
+    pub fn ends_by(&mut self, reason: &str) {
+        self.cut |= CUT_REASONS.iter().any(|cut| cut.eq_ignore_ascii_case(reason));
+    }
+
     /// Nothing more of this reply comes: decides on every call that is left.
     pub fn finish_calls(&mut self, judging: &mut Judging, now_ms: u64) {
-        for at in 0..self.decisions.len() {
+        for at in self.undecided..self.decisions.len() {
             if self.decisions[at].is_none() {
-                self.decide(at, true, judging, now_ms);
+                let call = &self.assembler.calls()[at];
+                let is_cut = self.cut && at + 1 == self.decisions.len() && (call.custom || !call.is_whole());
+                self.decide(at, if is_cut { Known::Cut } else { Known::Whole }, judging, now_ms);
             }
         }
+        self.undecided = self.decisions.len();
         let needs_yes = |decision: &Option<Decision>| matches!(decision, Some(Decision::Ask { .. }));
         if self.question.is_none() && !self.decisions.is_empty() && self.decisions.iter().all(needs_yes) {
             self.question = Some(judging.question(self.assembler.calls()));
         }
     }
 
+    /// Blocks the calls that are not decided on as far as their names are enough for that.
+    pub fn block_rest_by_name(&mut self, judging: &mut Judging, now_ms: u64) {
+        for at in self.undecided..self.decisions.len() {
+            if self.decisions[at].is_none() {
+                self.block_by_name(at, true, judging, now_ms);
+            }
+        }
+    }
+
     /// Lets every call through that is not decided on.
     pub fn release_rest(&mut self, judging: &mut Judging) {
-        for (at, decision) in self.decisions.iter_mut().enumerate() {
-            decision.get_or_insert_with(|| judging.release_unjudged(self.index, &self.assembler.calls()[at]));
+        for at in self.undecided..self.decisions.len() {
+            if self.decisions[at].is_none() {
+                let decision = judging.release_unjudged(self.index, &self.assembler.calls()[at]);
+                self.set(at, decision);
+            }
         }
     }
 
@@ -149,14 +294,9 @@ impl ChoiceState {
         self.decisions.get(at).and_then(Option::as_ref)
     }
 
-    /// The index that the client sees for the released call `at`.
-    pub fn dense_index(&self, at: usize) -> usize {
-        self.decisions[..at].iter().filter(|decision| is_released(decision)).count()
-    }
-
-    /// Whether an earlier call than `at` is not released, so that indexes shift.
-    pub fn is_shifted(&self, at: usize) -> bool {
-        self.dense_index(at) != at
+    /// The index that the client sees for the released call `at`, where an earlier one is not released.
+    pub fn shifted_index(&self, at: usize) -> Option<u64> {
+        self.marks.get(at).and_then(|mark| mark.shifted)
     }
 
     /// The calls that the client sees, in order.
@@ -168,12 +308,12 @@ impl ChoiceState {
     /// Whether calls were withheld and none was released, so that the model is to be asked again.
     pub fn is_wholly_withheld(&self) -> bool {
         let is_hidden = self.has_withheld() && !self.is_asking() && !self.is_waiting();
-        is_hidden && !self.decisions.iter().any(is_released)
+        is_hidden && self.counts.released == 0
     }
 
     /// Whether a call waits for a person's word.
     pub fn is_waiting(&self) -> bool {
-        self.decisions.iter().any(|decision| matches!(decision, Some(Decision::Hold { .. })))
+        self.counts.waiting > 0
     }
 
     /// Learns what became of the call that waited under the number `id`.
@@ -181,6 +321,7 @@ impl ChoiceState {
         let waits = |known: &&mut Option<Decision>| matches!(known, Some(Decision::Hold { id: own, .. }) if *own == id);
         if let Some(known) = self.decisions.iter_mut().find(waits) {
             *known = Some(decision.clone());
+            self.recount();
         }
     }
 
@@ -221,12 +362,22 @@ impl ChoiceState {
 
     /// Whether a call was withheld, or answered in the client's place.
     pub fn has_withheld(&self) -> bool {
-        self.decisions.iter().flatten().any(Decision::is_hidden)
+        self.counts.hidden > 0
     }
 
     /// Whether any call was not released as it came.
     pub fn is_edited(&self) -> bool {
-        self.decisions.iter().any(|decision| !matches!(decision, None | Some(Decision::Release)))
+        self.counts.edited > 0
+    }
+
+    /// Whether the client sees any call of it.
+    pub fn releases(&self) -> bool {
+        self.counts.released > 0
+    }
+
+    /// Whether it ended before the model had ended it.
+    pub fn is_cut(&self) -> bool {
+        self.cut
     }
 
     /// The arguments that the client sees in the place of the call `at`'s own, escapes as in JSON.
@@ -238,8 +389,7 @@ impl ChoiceState {
     /// Whether the client gets nothing to read and nothing to run from this choice.
     pub fn is_silent(&self) -> bool {
         let blank = |text: &[u8]| unescape(text).trim().is_empty();
-        let nothing_said = !self.spoke_otherwise && blank(&self.earlier_text) && blank(&self.said.text);
-        nothing_said && self.released().next().is_none()
+        !self.releases() && !self.spoke_otherwise && blank(&self.earlier_text) && blank(&self.said.text)
     }
 
     /// Whether an earlier reply gave text and the client was shown none of this one yet.
@@ -318,7 +468,9 @@ impl ChoiceState {
         self.said = Said::default();
         self.assembler = Assembler::default();
         self.decisions.clear();
-        self.undecided = 0;
+        self.marks.clear();
+        self.counts = Counts::default();
+        (self.undecided, self.cut) = (0, false);
         self.question = None;
         self.text_shown = false;
         self.finish_held = false;
@@ -338,7 +490,7 @@ impl ChoiceState {
 
     /// Bytes kept.
     pub fn size(&self) -> usize {
-        let calls: usize = self.assembler.calls().iter().map(|call| call.size() + CALL_BYTES).sum();
+        let calls = self.assembler.size() + self.decisions.len() * CALL_BYTES;
         let carried: usize = self.said.carried.iter().map(|(key, value)| key.len() + value.len()).sum();
         CALL_BYTES + calls + carried + self.said.text.len() + self.earlier_text.len()
     }
@@ -351,7 +503,8 @@ impl ChoiceState {
     /// What the first call says of its reply (Gemini signs the first call of each), where it is withheld and `at` is
     /// the first one released: the upstream wants to find it there again.
     pub fn signature_for(&self, at: usize) -> Option<&[u8]> {
-        let first = self.assembler.calls().first().filter(|_| at > 0 && self.dense_index(at) == 0)?;
+        let is_first = at > 0 && !self.decisions[..at].iter().any(is_released);
+        let first = self.assembler.calls().first().filter(|_| is_first)?;
         first.extra.iter().find(|(key, _)| key == b"extra_content").map(|(_, value)| value.as_slice())
     }
 
@@ -360,8 +513,15 @@ impl ChoiceState {
         &self.earlier_text
     }
 
-    fn decide(&mut self, at: usize, whole: bool, judging: &mut Judging, now_ms: u64) {
-        let decision = judging.decide(self.index, &self.assembler.calls()[at], whole, now_ms);
+    fn decide(&mut self, at: usize, known: Known, judging: &mut Judging, now_ms: u64) {
+        self.assembler.forget_unseen(at, |earlier| is_released(&self.decisions[earlier]));
+        let decision = judging.decide(self.index, &self.assembler.calls()[at], known, now_ms);
+        self.marks[at].with_arguments = known != Known::Name;
+        self.set(at, decision);
+    }
+
+    /// Notes what was decided on the call `at`.
+    fn set(&mut self, at: usize, decision: Decision) {
         if let Decision::Rewrite { arguments }
         | Decision::Ask { arguments: Some(arguments), .. }
         | Decision::Hold { arguments: Some(arguments), .. } = &decision
@@ -369,6 +529,37 @@ impl ChoiceState {
             self.assembler.rewrite(at, arguments);
         }
         self.decisions[at] = Some(decision);
+        self.recount();
+    }
+
+    /// Counts anew what was decided. Behind calls that the client does not see, each gets the index after the one
+    /// before it: dense where the upstream's are dense, and never one that is taken.
+    fn recount(&mut self) {
+        self.counts = Counts::default();
+        let (mut next, mut is_shifted) = (0, false);
+        let calls = self.assembler.calls().iter().zip(&self.decisions).zip(&mut self.marks);
+        for ((call, decision), mark) in calls {
+            mark.shifted = None;
+            match decision {
+                None => continue,
+                Some(decision) => {
+                    self.counts.hidden += usize::from(decision.is_hidden());
+                    self.counts.waiting += usize::from(matches!(decision, Decision::Hold { .. }));
+                    self.counts.edited += usize::from(*decision != Decision::Release);
+                    if !decision.is_released() {
+                        is_shifted = true;
+                        continue;
+                    }
+                }
+            }
+            self.counts.released += 1;
+            if is_shifted {
+                mark.shifted = Some(next);
+                next += 1;
+            } else {
+                next = next.max(call.index().unwrap_or(next) + 1);
+            }
+        }
     }
 
     fn joined_text(&self) -> Vec<u8> {
@@ -398,7 +589,9 @@ fn carry(carried: &mut Vec<(Vec<u8>, Vec<u8>)>, key: &[u8], value: &[u8]) {
         return;
     }
     let Some((_, so_far)) = carried.iter_mut().find(|(seen, _)| seen == key) else {
-        carried.push((key.to_vec(), value.to_vec()));
+        if carried.len() < MOST_CARRIED {
+            carried.push((key.to_vec(), value.to_vec()));
+        }
         return;
     };
     let kinds = (so_far.first().copied(), value.first().copied());

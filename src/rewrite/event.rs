@@ -7,7 +7,7 @@ use super::splice::Splices;
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::unescape;
 use crate::wire::message::{Arguments, ToolCall};
-use crate::wire::reply::{Choice, Delta, Reply};
+use crate::wire::reply::{Choice, Delta, Reply, is_named};
 use crate::wire::request::Member;
 use crate::wire::sse::write_event;
 use bytes::Bytes;
@@ -70,7 +70,7 @@ pub struct Context<'a> {
 pub struct CallAt {
     /// The place among the event's choices.
     pub choice: usize,
-    /// The place among the choice's call deltas.
+    /// The place among the choice's calls, in the order of [`Choice::calls`].
     pub delta: usize,
     /// The call in the choice's state.
     pub call: usize,
@@ -93,6 +93,7 @@ pub fn edit(data: &Bytes, reply: &Reply, calls: &[CallAt], context: &Context<'_>
     let mut splices = Splices::default();
     // An event without choices and usage is the provider's own affair (content filters, moderation).
     let mut useful = reply.choices.is_empty() && reply.usage.is_none();
+    useful |= reply.member(data, b"error").is_some();
     for (at, choice) in reply.choices.iter().enumerate() {
         let calls: Vec<CallAt> = calls.iter().filter(|call| call.choice == at).copied().collect();
         useful |= edit_choice(data, choice, &calls, context, &mut splices);
@@ -128,7 +129,7 @@ fn edit_choice(
         splices.replace(member.value, index.to_string());
     }
     let delta = &choice.delta;
-    let released = edit_calls(data, delta, calls, state, splices);
+    let released = edit_calls(data, choice, calls, state, splices);
     if state.begins_second_text()
         && let Some(text) = delta.content.texts().find(|text| !text.span.is_empty())
     {
@@ -140,36 +141,75 @@ fn edit_choice(
 }
 
 /// Takes out calls that are not released and the role that was told before; true if a call is left.
-fn edit_calls(
+pub(super) fn edit_calls(
     data: &[u8],
-    delta: &Delta,
+    choice: &Choice,
     calls: &[CallAt],
     state: &ChoiceState,
     splices: &mut Splices,
 ) -> bool {
-    let released = |at: &CallAt| state.decision(at.call).is_some_and(Decision::is_released);
-    let gone: Vec<bool> = (0..delta.calls.len())
-        .map(|place| calls.iter().any(|at| at.delta == place && !released(at)))
+    let (mut first, mut is_left) = (0, false);
+    for holder in choice.holders() {
+        let places = first..first + holder.calls.len();
+        let own = calls.iter().filter(|at| places.contains(&at.delta));
+        let own: Vec<CallAt> = own.map(|at| CallAt { delta: at.delta - first, ..*at }).collect();
+        is_left |= edit_holder(data, holder, &own, state, splices);
+        first = places.end;
+    }
+    is_left
+}
+
+/// Whether an edit takes the member out of what holds calls, all of which are blocked.
+pub(super) fn is_emptied(
+    data: &[u8],
+    holder: &Delta,
+    calls: &[CallAt],
+    state: &ChoiceState,
+    member: &Member,
+) -> bool {
+    let gone = |place: usize| calls.iter().any(|at| at.delta == place && is_blocked(at, state));
+    let mut of_kind = holder.calls.iter().enumerate().filter(|(_, call)| match () {
+        () if is_named(member.key, data, b"tool_calls") => !call.legacy,
+        () if is_named(member.key, data, b"function_call") => call.legacy,
+        () => false,
+    });
+    let mut found = false;
+    let all_gone = of_kind.all(|(place, _)| {
+        found = true;
+        gone(place)
+    });
+    found && all_gone
+}
+
+fn is_blocked(at: &CallAt, state: &ChoiceState) -> bool {
+    !state.decision(at.call).is_some_and(Decision::is_released)
+}
+
+fn edit_holder(
+    data: &[u8],
+    holder: &Delta,
+    calls: &[CallAt],
+    state: &ChoiceState,
+    splices: &mut Splices,
+) -> bool {
+    let gone: Vec<bool> = (0..holder.calls.len())
+        .map(|place| calls.iter().any(|at| at.delta == place && is_blocked(at, state)))
         .collect();
     let items: Vec<(usize, &ToolCall)> =
-        delta.calls.iter().enumerate().filter(|(_, call)| !call.legacy).collect();
-    let all_gone = !items.is_empty() && items.iter().all(|(place, _)| gone[*place]);
-    let legacy_gone = delta.calls.iter().zip(&gone).any(|(call, gone)| call.legacy && *gone);
-    splices.remove_members(&delta.members, |member| match member.key.raw(data) {
-        b"role" => state.role_sent,
-        b"tool_calls" => all_gone,
-        b"function_call" => legacy_gone,
-        _ => false,
+        holder.calls.iter().enumerate().filter(|(_, call)| !call.legacy).collect();
+    splices.remove_members(&holder.members, |member| {
+        (state.role_sent && is_named(member.key, data, b"role"))
+            || is_emptied(data, holder, calls, state, member)
     });
-    if !all_gone {
+    if items.iter().any(|(place, _)| !gone[*place]) {
         splices.remove_items(&items, |(_, call)| call.span, |(place, _)| gone[*place]);
     }
-    for at in calls.iter().filter(|at| released(at)) {
-        renumber(data, &delta.calls[at.delta], at.call, state, splices);
+    for at in calls.iter().filter(|at| !is_blocked(at, state)) {
+        renumber(data, &holder.calls[at.delta], at.call, state, splices);
         if let Some(arguments) = state.rewritten(at.call) {
             // The first piece carries them all.
             let arguments = if at.carries { arguments } else { b"" };
-            set_arguments(&delta.calls[at.delta], arguments, splices);
+            set_arguments(&holder.calls[at.delta], arguments, splices);
         }
     }
     gone.iter().any(|gone| !gone)
@@ -177,12 +217,15 @@ fn edit_calls(
 
 /// Gives a released call the index that it has among the released ones.
 fn renumber(data: &[u8], call: &ToolCall, at: usize, state: &ChoiceState, splices: &mut Splices) {
-    let dense = state.dense_index(at) as u32;
-    match call.index {
-        _ if call.legacy || !state.is_shifted(at) => {}
-        Some((span, index)) if index != dense => splices.replace(span, dense.to_string()),
-        Some(_) => {}
-        None => set_member(data, call.span, "index", dense.to_string().as_bytes(), splices),
+    match (call.index, state.shifted_index(at)) {
+        _ if call.legacy => {}
+        (Some((span, index)), Some(shifted)) if index != shifted => {
+            splices.replace(span, shifted.to_string())
+        }
+        (None, Some(shifted)) if state.is_streamed() => {
+            set_member(data, call.span, "index", shifted.to_string().as_bytes(), splices);
+        }
+        _ => {}
     }
     if let Some(signature) = state.signature_for(at).filter(|_| call.name.is_some() && !call.legacy) {
         set_member(data, call.span, "extra_content", signature, splices);
@@ -190,7 +233,7 @@ fn renumber(data: &[u8], call: &ToolCall, at: usize, state: &ChoiceState, splice
 }
 
 /// Puts `arguments`, escapes as in JSON, in the place of a call's own.
-pub(super) fn set_arguments(call: &ToolCall, arguments: &[u8], splices: &mut Splices) {
+fn set_arguments(call: &ToolCall, arguments: &[u8], splices: &mut Splices) {
     match call.arguments {
         Arguments::Text(text) => splices.replace(text.span, arguments.to_vec()),
         Arguments::Value(span) => splices.replace(span, unescape(arguments)),
@@ -200,7 +243,7 @@ pub(super) fn set_arguments(call: &ToolCall, arguments: &[u8], splices: &mut Spl
 }
 
 /// Gives the object at `span` the member `key`, unless it has one that is not null.
-pub(super) fn set_member(data: &[u8], span: Span, key: &str, value: &[u8], splices: &mut Splices) {
+fn set_member(data: &[u8], span: Span, key: &str, value: &[u8], splices: &mut Splices) {
     let mut scanner = Scanner::within(data, span);
     if scanner.object().is_err() {
         return;
@@ -227,7 +270,8 @@ fn edit_finish(choice: &Choice, state: &ChoiceState, splices: &mut Splices) -> b
         splices.replace(finish.quoted(), "null");
         return false;
     }
-    if state.is_edited() && state.released().next().is_none() {
+    // A reply that was cut says so, whatever of it was taken out.
+    if state.is_edited() && !state.releases() && !state.is_cut() {
         splices.replace(finish.quoted(), "\"stop\"");
     }
     true
@@ -259,7 +303,8 @@ fn edit_usage(data: &[u8], reply: &Reply, context: &Context<'_>, splices: &mut S
 /// Whether a delta holds anything beside its role and its calls.
 fn says_anything(data: &[u8], delta: &Delta) -> bool {
     delta.members.iter().any(|member| {
-        let known = matches!(member.key.raw(data), b"role" | b"tool_calls" | b"function_call");
+        let known = [&b"role"[..], b"tool_calls", b"function_call"];
+        let known = known.iter().any(|name| is_named(member.key, data, name));
         !known && !matches!(member.value.of(data), b"null" | b"\"\"" | b"[]")
     })
 }

@@ -2,6 +2,8 @@
 //! the record of it. Shared by whole and streamed replies; knows neither spans nor sockets.
 
 mod holding;
+mod names;
+mod wrapper;
 
 use self::holding::Holding;
 #[cfg(test)]
@@ -77,16 +79,18 @@ pub struct AnswerTools {
     pub any: bool,
     /// The answers among the tools that the request declares.
     pub declared: Vec<String>,
+    /// All tools that the request declares.
+    pub tools: Vec<String>,
 }
 
 impl AnswerTools {
     /// Which calls are answers to `request`, where the operator `named` some.
     pub fn of(request: &Request, body: &[u8], named: &Arc<[Pattern]>) -> Self {
         let names = request.tools.iter().filter_map(|tool| tool.name).map(|name| decode(name, body));
-        let answers = names.filter(|name| any_fits(named, name));
-        let declared: Vec<String> = answers.map(Cow::into_owned).collect();
+        let tools: Vec<String> = names.map(Cow::into_owned).collect();
+        let declared: Vec<String> = tools.iter().filter(|name| any_fits(named, name)).cloned().collect();
         let any = request.choice == Choice::Forced && declared.is_empty();
-        Self { named: Arc::clone(named), any, declared }
+        Self { named: Arc::clone(named), any, declared, tools }
     }
 
     /// Whether a call of the tool `name` is an answer.
@@ -104,6 +108,17 @@ impl AnswerTools {
     }
 }
 
+/// How much of a call is known where it is decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Its name.
+    Name,
+    /// All of it.
+    Whole,
+    /// All that came of it before the reply was cut: its arguments may be half of what the model meant.
+    Cut,
+}
+
 /// The judge with its mode, its exceptions and its record.
 pub struct Judging {
     judge: Judge,
@@ -115,6 +130,8 @@ pub struct Judging {
     /// Under which a person may say yes to calls of this reply, in the conversation; without it nobody is there to be
     /// asked.
     token: Option<String>,
+    /// What cannot be judged passes, also where policies restrict calls.
+    pass_unjudged: bool,
     holding: Holding,
     pub record: Vec<Judged>,
 }
@@ -122,8 +139,15 @@ pub struct Judging {
 impl Judging {
     /// A judge that rules by `judge`, with `answers` always released.
     pub fn new(judge: Judge, answers: AnswerTools, observe: bool) -> Self {
-        let holding = Holding::default();
-        Self { judge, answers, observe, landing: false, token: None, holding, record: Vec::new() }
+        let (token, holding, record) = (None, Holding::default(), Vec::new());
+        Self { judge, answers, observe, landing: false, token, pass_unjudged: false, holding, record }
+    }
+
+    /// Lets pass what cannot be judged, also where policies restrict calls.
+    #[must_use]
+    pub fn passing_unjudged(mut self, pass: bool) -> Self {
+        self.pass_unjudged = pass;
+        self
     }
 
     /// Lets a person be asked, under `token`, about calls that need a yes.
@@ -133,8 +157,13 @@ impl Judging {
         self
     }
 
-    /// Whether calls must not pass unjudged: some need a person's yes.
+    /// Whether calls must not pass unjudged: a policy decides which of them may be made, or a person does.
     pub fn is_strict(&self) -> bool {
+        self.confirms() || (!self.observe && self.judge.restricts_calls() && !self.pass_unjudged)
+    }
+
+    /// Whether some calls need a person's approval.
+    fn confirms(&self) -> bool {
         !self.observe && self.judge.confirming().is_some()
     }
 
@@ -182,11 +211,18 @@ impl Judging {
         self.judge.evidence(choice, name)
     }
 
-    /// Decides on the next call of `choice`. `whole`: its arguments are all here.
-    pub fn decide(&mut self, choice: u32, call: &Assembled, whole: bool, now_ms: u64) -> Decision {
+    /// Decides on the next call of `choice`.
+    pub fn decide(&mut self, choice: u32, call: &Assembled, known: Known, now_ms: u64) -> Decision {
         let name = call.name();
-        let arguments = whole.then(|| call.arguments());
-        let ruling = self.judge.rule(choice, &name, arguments.as_deref(), now_ms);
+        let arguments = (known != Known::Name).then(|| call.arguments());
+        if let Some(calls) = arguments.as_deref().and_then(|arguments| wrapper::calls(&name, arguments)) {
+            return self.decide_wrapper((choice, now_ms), &name, calls);
+        }
+        let whole = known == Known::Whole;
+        let ruling = self.ruling((choice, now_ms), call, arguments.as_deref());
+        if known == Known::Cut {
+            return self.decide_cut(name, ruling);
+        }
         // An answer is let through over every limit, so nothing was done to it that could be told.
         let is_answer = self.answers.includes(&name) && !ruling.own && !self.needs_yes_first(&name, &ruling);
         let ruling = if is_answer { Ruling::default() } else { ruling };
@@ -232,7 +268,7 @@ impl Judging {
     pub fn release_unjudged(&mut self, choice: u32, call: &Assembled) -> Decision {
         let tool = call.name();
         let mut objections = Vec::new();
-        if self.is_strict() {
+        if self.confirms() {
             objections = self.judge.rule(choice, &tool, None, 0).objections;
             objections.retain(|(_, reason)| reason.needs_yes());
         }
@@ -249,7 +285,7 @@ impl Judging {
     /// Whether a forced call needs a person's yes. A caller's `tool_choice` says what to call, not that somebody
     /// agrees; tools that the operator named stay open.
     fn needs_yes_first(&self, name: &str, ruling: &Ruling) -> bool {
-        self.is_strict()
+        self.confirms()
             && !self.is_named(name)
             && ruling.objections.iter().any(|(_, reason)| reason.needs_yes())
     }

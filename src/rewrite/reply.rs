@@ -3,16 +3,15 @@
 
 use super::choice::ChoiceState;
 use super::confirm::held::Word;
-use super::event::{set_arguments, set_member};
+use super::event::{CallAt, edit_calls, is_emptied};
 use super::judging::Judging;
 use super::splice::Splices;
 use super::stream::NO_ANSWER;
 use super::usage;
 use crate::wire::body::{Fault, Span};
-use crate::wire::json::quote;
-use crate::wire::message::{Content, ToolCall};
-use crate::wire::reply::{Choice, Delta, Reply};
-use crate::wire::request::Member;
+use crate::wire::json::{decode, quote};
+use crate::wire::message::Content;
+use crate::wire::reply::{Choice, Delta, Form, Reply};
 use crate::wire::usage::Usage;
 use bytes::Bytes;
 use serde_json::Value;
@@ -24,12 +23,22 @@ pub struct WholeJudge {
     body: Bytes,
     reply: Reply,
     choices: Vec<ChoiceState>,
-    /// Choices that another reply brought: the client's index, and a reply that holds this choice alone.
-    replaced: Vec<(u32, Bytes)>,
+    /// The calls of each choice.
+    calls: Vec<Vec<CallAt>>,
+    replaced: Vec<Replaced>,
     /// The usage of all replies together, as JSON.
     usage: Option<Bytes>,
     /// A line to the person who reads the answer, put before it.
     pub tell: Option<String>,
+}
+
+/// A choice that another reply brought.
+struct Replaced {
+    /// The client's index of it.
+    index: u32,
+    /// A reply that holds this choice alone.
+    alone: Bytes,
+    calls: Vec<CallAt>,
 }
 
 impl WholeJudge {
@@ -38,24 +47,37 @@ impl WholeJudge {
     /// # Errors
     /// A [`Fault`] where it cannot be read; it is to be passed on as it came.
     pub fn read(body: &Bytes, judging: Judging, now_ms: u64) -> Result<Box<Self>, Fault> {
-        Ok(Self::judge(Reply::parse(body)?, body.clone(), judging, now_ms))
+        Ok(Self::judge(Reply::read(body, Form::Whole)?, body.clone(), judging, now_ms))
     }
 
     /// Judges `reply`, which was read from `body`.
     pub fn judge(reply: Reply, body: Bytes, judging: Judging, now_ms: u64) -> Box<Self> {
-        let (choices, usage) = (Vec::with_capacity(reply.choices.len()), read_usage(&reply, &body));
+        let choices = Vec::with_capacity(reply.choices.len());
+        let (calls, usage) = (Vec::with_capacity(reply.choices.len()), read_usage(&reply, &body));
         // It is large and stays to the end.
         let mut judge =
-            Box::new(Self { judging, body, reply, choices, replaced: Vec::new(), usage, tell: None });
-        let Self { judging, body, reply, choices, .. } = &mut *judge;
+            Box::new(Self { judging, body, reply, choices, calls, replaced: Vec::new(), usage, tell: None });
+        let Self { judging, body, reply, choices, calls, .. } = &mut *judge;
         // Mostly there is one choice, and nothing to tell it from.
         let own = if reply.choices.len() > 1 { own_indexes(&reply.choices) } else { Vec::new() };
         for (at, choice) in reply.choices.iter().enumerate() {
             let mut state = ChoiceState::new(own.get(at).copied().unwrap_or(choice.index));
-            read_choice(&mut state, choice, body, judging, now_ms);
+            calls.push(read_choice(&mut state, choice, body, judging, now_ms));
             choices.push(state);
         }
         judge
+    }
+
+    /// Whether clients may see other calls than were judged: those that a reader differs on go unnoticed where all are
+    /// let through, and are not taken out where some are not.
+    pub fn is_unsafe(&self) -> bool {
+        let acts = self.judging.is_strict() || self.choices.iter().any(ChoiceState::is_edited);
+        self.reply.ambiguous && acts && !self.judging.observes()
+    }
+
+    /// Whether two readers may see different calls in the reply.
+    pub fn is_ambiguous(&self) -> bool {
+        self.reply.ambiguous
     }
 
     /// Whether a call waits for a person's word, or all calls of a choice were withheld.
@@ -79,16 +101,19 @@ impl WholeJudge {
     /// Takes the reply to asking again for `choice`.
     ///
     /// # Errors
-    /// A [`Fault`] where it cannot be read or holds no choice.
+    /// A [`Fault`] where it cannot be read, may be read in different ways, or holds no choice.
     pub fn continue_with(&mut self, choice: u32, body: &Bytes, now_ms: u64) -> Result<(), Fault> {
-        let reply = Reply::parse(body)?;
+        let reply = Reply::read(body, Form::Whole)?;
+        if reply.ambiguous {
+            return Err(Fault::Duplicate);
+        }
         let answer = reply.choices.first().ok_or(Fault::Type)?;
         let alone = [br#"{"choices":["#, answer.span.of(body), b"]}"].concat();
         let Some(state) = self.choices.iter_mut().find(|state| state.index == choice) else { return Ok(()) };
         state.begin_next_reply();
-        read_choice(state, answer, body, &mut self.judging, now_ms);
-        self.replaced.retain(|(index, _)| *index != choice);
-        self.replaced.push((choice, alone.into()));
+        let calls = read_choice(state, answer, body, &mut self.judging, now_ms);
+        self.replaced.retain(|replaced| replaced.index != choice);
+        self.replaced.push(Replaced { index: choice, alone: alone.into(), calls });
         if let Some(later) = read_usage(&reply, body) {
             self.usage = Some(match self.usage.take() {
                 Some(earlier) => usage::sum(&value(&earlier), &value(&later)).to_string().into(),
@@ -126,10 +151,10 @@ impl WholeJudge {
             }
         }
         let mut splices = Splices::default();
-        for (choice, state) in self.reply.choices.iter().zip(&mut self.choices) {
-            match self.replaced.iter().find(|(index, _)| *index == state.index) {
-                Some((_, alone)) => splices.replace(choice.span, rewritten_choice(alone, state)),
-                None => edit_choice(&self.body, choice, state, &mut splices),
+        for ((choice, calls), state) in self.reply.choices.iter().zip(&self.calls).zip(&mut self.choices) {
+            match self.replaced.iter().find(|replaced| replaced.index == state.index) {
+                Some(replaced) => splices.replace(choice.span, rewritten_choice(replaced, state)),
+                None => edit_choice(&self.body, choice, calls, state, &mut splices),
             }
         }
         if let (Some(member), Some(sum), false) = (self.reply.usage, &self.usage, self.replaced.is_empty()) {
@@ -159,82 +184,74 @@ fn value(json: &[u8]) -> Value {
     serde_json::from_slice(json).unwrap_or_default()
 }
 
-fn read_choice(state: &mut ChoiceState, choice: &Choice, body: &[u8], judging: &mut Judging, now_ms: u64) {
+/// Judges the calls of `choice` and tells where each of them is.
+fn read_choice(
+    state: &mut ChoiceState,
+    choice: &Choice,
+    body: &[u8],
+    judging: &mut Judging,
+    now_ms: u64,
+) -> Vec<CallAt> {
     state.add_text(&choice.delta, body);
-    for call in &choice.delta.calls {
-        state.add_whole_call(call, body);
+    let mut calls = Vec::new();
+    for (delta, call) in choice.calls().enumerate() {
+        let is_beside = delta >= choice.delta.calls.len();
+        let call =
+            if is_beside { state.add_call_beside(call, body) } else { state.add_whole_call(call, body) };
+        calls.push(CallAt { choice: 0, delta, call, carries: true });
+    }
+    if let Some(finish) = choice.finish {
+        state.ends_by(&decode(finish, body));
     }
     state.finish_calls(judging, now_ms);
+    calls
 }
 
 /// The choice object of a reply that holds it alone, edited.
-fn rewritten_choice(alone: &Bytes, state: &mut ChoiceState) -> Bytes {
-    let Ok(reply) = Reply::parse(alone) else { return Bytes::from_static(b"{}") };
+fn rewritten_choice(Replaced { alone, calls, .. }: &Replaced, state: &mut ChoiceState) -> Bytes {
+    let Ok(reply) = Reply::read(alone, Form::Whole) else { return Bytes::from_static(b"{}") };
     let mut splices = Splices::default();
     if let Some(choice) = reply.choices.first() {
         if let Some(index) = choice.member(alone, b"index").filter(|_| choice.index != state.index) {
             splices.replace(index.value, state.index.to_string());
         }
-        edit_choice(alone, choice, state, &mut splices);
+        edit_choice(alone, choice, calls, state, &mut splices);
     }
     let whole = splices.apply(alone).join();
     whole.slice(br#"{"choices":["#.len()..whole.len() - b"]}".len())
 }
 
-fn edit_choice(body: &Bytes, choice: &Choice, state: &mut ChoiceState, splices: &mut Splices) {
+fn edit_choice(
+    body: &Bytes,
+    choice: &Choice,
+    calls: &[CallAt],
+    state: &mut ChoiceState,
+    splices: &mut Splices,
+) {
     let asked = state.ask(0).is_some();
     let spoken = state.is_silent() && (state.is_edited() || state.is_continued());
     if spoken {
         state.speak(NO_ANSWER);
     }
-    let left = edit_calls(body, &choice.delta, state, splices);
+    edit_calls(body, choice, calls, state, splices);
+    let message = &choice.delta;
     let text = state.text();
     if spoken
         || asked
-        || choice.delta.content.texts().map(|text| text.span.len()).sum::<usize>() == 0
+        || message.content.texts().map(|text| text.span.len()).sum::<usize>() == 0
         || !state.earlier_text().is_empty()
     {
-        set_content(body, (&choice.delta, left), &text, splices);
+        let left =
+            message.members.iter().filter(|member| !is_emptied(body, message, calls, state, member)).count();
+        set_content(body, (message, left), &text, splices);
     }
     if let Some(finish) = choice.finish
         && state.is_edited()
-        && state.released().next().is_none()
+        && !state.releases()
+        && !state.is_cut()
     {
         splices.replace(finish.quoted(), "\"stop\"");
     }
-}
-
-/// Takes out the calls that the client does not see; a list that would be empty goes as a whole. How many members the
-/// message has left.
-fn edit_calls(body: &[u8], message: &Delta, state: &ChoiceState, splices: &mut Splices) -> usize {
-    let gone = |at: usize| state.decision(at).is_some_and(|decision| !decision.is_released());
-    let items: Vec<(usize, &ToolCall)> =
-        message.calls.iter().enumerate().filter(|(_, call)| !call.legacy).collect();
-    let all_gone = !items.is_empty() && items.iter().all(|(at, _)| gone(*at));
-    let legacy_gone = message.calls.iter().enumerate().any(|(at, call)| call.legacy && gone(at));
-    let goes = |member: &Member| match member.key.raw(body) {
-        b"tool_calls" => all_gone,
-        b"function_call" => legacy_gone,
-        _ => false,
-    };
-    splices.remove_members(&message.members, goes);
-    if !all_gone {
-        splices.remove_items(&items, |(_, call)| call.span, |(at, _)| gone(*at));
-    }
-    for (at, call) in message.calls.iter().enumerate() {
-        if let Some(arguments) = state.rewritten(at) {
-            set_arguments(call, arguments, splices);
-        }
-    }
-    for (at, call) in items.iter().filter(|(at, _)| !gone(*at) && state.is_shifted(*at)) {
-        if let Some((span, _)) = call.index {
-            splices.replace(span, state.dense_index(*at).to_string());
-        }
-        if let Some(signature) = state.signature_for(*at) {
-            set_member(body, call.span, "extra_content", signature, splices);
-        }
-    }
-    message.members.iter().filter(|member| !goes(member)).count()
 }
 
 /// Makes `text` what the message says, which has so many members `left`.

@@ -10,13 +10,15 @@ mod words;
 use self::lines::{one_line, single_events};
 pub use words::NO_ANSWER;
 
-use super::choice::ChoiceState;
+use super::choice::{AddedCall, ChoiceState};
 use super::event::{CallAt, Context, Continuation, Edited, edit};
 use super::judging::Judging;
 use super::usage;
 use crate::wire::alike::Alike;
+use crate::wire::body::Fault;
 use crate::wire::error::{UpstreamError, parse_event};
-use crate::wire::reply::{Choice, Reply};
+use crate::wire::json::decode;
+use crate::wire::reply::{Reply, may_be_reply};
 use crate::wire::sse::{Fields, Piece, Splitter, parse_fields, write_event};
 use bytes::Bytes;
 use serde_json::Value;
@@ -35,10 +37,6 @@ pub struct StreamLimits {
     pub reply: usize,
 }
 
-/// Most calls of a choice and most choices that are judged: several times what any provider allows (128 each).
-const MOST_CALLS: usize = 512;
-const MOST_CHOICES: usize = 512;
-
 /// Why something passed unjudged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unjudged {
@@ -46,6 +44,8 @@ pub enum Unjudged {
     HeldTooMuch,
     ReplyTooLong,
     NotJson,
+    /// Two readers may see different calls in it.
+    Ambiguous,
 }
 
 /// How an upstream's stream ended.
@@ -66,7 +66,10 @@ pub struct StreamJudge {
     splitter: Splitter,
     choices: Vec<ChoiceState>,
     held: VecDeque<Held>,
+    /// Bytes of the events that are held.
     held_bytes: usize,
+    /// Bytes of what they say: see [`Held::said_bytes`].
+    said_bytes: usize,
     /// What of the first reply all later ones must repeat.
     head: Option<Continuation>,
     /// The client's choice that the current reply goes on with, after the first reply.
@@ -103,6 +106,22 @@ struct Held {
     calls: Vec<CallAt>,
 }
 
+impl Held {
+    /// How much it counts against the bound on what is held: for parts of calls, arguments and text alone, since some
+    /// models send a token an event, with hundreds of bytes around it.
+    fn said_bytes(&self) -> usize {
+        let Some(reply) = self.reply.as_ref().filter(|_| !self.calls.is_empty()) else {
+            return self.raw.len();
+        };
+        let choices = reply.choices.iter();
+        let said = choices.map(|choice| {
+            choice.calls().map(|call| call.arguments.bytes()).sum::<usize>()
+                + choice.delta.content.text_bytes()
+        });
+        said.sum()
+    }
+}
+
 impl StreamJudge {
     /// A judge at the start of a stream. `watch_head`: a first event that is an error is kept for
     /// [`take_head_error`](Self::take_head_error).
@@ -114,6 +133,7 @@ impl StreamJudge {
             choices: Vec::new(),
             held: VecDeque::new(),
             held_bytes: 0,
+            said_bytes: 0,
             head: None,
             continuing: None,
             earlier_usage: None,
@@ -226,13 +246,16 @@ impl StreamJudge {
 
     fn piece(&mut self, piece: Piece, now_ms: u64, out: &mut Vec<Bytes>) {
         match piece {
-            Piece::Event(raw) if self.blind => self.pass(raw, out),
+            // The client gets nothing more of it.
+            _ if self.spoiled => {}
+            Piece::Event(raw) if self.blind => self.pass(raw, (now_ms, out)),
             Piece::Event(raw) => self.event(raw, now_ms, out),
             Piece::Oversized(raw) => {
                 self.note(Unjudged::EventTooLong);
+                self.block_by_name(now_ms);
                 self.spoil();
                 if !self.spoiled {
-                    self.pass(raw, out);
+                    self.pass(raw, (now_ms, out));
                 }
             }
         }
@@ -244,56 +267,71 @@ impl StreamJudge {
         {
             if alike.says_text_alone && self.passes_texts() && raw.len() <= self.limits.held {
                 let shown = (alike.index(), alike.has_role());
-                return self.text(raw, text, shown, out);
+                return self.text(raw, text, shown, (now_ms, out));
             }
             let (reply, data) = alike.read(&raw, text);
             return self.chunk(raw.clone(), reply, data, (now_ms, out));
         }
         let fields = parse_fields(&raw);
         if fields.data.is_empty() {
-            return self.pass(raw, out);
+            return self.pass(raw, (now_ms, out));
         }
-        if fields.data.starts_with(b"[DONE]") {
+        if fields.data.starts_with(b"[DONE]") && fields.place.is_some() {
             return self.done(raw, now_ms, out);
         }
-        if let Some(error) = self.error_in(&fields) {
+        let read = Reply::parse(&fields.data);
+        if read.is_err()
+            && let Some(events) = single_events(&raw)
+        {
+            return events.into_iter().for_each(|event| self.event(event, now_ms, out));
+        }
+        // An error is passed on unread; one with a call beside it is a reply all the same, for clients that see no error.
+        let error = self.error_in(&fields);
+        let may_hold_calls = read.as_ref().map_or_else(|_| may_be_reply(&fields.data), Reply::may_hold_calls);
+        if let Some(error) = error.as_ref().filter(|_| !may_hold_calls) {
             if !self.begun && self.watch_head {
-                self.head_error = Some((error, raw, out.len()));
+                self.head_error = Some((error.clone(), raw, out.len()));
                 self.watch_head = false;
                 return;
             }
             self.errored = true;
-            return self.pass(raw, out);
+            return self.pass(raw, (now_ms, out));
         }
         self.begun = true;
-        match Reply::parse(&fields.data) {
+        match read {
+            Ok(reply) if reply.ambiguous => self.escape(Unjudged::Ambiguous, raw, (now_ms, out)),
             Ok(reply) => {
                 self.alike = Alike::of(&raw, &fields.data, &reply);
                 self.chunk(raw.clone(), reply, &fields.data, (now_ms, out));
+                self.errored |= error.is_some();
             }
-            Err(_) => match single_events(&raw) {
-                Some(events) => events.into_iter().for_each(|event| self.event(event, now_ms, out)),
-                None => {
-                    self.note(Unjudged::NotJson);
-                    self.spoiled |= self.judging.is_strict();
-                    if !self.spoiled {
-                        self.pass(raw, out);
-                    }
+            Err(Fault::Crowded) => self.escape(Unjudged::ReplyTooLong, raw, (now_ms, out)),
+            Err(_) => {
+                self.note(Unjudged::NotJson);
+                self.spoiled |= self.judging.is_strict();
+                if !self.spoiled {
+                    self.pass(raw, (now_ms, out));
                 }
-            },
+            }
         }
     }
 
     /// A chunk that says what stands at `text` and nothing else, and that nothing keeps from going out as it came: what
     /// [`Self::chunk`] would make of it, at a third of the cost.
-    fn text(&mut self, raw: Bytes, text: Range<usize>, (index, has_role): (u32, bool), out: &mut Vec<Bytes>) {
+    fn text(
+        &mut self,
+        raw: Bytes,
+        text: Range<usize>,
+        (index, has_role): (u32, bool),
+        (now_ms, out): (u64, &mut Vec<Bytes>),
+    ) {
         let place = self.place_of(index);
         let state = &mut self.choices[place];
         state.next_event();
         state.text_shown(has_role, !text.is_empty());
         state.add_plain_text(&raw[text]);
         out.push(raw);
-        self.bound(out);
+        self.bound(now_ms, out);
     }
 
     /// Whether a chunk with nothing but text goes out at once, and as it came.
@@ -312,14 +350,6 @@ impl StreamJudge {
     }
 
     fn chunk(&mut self, raw: Bytes, reply: Reply, data: &[u8], (now_ms, out): (u64, &mut Vec<Bytes>)) {
-        let calls = |choice: &Choice| choice.delta.calls.len();
-        if reply.choices.len() > MOST_CHOICES || reply.choices.iter().map(calls).sum::<usize>() > MOST_CALLS {
-            self.go_blind(out);
-            if !self.spoiled {
-                self.pass(raw, out);
-            }
-            return;
-        }
         if self.head.is_none() && !reply.choices.is_empty() {
             self.head = Some(Continuation::of(&reply, data));
         }
@@ -332,30 +362,44 @@ impl StreamJudge {
             self.usage = serde_json::from_slice(usage.of(data)).ok();
         }
         let mut calls = Vec::new();
+        let mut escapes = false;
         for (at, choice) in reply.choices.iter().enumerate() {
             let place = self.place_of(choice.index);
             let state = &mut self.choices[place];
             state.next_event();
             state.add_text(&choice.delta, data);
-            for (delta, call) in choice.delta.calls.iter().enumerate() {
-                let (call, carries) = state.add_call(call, data, &mut self.judging, now_ms);
-                calls.push(CallAt { choice: at, delta, call, carries });
+            for (delta, call) in choice.calls().enumerate() {
+                let added = match delta < choice.delta.calls.len() {
+                    true => state.add_call(call, data, &mut self.judging, now_ms),
+                    false => AddedCall::beside(state.add_call_beside(call, data)),
+                };
+                escapes |= added.escapes;
+                calls.push(CallAt { choice: at, delta, call: added.call, carries: added.carries });
             }
-            if choice.finish.is_some() {
+            if let Some(finish) = choice.finish {
+                state.ends_by(&decode(finish, data));
                 state.finish_calls(&mut self.judging, now_ms);
             }
         }
-        self.held_bytes += raw.len();
-        self.held.push_back(Held { raw, reply: Some(reply), calls });
-        self.bound(out);
+        if escapes {
+            return self.escape(Unjudged::Ambiguous, raw, (now_ms, out));
+        }
+        self.hold(Held { raw, reply: Some(reply), calls });
+        self.bound(now_ms, out);
         self.drain(out);
+    }
+
+    fn hold(&mut self, event: Held) {
+        self.held_bytes += event.raw.len();
+        self.said_bytes += event.said_bytes();
+        self.held.push_back(event);
     }
 
     /// The place of the choice that the upstream calls `index`: a further reply goes on with one choice alone.
     fn place_of(&mut self, index: u32) -> usize {
         let index = self.continuing.unwrap_or(index);
         self.choices.iter().position(|state| state.index == index).unwrap_or_else(|| {
-            self.choices.push(ChoiceState::new(index));
+            self.choices.push(ChoiceState::streamed(index));
             self.choices.len() - 1
         })
     }
@@ -368,6 +412,7 @@ impl StreamJudge {
             }
             if let Some(event) = self.held.pop_front() {
                 self.held_bytes -= event.raw.len();
+                self.said_bytes -= event.said_bytes();
                 self.give(event, out);
             }
         }
@@ -414,7 +459,7 @@ impl StreamJudge {
         let context = Context {
             choices: &self.choices,
             continuing: self.continuing.zip(self.head.as_ref()),
-            hold_usage: self.pending().is_some(),
+            hold_usage: self.is_pending(),
             cut_usage: self.cut_usage,
             usage: usage.map(|(earlier, now)| usage::sum(earlier, now)),
         };
@@ -430,10 +475,10 @@ impl StreamJudge {
         }
         if self.is_waiting() {
             self.done = Some(raw);
-        } else if self.pending().is_none() || self.errored {
+        } else if !self.is_pending() || self.errored {
             self.close_choices(out);
             out.extend(self.remark());
-            self.pass(raw, out);
+            self.pass(raw, (now_ms, out));
         }
     }
 
@@ -465,24 +510,29 @@ impl StreamJudge {
         Ending::Complete
     }
 
-    /// The first choice whose calls were all withheld. What comes behind a finish that the client has is not asked for
-    /// again: nothing could follow it.
+    /// The first choice whose calls were all withheld, with the messages that tell the model so.
     fn pending(&self) -> Option<(u32, Bytes)> {
-        if self.judging.observes() {
-            return None;
-        }
-        let state = self.choices.iter().find(|state| state.is_wholly_withheld() && !state.finish_shown)?;
+        let state = self.choices.iter().find(|state| self.is_asked_again(state))?;
         state.round().map(|round| (state.index, round))
     }
 
+    fn is_pending(&self) -> bool {
+        self.choices.iter().any(|state| self.is_asked_again(state))
+    }
+
+    /// Whether all calls of a choice were withheld. What comes behind a finish that the client has is not asked for
+    /// again: nothing could follow it.
+    fn is_asked_again(&self, state: &ChoiceState) -> bool {
+        state.is_wholly_withheld() && !state.finish_shown && !self.judging.observes()
+    }
+
     /// Gives bytes out as they came, in their place behind what is held.
-    fn pass(&mut self, raw: Bytes, out: &mut Vec<Bytes>) {
+    fn pass(&mut self, raw: Bytes, (now_ms, out): (u64, &mut Vec<Bytes>)) {
         if self.held.is_empty() {
             out.push(raw);
         } else {
-            self.held_bytes += raw.len();
-            self.held.push_back(Held { raw, reply: None, calls: Vec::new() });
-            self.bound(out);
+            self.hold(Held { raw, reply: None, calls: Vec::new() });
+            self.bound(now_ms, out);
         }
     }
 }

@@ -19,8 +19,8 @@ const OVERHEAD_SECONDS: [f64; 19] = [
 const ANSWER_SECONDS: [f64; 14] =
     [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 /// Reasons known beforehand, so that their counters begin at 0. Others are exposed once they are seen.
-const UNJUDGED: [&str; 5] =
-    ["event_too_long", "held_too_much", "reply_too_long", "not_json", "unreadable_coding"];
+const UNJUDGED: [&str; 6] =
+    ["event_too_long", "held_too_much", "reply_too_long", "not_json", "ambiguous", "unreadable_coding"];
 const UNGOVERNED: [&str; 8] = [
     "not_json",
     "no_messages",

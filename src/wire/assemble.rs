@@ -2,8 +2,12 @@
 //! and names. Keeps the pieces as they were written; judges nothing and writes nothing.
 
 use super::body::{Kind, Scanner, Span};
-use super::json::{escape_into, unescape};
+use super::json::{decode_bytes, escape_into, unescape};
 use super::message::{Arguments, ToolCall};
+use super::wholeness::Wholeness;
+
+/// Most pieces that a name is put together from. No provider is known to send more than one.
+const MOST_NAME_PIECES: usize = 64;
 
 /// A call as far as it has come. Strings are kept as written between the quotes, escapes unresolved, since
 /// an escape may be cut in two by a delta.
@@ -19,11 +23,16 @@ pub struct Assembled {
     /// It calls a custom tool: the arguments are free text.
     pub custom: bool,
     /// The index the upstream gave it.
-    index: Option<u32>,
+    index: Option<u64>,
     /// The event that touched it last.
     event: u64,
     /// A delta with arguments has come.
     carried: bool,
+    /// The names that came under its index before it, where clients that go by the index alone join the two calls.
+    before: Vec<Vec<u8>>,
+    /// The pieces of its name, where there are several.
+    pieces: Vec<Vec<u8>>,
+    wholeness: Wholeness,
 }
 
 impl Assembled {
@@ -42,18 +51,64 @@ impl Assembled {
         unescape(&self.arguments)
     }
 
+    /// The index the upstream gave it.
+    pub fn index(&self) -> Option<u64> {
+        self.index
+    }
+
     /// Whether the arguments so far are one whole JSON value.
     pub fn is_whole(&self) -> bool {
-        let text = self.arguments();
-        let mut scanner = Scanner::new(text.as_bytes());
-        scanner.skip().is_ok() && scanner.end().is_ok()
+        self.wholeness.is_whole()
+    }
+
+    /// Whether nothing but white space has come of the arguments.
+    pub fn is_blank(&self) -> bool {
+        self.wholeness.is_blank()
+    }
+
+    /// Whether some client may know it by another name than [`name`](Self::name).
+    pub fn has_other_names(&self) -> bool {
+        !self.before.is_empty() || self.pieces.len() > 1
+    }
+
+    /// The other names that it has for clients which put names together in another way: the `openai` package of Python
+    /// joins all pieces that come under an index, that of Node takes the last, the Vercel AI SDK the first.
+    pub fn other_names(&self) -> Vec<String> {
+        let own: &[Vec<u8>] =
+            if self.pieces.is_empty() { std::slice::from_ref(&self.name) } else { &self.pieces };
+        let all: Vec<&[u8]> = self.before.iter().chain(own).map(Vec::as_slice).collect();
+        let mut names = vec![unescape(&all.concat()), unescape(&own.concat())];
+        let single = [all.first().copied(), all.last().copied(), own.first().map(Vec::as_slice)];
+        names.extend(single.into_iter().flatten().map(unescape));
+        let name = self.name();
+        names.retain(|other| *other != name && !other.is_empty());
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     /// Bytes kept.
     pub fn size(&self) -> usize {
+        let lengths = |all: &[Vec<u8>]| all.iter().map(Vec::len).sum::<usize>();
         let extra: usize = self.extra.iter().map(|(key, value)| key.len() + value.len()).sum();
-        self.id.len() + self.name.len() + self.arguments.len() + extra
+        let names = lengths(&self.before) + lengths(&self.pieces);
+        self.id.len() + self.name.len() + self.arguments.len() + extra + names
     }
+}
+
+/// What became of a delta.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// The call that it belongs to.
+    pub call: usize,
+    /// It began that call.
+    pub begins: bool,
+    /// It changed or gave the call's name.
+    pub names: bool,
+    /// It gave arguments other than white space.
+    pub argues: bool,
+    /// Clients that go by the index alone, or by the id alone, may take it for part of another call.
+    pub ambiguous: bool,
 }
 
 /// Assembles the calls of one choice of one reply.
@@ -61,6 +116,7 @@ impl Assembled {
 pub struct Assembler {
     calls: Vec<Assembled>,
     event: u64,
+    size: usize,
 }
 
 impl Assembler {
@@ -74,18 +130,37 @@ impl Assembler {
         self.event += 1;
     }
 
-    /// Adds one delta, read from `text`, and tells which call it belongs to.
-    pub fn add(&mut self, delta: &ToolCall, text: &[u8]) -> usize {
+    /// Bytes kept of all calls.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Adds one delta, read from `text`.
+    pub fn add(&mut self, delta: &ToolCall, text: &[u8]) -> Added {
         match self.belongs_to(delta, text) {
             Some(at) => self.go_on(at, delta, text),
             None => self.begin(delta, text),
         }
     }
 
-    /// Begins a new call with `delta` and tells its place.
-    pub fn begin(&mut self, delta: &ToolCall, text: &[u8]) -> usize {
-        self.calls.push(Assembled { legacy: delta.legacy, ..Assembled::default() });
-        self.go_on(self.calls.len() - 1, delta, text)
+    /// Begins a new call with `delta`.
+    pub fn begin(&mut self, delta: &ToolCall, text: &[u8]) -> Added {
+        let index = delta.index.map(|(_, index)| index);
+        let earlier = self.calls.iter().rfind(|call| index.is_some() && call.index == index);
+        // The arguments of both, joined, are JSON where the earlier one has none.
+        let before = earlier.filter(|call| call.is_blank()).map(|call| {
+            let own: &[Vec<u8>] =
+                if call.pieces.is_empty() { std::slice::from_ref(&call.name) } else { &call.pieces };
+            call.before.iter().chain(own).take(MOST_NAME_PIECES).cloned().collect()
+        });
+        let ambiguous = earlier.is_some_and(|call| !call.is_blank() && !call.is_whole());
+        self.calls.push(Assembled {
+            legacy: delta.legacy,
+            before: before.unwrap_or_default(),
+            ..Assembled::default()
+        });
+        let added = self.go_on(self.calls.len() - 1, delta, text);
+        Added { begins: true, ambiguous: added.ambiguous | ambiguous, ..added }
     }
 
     /// Whether `delta`, just added to the call `at`, is its first with arguments.
@@ -94,28 +169,49 @@ impl Assembler {
         has_arguments && !std::mem::replace(&mut self.calls[at].carried, true)
     }
 
+    /// The client does not see some calls: those under whose index the call `at` comes are none that it could be joined
+    /// to.
+    pub fn forget_unseen(&mut self, at: usize, is_seen: impl Fn(usize) -> bool) {
+        let index = self.calls[at].index;
+        let earlier = self.calls[..at].iter().rposition(|call| call.index == index);
+        if let Some(earlier) =
+            earlier.filter(|earlier| !self.calls[at].before.is_empty() && !is_seen(*earlier))
+        {
+            self.calls[at].before = self.calls[earlier].before.clone();
+        }
+    }
+
     /// Gives the call `at` other arguments, JSON text.
     pub fn rewrite(&mut self, at: usize, arguments: &str) {
         let call = &mut self.calls[at];
+        self.size -= call.arguments.len();
         call.arguments.clear();
         escape_into(arguments, &mut call.arguments);
+        self.size += call.arguments.len();
     }
 
-    fn go_on(&mut self, at: usize, delta: &ToolCall, text: &[u8]) -> usize {
+    fn go_on(&mut self, at: usize, delta: &ToolCall, text: &[u8]) -> Added {
         let call = &mut self.calls[at];
+        let size = call.size();
         call.event = self.event;
+        let has_arguments = !matches!(delta.arguments, Arguments::Absent);
+        let mut ambiguous = has_arguments && call.carried && delta.custom != call.custom;
         call.custom |= delta.custom;
         call.index = delta.index.map(|(_, index)| index).or(call.index);
         if let Some(id) = delta.id.filter(|id| !id.span.is_empty()) {
             call.id = id.raw(text).to_vec();
         }
-        if let Some(name) = delta.name.filter(|name| !name.span.is_empty() && name.raw(text) != call.name) {
-            // The openai packages join names that come in pieces.
-            call.name.extend_from_slice(name.raw(text));
-        }
+        let name = delta.name.map(|name| name.raw(text)).filter(|name| !name.is_empty());
+        let names = name.is_some_and(|name| add_name(call, name));
+        ambiguous |= call.pieces.len() > MOST_NAME_PIECES;
+        let length = call.arguments.len();
         add_arguments(&mut call.arguments, delta.arguments, text);
+        let (bytes, was_blank) = (call.arguments.len() - length, call.is_blank());
+        call.wholeness.push(&call.arguments[length..]);
+        let argues = bytes > 0 && (!was_blank || !call.is_blank());
         add_extra(&mut call.extra, delta.span, text);
-        at
+        self.size = self.size + call.size() - size;
+        Added { call: at, begins: false, names, argues, ambiguous }
     }
 
     /// The call that a delta goes on with; `None` if it begins a new one.
@@ -155,6 +251,26 @@ impl Assembler {
     }
 }
 
+/// Adds a piece of a name; whether the call has another name now, for any client.
+fn add_name(call: &mut Assembled, piece: &[u8]) -> bool {
+    if call.name.is_empty() {
+        call.name.extend_from_slice(piece);
+        return true;
+    }
+    if call.pieces.is_empty() {
+        call.pieces.push(call.name.clone());
+    }
+    let is_repeated = call.pieces.len() > 2 && call.pieces.iter().all(|known| known == piece);
+    if !is_repeated {
+        call.pieces.push(piece.to_vec());
+    }
+    // Some providers repeat the whole name in every delta. The openai packages join names that come in pieces.
+    if piece != call.name {
+        call.name.extend_from_slice(piece);
+    }
+    !is_repeated
+}
+
 /// Adds a delta's arguments: a string goes on, an object is the whole, null and absent are nothing.
 fn add_arguments(so_far: &mut Vec<u8>, arguments: Arguments, text: &[u8]) {
     match arguments {
@@ -166,6 +282,11 @@ fn add_arguments(so_far: &mut Vec<u8>, arguments: Arguments, text: &[u8]) {
     }
 }
 
+/// Most members of a call that are kept beside those that are known. Providers send one.
+const MOST_EXTRA: usize = 16;
+/// Members of a call that are read or written by name.
+const KNOWN: [&[u8]; 8] = [b"id", b"index", b"type", b"function", b"custom", b"name", b"arguments", b"input"];
+
 fn add_extra(extra: &mut Vec<(Vec<u8>, Vec<u8>)>, span: Span, text: &[u8]) {
     let mut scanner = Scanner::within(text, span);
     if !matches!(scanner.peek(), Ok(Kind::Object)) || scanner.object().is_err() {
@@ -173,10 +294,15 @@ fn add_extra(extra: &mut Vec<(Vec<u8>, Vec<u8>)>, span: Span, text: &[u8]) {
     }
     while let Ok(Some(key)) = scanner.member() {
         let Ok(value) = scanner.skip() else { return };
+        // Members whose name only looks unknown would be read instead of those that are judged.
+        let name = decode_bytes(key, text).to_ascii_lowercase();
+        let known = KNOWN.iter().any(|known| *known == name);
         let key = key.raw(text);
-        let known =
-            matches!(key, b"id" | b"index" | b"type" | b"function" | b"custom" | b"name" | b"arguments");
-        if !known && value.of(text) != b"null" && !extra.iter().any(|(seen, _)| seen == key) {
+        if !known
+            && extra.len() < MOST_EXTRA
+            && value.of(text) != b"null"
+            && !extra.iter().any(|(seen, _)| seen == key)
+        {
             extra.push((key.to_vec(), value.of(text).to_vec()));
         }
     }

@@ -127,6 +127,8 @@ pub enum Fault {
     NoMessages,
     #[error("a member has a type that the API does not know")]
     Type,
+    #[error("the body has more members, calls or choices than are read")]
+    Crowded,
 }
 
 impl Fault {
@@ -140,6 +142,7 @@ impl Fault {
             Self::Duplicate => "duplicate_key",
             Self::NoMessages => "no_messages",
             Self::Type => "wrong_type",
+            Self::Crowded => "too_many_parts",
         }
     }
 }

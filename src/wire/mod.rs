@@ -17,3 +17,4 @@ pub mod smuggling;
 pub mod spelled;
 pub mod sse;
 pub mod usage;
+mod wholeness;

@@ -3,12 +3,30 @@
 //! assembles nothing over several chunks.
 
 use super::body::{Fault, Kind, Scanner, Span, Str};
-use super::message::{Content, ToolCall, parse_call, parse_content, parse_legacy_call, string_or_skip};
+use super::json::decode_bytes;
+use super::message::{
+    Content, Seen, ToolCall, may_be_read_as, parse_call, parse_content, parse_index, parse_legacy_call,
+    parse_part, string_or_skip,
+};
 use super::request::Member;
 use super::usage::Usage;
+use memchr::memmem;
 
 /// As many members as an object of a reply has at most providers.
 const MEMBERS: usize = 10;
+/// Most calls of a choice and most choices that are read: several times what any provider allows (128 each).
+pub const MOST_CALLS: usize = 512;
+pub const MOST_CHOICES: usize = 512;
+/// Most members, content parts and calls that are read of one reply: what it takes in memory is bounded by this.
+const MOST_PIECES: usize = 32 * 1024;
+
+/// Whether a reply came whole or as one chunk of a stream, which decides what counts where a choice has both a `message`
+/// and a `delta`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Whole,
+    Chunk,
+}
 
 /// A reply, or one chunk of it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,6 +40,8 @@ pub struct Reply {
     pub tokens: Usage,
     /// The same within `x_groq`, where Groq tells it unasked.
     pub usage_within: Option<Span>,
+    /// Two JSON readers may see different calls in it: see [`ToolCall::ambiguous`].
+    pub ambiguous: bool,
 }
 
 /// One choice of a reply.
@@ -32,7 +52,10 @@ pub struct Choice {
     pub members: Vec<Member>,
     /// Its index; 0 where it is missing.
     pub index: u32,
+    /// The `message` of a whole reply, the `delta` of a chunk; the other one where that is all there is.
     pub delta: Delta,
+    /// Every further `message` or `delta` that holds calls.
+    pub beside: Vec<Delta>,
     /// `finish_reason`, where it is a string that is not empty.
     pub finish: Option<Str>,
 }
@@ -61,11 +84,19 @@ impl Default for Delta {
 }
 
 impl Reply {
-    /// Reads a reply or a chunk.
+    /// Reads one chunk of a stream.
     ///
     /// # Errors
-    /// A [`Fault`] where it is no JSON object or lies outside the API's types.
+    /// A [`Fault`] where it is no JSON object, lies outside the API's types, or has more pieces than are read.
     pub fn parse(text: &[u8]) -> Result<Self, Fault> {
+        Self::read(text, Form::Chunk)
+    }
+
+    /// Reads a reply of this form.
+    ///
+    /// # Errors
+    /// As for [`parse`](Self::parse).
+    pub fn read(text: &[u8], form: Form) -> Result<Self, Fault> {
         if text.len() > u32::MAX as usize {
             return Err(Fault::Size);
         }
@@ -73,17 +104,17 @@ impl Reply {
         if scanner.peek()? != Kind::Object {
             return Err(Fault::Type);
         }
+        let mut reader = Reader { form, ambiguous: false, pieces: 0 };
         let mut reply = Self { members: Vec::with_capacity(MEMBERS), ..Self::default() };
+        let mut has_choices = false;
         scanner.object()?;
         while let Some(key) = scanner.member()? {
             let kind = scanner.peek()?;
             let start = scanner.at();
-            match key.raw(text) {
+            match &*decode_bytes(key, text) {
                 b"choices" if kind == Kind::Array => {
-                    scanner.array()?;
-                    while scanner.element()? {
-                        reply.choices.push(parse_choice(&mut scanner)?);
-                    }
+                    reader.ambiguous |= std::mem::replace(&mut has_choices, true);
+                    reader.choices(&mut scanner, &mut reply.choices)?;
                 }
                 b"usage" if kind == Kind::Object => {
                     reply.tokens = Usage::pass(&mut scanner)?;
@@ -92,13 +123,15 @@ impl Reply {
                 b"x_groq" if kind == Kind::Object => {
                     reply.usage_within = parse_usage_within(&mut scanner)?;
                 }
-                _ => {
+                other => {
+                    reader.ambiguous |= may_be_read_as(other, kind, &[b"choices"]);
                     scanner.skip_kind(kind)?;
                 }
             }
-            reply.members.push(Member { key, value: Span::new(start, scanner.at()) });
+            reader.add(&mut reply.members, Member { key, value: Span::new(start, scanner.at()) })?;
         }
         scanner.end()?;
+        reply.ambiguous = reader.ambiguous;
         Ok(reply)
     }
 
@@ -111,12 +144,27 @@ impl Reply {
     pub fn told_usage(&self) -> Option<Span> {
         self.usage.map(|usage| usage.value).or(self.usage_within)
     }
+
+    /// Whether some client could find a call in it.
+    pub fn may_hold_calls(&self) -> bool {
+        self.ambiguous || self.choices.iter().any(|choice| choice.calls().next().is_some())
+    }
 }
 
 impl Choice {
     /// The member `name` of the choice.
     pub fn member(&self, text: &[u8], name: &[u8]) -> Option<&Member> {
         find(&self.members, text, name)
+    }
+
+    /// What may hold calls: the message or delta that counts first.
+    pub fn holders(&self) -> impl Iterator<Item = &Delta> {
+        std::iter::once(&self.delta).chain(&self.beside)
+    }
+
+    /// Every call, those of the message or delta that counts first.
+    pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.holders().flat_map(|holder| &holder.calls)
     }
 }
 
@@ -127,8 +175,19 @@ impl Delta {
     }
 }
 
+/// Whether `text`, which cannot be read, might be a reply with choices for a more tolerant reader.
+pub fn may_be_reply(text: &[u8]) -> bool {
+    // A byte 0 is in every text in UTF-16.
+    ["choices", "\\u", "\0"].iter().any(|sign| memmem::find(text, sign.as_bytes()).is_some())
+}
+
 fn find<'a>(members: &'a [Member], text: &[u8], name: &[u8]) -> Option<&'a Member> {
-    members.iter().find(|member| member.key.raw(text) == name)
+    members.iter().find(|member| is_named(member.key, text, name))
+}
+
+/// Whether the name `key`, read from `text`, is `name` in any spelling.
+pub fn is_named(key: Str, text: &[u8], name: &[u8]) -> bool {
+    if key.escaped { *decode_bytes(key, text) == *name } else { key.raw(text) == name }
 }
 
 fn parse_usage_within(scanner: &mut Scanner<'_>) -> Result<Option<Span>, Fault> {
@@ -144,67 +203,153 @@ fn parse_usage_within(scanner: &mut Scanner<'_>) -> Result<Option<Span>, Fault> 
     Ok(usage)
 }
 
-fn parse_choice(scanner: &mut Scanner<'_>) -> Result<Choice, Fault> {
-    if scanner.peek()? != Kind::Object {
-        return Err(Fault::Type);
-    }
-    let mut choice = Choice { members: Vec::with_capacity(MEMBERS), ..Choice::default() };
-    let start = scanner.at();
-    scanner.object()?;
-    while let Some(key) = scanner.member()? {
-        let kind = scanner.peek()?;
-        let value_start = scanner.at();
-        match key.raw(scanner.text()) {
-            b"index" => {
-                let span = scanner.skip_kind(kind)?;
-                choice.index = match span.of(scanner.text()) {
-                    [digit @ b'0'..=b'9'] => u32::from(digit - b'0'),
-                    digits => std::str::from_utf8(digits).ok().and_then(|n| n.parse().ok()).unwrap_or(0),
-                };
-            }
-            b"delta" if kind == Kind::Object => choice.delta = parse_delta(scanner)?,
-            // Perplexity sends the whole text so far as `message` beside each delta: the delta counts.
-            b"message" if kind == Kind::Object && choice.delta.span.is_empty() => {
-                choice.delta = parse_delta(scanner)?;
-            }
-            b"finish_reason" => {
-                choice.finish = string_or_skip(scanner)?.filter(|reason| !reason.span.is_empty());
-            }
-            _ => {
-                scanner.skip_kind(kind)?;
-            }
-        }
-        choice.members.push(Member { key, value: Span::new(value_start, scanner.at()) });
-    }
-    choice.span = Span::new(start, scanner.at());
-    Ok(choice)
+/// What the parts of a reply are read with.
+struct Reader {
+    form: Form,
+    /// See [`Reply::ambiguous`].
+    ambiguous: bool,
+    /// Members, parts and calls read so far.
+    pieces: usize,
 }
 
-fn parse_delta(scanner: &mut Scanner<'_>) -> Result<Delta, Fault> {
-    let mut delta = Delta { members: Vec::with_capacity(MEMBERS), ..Delta::default() };
-    let start = scanner.at();
-    scanner.object()?;
-    while let Some(key) = scanner.member()? {
-        let kind = scanner.peek()?;
-        let value_start = scanner.at();
-        match key.raw(scanner.text()) {
-            b"role" => delta.role = string_or_skip(scanner)?.filter(|role| !role.span.is_empty()),
-            b"content" => delta.content = parse_content(scanner)?,
-            b"tool_calls" if kind == Kind::Array => {
-                scanner.array()?;
-                while scanner.element()? {
-                    delta.calls.push(parse_call(scanner)?);
-                }
-            }
-            b"function_call" => delta.calls.extend(parse_legacy_call(scanner)?),
-            _ => {
+impl Reader {
+    fn add<T>(&mut self, list: &mut Vec<T>, item: T) -> Result<(), Fault> {
+        self.pieces += 1;
+        if self.pieces > MOST_PIECES {
+            return Err(Fault::Crowded);
+        }
+        list.push(item);
+        Ok(())
+    }
+
+    fn choices(&mut self, scanner: &mut Scanner<'_>, choices: &mut Vec<Choice>) -> Result<(), Fault> {
+        scanner.array()?;
+        while scanner.element()? {
+            let kind = scanner.peek()?;
+            if kind != Kind::Object {
+                // A list in the place of an object; scalars hold nothing for any reader.
+                self.ambiguous |= kind == Kind::Array;
                 scanner.skip_kind(kind)?;
+                continue;
+            }
+            let choice = self.choice(scanner)?;
+            self.add(choices, choice)?;
+            if choices.len() > MOST_CHOICES {
+                return Err(Fault::Crowded);
             }
         }
-        delta.members.push(Member { key, value: Span::new(value_start, scanner.at()) });
+        Ok(())
     }
-    delta.span = Span::new(start, scanner.at());
-    Ok(delta)
+
+    fn choice(&mut self, scanner: &mut Scanner<'_>) -> Result<Choice, Fault> {
+        let mut choice = Choice { members: Vec::with_capacity(MEMBERS), ..Choice::default() };
+        let (mut message, mut delta) = (None, None);
+        let mut seen = Seen::default();
+        let start = scanner.at();
+        scanner.object()?;
+        while let Some(key) = scanner.member()? {
+            let kind = scanner.peek()?;
+            let value_start = scanner.at();
+            match &*decode_bytes(key, scanner.text()) {
+                b"index" => {
+                    self.ambiguous |= seen.once(0).is_err();
+                    let index =
+                        parse_index(scanner, kind, &mut self.ambiguous)?.map_or(0, |(_, index)| index);
+                    choice.index = index.try_into().unwrap_or(u32::MAX);
+                    self.ambiguous |= choice.index == u32::MAX;
+                }
+                // JSON readers take the last of two.
+                b"delta" if kind == Kind::Object => {
+                    self.ambiguous |= seen.once(1).is_err();
+                    choice.beside.extend(delta.replace(self.delta(scanner)?));
+                }
+                b"message" if kind == Kind::Object => {
+                    self.ambiguous |= seen.once(2).is_err();
+                    choice.beside.extend(message.replace(self.delta(scanner)?));
+                }
+                b"finish_reason" => {
+                    choice.finish = string_or_skip(scanner)?.filter(|reason| !reason.span.is_empty());
+                }
+                other => {
+                    self.ambiguous |= may_be_read_as(other, kind, &[b"message", b"delta"]);
+                    scanner.skip_kind(kind)?;
+                }
+            }
+            self.add(&mut choice.members, Member { key, value: Span::new(value_start, scanner.at()) })?;
+        }
+        let (first, second) = match self.form {
+            Form::Whole => (message, delta),
+            // Perplexity sends the whole text so far as `message` beside each delta.
+            Form::Chunk => (delta, message),
+        };
+        match (first, second) {
+            (Some(first), second) => {
+                choice.delta = first;
+                choice.beside.extend(second);
+            }
+            (None, second) => choice.delta = second.unwrap_or_default(),
+        }
+        choice.beside.retain(|beside| !beside.calls.is_empty());
+        choice.span = Span::new(start, scanner.at());
+        Ok(choice)
+    }
+
+    fn delta(&mut self, scanner: &mut Scanner<'_>) -> Result<Delta, Fault> {
+        let mut delta = Delta { members: Vec::with_capacity(MEMBERS), ..Delta::default() };
+        let mut seen = Seen::default();
+        let start = scanner.at();
+        scanner.object()?;
+        while let Some(key) = scanner.member()? {
+            let kind = scanner.peek()?;
+            let value_start = scanner.at();
+            match &*decode_bytes(key, scanner.text()) {
+                b"role" => delta.role = string_or_skip(scanner)?.filter(|role| !role.span.is_empty()),
+                b"content" if kind == Kind::Array => delta.content = self.parts(scanner)?,
+                b"content" => delta.content = parse_content(scanner)?,
+                b"tool_calls" if kind == Kind::Array => {
+                    self.ambiguous |= seen.once(0).is_err();
+                    self.calls(scanner, &mut delta.calls)?;
+                }
+                b"function_call" if kind != Kind::Array => {
+                    self.ambiguous |= seen.once(1).is_err();
+                    let call = parse_legacy_call(scanner)?;
+                    self.ambiguous |= call.is_some_and(|call| call.ambiguous);
+                    delta.calls.extend(call);
+                }
+                other => {
+                    self.ambiguous |= may_be_read_as(other, kind, &[b"tool_calls", b"function_call"]);
+                    scanner.skip_kind(kind)?;
+                }
+            }
+            self.add(&mut delta.members, Member { key, value: Span::new(value_start, scanner.at()) })?;
+        }
+        delta.span = Span::new(start, scanner.at());
+        Ok(delta)
+    }
+
+    fn calls(&mut self, scanner: &mut Scanner<'_>, calls: &mut Vec<ToolCall>) -> Result<(), Fault> {
+        scanner.array()?;
+        while scanner.element()? {
+            let call = parse_call(scanner)?;
+            self.ambiguous |= call.ambiguous;
+            self.add(calls, call)?;
+            if calls.len() > MOST_CALLS {
+                return Err(Fault::Crowded);
+            }
+        }
+        Ok(())
+    }
+
+    fn parts(&mut self, scanner: &mut Scanner<'_>) -> Result<Content, Fault> {
+        let start = scanner.at();
+        let mut parts = Vec::new();
+        scanner.array()?;
+        while scanner.element()? {
+            let part = parse_part(scanner)?;
+            self.add(&mut parts, part)?;
+        }
+        Ok(Content::Parts { span: Span::new(start, scanner.at()), parts })
+    }
 }
 
 #[cfg(test)]

@@ -203,6 +203,10 @@ fn add_data<'a>(fields: &mut Fields<'a>, event: &'a [u8], value: Span, lines: us
 fn parse_line(event: &[u8], at: usize, end: usize) -> Option<(&[u8], Span)> {
     let line = &event[at..end];
     let indent = line.len() - line.trim_ascii_start().len();
+    if line.get(indent) == Some(&b'{') {
+        // No field, but clients that go by lines read it all the same.
+        return Some((b"data", Span::new(at + indent, end)));
+    }
     let colon = memchr::memchr(b':', line)?;
     let name = line.get(indent..colon)?;
     let space = usize::from(line.get(colon + 1) == Some(&b' '));

@@ -12,11 +12,14 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/tolerant.rs"]
+mod tolerant;
 
 mod bombs;
 mod crowds;
 mod cuts;
 mod ends;
+mod escapes;
 mod hand;
 mod http2;
 mod labels;

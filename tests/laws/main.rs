@@ -7,6 +7,7 @@ mod agent;
 mod causality;
 mod chunking;
 mod generate;
+mod leaks;
 mod panics;
 mod recordings;
 mod repetition;
@@ -15,5 +16,7 @@ mod sequence;
 mod spelling;
 #[path = "../support/strict.rs"]
 mod strict;
+#[path = "../support/tolerant.rs"]
+mod tolerant;
 mod transparency;
 mod world;

@@ -188,6 +188,11 @@ pub fn policies(at: usize) -> &'static PolicySet {
     [shipped(), low(), by_tokens(), clearing, dropping, guarded, strict][at % SETS]
 }
 
+/// The policies of a configuration.
+pub fn set_of(tables: &str) -> PolicySet {
+    load(text(tables))
+}
+
 fn text(text: &str) -> Source {
     Source::Text { name: "laws.toml".to_owned(), text: text.to_owned() }
 }
@@ -312,7 +317,13 @@ impl Reading {
     }
 
     pub fn judging(self) -> Judging {
-        Judging::new(self.judge, AnswerTools::default(), false)
+        self.judging_of(&[])
+    }
+
+    /// The same where the request declares these tools.
+    pub fn judging_of(self, tools: &[&str]) -> Judging {
+        let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
+        Judging::new(self.judge, AnswerTools { tools, ..AnswerTools::default() }, false)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::wire::error::{own_error_body, parse};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
+use serde_json::json;
 use std::sync::Arc;
 use tokio::time::timeout;
 
@@ -43,7 +44,8 @@ pub(super) async fn ask(gateway: Arc<Gateway>, request: hyper::http::Request<UpB
 pub(super) fn error_data(status: u16, body: &[u8]) -> Vec<u8> {
     let is_object = |value: &serde_json::Value| value.get("error").is_some_and(serde_json::Value::is_object);
     match serde_json::from_slice::<serde_json::Value>(body) {
-        Ok(value) if is_object(&value) => value.to_string().into_bytes(),
+        // The error alone: clients that do not look for errors would run calls beside it.
+        Ok(value) if is_object(&value) => json!({ "error": value["error"] }).to_string().into_bytes(),
         _ => {
             let said = parse(body).map(|error| error.messages.join("; ")).filter(|said| !said.is_empty());
             let said = said.map_or_else(String::new, |said| format!(": {said}"));
@@ -61,6 +63,8 @@ mod tests {
     fn an_upstreams_error_object_is_told_as_it_is_and_anything_else_in_our_shape() {
         let told = |body: &str| String::from_utf8(error_data(429, body.as_bytes())).unwrap();
         assert_eq!(told("{\"error\": {\"message\": \"slow\"}}"), r#"{"error":{"message":"slow"}}"#);
+        let with_call = r#"{"error":{"message":"slow"},"choices":[{"delta":{"tool_calls":[{}]}}]}"#;
+        assert_eq!(told(with_call), r#"{"error":{"message":"slow"}}"#);
         assert!(told("gone").contains("status 429: gone"));
     }
 }

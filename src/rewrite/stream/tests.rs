@@ -10,6 +10,7 @@ use crate::transcript::Transcript;
 use crate::transcript::identity::{Hash, HashKey, Identity};
 use crate::transcript::memo::NoMemo;
 use crate::wire::assemble::Assembled;
+use crate::wire::reply::MOST_CALLS;
 use crate::wire::request::Request;
 use proptest::prelude::*;
 use serde_json::json;
@@ -67,7 +68,9 @@ fn judging_as(by_arguments: bool, observe: bool) -> Judging {
     let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
     let transcript = Transcript::read(&request, body, &identity, &NoMemo);
     let rule: Arc<dyn Rule> = Arc::new(RuleOf::new(Picky { by_arguments }));
-    Judging::new(PolicySet::new(vec![rule]).read(&transcript).1, AnswerTools::default(), observe)
+    let tools = ["ok", "fine", "deny", "f", "g", "mend", "known"].map(str::to_owned).to_vec();
+    let answers = AnswerTools { tools, ..AnswerTools::default() };
+    Judging::new(PolicySet::new(vec![rule]).read(&transcript).1, answers, observe)
 }
 
 pub(super) fn judge(by_arguments: bool) -> StreamJudge {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::policy::REGISTRY;
 use crate::policy::set::PolicySet;
-use crate::rewrite::judging::AnswerTools;
+use crate::rewrite::judging::{AnswerTools, Known};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{HashKey, Identity};
 use crate::transcript::memo::NoMemo;
@@ -35,7 +35,7 @@ fn call(name: &str, arguments: &str) -> Assembled {
 }
 
 fn decide(judging: &mut Judging, name: &str, arguments: &str) -> Decision {
-    judging.decide(0, &call(name, arguments), true, 1_000)
+    judging.decide(0, &call(name, arguments), Known::Whole, 1_000)
 }
 
 fn told(decision: Option<Decision>) -> String {
@@ -151,7 +151,7 @@ fn nobody_is_asked_about_what_cannot_be_shown() {
 fn every_choice_waits_for_itself() {
     let mut judging = judging(HELD);
     for choice in [0, 1] {
-        let decision = judging.decide(choice, &call("pay", "{}"), true, 0);
+        let decision = judging.decide(choice, &call("pay", "{}"), Known::Whole, 0);
         assert_eq!(decision, Decision::Hold { id: choice, arguments: None });
     }
     judging.settle(1, Word::Approved);

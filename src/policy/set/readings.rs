@@ -1,0 +1,88 @@
+//! What policies object to a call that is not, or not yet, to be let through: one of which only the name is known, one
+//! that a client may read in another way, calls that are judged together. Asks the folds; only
+//! [`Judge::rule`] moves them on.
+
+use super::{Folds, Judge};
+use crate::policy::Evidence;
+use crate::policy::plan::{Proposed, Reason, Verdict};
+
+/// Objections with the policies that raise them, in registry order.
+pub type Objections = Vec<(&'static str, Reason)>;
+
+/// The folds of a choice as they were, to go back to.
+pub struct Checkpoint {
+    folds: Folds,
+    passed: usize,
+}
+
+impl Judge {
+    /// See [`PolicySet::restricts_calls`](super::PolicySet::restricts_calls).
+    pub fn restricts_calls(&self) -> bool {
+        self.restricts
+    }
+
+    /// What those policies object to a call of the tool `name` that need not see its arguments. They object to it
+    /// whatever follows: more calls in the reply only use limits up.
+    pub fn objections_by_name(&mut self, choice: u32, name: &str, now_ms: u64) -> Objections {
+        let call = Proposed { name, arguments: None, arguments_hash: None, now_ms };
+        let mut objections = Objections::new();
+        let approved = self.approved;
+        for fold in self.folds_of(choice) {
+            if fold.evidence(name) == Evidence::Name
+                && let Verdict::Withhold(reason) = fold.judge(&call)
+                && !(approved && reason.needs_yes())
+            {
+                objections.push((fold.name(), reason));
+            }
+        }
+        objections
+    }
+
+    /// What policies object to a call of the tool `name` that is not made, but that a client may take another call for.
+    /// Objections that any unknown name would meet do not count unless the tool is `declared`: no client has such a
+    /// tool.
+    pub fn objections_to_reading(
+        &mut self,
+        choice: u32,
+        (name, declared): (&str, bool),
+        arguments: Option<&str>,
+        now_ms: u64,
+    ) -> Objections {
+        let mut objections = self.objections(choice, name, arguments, now_ms);
+        if !declared && !objections.is_empty() {
+            let to_any = self.objections(choice, NO_TOOL, arguments, now_ms);
+            objections.retain(|(policy, _)| !to_any.iter().any(|(other, _)| other == policy));
+        }
+        objections
+    }
+
+    fn objections(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Objections {
+        let arguments_hash = arguments.map(|arguments| self.arguments_hash(arguments));
+        let call = Proposed { name, arguments, arguments_hash, now_ms };
+        let approved = self.approved;
+        let mut objections = Objections::new();
+        for fold in self.folds_of(choice) {
+            if let Verdict::Withhold(reason) = fold.judge(&call)
+                && !(approved && reason.needs_yes())
+            {
+                objections.push((fold.name(), reason));
+            }
+        }
+        objections
+    }
+
+    /// Where the limits of `choice` are now.
+    pub fn checkpoint(&mut self, choice: u32) -> Checkpoint {
+        let folds = self.folds_of(choice).iter().map(|fold| fold.fork()).collect();
+        Checkpoint { folds, passed: self.passed.len() }
+    }
+
+    /// Takes back every call of `choice` that was let through since.
+    pub fn go_back(&mut self, choice: u32, checkpoint: Checkpoint) {
+        *self.folds_of(choice) = checkpoint.folds;
+        self.passed.truncate(checkpoint.passed);
+    }
+}
+
+/// A name that no tool can have.
+const NO_TOOL: &str = "\u{0}";

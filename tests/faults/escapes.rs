@@ -1,0 +1,293 @@
+//! Calls that once escaped the judge, each by its name, streamed and whole, before a program that forbids the call and
+//! before one that asks a person for it. Whatever the client gets, the tolerant reader of `tests/support` finds no such
+//! call in it; and nothing that was refused is silent.
+
+use crate::support::client::Request;
+use crate::support::program::Toolrein;
+use crate::support::reply::Reply;
+use crate::support::scripted::{Recorded, Scripted};
+use crate::tolerant::{calls_in_reply, calls_in_stream};
+use serde_json::{Value, json};
+
+/// The tool that must not be called.
+const EVIL: &str = "wipe_disk";
+
+const CALL: &str =
+    r#"{"index":0,"id":"c1","type":"function","function":{"name":"wipe_disk","arguments":"{}"}}"#;
+
+/// Whole replies, with the call written in the place of `CALL`.
+const WHOLE: &[(&str, &str)] = &[
+    (
+        "beside an error",
+        r#"{"error":{"message":"x","code":500},"choices":[{"message":{"tool_calls":[CALL]}}]}"#,
+    ),
+    (
+        "beside an error that says nothing",
+        r#"{"choices":[{"message":{"tool_calls":[CALL]}}],"error":{"code":0,"message":""}}"#,
+    ),
+    (
+        "in an object that calls itself an error",
+        r#"{"object":"error","choices":[{"message":{"tool_calls":[CALL]}}]}"#,
+    ),
+    (
+        "beside a failed base_resp",
+        r#"{"base_resp":{"status_code":1004},"choices":[{"message":{"tool_calls":[CALL]}}]}"#,
+    ),
+    (
+        "in a message after a delta",
+        r#"{"choices":[{"delta":{"content":"x"},"message":{"tool_calls":[CALL]}}]}"#,
+    ),
+    (
+        "in a message before a delta",
+        r#"{"choices":[{"message":{"tool_calls":[CALL]},"delta":{"content":"x"}}]}"#,
+    ),
+    (
+        "in a delta beside a message",
+        r#"{"choices":[{"message":{"content":"x"},"delta":{"tool_calls":[CALL]}}]}"#,
+    ),
+    (
+        "in the second of two messages",
+        r#"{"choices":[{"message":{"content":"x"},"message":{"tool_calls":[CALL]}}]}"#,
+    ),
+    (
+        "in the first of two messages",
+        r#"{"choices":[{"message":{"tool_calls":[CALL]},"message":{"content":"x"}}]}"#,
+    ),
+    ("under an escaped tool_calls", r#"{"choices":[{"message":{"tool\u005fcalls":[CALL]}}]}"#),
+    ("under an escaped choices", r#"{"\u0063hoices":[{"message":{"tool_calls":[CALL]}}]}"#),
+    ("under an escaped message", r#"{"choices":[{"\u006dessage":{"tool_calls":[CALL]}}]}"#),
+    ("under tool_calls in capitals, as Go reads it", r#"{"choices":[{"message":{"Tool_Calls":[CALL]}}]}"#),
+    (
+        "in the second of two functions",
+        r#"{"choices":[{"message":{"tool_calls":[{"id":"a","function":{"name":"say","arguments":"{}"},"functi\u006fn":{"name":"wipe_disk","arguments":"{}"}}]}}]}"#,
+    ),
+    (
+        "with its name after another",
+        r#"{"choices":[{"message":{"tool_calls":[{"id":"a","function":{"name":"say","name":"wipe_disk","arguments":"{}"}}]}}]}"#,
+    ),
+    ("behind a byte order mark", "\u{feff}{\"choices\":[{\"message\":{\"tool_calls\":[CALL]}}]}"),
+    ("beside NaN", r#"{"x":NaN,"choices":[{"message":{"tool_calls":[CALL]}}]}"#),
+    ("beside -Infinity", r#"{"x":-Infinity,"choices":[{"message":{"tool_calls":[CALL]}}]}"#),
+    ("behind null among the choices", r#"{"choices":[null,{"message":{"tool_calls":[CALL]}}]}"#),
+    (
+        "as function_call",
+        r#"{"choices":[{"message":{"function_call":{"name":"wipe_disk","arguments":"{}"}}}]}"#,
+    ),
+    (
+        "within a call that stands for several",
+        r#"{"choices":[{"message":{"tool_calls":[{"id":"a","type":"function","function":{"name":"multi_tool_use.parallel","arguments":"{\"tool_uses\":[{\"recipient_name\":\"functions.say\",\"parameters\":{}},{\"recipient_name\":\"functions.wipe_disk\",\"parameters\":{}}]}"}}]}}]}"#,
+    ),
+    (
+        "within a call that stands for several, by its other name",
+        r#"{"choices":[{"message":{"tool_calls":[{"id":"a","type":"function","function":{"name":"parallel","arguments":"{\"tool_uses\":[{\"recipient_name\":\"wipe_disk\",\"parameters\":{}}]}"}}]}}]}"#,
+    ),
+];
+
+fn nested() -> String {
+    format!(
+        r#"{{"x":{}{},"choices":[{{"message":{{"tool_calls":[CALL]}}}}]}}"#,
+        "[".repeat(300),
+        "]".repeat(300)
+    )
+}
+
+/// Events of streams, without their framing; a line that begins with `!` is an event as it is.
+const STREAMED: &[(&str, &[&str])] = &[
+    (
+        "beside an error in the first chunk",
+        &[r#"{"error":{"message":"x"},"choices":[{"index":0,"delta":{"tool_calls":[CALL]}}]}"#],
+    ),
+    (
+        "beside an error in a later chunk",
+        &[
+            r#"{"choices":[{"index":0,"delta":{"content":"x"}}]}"#,
+            r#"{"error":{"code":0,"message":""},"choices":[{"index":0,"delta":{"tool_calls":[CALL]}}]}"#,
+        ],
+    ),
+    (
+        "in an event named error",
+        &["!event: error\ndata: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[CALL]}}]}\n\n"],
+    ),
+    (
+        "in an object that calls itself an error",
+        &[r#"{"object":"error","choices":[{"index":0,"delta":{"tool_calls":[CALL]}}]}"#],
+    ),
+    (
+        "in a message beside the delta",
+        &[r#"{"choices":[{"index":0,"delta":{"content":"x"},"message":{"tool_calls":[CALL]}}]}"#],
+    ),
+    ("under escaped names", &[r#"{"choices":[{"index":0,"d\u0065lta":{"tool\u005fcalls":[CALL]}}]}"#]),
+    (
+        "with its name in pieces behind empty arguments",
+        &[
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"wipe_","arguments":""}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"disk","arguments":"{}"}}]}}]}"#,
+        ],
+    ),
+    (
+        "with its name replaced",
+        &[
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"say","arguments":""}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"wipe_disk","arguments":"{}"}}]}}]}"#,
+        ],
+    ),
+    (
+        "with its name growing after the arguments",
+        &[
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"wipe_","arguments":"{"}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"disk","arguments":"}"}}]}}]}"#,
+        ],
+    ),
+    (
+        "with its name after the finish",
+        &[
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"arguments":"{}"}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"wipe_disk"}}]}}]}"#,
+        ],
+    ),
+    (
+        "with its name after the end",
+        &[
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"say","arguments":"{}"}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#,
+            "!data: [DONE]\n\n",
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"wipe_disk"}}]}}]}"#,
+        ],
+    ),
+    (
+        "under an index as text",
+        &[
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":"0","id":"a","function":{"name":"wipe_","arguments":""}}]}}]}"#,
+            r#"{"choices":[{"index":"0","delta":{"tool_calls":[{"index":0.0,"function":{"name":"disk","arguments":"{}"}}]}}]}"#,
+        ],
+    ),
+    (
+        "under an index of 2^32",
+        &[
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":4294967296,"id":"a","function":{"name":"wipe_","arguments":""}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"b","function":{"name":"say","arguments":""}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":4294967296,"function":{"name":"disk","arguments":"{}"}}]}}]}"#,
+        ],
+    ),
+    (
+        "in a line without a field",
+        &["!event: message\n{\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[CALL]}}]}\n\n"],
+    ),
+    (
+        "within a call that stands for several",
+        &[
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"multi_tool_use.parallel","arguments":""}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"tool_uses\":[{\"recipient_name\":\"functions.wipe_disk\",\"parameters\":{}}]}"}}]}}]}"#,
+        ],
+    ),
+];
+
+fn cases(form: &str) -> Vec<(String, Vec<u8>)> {
+    if form == "whole" {
+        let nested = [("under 300 lists".to_owned(), nested())];
+        let all = WHOLE.iter().map(|(name, body)| ((*name).to_owned(), (*body).to_owned())).chain(nested);
+        let mut all: Vec<_> =
+            all.map(|(name, body)| (name, body.replace("CALL", CALL).into_bytes())).collect();
+        let utf16 = format!(r#"{{"choices":[{{"message":{{"tool_calls":[{CALL}]}}}}]}}"#);
+        all.push(("in UTF-16".to_owned(), utf16.encode_utf16().flat_map(u16::to_le_bytes).collect()));
+        return all;
+    }
+    let framed = |events: &[&str]| -> String {
+        let framed = events.iter().map(|event| match event.strip_prefix('!') {
+            Some(raw) => raw.to_owned(),
+            None => format!("data: {event}\n\n"),
+        });
+        let end = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
+        framed.collect::<String>() + end
+    };
+    STREAMED
+        .iter()
+        .map(|(name, events)| ((*name).to_owned(), framed(events).replace("CALL", CALL).into_bytes()))
+        .collect()
+}
+
+/// An upstream that answers with the case that the request names, and with a text once it is asked again.
+fn upstream(again: bool) -> Scripted {
+    Scripted::start(move |_, request: &Recorded| {
+        let body = request.json();
+        let streamed = body["stream"] == true;
+        let form = if streamed { "streamed" } else { "whole" };
+        let was_asked = body["messages"].as_array().is_some_and(|messages| messages.len() > 1);
+        if was_asked != again {
+            let first =
+                json!([{"role": "assistant", "tool_calls": [serde_json::from_str::<Value>(CALL).unwrap()]}]);
+            return match (again, streamed) {
+                (false, true) => Reply::events(&[
+                    json!({"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Fine."}, "finish_reason": "stop"}]}),
+                ]),
+                (false, false) => Reply::text("Fine."),
+                (true, true) => Reply::events(&[
+                    json!({"choices": [{"index": 0, "delta": first[0], "finish_reason": "tool_calls"}]}),
+                ]),
+                (true, false) => Reply::json(
+                    200,
+                    &json!({"choices": [{"index": 0, "message": first[0], "finish_reason": "tool_calls"}]}),
+                ),
+            };
+        }
+        let nth = body["seed"].as_u64().unwrap() as usize;
+        let body = cases(form)[nth].1.clone();
+        if streamed { Reply::stream([body]) } else { Reply::bytes(200, "application/json", body) }
+    })
+}
+
+fn ask(program: &Toolrein, nth: usize, stream: bool) -> Vec<u8> {
+    let tool = |name: &str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}});
+    let body = json!({
+        "model": "m", "seed": nth, "stream": stream,
+        "messages": [{"role": "user", "content": "go on"}],
+        "tools": [tool("say"), tool(EVIL)],
+    });
+    let response = Request::post(&program.chat_url(), &body).send();
+    response.body
+}
+
+const FORBIDS: [&str; 2] =
+    ["[policy.allow]\nexcept = [\"wipe*\"]\n", "[policy.confirm]\ntools = [\"wipe*\"]\n"];
+
+fn no_case_escapes(again: bool) {
+    let upstream = upstream(again);
+    for policies in FORBIDS {
+        let program = Toolrein::before(&upstream, policies);
+        for (form, stream) in [("whole", false), ("streamed", true)] {
+            for (nth, (name, _)) in cases(form).iter().enumerate() {
+                let body = ask(&program, nth, stream);
+                let text = String::from_utf8_lossy(&body);
+                let found = if stream { calls_in_stream(&body) } else { calls_in_reply(&body) };
+                assert!(!found.iter().any(|call| call.name == EVIL), "{form} {name}: {found:?} in {text}");
+                let is_answered = ["Fine.", "approval", "toolrein_error", "I could not finish"];
+                assert!(is_answered.iter().any(|word| text.contains(word)), "{form} {name}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_call_that_is_written_oddly_escapes_the_judge() {
+    no_case_escapes(false);
+}
+
+#[test]
+fn nor_does_one_in_the_reply_to_asking_again() {
+    no_case_escapes(true);
+}
+
+#[test]
+fn what_cannot_be_judged_passes_and_is_counted_where_no_policy_restricts_calls_or_the_operator_says_so() {
+    let upstream = upstream(false);
+    for settings in
+        ["[policy.budget]\n", "upstream.unjudged = \"pass\"\n[policy.allow]\nexcept = [\"nothing\"]\n"]
+    {
+        let program = Toolrein::before(&upstream, settings);
+        let at = WHOLE.iter().position(|(name, _)| *name == "in the second of two functions").unwrap();
+        let body = ask(&program, at, false);
+        assert_eq!(body, cases("whole")[at].1, "{settings}");
+        program.wait_for_metric("toolrein_unjudged_total{why=\"ambiguous\"}", 1.0);
+    }
+}
