@@ -253,12 +253,18 @@ impl ChoiceState {
     pub fn finish_calls(&mut self, judging: &mut Judging, now_ms: u64) {
         for at in self.undecided..self.decisions.len() {
             if self.decisions[at].is_none() {
-                let call = &self.assembler.calls()[at];
-                let is_cut = self.cut && at + 1 == self.decisions.len() && (call.custom || !call.is_whole());
-                self.decide(at, if is_cut { Known::Cut } else { Known::Whole }, judging, now_ms);
+                let known = if self.is_cut_within(at) { Known::Cut } else { Known::Whole };
+                self.decide(at, known, judging, now_ms);
             }
         }
         self.undecided = self.decisions.len();
+        if let Some(last) = self.undecided.checked_sub(1)
+            && matches!(self.decisions[last], Some(Decision::Ask { .. }))
+            && self.is_cut_within(last)
+        {
+            // Nobody is asked about half a call.
+            self.set(last, Decision::Drop);
+        }
         let needs_yes = |decision: &Option<Decision>| matches!(decision, Some(Decision::Ask { .. }));
         if self.question.is_none() && !self.decisions.is_empty() && self.decisions.iter().all(needs_yes) {
             self.question = Some(judging.question(self.assembler.calls()));
@@ -272,6 +278,12 @@ impl ChoiceState {
                 self.block_by_name(at, true, judging, now_ms);
             }
         }
+    }
+
+    /// Whether the reply was cut in the middle of the call `at`.
+    fn is_cut_within(&self, at: usize) -> bool {
+        let call = &self.assembler.calls()[at];
+        self.cut && at + 1 == self.decisions.len() && (call.custom || !call.is_whole())
     }
 
     /// Lets every call through that is not decided on.

@@ -64,7 +64,28 @@ pub fn write_round(said: &Said, withheld: &[Withheld]) -> Bytes {
     for withheld in withheld {
         write_result(withheld, &mut out);
     }
+    #[cfg(test)]
+    work::add(out.len());
     out.into()
+}
+
+/// What tests of growth count as work.
+#[cfg(test)]
+pub(super) mod work {
+    use std::cell::Cell;
+
+    thread_local! {
+        static WRITTEN: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn add(bytes: usize) {
+        WRITTEN.set(WRITTEN.get() + bytes);
+    }
+
+    /// Bytes of messages written on this thread for the model to read.
+    pub(in crate::rewrite) fn bytes_written() -> usize {
+        WRITTEN.get()
+    }
 }
 
 /// The synthetic result that tells the model why its call was withheld.

@@ -301,9 +301,11 @@ impl StreamJudge {
         match read {
             Ok(reply) if reply.ambiguous => self.escape(Unjudged::Ambiguous, raw, (now_ms, out)),
             Ok(reply) => {
+                // The client sees that one, whatever becomes of the call.
+                let shows_error = error.is_some() && reply.member(&fields.data, b"error").is_some();
                 self.alike = Alike::of(&raw, &fields.data, &reply);
                 self.chunk(raw.clone(), reply, &fields.data, (now_ms, out));
-                self.errored |= error.is_some();
+                self.errored |= shows_error;
             }
             Err(Fault::Crowded) => self.escape(Unjudged::ReplyTooLong, raw, (now_ms, out)),
             Err(_) => {
@@ -537,6 +539,8 @@ impl StreamJudge {
     }
 }
 
+#[cfg(test)]
+mod order;
 #[cfg(test)]
 mod quirks;
 #[cfg(test)]

@@ -72,14 +72,14 @@ impl Assembled {
     }
 
     /// The other names that it has for clients which put names together in another way: the `openai` package of Python
-    /// joins all pieces that come under an index, that of Node takes the last, the Vercel AI SDK the first.
+    /// joins all pieces that come under an index, that of Node takes the last, the Vercel AI SDK the first; one that acts
+    /// at once takes each.
     pub fn other_names(&self) -> Vec<String> {
         let own: &[Vec<u8>] =
             if self.pieces.is_empty() { std::slice::from_ref(&self.name) } else { &self.pieces };
         let all: Vec<&[u8]> = self.before.iter().chain(own).map(Vec::as_slice).collect();
         let mut names = vec![unescape(&all.concat()), unescape(&own.concat())];
-        let single = [all.first().copied(), all.last().copied(), own.first().map(Vec::as_slice)];
-        names.extend(single.into_iter().flatten().map(unescape));
+        names.extend(all.iter().map(|piece| unescape(piece)));
         let name = self.name();
         names.retain(|other| *other != name && !other.is_empty());
         names.sort_unstable();

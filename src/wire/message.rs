@@ -354,6 +354,7 @@ pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
             }
             other => {
                 call.ambiguous |= may_be_read_as(other, kind, &[b"function", b"custom"]);
+                flat.ambiguous |= differs_in_case(other);
                 scanner.skip_kind(kind)?;
             }
         }
@@ -409,12 +410,16 @@ fn parse_function_member(
             call.arguments = parse_arguments(scanner)?;
         }
         other => {
-            let folds = other.eq_ignore_ascii_case(b"name") || other.eq_ignore_ascii_case(b"arguments");
-            call.ambiguous |= folds;
+            call.ambiguous |= differs_in_case(other);
             scanner.skip_kind(kind)?;
         }
     }
     Ok(())
+}
+
+/// Whether a member called `key`, which is none of them, is the name or the arguments for readers that ignore case.
+fn differs_in_case(key: &[u8]) -> bool {
+    [&b"name"[..], b"arguments", b"input"].iter().any(|name| key.eq_ignore_ascii_case(name))
 }
 
 fn parse_arguments(scanner: &mut Scanner<'_>) -> Result<Arguments, Fault> {

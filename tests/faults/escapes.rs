@@ -244,7 +244,7 @@ fn ask(program: &Toolrein, nth: usize, stream: bool) -> Vec<u8> {
         "messages": [{"role": "user", "content": "go on"}],
         "tools": [tool("say"), tool(EVIL)],
     });
-    let response = Request::post(&program.chat_url(), &body).send();
+    let response = Request::post(&program.chat_url(), body.to_string()).send();
     response.body
 }
 
@@ -261,7 +261,8 @@ fn no_case_escapes(again: bool) {
                 let text = String::from_utf8_lossy(&body);
                 let found = if stream { calls_in_stream(&body) } else { calls_in_reply(&body) };
                 assert!(!found.iter().any(|call| call.name == EVIL), "{form} {name}: {found:?} in {text}");
-                let is_answered = ["Fine.", "approval", "toolrein_error", "I could not finish"];
+                // An upstream's error beside the call reaches the client without it.
+                let is_answered = ["\"content\":\"", "\"error\":", "\"say\""];
                 assert!(is_answered.iter().any(|word| text.contains(word)), "{form} {name}: {text}");
             }
         }

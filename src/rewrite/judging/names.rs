@@ -1,7 +1,7 @@
 //! Calls judged by their names: when a name is complete, which names are enough to block a call, and what other names a
 //! client may read for a call whose name comes in pieces.
 
-use super::{Decision, Judged, Judging};
+use super::{Decision, Judged, Judging, wrapper};
 use crate::policy::Evidence;
 use crate::policy::plan::ReasonKind;
 use crate::policy::set::Ruling;
@@ -23,7 +23,8 @@ impl Judging {
     /// Blocks `call` if a policy objects to it by its name alone.
     pub fn block_by_name(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> Option<Decision> {
         let name = call.name();
-        if self.observe || self.landing || self.answers.includes(&name) || self.judge.owns(&name) {
+        let is_open = self.answers.includes(&name) || self.judge.owns(&name) || wrapper::is_name(&name);
+        if self.observe || self.landing || is_open {
             return None;
         }
         let objections = self.judge.objections_by_name(choice, &name, now_ms);

@@ -29,9 +29,14 @@ struct Inner {
     place: usize,
 }
 
+/// Whether a call of the tool `name` may stand for several.
+pub(super) fn is_name(name: &str) -> bool {
+    NAMES.contains(&name.trim())
+}
+
 /// The calls that a call of the tool `name` with these `arguments` stands for; `None` where it is an ordinary call.
 pub(super) fn calls(name: &str, arguments: &str) -> Option<Wrapped> {
-    if !NAMES.contains(&name.trim()) {
+    if !is_name(name) {
         return None;
     }
     let Ok(arguments) = serde_json::from_str::<Value>(arguments) else {

@@ -1,0 +1,131 @@
+//! Calls of a stream decided on in their order and by their names, what is held of them, and what an end that is no end
+//! leaves; and that none of this costs more than it must.
+
+use super::tests::{DONE, LIMITS, delta, finish, role, whole};
+use super::*;
+use crate::rewrite::judging::holding_tests::judging;
+use crate::rewrite::rounds::work::bytes_written;
+use serde_json::json;
+
+fn judge(tables: &str) -> StreamJudge {
+    StreamJudge::new(judging(tables), LIMITS, true)
+}
+
+fn begin(index: usize, name: &str) -> String {
+    let id = format!("call_{index}");
+    delta(
+        &json!({"tool_calls": [{"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}]}),
+    )
+}
+
+fn piece(index: usize, arguments: &str) -> String {
+    delta(&json!({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]}))
+}
+
+fn call(index: usize, name: &str, arguments: &str) -> String {
+    begin(index, name) + &piece(index, arguments)
+}
+
+/// The indexes and names that a client which goes by the index sees.
+fn seen(out: &str) -> Vec<(u64, String)> {
+    let mut seen = Vec::new();
+    for data in out.lines().filter_map(|line| line.strip_prefix("data: {")) {
+        let chunk: Value = serde_json::from_str(&format!("{{{data}")).unwrap();
+        for call in chunk["choices"][0]["delta"]["tool_calls"].as_array().into_iter().flatten() {
+            if let Some(name) = call["function"]["name"].as_str() {
+                seen.push((call["index"].as_u64().unwrap(), name.to_owned()));
+            }
+        }
+    }
+    seen
+}
+
+#[test]
+fn one_call_at_a_time_lets_the_first_through_although_its_arguments_come_last() {
+    let tables = "[serial]\ntools = [\"*\"]\n[arguments]\ntools = { first = { q = { max_chars = 9 } } }\n";
+    let calls = begin(0, "first") + &call(1, "second", "{}") + &piece(0, "{\"q\":1}");
+    let (out, _) = whole(&mut judge(tables), &(role() + &calls + &finish("tool_calls") + DONE));
+    assert_eq!(seen(&out), [(0, "first".to_owned())], "{out}");
+}
+
+#[test]
+fn a_call_that_its_name_forbids_is_blocked_at_once_and_holds_nothing_back() {
+    let tables = "[allow]\nexcept = [\"evil\"]\nundeclared = \"pass\"\n[arguments]\ntools = { evil = { q = { max_chars = 99 } } }\n";
+    let limits = StreamLimits { held: 4_000, ..LIMITS };
+    let mut judge = StreamJudge::new(judging(tables), limits, true);
+    let deltas: String = (0..5_000).map(|_| piece(0, "x")).collect();
+    let (out, ending) = whole(&mut judge, &(role() + &begin(0, "evil") + &deltas + &finish("tool_calls")));
+    assert_eq!((judge.unjudged.as_slice(), judge.spoiled), ([].as_slice(), false));
+    assert!(matches!(ending, Ending::Reask { .. }) && !out.contains("evil"), "{out}");
+}
+
+#[test]
+fn what_is_held_counts_by_what_it_says_and_not_by_what_is_around_it() {
+    let tables = "[arguments]\ntools = { f = { q = { max_chars = 99999 } } }\n";
+    let limits = StreamLimits { held: 4_000, ..LIMITS };
+    let said = |bytes: usize| {
+        let mut judge = StreamJudge::new(judging(tables), limits, true);
+        let deltas: String = (0..bytes).map(|_| piece(0, "x")).collect();
+        whole(&mut judge, &(role() + &begin(0, "f") + &deltas));
+        judge.unjudged
+    };
+    assert_eq!(said(3_900), []);
+    assert_eq!(said(4_100), [Unjudged::HeldTooMuch]);
+}
+
+#[test]
+fn indexes_go_on_from_those_of_the_upstream_wherever_they_begin() {
+    let tables = "[allow]\nexcept = [\"evil\"]\nundeclared = \"pass\"\n";
+    for (indexes, expected) in [
+        ([0, 1, 2], [0, 1]),
+        ([1, 2, 3], [1, 2]),
+        ([0, 5, 9], [0, 1]),
+        ([7, 8, 9], [7, 8]),
+        ([0, 0, 0], [0, 1]),
+    ] {
+        let calls =
+            call(indexes[0], "a", "{}") + &call(indexes[1], "evil", "{}") + &call(indexes[2], "b", "{}");
+        // Calls under one index are told apart by their ids.
+        let calls = if indexes == [0, 0, 0] {
+            calls.replacen("call_0", "x", 1).replacen("call_0", "y", 1)
+        } else {
+            calls
+        };
+        let (out, _) = whole(&mut judge(tables), &(role() + &calls + &finish("tool_calls") + DONE));
+        let found: Vec<u64> = seen(&out).into_iter().map(|(index, _)| index).collect();
+        assert_eq!(found, expected, "{indexes:?}: {out}");
+    }
+}
+
+#[test]
+fn a_call_in_the_middle_of_which_the_reply_is_cut_passes_once_with_the_reason() {
+    for reason in ["length", "content_filter", "MAX_TOKENS"] {
+        let tables = "[arguments]\ntools = { f = { q = { max_chars = 9 } } }\n";
+        let stream = role() + &begin(0, "f") + &piece(0, "{\"q\":\"ab") + &finish(reason) + DONE;
+        assert_eq!(whole(&mut judge(tables), &stream), (stream, Ending::Complete), "{reason}");
+    }
+    let tables = "[allow]\nexcept = [\"evil\"]\nundeclared = \"pass\"\n";
+    let stream = role() + &begin(0, "evil") + &piece(0, "{\"q") + &finish("length") + DONE;
+    let (out, _) = whole(&mut judge(tables), &stream);
+    assert!(!out.contains("evil"), "a name that is forbidden stays so: {out}");
+    let held = "[confirm]\ntools = [\"pay\"]\n";
+    let (out, _) =
+        whole(&mut judge(held), &(role() + &begin(0, "pay") + &piece(0, "{\"q") + &finish("length") + DONE));
+    assert!(!out.contains("pay") && out.contains("\"length\""), "nobody is asked about half a call: {out}");
+}
+
+#[test]
+fn a_blocked_call_costs_no_more_a_delta_however_many_came_before() {
+    let tables = "[allow]\nexcept = [\"evil\"]\nundeclared = \"pass\"\n[arguments]\ntools = { f = { q = { max_chars = 99999 } } }\n";
+    for name in ["evil", "f"] {
+        let work = |deltas: usize| {
+            let (mut judge, before) = (judge(tables), bytes_written());
+            let stream =
+                role() + &begin(0, name) + &(0..deltas).map(|_| piece(0, "xxxx")).collect::<String>();
+            whole(&mut judge, &(stream + &finish("tool_calls") + DONE));
+            bytes_written() - before
+        };
+        let (few, many) = (work(50), work(500));
+        assert!(many <= few * 10 + 1_000, "{name}: {few} bytes written for 50 deltas, {many} for 500");
+    }
+}
