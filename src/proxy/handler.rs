@@ -12,7 +12,7 @@ use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::fallback::{Fallbacks, Subject, placement};
 use super::head::Head;
-use super::headers::is_upgrade;
+use super::headers::{self, is_upgrade};
 use super::held::Waiting;
 use super::read::{Patience, ReadError, Unread, read_body};
 use super::record::Record;
@@ -21,7 +21,7 @@ use super::summaries::Summariser;
 use super::swap::Swap;
 use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
-use super::{Answering, Service, caller, clock, coding, profile, relay, stream, target};
+use super::{Answering, Service, caller, clock, coding, profile, relay, stream};
 use crate::config::{Config, InFlight, Mode, Tell, Unjudged};
 use crate::ledger::Ledger;
 use crate::ledger::held::HeldCalls;
@@ -38,8 +38,8 @@ use crate::wire::request::{Choice, Request};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
+use hyper::http::Response;
 use hyper::http::request::Parts;
-use hyper::http::{Method, Response};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -65,7 +65,7 @@ pub struct Handler(pub Swap<Gateway>);
 impl Service for Handler {
     fn call(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> Answering {
         let gateway = self.0.now();
-        if gateway.config.mode != Mode::Off && is_governed(&request) {
+        if gateway.config.mode != Mode::Off && gateway.governs(&request) {
             Box::pin(gateway.govern(request))
         } else {
             gateway.relay(request)
@@ -76,12 +76,13 @@ impl Service for Handler {
 /// The name under which it is told that requests of one conversation met.
 const IN_FLIGHT: &str = "in_flight";
 
-/// Whether the request asks for a chat completion.
-fn is_governed<B>(request: &hyper::http::Request<B>) -> bool {
-    request.method() == Method::POST && target::is_chat(request.uri().path()) && !is_upgrade(request)
-}
-
 impl Gateway {
+    /// Whether the request asks for a chat completion. An upgrade is none (only a GET can be one), and so no `Upgrade`
+    /// header exempts a request.
+    fn governs<B>(&self, request: &hyper::http::Request<B>) -> bool {
+        headers::is_post(request) && self.upstream.takes_for_chat(request.uri())
+    }
+
     /// Now, in ms since the epoch.
     pub(crate) fn now_ms(&self) -> u64 {
         clock::now_ms()

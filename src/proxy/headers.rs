@@ -4,7 +4,7 @@
 //! its duplicates; nothing is added here.
 
 use hyper::http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::http::{Method, Request, Version};
 
@@ -40,19 +40,54 @@ fn strip(headers: &mut HeaderMap, keep: impl Fn(&str, &HeaderValue) -> bool) {
     retain(headers, |name, value| keep(name.as_str(), value) && !is_named(&named, name));
 }
 
-/// Whether the client asks to leave HTTP on this connection (WebSocket). An offer of HTTP/2 or TLS by
-/// upgrade is no such wish: it may be ignored, and curl makes it on ordinary requests.
+/// Whether a server may take the request for a POST: some compare the method without regard to case, and some let a
+/// header say another one than the request's line (Rack, Express).
+pub fn is_post<B>(request: &Request<B>) -> bool {
+    let says_post = |text: &[u8]| text.trim_ascii().eq_ignore_ascii_case(b"post");
+    let says_so = |name| request.headers().get_all(name).iter().any(|value| says_post(value.as_bytes()));
+    says_post(request.method().as_str().as_bytes()) || METHOD_HEADERS.into_iter().any(says_so)
+}
+
+/// Headers under which some servers take another method than that of the request's line.
+const METHOD_HEADERS: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+
+/// Whether the client asks to leave HTTP on this connection (WebSocket). Only a GET without a body can: any other
+/// request is answered as if it had not asked, which RFC 9110, section 7.8, allows. An offer of HTTP by another way is
+/// no such wish either: curl makes it on ordinary requests.
 pub fn is_upgrade<B>(request: &Request<B>) -> bool {
-    let protocols = request.headers().get_all(UPGRADE).iter().flat_map(tokens);
-    let wanted = |token: &[u8]| {
-        !token.eq_ignore_ascii_case(b"h2c") && !token.to_ascii_lowercase().starts_with(b"tls/")
-    };
     // First what almost no request has.
     request.headers().contains_key(UPGRADE)
         && request.version() == Version::HTTP_11
-        && request.method() != Method::CONNECT
+        && *request.method() == Method::GET
+        && !has_body(request.headers())
         && has_token(request.headers(), &CONNECTION, b"upgrade")
-        && protocols.into_iter().any(wanted)
+        && offered(request.headers()).is_some()
+}
+
+/// The protocols that the client offers to change to, without those by which it would still speak HTTP: through a
+/// tunnel, requests would pass unread. `None` where no other is left.
+pub fn offered(headers: &HeaderMap) -> Option<HeaderValue> {
+    let all = headers.get_all(UPGRADE).iter().flat_map(tokens);
+    let kept: Vec<&[u8]> = all.filter(|protocol| !is_http(protocol)).collect();
+    let list = HeaderValue::from_bytes(&kept.join(&b", "[..])).ok();
+    list.filter(|_| !kept.is_empty())
+}
+
+/// Whether every protocol in `agreed`, which the upstream has changed to, was `offered`.
+pub fn is_offered(agreed: &HeaderValue, offered: &HeaderValue) -> bool {
+    let is_among = |protocol: &[u8]| tokens(offered).any(|offer| offer.eq_ignore_ascii_case(protocol));
+    tokens(agreed).next().is_some() && tokens(agreed).all(is_among)
+}
+
+/// Whether a protocol is HTTP in clear, or HTTP behind TLS.
+fn is_http(protocol: &[u8]) -> bool {
+    let name = protocol.split(|byte| *byte == b'/').next().unwrap_or_default();
+    [&b"h2c"[..], b"h2", b"h3", b"http", b"https", b"tls"].iter().any(|http| name.eq_ignore_ascii_case(http))
+}
+
+fn has_body(headers: &HeaderMap) -> bool {
+    headers.contains_key(TRANSFER_ENCODING)
+        || headers.get_all(CONTENT_LENGTH).iter().any(|length| length.as_bytes() != b"0")
 }
 
 /// By its name as text, since half of the names that clients send are none that the library knows by number.
@@ -195,15 +230,55 @@ mod tests {
     }
 
     #[test]
-    fn only_a_wish_for_another_protocol_is_an_upgrade() {
-        let ask = |upgrade: &str, connection: &str| {
-            let request = Request::builder().header("upgrade", upgrade).header("connection", connection);
-            is_upgrade(&request.body(()).unwrap())
+    fn only_a_get_without_a_body_that_wishes_for_another_protocol_is_an_upgrade() {
+        let ask = |method: &str, lines: &[(&str, &str)]| {
+            let mut request = Request::builder().method(method).body(()).unwrap();
+            *request.headers_mut() = map(lines);
+            is_upgrade(&request)
         };
-        assert!(ask("websocket", "keep-alive, Upgrade"));
-        assert!(!ask("websocket", "keep-alive"));
-        assert!(!ask("h2c", "Upgrade, HTTP2-Settings"));
-        assert!(!ask("TLS/1.2", "Upgrade"));
+        let wish = [("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")];
+        let with = |line| [wish[0], wish[1], line];
+        assert!(ask("GET", &wish) && ask("GET", &with(("content-length", "0"))));
+        for method in ["POST", "HEAD", "PUT", "CONNECT", "get"] {
+            assert!(!ask(method, &wish), "{method}");
+        }
+        assert!(!ask("GET", &with(("content-length", "3"))));
+        assert!(!ask("GET", &with(("transfer-encoding", "chunked"))));
+        assert!(!ask("GET", &[("connection", "keep-alive"), ("upgrade", "websocket")]));
+        assert!(!ask("GET", &[("connection", "Upgrade, HTTP2-Settings"), ("upgrade", "h2c")]));
+        assert!(!ask(
+            "GET",
+            &[("connection", "Upgrade"), ("upgrade", "TLS/1.2, HTTP/2.0"), ("upgrade", "H2C")]
+        ));
+    }
+
+    #[test]
+    fn http_by_another_way_is_taken_out_of_what_is_offered_and_nothing_else_may_be_agreed_on() {
+        let offer = offered(&map(&[("upgrade", "h2c, WebSocket"), ("upgrade", "TLS/1.2,rtsp/2.0")])).unwrap();
+        assert_eq!(offer, "WebSocket, rtsp/2.0");
+        for (agreed, expected) in [
+            ("websocket", true),
+            ("rtsp/2.0, websocket", true),
+            ("h2c", false),
+            ("websocket, h2c", false),
+            ("", false),
+        ] {
+            assert_eq!(is_offered(&HeaderValue::from_static(agreed), &offer), expected, "{agreed}");
+        }
+        assert_eq!(offered(&map(&[("upgrade", "h2c"), ("upgrade", ",")])), None);
+    }
+
+    #[test]
+    fn what_a_server_may_take_for_a_post_is_one() {
+        let ask = |method: &str, lines: &[(&str, &str)]| {
+            let mut request = Request::builder().method(method).body(()).unwrap();
+            *request.headers_mut() = map(lines);
+            is_post(&request)
+        };
+        assert!(ask("POST", &[]) && ask("post", &[]));
+        assert!(ask("PUT", &[("x-http-method-override", "Post")]));
+        assert!(ask("POST", &[("x-http-method-override", "GET")]));
+        assert!(!ask("GET", &[]) && !ask("GET", &[("x-http-method-override", "PATCH")]));
     }
 
     proptest! {

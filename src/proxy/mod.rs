@@ -30,6 +30,7 @@ pub mod relay;
 pub mod respond;
 mod seats;
 mod sniff;
+mod spelling;
 mod stream;
 pub mod summaries;
 pub mod swap;

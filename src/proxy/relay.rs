@@ -9,7 +9,7 @@ use super::upgrade;
 use super::upstream::Upstream;
 use futures_util::future::{Either, ready};
 use hyper::body::Incoming;
-use hyper::http::{Method, Request, Response, StatusCode};
+use hyper::http::{Method, Request, Response};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,22 +33,15 @@ pub fn relay<G: Send + 'static>(
         return Either::Left(Either::Right(Box::pin(upgraded)));
     }
     let prepared = upstream.prepare(request.map(|body| UpBody::relay(body, idle)));
-    Either::Right(async move { answer(upstream.send_prepared(prepared).await, &upstream, idle, guard) })
+    Either::Right(async move { answer(upstream.send_prepared(prepared).await, idle, guard) })
 }
 
 fn answer(
     sent: Result<Response<Incoming>, ProxyError>,
-    upstream: &Upstream,
     idle: Duration,
     guard: impl Send + 'static,
 ) -> Response<ReplyBody> {
     match sent {
-        Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-            error_response(&ProxyError::UpstreamCut {
-                host: upstream.name().to_owned(),
-                detail: "it switched protocols without being asked".into(),
-            })
-        }
         Ok(response) => reply(response, idle, guard),
         Err(error) => error_response(&error),
     }

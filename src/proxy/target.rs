@@ -1,8 +1,7 @@
 //! Where a request goes: the client's path on the upstream's address.
 //!
 //! Responsible for putting the path of `upstream.url` in the place of `/v1`, and for keeping every
-//! other byte of path and query: what is sent is neither decoded nor normalised, `//`, `%2F` and `*` stay. Also tells
-//! which paths an upstream may take for that of chat completions.
+//! other byte of path and query: what is sent is neither decoded nor normalised, `//`, `%2F` and `*` stay.
 
 use super::error::ProxyError;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
@@ -10,43 +9,6 @@ use hyper::http::{HeaderValue, Uri};
 
 /// What clients put before every path, since `OPENAI_BASE_URL` ends with it.
 const PREFIX: &str = "/v1";
-/// What the governed paths end with.
-const CHAT: [&[u8]; 2] = [b"chat", b"completions"];
-
-/// Whether an upstream may take `path` for that of chat completions: escapes decoded, dots resolved and slashes merged,
-/// as one server or another does. Otherwise a spelling of it would be a way around every policy.
-pub(super) fn is_chat(path: &str) -> bool {
-    if path.trim_end_matches('/').ends_with("/chat/completions") {
-        return true;
-    }
-    // Nearly every other path is spelled plainly too.
-    if !path.contains('%') && !path.contains("//") && !path.contains("/.") {
-        return false;
-    }
-    let path = decoded(path.as_bytes());
-    let mut segments: Vec<&[u8]> = Vec::new();
-    for segment in path.split(|byte| *byte == b'/') {
-        match segment {
-            b"" | b"." => {}
-            b".." => drop(segments.pop()),
-            _ => segments.push(segment),
-        }
-    }
-    segments.ends_with(&CHAT)
-}
-
-/// Bytes with their `%xx` decoded.
-fn decoded(text: &[u8]) -> Vec<u8> {
-    let digit = |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-    let mut out = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while at < text.len() {
-        let escaped = (text[at] == b'%').then(|| digit(at + 1).zip(digit(at + 2))).flatten();
-        out.push(escaped.map_or(text[at], |(high, low)| (high << 4 | low) as u8));
-        at += if escaped.is_some() { 3 } else { 1 };
-    }
-    out
-}
 
 /// `upstream.url`, taken apart.
 #[derive(Debug, Clone)]
@@ -160,33 +122,6 @@ mod tests {
         }
         let base = Base::new(&"http://h/v1".parse().unwrap()).unwrap();
         assert_eq!(base.target(&"*".parse().unwrap()).unwrap(), "*");
-    }
-
-    #[test]
-    fn every_spelling_of_the_governed_path_is_known_and_no_other_path_is() {
-        for path in [
-            "/v1/chat/completions",
-            "/chat/completions/",
-            "/v1/chat//completions",
-            "/v1/%63hat%2Fcompletions",
-            "/a/../chat/./completions/.",
-            "/v1/chat/x/%2e%2E/completions",
-        ] {
-            assert!(is_chat(path), "{path}");
-        }
-        for path in [
-            "/v1/chat/completions/id",
-            "/v1/chat/completions/..",
-            "/v1/completions",
-            "/v1/xchat/completions",
-            "/v1/chat%252Fcompletions",
-            "/v1/chat/completions%",
-            "/v1/chat/completions%2",
-            "/%",
-            "/..",
-        ] {
-            assert!(!is_chat(path), "{path}");
-        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use super::body::{ReplyBody, UpBody};
 use super::error::ProxyError;
-use super::headers::strip_hop_by_hop;
+use super::headers::{self, strip_hop_by_hop};
 use super::relay::reply;
 use super::respond::error_response;
 use super::seats::Seat;
@@ -33,12 +33,12 @@ pub(super) async fn upgrade(
     idle: Duration,
     guard: impl Send + 'static,
 ) -> Response<ReplyBody> {
-    let protocol = request.headers().get(UPGRADE).cloned();
+    let protocol = headers::offered(request.headers());
     let protocol = protocol.unwrap_or_else(|| HeaderValue::from_static("websocket"));
     let client = hyper::upgrade::on(&mut request);
     let seat = request.extensions_mut().remove::<Seat>();
     let request = request.map(|body| UpBody::relay(body, idle));
-    let mut response = match upstream.send_upgrade(request, protocol).await {
+    let mut response = match upstream.send_upgrade(request, protocol.clone()).await {
         Ok(response) => response,
         Err(error) => return error_response(&error),
     };
@@ -46,10 +46,11 @@ pub(super) async fn upgrade(
         strip_hop_by_hop(response.headers_mut());
         return reply(response, idle, guard);
     }
-    let Some(agreed) = response.headers().get(UPGRADE).cloned() else {
+    let agreed = response.headers().get(UPGRADE).cloned();
+    let Some(agreed) = agreed.filter(|agreed| headers::is_offered(agreed, &protocol)) else {
         return error_response(&ProxyError::UpstreamCut {
             host: upstream.name().to_owned(),
-            detail: "it switched protocols without saying to which".into(),
+            detail: "it switched to a protocol that was not offered".into(),
         });
     };
     let server = hyper::upgrade::on(&mut response);

@@ -9,12 +9,13 @@ use super::connect::{ConnectTimeout, Connector, Offer};
 use super::error::ProxyError;
 use super::headers;
 use super::pool::{FirstByte, Pool, Trouble};
+use super::spelling;
 use super::target::Base;
 use super::tls::{self, CaFileError};
 use hyper::body::Body;
 use hyper::body::Incoming;
 use hyper::http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
-use hyper::http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version};
+use hyper::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::upgrade::OnUpgrade;
 use std::error::Error;
 use std::path::PathBuf;
@@ -95,6 +96,13 @@ impl Upstream {
         self.base.name()
     }
 
+    /// Whether the upstream may take a request to `asked` for one for chat completions: by the client's path, or by the
+    /// path that the upstream is sent (`upstream.url` may end in a part of it).
+    pub(super) fn takes_for_chat(&self, asked: &Uri) -> bool {
+        let sent = || asked.path_and_query().and_then(|asked| self.base.target(asked).ok());
+        spelling::is_chat(asked.path()) || sent().is_some_and(|sent| spelling::is_chat(sent.path()))
+    }
+
     /// Silence allowed inside a response's body.
     pub fn idle(&self) -> Duration {
         self.idle
@@ -112,9 +120,8 @@ impl Upstream {
         &self,
         prepared: Result<Box<Request<UpBody>>, ProxyError>,
     ) -> Result<Response<Incoming>, ProxyError> {
-        let mut response = self.exchange(&self.pool, prepared?).await?;
-        headers::strip_hop_by_hop(response.headers_mut());
-        Ok(response)
+        let response = self.exchange(&self.pool, prepared?).await?;
+        self.still_http(response)
     }
 
     /// As [`send`](Self::send), with the request made by the caller, once more where it must be sent once more:
@@ -131,7 +138,15 @@ impl Upstream {
         {
             sent = Box::pin(self.attempt_again(&self.pool, self.prepare(make())?)).await;
         }
-        let mut response = sent.map_err(|failure| failure.error)?;
+        self.still_http(sent.map_err(|failure| failure.error)?)
+    }
+
+    /// The response to a request that asked for no other protocol, without the headers of one hop.
+    fn still_http(&self, mut response: Response<Incoming>) -> Result<Response<Incoming>, ProxyError> {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let detail = "it switched protocols without being asked".into();
+            return Err(ProxyError::UpstreamCut { host: self.name().to_owned(), detail });
+        }
         headers::strip_hop_by_hop(response.headers_mut());
         Ok(response)
     }
@@ -331,6 +346,29 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_that_becomes_that_of_chat_completions_at_the_upstream_is_known() {
+        let upstream = |url: &str| {
+            let second = Duration::from_secs(1);
+            let base = url.parse().unwrap();
+            let settings = UpstreamSettings {
+                base,
+                connect: second,
+                first_byte: second,
+                idle: second,
+                ca_file: None,
+                http2: false,
+            };
+            Upstream::new(settings).unwrap()
+        };
+        let takes = |url: &str, asked: &str| upstream(url).takes_for_chat(&asked.parse().unwrap());
+        assert!(takes("http://h/v1", "/v1/chat/completions?a"));
+        assert!(takes("http://h/api/chat", "/v1/completions"));
+        assert!(takes("http://h/chat/completions", "/v1?a=b"));
+        assert!(!takes("http://h/api/chat", "/v1/models"));
+        assert!(!takes("http://h/v1", "/v1/completions"));
+    }
 
     #[test]
     fn a_body_of_ours_is_sent_under_its_own_length_whatever_the_client_wrote() {

@@ -125,9 +125,68 @@ fn no_spelling_of_the_governed_path_that_a_server_takes_for_it_escapes_the_polic
         "/v1/chat/%2e/completions",
         "/v1/chat/completions?x=/other",
         "/v1/chat/completions/?x",
+        "/V1/Chat/Completions",
+        "/v1/chat/completions;a=b",
+        "/v1/x/..;/chat;y/completions",
+        "/v1\\chat\\completions",
+        "/v1/chat%5Ccompletions",
+        "/v1/chat%252Fcompletions",
+        "/v1/%252525252563hat/completions",
+        "/v1/chat/completions%3Fx",
+        "/v1/chat/completions%20",
     ] {
         let reply = Request::post(&format!("{}{path}", toolrein.origin()), question(false)).send();
         assert!(!reply.text().contains("\"id\":\"c\""), "{path}: {}", reply.text());
+        assert_eq!(upstream.requests().last().unwrap().path, path, "it goes up as the client spelled it");
+    }
+    for path in
+        ["/v1/chat/completions-x", "/v1/chat/completions/id", "/v1/completions", "/v1/chat/completions/.."]
+    {
+        let reply = Request::post(&format!("{}{path}", toolrein.origin()), question(false)).send();
+        assert!(reply.text().contains("\"id\":\"c\""), "{path} is relayed: {}", reply.text());
+    }
+}
+
+#[test]
+fn no_upgrade_and_no_other_method_exempts_what_a_server_may_take_for_a_post() {
+    let call = "{\"index\":0,\"message\":{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\
+                \"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}";
+    let upstream = crate::support::scripted::Scripted::start(move |_, _| {
+        crate::support::reply::Reply::bytes(200, "application/json", format!("{{\"choices\":[{call}]}}"))
+    });
+    let toolrein = crate::support::program::Toolrein::before(
+        &upstream,
+        "reask.max = 0\n[policy.allow]\nexcept = [\"f\"]\n",
+    );
+    let url = format!("{}/v1/chat/completions", toolrein.origin());
+    let websocket: &[_] = &[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")];
+    for (method, headers) in [
+        ("POST", websocket),
+        ("POST", &[("connection", "upgrade"), ("upgrade", "h2c, websocket")]),
+        ("post", &[]),
+        ("PUT", &[("x-http-method-override", "POST")]),
+        ("GET", &[("x-http-method-override", "post"), websocket[0], websocket[1]]),
+    ] {
+        let asked =
+            headers.iter().fold(Request::new(method, &url, question(false)), |asked, (name, value)| {
+                asked.header(name, value)
+            });
+        let reply = asked.send();
+        assert!(!reply.text().contains("\"id\":\"c\""), "{method} {headers:?}: {}", reply.text());
+        let seen = upstream.requests().pop().unwrap();
+        assert_eq!((seen.method.as_str(), seen.header("upgrade")), (method, None), "{headers:?}");
+    }
+}
+
+#[test]
+fn an_upstream_that_switches_protocols_unasked_is_an_error_on_every_path() {
+    let (hand, toolrein) = Hand::behind("");
+    for request in [chat(false), chat(true), "GET /v1/files/1 HTTP/1.1\r\nhost: us\r\n\r\n".to_owned()] {
+        let mut client = Wire::to(&toolrein);
+        client.write(request);
+        hand.asked().write("HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
+        let (head, body) = client.response();
+        assert_eq!((head.word(1), code(&body.unwrap()).as_str()), ("502", "upstream_cut"));
     }
 }
 

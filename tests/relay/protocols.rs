@@ -1,6 +1,6 @@
 //! WebSocket tunnels, and HTTP/2 on either side.
 
-use crate::support::{PATIENCE, Stage, Wire, serve, settings, soon, stage, start};
+use crate::support::{PATIENCE, Stage, Wire, own_error, serve, settings, soon, stage, start};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -90,6 +90,18 @@ async fn a_refused_upgrade_is_an_ordinary_response() {
     upstream.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno").await;
     let (head, body) = client.response().await;
     assert_eq!((head.first.as_str(), &body[..]), ("HTTP/1.1 403 Forbidden", &b"no"[..]));
+}
+
+#[tokio::test]
+async fn http_by_another_way_is_not_offered_and_no_tunnel_for_it_is_made() {
+    let stage = stage().await;
+    let mut client = stage.client().await;
+    client.send(ASK.replace("Upgrade: websocket", "Upgrade: h2c, websocket")).await;
+    let mut upstream = stage.upstream().await;
+    assert_eq!(upstream.head().await.all("upgrade"), ["websocket"]);
+    upstream.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n").await;
+    let (head, body) = client.response().await;
+    assert_eq!(own_error(&head, &body), ("upstream_cut".into(), Some("true".into())));
 }
 
 /// Answers with what it was asked, as an HTTP/2 upstream or client would see it.
