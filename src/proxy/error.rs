@@ -31,6 +31,9 @@ pub enum ProxyError {
     MethodNotAllowed { method: String },
     /// Another request of the same conversation is in flight, and the operator wants one at a time.
     ConversationBusy { waited_ms: u64 },
+    /// The request cannot be read, so that its reply could not be judged, and a policy that is on restricts calls. `why`:
+    /// the label under which unread requests are counted. `answered`: the upstream has read it all the same.
+    RequestUnreadable { why: &'static str, answered: bool },
     /// The ledger that replicas share does not answer, and the operator wants nothing to go on without it.
     LedgerAway,
     /// The operator's configuration refuses this request.
@@ -53,7 +56,10 @@ impl ProxyError {
         match self {
             Self::RequestTooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::ClientCut | Self::BadTarget { .. } | Self::Refused { .. } => StatusCode::BAD_REQUEST,
+            Self::ClientCut
+            | Self::BadTarget { .. }
+            | Self::RequestUnreadable { .. }
+            | Self::Refused { .. } => StatusCode::BAD_REQUEST,
             Self::ConversationBusy { .. } => StatusCode::CONFLICT,
             Self::UpstreamConnect { .. }
             | Self::UpstreamTls { .. }
@@ -80,6 +86,7 @@ impl ProxyError {
             Self::BadTarget { .. } => "bad_target",
             Self::MethodNotAllowed { .. } => "method_not_allowed",
             Self::ConversationBusy { .. } => "conversation_busy",
+            Self::RequestUnreadable { .. } => "request_unreadable",
             Self::LedgerAway => "ledger_away",
             Self::Refused { code, .. } => code,
             Self::Internal { .. } => "internal_error",
@@ -136,6 +143,7 @@ impl ProxyError {
                 "Another request of this conversation was still in flight after {waited_ms} ms. Send the next one when \
                  it has been answered, or raise conversation.in_flight_wait."
             ),
+            Self::RequestUnreadable { why, answered } => unreadable(why, *answered),
             Self::LedgerAway => {
                 "The ledger that toolrein's replicas share does not answer, and ledger.strict refuses requests without \
                  it. The request was not processed; send it again later."
@@ -161,6 +169,7 @@ impl ProxyError {
             | Self::BadTarget { .. }
             | Self::MethodNotAllowed { .. }
             | Self::ConversationBusy { .. }
+            | Self::RequestUnreadable { .. }
             | Self::Refused { .. } => Some(false),
             Self::ClientTimeout | Self::ClientCut | Self::Internal { .. } => None,
         }
@@ -175,6 +184,7 @@ impl ProxyError {
             | Self::BadTarget { .. }
             | Self::MethodNotAllowed { .. }
             | Self::ConversationBusy { .. }
+            | Self::RequestUnreadable { .. }
             | Self::Refused { .. } => Fault::Client,
             Self::UpstreamConnect { .. }
             | Self::UpstreamTls { .. }
@@ -184,6 +194,20 @@ impl ProxyError {
             Self::LedgerAway | Self::Internal { .. } => Fault::Us,
         }
     }
+}
+
+/// What is said of a request that cannot be read.
+fn unreadable(why: &str, answered: bool) -> String {
+    let done = if answered {
+        "The upstream answered it, and that answer was not passed on."
+    } else {
+        "It was not sent to the upstream."
+    };
+    format!(
+        "toolrein cannot read this request ({why}), so it cannot judge the calls in an answer to it, and a policy that \
+         restricts calls is on. {done} Send one JSON object in UTF-8, uncompressed, each of whose members occurs once, \
+         or set upstream.unjudged to \"pass\"."
+    )
 }
 
 impl std::fmt::Display for ProxyError {

@@ -34,6 +34,8 @@ use crate::telemetry::outcome::{On, Route};
 use crate::transcript::identity::{HashKey, Identity};
 use crate::transcript::memo::Memo;
 use crate::transcript::resumed::read_request;
+use crate::wire::body::Fault;
+use crate::wire::others::may_read;
 use crate::wire::request::{Choice, Request};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -143,16 +145,13 @@ impl Gateway {
             Err(Unread::Refused(error)) => return refused(record, &error),
             Err(Unread::TooLong(body)) => {
                 record.outcome.ungoverned = Some("too_large");
-                return Box::pin(self.relay_read(parts, body, record)).await;
+                return Box::pin(self.relay_read(parts, body, None, record)).await;
             }
         };
         record.outcome.request_bytes = body.len() as u64;
         let request = match read_request(&body, &self.key, &*self.memo) {
             Ok(request) => request,
-            Err(fault) => {
-                record.outcome.ungoverned = Some(fault.label());
-                return Box::pin(self.relay_read(parts, UpBody::rope(vec![body]), record)).await;
-            }
+            Err(fault) => return Box::pin(self.govern_unread(parts, body, fault, record)).await,
         };
         let profile = match profile::choose(&self.config, &parts.headers, (&request, &body)) {
             Ok(profile) => profile,
@@ -186,6 +185,26 @@ impl Gateway {
             Some((anchor, confirmation)) => Box::pin(exchange.hand_out(anchor, &confirmation, judging)).await,
             None => exchange.run(judging).await,
         }
+    }
+
+    /// What becomes of a request that cannot be read. Where policies restrict calls, it goes no further if another reader
+    /// may take it for a chat request; and if it goes up, no answer to it is passed on but a refusal.
+    async fn govern_unread(
+        &self,
+        parts: Parts,
+        body: Bytes,
+        fault: Fault,
+        mut record: Record,
+    ) -> Response<ReplyBody> {
+        let why = fault.label();
+        record.outcome.ungoverned = Some(why);
+        let is_refused = self.config.upstream.unjudged == Unjudged::Refuse
+            && !self.is_observing()
+            && profile::may_restrict_calls(&self.config, &parts.headers);
+        if is_refused && (coding::is_coded(&parts.headers) || may_read(&body, fault)) {
+            return refused(record, &ProxyError::RequestUnreadable { why, answered: false });
+        }
+        self.relay_read(parts, UpBody::rope(vec![body]), is_refused.then_some(why), record).await
     }
 
     /// Why the request goes no further, if it does not: the shared ledger is away, or a policy wants none of it.
@@ -333,8 +352,15 @@ impl Gateway {
         (exchange, judging)
     }
 
-    /// Sends on as it came what toolrein cannot read.
-    async fn relay_read(&self, parts: Parts, body: UpBody, mut record: Record) -> Response<ReplyBody> {
+    /// Sends on as it came what toolrein cannot read. `refusing`: an upstream that can read it is not to be heard, and
+    /// the label of why we cannot.
+    async fn relay_read(
+        &self,
+        parts: Parts,
+        body: UpBody,
+        refusing: Option<&'static str>,
+        mut record: Record,
+    ) -> Response<ReplyBody> {
         let request = hyper::http::Request::from_parts(parts, body);
         record.rested();
         let sent = self.upstream.send(request).await;
@@ -342,6 +368,9 @@ impl Gateway {
         match sent {
             Ok(response) => {
                 let (head, body) = response.into_parts();
+                if let Some(why) = refusing.filter(|_| head.status.is_success()) {
+                    return refused(record, &ProxyError::RequestUnreadable { why, answered: true });
+                }
                 record.outcome.status = head.status.as_u16();
                 let idle = self.config.upstream.idle_timeout;
                 Response::from_parts(head, ReplyBody::relay_told(body, idle, record, Record::passes))

@@ -38,6 +38,20 @@ pub(super) fn choose<'a>(
     Ok(of_tier(profiles, headers).or_else(|| profiles.of_model(&request.model_name(body))))
 }
 
+/// Whether policies that restrict calls are on for a request that cannot be read: in the profile that its headers choose,
+/// or, since nobody knows its model, in any that it might take.
+pub(super) fn may_restrict_calls(config: &Config, headers: &HeaderMap) -> bool {
+    let profiles = &config.profiles;
+    let name = headers.get(&PROFILE).filter(|_| config.conversation.profile_header);
+    let named = name.and_then(|name| profiles.named(&String::from_utf8_lossy(name.as_bytes())).ok());
+    match named.or_else(|| of_tier(profiles, headers)) {
+        Some(profile) => profile.policies.restricts_calls(),
+        None => {
+            config.policies.restricts_calls() || profiles.iter().any(|one| one.policies.restricts_calls())
+        }
+    }
+}
+
 /// The profile of the first key that is of a tier. Every key counts: which one the upstream goes by is its own
 /// affair, and a caller that adds another shall not leave its tier by that.
 fn of_tier<'a>(profiles: &'a Profiles, headers: &HeaderMap) -> Option<&'a Profile> {

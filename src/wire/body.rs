@@ -9,9 +9,17 @@ mod string;
 use std::ops::Range;
 pub(super) use string::{ONES, first_of, marks_in, zero_bytes};
 
-/// How deep objects and arrays may nest. serde_json refuses at the same depth, and no client is known to
-/// come near it.
+/// How deep objects and arrays may nest in what is read by recursion: serde_json refuses at the same depth.
 pub const MAX_DEPTH: u32 = 128;
+/// The same in what servers and clients read. No library that has a bound has a higher one: Go's `encoding/json` takes
+/// 10,000 levels, Python's `json`, Jackson and simdjson about 1,000.
+pub const MAX_DEPTH_TOLERANT: u32 = 16_384;
+/// What may stand before the text of a file in UTF-8; some servers accept it before a body.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// Numbers that are none in JSON, but that Python's `json` writes and reads.
+const NON_FINITE: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
+/// How many levels a word of [`Scanner::skip_container`] tells apart.
+const LEVELS: u32 = u128::BITS;
 
 /// A range of bytes in the text it was read from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -121,7 +129,7 @@ pub enum Fault {
     Utf8,
     #[error("the body is too large to read")]
     Size,
-    #[error("a member that decides about governing occurs twice")]
+    #[error("a member that decides about governing occurs twice, be it in another case of letters")]
     Duplicate,
     #[error("the body has no messages")]
     NoMessages,
@@ -161,23 +169,35 @@ pub struct Scanner<'a> {
     fresh: bool,
     /// An odd string (see [`Str::odd`]) was passed anywhere so far.
     odd: bool,
+    /// See [`Self::tolerant`].
+    tolerant: bool,
 }
 
 impl<'a> Scanner<'a> {
     /// A scanner at the start of `text`.
     pub fn new(text: &'a [u8]) -> Self {
-        Self { text, at: 0, depth: 0, fresh: false, odd: false }
+        Self { text, at: 0, depth: 0, fresh: false, odd: false, tolerant: false }
     }
 
-    /// A scanner of the value at `span` in `text`; the spans it yields are those of `text`.
+    /// A scanner at the start of `text` that reads what any server or client might: nested up to
+    /// [`MAX_DEPTH_TOLERANT`], with `NaN`, `Infinity` and `-Infinity` for numbers, behind a byte order mark. Whoever uses
+    /// it must not recurse.
+    pub fn tolerant(text: &'a [u8]) -> Self {
+        let at = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        Self { at, tolerant: true, ..Self::new(text) }
+    }
+
+    /// A scanner of the value at `span` in `text`; the spans it yields are those of `text`. As [`tolerant`](Self::tolerant)
+    /// as who found the value may have been.
     pub fn within(text: &'a [u8], span: Span) -> Self {
-        Self { text: &text[..span.end as usize], at: span.start as usize, depth: 0, fresh: false, odd: false }
+        let (text, at) = (&text[..span.end as usize], span.start as usize);
+        Self { at, tolerant: true, ..Self::new(text) }
     }
 
     /// A scanner behind an element of an array that is a member of the top object: at `at`, and having passed an `odd`
-    /// string before.
+    /// string before. As [`tolerant`](Self::tolerant) as who came so far.
     pub(super) fn in_array(text: &'a [u8], at: usize, odd: bool) -> Self {
-        Self { text, at, depth: 2, fresh: false, odd }
+        Self { at, depth: 2, odd, tolerant: true, ..Self::new(text) }
     }
 
     /// Whether a string with `\u0000` or a lone surrogate was passed so far.
@@ -211,7 +231,14 @@ impl<'a> Scanner<'a> {
 
     #[inline(never)]
     fn peek_behind_space(&mut self) -> Result<Kind, Fault> {
-        self.behind_space().and_then(|byte| KINDS[usize::from(byte)]).ok_or(Fault::Syntax)
+        let first = self.behind_space().ok_or(Fault::Syntax)?;
+        KINDS[usize::from(first)].or_else(|| self.non_finite().map(|_| Kind::Number)).ok_or(Fault::Syntax)
+    }
+
+    /// The number that is none before which a tolerant scanner stands.
+    fn non_finite(&self) -> Option<&'static [u8]> {
+        let rest = &self.text[self.at..];
+        NON_FINITE.into_iter().find(|word| self.tolerant && rest.starts_with(word))
     }
 
     /// Enters an object.
@@ -281,20 +308,27 @@ impl<'a> Scanner<'a> {
             _ => {
                 let rest = &self.text[self.at..];
                 let length = rest.iter().position(|byte| !is_number(*byte)).unwrap_or(rest.len());
-                self.at += length;
+                let non_finite = if length <= 1 { self.non_finite() } else { None };
+                self.at += non_finite.map_or(length, <[u8]>::len);
                 Ok(())
             }
         }
     }
 
-    /// Passes a container without recursion: one bit per open level tells objects from arrays.
+    /// Passes a container without recursion: one bit per open level tells objects from arrays. The innermost levels
+    /// are at hand; those outside of them, which hardly any text has, are put aside.
     fn skip_container(&mut self) -> Result<(), Fault> {
         let floor = self.depth;
         let mut objects: u128 = 0;
+        let mut outer: Vec<u128> = Vec::new();
         loop {
             // Before a value.
             match self.peek()? {
                 kind @ (Kind::Object | Kind::Array) => {
+                    let levels = self.depth - floor;
+                    if levels > 0 && levels.is_multiple_of(LEVELS) {
+                        outer.push(std::mem::take(&mut objects));
+                    }
                     objects = objects << 1 | u128::from(kind == Kind::Object);
                     self.open(if kind == Kind::Object { b'{' } else { b'[' })?;
                 }
@@ -308,8 +342,12 @@ impl<'a> Scanner<'a> {
                     break;
                 }
                 objects >>= 1;
-                if self.depth == floor {
+                let levels = self.depth - floor;
+                if levels == 0 {
                     return Ok(());
+                }
+                if levels.is_multiple_of(LEVELS) {
+                    objects = outer.pop().unwrap_or_default();
                 }
             }
         }
@@ -318,7 +356,7 @@ impl<'a> Scanner<'a> {
     fn open(&mut self, bracket: u8) -> Result<(), Fault> {
         self.expect(bracket)?;
         self.depth += 1;
-        if self.depth > MAX_DEPTH {
+        if self.depth > if self.tolerant { MAX_DEPTH_TOLERANT } else { MAX_DEPTH } {
             return Err(Fault::Depth);
         }
         self.fresh = true;
@@ -451,6 +489,49 @@ mod tests {
         assert!(whole(&deep(MAX_DEPTH as usize)).is_ok());
         assert_eq!(whole(&deep(MAX_DEPTH as usize + 1)), Err(Fault::Depth));
         assert_eq!(whole(&"[".repeat(1_000_000)), Err(Fault::Depth));
+    }
+
+    #[test]
+    fn a_tolerant_scanner_nests_deeper_and_knows_each_level() {
+        // Objects and arrays in an order that repeats at no power of two.
+        let is_object = |level: usize| level % 3 == 0;
+        let deep = |levels: usize| {
+            let opened: String =
+                (0..levels).map(|level| if is_object(level) { "{\"a\":" } else { "[" }).collect();
+            let closed: String =
+                (0..levels).rev().map(|level| if is_object(level) { "}" } else { ",1]" }).collect();
+            format!("{opened}1{closed}")
+        };
+        let tolerant = |text: &str| {
+            let mut scanner = Scanner::tolerant(text.as_bytes());
+            scanner.skip().and_then(|span| scanner.end().map(|()| span.len()))
+        };
+        for levels in [1, 127, 128, 129, 130, 255, 256, 257, 1000, MAX_DEPTH_TOLERANT as usize] {
+            let text = deep(levels);
+            assert_eq!(tolerant(&text), Ok(text.len()), "{levels}");
+            for closing in ["}", "]"] {
+                let wrong = format!("{}{closing}", &text[..text.len() - 1]);
+                assert_eq!(tolerant(&wrong).is_ok(), text.ends_with(closing), "{levels} {closing}");
+            }
+        }
+        assert_eq!(tolerant(&deep(MAX_DEPTH_TOLERANT as usize + 1)), Err(Fault::Depth));
+    }
+
+    #[test]
+    fn a_tolerant_scanner_reads_what_pythons_json_writes_and_the_other_does_not() {
+        for text in
+            ["NaN", "[NaN,Infinity, -Infinity]", "{\"a\":NaN}", "\u{feff}[1]", "\u{feff} {\"a\": Infinity }"]
+        {
+            let mut scanner = Scanner::tolerant(text.as_bytes());
+            assert_eq!(scanner.skip().and_then(|_| scanner.end()), Ok(()), "{text}");
+            assert_eq!(whole(text), Err(Fault::Syntax), "{text}");
+        }
+        for text in
+            ["NaNs", "[Inf]", "[--Infinity]", "[-NaN]", "[nan]", "\u{feff}\u{feff}[1]", "NaN1", "1NaN"]
+        {
+            let mut scanner = Scanner::tolerant(text.as_bytes());
+            assert_eq!(scanner.skip().and_then(|_| scanner.end()), Err(Fault::Syntax), "{text}");
+        }
     }
 
     #[test]

@@ -20,6 +20,22 @@ pub fn decode_bytes<'a>(string: Str, text: &'a [u8]) -> Cow<'a, [u8]> {
     if string.escaped { Cow::Owned(unescape(raw).into_bytes()) } else { Cow::Borrowed(raw) }
 }
 
+/// A name of a member in lower case, as readers compare it that do not mind the case of letters. By way of capitals: the
+/// capital of `ſ` is `S`.
+pub fn in_one_case(name: &[u8]) -> Cow<'_, [u8]> {
+    if name.iter().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        return Cow::Borrowed(name);
+    }
+    let name = String::from_utf8_lossy(name);
+    Cow::Owned(
+        name.chars()
+            .flat_map(char::to_uppercase)
+            .flat_map(char::to_lowercase)
+            .collect::<String>()
+            .into_bytes(),
+    )
+}
+
 /// Whether a string read from `text` is `name`.
 #[inline]
 pub fn is_named(string: Str, text: &[u8], name: &str) -> bool {

@@ -2,7 +2,7 @@
 //! Responsible for the many legal shapes of these members; judges nothing and keeps no text.
 
 use super::body::{Fault, Kind, Scanner, Span, Str};
-use super::json::{decode, decode_bytes};
+use super::json::{decode, decode_bytes, in_one_case};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -223,11 +223,26 @@ impl Message {
             }
             b"name" => self.name = string_or_skip(scanner)?,
             _ => {
+                if let Some(deciding) = deciding_in_another_case(key) {
+                    seen.once(deciding)?;
+                }
                 scanner.skip()?;
             }
         }
         Ok(())
     }
+}
+
+/// The number of a member that decides, for readers that do not mind the case of letters (Go).
+fn deciding_in_another_case(key: &[u8]) -> Option<u32> {
+    Some(match &*in_one_case(key) {
+        b"role" => 0,
+        b"content" => 1,
+        b"tool_calls" => 2,
+        b"function_call" => 3,
+        b"tool_call_id" => 4,
+        _ => return None,
+    })
 }
 
 impl Role {

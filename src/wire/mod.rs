@@ -10,6 +10,7 @@ pub mod declared;
 pub mod error;
 pub mod json;
 pub mod message;
+pub mod others;
 pub mod refusal;
 pub mod reply;
 pub mod request;

@@ -100,7 +100,7 @@ impl Reply {
         if text.len() > u32::MAX as usize {
             return Err(Fault::Size);
         }
-        let mut scanner = Scanner::new(text);
+        let mut scanner = Scanner::tolerant(text);
         if scanner.peek()? != Kind::Object {
             return Err(Fault::Type);
         }

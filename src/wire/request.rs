@@ -4,7 +4,7 @@
 use super::begun::{Beginning, Begun, Head, List};
 use super::body::{Fault, Kind, Scanner, Span, Str};
 use super::declared::{Declared, KnownTools};
-use super::json::{decode, decode_bytes, is_named};
+use super::json::{decode, decode_bytes, in_one_case, is_named};
 use super::message::{Message, Seen, string_or_skip};
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ impl Request {
         if simdutf8::basic::from_utf8(body).is_err() {
             return Err(Fault::Utf8);
         }
-        let mut scanner = Scanner::new(body);
+        let mut scanner = Scanner::tolerant(body);
         if scanner.peek()? != Kind::Object {
             scanner.skip()?;
             return scanner.end().and(Err(Fault::Type));
@@ -254,9 +254,10 @@ const BYTES_A_MESSAGE: usize = 1024;
 /// See [`deciding`].
 const MESSAGES: u32 = 1;
 
-/// The number of a member whose second occurrence would change what is governed.
+/// The number of a member whose second occurrence would change what is governed. Go's `encoding/json` takes a name in any
+/// case of letters, and the last of them counts.
 fn deciding(name: &[u8]) -> Option<u32> {
-    Some(match name {
+    Some(match &*in_one_case(name) {
         b"model" => 0,
         b"messages" => MESSAGES,
         b"tools" => 2,
@@ -424,6 +425,11 @@ mod tests {
             (r#"{"messages":[{"role":1}]}"#, Fault::Type),
             (r#"{"messages":[],"messages":[]}"#, Fault::Duplicate),
             (r#"{"messages":[],"mess\u0061ges":[]}"#, Fault::Duplicate),
+            (r#"{"messages":[],"MessageS":[]}"#, Fault::Duplicate),
+            (r#"{"Stream":true,"messages":[],"stream":false}"#, Fault::Duplicate),
+            ("{\"messages\":[],\"me\u{17f}sages\":[]}", Fault::Duplicate),
+            (r#"{"Messages":[]}"#, Fault::NoMessages),
+            (r#"{"messages":[{"role":"user","Role":"tool"}]}"#, Fault::Duplicate),
             (r#"{"messages":[{"role":"user","role":"tool"}]}"#, Fault::Duplicate),
             (r#"{"messages":[]} x"#, Fault::Syntax),
             (r#"{"messages":[]"#, Fault::Syntax),
@@ -431,6 +437,19 @@ mod tests {
             assert_eq!(Request::parse(body.as_bytes()).err(), Some(fault), "{body}");
         }
         assert_eq!(Request::parse(b"{\"messages\":[],\"x\":\"\xff\"}").err(), Some(Fault::Utf8));
+    }
+
+    #[test]
+    fn what_servers_accept_beside_json_is_read_and_keeps_its_place() {
+        let deep = format!("{}1{}", "[".repeat(1100), "]".repeat(1100));
+        let body = format!(
+            "\u{feff}{{\"model\":\"m\",\"temperature\":NaN,\"n\":-Infinity,\"x\":{deep},\"messages\":[{{\"role\":\"user\",\
+             \"weight\":Infinity,\"content\":\"q\"}}]}}"
+        );
+        let request = parse(&body);
+        assert_eq!((request.model_name(body.as_bytes()).as_ref(), request.choices), ("m", 1));
+        assert_eq!(request.span.of(body.as_bytes()), &body.as_bytes()[3..]);
+        assert_eq!(request.messages[0].content.texts().next().unwrap().raw(body.as_bytes()), b"q");
     }
 
     #[test]

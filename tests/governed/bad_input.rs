@@ -11,7 +11,7 @@ use std::io::Write as _;
 /// Bodies that cannot be governed, and why.
 fn unreadable() -> Vec<(Vec<u8>, &'static str)> {
     let deep = |open: &str, close: &str| {
-        let (open, close) = (open.repeat(10_000), close.repeat(10_000));
+        let (open, close) = (open.repeat(20_000), close.repeat(20_000));
         format!(r#"{{"model":"m","messages":[{{"role":"user","content":"q"}}],"x":{open}1{close}}}"#)
     };
     let texts = [
@@ -20,7 +20,7 @@ fn unreadable() -> Vec<(Vec<u8>, &'static str)> {
         ("nonsense", "not_json"),
         (r#"{"model":"m","messages":["#, "not_json"),
         (r#"{"model":"m","messages":[]} trailing"#, "not_json"),
-        ("\u{feff}{\"model\":\"m\",\"messages\":[]}", "not_json"),
+        (r#"{"Messages":[]}"#, "no_messages"),
         (r#"{'model':'m'}"#, "not_json"),
         ("[1,2]", "wrong_type"),
         ("null", "wrong_type"),
@@ -82,6 +82,116 @@ fn a_body_that_cannot_be_read_is_relayed_untouched_both_ways_and_counted() {
         toolrein.wait_for_metric(&format!("toolrein_ungoverned_total{{why=\"{why}\"}}"), count.into());
     }
     toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\"}", sent as f64);
+}
+
+/// Requests that are no JSON by the letter, or nested deeper than most read, and that servers read all the same.
+fn read_by_servers() -> [String; 5] {
+    let rest = |more: &str| format!("{{{more}{}", &question(false)[1..]);
+    let deep = format!("\"x\":{}1{},", "[".repeat(9_000), "]".repeat(9_000));
+    [
+        format!("\u{feff}{}", question(false)),
+        rest("\"temperature\":NaN,"),
+        rest("\"temperature\":Infinity,\"top_p\":[ -Infinity , NaN],"),
+        rest(&deep),
+        format!("\u{feff} {}", rest("\"top_p\":NaN,")),
+    ]
+}
+
+#[test]
+fn what_servers_read_beside_json_is_governed_and_goes_up_byte_for_byte() {
+    let upstream = Scripted::start(|_, _| Reply::json(200, &Speech::calls(&[("c", "f", "{}")]).whole()));
+    let settings = "reask.max = 0\n[policy.allow]\nexcept = [\"f\"]\n";
+    let toolrein = Toolrein::before(&upstream, settings);
+    for body in read_by_servers() {
+        let reply = chat(&toolrein, &body);
+        assert_eq!(
+            (reply.status, reply.header("x-toolrein-actions")),
+            (200, Some("allow=withheld")),
+            "{body:.40}"
+        );
+        assert!(!reply.text().contains("\"id\":\"c\""));
+        let sent = upstream.requests();
+        assert!(sent.iter().any(|seen| seen.body == body.as_bytes()), "{body:.40}");
+    }
+}
+
+#[test]
+fn an_edit_leaves_what_is_no_json_by_the_letter_as_it_is() {
+    let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("ok")));
+    let toolrein = Toolrein::before(&upstream, "[policy.truncate]\nmax_chars = 1000\n");
+    let body = crate::talk::after(&[&long_text(3000)], false);
+    let body = format!("\u{feff}{{\"temperature\":NaN,{}", &body[1..]);
+    let reply = chat(&toolrein, &body);
+    assert!(reply.header("x-toolrein-actions").is_some_and(|acts| acts.starts_with("truncate=1")));
+    let seen = String::from_utf8(upstream.request(0).body).unwrap();
+    assert!(seen.starts_with("\u{feff}{\"temperature\":NaN,\"m") && seen.len() < body.len(), "{seen:.60}");
+}
+
+/// Requests that some reader takes for a chat request, and toolrein does not.
+fn read_by_others() -> Vec<(Vec<u8>, &'static str)> {
+    let utf16: Vec<u8> = question(false).encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let deep = format!("{{\"x\":{}1{},{}", "[".repeat(20_000), "]".repeat(20_000), &question(false)[1..]);
+    vec![
+        (utf16, "not_json"),
+        (deep.into_bytes(), "too_deep"),
+        (format!("{} trailing", question(false)).into_bytes(), "not_json"),
+        (format!("{{\"messages\":[],{}", &question(false)[1..]).into_bytes(), "duplicate_key"),
+        (format!("{{\"Stream\":true,{}", &question(false)[1..]).into_bytes(), "duplicate_key"),
+        (question(false).replace("messages", "Messages").into_bytes(), "no_messages"),
+        (question(false).replace("\"q\"", "'q'").into_bytes(), "not_json"),
+        ([question(false).replace("\"q\"", "\"").as_bytes(), b"\xff\"}]}"].concat(), "not_json"),
+    ]
+}
+
+#[test]
+fn where_calls_are_restricted_a_request_that_another_may_read_is_refused() {
+    let call = Reply::json(200, &Speech::calls(&[("c", "f", "{}")]).whole());
+    let (upstream, answer) = (Scripted::start(move |_, _| call.clone()), "\"id\":\"c\"");
+    let settings = |more: &str| format!("{more}[policy.allow]\nexcept = [\"f\"]\n");
+    let strict = Toolrein::before(&upstream, &settings(""));
+    let bodies: Vec<_> = read_by_others().into_iter().take(7).collect();
+    for (body, why) in &bodies {
+        let reply = chat(&strict, body);
+        assert_eq!(own_error(&reply, 400, "request_unreadable").as_deref(), Some("false"));
+        assert!(reply.text().contains(why), "{}", reply.text());
+    }
+    let coded =
+        Request::post(&strict.chat_url(), b"\x1f\x8b\x08\x00x").header("content-encoding", "gzip").send();
+    own_error(&coded, 400, "request_unreadable");
+    assert!(upstream.requests().is_empty());
+    strict.wait_for_metric("toolrein_requests_total{route=\"chat\",status=\"400\"}", 8.0);
+    strict.wait_for_metric("toolrein_ungoverned_total{why=\"duplicate_key\"}", 2.0);
+    // Where the operator wants it, where nothing may change, and where no policy restricts calls, it passes.
+    let free = [settings("upstream.unjudged = \"pass\"\n"), settings("mode = \"observe\"\n"), budget(1)];
+    for settings in free {
+        let toolrein = Toolrein::before(&upstream, &settings);
+        for (body, _) in &bodies {
+            assert!(chat(&toolrein, body).text().contains(answer), "{settings}");
+        }
+    }
+}
+
+#[test]
+fn where_calls_are_restricted_an_answer_to_a_request_that_nobody_can_read_is_passed_on_only_if_it_is_a_refusal()
+ {
+    let replies = [
+        Reply::bytes(400, "application/json", "{\"error\":{\"message\":\"what?\"}}"),
+        Reply::json(200, &Speech::calls(&[("c", "f", "{}")]).whole()),
+        Reply::stream(["data: {\"choices\":[]}\n\n"]),
+    ];
+    let scripted = replies.clone();
+    let upstream = Scripted::start(move |nth, _| scripted[nth % 3].clone());
+    let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"f\"]\n");
+    for body in ["", "nonsense", "{\"messages\":[", "{}", "{\"messages\":null}", "[1]"] {
+        let refused = chat(&toolrein, body);
+        assert_eq!((refused.status, refused.body), (400, bytes_of(&replies[0])), "{body}");
+        for _ in &replies[1..] {
+            let answered = chat(&toolrein, body);
+            own_error(&answered, 400, "request_unreadable");
+            assert!(answered.text().contains("was not passed on"));
+        }
+    }
+    assert_eq!(upstream.requests().len(), 18);
 }
 
 #[test]
