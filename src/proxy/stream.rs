@@ -17,6 +17,7 @@ use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::headers::retain;
 use super::record::label;
+use super::upstream::EndsByClosing;
 use crate::rewrite::choice::is_served;
 use crate::rewrite::confirm::held::Word;
 use crate::rewrite::judging::Judging;
@@ -92,6 +93,7 @@ pub(crate) fn answer_begun(
     }
     let phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
     let mut streaming = Streaming::new(exchange, judging, (phase, open));
+    streaming.ends_by_closing = head.extensions.get::<EndsByClosing>().is_some();
     for piece in &pieces {
         streaming.push(piece);
     }
@@ -140,6 +142,8 @@ struct Streaming {
     shown: Instant,
     /// How many choices were finished when the ledger was told last.
     remembered: usize,
+    /// See [`EndsByClosing`].
+    ends_by_closing: bool,
     _open: StreamGuard,
 }
 
@@ -170,6 +174,7 @@ impl Streaming {
             broken: None,
             shown: Instant::now(),
             remembered: 0,
+            ends_by_closing: false,
             _open: open,
         }
     }
@@ -228,6 +233,11 @@ impl Streaming {
                 if let Phase::Reading(_, deadline, _) = &mut self.phase {
                     *deadline = now + patience;
                 }
+            }
+            Step::End if self.ends_by_closing && !self.judge.is_whole() => {
+                let error =
+                    self.exchange.gateway.cut(&"the connection was closed before the stream had ended");
+                self.break_off(&error, BodyError::UpstreamCut);
             }
             Step::End => self.finish(),
             Step::Silence => self.comment(),
@@ -348,7 +358,8 @@ impl Streaming {
     fn asked(&mut self, asked: Asked) {
         self.exchange.record.rested();
         match asked {
-            Asked::Stream(body) => {
+            Asked::Stream { body, ends_by_closing } => {
+                self.ends_by_closing = ends_by_closing;
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
                 self.phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
             }

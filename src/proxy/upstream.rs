@@ -58,6 +58,11 @@ pub enum UpstreamSetupError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retried;
 
+/// In a response's extensions: neither a length nor chunks tell where its body ends, but only that the connection is
+/// closed. A body that was cut looks like a whole one then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndsByClosing;
+
 /// One upstream with its pool of connections.
 pub struct Upstream {
     base: Base,
@@ -218,6 +223,13 @@ impl Upstream {
         let first_byte = FirstByte { began, within: self.first_byte, upload: request.body().upload_clock() };
         match pool.send(request, first_byte).await {
             Ok(mut response) => {
+                let is_framed = |name| response.headers().contains_key(name);
+                if response.version() < Version::HTTP_2
+                    && !is_framed(CONTENT_LENGTH)
+                    && !is_framed(TRANSFER_ENCODING)
+                {
+                    response.extensions_mut().insert(EndsByClosing);
+                }
                 // Ours is the client's version, whatever the upstream spoke.
                 *response.version_mut() = Version::HTTP_11;
                 Ok(response)

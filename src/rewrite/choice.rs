@@ -52,6 +52,8 @@ pub struct ChoiceState {
     text_shown: bool,
     /// The client was shown a finish reason.
     pub finish_shown: bool,
+    /// The upstream has said of this reply that it is finished.
+    pub finish_came: bool,
     /// A finish reason came and was held back, since every call was withheld until then.
     finish_held: bool,
     /// Words of ours stand before the answer.
@@ -486,6 +488,7 @@ impl ChoiceState {
         self.question = None;
         self.text_shown = false;
         self.finish_held = false;
+        self.finish_came = false;
         self.continued = true;
     }
 

@@ -5,6 +5,7 @@
 mod bounds;
 mod held;
 mod lines;
+mod whole;
 mod words;
 
 use self::lines::{one_line, single_events};
@@ -358,6 +359,7 @@ impl StreamJudge {
         if reply.usage.is_some() && reply.choices.is_empty() {
             // Some providers send no finish reason; usage alone comes after everything else.
             self.finish_choices(now_ms, out);
+            self.choices.iter_mut().for_each(|state| state.finish_came = true);
         }
         // The last one counts: Perplexity tells it with every chunk, some tell it twice.
         if let Some(usage) = reply.told_usage() {
@@ -379,6 +381,7 @@ impl StreamJudge {
                 calls.push(CallAt { choice: at, delta, call: added.call, carries: added.carries });
             }
             if let Some(finish) = choice.finish {
+                state.finish_came = true;
                 state.ends_by(&decode(finish, data));
                 state.finish_calls(&mut self.judging, now_ms);
             }

@@ -83,6 +83,11 @@ impl Splitter {
         (!self.partial.is_empty()).then(|| Piece::Event(self.partial.split().freeze()))
     }
 
+    /// What came of an event that has not ended, and was not given out.
+    pub fn rest(&self) -> &[u8] {
+        &self.partial
+    }
+
     /// Whether all that came was given out, so that something else may be written to the stream here.
     pub fn at_boundary(&self) -> bool {
         !self.oversized

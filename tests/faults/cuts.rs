@@ -99,6 +99,75 @@ fn an_upstream_that_breaks_off_within_an_event_leaves_a_broken_stream() {
     }
 }
 
+/// Heads of streams whose end is that of the connection.
+const CLOSING: [&str; 2] = [
+    "HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n",
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n",
+];
+const FINISH: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}";
+
+/// The body of a stream, of which `begun` comes before the upstream closes the connection; whether it ends cleanly.
+fn closed_behind(head: &str, begun: &str) -> (String, bool) {
+    let (hand, toolrein) = Hand::behind("");
+    let mut client = Wire::to(&toolrein);
+    client.write(chat(true).replace("host: us\r\n", "host: us\r\nconnection: close\r\n"));
+    let mut upstream = hand.asked();
+    upstream.write(head);
+    let head = client.head();
+    upstream.write(begun);
+    drop(upstream);
+    assert_eq!(head.word(1), "200");
+    let body = String::from_utf8(client.rest()).unwrap();
+    still_answers(&hand, &toolrein);
+    let ends = body.ends_with("0\r\n\r\n");
+    (body, ends)
+}
+
+#[test]
+fn a_stream_that_ends_with_its_connection_and_not_by_its_own_words_is_broken_and_says_so() {
+    for head in CLOSING {
+        for begun in [
+            String::new(),
+            EVENT.to_owned(),
+            "data: {\"choices\":[{\"ind".to_owned(),
+            format!("{EVENT}data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"tool"),
+            format!("{EVENT}dat"),
+            format!("{EVENT}: a comment\n\n"),
+            format!("{EVENT}{}", FINISH.replace(":0", ":1")),
+            format!("{EVENT}{FINISH}\n\ndata: [DO"),
+        ] {
+            let (body, ends) = closed_behind(head, &begun);
+            assert!(!ends, "{begun}: never a clean end");
+            let error = body.find("data: {\"error\":{").map(|at| &body[at..]).unwrap_or_default();
+            assert!(error.contains("\"code\":\"upstream_cut\""), "{begun}: {body}");
+            assert!(
+                !body.contains("{\"tool") && !body.contains("[{\"ind\r"),
+                "nothing of the broken event: {body}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_ends_with_its_connection_behind_its_own_end_is_whole() {
+    for head in CLOSING {
+        for begun in [
+            format!("{EVENT}{FINISH}\n\n"),
+            format!("{EVENT}{FINISH}\n\n: bye"),
+            format!("{EVENT}{FINISH}"),
+            format!("{EVENT}{FINISH}\ndata: [DONE]"),
+            format!("{EVENT}data: [DONE]\n\n"),
+            format!("{EVENT}data: [DONE]"),
+            format!("{EVENT}data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":1}}}}\n\n"),
+            format!("{EVENT}data: {{\"error\":{{\"message\":\"overloaded\"}}}}\n\n"),
+            "{\"error\":{\"message\":\"overloaded\"}}".to_owned(),
+        ] {
+            let (body, ends) = closed_behind(head, &begun);
+            assert!(ends && !body.contains("upstream_cut"), "{begun}: {body}");
+        }
+    }
+}
+
 #[test]
 fn an_upstream_that_breaks_off_within_a_whole_reply_is_a_502_and_nothing_of_it_is_shown() {
     let begun = answer("never shown");

@@ -6,6 +6,7 @@ use crate::proxy::body::UpBody;
 use crate::proxy::coding;
 use crate::proxy::error::ProxyError;
 use crate::proxy::handler::Gateway;
+use crate::proxy::upstream::EndsByClosing;
 use crate::wire::error::{own_error_body, parse};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
@@ -19,8 +20,15 @@ const ERROR_BYTES: usize = 64 * 1024;
 
 /// What asking again has brought.
 pub(super) enum Asked {
-    Stream(Incoming),
-    Refused { status: u16, body: Bytes },
+    Stream {
+        body: Incoming,
+        /// See [`EndsByClosing`].
+        ends_by_closing: bool,
+    },
+    Refused {
+        status: u16,
+        body: Bytes,
+    },
     Failed(ProxyError),
 }
 
@@ -32,7 +40,8 @@ pub(super) async fn ask(gateway: Arc<Gateway>, request: hyper::http::Request<UpB
     };
     let status = response.status();
     if status.is_success() && is_stream(response.headers()) && !coding::is_coded(response.headers()) {
-        return Asked::Stream(response.into_body());
+        let ends_by_closing = response.extensions().get::<EndsByClosing>().is_some();
+        return Asked::Stream { body: response.into_body(), ends_by_closing };
     }
     let body = Limited::new(response.into_body(), ERROR_BYTES).collect();
     let idle = gateway.config.upstream.idle_timeout;
