@@ -139,20 +139,23 @@ impl Pool {
     }
 
     /// Sends a request and waits for the head of the response. Where a kept connection turns out to be closed before it
-    /// took the request, another one gets it. Dropping the future closes or resets what it has opened.
+    /// took the request, another one gets it; `anew`: none but a new one does. Dropping the future closes or resets what
+    /// it has opened.
     pub(super) async fn send(
         &self,
         mut request: Box<Request<UpBody>>,
         first_byte: FirstByte,
+        anew: bool,
     ) -> Result<Response<Incoming>, Trouble> {
         let until = || first_byte.until();
         loop {
-            let (Lent { mut sender, note, mut alarm }, used) = match self.kept.take(first_byte.began) {
+            let kept = if anew { None } else { self.kept.take(first_byte.began) };
+            let (Lent { mut sender, note, mut alarm }, used) = match kept {
                 Some(kept) => (kept, true),
                 // Boxed, since it is rare and large.
-                None => {
-                    Box::pin(timeout_at(until(), self.connect())).await.map_err(|_| Trouble::Silence)??
-                }
+                None => Box::pin(timeout_at(until(), self.connect(anew)))
+                    .await
+                    .map_err(|_| Trouble::Silence)??,
             };
             self.address(&mut request, matches!(sender, Sender::Http2(_)));
             let sending = match &mut sender {
@@ -215,10 +218,11 @@ impl Pool {
         *request.uri_mut() = Uri::from_parts(origin).unwrap_or_default();
     }
 
-    /// A connection that can take a request at once, and whether it has taken others before.
-    async fn connect(&self) -> Result<(Lent, bool), Trouble> {
-        let _turn = if self.shares.load(Ordering::Relaxed) { self.turn().await } else { None };
-        if let Some(shared) = self.kept.shared() {
+    /// A connection that can take a request at once, and whether it has taken others before; `anew`: one that has not.
+    async fn connect(&self, anew: bool) -> Result<(Lent, bool), Trouble> {
+        let _turn = if self.shares.load(Ordering::Relaxed) && !anew { self.turn().await } else { None };
+        let shared = || if anew { None } else { self.kept.shared() };
+        if let Some(shared) = shared() {
             return Ok((shared, true));
         }
         let stream = self.connector.connect(self.origin.clone()).await.map_err(Trouble::Connect)?;
@@ -233,7 +237,7 @@ impl Pool {
             return Ok((Lent::new(Sender::Http1(sender), note), false));
         }
         // Several may have asked before it was known that one is enough.
-        if let Some(shared) = self.kept.shared() {
+        if let Some(shared) = shared() {
             return Ok((shared, true));
         }
         let (mut sender, connection) = self.http2.handshake(stream).await.map_err(failed)?;
@@ -424,7 +428,7 @@ mod tests {
         for nth in 0..10_000 {
             let request = Request::get("/").header("host", "us").body(UpBody::Empty).unwrap();
             let first_byte = FirstByte { began: Instant::now(), within: PATIENCE, upload: None };
-            let sent = pool.send(Box::new(request), first_byte).await;
+            let sent = pool.send(Box::new(request), first_byte, false).await;
             assert!(!matches!(sent, Err(Trouble::Silence)), "request {nth} hangs");
         }
     }

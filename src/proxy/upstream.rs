@@ -136,7 +136,7 @@ impl Upstream {
         mut make: impl FnMut() -> Request<UpBody> + Send,
         started: Instant,
     ) -> Result<Response<Incoming>, ProxyError> {
-        let mut sent = self.attempt(&self.pool, self.prepare(make())?, started).await;
+        let mut sent = self.attempt(&self.pool, self.prepare(make())?, started, false).await;
         if let Err(failure) = &sent
             && failure.stale
             && started.elapsed() < STALE_WITHIN
@@ -191,7 +191,7 @@ impl Upstream {
     ) -> Result<Response<Incoming>, ProxyError> {
         let again = copy(&request);
         let started = Instant::now();
-        let failure = match self.attempt(pool, request, started).await {
+        let failure = match self.attempt(pool, request, started, false).await {
             Ok(response) => return Ok(response),
             Err(failure) => failure,
         };
@@ -209,7 +209,8 @@ impl Upstream {
         request: Box<Request<UpBody>>,
     ) -> Result<Response<Incoming>, Failure> {
         tracing::debug!(upstream = self.name(), "the connection was stale; sending once more");
-        let mut response = self.attempt(pool, request, Instant::now()).await?;
+        // On a new connection: who closed one while it idled may have closed them all.
+        let mut response = self.attempt(pool, request, Instant::now(), true).await?;
         response.extensions_mut().insert(Retried);
         Ok(response)
     }
@@ -219,9 +220,10 @@ impl Upstream {
         pool: &Pool,
         request: Box<Request<UpBody>>,
         began: Instant,
+        anew: bool,
     ) -> Result<Response<Incoming>, Failure> {
         let first_byte = FirstByte { began, within: self.first_byte, upload: request.body().upload_clock() };
-        match pool.send(request, first_byte).await {
+        match pool.send(request, first_byte, anew).await {
             Ok(mut response) => {
                 let is_framed = |name| response.headers().contains_key(name);
                 if response.version() < Version::HTTP_2

@@ -113,3 +113,47 @@ async fn a_body_in_memory_is_sent_again_whole_and_the_response_says_so() {
     let response = second.await.unwrap();
     assert_eq!(response.extensions().get::<Retried>(), Some(&Retried));
 }
+
+#[tokio::test]
+async fn the_second_try_goes_out_on_a_new_connection_though_others_idle() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}/api", listener.local_addr().unwrap());
+    let upstream = std::sync::Arc::new(Upstream::new(crate::support::settings(&base)).unwrap());
+    let send = || {
+        let request = Request::post("/v1/chat/completions").body(UpBody::rope(vec!["abc".into()])).unwrap();
+        let upstream = upstream.clone();
+        tokio::spawn(async move { upstream.send(request).await })
+    };
+    // Several connections that have served and idle, as behind a burst.
+    let (mut asked, mut idle) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        asked.push(send());
+        let mut wire = Wire::new(listener.accept().await.unwrap().0);
+        wire.head().await;
+        wire.exact(3).await;
+        idle.push(wire);
+    }
+    for (wire, asked) in idle.iter_mut().zip(asked) {
+        wire.send("HTTP/1.1 204 No Content\r\n\r\n").await;
+        asked.await.unwrap().unwrap();
+    }
+    // The upstream closes each of them (llama.cpp: behind every stream) when something is sent on it.
+    let closing: Vec<_> = idle
+        .into_iter()
+        .map(|mut wire| {
+            tokio::spawn(async move {
+                wire.head().await;
+                wire.exact(3).await;
+            })
+        })
+        .collect();
+    let second = send();
+    let mut fresh = Wire::new(listener.accept().await.unwrap().0);
+    fresh.head().await;
+    assert_eq!(fresh.exact(3).await, b"abc");
+    fresh.send(OK).await;
+    let response = second.await.unwrap().expect("the second try is answered");
+    assert_eq!(response.extensions().get::<Retried>(), Some(&Retried));
+    assert_eq!(closing.iter().filter(|one| one.is_finished()).count(), 1, "the others were not tried");
+    closing.iter().for_each(tokio::task::JoinHandle::abort);
+}
