@@ -21,6 +21,8 @@ pub enum ProxyError {
     UpstreamTls { host: String, detail: String, transient: bool },
     /// The upstream took the request and did not begin to answer in time.
     UpstreamTimeout { host: String, waited_ms: u64 },
+    /// The upstream sent more than this many informational responses (1xx), and no answer.
+    UpstreamHints { host: String, count: u32 },
     /// The upstream broke off, or answered what is not HTTP.
     UpstreamCut { host: String, detail: String },
     /// The upstream's reply cannot be judged, and a policy decides which tools may be called.
@@ -65,7 +67,7 @@ impl ProxyError {
             | Self::UpstreamTls { .. }
             | Self::UpstreamCut { .. }
             | Self::ReplyUnjudged { .. } => StatusCode::BAD_GATEWAY,
-            Self::UpstreamTimeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Self::UpstreamTimeout { .. } | Self::UpstreamHints { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::LedgerAway => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
@@ -80,7 +82,7 @@ impl ProxyError {
             Self::ClientCut => "request_incomplete",
             Self::UpstreamConnect { .. } => "upstream_unreachable",
             Self::UpstreamTls { .. } => "upstream_tls",
-            Self::UpstreamTimeout { .. } => "upstream_timeout",
+            Self::UpstreamTimeout { .. } | Self::UpstreamHints { .. } => "upstream_timeout",
             Self::UpstreamCut { .. } => "upstream_cut",
             Self::ReplyUnjudged { .. } => "reply_unjudged",
             Self::BadTarget { .. } => "bad_target",
@@ -122,6 +124,10 @@ impl ProxyError {
                 "The upstream {host} did not begin to answer within {waited_ms} ms. Send the request again, or \
                  raise the upstream's time limits in toolrein's configuration."
             ),
+            Self::UpstreamHints { host, count } => format!(
+                "The upstream {host} sent more than {count} informational responses (1xx) and did not begin to answer. Send \
+                 the request again; if it persists, the upstream is at fault."
+            ),
             Self::UpstreamCut { host, detail } => {
                 format!("The upstream {host} broke off before it answered: {detail}. Send the request again.")
             }
@@ -161,6 +167,7 @@ impl ProxyError {
         match self {
             Self::UpstreamConnect { .. }
             | Self::UpstreamTimeout { .. }
+            | Self::UpstreamHints { .. }
             | Self::UpstreamCut { .. }
             | Self::LedgerAway => Some(true),
             Self::UpstreamTls { transient, .. } => Some(*transient),
@@ -189,6 +196,7 @@ impl ProxyError {
             Self::UpstreamConnect { .. }
             | Self::UpstreamTls { .. }
             | Self::UpstreamTimeout { .. }
+            | Self::UpstreamHints { .. }
             | Self::UpstreamCut { .. }
             | Self::ReplyUnjudged { .. } => Fault::Upstream,
             Self::LedgerAway | Self::Internal { .. } => Fault::Us,

@@ -19,6 +19,7 @@ pub mod handler;
 mod head;
 pub mod headers;
 mod held;
+mod hints;
 mod meter;
 mod patient;
 mod pool;

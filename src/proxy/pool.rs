@@ -11,14 +11,16 @@ use super::alarm::Alarm;
 use super::body::UpBody;
 use super::connect::{BoxError, Connector, Note};
 use super::headers;
+use super::hints::Hints;
 use super::timed::UploadClock;
 use futures_util::FutureExt as _;
-use futures_util::future::Either;
+use futures_util::future::{self, Either};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper::http::header::HOST;
 use hyper::http::{HeaderValue, Request, Response, Uri};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -62,6 +64,8 @@ pub(super) enum Trouble {
     Exchange { error: hyper::Error, note: Note },
     /// The upstream's time is over.
     Silence,
+    /// Nothing but informational responses came, and too many of them.
+    Hints,
 }
 
 /// How long the upstream may take to answer.
@@ -148,6 +152,7 @@ impl Pool {
         anew: bool,
     ) -> Result<Response<Incoming>, Trouble> {
         let until = || first_byte.until();
+        let hints = Hints::of(&mut request);
         loop {
             let kept = if anew { None } else { self.kept.take(first_byte.began) };
             let (Lent { mut sender, note, mut alarm }, used) = match kept {
@@ -163,15 +168,19 @@ impl Pool {
                 Sender::Http2(sender) => Either::Right(sender.try_send_request(*request)),
             };
             let sender = self.unless_closed(sender);
+            let sending = pin!(sending);
+            let too_many = pin!(hints.too_many());
+            let sending = future::select(sending, too_many);
             request = match alarm.before(until, sending).await {
-                Some(Ok(response)) => {
+                Some(Either::Right(_)) => return Err(Trouble::Hints),
+                Some(Either::Left((Ok(response), _))) => {
                     note.mark_served();
                     if let Some(sender) = sender {
                         self.give_back(Lent { sender, note, alarm });
                     }
                     return Ok(response);
                 }
-                Some(Err(mut unsent)) => match unsent.take_message().filter(|_| used) {
+                Some(Either::Left((Err(mut unsent), _))) => match unsent.take_message().filter(|_| used) {
                     Some(request) => {
                         if let Some(sender) = sender {
                             self.kept.forget(&sender);

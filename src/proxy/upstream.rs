@@ -8,6 +8,7 @@ use super::body::{BodyError, UpBody};
 use super::connect::{ConnectTimeout, Connector, Offer};
 use super::error::ProxyError;
 use super::headers;
+use super::hints::MOST_HINTS;
 use super::pool::{FirstByte, Pool, Trouble};
 use super::spelling;
 use super::target::Base;
@@ -251,6 +252,10 @@ impl Upstream {
             Trouble::Connect(error) => (&**error, false),
             Trouble::Exchange { error, note } => (error, note.looks_stale()),
             Trouble::Silence => return self.timeout(),
+            Trouble::Hints => {
+                let error = ProxyError::UpstreamHints { host, count: MOST_HINTS };
+                return Failure { error, stale: false };
+            }
         };
         let is_connect = matches!(trouble, Trouble::Connect(_));
         let detail = deepest(error);

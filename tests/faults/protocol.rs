@@ -230,6 +230,27 @@ fn an_upstream_that_sends_nothing_but_hints_is_given_up() {
 }
 
 #[test]
+fn more_hints_than_anybody_sends_are_an_error_that_names_them_however_much_time_is_left() {
+    let (hand, toolrein) = Hand::behind("");
+    for request in [chat(false), chat(true), "GET /v1/models HTTP/1.1\r\nhost: us\r\n\r\n".to_owned()] {
+        let mut client = Wire::to(&toolrein);
+        client.write(&request);
+        hand.asked().flood_until_cut(b"HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n");
+        let (head, body) = client.response();
+        let body = body.unwrap();
+        assert_eq!((head.word(1), code(&body).as_str()), ("504", "upstream_timeout"));
+        assert!(String::from_utf8(body).unwrap().contains("more than 256 informational responses"));
+    }
+    // As many as are allowed are.
+    let mut client = Wire::to(&toolrein);
+    client.write(chat(false));
+    let mut upstream = hand.asked();
+    upstream.write("HTTP/1.1 102 Processing\r\n\r\n".repeat(256));
+    upstream.write(answer("after the hints"));
+    assert_eq!(client.response().0.word(1), "200");
+}
+
+#[test]
 fn parts_of_a_file_pass_as_parts() {
     let (hand, toolrein) = Hand::behind("");
     for (status, headers, body) in [
