@@ -34,7 +34,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 
 /// The simulated model's pause before each chunk: slow enough to see a stream, quick enough to wait for.
@@ -44,8 +44,16 @@ const DEMO_PACE: Duration = Duration::from_millis(5);
 const CUT_WITHIN: Duration = Duration::from_millis(500);
 
 /// Connections to the admin port at once: probes, scrapers and people. A bound of its own, so that it answers when
-/// the proxy's port is full.
+/// the proxy's port is full. Beyond it, one that idles is closed for the next.
 const ADMIN_CONNECTIONS: usize = 256;
+/// How long a connection to the admin port may idle. Probes send at once; a scraper whose connection was closed makes
+/// another one.
+const ADMIN_HEADER_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a client of the admin port may take nothing of an answer, which is short.
+const ADMIN_STALL_TIMEOUT: Duration = Duration::from_secs(15);
+/// How many connections may wait in the kernel until they are accepted. The kernel may allow fewer
+/// (`net.core.somaxconn`, 4096 since Linux 5.4).
+const BACKLOG: u32 = 4096;
 
 /// Why the program did not start.
 #[derive(Debug, thiserror::Error)]
@@ -132,8 +140,8 @@ impl Running {
             config: Arc::clone(&config),
         };
         let readiness = Readiness::starting();
-        let admin_listener = listen("listen.admin", config.listen.admin).await?;
-        let proxy_listener = listen("listen.proxy", config.listen.proxy).await?;
+        let admin_listener = listen("listen.admin", config.listen.admin)?;
+        let proxy_listener = listen("listen.proxy", config.listen.proxy)?;
         let admin = Admin {
             metrics,
             config: config.effective.as_json().into(),
@@ -145,7 +153,7 @@ impl Running {
         let settings = serve_settings(&config);
         let seats = settings.seats.clone();
         telemetry.metrics.count_connections_by(move || seats.taken() as u64);
-        let for_admin = ServeSettings { seats: Seats::new(ADMIN_CONNECTIONS), ..settings };
+        let for_admin = admin_settings(&settings);
         let failed = |key, address| move |error| StartError::Listen { key, address, error };
         // The admin server answers until the very end, so that probes see the drain.
         let pages = Arc::new(AdminService(Swap::new(Pages { admin, patience: patience(&config) })));
@@ -228,8 +236,16 @@ async fn answer(pages: Arc<Pages>, request: Request<Incoming>) -> Response<Reply
     Response::from_parts(head, ReplyBody::full(body))
 }
 
-async fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|error| StartError::Listen { key, address, error })
+fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    let bind = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // As `TcpListener::bind` does: a program that starts again finds its port free.
+        #[cfg(unix)]
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    bind().map_err(|error| StartError::Listen { key, address, error })
 }
 
 /// The upstream's base address; the simulated model is started for it.
@@ -237,7 +253,7 @@ async fn upstream_of(config: &Config) -> Result<(Uri, Option<SimulatedModel>), S
     if let Target::Url(base) = &config.upstream.url {
         return Ok((base.clone(), None));
     }
-    let listener = listen("upstream.url = \"demo:\"", SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+    let listener = listen("upstream.url = \"demo:\"", SocketAddr::from(([127, 0, 0, 1], 0)))?;
     let address = listener.local_addr().unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
     let upstream = Arc::new(demo::Upstream::new(DEMO_PACE));
     let (stop, stopped) = oneshot::channel::<()>();
@@ -280,6 +296,16 @@ fn serve_settings(config: &Config) -> ServeSettings {
         header_timeout: limits.header_timeout,
         stall_timeout: limits.stall_timeout,
         seats: Seats::new(limits.connections),
+        closes_idle: false,
+    }
+}
+
+fn admin_settings(settings: &ServeSettings) -> ServeSettings {
+    ServeSettings {
+        header_timeout: settings.header_timeout.min(ADMIN_HEADER_TIMEOUT),
+        stall_timeout: settings.stall_timeout.min(ADMIN_STALL_TIMEOUT),
+        seats: Seats::new(ADMIN_CONNECTIONS),
+        closes_idle: true,
     }
 }
 

@@ -21,6 +21,7 @@ pub mod headers;
 mod held;
 mod hints;
 mod meter;
+mod open;
 mod patient;
 mod pool;
 mod profile;
@@ -46,6 +47,7 @@ mod version;
 use self::alarm::Alarm;
 use self::body::ReplyBody;
 use self::drain::{Drain, DrainGuard};
+use self::open::OpenConnections;
 use self::patient::Patient;
 pub use self::seats::Seats;
 use self::seats::{FreeSeat, Seat};
@@ -69,7 +71,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// HTTP/2: how much a client may send ahead on one stream, and on all of a connection. A request with
 /// a long conversation is some hundred KiB.
@@ -85,6 +87,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long a connection that was just made may take to send its first request when the drain begins.
 const FIRST_REQUEST_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long a connection that shall be closed for another one is waited for, before the next is looked for.
+const IDLES_WITHIN: Duration = Duration::from_millis(100);
 
 /// A response to come. Boxed by who makes it, so that every kind of request has the room that it needs and no more.
 pub type Answering = Pin<Box<dyn Future<Output = Response<ReplyBody>> + Send>>;
@@ -105,12 +110,14 @@ pub struct ServeSettings {
     pub stall_timeout: Duration,
     /// How many connections there may be at once.
     pub seats: Seats,
+    /// When there are as many, one that idles is closed for the next, which otherwise waits until it is accepted.
+    pub closes_idle: bool,
 }
 
 impl Default for ServeSettings {
     fn default() -> Self {
         let (header_timeout, stall_timeout) = (Duration::from_secs(100), Duration::from_secs(300));
-        Self { header_timeout, stall_timeout, seats: Seats::default() }
+        Self { header_timeout, stall_timeout, seats: Seats::default(), closes_idle: false }
     }
 }
 
@@ -158,7 +165,8 @@ pub async fn serve<S: Service>(
     settings: ServeSettings,
     drain: Drain,
 ) {
-    let door = Door { service, builders: Arc::new(Builders::new(&settings)), settings, drain };
+    let (builders, open) = (Arc::new(Builders::new(&settings)), OpenConnections::default());
+    let door = Door { service, builders, settings, drain, open };
     let mut pause = ACCEPT_PAUSE;
     loop {
         let accepted = tokio::select! {
@@ -187,18 +195,39 @@ struct Door<S> {
     builders: Arc<Builders>,
     settings: ServeSettings,
     drain: Drain,
+    /// Empty where none of them is closed for others.
+    open: OpenConnections,
 }
 
 impl<S: Service> Door<S> {
     /// The next connection, once there is a place for it.
     async fn accept(&self, listener: &TcpListener) -> io::Result<(TcpStream, FreeSeat)> {
+        if self.settings.closes_idle {
+            let (stream, _) = listener.accept().await?;
+            return Ok((stream, self.place_of_an_idle_one().await));
+        }
         let Some(place) = self.settings.seats.take().await else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         listener.accept().await.map(|(stream, _)| (stream, place))
     }
 
+    /// A place, for which a connection that idles is closed where none is free.
+    async fn place_of_an_idle_one(&self) -> FreeSeat {
+        loop {
+            if let Some(place) = self.settings.seats.take_now() {
+                return place;
+            }
+            self.open.close_an_idle_one();
+            // Where none idles, one will soon.
+            if let Ok(Some(place)) = timeout(IDLES_WITHIN, self.settings.seats.take()).await {
+                return place;
+            }
+        }
+    }
+
     fn let_in(&self, stream: TcpStream, place: FreeSeat) {
+        let asked = Arc::new(Asked::default());
         let connection = Connection {
             service: self.service.clone(),
             builders: self.builders.clone(),
@@ -209,7 +238,10 @@ impl<S: Service> Door<S> {
             _guard: self.drain.guard(),
         };
         // A panic ends this task, and with it this connection alone.
-        tokio::spawn(connection.serve(stream));
+        let task = tokio::spawn(connection.serve(stream, Arc::clone(&asked)));
+        if self.settings.closes_idle {
+            self.open.add(asked, task.abort_handle());
+        }
     }
 
     /// Who is in the kernel's queue already takes the connection for made; to close now would break it.
@@ -243,7 +275,7 @@ struct Connection<S> {
 }
 
 /// What a connection has brought.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Asked {
     /// A request.
     yet: AtomicBool,
@@ -262,10 +294,9 @@ impl Drop for Served {
 }
 
 impl<S: Service> Connection<S> {
-    async fn serve(self, stream: TcpStream) {
+    async fn serve(self, stream: TcpStream, asked: Arc<Asked>) {
         // Fails only on a connection that is already gone.
         let _ = stream.set_nodelay(true);
-        let asked = Arc::new(Asked::default());
         let service = service_fn({
             let (service, asked, seat) = (self.service.clone(), asked.clone(), self.seat.clone());
             move |mut request: Request<Incoming>| {

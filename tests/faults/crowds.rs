@@ -85,3 +85,44 @@ fn five_hundred_idle_streams_cost_little_and_leave_nothing_behind() {
     let descriptors = toolrein.descriptors();
     assert!(descriptors < 40, "{descriptors} descriptors are left open");
 }
+
+#[test]
+fn idle_connections_to_the_admin_port_keep_no_probe_out() {
+    let (hand, toolrein) = Hand::behind("");
+    let admin = toolrein.admin_url();
+    let address = admin.trim_start_matches("http://");
+    let mut idle = Vec::new();
+    for nth in 0..2000 {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        // Some say nothing, some begin a head and stop, some have asked once and stay.
+        let begun: &[u8] = match nth % 3 {
+            0 => b"",
+            1 => b"GET /livez HTTP/1.1\r\nhos",
+            _ => b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        };
+        // The program may have closed it for the next one already.
+        let _ = std::io::Write::write_all(&mut stream, begun);
+        idle.push(stream);
+    }
+    for path in ["/livez", "/readyz", "/metrics", "/livez"] {
+        assert_eq!(get(&format!("{admin}{path}")).status, 200, "{path}");
+    }
+    assert!(toolrein.descriptors() < 400, "{} descriptors", toolrein.descriptors());
+    drop(idle);
+    still_answers(&hand, &toolrein);
+}
+
+#[test]
+fn many_clients_that_come_at_once_are_let_in_by_the_kernel_while_nobody_accepts() {
+    // The kernel may be set to allow fewer.
+    let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap().trim().parse().unwrap_or(0);
+    let clients = 1500.min(most);
+    let (_hand, toolrein) = Hand::behind("limits.connections = 1\n");
+    let address = toolrein.origin().trim_start_matches("http://").parse().unwrap();
+    let first = Wire::to(&toolrein);
+    // Beyond the queue, the kernel drops what asks for a connection, and the client waits for nothing.
+    let connect = |_| std::net::TcpStream::connect_timeout(&address, crate::support::PATIENCE).unwrap();
+    let made: Vec<_> = (0..clients).map(connect).collect();
+    assert_eq!(made.len(), clients);
+    drop(first);
+}
