@@ -6,7 +6,9 @@ use crate::explain::{self, Form, Which};
 use crate::policy;
 use crate::replay;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -49,15 +51,22 @@ Exits with 0 if a conversation was shown, with 1 if there was none to show, with
 
 Example: toolrein explain --line 3 --html conversations.jsonl > page.html";
 
+/// The command line. The options of `serve` may come before the subcommand too, where that takes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cli(Command);
+
 /// A sidecar proxy that keeps agents' tool calls in hand, in front of any OpenAI-compatible API.
 #[derive(Clone, Debug, PartialEq, Eq, Parser)]
-#[command(name = "toolrein", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub struct Cli {
+#[command(name = "toolrein", version, after_help = EXAMPLES)]
+struct Parsed {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
     serve: ServeArgs,
 }
+
+/// The options that may come before a subcommand, by their names.
+const BEFORE: [&str; 5] = ["config", "listen", "admin", "upstream", "mode"];
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -198,7 +207,74 @@ pub struct ExplainArgs {
 impl Cli {
     /// What is asked for; without a subcommand, to serve.
     pub fn into_command(self) -> Command {
-        self.command.unwrap_or(Command::Serve(self.serve))
+        self.0
+    }
+}
+
+impl Parser for Cli {}
+
+impl CommandFactory for Cli {
+    fn command() -> clap::Command {
+        Parsed::command()
+    }
+
+    fn command_for_update() -> clap::Command {
+        Parsed::command_for_update()
+    }
+}
+
+impl FromArgMatches for Cli {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let Parsed { command, serve } = Parsed::from_arg_matches(matches)?;
+        let Some((mut command, (name, behind))) = command.zip(matches.subcommand()) else {
+            return Ok(Self(Command::Serve(serve)));
+        };
+        let is_written = |matches: &ArgMatches, option| {
+            let is_known = matches.try_contains_id(option).is_ok();
+            is_known && matches.value_source(option) == Some(ValueSource::CommandLine)
+        };
+        // What is written behind the subcommand beats what is written before it, and both beat a variable.
+        for option in BEFORE.into_iter().filter(|option| is_written(matches, option)) {
+            if !is_written(behind, option) && !command.take(option, &serve) {
+                let message = format!("--{option} is no option of {name}\n");
+                return Err(clap::Error::raw(ErrorKind::ArgumentConflict, message));
+            }
+        }
+        Ok(Self(command))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Command {
+    /// Takes an option that was written before it; whether it has such an option.
+    fn take(&mut self, option: &str, before: &ServeArgs) -> bool {
+        match self {
+            Self::Serve(ServeArgs { config, .. })
+            | Self::Check(CheckArgs { config, .. })
+            | Self::Replay(ReplayArgs { config, .. })
+            | Self::Explain(ExplainArgs { config, .. })
+                if option == "config" =>
+            {
+                config.clone_from(&before.config);
+                true
+            }
+            Self::Serve(ServeArgs { settings, .. }) | Self::Check(CheckArgs { settings, .. }) => {
+                settings.take(option, &before.settings)
+            }
+            Self::Demo(DemoArgs { listen, .. }) if option == "listen" => {
+                listen.clone_from(&before.settings.listen);
+                true
+            }
+            Self::Demo(DemoArgs { admin, .. }) if option == "admin" => {
+                admin.clone_from(&before.settings.admin);
+                true
+            }
+            _ => false,
+        }
     }
 }
 
@@ -262,6 +338,18 @@ impl ExplainArgs {
 }
 
 impl Settings {
+    /// Takes an option from those `before` it; whether there is such an option.
+    fn take(&mut self, option: &str, before: &Self) -> bool {
+        match option {
+            "listen" => self.listen.clone_from(&before.listen),
+            "admin" => self.admin.clone_from(&before.admin),
+            "upstream" => self.upstream.clone_from(&before.upstream),
+            "mode" => self.mode.clone_from(&before.mode),
+            _ => return false,
+        }
+        true
+    }
+
     fn overrides(&self) -> Overrides {
         Overrides {
             listen: given(&self.listen),

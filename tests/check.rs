@@ -38,6 +38,10 @@ fn without_a_subcommand_the_proxy_is_run() {
     for line in [
         "toolrein --config a.toml --listen 127.0.0.1:1 --admin 127.0.0.1:2 --upstream demo: --mode off",
         "toolrein serve --config a.toml --listen 127.0.0.1:1 --admin 127.0.0.1:2 --upstream demo: --mode off",
+        "toolrein --config a.toml --listen 127.0.0.1:1 --admin 127.0.0.1:2 --upstream demo: --mode off serve",
+        "toolrein --config a.toml --upstream demo: serve --listen 127.0.0.1:1 --admin 127.0.0.1:2 --mode off",
+        "toolrein --mode observe --config b.toml --listen 127.0.0.1:1 --upstream demo: serve --admin 127.0.0.1:2 \
+         --mode off --config a.toml",
     ] {
         let Command::Serve(args) = parse(line).unwrap() else { panic!("{line}") };
         assert_eq!(args.source(), Source::File(PathBuf::from("a.toml")));
@@ -68,12 +72,44 @@ fn each_subcommand_takes_its_own_options_and_no_other() {
     assert_eq!(parse("toolrein policies").unwrap(), Command::Policies);
     for line in [
         "toolrein policies --mode off",
-        "toolrein --mode off check",
+        "toolrein --mode off policies",
+        "toolrein --upstream demo: demo",
+        "toolrein --mode off replay a.jsonl",
+        "toolrein --config a.toml completions bash",
         "toolrein replay",
         "toolrein completions",
     ] {
         assert!(parse(line).is_err(), "{line}");
     }
+}
+
+#[test]
+fn an_option_before_the_subcommand_is_one_behind_it() {
+    for (before, behind) in [
+        ("toolrein --mode off check", "toolrein check --mode off"),
+        ("toolrein --config own.toml check", "toolrein check own.toml"),
+        ("toolrein --config own.toml check other.toml", "toolrein check other.toml"),
+        (
+            "toolrein --listen 127.0.0.1:0 --admin 127.0.0.1:0 demo",
+            "toolrein demo --listen 127.0.0.1:0 --admin 127.0.0.1:0",
+        ),
+        ("toolrein --config own.toml replay a.jsonl", "toolrein replay a.jsonl --config own.toml"),
+        ("toolrein --config own.toml explain a.jsonl", "toolrein explain --config own.toml a.jsonl"),
+    ] {
+        assert_eq!(parse(before).unwrap(), parse(behind).unwrap(), "{before}");
+    }
+}
+
+#[test]
+fn an_option_before_the_subcommand_beats_its_variable() {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_toolrein"))
+        .args(["--mode", "off", "check"])
+        .env("TOOLREIN_MODE", "observe")
+        .env_remove("TOOLREIN_CONFIG")
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("mode      off"), "{told}");
 }
 
 #[test]
