@@ -389,13 +389,8 @@ pub(super) fn may_be_read_as(key: &[u8], kind: Kind, names: &[&[u8]]) -> bool {
     if !matches!(kind, Kind::Object | Kind::Array) {
         return false;
     }
-    // Go folds two characters beyond ASCII into these names.
-    let folded = || match std::str::from_utf8(key) {
-        Ok(key) => key.replace('\u{17f}', "s").replace('\u{212a}', "k").to_ascii_lowercase().into_bytes(),
-        Err(_) => Vec::new(),
-    };
     let is_odd = key.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
-    if is_odd { names.contains(&folded().as_slice()) } else { names.contains(&key) }
+    if is_odd { names.contains(&&*in_one_case(key)) } else { names.contains(&key) }
 }
 
 fn parse_function(scanner: &mut Scanner<'_>, call: &mut ToolCall, seen: &mut Seen) -> Result<(), Fault> {
@@ -434,7 +429,7 @@ fn parse_function_member(
 
 /// Whether a member called `key`, which is none of them, is the name or the arguments for readers that ignore case.
 fn differs_in_case(key: &[u8]) -> bool {
-    [&b"name"[..], b"arguments", b"input"].iter().any(|name| key.eq_ignore_ascii_case(name))
+    key.len() <= 16 && [&b"name"[..], b"arguments", b"input"].contains(&&*in_one_case(key))
 }
 
 fn parse_arguments(scanner: &mut Scanner<'_>) -> Result<Arguments, Fault> {

@@ -14,7 +14,7 @@ const MESSAGES: &[u8] = b"messages";
 /// off or that is no object is none to anybody.
 pub fn may_read(body: &[u8], fault: Fault) -> bool {
     match fault {
-        Fault::Depth | Fault::Duplicate | Fault::Size => true,
+        Fault::Depth | Fault::Duplicate | Fault::Size | Fault::Crowded => true,
         // JSON that any reader reads alike, but nothing that the API knows.
         Fault::Type => false,
         Fault::NoMessages => has_messages_in_another_case(body),
