@@ -4,6 +4,7 @@
 //! Two stages: as written (`file`, over `document` and `units`), then checked (`check`), which gives
 //! [`Config`].
 
+mod caller;
 mod check;
 mod contradictions;
 mod document;
@@ -25,6 +26,7 @@ mod tiers;
 mod units;
 mod windows;
 
+pub use caller::Caller;
 pub use effective::Effective;
 pub use error::{Problem, Problems};
 pub use file::Overrides;

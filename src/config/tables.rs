@@ -1,6 +1,7 @@
 //! The tables of `proxy.toml` other than policies, each with its defaults in code. Says what each key means
 //! and which unit it has; what must hold between keys is checked elsewhere.
 
+use super::caller::Caller;
 use super::target::Target;
 use super::units::{address, ask_usage, headers, paths, patterns, percent, share, size, span, target};
 use crate::policy::pattern::Pattern;
@@ -203,6 +204,8 @@ pub enum PlacementChoice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Conversation {
+    /// What names the caller, whose quotas, windows and approvals a request takes part in.
+    pub caller: Caller,
     /// Request headers; `x-toolrein-conversation` comes first and is not listed.
     #[serde(with = "headers")]
     pub headers: Vec<HeaderName>,
@@ -418,6 +421,7 @@ impl Default for Conversation {
         let body: [&[&str]; 3] =
             [&["prompt_cache_key"], &["metadata", "session_id"], &["metadata", "conversation_id"]];
         Self {
+            caller: Caller::Credential,
             headers: headers.map(HeaderName::from_static).into(),
             body: body.map(|path| path.iter().map(|&step| step.to_owned()).collect()).into(),
             holdout: 0,

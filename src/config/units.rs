@@ -253,7 +253,17 @@ pub(super) mod headers {
     use serde::{Deserialize, Deserializer, Serializer, de};
 
     /// Headers that carry credentials: as a conversation id they would be sent back and logged.
-    const CREDENTIALS: [&str; 5] = ["authorization", "proxy-authorization", "cookie", "api-key", "x-api-key"];
+    const CREDENTIALS: [&str; 9] = [
+        "authorization",
+        "proxy-authorization",
+        "cookie",
+        "api-key",
+        "x-api-key",
+        "x-goog-api-key",
+        "ocp-apim-subscription-key",
+        "apikey",
+        "x-litellm-api-key",
+    ];
 
     pub(crate) fn serialize<S: Serializer>(headers: &[HeaderName], out: S) -> Result<S::Ok, S::Error> {
         out.collect_seq(headers.iter().map(HeaderName::as_str))

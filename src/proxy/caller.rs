@@ -1,35 +1,48 @@
-//! Who sends a request and in which conversation, read from its headers and body. Credentials are hashed and
-//! forgotten; nothing is stored.
+//! Who sends a request and in which conversation, read from its headers, query and body. The caller is a keyed hash of its
+//! credential, which is not kept; nothing is stored.
 
-use crate::config::Conversation;
-use crate::transcript::identity::{Domain, HashKey, Identity};
+use super::credential::Credentials;
+use super::error::ProxyError;
+use crate::config::{Caller, Config, Conversation, Mode};
+use crate::transcript::identity::{Domain, Hash, HashKey, Identity};
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::decode;
 use crate::wire::request::Request;
-use hyper::http::header::AUTHORIZATION;
-use hyper::http::{HeaderMap, HeaderName, HeaderValue};
+use hyper::http::{HeaderMap, HeaderName};
 
 /// The client's own name for its conversation; sent back in replies too.
 pub(crate) static CONVERSATION: HeaderName = HeaderName::from_static("x-toolrein-conversation");
-/// Headers that carry a credential, OpenAI's form, Azure's, Anthropic's. All of them count: which one an upstream
-/// goes by is its own affair.
-pub(super) static CREDENTIALS: [HeaderName; 3] =
-    [AUTHORIZATION, HeaderName::from_static("api-key"), HeaderName::from_static("x-api-key")];
 /// The longest conversation id that is taken; a longer one is no name.
 const MAX_ID_BYTES: usize = 256;
 
-/// The identity of the caller of `request`.
-pub(crate) fn identify(
+/// The caller: a keyed hash of the one credential that `config` names.
+///
+/// # Errors
+/// There are several that differ. Which of them the upstream takes is not known here, so that a caller could have as many
+/// names as it likes. Nothing is refused while observing: there the first one counts.
+pub(crate) fn principal(
     key: &HashKey,
+    (headers, all): (&HeaderMap, &Credentials<'_>),
+    config: &Config,
+) -> Result<Hash, ProxyError> {
+    let named = |credentials: &Credentials<'_>| {
+        let is_refused = credentials.are_several() && config.mode != Mode::Observe;
+        let refused = || ProxyError::AmbiguousCredentials { caller: config.conversation.caller.to_string() };
+        (!is_refused).then(|| key.hash(Domain::Principal, &[credentials.first()])).ok_or_else(refused)
+    };
+    match &config.conversation.caller {
+        Caller::Credential => named(all),
+        Caller::Header(name) => named(&Credentials::in_header(headers, name)),
+    }
+}
+
+/// The conversation of `request`, whose caller is `principal`.
+pub(crate) fn identify(
+    (key, principal): (&HashKey, Hash),
     headers: &HeaderMap,
     (request, body): (&Request, &[u8]),
     settings: &Conversation,
 ) -> Identity {
-    let mut credentials: Vec<&[u8]> = Vec::new();
-    for name in &CREDENTIALS {
-        credentials.extend(headers.get_all(name).iter().map(HeaderValue::as_bytes));
-    }
-    let principal = key.hash(Domain::Principal, &credentials);
     let by_header = || {
         let names = std::iter::once(&CONVERSATION).chain(&settings.headers);
         names.filter_map(|name| headers.get(name)?.to_str().ok()).find_map(id)
@@ -71,6 +84,9 @@ fn member(body: &[u8], object: Span, name: &str) -> Option<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Overrides, Source};
+    use crate::policy::REGISTRY;
+    use hyper::http::HeaderValue;
 
     fn settings() -> Conversation {
         Conversation {
@@ -91,7 +107,8 @@ mod tests {
         for (name, value) in headers {
             map.insert(*name, HeaderValue::from_static(value));
         }
-        identify(&HashKey::fixed(1), &map, (&request, body.as_bytes()), &settings()).explicit
+        let nobody = (&HashKey::fixed(1), Hash::default());
+        identify(nobody, &map, (&request, body.as_bytes()), &settings()).explicit
     }
 
     #[test]
@@ -113,17 +130,46 @@ mod tests {
         assert_eq!(explicit(&[], &long), None);
     }
 
+    fn loaded(text: &str) -> Config {
+        let source = Source::Text { name: "proxy.toml".to_owned(), text: text.to_owned() };
+        Config::load(source, &Overrides::default(), REGISTRY).unwrap()
+    }
+
+    fn of(seed: u64, headers: &[(&'static str, &'static str)], config: &Config) -> Result<Hash, ProxyError> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        let uri = hyper::http::Uri::from_static("/v1/chat/completions");
+        principal(&HashKey::fixed(seed), (&map, &Credentials::of(&map, &uri)), config)
+    }
+
     #[test]
     fn principals_differ_by_credential_and_by_process() {
-        let of = |seed, credential: &'static str| {
-            let mut map = HeaderMap::new();
-            map.insert("authorization", HeaderValue::from_static(credential));
-            let body = br#"{"messages":[]}"#;
-            let request = Request::parse(body).unwrap();
-            identify(&HashKey::fixed(seed), &map, (&request, body), &settings()).principal
-        };
-        assert_eq!(of(1, "Bearer a"), of(1, "Bearer a"));
+        let config = loaded("");
+        let of = |seed, credential| of(seed, &[("authorization", credential)], &config).unwrap();
+        assert_eq!(of(1, "Bearer a"), of(1, "bearer  a"));
         assert_ne!(of(1, "Bearer a"), of(1, "Bearer b"));
         assert_ne!(of(1, "Bearer a"), of(2, "Bearer a"));
+    }
+
+    #[test]
+    fn several_credentials_are_refused_and_while_observing_the_first_one_counts() {
+        let both = [("x-api-key", "b"), ("authorization", "Bearer a")];
+        let refused = ProxyError::AmbiguousCredentials { caller: "credential".to_owned() };
+        assert_eq!(of(1, &both, &loaded("")), Err(refused));
+        let observing = loaded("mode = \"observe\"");
+        assert_eq!(of(1, &both, &observing), of(1, &both[1..], &observing));
+    }
+
+    #[test]
+    fn the_caller_can_be_one_header_alone_and_who_does_not_send_it_shares_one_name() {
+        let config = loaded("conversation.caller = \"header:x-user\"");
+        let name = |headers: &[_]| of(1, headers, &config).unwrap();
+        let (user, a, b) = (("x-user", "u"), ("authorization", "a"), ("x-api-key", "b"));
+        assert_eq!(name(&[user, a, b]), name(&[user]));
+        assert_ne!(name(&[user]), name(&[("x-user", "v")]));
+        assert_eq!(name(&[a]), name(&[b]));
+        assert!(of(1, &[user, ("x-user", "v")], &config).is_err(), "two users");
     }
 }

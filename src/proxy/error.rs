@@ -31,6 +31,8 @@ pub enum ProxyError {
     BadTarget { target: String },
     /// A method that a gateway to one upstream has no use for (CONNECT).
     MethodNotAllowed { method: String },
+    /// Several credentials that differ: who the caller is cannot be said. How the caller is configured to be named.
+    AmbiguousCredentials { caller: String },
     /// Another request of the same conversation is in flight, and the operator wants one at a time.
     ConversationBusy { waited_ms: u64 },
     /// The request cannot be read, so that its reply could not be judged, and a policy that is on restricts calls. `why`:
@@ -61,6 +63,7 @@ impl ProxyError {
             Self::ClientCut
             | Self::BadTarget { .. }
             | Self::RequestUnreadable { .. }
+            | Self::AmbiguousCredentials { .. }
             | Self::Refused { .. } => StatusCode::BAD_REQUEST,
             Self::ConversationBusy { .. } => StatusCode::CONFLICT,
             Self::UpstreamConnect { .. }
@@ -87,6 +90,7 @@ impl ProxyError {
             Self::ReplyUnjudged { .. } => "reply_unjudged",
             Self::BadTarget { .. } => "bad_target",
             Self::MethodNotAllowed { .. } => "method_not_allowed",
+            Self::AmbiguousCredentials { .. } => "ambiguous_credentials",
             Self::ConversationBusy { .. } => "conversation_busy",
             Self::RequestUnreadable { .. } => "request_unreadable",
             Self::LedgerAway => "ledger_away",
@@ -142,6 +146,11 @@ impl ProxyError {
             Self::MethodNotAllowed { method } => {
                 format!("toolrein stands in front of one upstream and does not serve {method} requests.")
             }
+            Self::AmbiguousCredentials { caller } => format!(
+                "The request carries more than one credential, so that toolrein cannot say who the caller is \
+                 (conversation.caller = {caller:?}). Send one API key, in one header. Where a second one belongs to a \
+                 gateway, set conversation.caller = \"header:NAME\" to the header that names the caller."
+            ),
             Self::ConversationBusy { waited_ms: 0 } => {
                 "Another request of this conversation is in flight. Send the next one when it has been answered.".into()
             }
@@ -175,6 +184,7 @@ impl ProxyError {
             | Self::ReplyUnjudged { .. }
             | Self::BadTarget { .. }
             | Self::MethodNotAllowed { .. }
+            | Self::AmbiguousCredentials { .. }
             | Self::ConversationBusy { .. }
             | Self::RequestUnreadable { .. }
             | Self::Refused { .. } => Some(false),
@@ -190,6 +200,7 @@ impl ProxyError {
             | Self::ClientCut
             | Self::BadTarget { .. }
             | Self::MethodNotAllowed { .. }
+            | Self::AmbiguousCredentials { .. }
             | Self::ConversationBusy { .. }
             | Self::RequestUnreadable { .. }
             | Self::Refused { .. } => Fault::Client,

@@ -8,6 +8,7 @@ pub(crate) use self::reading::Length;
 
 use self::reading::Reading;
 use super::body::{ReplyBody, UpBody};
+use super::credential::Credentials;
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::fallback::{Fallbacks, Subject, placement};
@@ -22,7 +23,7 @@ use super::swap::Swap;
 use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
 use super::{Answering, Service, caller, clock, coding, profile, relay, stream};
-use crate::config::{Config, InFlight, Mode, Tell, Unjudged};
+use crate::config::{Config, InFlight, Mode, Profile, Tell, Unjudged};
 use crate::ledger::Ledger;
 use crate::ledger::held::HeldCalls;
 use crate::policy::plan::Plan;
@@ -153,14 +154,12 @@ impl Gateway {
             Ok(request) => request,
             Err(fault) => return Box::pin(self.govern_unread(parts, body, fault, record)).await,
         };
-        let profile = match profile::choose(&self.config, &parts.headers, (&request, &body)) {
-            Ok(profile) => profile,
+        let (profile, identity) = match self.identify(&parts, (&request, &body)) {
+            Ok(found) => found,
             Err(error) => return refused(record, &error),
         };
         record.outcome.profile = profile.map(|profile| Arc::clone(&profile.name));
         let policies = self.config.policies_of(profile);
-        let identity =
-            caller::identify(&self.key, &parts.headers, (&request, &body), &self.config.conversation);
         // Before anything is looked up: what the other request brings is to be known by then.
         let passage = match self.admit(&identity, (&request, &body), &mut record).await {
             Ok(passage) => passage,
@@ -205,6 +204,21 @@ impl Gateway {
             return refused(record, &ProxyError::RequestUnreadable { why, answered: false });
         }
         self.relay_read(parts, UpBody::rope(vec![body]), is_refused.then_some(why), record).await
+    }
+
+    /// The profile that the request takes, and whose conversation it carries.
+    fn identify(
+        &self,
+        parts: &Parts,
+        (request, body): (&Request, &Bytes),
+    ) -> Result<(Option<&Profile>, Identity), ProxyError> {
+        let credentials = Credentials::of(&parts.headers, &parts.uri);
+        let sent = (&parts.headers, &credentials);
+        let principal = caller::principal(&self.key, sent, &self.config)?;
+        let profile = profile::choose(&self.config, sent, (request, body))?;
+        let settings = &self.config.conversation;
+        let identity = caller::identify((&self.key, principal), &parts.headers, (request, body), settings);
+        Ok((profile, identity))
     }
 
     /// Why the request goes no further, if it does not: the shared ledger is away, or a policy wants none of it.

@@ -11,6 +11,7 @@ mod caller;
 mod clock;
 mod coding;
 mod connect;
+mod credential;
 pub mod drain;
 pub mod error;
 mod exchange;

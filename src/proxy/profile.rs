@@ -1,7 +1,7 @@
 //! Which profile a request takes: the one that it names, else that of its caller's tier, else that of its
 //! model. Reads headers and the model's name; what a profile holds is the configuration's.
 
-use super::caller::CREDENTIALS;
+use super::credential::Credentials;
 use super::error::ProxyError;
 use crate::config::{Config, Mode, Profile, Profiles};
 use crate::wire::request::Request;
@@ -9,8 +9,6 @@ use hyper::http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The client's choice.
 static PROFILE: HeaderName = HeaderName::from_static("x-toolrein-profile");
-/// What stands before an API key in `authorization`; upper and lower case are alike.
-const SCHEME: &[u8] = b"bearer";
 
 /// The profile of `request`; `None`: the policies outside of profiles.
 ///
@@ -19,7 +17,7 @@ const SCHEME: &[u8] = b"bearer";
 /// observing, since nothing may change.
 pub(super) fn choose<'a>(
     config: &'a Config,
-    headers: &HeaderMap,
+    (headers, credentials): (&HeaderMap, &Credentials<'_>),
     (request, body): (&Request, &[u8]),
 ) -> Result<Option<&'a Profile>, ProxyError> {
     let profiles = &config.profiles;
@@ -35,7 +33,7 @@ pub(super) fn choose<'a>(
             Err(message) => return Err(ProxyError::Refused { code: "unknown_profile", message }),
         }
     }
-    Ok(of_tier(profiles, headers).or_else(|| profiles.of_model(&request.model_name(body))))
+    Ok(of_tier(profiles, credentials).or_else(|| profiles.of_model(&request.model_name(body))))
 }
 
 /// Whether policies that restrict calls are on for a request that cannot be read: in the profile that its headers choose,
@@ -54,25 +52,11 @@ pub(super) fn may_restrict_calls(config: &Config, headers: &HeaderMap) -> bool {
 
 /// The profile of the first key that is of a tier. Every key counts: which one the upstream goes by is its own
 /// affair, and a caller that adds another shall not leave its tier by that.
-fn of_tier<'a>(profiles: &'a Profiles, headers: &HeaderMap) -> Option<&'a Profile> {
+fn of_tier<'a>(profiles: &'a Profiles, credentials: &Credentials<'_>) -> Option<&'a Profile> {
     if !profiles.ask_for_keys() {
         return None;
     }
-    let values = CREDENTIALS.iter().flat_map(|name| headers.get_all(name));
-    values.filter_map(|value| profiles.of_key(key_in(value.as_bytes()))).next()
-}
-
-/// The key in a header's value, without its scheme.
-fn key_in(value: &[u8]) -> &[u8] {
-    let value = value.trim_ascii();
-    match value.split_at_checked(SCHEME.len()) {
-        Some((scheme, rest))
-            if scheme.eq_ignore_ascii_case(SCHEME) && rest.first().is_some_and(u8::is_ascii_whitespace) =>
-        {
-            rest.trim_ascii()
-        }
-        _ => value,
-    }
+    credentials.iter().find_map(|key| profiles.of_key(key))
 }
 
 #[cfg(test)]
@@ -102,7 +86,8 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_static(value));
         }
-        match choose(config, &map, (&request, body.as_bytes())) {
+        let uri = hyper::http::Uri::from_static("/v1/chat/completions");
+        match choose(config, (&map, &Credentials::of(&map, &uri)), (&request, body.as_bytes())) {
             Ok(profile) => Ok(profile.map_or("", |profile| &profile.name).to_owned()),
             Err(error) => Err(error.message()),
         }

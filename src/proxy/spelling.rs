@@ -105,7 +105,7 @@ fn folded(text: &[u8]) -> String {
 }
 
 /// The text with its `%xx` decoded, once.
-fn decoded(text: &[u8]) -> Vec<u8> {
+pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((first, behind)) = rest.split_first() {

@@ -4,7 +4,7 @@
 use crate::config::Config;
 use crate::policy::plan::SummaryPlace;
 use crate::proxy::body::UpBody;
-use crate::proxy::caller::CREDENTIALS;
+use crate::proxy::credential::carries;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use bytes::Bytes;
 use hyper::http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -57,10 +57,9 @@ impl Places {
         if let Some(key) = self.0.get(place).and_then(|known| known.key.clone()) {
             headers.insert(AUTHORIZATION, key);
         } else if *place == SummaryPlace::default() {
-            for name in CREDENTIALS.iter().chain(&PAYERS) {
-                for value in parts.headers.get_all(name) {
-                    headers.append(name, value.clone());
-                }
+            let pays = |name: &HeaderName| carries(name.as_str().as_bytes()) || PAYERS.contains(name);
+            for (name, value) in parts.headers.iter().filter(|(name, _)| pays(name)) {
+                headers.append(name, value.clone());
             }
         }
         request

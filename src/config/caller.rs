@@ -1,0 +1,49 @@
+//! `conversation.caller`: what names the caller of a request. Reads and writes the setting; who a request's caller is, the
+//! proxy finds out.
+
+use hyper::http::HeaderName;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::fmt;
+
+/// What stands before the name of a header.
+const HEADER: &str = "header:";
+
+/// What names the caller.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Caller {
+    /// The one credential of the request, wherever it is.
+    #[default]
+    Credential,
+    /// This header alone, which a gateway sets that the operator trusts.
+    Header(HeaderName),
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Credential => out.write_str("credential"),
+            Self::Header(name) => write!(out, "{HEADER}{name}"),
+        }
+    }
+}
+
+impl Serialize for Caller {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Caller {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let header = || text.strip_prefix(HEADER)?.parse().ok();
+        match text.as_str() {
+            "credential" => Ok(Self::Credential),
+            _ => header().map(Self::Header).ok_or_else(|| {
+                de::Error::custom(format!(
+                    r#"expected "credential" or the name of a header, such as "header:x-user", found {text:?}"#
+                ))
+            }),
+        }
+    }
+}
