@@ -26,7 +26,8 @@ fn with_credentials(request: Request) -> Request {
 }
 
 fn ask(toolrein: &Toolrein, path: &str, body: &str) -> Response {
-    with_credentials(Request::post(&format!("{}{path}", toolrein.origin()), body)).send()
+    let request = Request::new("POST", &format!("{}{path}", toolrein.origin()), body);
+    with_credentials(request.header("content-type", "application/json")).send()
 }
 
 /// A conversation with the canary in every text of it.

@@ -18,7 +18,7 @@ fn headers_of_a_request_arrive_in_their_order_and_toolreins_own_do_not() {
             ("authorization", "Bearer sk-one"),
             ("x-twice", "1"),
             ("x-toolrein-conversation", "talk"),
-            ("api-key", "sk-two"),
+            ("api-key", "sk-one"),
             ("content-type", "application/json; charset=utf-8"),
             ("accept", "*/*"),
             ("x-twice", "2"),

@@ -34,7 +34,9 @@ fn a_second_request_of_a_conversation_is_refused_until_the_first_is_answered() {
     assert_eq!(second.header("x-toolrein-actions"), Some("in_flight=rejected"));
     assert_eq!(named(&toolrein, "b", false).send().status, 200, "another conversation");
     assert_eq!(Request::post(&toolrein.chat_url(), question(false)).send().status, 200, "one without a name");
-    let foreign = named(&toolrein, "a", false).header("api-key", "another caller's").send();
+    let foreign =
+        Request::new("POST", &toolrein.chat_url(), question(false)).header("x-toolrein-conversation", "a");
+    let foreign = foreign.header("api-key", "another-caller").send();
     assert_eq!(foreign.status, 200, "another caller's conversation of the same name");
     gate.open();
     assert_eq!(first.rest().streamed_text(), "one two");

@@ -79,8 +79,8 @@ fn whisper(toolrein: &Toolrein) {
         for body in [talk.clone(), format!("{talk} s3cr3t"), format!("{{\"s3cr3t\":{}}}", "[".repeat(200))] {
             for path in ["/v1/chat/completions?key=s3cr3t", "/v1/responses?api-key=s3cr3t"] {
                 let request = Request::new("POST", &format!("{}{path}", toolrein.origin()), &body);
-                let request = request.header("authorization", "Bearer s3cr3t").header("api-key", SECRET);
-                let request = request.header("cookie", "a=s3cr3t").header("x-api-key", SECRET);
+                let request = request.header("authorization", "Bearer s3cr3t").header("api-key", "s3cr3t");
+                let request = request.header("cookie", "a=s3cr3t").header("x-api-key", "s3cr3t");
                 request.header("proxy-authorization", "Basic s3cr3t").send();
             }
         }

@@ -249,7 +249,7 @@ fn an_address_of_the_operators_never_sees_the_callers_key() {
         let program = Toolrein::before_in(&callers, &settings, &[("SUMMARY_KEY", "sk-operator")]);
         let request = Request::post(&program.chat_url(), having_read(Form::Whole, 7).body().to_string());
         let request =
-            request.header("api-key", "sk-azure").header("x-api-key", "sk-other").header("cookie", "c=1");
+            request.header("api-key", "sk-test").header("x-api-key", "sk-test").header("cookie", "c=1");
         request.header("openai-organization", "o").send();
         let (questions, requests) = apart(&callers);
         assert_eq!((questions.len(), summaries(&requests[0])), (0, vec![SAID.to_owned()]));
@@ -262,7 +262,7 @@ fn an_address_of_the_operators_never_sees_the_callers_key() {
         own.assert_clean();
         // Neither key is told to anybody.
         let told = format!("{}{}", program.metrics(), program.stop().join("\n"));
-        assert!(!told.contains("sk-operator") && !told.contains("sk-azure"), "{told}");
+        assert!(!told.contains("sk-operator") && !told.contains("sk-test"), "{told}");
     }
 }
 
@@ -272,7 +272,7 @@ fn a_key_of_the_operators_takes_the_place_of_the_callers_at_its_upstream() {
     let settings = with("key_env = \"SUMMARY_KEY\"");
     let program = Toolrein::before_in(&upstream, &settings, &[("SUMMARY_KEY", "sk-operator")]);
     let request = Request::post(&program.chat_url(), having_read(Form::Whole, 7).body().to_string());
-    request.header("x-api-key", "sk-other").send();
+    request.header("x-api-key", "sk-test").send();
     let (questions, requests) = apart(&upstream);
     assert_eq!(questions[0].header("authorization"), Some("Bearer sk-operator"));
     assert_eq!(questions[0].header("x-api-key"), None);
