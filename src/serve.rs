@@ -17,6 +17,7 @@ use crate::ledger::summaries::Pins;
 use crate::proxy::body::ReplyBody;
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{Gateway, Handler};
+use crate::proxy::memory::BodyMemory;
 use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{PlaceError, Places, Summariser};
 use crate::proxy::swap::Swap;
@@ -31,7 +32,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::http::{Request, Response, Uri};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
@@ -128,7 +129,11 @@ impl Running {
         let settings = upstream_settings(&config, base);
         let places = Places::of(&config, &settings)?;
         let pins = Pins::new(config.ledger.ttl);
+        let memory = BodyMemory::new(config.limits.total_bytes);
+        let held_bytes = memory.clone();
+        metrics.count_body_bytes_by(move || held_bytes.held());
         let gateway = Gateway {
+            memory,
             upstream: Arc::new(Upstream::new(settings)?),
             ledger,
             memo: Arc::new(MemoCache::new(config.ledger.memo_bytes)),
@@ -237,15 +242,32 @@ async fn answer(pages: Arc<Pages>, request: Request<Incoming>) -> Response<Reply
 }
 
 fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    let bind = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // As `TcpListener::bind` does: a program that starts again finds its port free.
-        #[cfg(unix)]
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
+    let bound = match (bind(address), over_ipv4(address)) {
+        (Err(error), Some(over_ipv4)) if is_without_ipv6(&error) => bind(over_ipv4),
+        (bound, _) => bound,
     };
-    bind().map_err(|error| StartError::Listen { key, address, error })
+    bound.map_err(|error| StartError::Listen { key, address, error })
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // As `TcpListener::bind` does: a program that starts again finds its port free.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// All addresses of IPv4, where all of IPv6 are wanted: `[::]` serves both families, and on a machine without IPv6 still
+/// the one that there is.
+fn over_ipv4(address: SocketAddr) -> Option<SocketAddr> {
+    let is_all = address.is_ipv6() && address.ip().is_unspecified();
+    is_all.then(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
+}
+
+/// Whether it was not the port that could not be had.
+fn is_without_ipv6(error: &io::Error) -> bool {
+    !matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied)
 }
 
 /// The upstream's base address; the simulated model is started for it.

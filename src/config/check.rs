@@ -110,6 +110,18 @@ impl Checker<'_> {
             let text = format!("expected at least {}, found {}", write_size(MIN_BYTES), write_size(size));
             self.require(&[key], size >= MIN_BYTES, text);
         }
+        for (key, size, times) in [
+            ("limits.request_bytes", limits.request_bytes, 2),
+            ("limits.reply_bytes", bytes(limits.reply_bytes), 4),
+        ] {
+            let total = limits.total_bytes;
+            let text = format!(
+                "limits.total_bytes ({}) is less than {times} times {key} ({})",
+                write_size(total),
+                write_size(size)
+            );
+            self.require(&["limits.total_bytes", key], total / times >= size, text);
+        }
         for pair in sizes[1..].windows(2) {
             let [(small_key, small), (large_key, large)] = [pair[0], pair[1]];
             let holds = small <= large || small < MIN_BYTES || large < MIN_BYTES;

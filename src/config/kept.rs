@@ -15,6 +15,8 @@ pub(super) fn keep(file: &mut File, running: &Config) -> Vec<String> {
     file.upstream.remember = running.upstream.remember;
     // What a connection was accepted with holds for as long as it lives, and they live for hours.
     file.limits.connections = running.limits.connections;
+    // Bytes are reserved of it by requests that run.
+    file.limits.total_bytes = running.limits.total_bytes;
     file.limits.header_timeout = running.limits.header_timeout;
     file.limits.stall_timeout = running.limits.stall_timeout;
     // Requests that run would still write to the old one.

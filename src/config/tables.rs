@@ -142,6 +142,9 @@ pub struct Limits {
     /// Longest whole reply that is judged.
     #[serde(with = "size")]
     pub reply_bytes: usize,
+    /// Most bytes of bodies that are held at once, half of them of requests and half of replies.
+    #[serde(with = "size")]
+    pub total_bytes: u64,
     /// Most connections of clients at once; further ones wait.
     pub connections: usize,
     /// Until a client has sent a request's head.
@@ -374,6 +377,7 @@ impl Default for Limits {
             event_bytes: 1 << 20,
             held_bytes: 4 << 20,
             reply_bytes: 32 << 20,
+            total_bytes: 512 << 20,
             connections: 16_384,
             header_timeout: Duration::from_secs(100),
             body_timeout: Duration::from_secs(60),

@@ -40,6 +40,8 @@ pub enum ProxyError {
     RequestUnreadable { why: &'static str, answered: bool },
     /// The ledger that replicas share does not answer, and the operator wants nothing to go on without it.
     LedgerAway,
+    /// The bodies that are held take all the memory that they may.
+    NoMemory,
     /// The operator's configuration refuses this request.
     Refused { code: &'static str, message: String },
     /// A fault of toolrein's own; the text is for the log and holds no secret.
@@ -72,7 +74,7 @@ impl ProxyError {
             | Self::ReplyUnjudged { .. } => StatusCode::BAD_GATEWAY,
             Self::UpstreamTimeout { .. } | Self::UpstreamHints { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
-            Self::LedgerAway => StatusCode::SERVICE_UNAVAILABLE,
+            Self::LedgerAway | Self::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -94,6 +96,7 @@ impl ProxyError {
             Self::ConversationBusy { .. } => "conversation_busy",
             Self::RequestUnreadable { .. } => "request_unreadable",
             Self::LedgerAway => "ledger_away",
+            Self::NoMemory => "out_of_memory",
             Self::Refused { code, .. } => code,
             Self::Internal { .. } => "internal_error",
         }
@@ -164,6 +167,11 @@ impl ProxyError {
                  it. The request was not processed; send it again later."
                     .into()
             }
+            Self::NoMemory => {
+                "toolrein holds as many bytes of requests and replies as limits.total_bytes allows. Send the request \
+                 again later, or raise limits.total_bytes and the memory of the machine or pod."
+                    .into()
+            }
             Self::Refused { message, .. } => message.clone(),
             Self::Internal { .. } => {
                 "toolrein failed on this request. Its log says more; please report it.".into()
@@ -178,7 +186,8 @@ impl ProxyError {
             | Self::UpstreamTimeout { .. }
             | Self::UpstreamHints { .. }
             | Self::UpstreamCut { .. }
-            | Self::LedgerAway => Some(true),
+            | Self::LedgerAway
+            | Self::NoMemory => Some(true),
             Self::UpstreamTls { transient, .. } => Some(*transient),
             Self::RequestTooLong { .. }
             | Self::ReplyUnjudged { .. }
@@ -210,7 +219,7 @@ impl ProxyError {
             | Self::UpstreamHints { .. }
             | Self::UpstreamCut { .. }
             | Self::ReplyUnjudged { .. } => Fault::Upstream,
-            Self::LedgerAway | Self::Internal { .. } => Fault::Us,
+            Self::LedgerAway | Self::NoMemory | Self::Internal { .. } => Fault::Us,
         }
     }
 }

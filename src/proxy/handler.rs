@@ -15,7 +15,8 @@ use super::fallback::{Fallbacks, Subject, placement};
 use super::head::Head;
 use super::headers::{self, is_upgrade};
 use super::held::Waiting;
-use super::read::{Patience, ReadError, Unread, read_body};
+use super::memory::BodyMemory;
+use super::read::{Patience, ReadError, Unread, read_within};
 use super::record::Record;
 use super::respond::error_response;
 use super::summaries::Summariser;
@@ -53,6 +54,8 @@ pub struct Gateway {
     pub upstream: Arc<Upstream>,
     pub ledger: Arc<dyn Ledger>,
     pub memo: Arc<dyn Memo>,
+    /// What bodies may take together.
+    pub memory: BodyMemory,
     pub telemetry: Telemetry,
     pub key: HashKey,
     /// Calls that wait for a person's word.
@@ -144,8 +147,8 @@ impl Gateway {
         let body = match self.read(&parts, body, &mut record).await {
             Ok(body) => body,
             Err(Unread::Refused(error)) => return refused(record, &error),
-            Err(Unread::TooLong(body)) => {
-                record.outcome.ungoverned = Some("too_large");
+            Err(Unread::Relayed(body, why)) => {
+                record.outcome.ungoverned = Some(why);
                 return Box::pin(self.relay_read(parts, body, None, record)).await;
             }
         };
@@ -197,9 +200,10 @@ impl Gateway {
     ) -> Response<ReplyBody> {
         let why = fault.label();
         record.outcome.ungoverned = Some(why);
+        let credentials = Credentials::of(&parts.headers, &parts.uri);
         let is_refused = self.config.upstream.unjudged == Unjudged::Refuse
             && !self.is_observing()
-            && profile::may_restrict_calls(&self.config, &parts.headers);
+            && profile::may_restrict_calls(&self.config, &parts.headers, &credentials);
         if is_refused && (coding::is_coded(&parts.headers) || may_read(&body, fault)) {
             return refused(record, &ProxyError::RequestUnreadable { why, answered: false });
         }
@@ -242,8 +246,11 @@ impl Gateway {
         let declared = parts.headers.get(hyper::http::header::CONTENT_LENGTH);
         let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());
         let patience = Patience { pause: limits.body_timeout, whole: limits.upload_timeout };
+        let lengths = (declared, limits.request_bytes);
+        let wait = if self.is_observing() { Duration::ZERO } else { patience.pause };
+        let memory = Some((&self.memory.requests, wait));
         let read = {
-            let mut reading = pin!(read_body(&mut body, declared, limits.request_bytes, patience));
+            let mut reading = pin!(read_within(&mut body, lengths, patience, memory));
             match reading.as_mut().now_or_never() {
                 Some(read) => read,
                 None => {
@@ -255,8 +262,14 @@ impl Gateway {
         };
         read.map_err(|error| match error {
             ReadError::TooLong(read) if self.is_observing() => {
-                Unread::TooLong(UpBody::continued(read, body, self.config.upstream.idle_timeout))
+                let idle = self.config.upstream.idle_timeout;
+                Unread::Relayed(UpBody::continued(read, body, idle), "too_large")
             }
+            ReadError::NoMemory(read) if self.is_observing() => {
+                let idle = self.config.upstream.idle_timeout;
+                Unread::Relayed(UpBody::continued(read, body, idle), "no_memory")
+            }
+            ReadError::NoMemory(_) => ProxyError::NoMemory.into(),
             ReadError::TooLong(_) => ProxyError::RequestTooLong { limit: limits.request_bytes }.into(),
             ReadError::Timeout => ProxyError::ClientTimeout.into(),
             ReadError::Cut => ProxyError::ClientCut.into(),
@@ -412,7 +425,7 @@ impl Exchange {
             if let Some(begun) = read.take_stream() {
                 return stream::answer_begun(self, judging, begun);
             }
-            if let Some((status, error)) = read.error(self.gateway.config.limits.reply_bytes) {
+            if let Some((status, error)) = read.error() {
                 if self.falls_back(status, &error) {
                     continue;
                 }

@@ -21,6 +21,7 @@ mod head;
 pub mod headers;
 mod held;
 mod hints;
+pub mod memory;
 mod meter;
 mod open;
 mod patient;

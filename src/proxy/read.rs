@@ -3,6 +3,7 @@
 
 use super::body::UpBody;
 use super::error::ProxyError;
+use super::memory::{Pool, Reserved};
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use http_body_util::BodyExt;
@@ -34,6 +35,9 @@ pub enum ReadError {
     /// The connection broke.
     #[error("the body broke off")]
     Cut,
+    /// All memory for bodies is taken; what was read of it.
+    #[error("there is no memory for the body")]
+    NoMemory(Vec<Bytes>),
 }
 
 /// Why a request is not governed.
@@ -41,8 +45,8 @@ pub enum ReadError {
 pub(super) enum Unread {
     /// It is answered with this error.
     Refused(ProxyError),
-    /// It is longer than is read, and goes up as it is: what was read, and the rest as it comes.
-    TooLong(UpBody),
+    /// It is not read whole, for the reason that is named, and goes up as it is: what was read, and the rest as it comes.
+    Relayed(UpBody, &'static str),
 }
 
 impl From<ProxyError> for Unread {
@@ -61,10 +65,28 @@ pub async fn read_body(
     limit: u64,
     patience: Patience,
 ) -> Result<Bytes, ReadError> {
+    read_within(body, (declared, limit), patience, None).await
+}
+
+/// The same within the bound on all bodies. A body of declared length waits for its memory, this long, before any of it is
+/// read; one of unknown length gets more as it comes, or ends in an error.
+pub(super) async fn read_within(
+    body: &mut (impl Body<Data = Bytes> + Unpin),
+    (declared, limit): (Option<u64>, u64),
+    patience: Patience,
+    memory: Option<(&Pool, Duration)>,
+) -> Result<Bytes, ReadError> {
     let declared = declared.or_else(|| body.size_hint().exact());
     if declared.is_some_and(|length| length > limit) {
         return Err(ReadError::TooLong(Vec::new()));
     }
+    let mut reserved = Reserved::default();
+    if let Some(((memory, wait), length)) = memory.zip(declared) {
+        let waited = memory.wait_for(length, wait).await;
+        reserved = waited.ok_or_else(|| ReadError::NoMemory(Vec::new()))?;
+    }
+    // What is reserved is allocated at once, and never moved.
+    let most_at_once = if memory.is_some() { limit } else { RESERVE_BYTES };
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     let mut end = None;
@@ -85,21 +107,27 @@ pub async fn read_body(
         };
         let Some(frame) = frame else { break };
         let Ok(data) = frame.map_err(|_| ReadError::Cut)?.into_data() else { continue };
-        if (first.len() + whole.len() + data.len()) as u64 > limit {
+        let length = first.len() + whole.len() + data.len();
+        if length as u64 > limit {
             return Err(ReadError::TooLong(vec![first, whole.freeze(), data]));
+        }
+        if memory.is_some_and(|(memory, _)| !memory.reach(&mut reserved, length)) {
+            return Err(ReadError::NoMemory(vec![first, whole.freeze(), data]));
         }
         if first.is_empty() && whole.is_empty() {
             first = data;
             continue;
         }
         if whole.is_empty() {
-            let reserve = declared.unwrap_or_default().min(RESERVE_BYTES);
+            let reserve = declared.unwrap_or_default().min(most_at_once);
             whole.reserve(usize::try_from(reserve).unwrap_or_default().max(first.len() + data.len()));
             whole.extend_from_slice(&std::mem::take(&mut first));
         }
         whole.extend_from_slice(&data);
     }
-    Ok(if whole.is_empty() { first } else { whole.freeze() })
+    let whole = if whole.is_empty() { first } else { whole.freeze() };
+    reserved.shrink(whole.len());
+    Ok(reserved.keep(whole))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::clock::ms_at;
 use super::coding;
 use super::error::ProxyError;
 use super::exchange::Exchange;
+use super::memory::{Pool, Reserved};
 use super::respond::error_response;
 use super::sniff;
 use super::upstream::Retried;
@@ -36,8 +37,12 @@ pub(crate) struct Read {
     rest: Option<Incoming>,
     /// It is a stream of events under another name.
     is_events: bool,
+    /// The body decoded, where it came whole and can be decoded.
+    decoded: Option<Bytes>,
     /// The decoded body and what it is, where that was read to tell it from an error.
     reply: Option<(Bytes, Reply)>,
+    /// The memory that the pieces take.
+    reserved: Reserved,
 }
 
 impl Exchange {
@@ -91,13 +96,20 @@ impl Exchange {
                 unknown = told.is_none() && size < SNIFFED_BYTES;
                 read.is_events = told == Some(true);
             }
-            if size > limit || read.is_events {
+            let fits = self.gateway.memory.replies.reach(&mut read.reserved, size);
+            if !fits && !self.is_observing() {
+                return Err(ProxyError::NoMemory);
+            }
+            if size > limit || read.is_events || !fits {
                 read.rest = Some(body);
                 break;
             }
         }
         if waited {
             self.record.upstream_time();
+        }
+        if read.rest.is_none() && !read.decode(limit, &self.gateway.memory.replies) && !self.is_observing() {
+            return Err(ProxyError::NoMemory);
         }
         Ok(read)
     }
@@ -177,7 +189,7 @@ impl Exchange {
         if let Some((body, reply)) = read.reply.take() {
             return Ok(WholeJudge::judge(reply, body, judging, now_ms));
         }
-        let body = read.decoded(self.gateway.config.limits.reply_bytes).ok_or("unreadable_coding")?;
+        let body = read.decoded.clone().ok_or("unreadable_coding")?;
         WholeJudge::read(&body, judging, now_ms).map_err(|fault| match fault {
             Fault::Crowded => "reply_too_long",
             _ => "not_json",
@@ -191,14 +203,18 @@ impl Exchange {
             let status = response.status();
             let mut read = self.read(response).await.map_err(|error| self.fail(&error))?;
             // An error that says nothing of its status is a refusal of what was asked.
-            let refused = read.error(self.gateway.config.limits.reply_bytes).map(|(status, _)| status);
+            let refused = read.error().map(|(status, _)| status);
             let refused = refused.map(|status| if status < 400 { 400 } else { status });
             if self.lands_bare(refused.unwrap_or(status.as_u16())) {
                 continue;
             }
-            let body = read.decoded(self.gateway.config.limits.reply_bytes);
-            return match body {
-                Some(body) if (status.is_success() && refused.is_none()) || read.may_hold_calls() => Ok(body),
+            return match read.decoded.clone() {
+                Some(body) if (status.is_success() && refused.is_none()) || read.may_hold_calls() => {
+                    Ok(std::mem::take(&mut read.reserved).keep(body))
+                }
+                None if read.rest.is_some() && status.is_success() => {
+                    Err(self.fail(&self.gateway.unreadable()))
+                }
                 _ => Err(self.pass_on(read)),
             };
         }
@@ -206,7 +222,8 @@ impl Exchange {
 
     /// The reply for the client, with what the record tells in its head.
     pub(crate) fn pass_on(&mut self, read: Box<Read>) -> Response<ReplyBody> {
-        let Read { mut head, pieces, trailers, rest, .. } = *read;
+        let Read { mut head, mut pieces, trailers, rest, reserved, .. } = *read;
+        reserved.keep_all(&mut pieces);
         self.tell_end(head.status.as_u16());
         if !self.is_observing() {
             self.record.write_head(&mut head.headers, self.identity.explicit.as_deref());
@@ -263,6 +280,7 @@ impl Read {
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
         let mut read = Self::begin(response.into_parts().0);
+        read.decoded = Some(body.clone());
         read.pieces.push(body);
         read
     }
@@ -270,7 +288,8 @@ impl Read {
     /// A reply of which nothing but the head has come.
     fn begin(head: Parts) -> Box<Self> {
         let (pieces, is_events) = (Vec::with_capacity(1), false);
-        Box::new(Self { head, pieces, trailers: None, rest: None, is_events, reply: None })
+        let (decoded, reply, reserved) = (None, None, Reserved::default());
+        Box::new(Self { head, pieces, trailers: None, rest: None, is_events, decoded, reply, reserved })
     }
 
     /// Whether the body is a stream of events; `None` where too little has come to tell.
@@ -299,12 +318,12 @@ impl Read {
 
     /// The error that the reply is, whatever its status says. A reply in which a client could find a call is none, as
     /// clients that do not look for errors run it.
-    pub(crate) fn error(&mut self, limit: usize) -> Option<(u16, UpstreamError)> {
+    pub(crate) fn error(&mut self) -> Option<(u16, UpstreamError)> {
         if self.rest.is_some() {
             return None;
         }
         let status = self.head.status;
-        let body = self.decoded(limit)?;
+        let body = self.decoded.clone()?;
         let reply = Reply::read(&body, Form::Whole);
         let may_hold_calls = match &reply {
             Ok(reply) => reply.may_hold_calls(),
@@ -331,12 +350,24 @@ impl Read {
         self.head.status.is_success()
     }
 
-    /// The decoded body; its pieces are joined once.
-    fn decoded(&mut self, limit: usize) -> Option<Bytes> {
+    /// Joins the pieces and decodes them, each once; false if there is no `memory` for the copies.
+    fn decode(&mut self, limit: usize, memory: &Pool) -> bool {
+        let size: usize = self.pieces.iter().map(Bytes::len).sum();
         if self.pieces.len() != 1 {
+            if !memory.reach(&mut self.reserved, 2 * size) {
+                return false;
+            }
             self.pieces = vec![self.pieces.concat().into()];
         }
-        coding::decode(&self.head.headers, &self.pieces[0], limit)
+        let decoded = coding::decode(&self.head.headers, &self.pieces[0], limit);
+        let copied = match &decoded {
+            Some(decoded) if decoded.as_ptr() != self.pieces[0].as_ptr() => decoded.len(),
+            _ => 0,
+        };
+        let fits = memory.reach(&mut self.reserved, size + copied);
+        self.reserved.shrink(size + copied);
+        self.decoded = decoded.filter(|_| fits);
+        fits
     }
 }
 

@@ -4,7 +4,7 @@ use super::body::ReplyBody;
 use super::error::ProxyError;
 use crate::wire::error::own_error_body;
 use bytes::Bytes;
-use hyper::http::header::{ALLOW, CONTENT_TYPE};
+use hyper::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use hyper::http::{HeaderValue, Response};
 
 /// `{"error":{"message","type":"toolrein_error","param":null,"code"}}` with the error's status, and
@@ -18,6 +18,9 @@ pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
     if let Some(retry) = error.retry() {
         headers.insert("x-should-retry", HeaderValue::from_static(if retry { "true" } else { "false" }));
     }
+    if *error == ProxyError::NoMemory {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+    }
     if let ProxyError::MethodNotAllowed { .. } = error {
         // The standard asks for the list of methods that are served here.
         headers
@@ -25,6 +28,9 @@ pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
     }
     response
 }
+
+/// When there may be memory again: most replies take a few seconds.
+const RETRY_AFTER_SECONDS: &str = "5";
 
 #[cfg(test)]
 mod tests {

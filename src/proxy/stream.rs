@@ -16,6 +16,7 @@ use super::coding;
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::headers::retain;
+use super::memory::Reserved;
 use super::record::label;
 use super::upstream::EndsByClosing;
 use crate::rewrite::choice::is_served;
@@ -144,6 +145,8 @@ struct Streaming {
     remembered: usize,
     /// See [`EndsByClosing`].
     ends_by_closing: bool,
+    /// The memory that is taken by what is kept.
+    reserved: Reserved,
     _open: StreamGuard,
 }
 
@@ -175,6 +178,7 @@ impl Streaming {
             shown: Instant::now(),
             remembered: 0,
             ends_by_closing: false,
+            reserved: Reserved::default(),
             _open: open,
         }
     }
@@ -266,9 +270,22 @@ impl Streaming {
             let why = self.judge.unjudged.last().map_or("unjudged", |why| label(*why));
             self.break_off(&ProxyError::ReplyUnjudged { why }, BodyError::UpstreamCut);
         }
+        self.reserve();
         self.exchange.show_held(&self.judge.judging);
         self.tell_finished();
         self.exchange.record.own_time();
+    }
+
+    /// Counts what is kept against the bound on all bodies.
+    fn reserve(&mut self) {
+        let kept = self.judge.kept_bytes();
+        let fits = self.exchange.gateway.memory.replies.reach(&mut self.reserved, kept);
+        if kept == 0 {
+            self.reserved.shrink(0);
+        }
+        if !fits && !self.exchange.is_observing() {
+            self.break_off(&ProxyError::NoMemory, BodyError::UpstreamCut);
+        }
     }
 
     /// Before the client can act on a finish, the ledger knows what it was handed.

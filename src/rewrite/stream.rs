@@ -182,6 +182,12 @@ impl StreamJudge {
         self.done_seen
     }
 
+    /// Bytes that are kept: events that are held back or not whole yet, and what is known of the choices.
+    pub fn kept_bytes(&self) -> usize {
+        let choices: usize = self.choices.iter().map(ChoiceState::size).sum();
+        self.splitter.partial_bytes() + self.held_bytes + choices
+    }
+
     /// Whether anything waits for a decision.
     pub fn is_holding(&self) -> bool {
         !self.held.is_empty()

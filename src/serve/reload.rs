@@ -72,6 +72,7 @@ fn renewed(old: &Gateway, config: Config, model: Option<&SimulatedModel>) -> Res
         upstream,
         ledger: Arc::clone(&old.ledger),
         memo: Arc::clone(&old.memo),
+        memory: old.memory.clone(),
         telemetry: old.telemetry.clone(),
         key: old.key.clone(),
         held: Arc::clone(&old.held),

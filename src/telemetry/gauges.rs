@@ -10,6 +10,7 @@ pub(super) struct Gauges {
     pub(super) conversations: Asked,
     pub(super) connections: Asked,
     pub(super) confirmations_pending: Asked,
+    pub(super) body_bytes: Asked,
 }
 
 /// A gauge whose value somebody else knows.
@@ -33,6 +34,10 @@ impl Gauges {
                 "toolrein_confirmations_pending",
                 "Calls whose replies wait for a person's word now; questions put in conversations are not among them.",
             )?),
+            body_bytes: Asked::of(make.gauge(
+                "toolrein_body_bytes",
+                "Bytes of requests' and replies' bodies that are held now; at most limits.total_bytes.",
+            )?),
         })
     }
 
@@ -41,6 +46,7 @@ impl Gauges {
         self.conversations.ask();
         self.connections.ask();
         self.confirmations_pending.ask();
+        self.body_bytes.ask();
     }
 }
 

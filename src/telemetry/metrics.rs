@@ -21,7 +21,7 @@ const ANSWER_SECONDS: [f64; 14] =
 /// Reasons known beforehand, so that their counters begin at 0. Others are exposed once they are seen.
 const UNJUDGED: [&str; 6] =
     ["event_too_long", "held_too_much", "reply_too_long", "not_json", "ambiguous", "unreadable_coding"];
-const UNGOVERNED: [&str; 8] = [
+const UNGOVERNED: [&str; 9] = [
     "not_json",
     "no_messages",
     "wrong_type",
@@ -29,6 +29,7 @@ const UNGOVERNED: [&str; 8] = [
     "too_deep",
     "not_utf8",
     "too_large",
+    "no_memory",
     "odd_text",
 ];
 /// In the order of [`Tokens`], and what was foretold of prompts that nobody billed.
@@ -209,6 +210,11 @@ impl Metrics {
     /// Names who knows how many calls wait for a person's word. The same holds.
     pub fn count_confirmations_by(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
         self.gauges.confirmations_pending.ask_of(count);
+    }
+
+    /// Names who knows how many bytes of bodies are held. The same holds.
+    pub fn count_body_bytes_by(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.gauges.body_bytes.ask_of(count);
     }
 
     /// Counts what went wrong with the ledger that replicas share.

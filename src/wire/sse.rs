@@ -88,6 +88,11 @@ impl Splitter {
         &self.partial
     }
 
+    /// Bytes of an event that has not come whole.
+    pub fn partial_bytes(&self) -> usize {
+        self.partial.len()
+    }
+
     /// Whether all that came was given out, so that something else may be written to the stream here.
     pub fn at_boundary(&self) -> bool {
         !self.oversized

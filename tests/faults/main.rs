@@ -24,6 +24,7 @@ mod hand;
 mod http2;
 mod labels;
 mod lengths;
+mod memory;
 mod protocol;
 mod reload;
 mod secrets;
