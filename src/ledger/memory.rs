@@ -207,6 +207,7 @@ impl Ledger for Memory {
                 .find(&ask.conversation, now_ms)
                 .map_or_else(Vec::new, |all| all.to_vec()),
             away: false,
+            unwritten: false,
         }))
     }
 

@@ -116,6 +116,8 @@ pub struct Facts {
     pub ratio: Option<Ratio>,
     /// The ledger that replicas share did not answer: this is what this process knows.
     pub away: bool,
+    /// It answered, but takes no news: what this process and others hand out, they do not learn of each other.
+    pub unwritten: bool,
 }
 
 /// What a model at an upstream is known to refuse.

@@ -128,7 +128,10 @@ impl Redis {
         };
         let found = trip.read(answers);
         self.link.count(LedgerOp::Unreadable, found.unreadable);
-        self.link.count(LedgerOp::Record, found.is_full.into());
+        if let Some(written) = &found.written {
+            self.link.count(LedgerOp::Record, written.is_err().into());
+            facts.unwritten = self.link.heard_of_writes(written.as_ref().err().map(String::as_str));
+        }
         self.count_spent(ask, &found.uses, facts);
         self.remember_times(&trip.unknown, &found.released);
         merge(facts, found);
@@ -190,6 +193,10 @@ impl Redis {
             Value::Okay => Some(None),
             Value::Nil => reader.open::<Taken>(claimed, &taken).map(Some),
             // It was not written down, so another may come.
+            Value::ServerError(error) => {
+                self.link.heard_of_writes(Some(error.code()));
+                None
+            }
             _ => None,
         };
         self.link.count(LedgerOp::Unreadable, reader.unreadable);

@@ -163,8 +163,8 @@ impl ProxyError {
             ),
             Self::RequestUnreadable { why, answered } => unreadable(why, *answered),
             Self::LedgerAway => {
-                "The ledger that toolrein's replicas share does not answer, and ledger.strict refuses requests without \
-                 it. The request was not processed; send it again later."
+                "The ledger that toolrein's replicas share does not answer or refuses writes, and ledger.strict refuses \
+                 requests without it. The request was not processed; send it again later."
                     .into()
             }
             Self::NoMemory => {

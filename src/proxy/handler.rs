@@ -228,8 +228,9 @@ impl Gateway {
     /// Why the request goes no further, if it does not: the shared ledger is away, or a policy wants none of it.
     fn refusal(&self, reading: &Reading, record: &mut Record) -> Option<ProxyError> {
         let observes = self.is_observing();
-        if reading.facts.away {
-            let is_refused = self.config.ledger.strict && !observes;
+        let strict = self.config.ledger.strict && !observes;
+        if reading.facts.away || (reading.facts.unwritten && strict) {
+            let is_refused = strict;
             self.telemetry.metrics.count_without_ledger(is_refused);
             if is_refused {
                 return Some(ProxyError::LedgerAway);

@@ -45,7 +45,8 @@ impl SharedLedger {
     pub(super) fn new(make: &Maker<'_>) -> Result<Self, Error> {
         let up = make.gauge(
             "toolrein_ledger_up",
-            "1: the ledger answers, as this process's memory always does; 0: the one that replicas share is away.",
+            "1: the ledger answers and takes what it is told, as this process's memory always does; 0: the one that \
+             replicas share is away, or refuses writes.",
         )?;
         up.set(1);
         let ops = LedgerOp::ALL.map(LedgerOp::as_str);

@@ -60,6 +60,15 @@ struct Fields {
 }
 
 impl Visit for Fields {
+    /// As it is: by default a text is written with its quotes.
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            self.message = value.to_owned();
+        } else {
+            self.rest.push((field.name(), value.to_owned()));
+        }
+    }
+
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if field.name() == "message" {
             self.message = format!("{value:?}");

@@ -286,10 +286,59 @@ fn full() {
     server.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
     limits_calls(&program);
     until("what was refused to be counted", || (errors(&program, "record") > 0.5).then_some(()));
-    assert!((program.metric("toolrein_ledger_up") - 1.0).abs() < 0.5, "it answers");
-    assert!(program.metric("toolrein_ledger_away_total").abs() < 0.5);
+    program.wait_for_metric("toolrein_ledger_up", 0.0);
+    assert!(program.metric("toolrein_ledger_away_total").abs() < 0.5, "it still answers look-ups");
+    assert_eq!(lines(&program, REFUSES), 1);
+    assert_eq!(lines(&program, "\"cause\":\"OOM\""), 1);
     server.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
     until("what was told meanwhile", || (times_told(&server) == 2).then_some(()));
+    is_connected(&program);
+    until("the recovery to be logged", || (lines(&program, TAKES) == 1).then_some(()));
+    limits_calls(&program);
+    assert_eq!(lines(&program, REFUSES), 1);
+}
+
+const REFUSES: &str = "the shared ledger refuses writes";
+const TAKES: &str = "the shared ledger takes writes again";
+
+fn lines(program: &Toolrein, text: &str) -> usize {
+    program.logs().iter().filter(|line| line.contains(text)).count()
+}
+
+#[test]
+fn full_and_strict() {
+    let (server, upstream) = (Server::start(), Scripted::start(search));
+    let program = server.share(&upstream, &format!("ledger.strict = true\n{TWO_SEARCHES}"));
+    is_connected(&program);
+    server.ask::<()>(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    server.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    let talk = Talk::new(Form::Whole);
+    let ask = || Request::post(&program.chat_url(), talk.body().to_string()).send();
+    let refused = ask();
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (503, &"ledger_away".into()));
+    program.wait_for_metric("toolrein_ledger_away_total{result=\"refused\"}", 1.0);
+    program.wait_for_metric("toolrein_ledger_up", 0.0);
+    server.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(ask().status, 200);
+    is_connected(&program);
+}
+
+#[test]
+fn without_the_right_to_write() {
+    let (server, upstream) = (Server::start(), Scripted::start(search));
+    let program = server.share(&upstream, TWO_SEARCHES);
+    is_connected(&program);
+    server.ask::<()>(&["ACL", "SETUSER", "default", "-@write"]);
+    limits_calls(&program);
+    program.wait_for_metric("toolrein_ledger_up", 0.0);
+    limits_calls(&program);
+    assert_eq!((lines(&program, REFUSES), lines(&program, "\"cause\":\"NOPERM\"")), (1, 1));
+    server.ask::<()>(&["ACL", "SETUSER", "default", "+@write"]);
+    until("the recovery", || {
+        limits_calls(&program);
+        (lines(&program, TAKES) == 1).then_some(())
+    });
+    is_connected(&program);
 }
 
 #[test]
@@ -381,8 +430,10 @@ fn a_server_that_was_demoted_is_left_for_the_one_that_the_address_leads_to() {
     let nowhere = Server::nowhere().to_string();
     server.ask::<()>(&["REPLICAOF", "127.0.0.1", &nowhere]);
     limits_calls(&program);
-    until("what was refused to be counted", || (errors(&program, "record") > 0.5).then_some(()));
-    until("the connection to be given up", || (program.logs().join("\n").contains("READONLY")).then_some(()));
+    // Each of them is another connection to the same server.
+    until("what was refused to be counted", || (errors(&program, "record") > 3.5).then_some(()));
+    program.wait_for_metric("toolrein_ledger_up", 0.0);
+    assert_eq!((lines(&program, REFUSES), lines(&program, "READONLY")), (1, 1), "{:?}", program.logs());
     server.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
     is_connected(&program);
     until("what was told meanwhile", || (times_told(&server) == 2).then_some(()));

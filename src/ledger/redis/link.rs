@@ -21,6 +21,13 @@ const STEADY: Duration = Duration::from_secs(10);
 /// How long connecting may take: nobody waits for it.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
+/// Refusals of any write: memory is full, no disk takes the data, this is no longer the server to write to, the user may
+/// not write, too few replicas follow. Another error concerns one record.
+pub(super) const REFUSING: [&str; 5] = ["OOM", "MISCONF", "READONLY", "NOPERM", "NOREPLICAS"];
+/// Where a user may write some kinds of records and not others, a write that is taken says little: only after this long
+/// without a refusal.
+const PERMITTED_AFTER: Duration = Duration::from_secs(5);
+
 /// It did not answer, or is not asked now.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Away {
@@ -47,6 +54,8 @@ struct State {
     nth: u64,
     /// In a row.
     failures: u32,
+    /// Why writes are refused, and since when the last one was. Stays over connections.
+    refused: Option<(String, Instant)>,
 }
 
 impl Link {
@@ -84,6 +93,39 @@ impl Link {
     /// Counts what went wrong.
     pub(super) fn count(&self, op: LedgerOp, count: u64) {
         self.metrics.count_ledger_errors(op, count);
+    }
+
+    /// Learns that a write was refused with this code, or taken; whether writes are refused. The first refusal is logged,
+    /// and that they are taken again.
+    pub(super) fn heard_of_writes(&self, refused: Option<&str>) -> bool {
+        let refused = refused.filter(|code| REFUSING.contains(code));
+        let mut state = self.lock();
+        let was = state.refused.take();
+        match (refused, was) {
+            (None, None) => return false,
+            (None, Some((cause, last))) if cause == "NOPERM" && last.elapsed() < PERMITTED_AFTER => {
+                state.refused = Some((cause, last));
+                return false;
+            }
+            (None, Some(_)) => {
+                self.metrics.ledger_answers(state.connection.is_some());
+                drop(state);
+                tracing::info!("the shared ledger takes writes again");
+                false
+            }
+            (Some(cause), was) => {
+                state.refused = Some((cause.to_owned(), Instant::now()));
+                self.metrics.ledger_answers(false);
+                drop(state);
+                if was.is_none() {
+                    tracing::warn!(
+                        cause,
+                        "the shared ledger refuses writes; other replicas do not learn of calls"
+                    );
+                }
+                true
+            }
+        }
     }
 
     /// Waits until the ledger is there.
@@ -162,11 +204,15 @@ impl Link {
 
     fn rise(&self, connection: MultiplexedConnection) {
         let mut state = self.lock();
-        *state = State { connection: Some(connection), nth: state.nth + 1, failures: 0 };
+        (state.connection, state.nth, state.failures) = (Some(connection), state.nth + 1, 0);
+        let takes_writes = state.refused.is_none();
+        self.metrics.ledger_answers(takes_writes);
         drop(state);
-        self.metrics.ledger_answers(true);
         self.is_up.send_replace(Some(true));
-        tracing::info!("the shared ledger answers");
+        // Else this is the server that refuses writes, tried again.
+        if takes_writes {
+            tracing::info!("the shared ledger answers");
+        }
     }
 
     /// Counts a failure of the `nth` connection and gives it up if it is gone, or has failed too often.
@@ -187,10 +233,15 @@ impl Link {
 
     /// Gives the connection up; another is made after a pause.
     pub(super) fn give_up(&self, reason: &str) {
-        if self.lock().connection.take().is_some() {
+        let mut state = self.lock();
+        if state.connection.take().is_some() {
             self.metrics.ledger_answers(false);
+            let is_told = state.refused.is_some();
+            drop(state);
             self.is_up.send_replace(Some(false));
-            tracing::warn!(reason, "the shared ledger does not answer; going on without it");
+            if !is_told {
+                tracing::warn!(reason, "the shared ledger does not answer; going on without it");
+            }
         }
     }
 

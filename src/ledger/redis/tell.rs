@@ -1,7 +1,7 @@
 //! Telling the shared ledger what requests brought: a queue with a bound, and one task that writes it down in batches.
 //! Every command may be sent twice, so what did not arrive for sure is sent again. No request waits for it.
 
-use super::link::{Away, Link};
+use super::link::{Away, Link, REFUSING};
 use super::names::Names;
 use super::records::{Kind, one_by_one};
 use super::uses::{Change, most_read};
@@ -155,6 +155,9 @@ impl Writer {
         });
         let refused: Vec<&str> = refused.collect();
         self.link.count(LedgerOp::Record, refused.len() as u64);
+        // One of these says more than others that come with it.
+        let cause = refused.iter().find(|code| REFUSING.contains(code)).or(refused.first());
+        self.link.heard_of_writes(cause.copied());
         if refused.contains(&MOVED_ON) {
             self.link.give_up(MOVED_ON);
         }

@@ -34,8 +34,8 @@ pub(super) struct Found {
     pub(super) uses: Vec<Vec<Use>>,
     /// Records that are none of ours.
     pub(super) unreadable: u64,
-    /// The request's name could not be written down.
-    pub(super) is_full: bool,
+    /// Whether the request's name could be written down: else the refusal's code; `None` while it was known already.
+    pub(super) written: Option<Result<(), String>>,
 }
 
 impl Trip<'_> {
@@ -101,8 +101,8 @@ impl Trip<'_> {
         let known = one_by_one(ModelFacts::ALL).into_iter().filter(|_| reader.is_member());
         found.model = known.fold(ModelFacts::default(), ModelFacts::and);
         match reader.next() {
-            Value::Okay => {}
-            Value::ServerError(_) => found.is_full = true,
+            Value::Okay => found.written = Some(Ok(())),
+            Value::ServerError(error) => found.written = Some(Err(error.code().to_owned())),
             _ => found.repeated = true,
         }
         let overflows = newest(reader.all((Kind::Overflows, ask.conversation)), |one, other| one == other);
