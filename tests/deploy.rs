@@ -34,6 +34,12 @@ fn the_deployment_names_the_ports_of_the_shipped_configuration() {
 }
 
 #[test]
+fn both_ports_are_bound_to_loopback_as_shipped() {
+    let shipped = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap();
+    assert!(shipped.listen.proxy.ip().is_loopback() && shipped.listen.admin.ip().is_loopback());
+}
+
+#[test]
 fn the_sidecars_configuration_is_accepted() {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     file.write_all(sidecar_config().as_bytes()).unwrap();

@@ -254,3 +254,59 @@ fn tracked() -> Vec<PathBuf> {
 fn text_of(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
+
+/// The sections of SECURITY.md whose every line claims something. The others say what is not held, and to whom to write.
+const CLAIMS: [&str; 3] = ["What is at stake", "Who attacks, and what is held", "Who the caller is"];
+
+#[test]
+fn every_claim_in_security_md_names_tests_and_all_of_them_exist() {
+    let text = std::fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let mut seen = 0;
+    for section in text.split("\n## ").skip(1) {
+        let (title, body) = section.split_once('\n').unwrap();
+        let rows = body.split("\n\n").flat_map(|block| match block.starts_with('|') {
+            true => block.lines().skip(2).collect(),
+            false => vec![block],
+        });
+        for claim in rows.filter(|claim| !claim.trim().is_empty()) {
+            let named: Vec<&str> =
+                claim.split('`').skip(1).step_by(2).filter(|name| name.contains("::")).collect();
+            for name in &named {
+                let (file, test) = name.split_once("::").unwrap();
+                assert!(has_test(file, test), "SECURITY.md names {name}, which there is not");
+            }
+            seen += named.len();
+            let is_held = !named.is_empty() || NO_TEST.iter().any(|words| claim.contains(words));
+            assert!(is_held || !CLAIMS.contains(&title), "SECURITY.md: no test is named by: {claim}");
+        }
+    }
+    assert!(seen > 60, "only {seen} tests are named");
+}
+
+/// What begins lines that claim nothing, and the one claim that the compiler holds.
+const NO_TEST: [&str; 5] = [
+    "The compiler refuses",
+    "It is trusted with the requests",
+    "It is trusted to remember",
+    "A caller is a keyed hash of the one credential",
+    "Each claim below names the tests",
+];
+
+/// Whether `test` is a test of the file: one in `tests/`, else one in `src/`.
+fn has_test(file: &str, test: &str) -> bool {
+    let places = [format!("tests/{file}.rs"), format!("src/{file}.rs")];
+    let texts = places.iter().filter_map(|place| std::fs::read_to_string(root().join(place)).ok());
+    texts.into_iter().any(|text| {
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let at = lines.iter().position(|line| {
+            let name = line.trim_start_matches("async ").strip_prefix("fn ");
+            name.and_then(|name| name.strip_prefix(test)).is_some_and(|rest| rest.starts_with('('))
+        });
+        // Attributes and comments may stand between.
+        at.is_some_and(|at| lines[..at].iter().rev().take(6).any(|line| is_test_attribute(line)))
+    })
+}
+
+fn is_test_attribute(line: &str) -> bool {
+    line.starts_with("#[test]") || line.starts_with("#[tokio::test")
+}
