@@ -4,7 +4,7 @@
 use super::body::UpBody;
 use super::clock::ms_at;
 use super::error::ProxyError;
-use super::fallback::{Fallbacks, lands_bare, learned, refused};
+use super::fallback::{Fallbacks, lands_bare, learned};
 use super::handler::{Gateway, Length};
 use super::head::Head;
 use super::held::Waiting;
@@ -113,8 +113,7 @@ impl Exchange {
         if overflows(status, error) {
             return self.makes_room();
         }
-        let Some(refusal) = refused(status, error, &self.pass) else { return false };
-        let Some((pass, fallback)) = self.fallbacks.next(refusal, &self.pass) else { return false };
+        let Some((pass, fallback)) = self.fallbacks.after(status, error, &self.pass) else { return false };
         self.try_next(&[fallback]);
         match fallback {
             Fallback::Placement => self.record.outcome.prefix_breaks.push(PrefixBreak::Placement),
@@ -237,6 +236,7 @@ impl Exchange {
 
     fn go_bare(&mut self) {
         (self.pass.tools, self.pass.flat, self.bare) = (Tools::Dropped, true, true);
+        self.pass.placement = self.pass.placement.of_last_try();
         self.try_next(&[Fallback::Tools, Fallback::Flattened]);
     }
 

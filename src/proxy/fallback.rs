@@ -10,7 +10,7 @@ use crate::rewrite::pass::{Pass, Tools};
 use crate::telemetry::outcome::Fallback;
 use crate::wire::error::UpstreamError;
 use crate::wire::message::Role;
-use crate::wire::refusal::{Refusal, classify, misses_tools, refuses_stream_options};
+use crate::wire::refusal::{Refusal, classify, may_be_about_the_form, misses_tools, refuses_stream_options};
 use crate::wire::request::{Choice, Request};
 
 /// The most second tries of one client request, whatever their reasons: clients retry too, and the tries
@@ -38,7 +38,7 @@ pub struct Subject {
     pub overflow: Overflow,
     /// The client must be answered by a call, so that an answer without tools is of no use to it.
     pub forced: bool,
-    /// A policy wants a notice somewhere.
+    /// A policy wants a notice somewhere, and may have it.
     pub notices: bool,
     /// Calls that the client was not shown are put back.
     pub restored: bool,
@@ -73,8 +73,21 @@ impl Fallbacks {
         pass
     }
 
+    /// The form to try after the upstream answered `pass` with `error`, and what it is called; `None` where the error
+    /// stands.
+    pub fn after(&mut self, status: u16, error: &UpstreamError, pass: &Pass) -> Option<(Pass, Fallback)> {
+        let refusal = refused(status, error, pass);
+        if let Some(next) = refusal.and_then(|refusal| self.next(refusal, pass)) {
+            return Some(next);
+        }
+        // Nobody knows all the wordings in which templates refuse a message, and the client did not write ours.
+        let is_other = matches!(refusal, None | Some(Refusal::ToolHistory | Refusal::LateSystem));
+        let may_be_ours = is_other && self.places_late_system(pass) && may_be_about_the_form(status, error);
+        if may_be_ours { self.next(Refusal::LateSystem, pass) } else { None }
+    }
+
     /// The form to try after `refusal` of `pass`, and what it is called; `None` where the refusal stands.
-    pub fn next(&mut self, refusal: Refusal, pass: &Pass) -> Option<(Pass, Fallback)> {
+    fn next(&mut self, refusal: Refusal, pass: &Pass) -> Option<(Pass, Fallback)> {
         let mut next = pass.clone();
         let fallback = match refusal {
             Refusal::Tools if self.tools && pass.tools != Tools::Dropped => {
@@ -122,7 +135,7 @@ impl Fallbacks {
 }
 
 /// What of a request in the form `pass` the upstream's error refuses.
-pub fn refused(status: u16, error: &UpstreamError, pass: &Pass) -> Option<Refusal> {
+fn refused(status: u16, error: &UpstreamError, pass: &Pass) -> Option<Refusal> {
     if pass.ask_usage && refuses_stream_options(status, error) {
         return Some(Refusal::StreamOptions);
     }

@@ -335,7 +335,7 @@ impl Gateway {
         let observe = self.is_observing();
         let answers = AnswerTools::of(&request, &body, &self.config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
-        let notices = plan.has_notices();
+        let notices = plan.has_notices() && !observe;
         let upstream = &self.config.upstream;
         let (mode, overflow) = (upstream.tools_unsupported, upstream.overflow);
         let put_back = !restored.is_empty();

@@ -331,7 +331,8 @@ impl Read {
         };
         let error = match &reply {
             _ if may_hold_calls => None,
-            _ if !status.is_success() => parse(&body),
+            // A status that refuses says so without words too.
+            _ if !status.is_success() => Some(parse(&body).unwrap_or_default()),
             Ok(reply) if !may_be_in_200(reply, &body) => None,
             _ => parse_in_200(&body),
         };

@@ -382,8 +382,9 @@ impl Streaming {
             }
             Asked::Refused { status, .. } if self.exchange.lands_bare(status) => self.ask(),
             Asked::Refused { status, body } => {
-                let falls_back = self.exchange.pass.asking.is_none()
-                    && parse(&body).is_some_and(|error| self.exchange.falls_back(status, &error));
+                let error = parse(&body).unwrap_or_default();
+                let falls_back =
+                    self.exchange.pass.asking.is_none() && self.exchange.falls_back(status, &error);
                 if falls_back {
                     return self.ask();
                 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 /// How notices are placed in one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// A `system` message behind the message it belongs to.
+    /// A message of its own behind the one it belongs to, `system` or, where the client instructs so, `developer`.
     System,
     /// Behind a blank line at the end of the text of that message.
     Suffix,
@@ -18,13 +18,27 @@ pub enum Placement {
     Leading,
 }
 
+impl Placement {
+    /// The placement of a request after which no other is tried: no template refuses a suffix.
+    #[must_use]
+    pub fn of_last_try(self) -> Self {
+        if self == Self::System { Self::Suffix } else { self }
+    }
+}
+
 /// Places `text` at the message `index`. Nothing is placed in a message that must not be edited.
-pub fn place(request: &Request, index: usize, text: &str, placement: Placement, splices: &mut Splices) {
+pub fn place(
+    (request, body): (&Request, &[u8]),
+    index: usize,
+    text: &str,
+    placement: Placement,
+    splices: &mut Splices,
+) {
     let message = &request.messages[index];
     match placement {
         Placement::System => {
             let mut out = b",".to_vec();
-            system_message(text, &mut out);
+            system_message(role(request, body), text, &mut out);
             splices.insert(message.span.end, out);
         }
         Placement::Suffix => suffix(message, text, splices),
@@ -32,7 +46,7 @@ pub fn place(request: &Request, index: usize, text: &str, placement: Placement, 
             Some(first) if first.role == Role::System && !first.odd => suffix(first, text, splices),
             Some(first) => {
                 let mut out = Vec::new();
-                system_message(text, &mut out);
+                system_message(role(request, body), text, &mut out);
                 out.push(b',');
                 splices.insert(first.span.start, out);
             }
@@ -41,8 +55,14 @@ pub fn place(request: &Request, index: usize, text: &str, placement: Placement, 
     }
 }
 
-fn system_message(text: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(br#"{"role":"system","content":""#);
+/// The role that the client gives its own instructions: some models take `developer` alone.
+fn role(request: &Request, body: &[u8]) -> &'static str {
+    let first = request.messages.iter().find(|message| message.role == Role::System);
+    if first.is_some_and(|message| message.is_developer(body)) { "developer" } else { "system" }
+}
+
+fn system_message(role: &str, text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!(r#"{{"role":"{role}","content":""#).as_bytes());
     escape_into(text, out);
     out.extend_from_slice(br#""}"#);
 }
@@ -87,7 +107,7 @@ mod tests {
         let body = Bytes::from(format!(r#"{{"messages":[{messages}]}}"#));
         let request = Request::parse(&body).unwrap();
         let mut splices = Splices::default();
-        place(&request, index, "n\"n", placement, &mut splices);
+        place((&request, &body), index, "n\"n", placement, &mut splices);
         let out = splices.apply(&body).join();
         Request::parse(&out).unwrap();
         let text = String::from_utf8(out.to_vec()).unwrap();
@@ -127,6 +147,24 @@ mod tests {
             placed(messages, 0, Placement::System),
             r#"{"role":"tool","content":"r"},{"role":"system","content":"n\"n"},{"role":"user","content":"u"}"#
         );
+    }
+
+    #[test]
+    fn a_system_message_has_the_role_of_the_first_one_of_the_client() {
+        for (first, expected) in [
+            (r#"{"content":"s","role":"developer"},"#, "developer"),
+            (r#"{"role":"developer"},{"role":"system"},"#, "developer"),
+            (r#"{"role":"system"},{"role":"developer"},"#, "system"),
+            (r#"{"role":"user","content":"developer"},"#, "system"),
+        ] {
+            let messages = format!(r#"{first}{{"role":"user"}}"#);
+            let notice = format!(r#"{{"role":"{expected}","content":"n\"n"}}"#);
+            let last = messages.matches("},").count();
+            assert_eq!(placed(&messages, last, Placement::System), format!("{messages},{notice}"));
+        }
+        let messages = r#"{"role":"user"},{"role":"developer"}"#;
+        let leading = format!(r#"{{"role":"developer","content":"n\"n"}},{messages}"#);
+        assert_eq!(placed(messages, 1, Placement::Leading), leading);
     }
 
     #[test]

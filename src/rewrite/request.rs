@@ -44,7 +44,7 @@ pub fn apply_plan(request: &Request, body: &[u8], plan: &Plan, placement: Placem
         notices.retain(|message, _| Some(*message) == newest);
     }
     for (message, text) in &notices {
-        place(request, *message, text, placement, splices);
+        place((request, body), *message, text, placement, splices);
     }
 }
 

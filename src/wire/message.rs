@@ -160,6 +160,21 @@ pub struct Message {
 }
 
 impl Message {
+    /// Whether its role is `developer`, which newer models know instead of `system`.
+    pub fn is_developer(&self, body: &[u8]) -> bool {
+        let mut scanner = Scanner::within(body, self.span);
+        if self.role != Role::System || scanner.object().is_err() {
+            return false;
+        }
+        while let Ok(Some(key)) = scanner.member() {
+            let Ok(value) = scanner.skip() else { return false };
+            if decode_bytes(key, body).as_ref() == b"role" {
+                return value.of(body) == b"\"developer\"";
+            }
+        }
+        false
+    }
+
     /// Its calls and the parts of its content: what it may have any number of.
     pub fn pieces(&self) -> usize {
         let parts = if let Content::Parts { parts, .. } = &self.content { parts.len() } else { 0 };

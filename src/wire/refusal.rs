@@ -10,12 +10,14 @@
 use super::error::UpstreamError;
 
 mod foreign;
+mod form;
 mod groups;
 mod overflow;
 mod pattern;
 mod rules;
 mod words;
 
+pub use form::may_be_about_the_form;
 pub use overflow::overflows;
 use rules::{MISSED, RULES, Rule, STREAM_OPTIONS};
 use words::{COMMA, STOP, normalise};
@@ -44,7 +46,7 @@ const MESSAGES: usize = 8;
 /// errors about the caller's key, purse or pace, which no change of the request gets past.
 #[must_use]
 pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
-    if is_about_the_caller(status) {
+    if is_about_the_caller(status) || is_about_content(error) {
         return None;
     }
     let texts: Vec<String> = texts(error).collect();
@@ -57,6 +59,40 @@ pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
 /// Errors about the caller's key, purse or pace.
 fn is_about_the_caller(status: u16) -> bool {
     matches!(status, 401 | 402 | 407 | 408 | 429)
+}
+
+/// Errors about what the user wrote. They may quote it, and no form of the request gets past them.
+fn is_about_content(error: &UpstreamError) -> bool {
+    const CODES: [&str; 8] = [
+        "content_filter",
+        "content_policy_violation",
+        "data_inspection_failed",
+        "invalid_prompt",
+        "moderation",
+        "moderation_blocked",
+        "responsibleaipolicyviolation",
+        "sensitive_content",
+    ];
+    const WORDS: [&str; 12] = [
+        "flagged",
+        "content management policy",
+        "content policy",
+        "content filter",
+        "usage policy",
+        "usage policies",
+        "acceptable use",
+        "safety system",
+        "requires moderation",
+        "invalid prompt",
+        "inappropriate content",
+        "prompt was blocked",
+    ];
+    let is_code = |code: &String| CODES.iter().any(|known| code.eq_ignore_ascii_case(known));
+    let says = |text: &String| {
+        let text = words::cut(text).to_lowercase();
+        WORDS.iter().any(|known| text.contains(known))
+    };
+    error.code.as_ref().is_some_and(is_code) || error.messages.iter().take(MESSAGES).any(says)
 }
 
 /// Whether a request whose tools toolrein had dropped is refused for the tool calls left in its history.

@@ -11,5 +11,6 @@ mod choices;
 mod counting;
 mod fallback;
 mod landing;
+mod placement;
 mod restoring;
 mod talk;

@@ -7,7 +7,7 @@ use super::upstream::Refused;
 use bytes::Bytes;
 use serde_json::Value;
 use toolrein::ledger::{Answered, Cost, Ledger as _, News, Overflow};
-use toolrein::proxy::fallback::{Fallbacks, Subject, lands_bare, learned, placement, refused};
+use toolrein::proxy::fallback::{Fallbacks, Subject, lands_bare, learned, placement};
 use toolrein::rewrite::choice::{ChoiceState, is_served};
 use toolrein::rewrite::confirm::{Handed, events, reply};
 use toolrein::rewrite::judging::{AnswerTools, Judging};
@@ -71,7 +71,7 @@ impl<'a> Exchange<'a> {
         let config = &gateway.config;
         let answers = AnswerTools::of(&request, body, &config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
-        let notices = plan.has_notices();
+        let notices = plan.has_notices() && !passed.observed;
         let upstream = &config.upstream;
         let (mode, overflow) = (upstream.tools_unsupported, upstream.overflow);
         let put_back = !restored.is_empty();
@@ -307,8 +307,7 @@ impl<'a> Exchange<'a> {
         if overflows(status, error) {
             return self.makes_room();
         }
-        let Some(refusal) = refused(status, error, &self.pass) else { return false };
-        let Some((pass, fallback)) = self.fallbacks.next(refusal, &self.pass) else { return false };
+        let Some((pass, fallback)) = self.fallbacks.after(status, error, &self.pass) else { return false };
         self.passed.tried.push(fallback);
         self.pass = pass;
         true
@@ -370,6 +369,7 @@ impl<'a> Exchange<'a> {
 
     fn go_bare(&mut self) {
         (self.pass.tools, self.pass.flat) = (Tools::Dropped, true);
+        self.pass.placement = self.pass.placement.of_last_try();
     }
 
     fn remember(&mut self, choices: &[ChoiceState]) {

@@ -326,8 +326,26 @@ pub(super) const RULES: &[Rule] = &[
     rule(LateSystem, "NOT ~ SUPPORT ~ successive|consecutive", "x does not support successive user messages"),
     rule(LateSystem, "*.role ~ input should be", "messages.1.role: Input should be 'user' or 'assistant'")
         .not_beside(&["system", "tool"]),
+    rule(
+        LateSystem,
+        "only * roles|role ~ SUPPORTED * initial|optional|first system",
+        "Only user and assistant roles are supported, with the exception of an initial optional system message!",
+    ),
+    rule(
+        LateSystem,
+        "roles|role * got|found|received ~ system|developer",
+        "Only user, assistant and tool roles are supported, got system.",
+    ),
     rule(LateSystem, "only * roles|role ~ SUPPORTED", "Only user and assistant roles are supported!")
         .not_beside(&["system", "tool"]),
+    rule(
+        LateSystem,
+        "only * tool * roles|role ~ SUPPORTED",
+        "Only user and assistant and tool_results and tool and function roles are supported",
+    )
+    .not_beside(&["system"]),
+    rule(LateSystem, "unexpected combination ~ role", "Unexpected combination of role and message content"),
+    rule(LateSystem, "invalid message role", "Invalid message role"),
 ];
 
 /// What a request is told that lost its tools but not its tool calls. Means nothing in an answer to a client's own
