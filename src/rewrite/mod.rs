@@ -6,6 +6,7 @@ pub mod confirm;
 pub mod event;
 pub mod flatten;
 pub mod judging;
+pub mod markup;
 pub mod notice;
 pub mod pass;
 pub mod reasks;

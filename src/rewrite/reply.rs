@@ -5,6 +5,7 @@ use super::choice::ChoiceState;
 use super::confirm::held::Word;
 use super::event::{CallAt, edit_calls, is_emptied};
 use super::judging::Judging;
+use super::markup::cleaned;
 use super::splice::Splices;
 use super::stream::NO_ANSWER;
 use super::usage;
@@ -103,6 +104,7 @@ impl WholeJudge {
     /// # Errors
     /// A [`Fault`] where it cannot be read, may be read in different ways, or holds no choice.
     pub fn continue_with(&mut self, choice: u32, body: &Bytes, now_ms: u64) -> Result<(), Fault> {
+        let body = &if self.judging.is_landing() { cleaned(body) } else { body.clone() };
         let reply = Reply::read(body, Form::Whole)?;
         if reply.ambiguous {
             return Err(Fault::Duplicate);

@@ -2,6 +2,7 @@
 //! last policy that needs them has ruled. What nothing acts on goes out as it came, byte for byte. Responsible
 //! for order, holding and the one coherent stream out of several replies; asks nobody again by itself.
 
+mod answer;
 mod bounds;
 mod held;
 mod lines;
@@ -14,6 +15,7 @@ pub use words::NO_ANSWER;
 use super::choice::{AddedCall, ChoiceState};
 use super::event::{CallAt, Context, Continuation, Edited, edit};
 use super::judging::Judging;
+use super::markup::Cleaner;
 use super::usage;
 use crate::wire::alike::Alike;
 use crate::wire::body::Fault;
@@ -97,6 +99,7 @@ pub struct StreamJudge {
     pub spoiled: bool,
     /// The last chunk that was read, if the next ones may be like it.
     alike: Option<Alike>,
+    markup: Cleaner,
 }
 
 /// An event that waits for its calls to be decided on.
@@ -151,6 +154,7 @@ impl StreamJudge {
             tell: None,
             spoiled: false,
             alike: None,
+            markup: Cleaner::default(),
         }
     }
 
@@ -168,6 +172,7 @@ impl StreamJudge {
         if let Some(rest) = rest {
             self.piece(rest, now_ms, out);
         }
+        self.say_held_text(now_ms, out);
         self.finish_choices(now_ms, out);
         let end = out.len();
         let ending = self.ending(out);
@@ -218,6 +223,7 @@ impl StreamJudge {
         self.splitter = Splitter::new(self.limits.event);
         (self.begun, self.errored, self.done_seen, self.watch_head) = (false, false, false, watch_head);
         self.done = None;
+        self.markup = Cleaner::default();
     }
 
     /// Goes on with a further reply to the same request, for the choice that was asked again.
@@ -269,6 +275,7 @@ impl StreamJudge {
     }
 
     fn event(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        let raw = self.without_markup(raw, now_ms, out);
         if let Some(alike) = self.alike.as_ref().filter(|_| self.begun)
             && let Some(text) = alike.text_in(&raw)
         {
@@ -478,6 +485,7 @@ impl StreamJudge {
     }
 
     fn done(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        self.say_held_text(now_ms, out);
         self.finish_choices(now_ms, out);
         self.done_seen = true;
         if self.errored {

@@ -9,6 +9,7 @@ pub mod body;
 pub mod declared;
 pub mod error;
 pub mod json;
+pub mod markup;
 pub mod message;
 pub mod others;
 pub mod refusal;

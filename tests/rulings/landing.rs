@@ -199,3 +199,57 @@ fn an_agent_that_never_stops_by_itself_is_brought_to_an_answer() {
         upstream.assert_clean();
     });
 }
+
+/// A model whose final answer is this text, in pieces of `size` characters where it is streamed.
+fn answering(answer: &'static str, size: usize) -> impl Fn(usize, &Recorded) -> Reply + Send + Sync {
+    move |nth, request| {
+        if !wants_no_calls(request) {
+            return search(nth, request);
+        }
+        if request.json()["stream"] != true {
+            return text(answer, request);
+        }
+        let letters: Vec<char> = answer.chars().collect();
+        let pieces = letters.chunks(size).map(|piece| piece.iter().collect::<String>());
+        let choice = |delta: Value, finish: Value| {
+            json!({"id": "r9", "object": "chat.completion.chunk", "created": 1, "model": "m",
+                "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+        };
+        let mut chunks = vec![choice(json!({"role": "assistant"}), Value::Null)];
+        chunks.extend(pieces.map(|piece| choice(json!({"content": piece}), Value::Null)));
+        chunks.push(choice(json!({}), json!("stop")));
+        Reply::events(&chunks)
+    }
+}
+
+#[test]
+fn calls_that_a_final_answer_holds_as_text_never_reach_the_client() {
+    in_both_forms(|form| {
+        for (answer, expected) in [
+            (
+                "I know this.\n\n<tool_call>\n{\"name\": \"search\", \"arguments\": {}}\n</tool_call>",
+                "I know this.",
+            ),
+            ("[TOOL_CALLS]search[ARGS]{\"q\": 1}", "I could not finish this"),
+            ("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>search", "I could not finish this"),
+            ("The tag `<tool_call>` opens a call, <tool", "The tag `<tool_call>` opens a call, <tool"),
+        ] {
+            for size in [1, 3, 1_000] {
+                let upstream = Scripted::start(answering(answer, size));
+                let program = Toolrein::before(&upstream, NONE_LEFT);
+                let mut talk = Talk::new(form);
+                let said = talk.ask(&program);
+                said.assert_coherent(form);
+                assert!(said.text.starts_with(expected), "{answer}: {}", said.text);
+                assert!(!said.text.contains("search") && !said.text.contains('｜'), "{}", said.text);
+                // What the client got is what it sends back, so the hidden exchanges are found again.
+                talk.add(&said);
+                talk.say("And?");
+                talk.ask(&program);
+                let sent = upstream.request(4).json()["messages"].as_array().unwrap().len();
+                assert_eq!(sent, 1 + 3 * 2 + 2, "{answer}");
+                upstream.assert_clean();
+            }
+        }
+    });
+}

@@ -1,0 +1,416 @@
+//! The table of call markup, by model family: how a block begins, what its body begins with, and how it ends.
+//!
+//! Responsible for the tags alone. They are those that the public parsers of vLLM (`tool_parsers`), SGLang
+//! (`function_call`) and llama.cpp (`chat.cpp`) look for, seen in 2026. A new model is a new row, or a tag in one.
+
+use super::look::{self, Look};
+
+/// Where in a text a block may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Its first tag is a token that no prose uses, or its body tells enough.
+    Anywhere,
+    /// Where a line begins.
+    Line,
+    /// Where the text begins.
+    Text,
+}
+
+/// The markup of one or more model families.
+#[derive(Debug)]
+pub(super) struct Family {
+    /// The models, for people.
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests, and by people"))]
+    pub(super) models: &'static str,
+    pub(super) place: Place,
+    /// The first tag.
+    pub(super) openers: &'static [&'static str],
+    /// Whether what follows the first tag is the body of a call.
+    pub(super) body: fn(&str) -> Look,
+    /// The last tag. Without one a block ends with its JSON, or with the text.
+    pub(super) closers: &'static [&'static str],
+    /// Blocks as models write them; the tests hold that each is cut out.
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests, and by people"))]
+    pub(super) examples: &'static [&'static str],
+}
+
+/// What may follow the end of any block and belongs to it: tags of blocks around it and ends of messages.
+pub(super) const TRAILERS: &[&str] = &[
+    "</tool_call>",
+    "</tool_calls>",
+    "</function>",
+    "</function_calls>",
+    "</minimax:tool_call>",
+    "<|tool_call_end|>",
+    "<|tool_calls_section_end|>",
+    "<｜tool▁call▁end｜>",
+    "<｜tool▁calls▁end｜>",
+    "<｜end▁of▁sentence｜>",
+    "<|message_sep|>",
+    "<|call|>",
+    "<|eom_id|>",
+    "<|eot_id|>",
+    "<|im_end|>",
+    "</s>",
+];
+
+pub(super) const FAMILIES: &[Family] = &[
+    Family {
+        models: "Qwen 2.5, 3 and 3-Coder, Hermes, GLM 4.5 and later, ERNIE 4.5, Granite 4, MiMo, Trinity, SmolLM 3",
+        place: Place::Anywhere,
+        openers: &["<tool_call>"],
+        body: look::hermes,
+        closers: &["</tool_call>"],
+        examples: &[
+            "<tool_call>\n{\"name\": \"search\", \"arguments\": {\"q\": \"a </tool_call> b\"}}\n</tool_call>",
+            "<tool_call>{\"name\":\"search\",\"arguments\":{}}",
+            "<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n{\"name\": \"b\", \"arguments\": {}}\n</tool_call>",
+            "<tool_call>\n<function=search>\n<parameter=q>\nnews\n</parameter>\n</function>\n</tool_call>",
+            "<tool_call>search\n<arg_key>q</arg_key>\n<arg_value>news</arg_value>\n</tool_call>",
+            "<tool_call>list_files</tool_call>",
+            "<tool_call>search(q=\"news\")</tool_call>",
+            "<tool_call>\n{\"name\": \"search\", \"arguments\": {\"q\": \"cut o",
+            "<tool_call>",
+        ],
+    },
+    Family {
+        models: "Llama 3.1, Functionary 3.1, Qwen 3-Coder without the outer tag, Step 3.5",
+        place: Place::Anywhere,
+        openers: &["<function="],
+        body: look::function,
+        closers: &["</function>"],
+        examples: &[
+            "<function=search>{\"q\": \"news\"}</function>",
+            "<function=search>\n<parameter=q>\nnews\n</parameter>\n</function>\n</tool_call>",
+            "<function=list_files>\n</function>",
+        ],
+    },
+    Family {
+        models: "Mistral, Ministral, Magistral, Devstral, xLAM",
+        place: Place::Anywhere,
+        openers: &["[TOOL_CALLS]"],
+        body: look::mistral,
+        closers: &[],
+        examples: &[
+            "[TOOL_CALLS][{\"name\": \"search\", \"arguments\": {\"q\": \"]\"}, \"id\": \"abcdefghi\"}]",
+            "[TOOL_CALLS] [{\"name\": \"search\", \"arguments\": {}}]</s>",
+            "[TOOL_CALLS]search{\"q\": \"news\"}[TOOL_CALLS]fetch{\"u\": 1}",
+            "[TOOL_CALLS]search[ARGS]{\"q\": \"news\"}",
+            "[TOOL_CALLS]search[CALL_ID]abcdefghi[ARGS]{\"q\": \"news\"}",
+        ],
+    },
+    Family {
+        models: "Llama 3.1, 3.2 and 3.3",
+        place: Place::Anywhere,
+        openers: &["<|python_tag|>"],
+        body: look::glued,
+        closers: &["<|eom_id|>", "<|eot_id|>"],
+        examples: &[
+            "<|python_tag|>{\"name\": \"search\", \"parameters\": {\"q\": \"news\"}}<|eom_id|>",
+            "<|python_tag|>brave_search.call(query=\"news\")",
+            "<|python_tag|>import os\nprint(os.listdir())<|eom_id|>",
+        ],
+    },
+    Family {
+        models: "Llama 4",
+        place: Place::Anywhere,
+        openers: &["<|python_start|>"],
+        body: look::glued,
+        closers: &["<|python_end|>"],
+        examples: &["<|python_start|>[search(q=\"news\")]<|python_end|>"],
+    },
+    Family {
+        models: "Kimi K2",
+        place: Place::Anywhere,
+        openers: &["<|tool_calls_section_begin|>", "<|tool_call_section_begin|>"],
+        body: look::kimi_section,
+        closers: &["<|tool_calls_section_end|>", "<|tool_call_section_end|>"],
+        examples: &[
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.search:0<|tool_call_argument_begin|>{\"q\": \
+             \"news\"}<|tool_call_end|><|tool_calls_section_end|>",
+        ],
+    },
+    Family {
+        models: "Kimi K2 without the outer tag",
+        place: Place::Anywhere,
+        openers: &["<|tool_call_begin|>"],
+        body: look::kimi_call,
+        closers: &["<|tool_call_end|>"],
+        examples: &[
+            "<|tool_call_begin|>functions.search:0<|tool_call_argument_begin|>{\"q\": 1}<|tool_call_end|>\
+             <|tool_calls_section_end|>",
+        ],
+    },
+    Family {
+        models: "Kimi K3",
+        place: Place::Anywhere,
+        openers: &["<|open|>tools<|sep|>"],
+        body: look::kimi_tools,
+        closers: &["<|close|>tools<|sep|>"],
+        examples: &[
+            "<|open|>tools<|sep|><|open|>call name=search<|sep|>x<|close|>call<|sep|><|close|>tools<|sep|>",
+        ],
+    },
+    Family {
+        models: "DeepSeek V3, R1 and V3.1 in all spellings that are seen, Step 3",
+        place: Place::Anywhere,
+        openers: &[
+            "<｜tool▁calls▁begin｜>",
+            "<｜tool_calls_begin｜>",
+            "<｜tool calls begin｜>",
+            "<｜tool\\_calls\\_begin｜>",
+            "<｜tool▁calls｜>",
+        ],
+        body: look::deepseek_section,
+        closers: &[
+            "<｜tool▁calls▁end｜>",
+            "<｜tool_calls_end｜>",
+            "<｜tool calls end｜>",
+            "<｜tool\\_calls\\_end｜>",
+            "<｜/tool▁calls｜>",
+        ],
+        examples: &[
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>search\n```json\n{\"q\": \"news\"}\n```\
+             <｜tool▁call▁end｜><｜tool▁calls▁end｜><｜end▁of▁sentence｜>",
+            "<｜tool_calls_begin｜>\n<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"search\">\
+             </steptml:invoke><｜tool_call_end｜>\n<｜tool_calls_end｜>",
+        ],
+    },
+    Family {
+        models: "DeepSeek without the outer tag",
+        place: Place::Anywhere,
+        openers: &["<｜tool▁call▁begin｜>", "<｜tool_call_begin｜>"],
+        body: look::deepseek_call,
+        closers: &["<｜tool▁call▁end｜>", "<｜tool_call_end｜>"],
+        examples: &[
+            "<｜tool▁call▁begin｜>search<｜tool▁sep｜>{\"q\": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        ],
+    },
+    Family {
+        models: "DeepSeek V3.2 and V4",
+        place: Place::Anywhere,
+        openers: &["<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"],
+        body: look::deepseek_section,
+        closers: &["</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"],
+        examples: &[
+            "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"search\">\n<｜DSML｜parameter name=\"q\" string=\"true\">x\
+             </｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+        ],
+    },
+    Family {
+        models: "MiniMax M2 and M3",
+        place: Place::Anywhere,
+        openers: &["<minimax:tool_call>", "]<]minimax[>[<tool_call>"],
+        body: look::minimax,
+        closers: &["</minimax:tool_call>", "]<]minimax[>[</tool_call>"],
+        examples: &[
+            "<minimax:tool_call>\n<invoke name=\"search\">\n<parameter name=\"q\">news</parameter>\n</invoke>\n\
+             </minimax:tool_call>",
+            "]<]minimax[>[<tool_call>]<]minimax[>[<invoke name=\"search\">x]<]minimax[>[</invoke>]<]minimax[>[</tool_call>",
+        ],
+    },
+    Family {
+        models: "MiniMax M1, Hunyuan A13B, Jamba, Apriel",
+        place: Place::Anywhere,
+        openers: &["<tool_calls>"],
+        body: look::calls,
+        closers: &["</tool_calls>"],
+        examples: &[
+            "<tool_calls>\n{\"name\": \"a\", \"arguments\": {}}\n{\"name\": \"b\", \"arguments\": {}}\n</tool_calls>",
+            "<tool_calls>[{\"name\": \"search\", \"arguments\": {\"q\": 1}}]</tool_calls>",
+        ],
+    },
+    Family {
+        models: "OLMo 3, and models trained on Claude's format",
+        place: Place::Anywhere,
+        openers: &["<function_calls>", "<antml:function_calls>"],
+        body: look::calls,
+        closers: &["</function_calls>", "</antml:function_calls>"],
+        examples: &[
+            "<function_calls>\nsearch(q=\"news\")\nfetch(u=1)\n</function_calls>",
+            "<function_calls>\n<invoke name=\"search\">\n<parameter name=\"q\">x</parameter>\n</invoke>\n</function_calls>",
+        ],
+    },
+    Family {
+        models: "the same and MiniMax without the outer tag, Step 3, DeepSeek V3.2",
+        place: Place::Line,
+        openers: &["<invoke name=\"", "<steptml:invoke name=\"", "<｜DSML｜invoke name=\""],
+        body: look::attribute,
+        closers: &["</invoke>", "</steptml:invoke>", "</｜DSML｜invoke>"],
+        examples: &[
+            "<invoke name=\"search\">\n<parameter name=\"q\">x</parameter>\n</invoke>\n</function_calls>",
+        ],
+    },
+    Family {
+        models: "Granite 3, Phi-4-mini",
+        place: Place::Anywhere,
+        openers: &["<|tool_call|>"],
+        body: look::json,
+        closers: &["<|/tool_call|>"],
+        examples: &[
+            "<|tool_call|>[{\"name\": \"search\", \"arguments\": {\"q\": \"news\"}}]",
+            "<|tool_call|>[{\"name\": \"search\", \"arguments\": {}}]<|/tool_call|>",
+        ],
+    },
+    Family {
+        models: "Granite 20B",
+        place: Place::Anywhere,
+        openers: &["<function_call>"],
+        body: look::json,
+        closers: &["</function_call>"],
+        examples: &["<function_call> {\"name\": \"search\", \"arguments\": {\"q\": 1}}"],
+    },
+    Family {
+        models: "Command R7B and A",
+        place: Place::Anywhere,
+        openers: &["<|START_ACTION|>"],
+        body: look::json,
+        closers: &["<|END_ACTION|>"],
+        examples: &[
+            "<|START_ACTION|>[\n {\"tool_call_id\": \"0\", \"tool_name\": \"search\"}\n]<|END_ACTION|>",
+        ],
+    },
+    Family {
+        models: "Command R and R+",
+        place: Place::Line,
+        openers: &["Action: ```json"],
+        body: look::json,
+        closers: &["```"],
+        examples: &["Action: ```json\n[\n {\"tool_name\": \"search\", \"parameters\": {}}\n]\n```"],
+    },
+    Family {
+        models: "InternLM 2, Intern-S1",
+        place: Place::Anywhere,
+        openers: &["<|action_start|>"],
+        body: look::plugin,
+        closers: &["<|action_end|>"],
+        examples: &["<|action_start|><|plugin|>\n{\"name\": \"search\", \"parameters\": {}}<|action_end|>"],
+    },
+    Family {
+        models: "LFM 2",
+        place: Place::Anywhere,
+        openers: &["<|tool_call_start|>"],
+        body: look::list,
+        closers: &["<|tool_call_end|>"],
+        examples: &["<|tool_call_start|>[search(q=\"news\")]<|tool_call_end|>"],
+    },
+    Family {
+        models: "Seed-OSS, LongCat",
+        place: Place::Anywhere,
+        openers: &["<seed:tool_call>", "<longcat_tool_call>"],
+        body: look::hermes,
+        closers: &["</seed:tool_call>", "</longcat_tool_call>"],
+        examples: &[
+            "<seed:tool_call>\n<function=search>\n<parameter=q>x</parameter>\n</function>\n</seed:tool_call>",
+            "<longcat_tool_call>{\"name\": \"search\", \"arguments\": {}}</longcat_tool_call>",
+        ],
+    },
+    Family {
+        models: "Apertus, Nemotron",
+        place: Place::Anywhere,
+        openers: &["<|tools_prefix|>", "<TOOLCALL>"],
+        body: look::json,
+        closers: &["<|tools_suffix|>", "</TOOLCALL>"],
+        examples: &[
+            "<|tools_prefix|>[{\"search\": {\"q\": 1}}]<|tools_suffix|>",
+            "<TOOLCALL>[{\"name\": \"search\", \"arguments\": {}}]</TOOLCALL>",
+        ],
+    },
+    Family {
+        models: "Gemma 4, FunctionGemma",
+        place: Place::Anywhere,
+        openers: &["<|tool_call>", "<start_function_call>"],
+        body: look::gemma,
+        closers: &["<tool_call|>", "<end_function_call>"],
+        examples: &[
+            "<|tool_call>call:search{q:<|\"|>news<|\"|>}<tool_call|>",
+            "<start_function_call>call:search{q:<escape>news<escape>}<end_function_call>",
+        ],
+    },
+    Family {
+        models: "GigaChat 3",
+        place: Place::Anywhere,
+        openers: &["function call<|role_sep|>"],
+        body: look::json,
+        closers: &[],
+        examples: &["function call<|role_sep|>\n{\"name\": \"search\", \"arguments\": {}}<|message_sep|>"],
+    },
+    Family {
+        models: "gpt-oss",
+        place: Place::Anywhere,
+        openers: &[
+            "<|channel|>commentary to=",
+            "<|channel|>analysis to=",
+            "<|start|>assistant to=",
+            "<|start|>assistant<|channel|>commentary to=",
+            "<|start|>assistant<|channel|>analysis to=",
+        ],
+        body: look::harmony,
+        closers: &["<|call|>"],
+        examples: &[
+            "<|channel|>commentary to=functions.search <|constrain|>json<|message|>{\"q\": \"news\"}<|call|>",
+            "<|start|>assistant<|channel|>commentary to=functions.search json<|message|>{\"q\":1}",
+            "<|start|>assistant to=functions.search<|channel|>commentary json<|message|>{\"q\":1}<|call|>",
+        ],
+    },
+    Family {
+        models: "gpt-oss where the engine drops its special tokens",
+        place: Place::Line,
+        openers: &["commentary to=functions.", "assistantcommentary to=functions.", "analysis to=functions."],
+        body: look::harmony,
+        closers: &[],
+        examples: &[
+            "commentary to=functions.search json{\"q\": \"news\"}",
+            "assistantcommentary to=functions.search {\"q\":1}",
+        ],
+    },
+    Family {
+        models: "Functionary 3.2",
+        place: Place::Line,
+        openers: &[">>>"],
+        body: look::functionary,
+        closers: &[],
+        examples: &[">>>search\n{\"q\": \"news\"}"],
+    },
+    Family {
+        models: "FireFunction 2, Phi-4-mini",
+        place: Place::Line,
+        openers: &["functools"],
+        body: look::json,
+        closers: &[],
+        examples: &["functools[{\"name\": \"search\", \"arguments\": {\"q\": 1}}]"],
+    },
+    Family {
+        models: "any model that imitates a history that toolrein has rewritten as text",
+        place: Place::Line,
+        openers: &["[called "],
+        body: look::called,
+        closers: &["]"],
+        examples: &["[called search with {\"q\": \"]\"}]"],
+    },
+    Family {
+        models: "Llama 3.2 and others that write nothing but JSON",
+        place: Place::Text,
+        openers: &["{"],
+        body: look::bare_object,
+        closers: &[";"],
+        examples: &[
+            "{\"name\": \"search\", \"parameters\": {\"q\": \"news\"}}",
+            "{\"name\": \"a\", \"parameters\": {}}; {\"name\": \"b\", \"parameters\": {}}",
+            "{\"type\": \"function\", \"name\": \"search\", \"parameters\": {}}",
+            "{\"type\": \"function\", \"function\": {\"name\": \"search\", \"arguments\": {}}}",
+            "{\"tool_calls\": [{\"name\": \"search\", \"arguments\": {}}]}",
+        ],
+    },
+    Family {
+        models: "xLAM, Llama 4, and others that write a list of calls",
+        place: Place::Text,
+        openers: &["["],
+        body: look::bare_list,
+        closers: &[],
+        examples: &[
+            "[{\"name\": \"search\", \"arguments\": {\"q\": \"news\"}}]",
+            "[search(q='it\\'s ]'), fetch()]",
+        ],
+    },
+];

@@ -1,0 +1,338 @@
+//! What stands behind the first tag of a call's markup: whether it is the body of a call, or the tag is only mentioned.
+//!
+//! Responsible for the beginnings of bodies alone: JSON, a name, another tag. Whoever asks bounds how much is looked at.
+
+/// What a text is, as far as it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// No body of a call.
+    No,
+    /// It may become one.
+    More,
+    /// The body of a call.
+    Yes(Value),
+}
+
+/// Where the value begins with whose end the block ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// There is none: the block ends with its closing tag, or with the text.
+    None,
+    /// So many bytes behind the first tag.
+    At(usize),
+    /// The first tag is its beginning.
+    Whole,
+    /// Likewise, and it is a list of calls as Python writes them.
+    Python,
+}
+
+/// The text behind what was looked for, or why it was not found.
+type Rest<'a> = Result<&'a str, Look>;
+
+fn decided(found: Result<Value, Look>) -> Look {
+    found.map_or_else(|look| look, Look::Yes)
+}
+
+/// The first of the alternatives that is found. They begin differently, so that no two can be.
+fn any(text: &str, alternatives: &[fn(&str) -> Look]) -> Look {
+    let looks = alternatives.iter().map(|look| look(text));
+    looks.fold(Look::No, |best, look| match (best, look) {
+        (Look::Yes(_), _) | (_, Look::No) => best,
+        (_, look) => look,
+    })
+}
+
+fn blank(text: &str) -> Rest<'_> {
+    let rest = text.trim_start();
+    if rest.is_empty() { Err(Look::More) } else { Ok(rest) }
+}
+
+fn literal<'a>(text: &'a str, wanted: &str) -> Rest<'a> {
+    match text.strip_prefix(wanted) {
+        Some(rest) => Ok(rest),
+        None if wanted.starts_with(text) => Err(Look::More),
+        None => Err(Look::No),
+    }
+}
+
+fn one_of<'a>(text: &'a str, wanted: &[&str]) -> Rest<'a> {
+    best(wanted.iter().map(|wanted| literal(text, wanted)))
+}
+
+/// What is found of several; else whether one of them may be.
+fn best<'a>(found: impl Iterator<Item = Rest<'a>>) -> Rest<'a> {
+    let mut best = Err(Look::No);
+    for found in found {
+        match found {
+            Ok(_) => return found,
+            Err(Look::More) => best = found,
+            Err(_) => {}
+        }
+    }
+    best
+}
+
+/// A tool's name.
+fn name(text: &str) -> Rest<'_> {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | ':' | '/');
+    let rest = text.trim_start_matches(is_part);
+    match (rest.len() < text.len(), rest.is_empty()) {
+        (_, true) => Err(Look::More),
+        (true, false) => Ok(rest),
+        (false, false) => Err(Look::No),
+    }
+}
+
+/// The beginning of an object, or of a list of objects.
+fn value(text: &str) -> Result<(), Look> {
+    if let Some(inside) = text.strip_prefix('[') {
+        return one_of(blank(inside)?, &["{", "]"]).map(|_| ());
+    }
+    let inside = literal(text, "{")?;
+    one_of(blank(inside)?, &["\"", "}"]).map(|_| ())
+}
+
+/// JSON, at once or behind white space.
+pub(super) fn json(text: &str) -> Look {
+    decided((|| {
+        let rest = blank(text)?;
+        value(rest)?;
+        Ok(Value::At(text.len() - rest.len()))
+    })())
+}
+
+/// JSON or another list: `[search(q="x")]`.
+pub(super) fn list(text: &str) -> Look {
+    decided((|| one_of(blank(text)?, &["[", "{"]).map(|_| Value::None))())
+}
+
+fn any_tag(text: &str, tags: &[&str]) -> Look {
+    decided((|| one_of(blank(text)?, tags).map(|_| Value::None))())
+}
+
+/// A tag of a call, with its attributes: `<invoke name="x">`.
+fn inner_tag(text: &str) -> Look {
+    any_tag(
+        text,
+        &["<function", "<invoke", "<antml:invoke", "<name>", "<arg_key>", "<tool_call", "<parameter"],
+    )
+}
+
+/// A name and its first argument, as GLM writes them.
+fn name_and_tag(text: &str) -> Look {
+    decided((|| {
+        // Only line ends between, or it is prose: "between <tool_call> and </tool_call>".
+        let behind = name(text.trim_start_matches('\n'))?.trim_start_matches('\n');
+        one_of(behind, &["<arg_key>", "</tool_call>"]).map(|_| Value::None)
+    })())
+}
+
+/// `search(`, at once or behind white space.
+fn python_call(text: &str) -> Look {
+    decided((|| literal(name(blank(text)?)?, "(").map(|_| Value::None))())
+}
+
+/// What stands behind `<tool_call>` and its like.
+pub(super) fn hermes(text: &str) -> Look {
+    any(text, &[json, inner_tag, name_and_tag, python_call])
+}
+
+/// What stands behind `[TOOL_CALLS]`.
+pub(super) fn mistral(text: &str) -> Look {
+    fn named(text: &str) -> Look {
+        decided((|| {
+            let rest = blank(name(blank(text)?)?)?;
+            let rest = match literal(rest, "[CALL_ID]") {
+                Ok(rest) => name(rest)?,
+                Err(Look::More) => return Err(Look::More),
+                Err(_) => rest,
+            };
+            let rest = match literal(rest, "[ARGS]") {
+                Ok(rest) => blank(rest)?,
+                Err(Look::More) => return Err(Look::More),
+                Err(_) => rest,
+            };
+            value(rest)?;
+            Ok(Value::At(text.len() - rest.len()))
+        })())
+    }
+    any(text, &[json, named])
+}
+
+/// Code or JSON without anything between.
+pub(super) fn glued(text: &str) -> Look {
+    fn code(text: &str) -> Look {
+        match text.chars().next() {
+            None => Look::More,
+            Some(c) if c.is_alphanumeric() || matches!(c, '_' | '"' | '#') => Look::Yes(Value::None),
+            Some(_) => Look::No,
+        }
+    }
+    any(text, &[json, code, list])
+}
+
+/// What stands behind `<function=`.
+pub(super) fn function(text: &str) -> Look {
+    decided((|| {
+        let rest = blank(literal(name(text)?, ">")?)?;
+        match value(rest) {
+            Ok(()) => Ok(Value::At(text.len() - rest.len())),
+            Err(Look::More) => Err(Look::More),
+            Err(_) => one_of(rest, &["<parameter", "</function>"]).map(|_| Value::None),
+        }
+    })())
+}
+
+/// A name in an attribute that was begun: `x">`.
+pub(super) fn attribute(text: &str) -> Look {
+    decided((|| literal(name(text)?, "\"").map(|_| Value::None))())
+}
+
+/// The tags of single calls in a section of them.
+pub(super) fn kimi_section(text: &str) -> Look {
+    any_tag(text, &["<|tool_call_begin|>"])
+}
+
+/// A name and the tag of its arguments.
+pub(super) fn kimi_call(text: &str) -> Look {
+    decided((|| literal(blank(name(blank(text)?)?)?, "<|tool_call_argument_begin|>").map(|_| Value::None))())
+}
+
+pub(super) fn kimi_tools(text: &str) -> Look {
+    any_tag(text, &["<|open|>call"])
+}
+
+/// The tags of single calls, in DeepSeek's and StepFun's spelling.
+pub(super) fn deepseek_section(text: &str) -> Look {
+    any_tag(text, &["<｜"])
+}
+
+pub(super) fn deepseek_call(text: &str) -> Look {
+    decided((|| literal(blank(name(blank(text)?)?)?, "<｜").map(|_| Value::None))())
+}
+
+pub(super) fn minimax(text: &str) -> Look {
+    any(text, &[inner_tag, |text| any_tag(text, &["]<]minimax[>[<invoke"])])
+}
+
+pub(super) fn calls(text: &str) -> Look {
+    any(text, &[json, inner_tag, python_call])
+}
+
+pub(super) fn plugin(text: &str) -> Look {
+    any_tag(text, &["<|plugin|>", "<|interpreter|>"])
+}
+
+pub(super) fn gemma(text: &str) -> Look {
+    any_tag(text, &["call:"])
+}
+
+/// The rest of a header of gpt-oss and the arguments: `search <|constrain|>json<|message|>{`.
+pub(super) fn harmony(text: &str) -> Look {
+    decided((|| {
+        let header = name(text)?;
+        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '<' | '|' | '>' | ' ' | '\n');
+        let rest = header.trim_start_matches(is_part);
+        if rest.is_empty() {
+            return Err(Look::More);
+        }
+        value(rest)?;
+        Ok(Value::At(text.len() - rest.len()))
+    })())
+}
+
+/// A name in a line of its own, and JSON.
+pub(super) fn functionary(text: &str) -> Look {
+    decided((|| {
+        let rest = blank(literal(name(text)?, "\n")?)?;
+        value(rest)?;
+        Ok(Value::At(text.len() - rest.len()))
+    })())
+}
+
+/// The rest of toolrein's own `[called search with {`.
+pub(super) fn called(text: &str) -> Look {
+    decided((|| {
+        let rest = literal(name(text)?, " with ")?;
+        value(rest)?;
+        Ok(Value::At(text.len() - rest.len()))
+    })())
+}
+
+/// An object that is a call and nothing else, behind its brace.
+pub(super) fn bare_object(text: &str) -> Look {
+    decided(object(text).map(|()| Value::Whole))
+}
+
+/// A list of such objects, or of calls as Python writes them, behind its bracket.
+pub(super) fn bare_list(text: &str) -> Look {
+    fn objects(text: &str) -> Look {
+        decided((|| object(literal(blank(text)?, "{")?).map(|()| Value::Whole))())
+    }
+    fn python(text: &str) -> Look {
+        decided((|| {
+            let inside = blank(literal(name(text)?, "(")?)?;
+            if inside.starts_with(')') {
+                return Ok(Value::Python);
+            }
+            literal(name(inside)?, "=").map(|_| Value::Python)
+        })())
+    }
+    any(text, &[objects, python])
+}
+
+/// One step of a [`sequence`].
+enum Step {
+    Is(&'static str),
+    OneOf(&'static [&'static str]),
+    Name,
+}
+
+/// The steps one after the other, white space between them.
+fn sequence<'a>(text: &'a str, steps: &[Step]) -> Rest<'a> {
+    steps.iter().try_fold(text, |text, step| {
+        let text = blank(text)?;
+        match step {
+            Step::Is(wanted) => literal(text, wanted),
+            Step::OneOf(wanted) => one_of(text, wanted),
+            Step::Name => name(text),
+        }
+    })
+}
+
+/// The members of a call, behind the brace of its object.
+fn object(text: &str) -> Result<(), Look> {
+    use Step::{Is, Name, OneOf};
+    const ARGUMENTS: Step = OneOf(&["\"parameters\"", "\"arguments\""]);
+    let forms: [&[Step]; 5] = [
+        &[Is("\"name\""), Is(":"), Is("\""), Name, Is("\""), Is(","), ARGUMENTS, Is(":"), Is("{")],
+        &[
+            Is("\"type\""),
+            Is(":"),
+            Is("\"function\""),
+            Is(","),
+            Is("\"name\""),
+            Is(":"),
+            Is("\""),
+            Name,
+            Is("\""),
+            Is(","),
+            ARGUMENTS,
+            Is(":"),
+            Is("{"),
+        ],
+        &[
+            Is("\"type\""),
+            Is(":"),
+            Is("\"function\""),
+            Is(","),
+            Is("\"function\""),
+            Is(":"),
+            Is("{"),
+            Is("\"name\""),
+        ],
+        &[Is("\"function\""), Is(":"), Is("{"), Is("\"name\"")],
+        &[OneOf(&["\"tool_calls\"", "\"tool_call\""]), Is(":"), OneOf(&["{", "["]), OneOf(&["{", "\""])],
+    ];
+    best(forms.iter().map(|steps| sequence(text, steps))).map(|_| ())
+}
