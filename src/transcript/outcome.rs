@@ -1,7 +1,11 @@
 //! What a tool's result amounts to: nothing, a failure, or something to go on with; and whether two results of
-//! one request say the same. A tool message has no status, so this is read from its text. Looks at short texts
-//! alone and keeps nothing: that is cheaper than naming each result by a hash and looking it up. Decides nothing.
+//! one request say the same. A tool message has no status, so this is read from its text. Looks for
+//! what is empty in short texts alone, for failures at both ends of long ones, and keeps nothing: that is cheaper than
+//! naming each result by a hash and looking it up. Decides nothing.
 
+mod failure;
+
+use self::failure::{END_BYTES, LONGEST_JSON, is_said, is_told, is_told_in_json};
 use super::View;
 use crate::wire::body::Span;
 use crate::wire::json::decode;
@@ -12,11 +16,6 @@ use std::iter;
 /// The longest text that can be empty, in bytes as written. What a search without hits says around its empty
 /// list takes some 200 bytes; more is content.
 const LONGEST_EMPTY: usize = 512;
-/// The longest text in which a member that tells of a failure is looked for, in bytes as written.
-const LONGEST_READ: usize = 4096;
-/// How texts that tell of a failure begin, in lower case.
-const FAILED: [&str; 6] =
-    ["error", "exception", "traceback (most recent call last)", "fatal", "failed", "failure"];
 /// Members beside an empty list of results that only say what was asked for, or that nothing was found.
 const ECHOES: [&str; 8] = ["query", "q", "status", "message", "msg", "type", "next", "cursor"];
 
@@ -82,17 +81,27 @@ pub fn is_empty(view: &View<'_>, emptiness: &dyn Emptiness) -> bool {
     }
 }
 
-/// Whether the result in `view` tells of a failure: as text that begins like one, or as JSON that says so though
+/// Whether the result in `view` tells of a failure: as text that begins or ends like one, or as JSON that says so though
 /// the tool itself answered.
 pub fn has_failed(view: &View<'_>) -> bool {
     let Some(first) = view.message.content.texts().next() else { return false };
-    if first.span.len() > LONGEST_READ {
-        let head = &first.raw(view.body)[..LONGEST_READ];
-        return begins_like_a_failure(&String::from_utf8_lossy(head));
+    let raw = first.raw(view.body);
+    if raw.len() > LONGEST_JSON {
+        return is_said(&ends_of(raw).0, "");
+    }
+    let is_object = raw.trim_ascii_start().starts_with(b"{");
+    if raw.len() > END_BYTES && !is_object {
+        let (head, tail) = ends_of(raw);
+        return is_said(&head, &tail);
     }
     let text = decode(first, view.body);
-    begins_like_a_failure(&text)
-        || matches!(serde_json::from_str(&text), Ok(Value::Object(object)) if tells_failure(&object))
+    is_said(&text, &text) || is_told_in_json(&text)
+}
+
+/// The first and the last of a long text, escapes as written but for line ends.
+fn ends_of(raw: &[u8]) -> (String, String) {
+    let read = |part: &[u8]| String::from_utf8_lossy(part).replace("\\n", "\n").replace("\\\"", "\"");
+    (read(&raw[..END_BYTES]), read(&raw[raw.len() - END_BYTES..]))
 }
 
 fn texts_are_empty(view: &View<'_>, emptiness: &dyn Emptiness) -> bool {
@@ -123,7 +132,7 @@ fn value_is_empty(value: &Value, emptiness: &dyn Emptiness) -> bool {
 }
 
 fn object_is_empty(object: &Map<String, Value>, emptiness: &dyn Emptiness) -> bool {
-    if tells_failure(object) {
+    if is_told(object) {
         return false;
     }
     let (results, others): (Vec<_>, Vec<_>) =
@@ -147,31 +156,6 @@ fn is_bare(value: &Value) -> bool {
         Value::Array(items) => items.iter().all(is_bare),
         Value::Object(object) => object.values().all(is_bare),
     }
-}
-
-fn begins_like_a_failure(text: &str) -> bool {
-    let text = text.trim_start();
-    FAILED.iter().any(|word| {
-        let head = text.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
-        head && !text[word.len()..].starts_with(|next: char| next.is_alphanumeric() || next == '_')
-    })
-}
-
-fn tells_failure(object: &Map<String, Value>) -> bool {
-    object.iter().any(|(key, value)| match (key.as_str(), value) {
-        ("error" | "errors" | "exception", Value::String(text)) => !text.trim().is_empty(),
-        ("error" | "errors", Value::Array(list)) => !list.is_empty(),
-        ("error" | "errors" | "exception", Value::Object(error)) => !error.is_empty(),
-        ("error" | "isError" | "is_error", Value::Bool(failed)) => *failed,
-        ("ok" | "success" | "succeeded", Value::Bool(succeeded)) => !succeeded,
-        ("status", Value::String(status)) => {
-            ["error", "failed", "failure"].iter().any(|word| status.eq_ignore_ascii_case(word))
-        }
-        ("status" | "status_code" | "statusCode", Value::Number(status)) => {
-            status.as_u64().is_some_and(|status| (400..600).contains(&status))
-        }
-        _ => false,
-    })
 }
 
 #[cfg(test)]
@@ -297,7 +281,34 @@ mod tests {
         ] {
             assert!(failed(text), "{text}");
         }
-        assert!(failed(&format!("Error: {}", "x".repeat(2 * LONGEST_READ))));
+        let long = "x".repeat(2 * END_BYTES);
+        for text in [
+            format!("Error: {long}"),
+            format!("An error occurred while running the tool. Please try again. Error: {long}"),
+            format!("{long}\n\nFix the errors and try again."),
+            format!(r#"{{"success":false,"data":"{long}"}}"#),
+            format!(r#"{{"data":"{long}","success":false}}"#),
+            format!(r#" {{"content":[{{"type":"text","text":"{long}"}}],"isError":true}}"#),
+            format!(r#"{{"data":["{long}"],"error":{{"message":"{long}"}}}}"#),
+            r#"[{"type":"text","text":"Error: no such file"}]"#.to_owned(),
+            r#"{"result":{"content":[],"isError":true}}"#.to_owned(),
+            r#"{"output":"x","metadata":{"exit_code":1,"duration_seconds":0.1}}"#.to_owned(),
+            r#"{"error_message":"no"}"#.to_owned(),
+        ] {
+            assert!(failed(&text), "{}", &text[..60.min(text.len())]);
+        }
+        for text in [
+            long.clone(),
+            format!("{long}\nError: no such file"),
+            format!(r#"{{"success":true,"data":"{long}"}}"#),
+            format!(r#"{{"data":"{long}","text":"\"success\": false"}}"#),
+            format!(r#"{{"data":"{long}","items":[{{"success":false}}]}}"#),
+            r#"[{"type":"text","text":"The error is fixed"}]"#.to_owned(),
+            r#"{"output":"x","metadata":{"exit_code":0}}"#.to_owned(),
+            r#"{"result":{"errors":[]}}"#.to_owned(),
+        ] {
+            assert!(!failed(&text), "{}", &text[..60.min(text.len())]);
+        }
         for text in [
             "",
             "Errors are human",
