@@ -10,7 +10,9 @@ use crate::rewrite::pass::{Pass, Tools};
 use crate::telemetry::outcome::Fallback;
 use crate::wire::error::UpstreamError;
 use crate::wire::message::Role;
-use crate::wire::refusal::{Refusal, classify, may_be_about_the_form, misses_tools, refuses_stream_options};
+use crate::wire::refusal::{
+    Refusal, alternative, classify, may_be_about_the_form, misses_tools, refuses_stream_options,
+};
 use crate::wire::request::{Choice, Request};
 
 /// The most second tries of one client request, whatever their reasons: clients retry too, and the tries
@@ -25,6 +27,7 @@ pub struct Fallbacks {
     overflow: bool,
     /// Tools may be taken away.
     tools: bool,
+    declares_tools: bool,
     has_history: bool,
     has_choice: bool,
     /// System messages of ours stand late in the conversation.
@@ -54,6 +57,7 @@ impl Fallbacks {
             // Where parsers differ on what its strings say, nothing is changed.
             overflow: subject.overflow == Overflow::Retry && !request.odd,
             tools: subject.mode == ToolsUnsupported::Retry && !subject.forced,
+            declares_tools: request.declares_tools,
             has_history: subject.restored
                 || request.messages.iter().any(|message| is_history(message.role) || calls(message)),
             has_choice: request.choice != Choice::Auto || request.declares_tools,
@@ -80,6 +84,9 @@ impl Fallbacks {
         if let Some(next) = refusal.and_then(|refusal| self.next(refusal, pass)) {
             return Some(next);
         }
+        if let Some(next) = alternative(status, error).and_then(|refusal| self.next(refusal, pass)) {
+            return Some(next);
+        }
         // Nobody knows all the wordings in which templates refuse a message, and the client did not write ours.
         let is_other = matches!(refusal, None | Some(Refusal::ToolHistory | Refusal::LateSystem));
         let may_be_ours = is_other && self.places_late_system(pass) && may_be_about_the_form(status, error);
@@ -90,7 +97,7 @@ impl Fallbacks {
     fn next(&mut self, refusal: Refusal, pass: &Pass) -> Option<(Pass, Fallback)> {
         let mut next = pass.clone();
         let fallback = match refusal {
-            Refusal::Tools if self.tools && pass.tools != Tools::Dropped => {
+            Refusal::Tools if self.tools && self.declares_tools && pass.tools != Tools::Dropped => {
                 next.tools = Tools::Dropped;
                 Fallback::Tools
             }
@@ -98,7 +105,9 @@ impl Fallbacks {
                 next.tools = Tools::WithoutChoice;
                 Fallback::ToolChoice
             }
-            Refusal::ToolHistory if self.tools && self.has_history && !pass.flat => {
+            // Where no tools are declared, those of the history are all that can be meant.
+            Refusal::Tools if self.declares_tools => return None,
+            Refusal::Tools | Refusal::ToolHistory if self.tools && self.has_history && !pass.flat => {
                 next.flat = true;
                 Fallback::Flattened
             }
@@ -225,6 +234,30 @@ mod tests {
             assert_eq!((&next, told), (&expected, fallback));
             assert_eq!(fallbacks.next(refusal, &next), None, "each once");
         }
+    }
+
+    #[test]
+    fn a_request_that_declares_no_tools_is_never_tried_without_them() {
+        let plain = Pass::plain(Placement::System);
+        let talk = request(r#"{"messages":[{"role":"user","content":"q"}]}"#);
+        assert_eq!(Fallbacks::new(&talk, RETRY).next(Refusal::Tools, &plain), None);
+        let told = request(r#"{"messages":[{"role":"tool","tool_call_id":"a","content":""}]}"#);
+        let (next, told) = Fallbacks::new(&told, RETRY).next(Refusal::Tools, &plain).unwrap();
+        assert_eq!((next, told), (Pass { flat: true, ..plain }, Fallback::Flattened));
+    }
+
+    #[test]
+    fn an_error_that_names_the_roles_is_tried_as_each_thing_that_it_may_mean() {
+        let messages = vec!["Only user and assistant roles are supported!".to_owned()];
+        let error = UpstreamError { messages, ..UpstreamError::default() };
+        let plain = Pass::plain(Placement::System);
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let (next, first) = fallbacks.after(500, &error, &plain).unwrap();
+        let (last, second) = fallbacks.after(500, &error, &next).unwrap();
+        assert_eq!((first, second), (Fallback::Placement, Fallback::Flattened));
+        assert_eq!(fallbacks.after(500, &error, &last), None);
+        let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
+        assert_eq!(fallbacks.after(500, &error, &plain).unwrap().1, Fallback::Flattened);
     }
 
     #[test]

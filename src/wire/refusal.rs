@@ -50,10 +50,26 @@ pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
         return None;
     }
     let texts: Vec<String> = texts(error).collect();
+    let english = rule_for(&texts);
+    english.map(|rule| rule.refusal).or_else(|| texts.iter().find_map(|text| foreign::classify(text)))
+}
+
+/// What else the error may refuse, where [`classify`] finds one thing: a list of the roles that a model takes may be told
+/// because of a late system message, and because of a tool message.
+#[must_use]
+pub fn alternative(status: u16, error: &UpstreamError) -> Option<Refusal> {
+    if is_about_the_caller(status) || is_about_content(error) {
+        return None;
+    }
+    let texts: Vec<String> = texts(error).collect();
+    rule_for(&texts).and_then(|rule| rule.or)
+}
+
+/// The first rule that applies to one of the texts.
+fn rule_for(texts: &[String]) -> Option<&'static Rule> {
     let normal: Vec<String> = texts.iter().map(|text| normalise(text)).collect();
     let rows: Vec<Vec<&str>> = normal.iter().map(|text| text.split(' ').collect()).collect();
-    let english = RULES.iter().find(|rule| rows.iter().any(|words| rule.applies(words)));
-    english.map(|rule| rule.refusal).or_else(|| texts.iter().find_map(|text| foreign::classify(text)))
+    RULES.iter().find(|rule| rows.iter().any(|words| rule.applies(words)))
 }
 
 /// Errors about the caller's key, purse or pace.
@@ -118,17 +134,18 @@ pub fn refuses_stream_options(status: u16, error: &UpstreamError) -> bool {
 }
 
 /// The texts to judge: the messages, a `code` that is a phrase, and both again with the parameter that they blame
-/// without naming it.
+/// without naming it. What an error quotes of the request is left out.
 fn texts(error: &UpstreamError) -> impl Iterator<Item = String> {
     let messages = error.messages.iter().take(MESSAGES).map(String::as_str);
     let code = error.code.as_deref().filter(|code| code.contains(|c: char| c.is_alphabetic()));
     let blamed =
         error.param.as_deref().filter(|param| matches!(*param, "tools" | "functions" | "tool_choice"));
     let with_param = blamed.into_iter().flat_map(move |param| {
-        let first = error.messages.first().map(|message| format!("{param}: {}", words::cut(message)));
+        let first = error.messages.first();
+        let first = first.map(|message| format!("{param}: {}", words::without_quotes(message)));
         first.into_iter().chain(code.map(|code| format!("{code}: {param}")))
     });
-    messages.chain(code).map(str::to_owned).chain(with_param)
+    messages.chain(code).map(words::without_quotes).chain(with_param)
 }
 
 impl Rule {

@@ -307,3 +307,42 @@ fn where_a_choice_is_refused_the_landing_goes_without_tools_at_once() {
         assert_eq!(upstream.requests().len(), 3, "refused, asked without choice, landed");
     });
 }
+
+#[test]
+fn a_request_without_tools_is_never_sent_again_without_them() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|_, _| Reply::error(400, "invalid_request_error", "bad", NO_TOOLS));
+        let program = Toolrein::before(&upstream, "");
+        let mut talk = Talk::new(form);
+        talk.members.as_object_mut().unwrap().remove("tools");
+        let response = post(&program.chat_url(), talk.body().to_string());
+        assert_eq!((response.status, upstream.requests().len()), (400, 1));
+    });
+}
+
+#[test]
+fn a_template_that_takes_users_and_assistants_alone_gets_the_tool_history_as_text() {
+    in_both_forms(|form| {
+        for refusal in [
+            "Only user and assistant roles are supported!",
+            "Invalid value: 'tool'. Supported values are: 'system', 'assistant', 'user', and 'function'.",
+        ] {
+            let upstream = Scripted::start(move |_, request| {
+                let messages = request.json()["messages"].as_array().unwrap().clone();
+                match messages.iter().any(|message| message["role"] == "tool") {
+                    true => Reply::error(400, "BadRequestError", "bad", refusal),
+                    false => text("As text, then.", request),
+                }
+            });
+            let program = Toolrein::before(&upstream, "");
+            let mut talk = Talk::new(form);
+            talk.messages.push(json!({"role": "assistant", "content": null, "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "search", "arguments": "{}"}}]}));
+            talk.messages.push(json!({"role": "tool", "tool_call_id": "a", "content": "found"}));
+            for requests in [2, 3] {
+                assert_eq!(talk.ask(&program).text, "As text, then.");
+                assert_eq!(upstream.requests().len(), requests, "remembered: {refusal}");
+            }
+        }
+    });
+}

@@ -8,6 +8,8 @@ use super::Refusal::{self, LateSystem, ToolChoice, ToolHistory, Tools};
 /// One way to say one refusal.
 pub(super) struct Rule {
     pub(super) refusal: Refusal,
+    /// What it may mean as well.
+    pub(super) or: Option<Refusal>,
     pub(super) says: &'static str,
     /// Patterns that turn the sense if they stand up to three words before the match, behind the last comma.
     pub(super) not_before: &'static [&'static str],
@@ -21,10 +23,14 @@ pub(super) struct Rule {
 }
 
 const fn rule(refusal: Refusal, says: &'static str, example: &'static str) -> Rule {
-    Rule { refusal, says, not_before: &[], not_after: &[], not_beside: &[], example }
+    Rule { refusal, or: None, says, not_before: &[], not_after: &[], not_beside: &[], example }
 }
 
 impl Rule {
+    const fn or(self, refusal: Refusal) -> Self {
+        Self { or: Some(refusal), ..self }
+    }
+
     const fn not_before(self, not_before: &'static [&'static str]) -> Self {
         Self { not_before, ..self }
     }
@@ -266,6 +272,37 @@ pub(super) const RULES: &[Rule] = &[
         .not_beside(&["tool"]),
     rule(
         ToolHistory,
+        "invalid value ~ tool . supported|expected|allowed|permitted ~ values|value * user|assistant",
+        "Invalid value: 'tool'. Supported values are: 'system', 'assistant', 'user', and 'function'.",
+    ),
+    rule(
+        ToolHistory,
+        "tool ~ NOT one of * user|assistant",
+        "'tool' is not one of ['system', 'assistant', 'user', 'function'] - 'messages.3.role'",
+    ),
+    rule(
+        ToolHistory,
+        "unknown variant ~ tool , expected * user|assistant",
+        "unknown variant `tool`, expected one of `system`, `user`, `assistant`",
+    ),
+    rule(
+        ToolHistory,
+        "tag tool * NOT match * tags",
+        "Input tag 'tool' found using 'role' does not match any of the expected tags: 'system', 'user'",
+    ),
+    rule(
+        ToolHistory,
+        "*.role ~ unexpected ~ . permitted * system",
+        "body.messages.2.role: unexpected value; permitted: 'system', 'user', 'assistant'",
+    )
+    .not_beside(&["tool"]),
+    rule(
+        ToolHistory,
+        "roles|role * got|found|received ~ tool",
+        "Only system, user and assistant roles are supported, got tool.",
+    ),
+    rule(
+        ToolHistory,
         "only * system * roles|role ~ SUPPORTED",
         "Only user, system and assistant roles are supported!",
     )
@@ -317,26 +354,31 @@ pub(super) const RULES: &[Rule] = &[
     rule(LateSystem, "unexpected role * after", "Unexpected role 'user' after role 'tool'"),
     rule(LateSystem, "expected last role", "Expected last role User or Tool for serving but got system")
         .not_beside(&["got assistant"]),
-    rule(LateSystem, "last message must|should * user", "Last message must have role `user`."),
+    rule(LateSystem, "last message must|should * user", "Last message must have role `user`.")
+        .or(ToolHistory),
     rule(
         LateSystem,
         "roles must|should * alternate|alternating",
         "Conversation roles must alternate user/assistant",
-    ),
+    )
+    .or(ToolHistory),
     rule(LateSystem, "NOT ~ SUPPORT ~ successive|consecutive", "x does not support successive user messages"),
     rule(LateSystem, "*.role ~ input should be", "messages.1.role: Input should be 'user' or 'assistant'")
+        .or(ToolHistory)
         .not_beside(&["system", "tool"]),
     rule(
         LateSystem,
         "only * roles|role ~ SUPPORTED * initial|optional|first system",
         "Only user and assistant roles are supported, with the exception of an initial optional system message!",
-    ),
+    )
+    .or(ToolHistory),
     rule(
         LateSystem,
         "roles|role * got|found|received ~ system|developer",
         "Only user, assistant and tool roles are supported, got system.",
     ),
     rule(LateSystem, "only * roles|role ~ SUPPORTED", "Only user and assistant roles are supported!")
+        .or(ToolHistory)
         .not_beside(&["system", "tool"]),
     rule(
         LateSystem,
@@ -345,7 +387,7 @@ pub(super) const RULES: &[Rule] = &[
     )
     .not_beside(&["system"]),
     rule(LateSystem, "unexpected combination ~ role", "Unexpected combination of role and message content"),
-    rule(LateSystem, "invalid message role", "Invalid message role"),
+    rule(LateSystem, "invalid message role", "Invalid message role").or(ToolHistory),
 ];
 
 /// What a request is told that lost its tools but not its tool calls. Means nothing in an answer to a client's own

@@ -90,6 +90,79 @@ fn every_rule_finds_its_example() {
     }
 }
 
+#[test]
+fn a_model_that_takes_no_tool_messages_says_which_roles_or_values_it_takes() {
+    for message in [
+        "Invalid value: 'tool'. Supported values are: 'system', 'assistant', 'user', and 'function'.",
+        "'tool' is not one of ['system', 'assistant', 'user', 'function'] - 'messages.3.role'",
+        "Failed to deserialize: messages[2].role: unknown variant `tool`, expected one of `system`, `user`, `assistant`",
+        "messages.2: Input tag 'tool' found using 'role' does not match any of the expected tags: 'system', 'user'",
+        "body.messages.2.role: unexpected value; permitted: 'system', 'user', 'assistant'",
+        "Only system, user and assistant roles are supported, got tool.",
+    ] {
+        assert_eq!(judge(message), Some(ToolHistory), "{message}");
+    }
+    for message in [
+        "Invalid value: 'tool'. Supported values are: 'function' and 'custom'.",
+        "'tool' is not one of ['function', 'custom'] - 'tools.0.type'",
+        "unknown variant `tool`, expected `function`",
+        "Invalid value: 'bot'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool', and 'developer'.",
+        "'bot' is not one of ['system', 'assistant', 'user', 'tool'] - 'messages.3.role'",
+    ] {
+        assert_eq!(judge(message), None, "{message}");
+    }
+}
+
+#[test]
+fn what_names_the_roles_that_are_taken_may_be_about_tool_messages_too() {
+    let also = |message: &str| {
+        alternative(400, &UpstreamError { messages: vec![message.to_owned()], ..UpstreamError::default() })
+    };
+    for message in [
+        "Only user and assistant roles are supported!",
+        "Only user and assistant roles are supported, with the exception of an initial optional system message!",
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+        "Last message must have role `user`.",
+        "messages.1.role: Input should be 'user' or 'assistant'",
+    ] {
+        assert_eq!((judge(message), also(message)), (Some(LateSystem), Some(ToolHistory)), "{message}");
+    }
+    for message in [
+        "System message must be at the beginning.",
+        "Only user, assistant and tool roles are supported, got system.",
+        "x does not support tools",
+        "no rule finds this",
+    ] {
+        assert_eq!(also(message), None, "{message}");
+    }
+}
+
+#[test]
+fn a_refusal_that_quotes_the_user_is_not_taken_for_one() {
+    for message in [
+        "Could not answer \"please tell me why this model does not support tools at all\": try again",
+        "Request blocked: 'my server says that function calling is not supported here'",
+        "Input rejected: “the system message must be at the beginning of all”",
+        "{'type': 'string_type', 'loc': ['body', 'messages'], 'input': 'why does gemma not support tools?'}",
+        "Invalid prompt: your prompt was flagged: why does this model not support tools",
+    ] {
+        assert_eq!(judge(message), None, "{message}");
+    }
+    let filtered = UpstreamError {
+        messages: vec!["The model does not support tools, said the user".to_owned()],
+        code: Some("content_policy_violation".to_owned()),
+        ..UpstreamError::default()
+    };
+    assert_eq!(classify(400, &filtered), None);
+    for message in [
+        "Error code: 400 - {'error': {'message': 'registry.ollama.ai/library/x does not support tools'}}",
+        "upstream said {\"msg\": \"this model does not support tools\"}",
+        "'tools' is not supported by the model 'my model'",
+    ] {
+        assert_eq!(judge(message), Some(Tools), "{message}");
+    }
+}
+
 /// What no rule was written for, in any order: bits of rules, of near misses and of noise.
 fn soup() -> impl Strategy<Value = String> {
     let bits = [

@@ -57,6 +57,62 @@ pub(super) fn normalise(text: &str) -> String {
     out
 }
 
+/// The part of `text` that is read, without what it quotes: sentences of the user's in quotation marks, which must not be
+/// taken for the upstream's own words. Values of members stay, since errors within errors are written so, but for members
+/// that hold an input.
+pub(super) fn without_quotes(text: &str) -> String {
+    const WORDS: usize = 5;
+    let text = cut(text);
+    let (mut out, mut at) = (String::with_capacity(text.len()), 0);
+    while let Some(c) = text[at..].chars().next() {
+        let inside = at + c.len_utf8();
+        let end = closing(c).filter(|_| !out.ends_with(char::is_alphanumeric));
+        let end = end.and_then(|mark| end_of_quote(&text[inside..], mark));
+        match end {
+            Some(end) => {
+                let quoted = &text[inside..inside + end];
+                let is_long = quoted.split_whitespace().count() >= WORDS;
+                let is_echo = member_before(&out).map_or(is_long, |member| INPUTS.contains(&member));
+                // What is kept is looked into, since it may quote in turn.
+                at = if is_echo { inside + end } else { inside };
+                out.push(c);
+            }
+            None => {
+                out.push(c);
+                at = inside;
+            }
+        }
+    }
+    out
+}
+
+/// Members of validation errors that hold what was sent.
+const INPUTS: [&str; 8] =
+    ["input", "prompt", "content", "value", "input_value", "text", "failed_generation", "given"];
+
+fn closing(c: char) -> Option<char> {
+    match c {
+        '"' | '\'' | '`' => Some(c),
+        '“' => Some('”'),
+        '‘' => Some('’'),
+        '«' => Some('»'),
+        _ => None,
+    }
+}
+
+/// Where the quotation ends: at a mark that no letter follows, on the same line.
+fn end_of_quote(text: &str, mark: char) -> Option<usize> {
+    let line = text.split('\n').next().unwrap_or_default();
+    let is_end = |at: usize| !line[at + mark.len_utf8()..].starts_with(char::is_alphanumeric);
+    line.match_indices(mark).map(|(at, _)| at).find(|at| is_end(*at))
+}
+
+/// The member whose value comes behind `text`, if it ends in one: `{"message": `.
+fn member_before(text: &str) -> Option<&str> {
+    let key = text.trim_end().strip_suffix(':')?.trim_end().strip_suffix(['"', '\''])?;
+    key.rsplit(['"', '\'']).next()
+}
+
 /// The part of `text` that is read.
 pub(super) fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(READ_BYTES)]
