@@ -12,6 +12,7 @@ use super::sniff;
 use super::upstream::Retried;
 use crate::rewrite::choice::is_served;
 use crate::rewrite::judging::Judging;
+use crate::rewrite::other_form::whole_of;
 use crate::rewrite::reply::WholeJudge;
 use crate::telemetry::outcome::Fallback;
 use crate::wire::body::Fault;
@@ -202,6 +203,11 @@ impl Exchange {
             let response = self.send().await.map_err(|error| self.fail(&error))?;
             let status = response.status();
             let mut read = self.read(response).await.map_err(|error| self.fail(&error))?;
+            let limit = self.gateway.config.limits.reply_bytes;
+            read.read_stream(limit, self.gateway.config.upstream.idle_timeout).await;
+            if !read.make_whole(limit, &self.gateway.memory.replies) {
+                return Err(self.fail(&ProxyError::NoMemory));
+            }
             // An error that says nothing of its status is a refusal of what was asked.
             let refused = read.error().map(|(status, _)| status);
             let refused = refused.map(|status| if status < 400 { 400 } else { status });
@@ -314,6 +320,45 @@ impl Read {
     pub(crate) fn take_stream(&mut self) -> Option<(Parts, Vec<Bytes>, Incoming)> {
         let rest = self.rest.take_if(|_| self.is_events)?;
         Some((self.head.clone(), std::mem::take(&mut self.pieces), rest))
+    }
+
+    /// Reads on to the end of a stream, as far as `limit` and a silence of `idle` allow.
+    async fn read_stream(&mut self, limit: usize, idle: Duration) {
+        let Some(mut body) = self.rest.take_if(|_| self.is_events) else { return };
+        let mut size: usize = self.pieces.iter().map(Bytes::len).sum();
+        while size <= limit {
+            match Box::pin(timeout(idle, body.frame())).await {
+                Ok(Some(Ok(frame))) => {
+                    let data = frame.into_data().unwrap_or_default();
+                    size += data.len();
+                    self.pieces.push(data);
+                }
+                Ok(None) => return,
+                Ok(Some(Err(_))) | Err(_) => break,
+            }
+        }
+        // It is not whole.
+        self.rest = Some(body);
+    }
+
+    /// Makes a stream that was read to its end the whole reply that was asked for; false if there is no `memory` for it.
+    fn make_whole(&mut self, limit: usize, memory: &Pool) -> bool {
+        if self.rest.is_some() {
+            return true;
+        }
+        if self.decoded.is_none() && !self.decode(limit, memory) {
+            return false;
+        }
+        let events = self.decoded.as_ref().filter(|body| sniff::is_events(body) == Some(true));
+        if let Some(whole) = events.and_then(whole_of) {
+            for told_of_the_bytes in OF_THE_BYTES {
+                self.head.headers.remove(told_of_the_bytes);
+            }
+            self.head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            (self.pieces, self.is_events) = (vec![whole.clone()], false);
+            self.decoded = Some(whole);
+        }
+        true
     }
 
     /// The error that the reply is, whatever its status says. A reply in which a client could find a call is none, as

@@ -380,6 +380,13 @@ impl Streaming {
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
                 self.phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
             }
+            Asked::Whole(events) => {
+                self.phase = Phase::Over;
+                self.push(&events);
+                if matches!(self.phase, Phase::Over) {
+                    self.finish();
+                }
+            }
             Asked::Refused { status, .. } if self.exchange.lands_bare(status) => self.ask(),
             Asked::Refused { status, body } => {
                 let error = parse(&body).unwrap_or_default();

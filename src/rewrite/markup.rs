@@ -5,7 +5,7 @@ use super::splice::Splices;
 use crate::wire::body::Str;
 use crate::wire::json::{decode, escaped};
 use crate::wire::markup::Markup;
-use crate::wire::reply::{Choice, Reply};
+use crate::wire::reply::{Choice, Form, Reply};
 use bytes::Bytes;
 
 /// The texts of the choices of one reply while they come.
@@ -42,7 +42,7 @@ impl Cleaner {
 
 /// A whole reply without markup.
 pub fn cleaned(body: &Bytes) -> Bytes {
-    let Ok(reply) = Reply::parse(body) else { return body.clone() };
+    let Ok(reply) = Reply::read(body, Form::Whole) else { return body.clone() };
     let mut splices = Splices::default();
     for choice in &reply.choices {
         let ends = Choice { finish: choice.finish.or(Some(Str::default())), ..choice.clone() };

@@ -8,6 +8,7 @@ pub mod flatten;
 pub mod judging;
 pub mod markup;
 pub mod notice;
+pub mod other_form;
 pub mod pass;
 pub mod reasks;
 pub mod reply;

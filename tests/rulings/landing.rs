@@ -253,3 +253,24 @@ fn calls_that_a_final_answer_holds_as_text_never_reach_the_client() {
         }
     });
 }
+
+#[test]
+fn a_re_ask_that_is_answered_in_the_other_form_is_read_all_the_same() {
+    let other_form = |reply: &Speech, request: &Recorded| match request.json()["stream"] == true {
+        true => Reply::json(200, &reply.whole()),
+        false => Reply::events(&reply.chunks(true)),
+    };
+    in_both_forms(|form| {
+        let upstream = Scripted::start(move |nth, request| match nth {
+            0 => search(0, request),
+            1 => other_form(&Speech::calls(&[("call_1", "search", "{\"q\":1}")]), request),
+            _ => other_form(&Speech::text("This is what I know."), request),
+        });
+        let program = Toolrein::before(&upstream, NONE_LEFT);
+        let said = Talk::new(form).ask(&program);
+        said.assert_coherent(form);
+        assert_eq!((said.text.as_str(), said.finishes[0].as_str()), ("This is what I know.", "stop"));
+        assert_eq!(said.usage["total_tokens"], 25 * 3, "all of them were billed");
+        upstream.assert_clean();
+    });
+}

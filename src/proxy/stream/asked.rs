@@ -6,7 +6,9 @@ use crate::proxy::body::UpBody;
 use crate::proxy::coding;
 use crate::proxy::error::ProxyError;
 use crate::proxy::handler::Gateway;
+use crate::proxy::sniff;
 use crate::proxy::upstream::EndsByClosing;
+use crate::rewrite::other_form::stream_of;
 use crate::wire::error::{own_error_body, parse};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
@@ -25,6 +27,8 @@ pub(super) enum Asked {
         /// See [`EndsByClosing`].
         ends_by_closing: bool,
     },
+    /// A whole reply, as the events of a stream.
+    Whole(Bytes),
     Refused {
         status: u16,
         body: Bytes,
@@ -43,10 +47,22 @@ pub(super) async fn ask(gateway: Arc<Gateway>, request: hyper::http::Request<UpB
         let ends_by_closing = response.extensions().get::<EndsByClosing>().is_some();
         return Asked::Stream { body: response.into_body(), ends_by_closing };
     }
-    let body = Limited::new(response.into_body(), ERROR_BYTES).collect();
+    let most = if status.is_success() { gateway.config.limits.reply_bytes } else { ERROR_BYTES };
+    let (head, body) = response.into_parts();
+    let body = Limited::new(body, most).collect();
     let idle = gateway.config.upstream.idle_timeout;
     let body = timeout(idle, body).await.ok().and_then(Result::ok).map(|body| body.to_bytes());
-    Asked::Refused { status: status.as_u16(), body: body.unwrap_or_default() }
+    let body = body.unwrap_or_default();
+    let body = coding::decode(&head.headers, &body, most).unwrap_or(body);
+    match events(&body).filter(|_| status.is_success()) {
+        Some(events) => Asked::Whole(events),
+        None => Asked::Refused { status: status.as_u16(), body },
+    }
+}
+
+/// The events of a reply that came whole: it is a stream under another name, or a reply in the other form.
+fn events(body: &Bytes) -> Option<Bytes> {
+    if sniff::is_events(body) == Some(true) { Some(body.clone()) } else { stream_of(body) }
 }
 
 /// An upstream's error as the data of an event.
