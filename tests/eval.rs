@@ -22,7 +22,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use toolrein::rewrite::texts::settle;
 use toolrein::transcript::Transcript;
+use toolrein::transcript::identity::Hash;
 use toolrein::transcript::memo::NoMemo;
+use toolrein::transcript::released::{NOTHING_HIDDEN, Release, Releases, with};
 use toolrein::transcript::tokens::estimate_json;
 use toolrein::wire::request::Request;
 use world::{Facts, NOW_MS, identity, read, shipped};
@@ -126,7 +128,7 @@ fn evaluate(lines: &str) -> BTreeMap<String, Tally> {
 /// The first call that would have been withheld, each judged as at its time.
 fn withheld(talk: &Value, tally: &mut Tally) -> Option<String> {
     let messages = talk["messages"].as_array().unwrap();
-    let facts = Facts { released_ms: paced(talk), ..Facts::default() };
+    let facts = Facts { released: paced(talk), ..Facts::default() };
     let (mut at, mut first) = (0, None);
     for (place, message) in messages.iter().enumerate() {
         let Some(calls) = message["tool_calls"].as_array().filter(|calls| !calls.is_empty()) else {
@@ -150,12 +152,17 @@ fn withheld(talk: &Value, tally: &mut Tally) -> Option<String> {
 }
 
 /// When each call of the conversation was handed out.
-fn paced(talk: &Value) -> BTreeMap<toolrein::transcript::identity::Hash, u64> {
+fn paced(talk: &Value) -> BTreeMap<Hash, Releases> {
     let (body, identity) = (body(talk, talk["messages"].as_array().unwrap().len()), identity(1));
     let request = Request::parse(&body).unwrap();
     let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
-    let keys = transcript.calls.calls.iter().map(|call| call.key);
-    keys.zip((NOW_MS..).step_by(PACE_MS as usize)).collect()
+    let paced = transcript.calls.calls.iter().zip((NOW_MS..).step_by(PACE_MS as usize));
+    let mut released: BTreeMap<Hash, Releases> = BTreeMap::new();
+    for (call, at_ms) in paced {
+        let known = released.entry(call.key).or_default();
+        *known = with(known, Release { context: call.context, hidden: NOTHING_HIDDEN, at_ms });
+    }
+    released
 }
 
 /// What the shipped settings take out of the conversation's results, by kind.

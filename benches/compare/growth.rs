@@ -20,6 +20,7 @@ use toolrein::rewrite::pass::{Pass, Source as Written};
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Hash, HashKey, Identity};
 use toolrein::transcript::memo::{Memo, NoMemo};
+use toolrein::transcript::released::{NOTHING_HIDDEN, Release};
 use toolrein::transcript::resumed::read_request;
 
 /// Measures and draws everything into `folder`.
@@ -122,7 +123,8 @@ fn ledger() -> Plot {
     let (mut known, mut times, mut held) = (0, Vec::new(), Vec::new());
     for size in sizes {
         for at in known..size {
-            memory.record(News { released: vec![(name(at), at)], ..News::default() });
+            let release = Release { context: name(at), hidden: NOTHING_HIDDEN, at_ms: at };
+            memory.record(News { released: vec![(name(at), release)], ..News::default() });
         }
         known = size;
         let calls: Vec<Hash> = (0..20).map(|at| name(at * size / 20)).collect();
@@ -142,8 +144,7 @@ fn ledger() -> Plot {
                 now_ms: at,
                 now: Instant::now(),
             };
-            futures_util::FutureExt::now_or_never(memory.look_up(ask))
-                .map_or(0, |facts| facts.released_ms.len())
+            futures_util::FutureExt::now_or_never(memory.look_up(ask)).map_or(0, |facts| facts.released.len())
         });
         times.push((size as f64, spent));
         held.push((size as f64, (resident_mb() - before) / 10.0));

@@ -8,10 +8,11 @@ use super::recent::Recent;
 use super::spent::{MOST_USES, Uses};
 use super::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News, Overflow};
 use crate::rewrite::confirm::Confirmation;
-use crate::rewrite::rounds::Round;
+use crate::rewrite::rounds::{MOST_AT_ONE_PLACE, Round};
 use crate::transcript::identity::Hash;
 use crate::transcript::memo::{Derived, Memo};
 use crate::transcript::prompt::Ratio;
+use crate::transcript::released::{Releases, with};
 use moka::ops::compute::Op;
 use moka::sync::Cache;
 use std::future::{Future, ready};
@@ -20,8 +21,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Rounds kept for one place: all text replies before a conversation's first call share theirs.
-pub(super) const MOST_ROUNDS_AT_ONE_PLACE: usize = 64;
 /// Overflows kept for one conversation, the newest: each made room for a good while.
 pub(super) const MOST_OVERFLOWS: usize = 32;
 /// What an entry costs beside its bytes, about: its place in a table that is half full, and a block of the heap.
@@ -50,7 +49,7 @@ pub struct Bounds {
 
 /// See the file's head.
 pub struct Memory {
-    released_ms: Recent<u64>,
+    released: Recent<Releases>,
     rounds: Recent<Arc<Vec<Round>>>,
     requests: Recent<()>,
     conversations: Recent<()>,
@@ -72,7 +71,7 @@ impl Memory {
         let lifetime_ms = millis(bounds.lifetime);
         let names = || Recent::new(bounds.conversations, lifetime_ms, |()| 1);
         Self {
-            released_ms: Recent::new(bounds.calls, lifetime_ms, |_| 1),
+            released: Recent::new(bounds.calls, lifetime_ms, |_| 1),
             rounds: Recent::of_heavy(bounds.rounds_bytes, lifetime_ms, |rounds| {
                 rounds.iter().map(|round| (round.messages.len() + ENTRY_BYTES) as u64).sum()
             }),
@@ -166,16 +165,13 @@ impl Memory {
         });
     }
 
-    /// One that is known stays: a conversation may have gone on from it, and what its model was shown stays shown.
+    /// Different ones behind one anchor are all kept: they say that conversations cannot be told apart there.
     fn add_round(&self, place: Hash, round: &Round) {
         self.rounds.update(place, self.now_ms(), |known| {
-            let known = known.unwrap_or_default();
-            if known.iter().any(|known| known.anchor == round.anchor) {
-                return known;
-            }
-            let mut rounds = known.to_vec();
+            let mut rounds = known.map_or_else(Vec::new, |known| known.to_vec());
+            rounds.retain(|known| known != round);
             rounds.push(round.clone());
-            let surplus = rounds.len().saturating_sub(MOST_ROUNDS_AT_ONE_PLACE);
+            let surplus = rounds.len().saturating_sub(MOST_AT_ONE_PLACE);
             rounds.drain(..surplus);
             Arc::new(rounds)
         });
@@ -194,7 +190,7 @@ impl Ledger for Memory {
         let rounds_at =
             |place| self.rounds.find(place, now_ms).map_or_else(Vec::new, |rounds| rounds.to_vec());
         Box::pin(ready(Facts {
-            released_ms: ask.calls.iter().map(|call| self.released_ms.find(call, now_ms)).collect(),
+            released: ask.calls.iter().map(|call| self.released.find(call, now_ms)).collect(),
             rounds: ask.places.iter().map(rounds_at).collect(),
             model: self.model(&ask.model),
             repeated,
@@ -215,8 +211,8 @@ impl Ledger for Memory {
         // A bill is the one thing that every request tells, and does not age.
         let mut clock = None;
         let mut now_ms = || *clock.get_or_insert_with(|| self.now_ms());
-        for (call, at_ms) in news.released {
-            self.released_ms.update(call, now_ms(), |known| known.unwrap_or(at_ms));
+        for (call, release) in news.released {
+            self.released.update(call, now_ms(), |known| with(&known.unwrap_or_default(), release));
         }
         for (place, round) in news.rounds {
             self.add_round(place, &round);
@@ -302,6 +298,7 @@ mod tests {
     use super::*;
     use crate::ledger::{Quota, Spent};
     use crate::transcript::prompt::{Anchor, Size};
+    use crate::transcript::released::{NOTHING_HIDDEN, Release};
     use crate::transcript::tokens::Estimate;
     use bytes::Bytes;
     use futures_util::FutureExt as _;
@@ -338,22 +335,36 @@ mod tests {
     }
 
     #[test]
-    fn the_first_time_told_of_a_call_stays() {
+    fn of_a_call_each_conversation_s_latest_time_is_kept_and_the_newest_of_all() {
         let ledger = ledger();
-        for at_ms in [5, 9] {
-            ledger.record(News { released: vec![(Hash(1), at_ms)], ..News::default() });
+        let release = |context, at_ms| Release { context: Hash(context), hidden: NOTHING_HIDDEN, at_ms };
+        for (context, at_ms) in [(7, 5), (8, 6), (7, 9), (7, 4)].into_iter().chain((10..20).map(|at| (9, at)))
+        {
+            let released = vec![(Hash(1), release(context, at_ms))];
+            ledger.record(News { released, ..News::default() });
         }
-        assert_eq!(look_up(&ledger, &[Hash(1), Hash(2)], &[], 0).released_ms, [Some(5), None]);
+        let known = look_up(&ledger, &[Hash(1), Hash(2)], &[], 0).released;
+        assert_eq!(known[0].as_deref().unwrap(), [release(8, 6), release(7, 9), release(9, 19)]);
+        assert_eq!(known[1], None);
+        for context in 100..200 {
+            let released = vec![(Hash(2), release(context, context as u64))];
+            ledger.record(News { released, ..News::default() });
+        }
+        let known = look_up(&ledger, &[Hash(2)], &[], 0).released;
+        let expected: Vec<Release> = (192..200).map(|at| release(at, at as u64)).collect();
+        assert_eq!(known[0].as_deref().unwrap(), expected);
     }
 
     #[test]
-    fn rounds_are_found_at_their_place_and_the_first_of_one_anchor_stays() {
+    fn rounds_are_found_at_their_place_equal_ones_once() {
         let ledger = ledger();
-        for (place, round) in [(1, round(7, "old")), (1, round(8, "other")), (1, round(7, "new"))] {
+        for (place, round) in
+            [(1, round(7, "new")), (1, round(7, "old")), (1, round(8, "other")), (1, round(7, "new"))]
+        {
             ledger.record(News { rounds: vec![(Hash(place), round)], ..News::default() });
         }
         let facts = look_up(&ledger, &[], &[Hash(1), Hash(2)], 0);
-        assert_eq!(facts.rounds, [vec![round(7, "old"), round(8, "other")], vec![]]);
+        assert_eq!(facts.rounds, [vec![round(7, "old"), round(8, "other"), round(7, "new")], vec![]]);
     }
 
     #[test]
@@ -363,7 +374,7 @@ mod tests {
             ledger.record(News { rounds: vec![(Hash(1), round(anchor, "x"))], ..News::default() });
         }
         let rounds = &look_up(&ledger, &[], &[Hash(1)], 0).rounds[0];
-        assert_eq!(rounds.len(), MOST_ROUNDS_AT_ONE_PLACE);
+        assert_eq!(rounds.len(), MOST_AT_ONE_PLACE);
         assert_eq!(rounds.last().unwrap().anchor, Hash(199));
     }
 

@@ -22,6 +22,7 @@ use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::{CallKey, Hash};
 use crate::transcript::prompt::{Anchor, Ratio};
+use crate::transcript::released::{Release, Releases};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -99,8 +100,8 @@ pub struct Claim {
 /// The answers, in the order asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// In ms since the epoch.
-    pub released_ms: Vec<Option<u64>>,
+    /// When each call was handed out, and behind what; `None` where that is not known.
+    pub released: Vec<Option<Releases>>,
     pub rounds: Vec<Vec<Round>>,
     pub model: ModelFacts,
     /// The same request came before.
@@ -159,9 +160,9 @@ impl ModelFacts {
 /// What one request brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Calls handed to the client, with the time in ms since the epoch. The first time told stays.
-    pub released: Vec<(CallKey, u64)>,
-    /// Rounds by their place. Of those with one anchor the first told stays.
+    /// Calls handed to the client. Each time is kept, since ids repeat at some providers.
+    pub released: Vec<(CallKey, Release)>,
+    /// Rounds by their place; of equal ones one is kept.
     pub rounds: Vec<(Hash, Round)>,
     pub model: Option<(Hash, ModelFacts)>,
     /// Questions that were put, by the name of the text that holds each. What was told first stays.

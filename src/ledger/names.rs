@@ -6,6 +6,7 @@ use super::{Facts, MOST_LOOKED_UP, News, Overflow};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{CallKey, Hash};
 use crate::transcript::prompt::history;
+use crate::transcript::released::{NOTHING_HIDDEN, Release, Releases};
 
 /// See the file's head.
 pub struct CallNames {
@@ -29,19 +30,29 @@ impl CallNames {
         &self.keys
     }
 
-    /// Gives calls whose ids the client invented the times of those that were handed out without. What it brings is to
-    /// be told to the ledger, which is asked by their new names from now on.
-    pub fn adopt(&self, facts: &mut Facts) -> News {
-        let nameless = facts.released_ms.split_off(self.named.min(facts.released_ms.len()));
+    /// Gives calls whose ids the client invented what is known of those that were handed out without. What it brings is
+    /// to be told to the ledger, which is asked by their new names from now on.
+    pub fn adopt(&self, facts: &mut Facts, transcript: &Transcript<'_>) -> News {
+        let nameless = facts.released.split_off(self.named.min(facts.released.len()));
         let mut news = News::default();
-        for ((key, known), time) in self.keys.iter().zip(&mut facts.released_ms).zip(nameless) {
-            if known.is_none() {
-                *known = time;
-                news.released.extend(time.map(|time| (*key, time)));
-            }
+        let newest = transcript.newest_calls(self.named).zip(&mut facts.released).zip(nameless);
+        for ((call, known), nameless) in newest.filter(|((_, known), _)| known.is_none()) {
+            let Some(nameless) = nameless else { continue };
+            let own = of_context(&nameless, call.context);
+            news.released.extend(own.iter().map(|release| (call.key, *release)));
+            *known = Some(own);
         }
         news
     }
+}
+
+/// What is known of a call without an id behind `context`. Where that is not known, since the client has edited its
+/// history, the call counts as handed out at the latest time that may be its own, and nothing as hidden before it.
+fn of_context(nameless: &Releases, context: Hash) -> Releases {
+    let own: Vec<Release> = nameless.iter().filter(|release| release.context == context).copied().collect();
+    let latest = || nameless.iter().map(|release| release.at_ms).max();
+    let guess = || latest().map(|at_ms| Release { context, hidden: NOTHING_HIDDEN, at_ms });
+    if own.is_empty() { guess().into_iter().collect() } else { own.into() }
 }
 
 impl Facts {

@@ -18,15 +18,16 @@ use self::records::{Kind, Taken, Use};
 use self::tell::{Queue, Told, queue};
 use self::trip::{Found, Reader, Trip};
 use self::uses::{Change, Uses};
-use super::memory::{Bounds, MOST_OVERFLOWS, MOST_ROUNDS_AT_ONE_PLACE, Memory};
+use super::memory::{Bounds, MOST_OVERFLOWS, Memory};
 use super::pending::Standing;
 use super::recent::Recent;
 use super::{Ask, Claim, Facts, Ledger, News, Spent};
 use crate::rewrite::confirm::Confirmation;
-use crate::rewrite::rounds::Round;
+use crate::rewrite::rounds::MOST_AT_ONE_PLACE;
 use crate::telemetry::ledger::LedgerOp;
 use crate::telemetry::metrics::Metrics;
 use crate::transcript::identity::{Hash, HashKey};
+use crate::transcript::released::{Release, Releases, with};
 use ::redis::{Client, Value, pipe};
 use std::future::Future;
 use std::pin::Pin;
@@ -119,9 +120,7 @@ impl Redis {
 
     /// Adds what the shared ledger knows.
     async fn add_shared(&self, ask: Ask<'_>, facts: &mut Facts) {
-        let calls = ask.calls.iter().zip(&facts.released_ms);
-        let unknown = calls.filter(|(_, known)| known.is_none()).map(|(call, _)| *call).collect();
-        let trip = Trip { names: &self.names, ask, unknown };
+        let trip = Trip { names: &self.names, ask };
         let Ok(answers) = self.link.ask(&trip.commands(), LedgerOp::LookUp).await else {
             facts.away = true;
             return self.count_spent(ask, &[], facts);
@@ -133,14 +132,18 @@ impl Redis {
             facts.unwritten = self.link.heard_of_writes(written.as_ref().err().map(String::as_str));
         }
         self.count_spent(ask, &found.uses, facts);
-        self.remember_times(&trip.unknown, &found.released);
+        self.remember_releases((ask.calls, &facts.released), &found.released);
         merge(facts, found);
     }
 
-    /// A time never changes, so it need not be asked for twice.
-    fn remember_times(&self, calls: &[Hash], times: &[Option<u64>]) {
-        let known = calls.iter().zip(times).filter_map(|(call, time)| Some((*call, (*time)?)));
-        let news = News { released: known.collect(), ..News::default() };
+    /// What others told is known while the ledger is away too.
+    fn remember_releases(&self, (calls, own): (&[Hash], &[Option<Releases>]), found: &[Vec<Release>]) {
+        let of_each = calls.iter().zip(own).zip(found);
+        let new = of_each.flat_map(|((call, own), found)| {
+            let own = own.as_deref().unwrap_or_default();
+            found.iter().filter(|release| !own.contains(release)).map(|release| (*call, *release))
+        });
+        let news = News { released: new.collect(), ..News::default() };
         if !news.is_empty() {
             self.local.record(news);
         }
@@ -247,13 +250,14 @@ impl Ledger for Redis {
 /// Adds what was found to what this process knows. Where both know something else, the shared ledger's counts, so that
 /// all replicas go by the same.
 fn merge(facts: &mut Facts, found: Found) {
-    let mut times = found.released.into_iter();
-    for time in facts.released_ms.iter_mut().filter(|time| time.is_none()) {
-        *time = times.next().flatten();
+    for (known, shared) in
+        facts.released.iter_mut().zip(found.released).filter(|(_, shared)| !shared.is_empty())
+    {
+        let own = known.take().unwrap_or_default();
+        *known = Some(shared.into_iter().fold(own, |own, release| with(&own, release)));
     }
     for (known, shared) in facts.rounds.iter_mut().zip(found.rounds) {
-        let is_same = |own: &Round, other: &Round| own.anchor == other.anchor;
-        add_own(known, shared, is_same, MOST_ROUNDS_AT_ONE_PLACE);
+        add_own(known, shared, |own, other| own == other, MOST_AT_ONE_PLACE);
     }
     facts.model = facts.model.and(found.model);
     facts.repeated |= found.repeated;

@@ -5,7 +5,7 @@ use super::News;
 use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::reasks::Reasks;
-use crate::rewrite::restore::{Asked, released_keys, remembered};
+use crate::rewrite::restore::{Asked, joined, release, released_keys, remembered};
 use crate::transcript::identity::Identity;
 
 /// What a reply answers to.
@@ -27,16 +27,17 @@ impl News {
         let mut news = Self::default();
         // What waits is told of when it is settled.
         for choice in choices.iter().filter(|choice| !choice.is_waiting()) {
+            let hidden = if answered.observe { Vec::new() } else { answered.reasks.hidden_behind(choice) };
+            let hidden = joined(&hidden);
+            let release = release(asked, identity, &hidden, *now_ms);
             let keys = released_keys(asked, identity, choice);
-            news.released.extend(keys.into_iter().map(|key| (key, *now_ms)));
+            news.released.extend(keys.into_iter().map(|key| (key, release)));
             if let Some((question, calls)) = choice.asked() {
-                let place = identity.text_place(asked.chain, asked.story);
-                let text = identity.text_anchor(place, &choice.text());
+                let text = identity.text_anchor(asked.context, &choice.text());
                 news.asked.push((text, Confirmation::new(question, calls, *now_ms)));
             }
             if !answered.observe {
-                let rounds = answered.reasks.hidden_behind(choice);
-                news.rounds.extend(remembered(asked, identity, choice, &rounds));
+                news.rounds.extend(remembered(asked, identity, choice, &hidden));
             }
         }
         news

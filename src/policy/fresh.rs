@@ -186,7 +186,8 @@ impl Fresh {
                 values,
                 reply: call.message,
                 calls,
-                released_ms: call.released_ms,
+                // Of times that cannot be told apart, the one that allows less.
+                released_ms: call.earliest_ms.or(call.released_ms),
                 told: !is_changed(plan),
             };
             known.given_by(at).take(newest);

@@ -17,7 +17,7 @@ use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::pass::{Pass, Source, Tools};
 use crate::rewrite::reasks::Reasks;
-use crate::rewrite::restore::{Asked, story};
+use crate::rewrite::restore::Asked;
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::outcome::{Fallback, On, PrefixBreak};
 use crate::transcript::identity::{Hash, Identity};
@@ -40,8 +40,8 @@ pub(crate) struct Exchange {
     /// What policies want; empty while observing.
     pub(crate) plan: Box<Plan>,
     pub(crate) restored: Vec<(usize, Bytes)>,
-    /// The chain of calls at the end of the request's history.
-    pub(crate) chain: Hash,
+    /// The digest of all that the model sees of the conversation.
+    pub(crate) context: Hash,
     /// The model at its upstream.
     pub(crate) model: Hash,
     pub(crate) pass: Pass,
@@ -242,14 +242,12 @@ impl Exchange {
 
     /// Tells the ledger what the client was handed and what it was not shown.
     pub(crate) fn remember(&self, choices: &[ChoiceState]) {
-        // Of text alone there is nothing to remember, unless something is hidden before it.
-        if self.reasks.count() == 0 && choices.iter().all(|choice| choice.calls() == 0) {
+        // Where no call can be blocked, no text is taken for one before which something was hidden.
+        if !self.request.declares_tools && choices.iter().all(|choice| choice.calls() == 0) {
             return;
         }
-        let has_rounds = self.reasks.count() > 0 || choices.iter().any(ChoiceState::has_withheld);
-        let story =
-            if has_rounds { story(&self.request, &self.body, &self.identity) } else { Hash::default() };
-        let asked = Asked { chain: self.chain, story, memo: &*self.gateway.memo };
+        let root = self.identity.root();
+        let asked = Asked { root, context: self.context, memo: &*self.gateway.memo };
         let (now_ms, observe) = (ms_at(self.record.lap()), self.is_observing());
         let (identity, reasks) = (&self.identity, &self.reasks);
         let mut news = News::of_choices(choices, &Answered { asked, identity, reasks, now_ms, observe });

@@ -9,12 +9,15 @@ use crate::wire::json::{escape_into, quote};
 use bytes::Bytes;
 use serde_json::json;
 
+/// Most rounds kept under one name: more are answers to one conversation that was held as often.
+pub const MOST_AT_ONE_PLACE: usize = 64;
+
 /// A hidden round, found again by what the client was shown behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round {
     /// The name of the assistant message that it stands before.
     pub anchor: Hash,
-    /// Messages joined by commas.
+    /// Messages joined by commas; empty where the client was shown all.
     pub messages: Bytes,
 }
 

@@ -1,8 +1,11 @@
 //! The calls of a conversation, paired with their results by id and, where ids repeat or are missing, by
-//! position; and the chain of keys that names each call. Knows no policy and no time of its own.
+//! position; the key that names each call, and the digest of what the model saw before it. Knows no policy and no time
+//! of its own.
 
 use super::beginnings::Beginnings;
+use super::context::with_message;
 use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
+use super::ids::is_random;
 use super::memo::{Derived, Memo};
 use crate::wire::json::{canonical, decode, decode_bytes};
 use crate::wire::message::{Arguments, Role, ToolCall};
@@ -20,6 +23,8 @@ pub struct Call<'a> {
     /// Its number among all calls of the conversation, from 1: the name that the model is told.
     pub ordinal: usize,
     pub key: CallKey,
+    /// The digest of what the model saw before it made the call.
+    pub context: Hash,
     /// As bytes, since it is only compared and hashed; empty where it has none.
     id: Cow<'a, [u8]>,
     pub name: Cow<'a, str>,
@@ -29,8 +34,11 @@ pub struct Call<'a> {
     written: (Arguments, &'a [u8]),
     /// The place of the message that answers it.
     pub result: Option<usize>,
-    /// When it was handed to the client, in ms since the epoch, where the ledger knows.
+    /// When it was handed to the client, in ms since the epoch, where the ledger knows. Of several times that cannot be
+    /// told apart the latest, so that no limit counts too few calls.
     pub released_ms: Option<u64>,
+    /// The earliest of these, where there are several.
+    pub earliest_ms: Option<u64>,
 }
 
 impl<'a> Call<'a> {
@@ -40,12 +48,16 @@ impl<'a> Call<'a> {
         arguments.text(body)
     }
 
-    /// The names of the call behind `chain`.
-    fn named(&self, chain: Hash, identity: &Identity, memo: &dyn Memo) -> Named {
+    /// Whether its id was drawn at random, by its shape.
+    pub fn has_random_id(&self) -> bool {
+        is_random(&self.id, &self.name)
+    }
+
+    /// The names of the call in the conversation that begins with `root`.
+    fn named(&self, root: Hash, identity: &Identity, memo: &dyn Memo) -> Named {
         let (arguments, body) = self.written;
         let arguments = arguments_hash_of(&arguments, body, identity, memo);
-        let id = String::from_utf8_lossy(&self.id);
-        Named { arguments, key: identity.extend(chain, &id, &self.name, arguments) }
+        Named { arguments, key: identity.call_key(root, &self.id, &self.name, arguments) }
     }
 }
 
@@ -60,15 +72,23 @@ struct Named {
 #[derive(Default)]
 pub struct PairedCalls<'a> {
     pub calls: Vec<Call<'a>>,
-    /// Where the chain of calls begins ([`Identity::root`]): named once, since each name takes 500 instructions.
+    /// See [`Identity::root`]: named once, since each name takes 500 instructions.
     pub root: Hash,
-    /// For each message: the chain of calls before it, and the first of its own calls or of the call it answers.
+    /// The digest of all messages: what the model sees before its next reply.
+    pub context: Hash,
+    /// For each message: what was before it, and the first of its own calls or of the call it answers.
     by_message: Vec<Place>,
+}
+
+/// What is known behind a beginning: the names of its calls, and the digest before each message and behind the last.
+struct Known {
+    named: Vec<Named>,
+    contexts: Vec<Hash>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Place {
-    chain_before: Hash,
+    context_before: Hash,
     /// The range in `calls` of the calls that an assistant message made.
     first: usize,
     end: usize,
@@ -83,23 +103,24 @@ impl<'a> PairedCalls<'a> {
         let root = identity.root();
         let by_message = Vec::with_capacity(request.messages.len());
         let calls = request.messages.iter().map(|message| message.calls.len()).sum();
-        let mut paired = Self { calls: Vec::with_capacity(calls), root, by_message };
-        let mut chain = root;
-        let beginnings = Beginnings { request, memo, key: &identity.key, what: "calls", owner: chain };
-        let found = beginnings.find::<Vec<Named>>();
-        let known = found.as_ref().map_or(&[][..], |(_, known)| known);
+        let mut paired = Self { calls: Vec::with_capacity(calls), root, context: root, by_message };
+        let beginnings = Beginnings { request, memo, key: &identity.key, what: "calls", owner: root };
+        let found = beginnings.find::<Known>();
+        let (named, contexts) =
+            found.as_ref().map_or((&[][..], &[][..]), |(_, known)| (&*known.named, &*known.contexts));
         // The calls of the last assistant message, as far as they are not answered.
         let mut open: VecDeque<usize> = VecDeque::new();
         for (index, message) in request.messages.iter().enumerate() {
-            let mut place = Place { chain_before: chain, ..Place::default() };
+            let mut place = Place { context_before: paired.context, ..Place::default() };
             place.first = paired.calls.len();
             match message.role {
                 Role::Assistant => {
                     for (position, call) in message.calls.iter().enumerate() {
                         let mut call = read_call(call, body);
-                        let named = known.get(paired.calls.len()).copied();
-                        let named = named.unwrap_or_else(|| call.named(chain, identity, memo));
-                        (call.arguments, call.key, chain) = (named.arguments, named.key, named.key);
+                        let known = named.get(paired.calls.len()).copied();
+                        let named = known.unwrap_or_else(|| call.named(root, identity, memo));
+                        (call.arguments, call.key, call.context) =
+                            (named.arguments, named.key, place.context_before);
                         (call.message, call.position) = (index, position);
                         call.ordinal = paired.calls.len() + 1;
                         paired.calls.push(call);
@@ -118,16 +139,24 @@ impl<'a> PairedCalls<'a> {
                 _ => {}
             }
             place.end = paired.calls.len();
+            paired.context = contexts.get(index + 1).copied().unwrap_or_else(|| {
+                let keys = paired.calls[place.first..].iter().map(|call| call.key);
+                with_message(paired.context, (message, body), keys, &identity.key)
+            });
             paired.by_message.push(place);
         }
         if let Some(at) = beginnings.news(found.as_ref().map(|(at, _)| *at)) {
-            let named = paired.calls.iter().take_while(|call| call.message < at.messages);
-            let named: Vec<Named> =
-                named.map(|call| Named { arguments: call.arguments, key: call.key }).collect();
-            let bytes = size_of_val(&*named);
-            beginnings.keep(at, named, bytes);
+            let known = paired.known_before(at.messages);
+            let bytes = size_of_val(&*known.named) + size_of_val(&*known.contexts);
+            beginnings.keep(at, known, bytes);
         }
         paired
+    }
+
+    fn known_before(&self, messages: usize) -> Known {
+        let named = self.calls.iter().take_while(|call| call.message < messages);
+        let named = named.map(|call| Named { arguments: call.arguments, key: call.key }).collect();
+        Known { named, contexts: (0..=messages).map(|index| self.context_before(index)).collect() }
     }
 
     /// The calls that the assistant message at `index` made.
@@ -146,28 +175,21 @@ impl<'a> PairedCalls<'a> {
         self.by_message[index].completes
     }
 
-    /// The chain of calls before the message at `index`.
-    pub fn chain_before(&self, index: usize) -> Hash {
-        self.by_message[index].chain_before
+    /// The digest of what the model saw before the message at `index`; behind the last, of all.
+    pub fn context_before(&self, index: usize) -> Hash {
+        self.by_message.get(index).map_or(self.context, |place| place.context_before)
     }
 
     /// The names under which the calls of the newest message that made any were handed out if their upstream gave them
     /// no ids; newest first. Clients that need ids invent some, and send those back.
     pub fn nameless(&self, identity: &Identity) -> Vec<CallKey> {
         let Some(last) = self.calls.last() else { return Vec::new() };
-        let mut chain = self.chain_before(last.message);
-        let keys = self.made_by(last.message).iter().map(|call| {
-            chain = identity.extend(chain, "", &call.name, call.arguments);
-            chain
-        });
-        let mut keys: Vec<CallKey> = keys.collect();
-        keys.reverse();
-        keys
+        self.made_by(last.message).iter().rev().map(|call| self.nameless_key(call, identity)).collect()
     }
 
-    /// The chain after the last call.
-    pub fn chain(&self) -> Hash {
-        self.calls.last().map_or(self.root, |call| call.key)
+    /// The key that `call` has without its id.
+    pub fn nameless_key(&self, call: &Call<'_>, identity: &Identity) -> CallKey {
+        identity.call_key(self.root, b"", &call.name, call.arguments)
     }
 }
 
@@ -219,12 +241,14 @@ fn read_call<'a>(call: &ToolCall, body: &'a [u8]) -> Call<'a> {
         position: 0,
         ordinal: 0,
         key: Hash::default(),
+        context: Hash::default(),
         id: call.id.map_or([].as_slice().into(), |id| decode_bytes(id, body)),
         name: call.name.map_or("".into(), |name| decode(name, body)),
         arguments: Hash::default(),
         written: (call.arguments, body),
         result: None,
         released_ms: None,
+        earliest_ms: None,
     }
 }
 

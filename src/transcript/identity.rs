@@ -10,7 +10,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash(pub u128);
 
-/// The name of one call in one conversation: principal, explicit conversation id, and every call up to it.
+/// The name of one call: principal, explicit conversation id, and the call's own id, tool and arguments. Where ids repeat,
+/// calls of several conversations share it; what stands before a call tells them apart.
 pub type CallKey = Hash;
 
 /// The secret under which this process hashes, and others that share its ledger.
@@ -30,7 +31,7 @@ pub enum Domain {
     Cut,
     Text,
     Place,
-    Story,
+    Context,
     Model,
     Request,
     Schema,
@@ -43,6 +44,7 @@ pub enum Domain {
     Begun,
     Record,
     Behind,
+    Hidden,
 }
 
 impl std::fmt::Display for Hash {
@@ -184,27 +186,22 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The start of the chain of calls.
+    /// The caller's conversation, before anything is said in it: what every key in it begins with.
     pub fn root(&self) -> Hash {
         let principal = self.principal.0.to_le_bytes();
         let explicit = self.explicit.as_deref().unwrap_or("");
         self.key.hash(Domain::Root, &[&principal, explicit.as_bytes()])
     }
 
-    /// The chain after one more call.
-    pub fn extend(&self, chain: Hash, id: &str, name: &str, arguments: Hash) -> Hash {
-        let (chain, arguments) = (chain.0.to_le_bytes(), arguments.0.to_le_bytes());
-        self.key.hash(Domain::Call, &[&chain, id.as_bytes(), name.as_bytes(), &arguments])
+    /// The key of a call in the conversation that begins with `root`.
+    pub fn call_key(&self, root: Hash, id: &[u8], name: &str, arguments: Hash) -> CallKey {
+        let (root, arguments) = (root.0.to_le_bytes(), arguments.0.to_le_bytes());
+        self.key.hash(Domain::Call, &[&root, id, name.as_bytes(), &arguments])
     }
 
-    /// Where a text reply stands: behind `chain`, and behind the `story` so far.
-    pub fn text_place(&self, chain: Hash, story: Hash) -> Hash {
-        self.key.hash(Domain::Place, &[&chain.0.to_le_bytes(), &story.0.to_le_bytes()])
-    }
-
-    /// The name of a text reply at `place`.
-    pub fn text_anchor(&self, place: Hash, text: &str) -> Hash {
-        self.key.hash(Domain::Text, &[&place.0.to_le_bytes(), text.trim().as_bytes()])
+    /// The name of a text reply behind `context`.
+    pub fn text_anchor(&self, context: Hash, text: &str) -> Hash {
+        self.key.hash(Domain::Text, &[&context.0.to_le_bytes(), text.trim().as_bytes()])
     }
 
     /// A name of the conversation that is the same in every process and for every caller, and so no secret: for what

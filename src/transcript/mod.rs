@@ -3,10 +3,13 @@
 
 pub mod beginnings;
 pub mod calls;
+mod context;
 pub mod identity;
+pub mod ids;
 pub mod memo;
 pub mod outcome;
 pub mod prompt;
+pub mod released;
 pub mod resumed;
 pub mod summaries;
 pub mod tokens;
@@ -21,6 +24,7 @@ use bytes::Bytes;
 use calls::{Call, PairedCalls};
 use identity::{Domain, Hash, Identity};
 use memo::{Derived, Memo};
+use released::{Releases, times};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -340,6 +344,17 @@ impl<'a> Transcript<'a> {
         self.now_ms = now_ms;
         for (call, released_ms) in self.calls.calls.iter_mut().rev().zip(released_ms) {
             call.released_ms = *released_ms;
+        }
+    }
+
+    /// The same by all that is known of when they were handed out.
+    pub fn learn_releases(&mut self, releases: &[Option<Releases>], now_ms: u64) {
+        self.now_ms = now_ms;
+        for (call, releases) in self.calls.calls.iter_mut().rev().zip(releases) {
+            if let Some((earliest_ms, latest_ms)) = releases.as_ref().and_then(|known| times(call, known)) {
+                call.released_ms = Some(latest_ms);
+                call.earliest_ms = (earliest_ms < latest_ms).then_some(earliest_ms);
+            }
         }
     }
 

@@ -14,9 +14,10 @@ use toolrein::rewrite::judging::Judging;
 use toolrein::rewrite::notice::Placement;
 use toolrein::rewrite::pass::{Asking, Pass};
 use toolrein::rewrite::reply::WholeJudge;
-use toolrein::rewrite::restore::{Asked, released_keys, remembered};
+use toolrein::rewrite::restore::{Asked, joined, release, released_keys, remembered};
 use toolrein::rewrite::stream::{Ending, NO_ANSWER, StreamJudge, StreamLimits};
 use toolrein::transcript::memo::NoMemo;
+use toolrein::transcript::released::with;
 
 /// What a model answers.
 #[derive(Clone, Debug)]
@@ -253,12 +254,15 @@ impl<'a> Agent<'a> {
 
     fn remember(&mut self, reading: &Reading, choice: &ChoiceState, rounds: &[Bytes]) {
         let identity = identity(1);
-        let asked = Asked { chain: reading.chain, story: reading.story, memo: &NoMemo };
+        let asked = Asked { root: identity.root(), context: reading.context, memo: &NoMemo };
+        let hidden = joined(rounds);
+        let release = release(&asked, &identity, &hidden, self.now_ms);
         for key in released_keys(&asked, &identity, choice) {
-            self.facts.released_ms.insert(key, self.now_ms);
+            let known = self.facts.released.entry(key).or_default();
+            *known = with(known, release);
         }
-        if let Some((place, round)) = remembered(&asked, &identity, choice, rounds) {
-            self.hidden += 1;
+        self.hidden += usize::from(!hidden.is_empty());
+        for (place, round) in remembered(&asked, &identity, choice, &hidden) {
             self.facts.rounds.entry(place).or_default().push(round);
         }
     }

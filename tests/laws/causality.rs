@@ -9,11 +9,11 @@ use proptest::strategy::ValueTree as _;
 use serde_json::Value;
 use toolrein::policy::set::PolicySet;
 use toolrein::rewrite::pass::{Pass, Tools};
-use toolrein::rewrite::restore::places;
+use toolrein::rewrite::restore::{anchor_of, places};
 use toolrein::rewrite::rounds::Round;
 use toolrein::transcript::Transcript;
 use toolrein::transcript::memo::NoMemo;
-use toolrein::wire::json::decode;
+use toolrein::transcript::released::{Release, hidden_digest, with};
 use toolrein::wire::request::Request;
 
 proptest! {
@@ -140,14 +140,8 @@ pub fn hidden_rounds(talk: &Conversation, bits: u16) -> Facts {
         if bits >> (at % 16) & 1 == 0 {
             continue;
         }
-        let anchor = match transcript.calls.made_by(place.message) {
-            [first, ..] => first.key,
-            [] => {
-                let texts = request.messages[place.message].content.texts();
-                let text: String = texts.map(|text| decode(text, &body).into_owned()).collect();
-                identity.text_anchor(place.name, &text)
-            }
-        };
+        let first = transcript.calls.made_by(place.message).first();
+        let anchor = first.map_or_else(|| anchor_of(&transcript, place), |call| call.key);
         // A call that was withheld, or a part of a result that was read again.
         let (tool, answer) = if at % 2 == 0 {
             ("look", r#"{\"ok\":false}"#.to_owned())
@@ -157,6 +151,9 @@ pub fn hidden_rounds(talk: &Conversation, bits: u16) -> Facts {
         let messages = format!(
             r#"{{"role":"assistant","content":null,"tool_calls":[{{"id":"h{at}","type":"function","function":{{"name":"{tool}","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"h{at}","content":"{answer}"}}"#
         );
+        let hidden = hidden_digest(messages.as_bytes(), &identity.key);
+        let release = Release { context: place.name, hidden, at_ms: 0 };
+        facts.released.extend(first.map(|call| (call.key, with(&[], release))));
         facts.rounds.entry(place.name).or_default().push(Round { anchor, messages: messages.into() });
     }
     facts

@@ -6,6 +6,7 @@
 mod agent;
 mod causality;
 mod chunking;
+mod crossing;
 mod generate;
 mod leaks;
 mod panics;

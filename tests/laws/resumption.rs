@@ -11,6 +11,7 @@ use toolrein::rewrite::notice::Placement;
 use toolrein::rewrite::pass::Pass;
 use toolrein::transcript::Transcript;
 use toolrein::transcript::memo::NoMemo;
+use toolrein::transcript::released::{NOTHING_HIDDEN, Release, with};
 use toolrein::wire::request::Request;
 
 proptest! {
@@ -130,8 +131,8 @@ fn same(mut fresh: Reading, mut resumed: Reading) -> Result<(), String> {
         return Err(format!("{:?}\n{:?}", fresh.plan, resumed.plan));
     }
     let pass = Pass::plain(Placement::Suffix);
-    let bytes = |reading: &Reading| (reading.write(&pass), reading.restored.clone(), reading.chain);
-    if bytes(&fresh) != bytes(&resumed) || fresh.story != resumed.story || fresh.lost != resumed.lost {
+    let bytes = |reading: &Reading| (reading.write(&pass), reading.restored.clone(), reading.context);
+    if bytes(&fresh) != bytes(&resumed) || fresh.lost != resumed.lost {
         return Err(format!("{}\n{}", lossy(&bytes(&fresh).0), lossy(&bytes(&resumed).0)));
     }
     for tool in ["look", "readFile", "calm", "weather", "say", "other"] {
@@ -157,6 +158,9 @@ fn released(talk: &Conversation, bits: u64) -> Facts {
     let Ok(request) = Request::parse(&body) else { return Facts::default() };
     let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
     let calls = transcript.calls.calls.iter().enumerate().filter(|(at, _)| bits >> (at % 64) & 1 == 1);
-    let released_ms = calls.map(|(at, call)| (call.key, NOW_MS - 30_000 + at as u64)).collect();
-    Facts { released_ms, ..Facts::default() }
+    let released = calls.map(|(at, call)| {
+        let at_ms = NOW_MS - 30_000 + at as u64;
+        (call.key, with(&[], Release { context: call.context, hidden: NOTHING_HIDDEN, at_ms }))
+    });
+    Facts { released: released.collect(), ..Facts::default() }
 }

@@ -11,12 +11,13 @@ use toolrein::policy::set::{Judge, PolicySet};
 use toolrein::rewrite::judging::{AnswerTools, Judging};
 use toolrein::rewrite::notice::Placement;
 use toolrein::rewrite::pass::{self, Asking, Pass, Tools};
-use toolrein::rewrite::restore::{places, restored, story};
+use toolrein::rewrite::restore::{names, places, restored};
 use toolrein::rewrite::rounds::Round;
 use toolrein::rewrite::splice::Rope;
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Hash, HashKey, Identity};
 use toolrein::transcript::memo::{Derived, Memo, NoMemo};
+use toolrein::transcript::released::Releases;
 use toolrein::transcript::resumed::read_request;
 use toolrein::transcript::summaries::{Pin, Summaries};
 use toolrein::wire::request::Request;
@@ -209,7 +210,7 @@ pub fn identity(seed: u64) -> Identity {
 #[derive(Clone, Default)]
 pub struct Facts {
     pub rounds: BTreeMap<Hash, Vec<Round>>,
-    pub released_ms: BTreeMap<Hash, u64>,
+    pub released: BTreeMap<Hash, Releases>,
     /// How many messages requests had that were refused for their length.
     pub overflows: Vec<usize>,
     /// Batches of cleared results have summaries, half of them.
@@ -264,9 +265,10 @@ pub struct Reading {
     pub restored: Vec<(usize, Bytes)>,
     pub lost: u32,
     pub judge: Judge,
-    /// The chain of calls at the end of the history.
-    pub chain: Hash,
-    pub story: Hash,
+    /// The digest of all that the model sees.
+    pub context: Hash,
+    /// When each call was handed out, as far as is known.
+    pub times: Vec<Option<u64>>,
 }
 
 /// Reads a body as the program does; `None` where it passes ungoverned.
@@ -288,22 +290,22 @@ pub fn read_as(
 ) -> Option<Reading> {
     let request = read_request(body, &identity.key, memo).ok()?;
     let mut transcript = Transcript::read(&request, body, identity, memo);
-    let released_ms: Vec<Option<u64>> =
-        transcript.newest_calls(1024).map(|call| facts.released_ms.get(&call.key).copied()).collect();
-    transcript.learn_times(&released_ms, 0);
+    let released: Vec<Option<Releases>> =
+        transcript.newest_calls(1024).map(|call| facts.released.get(&call.key).cloned()).collect();
+    transcript.learn_releases(&released, 0);
     let places = places(&transcript, 1024);
     let known: Vec<Vec<Round>> =
-        places.iter().map(|place| facts.rounds.get(&place.name).cloned().unwrap_or_default()).collect();
-    let (restored, lost) = restored(&transcript, &places, &known);
+        names(&places).iter().map(|name| facts.rounds.get(name).cloned().unwrap_or_default()).collect();
+    let (restored, lost) = restored(&transcript, &places, &known, &released);
     transcript.hidden_rounds.clone_from(&restored);
     transcript.overflows = facts.overflows.clone();
     transcript.overflows.retain(|messages| *messages <= request.messages.len());
     transcript.summaries = facts.summaries.then(|| Arc::new(Decided) as _);
     let (plan, judge) = policies.read(&transcript);
-    let chain = transcript.calls.chain();
+    let context = transcript.calls.context;
+    let times = transcript.calls.calls.iter().map(|call| call.released_ms).collect();
     drop(transcript);
-    let story = story(&request, body, identity);
-    Some(Reading { body: body.clone(), request, plan, restored, lost, judge, chain, story })
+    Some(Reading { body: body.clone(), request, plan, restored, lost, judge, context, times })
 }
 
 impl Reading {

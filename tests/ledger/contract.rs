@@ -13,6 +13,7 @@ use toolrein::rewrite::rounds::Round;
 use toolrein::telemetry::metrics::Metrics;
 use toolrein::transcript::identity::{Hash, HashKey};
 use toolrein::transcript::prompt::Anchor;
+use toolrein::transcript::released::{NOTHING_HIDDEN, Release};
 use toolrein::wire::assemble::Assembled;
 
 /// A ledger that is told, and one that is asked: the same, or two that share.
@@ -128,7 +129,8 @@ async fn what_is_too_much_to_be_told_at_once_is_told_in_parts() {
     let long = "x".repeat(20_000);
     (0..64).for_each(|place| ledger.record(hidden(place, round(7, &long))));
     // What comes behind is told once it is known that these were.
-    ledger.record(News { released: vec![(Hash(1), 5)], ..News::default() });
+    let release = Release { context: Hash(7), hidden: NOTHING_HIDDEN, at_ms: 5 };
+    ledger.record(News { released: vec![(Hash(1), release)], ..News::default() });
     let is_behind = || server.keys().iter().any(|key| key.starts_with("t:"));
     wait_for("all to be told", async || is_behind()).await;
     assert_eq!(server.keys().len(), 65);
@@ -190,8 +192,9 @@ macro_rules! over_every_ledger {
 }
 
 over_every_ledger! {
-    the_first_time_told_of_a_call_stays
-    rounds_are_found_at_their_place_and_the_first_of_one_anchor_stays
+    of_a_call_each_conversation_s_latest_time_is_kept
+    a_call_that_two_replicas_hand_out_has_both_times
+    rounds_are_found_at_their_place_equal_ones_once
     one_place_keeps_a_bounded_number_of_rounds
     what_a_model_refuses_adds_up
     a_question_is_kept_as_it_was_put_first_and_taken_by_one_request
@@ -206,22 +209,42 @@ over_every_ledger! {
 mod cases {
     use super::*;
 
-    fn released(call: u128, at_ms: u64) -> News {
-        News { released: vec![(Hash(call), at_ms)], ..News::default() }
+    fn release(context: u128, at_ms: u64) -> Release {
+        Release { context: Hash(context), hidden: NOTHING_HIDDEN, at_ms }
     }
 
-    pub async fn the_first_time_told_of_a_call_stays(pair: &Pair) {
+    fn released(call: u128, release: Release) -> News {
+        News { released: vec![(Hash(call), release)], ..News::default() }
+    }
+
+    fn known(facts: &Facts) -> Vec<Vec<Release>> {
+        facts.released.iter().map(|known| known.as_deref().unwrap_or_default().to_vec()).collect()
+    }
+
+    pub async fn of_a_call_each_conversation_s_latest_time_is_kept(pair: &Pair) {
         let calls = [Hash(1), Hash(2), Hash(3)];
         let ask = Ask { calls: &calls, ..ask() };
-        let news = [released(1, 5), released(1, 9), released(3, 7)];
-        pair.tells(news, ask, |facts| facts.released_ms == [Some(5), None, Some(7)] && !facts.away).await;
+        let told = [(1, release(7, 5)), (1, release(8, 6)), (1, release(7, 9)), (3, release(7, 7))];
+        let expected = [vec![release(8, 6), release(7, 9)], vec![], vec![release(7, 7)]];
+        let news = told.map(|(call, release)| released(call, release));
+        pair.tells(news, ask, |facts| known(facts) == expected && !facts.away).await;
     }
 
-    pub async fn rounds_are_found_at_their_place_and_the_first_of_one_anchor_stays(pair: &Pair) {
+    pub async fn a_call_that_two_replicas_hand_out_has_both_times(pair: &Pair) {
+        let hidden = Release { hidden: Hash(5), ..release(7, 4) };
+        pair.asked.record(released(1, hidden));
+        let expected = [vec![hidden, release(7, 9)]];
+        let ask = Ask { calls: &[Hash(1)], ..ask() };
+        pair.tells([released(1, release(7, 9))], ask, |facts| known(facts) == expected).await;
+    }
+
+    pub async fn rounds_are_found_at_their_place_equal_ones_once(pair: &Pair) {
         let places = [Hash(1), Hash(2)];
-        let news =
-            [hidden(1, round(7, "old")), hidden(1, round(8, "other")), hidden(1, round(7, "new \\u00e9"))];
-        let expected = [vec![round(7, "old"), round(8, "other")], vec![]];
+        let shown_all = Round { anchor: Hash(7), messages: Bytes::new() };
+        let news = [round(7, "new \\u00e9"), round(7, "old"), round(8, "other"), round(7, "new \\u00e9")];
+        let news = news.into_iter().chain([shown_all.clone()]).map(|round| hidden(1, round));
+        let expected = [round(7, "old"), round(8, "other"), round(7, "new \\u00e9"), shown_all];
+        let expected = [expected.to_vec(), vec![]];
         pair.tells(news, Ask { places: &places, ..ask() }, |facts| facts.rounds == expected).await;
     }
 
@@ -346,8 +369,8 @@ mod cases {
     pub async fn as_many_calls_as_a_request_may_ask_for_are_found(pair: &Pair) {
         let calls: Vec<Hash> = (0..2 * toolrein::ledger::MOST_LOOKED_UP as u128).map(Hash).collect();
         let places = calls[..toolrein::ledger::MOST_LOOKED_UP].to_vec();
-        let news = calls.iter().map(|call| released(call.0, 5));
+        let news = calls.iter().map(|call| released(call.0, release(7, 5)));
         let ask = Ask { calls: &calls, places: &places, ..ask() };
-        pair.tells(news, ask, |facts| facts.released_ms.iter().all(|time| *time == Some(5))).await;
+        pair.tells(news, ask, |facts| known(facts).iter().all(|known| *known == [release(7, 5)])).await;
     }
 }

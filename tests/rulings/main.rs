@@ -9,6 +9,7 @@ mod support;
 
 mod choices;
 mod counting;
+mod crossing;
 mod fallback;
 mod landing;
 mod placement;

@@ -49,8 +49,9 @@ impl Client {
         history.push(json!({"role": "user", "content": numbers.pick(&USERS)}));
         let ids = *numbers.pick(&[
             Ids::Unique,
-            Ids::Unique,
-            Ids::Unique,
+            Ids::Random,
+            Ids::Random,
+            Ids::Random,
             Ids::Reused,
             Ids::Named,
             Ids::Same,

@@ -14,7 +14,7 @@ use toolrein::rewrite::judging::{AnswerTools, Judging};
 use toolrein::rewrite::pass::{Pass, Source, Tools};
 use toolrein::rewrite::reasks::Reasks;
 use toolrein::rewrite::reply::WholeJudge;
-use toolrein::rewrite::restore::{Asked, story};
+use toolrein::rewrite::restore::Asked;
 use toolrein::rewrite::stream::{Ending, StreamJudge, StreamLimits};
 use toolrein::telemetry::outcome::Fallback;
 use toolrein::transcript::identity::Hash;
@@ -45,7 +45,7 @@ pub struct Exchange<'a> {
 
 /// Under which the ledger is told.
 struct Names {
-    chain: Hash,
+    context: Hash,
     model: Hash,
     overflow: (Hash, Hash),
     /// The text that asked what the user says yes to.
@@ -67,7 +67,7 @@ impl<'a> Exchange<'a> {
         reading: Reading,
         mut passed: Passed,
     ) -> (Self, Judging) {
-        let Reading { request, facts, plan, judge, restored, chain, answer, token, cost, .. } = reading;
+        let Reading { request, facts, plan, judge, restored, context, answer, token, cost, .. } = reading;
         let config = &gateway.config;
         let answers = AnswerTools::of(&request, body, &config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
@@ -90,7 +90,7 @@ impl<'a> Exchange<'a> {
         judging.approve(passed.approved.is_some());
         passed.keeps_tools = keeps_tools;
         let anchor = answer.map(|answer| answer.anchor).unwrap_or_default();
-        let names = Names { chain, model: reading.model, overflow: reading.overflow, anchor };
+        let names = Names { context, model: reading.model, overflow: reading.overflow, anchor };
         let (overflows, reasks, rounds) = (reading.overflows, Reasks::default(), Vec::new());
         drop(name);
         let exchange = Self {
@@ -374,8 +374,8 @@ impl<'a> Exchange<'a> {
 
     fn remember(&mut self, choices: &[ChoiceState]) {
         let identity = &self.gateway.identity;
-        let story = story(&self.request, self.body, identity);
-        let asked = Asked { chain: self.names.chain, story, memo: &self.gateway.memo };
+        let (root, context) = (identity.root(), self.names.context);
+        let asked = Asked { root, context, memo: &self.gateway.memo };
         let (reasks, now_ms, observe) = (&self.reasks, self.gateway.now_ms, self.passed.observed);
         let mut news = News::of_choices(choices, &Answered { asked, identity, reasks, now_ms, observe });
         news.cost = Some(self.cost);

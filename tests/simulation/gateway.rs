@@ -19,7 +19,7 @@ use toolrein::policy::set::{Judge, PolicySet};
 use toolrein::rewrite::confirm::{Answer, Confirmation, answer, token};
 use toolrein::rewrite::judging::Judged;
 use toolrein::rewrite::pass::Pass;
-use toolrein::rewrite::restore::{Place, places, restored};
+use toolrein::rewrite::restore::{Place, names, places, restored};
 use toolrein::rewrite::sent::Sent;
 use toolrein::telemetry::outcome::Fallback;
 use toolrein::transcript::Transcript;
@@ -110,7 +110,7 @@ pub(super) struct Reading {
     pub(super) judge: Judge,
     pub(super) restored: Vec<(usize, Bytes)>,
     pub(super) lost: u32,
-    pub(super) chain: Hash,
+    pub(super) context: Hash,
     pub(super) answer: Option<Answer>,
     pub(super) token: Option<String>,
     pub(super) model: Hash,
@@ -192,9 +192,9 @@ impl Gateway {
         let answer = asking.then(|| answer(&transcript, &places)).flatten().filter(|_| !request.odd);
         let histories = Histories::read(&transcript, model);
         let (facts, adopted) = self.look_up(&transcript, (model, &histories), (&places, answer.as_ref()));
-        let (mut restored, lost) = restored(&transcript, &places, &facts.rounds);
+        let (mut restored, lost) = restored(&transcript, &places, &facts.rounds, &facts.released);
         let overflows = facts.known_overflows(&transcript, model);
-        transcript.learn_times(&facts.released_ms, self.now_ms);
+        transcript.learn_releases(&facts.released, self.now_ms);
         transcript.hidden_rounds.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
         transcript.overflows.clone_from(&overflows);
@@ -209,7 +209,7 @@ impl Gateway {
         if held_out {
             policies.leave_context(&mut plan);
         }
-        let chain = transcript.calls.chain();
+        let context = transcript.calls.context;
         let conversation = self.identity.conversation(&request, body);
         let put_back = if self.observes() { &[][..] } else { &restored };
         let sent = Sent { transcript: &transcript, plan: &plan, restored: put_back };
@@ -226,7 +226,7 @@ impl Gateway {
             judge,
             restored,
             lost,
-            chain,
+            context,
             answer,
             token,
             model,
@@ -254,7 +254,7 @@ impl Gateway {
         (model, histories): (Hash, &Histories),
         (places, answer): (&[Place], Option<&Answer>),
     ) -> (Facts, usize) {
-        let names: Vec<Hash> = places.iter().map(|place| place.name).collect();
+        let names = names(places);
         let calls = CallNames::newest(transcript);
         let earlier: Vec<Hash> = histories.earlier.iter().map(|(_, name)| *name).collect();
         let ask = Ask {
@@ -272,7 +272,7 @@ impl Gateway {
             now: Instant::now(),
         };
         let mut facts = self.ledger.look_up(ask).now_or_never().unwrap();
-        let adopted = calls.adopt(&mut facts);
+        let adopted = calls.adopt(&mut facts, transcript);
         let count = adopted.released.len();
         self.ledger.record(adopted);
         (facts, count)

@@ -31,6 +31,8 @@ pub enum Ids {
     Named,
     Empty,
     Same,
+    /// Drawn at random, as most providers do.
+    Random,
 }
 
 /// What every reply is billed at in all.
@@ -96,6 +98,12 @@ impl Model {
         Said { text, calls, legacy }
     }
 
+    fn random_id(&mut self) -> String {
+        let digits = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        let drawn = (0..24).map(|_| char::from(*self.numbers.pick(digits)));
+        format!("call_{}", drawn.collect::<String>())
+    }
+
     fn call(&mut self, at: usize, request: &Value) -> Call {
         let mut own = request["tools"]
             .as_array()
@@ -120,6 +128,7 @@ impl Model {
             Ids::Named => format!("functions.{name}:{at}"),
             Ids::Empty => String::new(),
             Ids::Same => "0".to_owned(),
+            Ids::Random => self.random_id(),
         };
         Call { id, name, arguments }
     }

@@ -14,20 +14,38 @@ const BUDGET: u64 = 7;
 const TURN: u64 = 9;
 const PARALLEL: u64 = 3;
 const ACTING: u64 = 2;
-/// Rounds that the ledger keeps for one place.
+/// What the ledger keeps under one name: rounds, and times of one call.
 const ROUNDS_AT_ONE_PLACE: usize = 64;
+const TIMES_OF_ONE_CALL: usize = 8;
+/// Letters and digits of an id that was drawn at random, with `call_`.
+const RANDOM_ID: usize = 29;
 
 /// What is known of all conversations.
 #[derive(Default)]
 pub struct Reference {
-    released_ms: BTreeMap<Vec<Plain>, u64>,
+    released: BTreeMap<Plain, Vec<Released>>,
     rounds: BTreeMap<Place, Vec<(Anchor, Bytes)>>,
     /// What models were seen to refuse before they took a request.
     refused: BTreeSet<(&'static str, Dislike)>,
 }
 
-/// The calls so far and, for a text, the story so far.
-type Place = (Vec<Plain>, Option<Vec<String>>);
+/// One time that a call was handed out.
+#[derive(Clone, Debug, PartialEq)]
+struct Released {
+    /// What the model saw before.
+    seen: Vec<String>,
+    /// The rounds that the client was not shown before it; none is empty.
+    hidden: Bytes,
+    at_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// Behind all this.
+    Behind(Vec<String>),
+    /// Before this call, wherever it is.
+    Before(Plain),
+}
 
 #[derive(Clone, Debug, PartialEq)]
 enum Anchor {
@@ -55,9 +73,8 @@ impl Reference {
     pub fn count(&mut self, history: &[Value], now_ms: u64) -> Counts {
         self.adopt(history);
         let mut counts = Counts { now_ms, times: BTreeMap::new(), turn: 0, acting: 0, in_reply: 0 };
-        let mut before = Vec::new();
         let (mut begun, mut answered) = (false, false);
-        for message in history {
+        for (at, message) in history.iter().enumerate() {
             match message["role"].as_str() {
                 Some("user") => {
                     if !begun || answered {
@@ -70,9 +87,7 @@ impl Reference {
                     answered = calls.is_empty() && message.get("content").is_some();
                     begun = true;
                     for call in calls {
-                        let name = call.1.clone();
-                        before.push(call);
-                        counts.add(&name, self.released_ms.get(&before).copied());
+                        counts.add(&call.1, self.latest(&call, &seen(&history[..at])));
                     }
                 }
                 _ => {}
@@ -81,17 +96,30 @@ impl Reference {
         counts
     }
 
+    /// When a call was handed out behind what the model saw; where that is not known, the latest time that it may be.
+    fn latest(&self, call: &Plain, seen: &[String]) -> Option<u64> {
+        let known = self.released.get(call)?;
+        let own = known.iter().filter(|one| one.seen == seen).map(|one| one.at_ms).max();
+        own.or_else(|| known.iter().map(|one| one.at_ms).max())
+    }
+
     /// The newest calls were handed out, if not by their own ids, then by none: the client has invented these.
     fn adopt(&mut self, history: &[Value]) {
         let Some(last) = history.iter().rposition(|message| !calls_of(message).is_empty()) else { return };
-        let mut named: Vec<Plain> = history[..last].iter().flat_map(calls_of).collect();
-        let mut nameless = named.clone();
+        let seen = seen(&history[..last]);
         for (id, name, arguments) in calls_of(&history[last]) {
-            named.push((id, name.clone(), arguments.clone()));
-            nameless.push((String::new(), name, arguments));
-            if let Some(at) = self.released_ms.get(&nameless).copied() {
-                self.released_ms.entry(named.clone()).or_insert(at);
+            let nameless = self.released.get(&(String::new(), name.clone(), arguments.clone()));
+            let (Some(nameless), None) =
+                (nameless, self.released.get(&(id.clone(), name.clone(), arguments.clone())))
+            else {
+                continue;
+            };
+            let mut own: Vec<Released> = nameless.iter().filter(|one| one.seen == seen).cloned().collect();
+            if own.is_empty() {
+                let at_ms = nameless.iter().map(|one| one.at_ms).max();
+                own.extend(at_ms.map(|at_ms| Released { seen: seen.clone(), hidden: Bytes::new(), at_ms }));
             }
+            self.released.insert((id, name, arguments), own);
         }
     }
 
@@ -111,41 +139,94 @@ impl Reference {
         let last = history.iter().rposition(|message| message["role"] == "assistant");
         for (at, message) in history.iter().enumerate().filter(|(_, message)| message["role"] == "assistant")
         {
-            let (place, anchor) = place_of(&history[..at], message);
-            let Some(known) = self.rounds.get(&place) else { continue };
-            // A client that needs ids invents one where the upstream gave none.
-            let unnamed = match &anchor {
-                Anchor::Call((_, name, arguments)) => {
-                    Some(Anchor::Call((String::new(), name.clone(), arguments.clone())))
-                }
-                Anchor::Text(_) => None,
+            let seen = seen(&history[..at]);
+            let here = self.rounds.get(&Place::Behind(seen.clone())).map_or(&[][..], Vec::as_slice);
+            let hid = here.iter().any(|(_, round)| !round.is_empty());
+            let before = match calls_of(message).into_iter().next() {
+                Some(call) => self.before_call(&call, &seen, hid),
+                None => before_text(&Anchor::Text(text_of(message).trim().to_owned()), here, hid),
             };
-            let by = |anchor: &Anchor| known.iter().find(|(known, _)| known == anchor);
-            match by(&anchor).or_else(|| by(unnamed.as_ref()?)) {
-                Some((_, round)) => found.push((at, round.clone())),
-                None => lost += u32::from(Some(at) == last),
+            match before {
+                Ok(round) if round.is_empty() => {}
+                Ok(round) => found.push((at, round)),
+                Err(Lost) => lost += u32::from(Some(at) == last),
             }
         }
         (found, lost)
     }
 
+    /// By what was hidden when the call was handed out in this conversation, or ever where its id is random.
+    fn before_call(&self, call: &Plain, seen: &[String], hid: bool) -> Result<Bytes, Lost> {
+        let known = self.released.get(call).map_or(&[][..], Vec::as_slice);
+        let mut of: Vec<&Released> = known.iter().filter(|one| one.seen == seen).collect();
+        if of.is_empty() {
+            let is_random = call.0.len() == RANDOM_ID && call.0.starts_with("call_");
+            if !is_random || known.is_empty() {
+                return if hid { Err(Lost) } else { Ok(Bytes::new()) };
+            }
+            if known.iter().any(|one| one.seen != known[0].seen) {
+                return Err(Lost);
+            }
+            of.extend(known);
+        }
+        let hidden = &of[0].hidden;
+        if of.iter().any(|one| one.hidden != *hidden) { Err(Lost) } else { self.kept(call, seen, hidden) }
+    }
+
+    /// A round that is remembered to have been there, as far as it is kept.
+    fn kept(&self, call: &Plain, seen: &[String], round: &Bytes) -> Result<Bytes, Lost> {
+        let nameless = (String::new(), call.1.clone(), call.2.clone());
+        let anchors = [call.clone(), nameless].map(Anchor::Call);
+        let places = [Place::Behind(seen.to_vec()), Place::Before(call.clone())];
+        let mut kept = places.iter().filter_map(|place| self.rounds.get(place)).flatten();
+        let is_kept = kept.any(|(anchor, kept)| anchors.contains(anchor) && kept == round);
+        if round.is_empty() || is_kept { Ok(round.clone()) } else { Err(Lost) }
+    }
+
     /// Learns what the client was shown to `history`, and which rounds were hidden behind it.
     pub fn learn(&mut self, history: &[Value], shown: &Value, rounds: &[Bytes], now_ms: u64) {
-        let mut before: Vec<Plain> = history.iter().flat_map(calls_of).collect();
-        for call in calls_of(shown) {
-            before.push(call);
-            self.released_ms.entry(before.clone()).or_insert(now_ms);
+        let (seen, hidden) = (seen(history), Bytes::from(rounds.join(b",".as_slice())));
+        let calls = calls_of(shown);
+        for call in &calls {
+            let known = self.released.entry(call.clone()).or_default();
+            let same = known.iter().position(|one| one.seen == seen && one.hidden == hidden);
+            let before = same.map_or(0, |same| known.remove(same).at_ms);
+            known.push(Released { seen: seen.clone(), hidden: hidden.clone(), at_ms: now_ms.max(before) });
+            known.sort_by_key(|one| one.at_ms);
+            known.drain(..known.len().saturating_sub(TIMES_OF_ONE_CALL));
         }
-        if rounds.is_empty() {
-            return;
+        let behind = Place::Behind(seen);
+        match calls.into_iter().next() {
+            None => self.keep(behind, (Anchor::Text(text_of(shown).trim().to_owned()), hidden)),
+            Some(_) if hidden.is_empty() => {}
+            Some(first) => {
+                let round = (Anchor::Call(first.clone()), hidden);
+                self.keep(behind, round.clone());
+                self.keep(Place::Before(first), round);
+            }
         }
-        let (place, anchor) = place_of(history, shown);
+    }
+
+    fn keep(&mut self, place: Place, round: (Anchor, Bytes)) {
         let known = self.rounds.entry(place).or_default();
-        // What a conversation may have gone on from stays.
-        if known.iter().all(|(known, _)| *known != anchor) {
-            known.push((anchor, rounds.join(b",".as_slice()).into()));
-        }
+        known.retain(|known| *known != round);
+        known.push(round);
         known.drain(..known.len().saturating_sub(ROUNDS_AT_ONE_PLACE));
+    }
+}
+
+/// Something was hidden, and nobody knows what.
+struct Lost;
+
+/// By what was hidden before this text, if that is one thing.
+fn before_text(text: &Anchor, here: &[(Anchor, Bytes)], hid: bool) -> Result<Bytes, Lost> {
+    let of_text: Vec<&Bytes> =
+        here.iter().filter(|(anchor, _)| anchor == text).map(|(_, round)| round).collect();
+    match of_text.as_slice() {
+        [] if hid => Err(Lost),
+        [] => Ok(Bytes::new()),
+        [round] if round.is_empty() || here.len() < ROUNDS_AT_ONE_PLACE => Ok((*round).clone()),
+        _ => Err(Lost),
     }
 }
 
@@ -193,22 +274,14 @@ fn is_acting(tool: &str) -> bool {
     tool.starts_with("send") || tool.starts_with("pay")
 }
 
-fn place_of(before: &[Value], message: &Value) -> (Place, Anchor) {
-    let calls: Vec<Plain> = before.iter().flat_map(calls_of).collect();
-    match calls_of(message).into_iter().next() {
-        Some(first) => ((calls, None), Anchor::Call(first)),
-        None => ((calls, Some(story(before))), Anchor::Text(text_of(message).trim().to_owned())),
-    }
-}
-
-/// What the system and the users said, and where the assistant answered in text.
-fn story(history: &[Value]) -> Vec<String> {
-    let told = history.iter().filter_map(|message| match message["role"].as_str()? {
-        "system" | "user" => Some(format!("said {}", text_of(message).trim())),
-        "assistant" if calls_of(message).is_empty() => Some("answered".to_owned()),
-        _ => None,
-    });
-    told.collect()
+/// What the model saw of a history, each message as it reads however a client spells it.
+fn seen(history: &[Value]) -> Vec<String> {
+    let read = |message: &Value| match message["role"].as_str() {
+        Some("assistant") => format!("assistant {:?} {}", calls_of(message), text_of(message).trim()),
+        Some(role @ ("system" | "user")) => format!("{role} {}", text_of(message).trim()),
+        _ => format!("result {} {} {}", message["tool_call_id"], message["name"], message["content"]),
+    };
+    history.iter().map(read).collect()
 }
 
 pub fn text_of(message: &Value) -> String {

@@ -27,7 +27,7 @@ const OFTEN: [(&str, usize); 20] = [
     ("dropped", 20),
     ("edited", 20),
     ("untouched", 20),
-    ("lost", 5),
+    ("lost", 1),
     ("asked", 5),
     ("answered", 5),
     ("several choices", 20),
@@ -43,7 +43,8 @@ const OFTEN: [(&str, usize); 20] = [
     ("held out", 20),
 ];
 /// And in a long one.
-const SELDOM: [(&str, usize); 7] = [
+const SELDOM: [(&str, usize); 8] = [
+    ("lost", 10),
     ("approved", 5),
     ("three tries", 5),
     ("summary wanted", 20),

@@ -9,6 +9,7 @@ use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::{Domain, Hash, HashKey};
 use crate::transcript::prompt::{Anchor, Size};
+use crate::transcript::released::Release;
 use crate::transcript::tokens::Estimate;
 use crate::wire::assemble::Assembled;
 use crate::wire::body::Scanner;
@@ -18,7 +19,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 /// The version of the format. Replicas of another version read nothing of each other's.
-const VERSION: u8 = b'1';
+const VERSION: u8 = b'2';
 /// Hexadecimal digits of a hash.
 const DIGITS: usize = 32;
 /// What stands before a body.
@@ -85,17 +86,16 @@ impl Seals {
     }
 }
 
-/// When a call was handed out, in ms since the epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Released(pub u64);
-
-impl Record for Released {
+impl Record for Release {
     fn write(&self) -> Vec<u8> {
-        self.0.to_string().into_bytes()
+        format!("{}{}{}", self.context, self.hidden, self.at_ms).into_bytes()
     }
 
     fn read(body: &[u8]) -> Option<Self> {
-        Some(Self(parse_number(body)?))
+        let (context, rest) = body.split_at_checked(DIGITS)?;
+        let (hidden, at_ms) = rest.split_at_checked(DIGITS)?;
+        let (context, hidden) = (parse_hash(context)?, parse_hash(hidden)?);
+        Some(Self { context, hidden, at_ms: parse_number(at_ms)? })
     }
 }
 
@@ -106,7 +106,7 @@ impl Record for Round {
 
     fn read(body: &[u8]) -> Option<Self> {
         let (anchor, messages) = body.split_at_checked(DIGITS)?;
-        are_round(messages).then_some(())?;
+        (messages.is_empty() || are_round(messages)).then_some(())?;
         Some(Self { anchor: parse_hash(anchor)?, messages: Bytes::copy_from_slice(messages) })
     }
 }

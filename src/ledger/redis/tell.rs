@@ -5,12 +5,14 @@ use super::link::{Away, Link, REFUSING};
 use super::names::Names;
 use super::records::{Kind, one_by_one};
 use super::uses::{Change, most_read};
-use crate::ledger::memory::{MOST_OVERFLOWS, MOST_ROUNDS_AT_ONE_PLACE};
+use crate::ledger::memory::MOST_OVERFLOWS;
 use crate::ledger::spent::MOST_USES;
 use crate::ledger::{Cost, News};
 use crate::rewrite::confirm::Confirmation;
+use crate::rewrite::rounds::MOST_AT_ONE_PLACE;
 use crate::telemetry::ledger::LedgerOp;
 use crate::transcript::identity::Hash;
+use crate::transcript::released::MOST_RELEASES;
 use ::redis::{Pipeline, Value, pipe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -116,17 +118,15 @@ impl Writer {
 
     async fn write(&mut self, batch: &[Told]) {
         let (mut rest, mut at_once, mut times_slow) = (batch, batch.len(), 0);
-        let mut is_repeat = false;
         while !rest.is_empty() {
             let (part, later) = rest.split_at(at_once.min(rest.len()));
-            match self.tell(part, is_repeat).await {
+            match self.tell(part).await {
                 Heard::All => rest = later,
                 Heard::End => return self.link.count(LedgerOp::Record, rest.len() as u64),
                 Heard::TooSlow if part.len() > 1 => at_once = part.len() / 2,
                 Heard::TooSlow => times_slow += 1,
                 Heard::NotAll => {}
             }
-            is_repeat = true;
             if times_slow == MOST_TIMES_SLOW {
                 self.link.count(LedgerOp::Record, 1);
                 (rest, times_slow) = (later, 0);
@@ -135,9 +135,9 @@ impl Writer {
     }
 
     /// Tells `part` once.
-    async fn tell(&mut self, part: &[Told], is_repeat: bool) -> Heard {
+    async fn tell(&mut self, part: &[Told]) -> Heard {
         let mut commands = pipe();
-        part.iter().for_each(|told| told.commands(&self.names, is_repeat, &mut commands));
+        part.iter().for_each(|told| told.commands(&self.names, &mut commands));
         if commands.is_empty() {
             return Heard::All;
         }
@@ -187,22 +187,16 @@ impl Told {
         size_of::<Self>() + rounds + asked + 64 * self.news.released.len() + changes
     }
 
-    /// A repetition may have arrived the first time.
-    fn commands(&self, names: &Names, is_repeat: bool, commands: &mut Pipeline) {
+    /// Each of them may be sent twice.
+    fn commands(&self, names: &Names, commands: &mut Pipeline) {
         let News { released, rounds, model, asked, cost, overflow, .. } = &self.news;
-        for (call, at_ms) in released {
+        for (call, release) in released {
             let about = (Kind::Released, *call);
-            let sealed = names.seals.seal(about, &super::records::Released(*at_ms));
-            set_once(names, about, sealed, commands);
+            push_once(names, about, (names.seals.seal(about, release), MOST_RELEASES), commands);
         }
         for (place, round) in rounds {
             let about = (Kind::Rounds, *place);
-            let sealed = names.seals.seal(about, round);
-            if is_repeat {
-                // The newest: one that another replica told before stays where it is.
-                commands.cmd("LREM").arg(names.key(about)).arg(-1).arg(&sealed);
-            }
-            push(names, about, (sealed, MOST_ROUNDS_AT_ONE_PLACE), commands);
+            push_once(names, about, (names.seals.seal(about, round), MOST_AT_ONE_PLACE), commands);
         }
         if let Some((model, facts)) = model.as_ref().filter(|_| names.refusals_ms > 0) {
             let about = (Kind::Model, *model);
@@ -217,9 +211,7 @@ impl Told {
         cost.iter().for_each(|cost| tell_cost(names, cost, commands));
         if let Some((conversation, overflow)) = overflow {
             let about = (Kind::Overflows, *conversation);
-            let sealed = names.seals.seal(about, overflow);
-            commands.cmd("LREM").arg(names.key(about)).arg(0).arg(&sealed);
-            push(names, about, (sealed, MOST_OVERFLOWS), commands);
+            push_once(names, about, (names.seals.seal(about, overflow), MOST_OVERFLOWS), commands);
         }
         self.changes.iter().for_each(|(quota, change)| tell_change(names, *quota, change, commands));
     }
@@ -230,8 +222,10 @@ fn set_once(names: &Names, about: (Kind, Hash), sealed: Vec<u8>, commands: &mut 
     commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("NX").arg("PX").arg(names.ttl_ms);
 }
 
-fn push(names: &Names, about: (Kind, Hash), (sealed, most): (Vec<u8>, usize), commands: &mut Pipeline) {
+/// Puts a record at the end of a list, of which the last `most` are kept. One that is there already moves.
+fn push_once(names: &Names, about: (Kind, Hash), (sealed, most): (Vec<u8>, usize), commands: &mut Pipeline) {
     let key = names.key(about);
+    commands.cmd("LREM").arg(&key).arg(0).arg(&sealed);
     commands.cmd("RPUSH").arg(&key).arg(sealed);
     commands.cmd("LTRIM").arg(&key).arg(-(most as i64)).arg(-1);
     commands.cmd("PEXPIRE").arg(&key).arg(names.ttl_ms);

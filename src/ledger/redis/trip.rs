@@ -2,28 +2,27 @@
 //! Sends nothing; what cannot be read is left out and counted.
 
 use super::names::Names;
-use super::records::{Kind, Record, Released, Seen, Use, one_by_one};
+use super::records::{Kind, Record, Seen, Use, one_by_one};
 use super::uses::most_read;
-use crate::ledger::memory::{MOST_OVERFLOWS, MOST_ROUNDS_AT_ONE_PLACE};
+use crate::ledger::memory::MOST_OVERFLOWS;
 use crate::ledger::{Ask, ModelFacts, Overflow};
 use crate::rewrite::confirm::Confirmation;
-use crate::rewrite::rounds::Round;
-use crate::transcript::identity::{CallKey, Hash};
+use crate::rewrite::rounds::{MOST_AT_ONE_PLACE, Round};
+use crate::transcript::identity::Hash;
 use crate::transcript::prompt::Anchor;
+use crate::transcript::released::{MOST_RELEASES, Release};
 use ::redis::{Pipeline, Value, cmd, pipe};
 
 /// What is asked.
 pub(super) struct Trip<'a> {
     pub(super) names: &'a Names,
     pub(super) ask: Ask<'a>,
-    /// The calls whose time this process does not know.
-    pub(super) unknown: Vec<CallKey>,
 }
 
 /// What was found, in the order asked.
 #[derive(Default)]
 pub(super) struct Found {
-    pub(super) released: Vec<Option<u64>>,
+    pub(super) released: Vec<Vec<Release>>,
     pub(super) anchors: Vec<Option<Anchor>>,
     pub(super) asked: Option<Confirmation>,
     pub(super) rounds: Vec<Vec<Round>>,
@@ -51,12 +50,11 @@ impl Trip<'_> {
             }
             commands.add_command(get);
         }
-        for place in ask.places {
-            commands
-                .cmd("LRANGE")
-                .arg(names.key((Kind::Rounds, *place)))
-                .arg(-(MOST_ROUNDS_AT_ONE_PLACE as i64))
-                .arg(-1);
+        // Also of calls that this process knows: another may have handed out an equal one since.
+        let calls = ask.calls.iter().map(|call| ((Kind::Released, *call), MOST_RELEASES));
+        let places = ask.places.iter().map(|place| ((Kind::Rounds, *place), MOST_AT_ONE_PLACE));
+        for (about, most) in calls.chain(places) {
+            commands.cmd("LRANGE").arg(names.key(about)).arg(-(most as i64)).arg(-1);
         }
         // Each by name: whoever reads all members reads whatever was put there.
         let model = (Kind::Model, ask.model);
@@ -87,16 +85,16 @@ impl Trip<'_> {
         let values = if single.is_empty() { Vec::new() } else { reader.list() };
         let mut values = single.into_iter().zip(values.into_iter().chain(std::iter::repeat(Value::Nil)));
         let mut found = Found::default();
-        for (about, value) in values.by_ref().take(self.unknown.len()) {
-            found.released.push(reader.open::<Released>(about, &value).map(|time| time.0));
-        }
         for (about, value) in values.by_ref().take(ask.histories.len()) {
             found.anchors.push(reader.open(about, &value));
         }
         found.asked = values.next().and_then(|(about, value)| reader.open(about, &value));
+        for call in ask.calls {
+            found.released.push(last(reader.all((Kind::Released, *call)), MOST_RELEASES));
+        }
         for place in ask.places {
-            let rounds = oldest(reader.all((Kind::Rounds, *place)));
-            found.rounds.push(last(rounds, MOST_ROUNDS_AT_ONE_PLACE));
+            let rounds = newest(reader.all((Kind::Rounds, *place)), |one, other| one == other);
+            found.rounds.push(last(rounds, MOST_AT_ONE_PLACE));
         }
         let known = one_by_one(ModelFacts::ALL).into_iter().filter(|_| reader.is_member());
         found.model = known.fold(ModelFacts::default(), ModelFacts::and);
@@ -116,9 +114,8 @@ impl Trip<'_> {
 
     /// What is a value of its own.
     fn single(&self) -> Vec<(Kind, Hash)> {
-        let times = self.unknown.iter().map(|call| (Kind::Released, *call));
         let histories = self.ask.histories.iter().map(|history| (Kind::History, *history));
-        times.chain(histories).chain(self.ask.answered.map(|text| (Kind::Asked, text))).collect()
+        histories.chain(self.ask.answered.map(|text| (Kind::Asked, text))).collect()
     }
 }
 
@@ -168,17 +165,6 @@ impl Reader<'_> {
         let values = self.list();
         values.into_iter().filter_map(|value| self.open(about, &value)).collect()
     }
-}
-
-/// The rounds without those whose anchor came before.
-fn oldest(rounds: Vec<Round>) -> Vec<Round> {
-    let mut kept: Vec<Round> = Vec::new();
-    for round in rounds {
-        if kept.iter().all(|earlier| earlier.anchor != round.anchor) {
-            kept.push(round);
-        }
-    }
-    kept
 }
 
 /// The items without those that come `again` later.

@@ -18,7 +18,7 @@ struct Stand {
     set: Arc<()>,
     asked: Asked,
     /// When its calls were handed out.
-    released_ms: Vec<Option<u64>>,
+    released_ms: Vec<Times>,
     hidden_rounds: Vec<(usize, Bytes)>,
     /// The plan before the first event.
     opened: Plan,
@@ -134,9 +134,11 @@ impl<'a> Stands<'a> {
             && *self.hidden_rounds(at) == *stand.hidden_rounds
     }
 
-    fn released_ms(&self, at: Beginning) -> impl Iterator<Item = Option<u64>> {
+    fn released_ms(&self, at: Beginning) -> impl Iterator<Item = Times> {
         let calls = self.transcript.calls.calls.iter();
-        calls.take_while(move |call| call.message < at.messages).map(|call| call.released_ms)
+        calls
+            .take_while(move |call| call.message < at.messages)
+            .map(|call| (call.earliest_ms, call.released_ms))
     }
 
     fn hidden_rounds(&self, at: Beginning) -> &[(usize, Bytes)] {
@@ -144,6 +146,9 @@ impl<'a> Stands<'a> {
         &rounds[..rounds.partition_point(|(message, _)| *message < at.messages)]
     }
 }
+
+/// Between which a call was handed out, in ms since the epoch.
+type Times = (Option<u64>, Option<u64>);
 
 impl Asked {
     fn of(transcript: &Transcript<'_>) -> Self {

@@ -11,7 +11,7 @@ use crate::proxy::exchange::Exchange;
 use crate::proxy::meter::Meter;
 use crate::proxy::record::Record;
 use crate::rewrite::confirm::{Answer, answer, token};
-use crate::rewrite::restore::{Place, places, restored};
+use crate::rewrite::restore::{Place, names, places, restored};
 use crate::rewrite::sent::Sent;
 use crate::rewrite::summary::question;
 use crate::telemetry::outcome::{Context, Outcome, PrefixBreak, SummaryResult};
@@ -34,7 +34,8 @@ pub(super) struct Reading {
     pub(super) plan: Plan,
     pub(super) judge: Judge,
     pub(super) restored: Vec<(usize, Bytes)>,
-    pub(super) chain: Hash,
+    /// The digest of all that the model sees of the conversation.
+    pub(super) context: Hash,
     /// What the user says to a question of ours.
     pub(super) answer: Option<Answer>,
     /// Under which the user may be asked about calls of the reply.
@@ -86,9 +87,9 @@ impl Gateway {
         let now = record.lap();
         let now_ms = ms_at(now);
         let facts = self.look_up(policies, &transcript, &sought, (now, now_ms)).await;
-        let (mut restored, lost) = restored(&transcript, &sought.places, &facts.rounds);
+        let (mut restored, lost) = restored(&transcript, &sought.places, &facts.rounds, &facts.released);
         let overflows = facts.known_overflows(&transcript, model);
-        transcript.learn_times(&facts.released_ms, now_ms);
+        transcript.learn_releases(&facts.released, now_ms);
         transcript.hidden_rounds.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
         transcript.spent.clone_from(&facts.spent);
@@ -117,7 +118,7 @@ impl Gateway {
         outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.spelled()));
         tell_known(outcome, facts.repeated, (lost, meter.keeps_rounds));
         tell_new(&transcript, &plan, record);
-        let chain = transcript.calls.chain();
+        let context = transcript.calls.context;
         drop(transcript);
         let token = is_asking.then(|| new_token(request_name));
         let asks_usage = self.asks_usage(policies, request, facts.model);
@@ -128,7 +129,7 @@ impl Gateway {
             plan,
             judge,
             restored,
-            chain,
+            context,
             model,
             meter,
             asks_usage,
@@ -163,7 +164,7 @@ impl Gateway {
     ) -> Facts {
         let identity = transcript.identity;
         let calls = CallNames::newest(transcript);
-        let names: Vec<Hash> = sought.places.iter().map(|place| place.name).collect();
+        let names = names(&sought.places);
         let earlier: Vec<Hash> = sought.histories.earlier.iter().map(|(_, name)| *name).collect();
         let quota =
             |it: &Counted| Quota { name: identity.quota(&it.name), calls: it.calls, window_ms: it.window_ms };
@@ -186,7 +187,7 @@ impl Gateway {
             now,
         };
         let mut facts = self.ledger.look_up(ask).await;
-        let news = calls.adopt(&mut facts);
+        let news = calls.adopt(&mut facts, transcript);
         if !news.is_empty() {
             self.ledger.record(news);
         }
@@ -311,13 +312,13 @@ impl Gateway {
         self.key.hash(Domain::Request, &[b"bytes", &identity.principal.0.to_le_bytes(), body])
     }
 
-    /// The request's own name: its calls, the number of its messages, and every byte behind its last reply.
+    /// The request's own name: what the model sees of it, and every byte behind its last reply.
     fn name(&self, transcript: &Transcript<'_>) -> Hash {
         let (request, body) = (transcript.request, transcript.body);
         let new_from = transcript.last_assistant().map_or(0, |last| request.messages[last].span.end as usize);
-        let chain = transcript.calls.chain().0.to_le_bytes();
+        let context = transcript.calls.context.0.to_le_bytes();
         let count = request.messages.len().to_le_bytes();
-        self.key.hash(Domain::Request, &[&chain, &count, &body[new_from..]])
+        self.key.hash(Domain::Request, &[&context, &count, &body[new_from..]])
     }
 }
 

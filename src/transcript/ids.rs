@@ -1,0 +1,77 @@
+//! Which ids of calls a provider draws at random, by their shape: a random id names one call of one conversation, however
+//! the client edits or trims the history around it. Ids that count (`functions.search:0`, `call_1`) come again in other
+//! conversations. Looks at one id; whether an id came twice is for the state store to say.
+
+/// Bits that an id must hold at least: of a million ids of this size two are equal once in two runs, and the name, the
+/// arguments and the caller are part of a call's key too.
+const LEAST_BITS: f64 = 40.0;
+/// A run of digits alone is a counter or a time below this length (Z.ai draws 19 of them).
+const LEAST_DIGITS: usize = 16;
+
+/// Whether `id`, of a call of the tool `name`, holds at least [`LEAST_BITS`] bits that look drawn at random. Words,
+/// counters and the tool's own name hold none. Where it says no, the key needs the conversation's content.
+pub fn is_random(id: &[u8], name: &str) -> bool {
+    let without_name =
+        std::str::from_utf8(id).ok().filter(|_| !name.is_empty()).map(|id| id.replace(name, "-"));
+    let id = without_name.as_ref().map_or(id, |id| id.as_bytes());
+    let runs = id.split(|byte| !byte.is_ascii_alphanumeric());
+    runs.map(bits).sum::<f64>() >= LEAST_BITS
+}
+
+/// About how many bits a run of letters and digits holds. A run that was drawn at random changes between digits, small
+/// and capital letters every few characters; a word with a number behind it changes once.
+fn bits(run: &[u8]) -> f64 {
+    let class = |byte: &u8| (u8::from(byte.is_ascii_uppercase()), u8::from(byte.is_ascii_digit()));
+    let has = |fits: fn(&u8) -> bool| run.iter().any(fits);
+    let digits = has(u8::is_ascii_digit);
+    let (small, large) = (has(u8::is_ascii_lowercase), has(u8::is_ascii_uppercase));
+    let changes = run.windows(2).filter(|pair| class(&pair[0]) != class(&pair[1])).count();
+    let alphabet: f64 = match (digits, small, large) {
+        (true, false, false) if run.len() >= LEAST_DIGITS => 10.0,
+        (true, true, true) if changes >= 2 => 62.0,
+        (true, true, false) | (true, false, true) if changes >= 2 => {
+            if run.iter().all(u8::is_ascii_hexdigit) { 16.0 } else { 36.0 }
+        }
+        // Words in camel case change less often.
+        (false, true, true) if changes * 3 >= run.len() => 52.0,
+        _ => return 0.0,
+    };
+    run.len() as f64 * alphabet.log2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_that_providers_draw_are_random_and_those_that_count_are_not() {
+        for (id, name, random) in [
+            ("call_Ae2Y4fDJmxZkQhWq8LbTzR1c", "search", true),
+            ("call_00_Ae2Y4fDJmxZkQhWq8LbTzR1c", "search", true),
+            ("toolu_01A09q90qw90lq917835lq9", "search", true),
+            ("toolu_bdrk_01Kx9q90qw90lq9178", "search", true),
+            ("D681PevKs", "search", true),
+            ("abCdEfGhI", "search", true),
+            ("call_k1b2x3d4", "search", true),
+            ("call_-8263548261937465012", "search", true),
+            ("chatcmpl-tool-1f0c9f2b6d3e4a7c8b5a6d7e8f901234", "search", true),
+            ("550e8400-e29b-41d4-a716-446655440000", "search", true),
+            ("0a1b2c3d4e5f60718293a4b5c6d7e8f9", "search", true),
+            ("", "search", false),
+            ("0", "search", false),
+            ("call_0", "search", false),
+            ("call_00000012_0", "search", false),
+            ("call_1790000000000", "search", false),
+            ("functions.search:0", "search", false),
+            ("functions.a1b2c3d4e5:12", "a1b2c3d4e5", false),
+            ("functions.searchFlightsByDestination:12", "other", false),
+            ("default_api.search_web", "search_web", false),
+            ("llm_version:0", "llm_version", false),
+            ("tooluse00000012", "search", false),
+            ("call_search_web_0001", "search_web", false),
+            ("pydj", "search", false),
+        ] {
+            assert_eq!(is_random(id.as_bytes(), name), random, "{id} of {name}");
+        }
+    }
+}
