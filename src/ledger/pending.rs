@@ -17,21 +17,24 @@ pub(super) struct Standing {
     pub(super) confirmation: Arc<Confirmation>,
     /// The request that took the calls, and when, in ms since the epoch.
     taken: Option<(Claim, u64)>,
+    /// That request has come again and got them again.
+    repeated: bool,
 }
 
 impl Standing {
     /// A question that nobody has answered.
     pub(super) fn new(confirmation: Arc<Confirmation>) -> Self {
-        Self { confirmation, taken: None }
+        Self { confirmation, taken: None, repeated: false }
     }
 
     /// One whose calls were taken by `taken`, if anybody took them.
     pub(super) fn taken(confirmation: Arc<Confirmation>, taken: Option<(Claim, u64)>) -> Self {
-        Self { confirmation, taken }
+        Self { confirmation, taken, repeated: false }
     }
 
-    /// Takes the calls for `claim`; false if they are gone. The request that took them gets them again if it comes
-    /// again to the byte: its answer was lost on the way. Any other is too late.
+    /// Takes the calls for `claim`; false if they are gone. The request that took them gets them once more if it comes
+    /// again to the byte within a minute: its answer was lost on the way. An approval is then used up, and any other
+    /// request is too late.
     pub(super) fn take(&mut self, claim: Claim) -> bool {
         match self.taken {
             None if claim.now_ms < self.confirmation.expires_ms => {
@@ -41,9 +44,15 @@ impl Standing {
             None => false,
             Some((first, at_ms)) => {
                 let since = claim.now_ms.saturating_sub(at_ms);
-                first.request == claim.request && (TRIES_AGAIN_MS..LOST_MS).contains(&since)
+                let is_retry = first.request == claim.request && (TRIES_AGAIN_MS..LOST_MS).contains(&since);
+                is_retry && !std::mem::replace(&mut self.repeated, true)
             }
         }
+    }
+
+    /// Whether the calls were taken before.
+    pub(super) fn is_taken(&self) -> bool {
+        self.taken.is_some()
     }
 }
 
@@ -72,12 +81,15 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_gets_the_calls_again_for_a_while_and_a_double_does_not() {
-        let mut standing = standing();
-        assert!(standing.take(claim(1, 500)));
+    fn one_retry_gets_the_calls_again_for_a_while_and_a_double_does_not() {
         for (now_ms, again) in [(500, false), (799, false), (800, true), (60_499, true), (60_500, false)] {
-            assert_eq!(standing.take(claim(1, now_ms)), again, "{now_ms}");
+            let mut standing = standing();
+            assert!(standing.take(claim(1, 500)));
             assert!(!standing.take(claim(2, now_ms)), "{now_ms}");
+            assert_eq!(standing.take(claim(1, now_ms)), again, "{now_ms}");
+            for later_ms in [now_ms, now_ms + 300, 60_499] {
+                assert!(!standing.take(claim(1, later_ms)) || !again, "an approval is used up");
+            }
         }
     }
 }

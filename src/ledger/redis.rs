@@ -210,7 +210,21 @@ impl Redis {
             self.link.count(LedgerOp::Claim, 1);
         }
         let question = question.or_else(|| self.local.asked(claim.anchor))?;
-        Standing::taken(Arc::clone(&question), first?).take(claim).then_some(question)
+        let mut standing = Standing::taken(Arc::clone(&question), first?);
+        let is_again = standing.is_taken();
+        let is_given = standing.take(claim) && (!is_again || self.is_first_repeat(claim).await);
+        is_given.then_some(question)
+    }
+
+    /// Whether the request that took the calls comes again for the first time, at any replica.
+    async fn is_first_repeat(&self, claim: Claim) -> bool {
+        let (about, names) = ((Kind::Repeated, claim.anchor), &self.names);
+        let taken = Taken { request: claim.request, at_ms: claim.now_ms };
+        let mut commands = pipe();
+        let sealed = names.seals.seal(about, &taken);
+        commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("NX").arg("PX").arg(names.ttl_ms);
+        let answers = self.link.ask(&commands, LedgerOp::Claim).await.unwrap_or_default();
+        answers.first() == Some(&Value::Okay)
     }
 }
 

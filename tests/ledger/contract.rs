@@ -198,6 +198,8 @@ over_every_ledger! {
     one_place_keeps_a_bounded_number_of_rounds
     what_a_model_refuses_adds_up
     a_question_is_kept_as_it_was_put_first_and_taken_by_one_request
+    an_answer_that_was_lost_may_be_had_again_at_another_replica
+    an_answer_that_was_lost_is_not_given_after_a_minute
     a_question_lapses_and_one_that_was_never_put_gives_nothing
     a_bill_that_is_known_is_not_forgotten_for_one_that_is_not
     the_newest_overflows_of_a_conversation_are_known_each_once
@@ -290,7 +292,32 @@ mod cases {
         }
         let first = if one { &pair.asked } else { &pair.told };
         assert!(first.claim(claim(taker, 2_000)).await, "its answer was lost on the way");
-        assert!(!first.claim(claim(taker, 62_000)).await, "too late for that");
+        for ledger in [&pair.told, &pair.asked] {
+            for now_ms in [2_000, 3_000, 62_000] {
+                assert!(!ledger.claim(claim(taker, now_ms)).await, "an approval is used up");
+            }
+        }
+    }
+
+    pub async fn an_answer_that_was_lost_may_be_had_again_at_another_replica(pair: &Pair) {
+        let ask = Ask { answered: Some(Hash(1)), ..ask() };
+        pair.tells([put("pay")], ask, |facts| facts.asked.is_some()).await;
+        let claim = |now_ms| Claim { anchor: Hash(1), request: Hash(1), now_ms };
+        assert!(pair.told.claim(claim(1_000)).await);
+        assert!(pair.asked.claim(claim(2_000)).await, "lost");
+        for ledger in [&pair.asked, &pair.told] {
+            assert!(!ledger.claim(claim(3_000)).await, "used up");
+        }
+    }
+
+    pub async fn an_answer_that_was_lost_is_not_given_after_a_minute(pair: &Pair) {
+        let ask = Ask { answered: Some(Hash(1)), ..ask() };
+        pair.tells([put("pay")], ask, |facts| facts.asked.is_some()).await;
+        let claim = |now_ms| Claim { anchor: Hash(1), request: Hash(1), now_ms };
+        assert!(pair.told.claim(claim(1_000)).await);
+        for ledger in [&pair.asked, &pair.told] {
+            assert!(!ledger.claim(claim(61_000)).await, "too late");
+        }
     }
 
     pub async fn a_question_lapses_and_one_that_was_never_put_gives_nothing(pair: &Pair) {

@@ -136,6 +136,9 @@ fn an_approval_runs_once_however_it_is_said_again() {
         std::thread::sleep(Duration::from_millis(400));
         let retried = talk.ask(&program);
         assert_eq!(retried.calls, first.calls, "who lost the answer gets the very same");
+        for _ in 0..2 {
+            assert_eq!(talk.ask(&program).text, "As you like.", "once: then the approval is used up");
+        }
         talk.messages.last_mut().unwrap()["content"] = json!("yes");
         assert!(talk.ask(&program).calls.is_empty(), "another yes to the same question");
         talk.messages.last_mut().unwrap()["content"] = json!(token_in(&talk).to_lowercase());

@@ -36,6 +36,7 @@ pub enum Kind {
     Model = b'm',
     Asked = b'a',
     Claimed = b'c',
+    Repeated = b'e',
     History = b'h',
     Request = b'n',
     Overflows = b'o',
