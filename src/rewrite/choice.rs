@@ -1,7 +1,7 @@
 //! One choice of a reply while it comes: its calls with what was decided on each, its text, and what goes back
 //! to the model if calls are withheld. Keeps state; writes no bytes to the client.
 
-use super::confirm::{Question, Unaskable, put_off};
+use super::confirm::{Question, Unaskable, put_off, written};
 use super::judging::{Decision, Judging, Known};
 use super::rounds::{Said, Withheld, envelope, write_round};
 use crate::wire::assemble::{Added, Assembled, Assembler};
@@ -46,6 +46,8 @@ pub struct ChoiceState {
     /// How it was decided, in the same order.
     marks: Vec<Mark>,
     counts: Counts,
+    /// The calls that waited for a person's word and were approved.
+    approved: Vec<usize>,
     /// This is not the first reply.
     continued: bool,
     /// The client was shown text of this reply.
@@ -98,14 +100,16 @@ pub struct AddedCall {
     pub call: usize,
     /// It is the call's first delta with arguments.
     pub carries: bool,
+    /// It is the call's first delta.
+    pub begins: bool,
     /// With it, the client may read a call that was not judged.
     pub escapes: bool,
 }
 
 impl AddedCall {
-    /// A whole call that is given beside those which count.
-    pub fn beside(call: usize) -> Self {
-        Self { call, carries: true, escapes: false }
+    /// A whole call that is given beside those which count; `begins`: it is none of those.
+    pub fn beside((call, begins): (usize, bool)) -> Self {
+        Self { call, carries: true, begins, escapes: false }
     }
 }
 
@@ -157,7 +161,7 @@ impl ChoiceState {
             false
         };
         self.advance(judging, now_ms);
-        AddedCall { call: at, carries, escapes: escapes || added.ambiguous }
+        AddedCall { call: at, carries, begins: added.begins, escapes: escapes || added.ambiguous }
     }
 
     /// Adds a call of a whole reply.
@@ -167,14 +171,15 @@ impl ChoiceState {
         at
     }
 
-    /// Adds a whole call from a place beside that which counts: mostly it is one that is known from there.
-    pub fn add_call_beside(&mut self, call: &ToolCall, text: &[u8]) -> usize {
+    /// Adds a whole call from a place beside that which counts: mostly it is one that is known from there. Which call it
+    /// is, and whether it is a new one.
+    pub fn add_call_beside(&mut self, call: &ToolCall, text: &[u8]) -> (usize, bool) {
         let (name, arguments) = (call.name.map(|name| decode(name, text)), call.arguments.text(text));
         let is_same = |known: &Assembled| {
             name.as_deref() == Some(known.name().as_str()) && known.arguments() == arguments
         };
         let known = self.assembler.calls().iter().position(is_same);
-        known.unwrap_or_else(|| self.add_whole_call(call, text))
+        known.map_or_else(|| (self.add_whole_call(call, text), true), |known| (known, false))
     }
 
     fn begin_call(&mut self) {
@@ -332,11 +337,30 @@ impl ChoiceState {
 
     /// Learns what became of the call that waited under the number `id`.
     pub fn settle(&mut self, id: u32, decision: &Decision) {
-        let waits = |known: &&mut Option<Decision>| matches!(known, Some(Decision::Hold { id: own, .. }) if *own == id);
-        if let Some(known) = self.decisions.iter_mut().find(waits) {
+        let waits =
+            |known: &Option<Decision>| matches!(known, Some(Decision::Hold { id: own, .. }) if *own == id);
+        if let Some((at, known)) = self.decisions.iter_mut().enumerate().find(|(_, known)| waits(known)) {
             *known = Some(decision.clone());
+            self.approved.extend(decision.is_released().then_some(at));
             self.recount();
         }
+    }
+
+    /// Whether a person has approved the call `at` while it waited: it goes out as [`Self::as_shown`].
+    pub fn is_approved(&self, at: usize) -> bool {
+        self.approved.contains(&at)
+    }
+
+    /// The call `at` as it was shown to a person, under its own id; `index` is what the upstream gave it, if it gave any.
+    pub fn as_shown(&self, at: usize, index: Option<u64>) -> String {
+        let mut call = self.assembler.calls()[at].clone();
+        if let Some(signature) = self.signature_for(at)
+            && call.extra.iter().all(|(key, _)| key != b"extra_content")
+        {
+            call.extra.push((b"extra_content".to_vec(), signature.to_vec()));
+        }
+        let shifted = self.shifted_index(at).filter(|_| self.streamed || index.is_some());
+        written(&call, &call.id(), shifted.or(index))
     }
 
     /// Whether it ends in a question to a person.
@@ -381,7 +405,7 @@ impl ChoiceState {
 
     /// Whether any call was not released as it came.
     pub fn is_edited(&self) -> bool {
-        self.counts.edited > 0
+        self.counts.edited > 0 || !self.approved.is_empty()
     }
 
     /// Whether the client sees any call of it.
@@ -483,6 +507,7 @@ impl ChoiceState {
         self.assembler = Assembler::default();
         self.decisions.clear();
         self.marks.clear();
+        self.approved.clear();
         self.counts = Counts::default();
         (self.undecided, self.cut) = (0, false);
         self.question = None;

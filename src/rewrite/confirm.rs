@@ -6,6 +6,7 @@ mod handed;
 pub mod held;
 mod shown;
 
+pub(in crate::rewrite) use handed::written;
 pub use handed::{Handed, events, reply};
 
 use super::restore::{Place, anchor_of, text_of};

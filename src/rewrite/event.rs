@@ -76,6 +76,8 @@ pub struct CallAt {
     pub call: usize,
     /// It is the call's first delta with arguments.
     pub carries: bool,
+    /// It is the call's first delta.
+    pub begins: bool,
 }
 
 /// An event after the edit.
@@ -181,8 +183,11 @@ pub(super) fn is_emptied(
     found && all_gone
 }
 
+/// Whether the client gets nothing of a delta: the call is blocked, or a person has approved it, and it is written whole
+/// in the place of its first delta.
 fn is_blocked(at: &CallAt, state: &ChoiceState) -> bool {
-    !state.decision(at.call).is_some_and(Decision::is_released)
+    let is_released = state.decision(at.call).is_some_and(Decision::is_released);
+    !is_released || (state.is_approved(at.call) && !at.begins)
 }
 
 fn edit_holder(
@@ -205,11 +210,16 @@ fn edit_holder(
         splices.remove_items(&items, |(_, call)| call.span, |(place, _)| gone[*place]);
     }
     for at in calls.iter().filter(|at| !is_blocked(at, state)) {
-        renumber(data, &holder.calls[at.delta], at.call, state, splices);
+        let call = &holder.calls[at.delta];
+        if state.is_approved(at.call) {
+            splices.replace(call.span, state.as_shown(at.call, call.index.map(|(_, index)| index)));
+            continue;
+        }
+        renumber(data, call, at.call, state, splices);
         if let Some(arguments) = state.rewritten(at.call) {
             // The first piece carries them all.
             let arguments = if at.carries { arguments } else { b"" };
-            set_arguments(&holder.calls[at.delta], arguments, splices);
+            set_arguments(call, arguments, splices);
         }
     }
     gone.iter().any(|gone| !gone)

@@ -198,9 +198,11 @@ fn read_choice(
     let mut calls = Vec::new();
     for (delta, call) in choice.calls().enumerate() {
         let is_beside = delta >= choice.delta.calls.len();
-        let call =
-            if is_beside { state.add_call_beside(call, body) } else { state.add_whole_call(call, body) };
-        calls.push(CallAt { choice: 0, delta, call, carries: true });
+        let (call, begins) = match is_beside {
+            true => state.add_call_beside(call, body),
+            false => (state.add_whole_call(call, body), true),
+        };
+        calls.push(CallAt { choice: 0, delta, call, carries: true, begins });
     }
     if let Some(finish) = choice.finish {
         state.ends_by(&decode(finish, body));

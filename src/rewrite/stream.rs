@@ -391,7 +391,8 @@ impl StreamJudge {
                     false => AddedCall::beside(state.add_call_beside(call, data)),
                 };
                 escapes |= added.escapes;
-                calls.push(CallAt { choice: at, delta, call: added.call, carries: added.carries });
+                let AddedCall { call, carries, begins, .. } = added;
+                calls.push(CallAt { choice: at, delta, call, carries, begins });
             }
             if let Some(finish) = choice.finish {
                 state.finish_came = true;

@@ -9,6 +9,9 @@ use super::wholeness::Wholeness;
 /// Most pieces that a name is put together from. No provider is known to send more than one.
 const MOST_NAME_PIECES: usize = 64;
 
+/// Members of a call whose meaning toolrein knows, and those of what is in it.
+const KNOWN: [&str; 8] = ["id", "index", "type", "function", "custom", "name", "arguments", "input"];
+
 /// A call as far as it has come. Strings are kept as written between the quotes, escapes unresolved, since
 /// an escape may be cut in two by a delta.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -284,9 +287,6 @@ fn add_arguments(so_far: &mut Vec<u8>, arguments: Arguments, text: &[u8]) {
 
 /// Most members of a call that are kept beside those that are known. Providers send one.
 const MOST_EXTRA: usize = 16;
-/// Members of a call that are read or written by name.
-const KNOWN: [&[u8]; 8] = [b"id", b"index", b"type", b"function", b"custom", b"name", b"arguments", b"input"];
-
 fn add_extra(extra: &mut Vec<(Vec<u8>, Vec<u8>)>, span: Span, text: &[u8]) {
     let mut scanner = Scanner::within(text, span);
     if !matches!(scanner.peek(), Ok(Kind::Object)) || scanner.object().is_err() {
@@ -294,16 +294,12 @@ fn add_extra(extra: &mut Vec<(Vec<u8>, Vec<u8>)>, span: Span, text: &[u8]) {
     }
     while let Ok(Some(key)) = scanner.member() {
         let Ok(value) = scanner.skip() else { return };
-        // Members whose name only looks unknown would be read instead of those that are judged.
-        let name = decode_bytes(key, text).to_ascii_lowercase();
-        let known = KNOWN.iter().any(|known| *known == name);
-        let key = key.raw(text);
-        if !known
-            && extra.len() < MOST_EXTRA
-            && value.of(text) != b"null"
-            && !extra.iter().any(|(seen, _)| seen == key)
-        {
-            extra.push((key.to_vec(), value.of(text).to_vec()));
+        // By what a name says: a reader of JSON takes `functi\u006fn` for a second `function`, and Go does not mind its case.
+        let name = decode_bytes(key, text);
+        let is_known = KNOWN.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        let is_new = extra.iter().all(|(seen, _)| unescape(seen).as_bytes() != &*name);
+        if !is_known && is_new && extra.len() < MOST_EXTRA && value.of(text) != b"null" {
+            extra.push((key.raw(text).to_vec(), value.of(text).to_vec()));
         }
     }
 }
@@ -495,5 +491,15 @@ mod tests {
         assembler.add(&reply.choices[0].delta.calls[0], body.as_bytes());
         let kept = (b"extra_content".to_vec(), br#"{"google":{"thought_signature":"s\u002b"}}"#.to_vec());
         assert_eq!(assembler.calls()[0].extra, [kept]);
+    }
+
+    #[test]
+    fn a_member_whose_name_says_what_a_known_one_says_is_not_kept() {
+        let body = r#"{"choices":[{"delta":{"tool_calls":[{"functi\u006fn":{"name":"mallory"},"\u0069d":"b","inp\u0075t":"x","input":"y","a":1,"\u0061":2,"function":{"name":"ann"},"id":"a"}]}}]}"#;
+        let reply = Reply::parse(body.as_bytes()).unwrap();
+        let mut assembler = Assembler::default();
+        assembler.add(&reply.choices[0].delta.calls[0], body.as_bytes());
+        assert_eq!(assembler.calls()[0].extra, [(b"a".to_vec(), b"1".to_vec())]);
+        assert_eq!(assembler.calls()[0].name(), "ann");
     }
 }

@@ -5,6 +5,7 @@ use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{Form, Said, Talk, in_both_forms, text};
+use crate::twofold;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -149,6 +150,43 @@ fn an_approval_runs_once_however_it_is_said_again() {
 fn token_in(talk: &Talk) -> String {
     let text = talk.messages[1]["content"].as_str().unwrap();
     text.split("reply with `").nth(1).unwrap().split('`').next().unwrap().to_owned()
+}
+
+#[test]
+fn of_a_call_that_says_two_things_what_was_shown_is_handed_out_and_nothing_else() {
+    in_both_forms(|form| {
+        for call in twofold::CALLS {
+            let upstream = Scripted::start(move |_, request| twofold::reply(request, call));
+            let program = Toolrein::before(&upstream, FETCH);
+            let (_, said) = answered(&program, form, |asked| {
+                assert!(asked.text.contains("ann") && !asked.text.contains("mallory"), "{}", asked.text);
+                token(asked)
+            });
+            twofold::assert_only_ann(&said, call);
+        }
+    });
+}
+
+#[test]
+fn the_history_behind_an_approval_holds_no_id_twice() {
+    in_both_forms(|form| {
+        for id in ["call_1", "functions.fetch:0", "0", "a", "call_Ae2Y4fDJmxZkQhWq8LbTzR1c"] {
+            let upstream = Scripted::start(move |nth, request| match nth {
+                0 => Reply::speech(request, &Speech::calls(&[(id, "fetch", "{}")])),
+                _ => text("Done.", request),
+            });
+            let program = Toolrein::before(&upstream, FETCH);
+            let (mut talk, said) = answered(&program, form, token);
+            assert_eq!(said.calls.len(), 1);
+            talk.add(&said);
+            talk.ask(&program).assert_coherent(form);
+            let sent = upstream.request(1).json()["messages"].clone();
+            let calls = sent.as_array().unwrap().iter().filter_map(|message| message["tool_calls"].as_array());
+            let ids: Vec<&Value> = calls.flatten().map(|call| &call["id"]).collect();
+            assert!(ids.len() == 2 && ids[0] == id && ids[0] != ids[1], "{ids:?}");
+            upstream.assert_clean();
+        }
+    });
 }
 
 #[test]

@@ -31,3 +31,4 @@ mod summary;
 mod taint;
 mod truncate;
 mod turn_limits;
+mod twofold;

@@ -11,8 +11,12 @@ use bytes::Bytes;
 
 /// Last characters of a call's id that are new.
 const NEW_CHARS: usize = 6;
-/// The shortest id that has a tail to change: shorter ones ("0", "") are not unique where they come from either.
+/// The shortest id of which the tail is taken for random.
 const SHORTEST_ID: usize = 9;
+/// Counting ids count on from here, further than any conversation comes.
+const LEAST_COUNT: u32 = 10_000;
+/// Bytes of an old id that are kept where something is put behind it: OpenAI takes 40 characters.
+const LONGEST_STEM: usize = 32;
 
 /// What a reply of ours says beside its calls.
 pub struct Handed<'a> {
@@ -79,30 +83,50 @@ impl Handed<'_> {
         if let [call, ..] = confirmation.calls.as_slice()
             && call.legacy
         {
-            return format!(r#""function_call":{{{}}}"#, function(call));
+            return format!(r#""function_call":{}"#, written(call, "", None));
         }
-        let calls = confirmation.calls.iter().enumerate().map(|(at, call)| {
-            let index = if numbered { format!(r#""index":{at},"#) } else { String::new() };
-            let (id, kind) = (self.id(call, at), if call.custom { "custom" } else { "function" });
-            let extra: String = call.extra.iter().map(|(key, value)| member(key, value)).collect();
-            format!(r#"{{{index}"id":{id},"type":"{kind}","{kind}":{{{}}}{extra}}}"#, function(call))
-        });
+        let calls = confirmation.calls.iter().enumerate();
+        let calls = calls.map(|(at, call)| written(call, &self.id(call, at), numbered.then_some(at as u64)));
         let calls: Vec<String> = calls.collect();
         format!(r#""tool_calls":[{}]"#, calls.join(","))
     }
 
-    /// The id of the call at `at`: of the length and the characters of the old one.
+    /// The id of the call at `at`: another than the old one, which the model's history holds with the blocked call, and
+    /// as like it as that goes: random ids keep their length and their beginning, counting ones their words. Where the
+    /// provider gives none, none is given.
     fn id(&self, call: &Assembled, at: usize) -> String {
         let old = call.id();
         let stem = old.len().saturating_sub(NEW_CHARS);
         let tail = old.as_bytes().get(stem..).unwrap_or_default();
-        if old.len() < SHORTEST_ID || !tail.iter().all(u8::is_ascii_alphanumeric) {
-            return quote(&old);
-        }
         let anchor = self.anchor.0.to_le_bytes();
-        let new = self.key.hash(Domain::Confirmation, &[&anchor, &at.to_le_bytes()]).to_string();
-        quote(&format!("{}{}", &old[..stem], &new[..NEW_CHARS]))
+        let new = self.key.hash(Domain::Confirmation, &[&anchor, &at.to_le_bytes()]);
+        let words = old.trim_end_matches(|char: char| char.is_ascii_digit());
+        let counted = || format!("{}{}", LEAST_COUNT + new.0 as u32 % LEAST_COUNT, at);
+        match old.len() {
+            0 => old,
+            SHORTEST_ID.. if tail.iter().all(u8::is_ascii_alphanumeric) => {
+                let mut new = new.to_string();
+                new.truncate(NEW_CHARS);
+                // One in 16 million.
+                let is_other = new.as_bytes() != tail;
+                format!("{}{}", &old[..stem], if is_other { &*new } else { "000000" })
+            }
+            length if words.len() < length => format!("{words}{}", counted()),
+            _ => format!("{}_{}", &old[..old.floor_char_boundary(LONGEST_STEM)], counted()),
+        }
     }
+}
+
+/// A call under this id, written from what was shown of it and from nothing else that came: so no member of the upstream's
+/// that repeats or escapes a name can stand beside what a person has agreed to. In the deprecated form it has no id.
+pub(in crate::rewrite) fn written(call: &Assembled, id: &str, index: Option<u64>) -> String {
+    if call.legacy {
+        return format!("{{{}}}", function(call));
+    }
+    let index = index.map(|index| format!(r#""index":{index},"#)).unwrap_or_default();
+    let (id, kind) = (quote(id), if call.custom { "custom" } else { "function" });
+    let extra: String = call.extra.iter().map(|(key, value)| member(key, value)).collect();
+    format!(r#"{{{index}"id":{id},"type":"{kind}","{kind}":{{{}}}{extra}}}"#, function(call))
 }
 
 /// The name and the arguments, as they were written by the model or by the policy that mended them.

@@ -113,14 +113,32 @@ fn what_is_handed_out_are_the_calls_as_they_were_shown_under_new_ids() {
 }
 
 #[test]
-fn ids_that_are_not_unique_where_they_come_from_stay_and_deprecated_calls_keep_their_form() {
+fn a_call_is_handed_out_under_another_id_of_the_same_kind_and_deprecated_calls_keep_their_form() {
     let key = HashKey::fixed(1);
-    for id in ["", "0", "functions.add:0"] {
+    let long = "x-".repeat(40);
+    for (id, begins) in [
+        ("", ""),
+        ("0", ""),
+        ("call_1", "call_"),
+        ("functions.add:0", "functions.add:"),
+        ("call_Ae2Y4fDJmxZkQhWq8LbTzR1c", "call_Ae2Y4fDJmxZkQhWq8L"),
+        ("D681PevKs", "D68"),
+        ("a", "a_"),
+        ("default_api.search", "default_api."),
+        ("\u{e9}:\u{e9}", "\u{e9}:\u{e9}_"),
+        (&long, &long[..32]),
+    ] {
         let mut odd = call("f", "{}");
         odd.id = id.as_bytes().to_vec();
-        let whole: Value =
-            serde_json::from_slice(&reply(&confirmation(&[odd]), &handed(&key, false))).unwrap();
-        assert_eq!(whole["choices"][0]["message"]["tool_calls"][0]["id"], id);
+        let two = confirmation(&[odd.clone(), odd]);
+        let whole: Value = serde_json::from_slice(&reply(&two, &handed(&key, false))).unwrap();
+        let new =
+            |at: usize| whole["choices"][0]["message"]["tool_calls"][at]["id"].as_str().unwrap().to_owned();
+        assert!(new(0).starts_with(begins) && new(0).len() <= id.len().max(40), "{id}: {}", new(0));
+        assert_eq!(id.is_empty(), new(0) == id && new(1) == new(0), "{id}: {} {}", new(0), new(1));
+        assert!(id.is_empty() || new(0) != new(1));
+        let is_random = id.len() == 29 || id.len() == 9;
+        assert!(!is_random || new(0).len() == id.len(), "Mistral takes nine characters");
     }
     let mut old = call("f", "{}");
     old.legacy = true;

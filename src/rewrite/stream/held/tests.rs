@@ -37,7 +37,11 @@ fn text_goes_through_and_the_call_waits_with_all_that_follows() {
     assert_eq!((out, ending), (text("I pay."), Ending::Waits));
     let (out, ending) = settle(&mut judge, 0, Word::Approved);
     assert_eq!(ending, Some(Ending::Complete));
-    assert_eq!(out, rest.replace("data: [DONE]", ": toolrein confirm=approved:1\n\ndata: [DONE]"));
+    let function = json!({"name": "pay", "arguments": "{\"to\":\"a\"}"});
+    let written = json!([{"index": 0, "id": "call_1", "type": "function", "function": function}]);
+    let written = delta(&json!({"tool_calls": written}));
+    let done = ": toolrein confirm=approved:1\n\ndata: [DONE]\n\n".to_owned();
+    assert_eq!(out, [written, finish("tool_calls"), usage(), done].concat(), "in one piece, as it was shown");
 }
 
 #[test]
