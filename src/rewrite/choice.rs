@@ -3,7 +3,7 @@
 
 use super::confirm::{Question, Unaskable, put_off, written};
 use super::judging::{Decision, Judging, Known};
-use super::rounds::{Said, Withheld, envelope, write_round};
+use super::rounds::{Withheld, envelope, write_round};
 use crate::wire::assemble::{Added, Assembled, Assembler};
 use crate::wire::json::{decode, escape_into, unescape};
 use crate::wire::message::ToolCall;
@@ -28,6 +28,15 @@ const CUT_REASONS: [&str; 10] = [
     "error",
     "other",
 ];
+
+/// What a reply says beside its calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Said {
+    /// The text, escapes as written.
+    text: Vec<u8>,
+    /// Member names and JSON values, as written, of members such as `reasoning_content`.
+    carried: Vec<(Vec<u8>, Vec<u8>)>,
+}
 
 /// A choice as it has come so far.
 #[derive(Debug, Default)]
@@ -474,7 +483,7 @@ impl ChoiceState {
     }
 
     /// The withheld calls with their synthetic results as the model shall read them; `None` if there are
-    /// none. Text goes with the round only where the client gets no calls beside it.
+    /// none. The text beside them is in what the client was shown, which follows the round.
     pub fn round(&self) -> Option<Bytes> {
         let calls = self.assembler.calls().iter().zip(&self.decisions);
         let withheld: Vec<Withheld> = calls
@@ -493,11 +502,7 @@ impl ChoiceState {
         if withheld.is_empty() {
             return None;
         }
-        let mut said = self.said.clone();
-        if !self.is_wholly_withheld() {
-            said.text.clear();
-        }
-        Some(write_round(&said, &withheld))
+        Some(write_round(&self.said.carried, &withheld))
     }
 
     /// Goes on with another reply of the upstream to the same client request.

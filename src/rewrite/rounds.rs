@@ -29,27 +29,16 @@ pub struct Withheld {
     pub result: String,
 }
 
-/// What an assistant message carries beside its calls: its text as written, and members such as
-/// `reasoning_content` that some providers want back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
-    /// The text, escapes as written.
-    pub text: Vec<u8>,
-    /// Member names and JSON values, as written.
-    pub carried: Vec<(Vec<u8>, Vec<u8>)>,
-}
+/// Members that an assistant message has beside its calls, such as `reasoning_content`, and that some providers want
+/// back: names and JSON values, as written.
+pub type Carried = [(Vec<u8>, Vec<u8>)];
 
-/// The round as messages joined by commas, without brackets.
-pub fn write_round(said: &Said, withheld: &[Withheld]) -> Bytes {
-    let mut out = br#"{"role":"assistant","content":"#.to_vec();
-    if said.text.is_empty() {
-        out.extend_from_slice(b"null");
-    } else {
-        out.push(b'"');
-        out.extend_from_slice(&said.text);
-        out.push(b'"');
-    }
-    for (key, value) in &said.carried {
+/// The round as messages joined by commas, without brackets. It has no text: the client was shown what the model said
+/// beside its calls, and the visible answer that follows holds it. The empty text is what every chat template takes: some
+/// refuse null, others want the member.
+pub fn write_round(carried: &Carried, withheld: &[Withheld]) -> Bytes {
+    let mut out = br#"{"role":"assistant","content":"""#.to_vec();
+    for (key, value) in carried {
         out.extend_from_slice(b",\"");
         out.extend_from_slice(key);
         out.extend_from_slice(b"\":");
@@ -189,20 +178,17 @@ mod tests {
         Withheld { call, result: envelope("rate_limit", &reason) }
     }
 
-    fn round(said: &Said, calls: &[Withheld]) -> Vec<Value> {
-        let text = String::from_utf8(write_round(said, calls).to_vec()).unwrap();
+    fn round(carried: &Carried, calls: &[Withheld]) -> Vec<Value> {
+        let text = String::from_utf8(write_round(carried, calls).to_vec()).unwrap();
         serde_json::from_str(&format!("[{text}]")).unwrap()
     }
 
     #[test]
     fn a_round_is_the_calls_and_one_result_for_each() {
-        let said = Said {
-            text: br"I \u2714 look".to_vec(),
-            carried: vec![(b"reasoning_content".to_vec(), b"\"why\"".to_vec())],
-        };
-        let messages = round(&said, &[withheld(r#"{\"q\":1}"#), withheld("")]);
+        let carried = [(b"reasoning_content".to_vec(), b"\"why\"".to_vec())];
+        let messages = round(&carried, &[withheld(r#"{\"q\":1}"#), withheld("")]);
         assert_eq!(messages.len(), 3);
-        assert_eq!(messages[0]["content"], "I \u{2714} look");
+        assert_eq!(messages[0]["content"], "");
         assert_eq!(messages[0]["reasoning_content"], "why");
         assert_eq!(messages[0]["tool_calls"][0]["function"]["arguments"], r#"{"q":1}"#);
         assert_eq!(messages[0]["tool_calls"][0]["extra_content"]["s"], "+");
@@ -218,17 +204,17 @@ mod tests {
 
     #[test]
     fn broken_arguments_become_json_that_still_shows_them() {
-        let messages = round(&Said::default(), &[withheld(r#"{\"q\":"#)]);
+        let messages = round(&[], &[withheld(r#"{\"q\":"#)]);
         let arguments = messages[0]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
         assert_eq!(serde_json::from_str::<Value>(arguments).unwrap()["invalid_arguments"], r#"{"q":"#);
-        assert_eq!(messages[0]["content"], Value::Null);
+        assert_eq!(messages[0]["content"], "");
     }
 
     #[test]
     fn a_deprecated_call_is_answered_in_the_deprecated_form() {
         let mut old = withheld("{}");
         old.call.legacy = true;
-        let messages = round(&Said::default(), &[old]);
+        let messages = round(&[], &[old]);
         assert_eq!(messages[0]["function_call"]["name"], "search");
         assert_eq!((&messages[1]["role"], &messages[1]["name"]), (&"function".into(), &"search".into()));
     }

@@ -74,6 +74,32 @@ fn rounds_before_a_text_answer_come_back_before_that_text() {
 }
 
 #[test]
+fn what_the_model_said_beside_a_hidden_call_is_in_later_requests_once() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => {
+                let calls = Speech::calls(&[("x", "search", "{}")]);
+                Reply::speech(request, &Speech { text: "I look.".into(), ..calls })
+            }
+            _ => text("Nothing there.", request),
+        });
+        let program = Toolrein::before(&upstream, "[policy.budget]\ntokens = 1\n");
+        let mut talk = Talk::new(form);
+        let said = talk.ask(&program);
+        assert_eq!(said.text, "I look.\n\nNothing there.");
+        talk.add(&said);
+        talk.say("Why?");
+        talk.ask(&program);
+        let (before, after) = (messages_of(&upstream, 1), messages_of(&upstream, 2));
+        assert_eq!(after[..before.len()], before);
+        assert_eq!(json!(after).to_string().matches("I look.").count(), 1, "{after:?}");
+        let hidden = after.iter().find(|message| message["tool_calls"].is_array()).unwrap();
+        assert_eq!(hidden["content"], "", "what every chat template takes");
+        upstream.assert_clean();
+    });
+}
+
+#[test]
 fn a_reply_that_the_client_changed_gets_nothing_back_and_that_is_counted() {
     let upstream =
         Scripted::start(|nth, request| if nth < 2 { search(nth, request) } else { text("Fine.", request) });
