@@ -19,7 +19,7 @@
 //! With `except = ["delete_*"]` a call of `delete_all` is withheld with `MODE_RESTRICTED` and the names of up to
 //! ten tools that may be called.
 
-use super::pattern::Pattern;
+use super::pattern::{Pattern, any_concerns, any_fits};
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Evidence, Policy, RequestFacts};
 use serde::Deserialize;
@@ -125,8 +125,8 @@ impl Policy for Allow {
 
 impl Allow {
     fn allows(&self, name: &str) -> bool {
-        let fits = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(name));
-        (self.config.only.is_empty() || fits(&self.config.only)) && !fits(&self.config.except)
+        (self.config.only.is_empty() || any_fits(&self.config.only, name))
+            && !any_concerns(&self.config.except, name)
     }
 }
 

@@ -37,7 +37,7 @@ mod strip;
 mod validator;
 mod weight;
 
-use super::pattern::{Pattern, best_match, exact_names};
+use super::pattern::{Pattern, best_concern, exact_names};
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Evidence, Policy, RequestFacts};
 use crate::transcript::identity::{Domain, Hash};
@@ -148,12 +148,12 @@ impl Policy for Arguments {
     }
 
     fn evidence(&self, name: &str, state: &Declared) -> Evidence {
-        let concerned = state.0.contains_key(name) || best_match(&self.tools, name).is_some();
+        let concerned = state.0.contains_key(name) || best_concern(&self.tools, name).is_some();
         if concerned { Evidence::Arguments } else { Evidence::Nothing }
     }
 
     fn judge(&self, call: &Proposed<'_>, state: &Declared) -> Verdict {
-        let (schema, limits) = (state.0.get(call.name), best_match(&self.tools, call.name));
+        let (schema, limits) = (state.0.get(call.name), best_concern(&self.tools, call.name));
         let Some(text) = call.arguments.filter(|_| schema.is_some() || limits.is_some()) else {
             return Verdict::Allow;
         };

@@ -23,7 +23,7 @@
 //! The model calls `delete_file` with `{"path":"/tmp/a"}`. In `chat` the user reads the call and `reply with K7PQ3M`,
 //! answers `k7pq3m`, and the program gets that call. In `held` a dialogue lists it and posts `{"approve":true}`.
 
-use super::pattern::{Pattern, any_fits, exact_among, problem_of};
+use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
 use super::period::Period;
 use super::plan::{Confirming, Proposed, Reason, ReasonKind, Verdict, YesForm};
 use super::{ConfigError, Evidence, Policy};
@@ -131,7 +131,7 @@ impl Policy for Confirm {
 
     fn evidence(&self, name: &str, _state: &()) -> Evidence {
         match self.config.form {
-            _ if !any_fits(&self.config.tools, name) => Evidence::Nothing,
+            _ if !any_concerns(&self.config.tools, name) => Evidence::Nothing,
             Form::Chat => Evidence::Name,
             // What is shown to somebody else is shown whole.
             Form::Held => Evidence::Arguments,
@@ -139,7 +139,7 @@ impl Policy for Confirm {
     }
 
     fn judge(&self, call: &Proposed<'_>, _state: &()) -> Verdict {
-        if any_fits(&self.config.tools, call.name) {
+        if any_concerns(&self.config.tools, call.name) {
             Verdict::Withhold(reason(self.config.form, call.name))
         } else {
             Verdict::Allow

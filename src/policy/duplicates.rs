@@ -26,12 +26,13 @@
 mod past;
 
 use super::path::Path;
-use super::pattern::{Pattern, any_fits, best_match, exact_among, exact_names, problem_of};
+use super::pattern::{Pattern, any_concerns, any_fits, best_concern, exact_among, exact_names, problem_of};
 use super::period::Period;
 use super::plan::{Change, Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Evidence, Policy};
 use crate::transcript::calls::Call;
 use crate::transcript::identity::Hash;
+use crate::transcript::names::dispatch_form;
 use crate::transcript::outcome::has_failed;
 use crate::transcript::{Event, ToolResult};
 use crate::wire::message::Content;
@@ -176,7 +177,8 @@ impl Policy for Duplicates {
             Kind::Action => {
                 let same = self.same(call.name, arguments, call.arguments.unwrap_or_default());
                 let Some(same) = same else { return Verdict::Allow };
-                let equal = past.equal(call.name, &same).filter(|deed| recent(deed.released_ms, deed.turn));
+                let form = dispatch_form(call.name);
+                let equal = past.equal(&form, &same).filter(|deed| recent(deed.released_ms, deed.turn));
                 let equal: Vec<&Deed> = equal.collect();
                 let Some(last) = equal.last() else { return Verdict::Allow };
                 Verdict::Withhold(self.reason(call.name, &last.end, equal.len()))
@@ -192,14 +194,14 @@ impl Policy for Duplicates {
         if let (Kind::Action, Some(arguments)) = (kind, call.arguments_hash) {
             let same = self.same(call.name, arguments, call.arguments.unwrap_or_default());
             let same = same.unwrap_or(Same::Nothing);
-            past.add(call.name, same, None, Some(call.now_ms));
+            past.add(&dispatch_form(call.name), same, None, Some(call.now_ms));
         }
     }
 }
 
 impl Duplicates {
     fn kind(&self, tool: &str) -> Kind {
-        if best_match(&self.keys, tool).is_some() || any_fits(&self.tools, tool) {
+        if best_concern(&self.keys, tool).is_some() || any_concerns(&self.tools, tool) {
             Kind::Action
         } else if any_fits(&self.retrieval, tool) {
             Kind::Retrieval
@@ -211,7 +213,7 @@ impl Duplicates {
     /// What makes two calls of `tool` the same; `None`: nothing. Without any of its key arguments a call is known by all
     /// it has, or by nothing.
     fn same(&self, tool: &str, arguments: Hash, text: &str) -> Option<Same> {
-        let keys = best_match(&self.keys, tool).map_or([].as_slice(), Vec::as_slice);
+        let keys = best_concern(&self.keys, tool).map_or([].as_slice(), Vec::as_slice);
         let values: Vec<Vec<String>> = keys.iter().map(|path| path.values(text)).collect();
         match values.iter().all(Vec::is_empty) {
             true if !keys.is_empty() && self.keyless == Keyless::Pass => None,
@@ -226,10 +228,10 @@ impl Duplicates {
             past.forget_found();
         }
         if kind == Kind::Action {
-            let keyed = best_match(&self.keys, &call.name).is_some();
+            let keyed = best_concern(&self.keys, &call.name).is_some();
             let text = if keyed { call.arguments_text() } else { "".into() };
             let same = self.same(&call.name, call.arguments, &text).unwrap_or(Same::Nothing);
-            past.add(&call.name, same, Some((call.message, call.position)), call.released_ms);
+            past.add(&dispatch_form(&call.name), same, Some((call.message, call.position)), call.released_ms);
         }
     }
 
@@ -261,7 +263,7 @@ impl Duplicates {
     }
 
     fn reason(&self, tool: &str, end: &End, earlier_calls: usize) -> Reason {
-        let what = match best_match(&self.keys, tool) {
+        let what = match best_concern(&self.keys, tool) {
             Some(keys) => keys.iter().map(Path::as_str).collect::<Vec<_>>().join(", "),
             None => "arguments".to_owned(),
         };

@@ -144,13 +144,13 @@ impl Policy for Fresh {
     }
 
     fn evidence(&self, name: &str, _known: &Known) -> Evidence {
-        let ruled = self.rules.iter().any(|rule| rule.tool.matches(name));
+        let ruled = self.rules.iter().any(|rule| rule.tool.concerns(name));
         if ruled { Evidence::Arguments } else { Evidence::Nothing }
     }
 
     fn judge(&self, call: &Proposed<'_>, known: &Known) -> Verdict {
         let Some(arguments) = call.arguments else { return Verdict::Allow };
-        let rules = self.rules.iter().enumerate().filter(|(_, rule)| rule.tool.matches(call.name));
+        let rules = self.rules.iter().enumerate().filter(|(_, rule)| rule.tool.concerns(call.name));
         for (at, rule) in rules {
             let values = rule.argument.values(arguments);
             if let Some(problem) = self.problem((at, rule), &values, known, call.now_ms) {

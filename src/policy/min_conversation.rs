@@ -18,7 +18,7 @@
 //! With `award_points = { min_exchanges = 2 }` a call after the first question and its answer is withheld with
 //! `CONVERSATION_TOO_SHORT`, `exchanges = 1`, `min_exchanges = 2`.
 
-use super::pattern::{Pattern, best_match, exact_names};
+use super::pattern::{Pattern, best_concern, exact_names};
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Evidence, Policy};
 use crate::transcript::{Event, View};
@@ -99,12 +99,13 @@ impl Policy for MinConversation {
     }
 
     fn evidence(&self, name: &str, said: &Said) -> Evidence {
-        let short = best_match(&self.tools, name).is_some_and(|demand| demand.missing(said).next().is_some());
+        let short =
+            best_concern(&self.tools, name).is_some_and(|demand| demand.missing(said).next().is_some());
         if short { Evidence::Name } else { Evidence::Nothing }
     }
 
     fn judge(&self, call: &Proposed<'_>, said: &Said) -> Verdict {
-        let Some(demand) = best_match(&self.tools, call.name) else { return Verdict::Allow };
+        let Some(demand) = best_concern(&self.tools, call.name) else { return Verdict::Allow };
         let missing: Vec<Missing> = demand.missing(said).collect();
         if missing.is_empty() {
             return Verdict::Allow;

@@ -18,6 +18,8 @@ mod history;
 mod injection;
 mod loops;
 mod min_conversation;
+#[cfg(test)]
+mod near;
 mod path;
 pub mod pattern;
 mod period;

@@ -2,20 +2,26 @@
 //! Matching only; what a match means is the policy's own.
 
 use super::ConfigError;
+use crate::transcript::names::dispatch_form;
 use serde::Deserialize;
 
-/// A name or a pattern such as `search*`. Case counts.
+/// A name or a pattern such as `search*`. Case counts where something is allowed or exempt ([`Pattern::matches`]); what
+/// restricts calls concerns every name that programs may take for a matching one ([`Pattern::concerns`]).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
 pub struct Pattern {
     text: String,
     /// Where the first `*` stands: looked for once, since every request is held against some dozen patterns.
     star: Option<usize>,
+    /// The same as programs look tools up, where that is another text.
+    near: Option<Box<str>>,
 }
 
 impl From<String> for Pattern {
     fn from(text: String) -> Self {
-        Self { star: text.find('*'), text }
+        let near = dispatch_form(&text);
+        let near = (*near != *text).then(|| near.into());
+        Self { star: text.find('*'), near, text }
     }
 }
 
@@ -37,24 +43,59 @@ impl Pattern {
 
     /// Whether `name` fits, in time linear in the name for each star.
     pub fn matches(&self, name: &str) -> bool {
-        // Most names are told by their first letter.
-        let first = self.text.as_bytes().first();
-        if first != name.as_bytes().first() && first != Some(&b'*') {
-            return false;
-        }
-        let Some(star) = self.star else { return self.text == name };
-        let (head, rest) = (&self.text[..star], &self.text[star + 1..]);
-        let Some(mut name) = name.strip_prefix(head) else { return false };
-        if rest.is_empty() {
-            return true;
-        }
-        let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
-        for piece in middle.split('*').filter(|piece| !piece.is_empty()) {
-            let Some(at) = name.find(piece) else { return false };
-            name = &name[at + piece.len()..];
-        }
-        name.ends_with(tail)
+        fits(&self.text, self.star, name)
     }
+
+    /// Whether `name` fits, or would as programs look tools up: without white space, a namespace and capitals.
+    pub fn concerns(&self, name: &str) -> bool {
+        self.matches(name) || self.is_near(&dispatch_form(name))
+    }
+
+    /// Whether `form`, a name as programs look it up, fits in that form.
+    fn is_near(&self, form: &str) -> bool {
+        match &self.near {
+            None => self.matches(form),
+            Some(near) => fits(near, near.find('*'), form),
+        }
+    }
+}
+
+/// Whether `name` fits `text`, whose first star is at `star`.
+fn fits(text: &str, star: Option<usize>, name: &str) -> bool {
+    // Most names are told by their first letter.
+    let first = text.as_bytes().first();
+    if first != name.as_bytes().first() && first != Some(&b'*') {
+        return false;
+    }
+    let Some(star) = star else { return text == name };
+    let (head, rest) = (&text[..star], &text[star + 1..]);
+    let Some(mut name) = name.strip_prefix(head) else { return false };
+    if rest.is_empty() {
+        return true;
+    }
+    let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+    for piece in middle.split('*').filter(|piece| !piece.is_empty()) {
+        let Some(at) = name.find(piece) else { return false };
+        name = &name[at + piece.len()..];
+    }
+    name.ends_with(tail)
+}
+
+/// Whether one of `patterns` concerns `name`.
+pub fn any_concerns(patterns: &[Pattern], name: &str) -> bool {
+    let form = dispatch_form(name);
+    patterns.iter().any(|pattern| pattern.matches(name) || pattern.is_near(&form))
+}
+
+/// The value for `name`: the exact entry, else that whose name is near, else that of the longest pattern that concerns it.
+pub fn best_concern<'a, T>(entries: &'a [(Pattern, T)], name: &str) -> Option<&'a T> {
+    let form = dispatch_form(name);
+    let fits = entries.iter().filter(|(pattern, _)| pattern.matches(name) || pattern.is_near(&form));
+    let rank = |pattern: &Pattern| {
+        let is_exact = pattern.is_exact();
+        (is_exact && pattern.matches(name), is_exact, pattern.as_str().len(), pattern.matches(name))
+    };
+    fits.max_by_key(|(pattern, _)| rank(pattern)).map(|(_, value)| value)
 }
 
 /// The names among `entries` that are no patterns.
@@ -109,6 +150,39 @@ mod tests {
         ] {
             assert_eq!(Pattern::new(pattern).matches(name), fits, "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn what_restricts_calls_concerns_every_name_that_programs_take_for_a_matching_one() {
+        for (pattern, name, concerns) in [
+            ("pay", "pay", true),
+            ("pay", "Pay", true),
+            ("pay", "functions.pay", true),
+            ("pay", "pay ", true),
+            ("pay", "payment", false),
+            ("Pay", "pay", true),
+            ("functions.pay", "pay", true),
+            ("delete*", "functions.Delete_file", true),
+            ("Delete*", "delete_file", true),
+            ("*_all", "READ_ALL", true),
+            ("*_all", "read_all_of", false),
+            ("functions.*", "functions.x", true),
+        ] {
+            assert_eq!(Pattern::new(pattern).concerns(name), concerns, "{pattern} {name}");
+            assert_eq!(any_concerns(&[Pattern::new("other"), Pattern::new(pattern)], name), concerns);
+        }
+    }
+
+    #[test]
+    fn a_near_name_counts_for_more_than_a_pattern_that_fits() {
+        let entries = [("*", 0), ("Pay", 1), ("pay", 2), ("del*", 3), ("delete*", 4)];
+        let entries = entries.map(|(pattern, value)| (Pattern::new(pattern), value));
+        for (name, value) in
+            [("pay", 2), ("Pay", 1), ("functions.delete_x", 4), ("Deliver", 3), ("other", 0), ("Other", 0)]
+        {
+            assert_eq!(best_concern(&entries, name), Some(&value), "{name}");
+        }
+        assert!(best_concern(&entries, "PAY").is_some_and(|value| [1, 2].contains(value)));
     }
 
     #[test]

@@ -20,7 +20,7 @@
 //! With `limits = { images = { tools = ["*image*"], calls = 20, per = "5h" } }` the 21st image within five hours is
 //! withheld with `RATE_LIMIT`, `used = 20`, `limit = 20`, `window_ms = 18000000` and the wait in `retry_after_ms`.
 
-use super::pattern::{Pattern, best_match, exact_names, problem_of};
+use super::pattern::{Pattern, best_concern, exact_names, problem_of};
 use super::period::Period;
 use super::plan::{Counted, MOST_COUNTED, Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use super::{ConfigError, Evidence, Policy, RequestFacts};
@@ -118,7 +118,7 @@ impl Policy for Quota {
     }
 
     fn evidence(&self, name: &str, _spent: &Spent) -> Evidence {
-        if best_match(&self.tools, name).is_some() { Evidence::Name } else { Evidence::Nothing }
+        if best_concern(&self.tools, name).is_some() { Evidence::Name } else { Evidence::Nothing }
     }
 
     fn judge(&self, call: &Proposed<'_>, spent: &Spent) -> Verdict {
@@ -134,7 +134,7 @@ impl Policy for Quota {
     }
 
     fn release(&self, call: &Proposed<'_>, spent: &mut Spent) {
-        let quota = best_match(&self.tools, call.name).and_then(|at| spent.0.get_mut(*at));
+        let quota = best_concern(&self.tools, call.name).and_then(|at| spent.0.get_mut(*at));
         if let Some(times) = quota {
             times.push(call.now_ms);
         }
@@ -152,7 +152,7 @@ impl Policy for Quota {
 
 impl Quota {
     fn of<'a>(&'a self, tool: &str, spent: &'a Spent) -> Option<(&'a str, Limit, &'a [u64])> {
-        let at = *best_match(&self.tools, tool)?;
+        let at = *best_concern(&self.tools, tool)?;
         let (name, limit) = self.limits.get(at)?;
         Some((name, *limit, spent.0.get(at).map_or(&[], Vec::as_slice)))
     }

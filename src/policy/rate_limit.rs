@@ -17,11 +17,12 @@
 //! With `weather = { calls = 3, per = "60s" }` the fourth call within a minute is withheld with
 //! `RATE_LIMIT`, `used = 3`, `limit = 3`, `window_ms = 60000` and the wait in `retry_after_ms`.
 
-use super::pattern::{Pattern, best_match, exact_names};
+use super::pattern::{Pattern, best_concern, exact_names};
 use super::period::Period;
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use super::{ConfigError, Evidence, Policy};
 use crate::transcript::Event;
+use crate::transcript::names::dispatch_form;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -50,9 +51,10 @@ pub struct Limit {
     per: Period,
 }
 
-/// When each tool's calls were handed out, in ms since the epoch, in the order of the calls.
+/// When each tool's calls were handed out, in ms since the epoch, in the order of the calls; by the tool's name as programs
+/// look it up, with the name that was called first.
 #[derive(Clone, Default)]
-pub struct Released(BTreeMap<String, Vec<u64>>);
+pub struct Released(BTreeMap<String, (String, Vec<u64>)>);
 
 impl Policy for RateLimit {
     const NAME: &'static str = "rate_limit";
@@ -113,8 +115,9 @@ impl Policy for RateLimit {
     }
 
     fn usage(&self, state: &Released, now_ms: u64) -> Vec<Usage> {
-        let tools = state.0.keys().filter_map(|tool| self.limit(tool).map(|limit| (tool, limit)));
+        let tools = state.0.values().map(|(tool, _)| tool);
         tools
+            .filter_map(|tool| self.limit(tool).map(|limit| (tool, limit)))
             .map(|(tool, limit)| Usage {
                 tool: tool.clone(),
                 used: state.within(tool, limit, now_ms).len() as u64,
@@ -126,23 +129,24 @@ impl Policy for RateLimit {
 
 impl RateLimit {
     fn limit(&self, tool: &str) -> Option<Limit> {
-        best_match(&self.tools, tool).copied().or(self.default).filter(|limit| limit.calls > 0)
+        best_concern(&self.tools, tool).copied().or(self.default).filter(|limit| limit.calls > 0)
     }
 }
 
 impl Released {
     fn add(&mut self, tool: &str, at_ms: u64) {
-        match self.0.get_mut(tool) {
-            Some(times) => times.push(at_ms),
+        let form = dispatch_form(tool);
+        match self.0.get_mut(&*form) {
+            Some((_, times)) => times.push(at_ms),
             None => {
-                self.0.insert(tool.to_owned(), vec![at_ms]);
+                self.0.insert(form.into_owned(), (tool.to_owned(), vec![at_ms]));
             }
         }
     }
 
     /// The times of `tool` inside the window that ends now, oldest first.
     fn within(&self, tool: &str, limit: Limit, now_ms: u64) -> Vec<u64> {
-        let times = self.0.get(tool).map_or([].as_slice(), Vec::as_slice);
+        let times = self.0.get(&*dispatch_form(tool)).map_or([].as_slice(), |(_, times)| times.as_slice());
         limit.per.inside(times, now_ms)
     }
 }

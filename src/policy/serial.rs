@@ -18,7 +18,7 @@
 //! The model calls `show_next_card` and `award_points` at once. The card is shown; `award_points` is withheld
 //! with `TURN_LOCKED` and "call it again when you have the result".
 
-use super::pattern::{Pattern, any_fits, exact_among, problem_of};
+use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Evidence, Policy, RequestFacts};
 use serde::Deserialize;
@@ -70,24 +70,26 @@ impl Policy for Serial {
 
     fn open(&self, request: &RequestFacts<'_>, _running: &mut Running, plan: &mut Plan) {
         let mut declared = request.tools.iter();
-        if !request.tools.is_empty() && declared.all(|tool| any_fits(&self.tools, &tool.name)) {
+        if !request.tools.is_empty() && declared.all(|tool| any_concerns(&self.tools, &tool.name)) {
             plan.one_call_at_a_time();
         }
     }
 
     fn evidence(&self, name: &str, _running: &Running) -> Evidence {
-        if any_fits(&self.tools, name) { Evidence::Name } else { Evidence::Nothing }
+        if any_concerns(&self.tools, name) { Evidence::Name } else { Evidence::Nothing }
     }
 
     fn judge(&self, call: &Proposed<'_>, running: &Running) -> Verdict {
         match &running.0 {
-            Some(first) if any_fits(&self.tools, call.name) => Verdict::Withhold(reason(call.name, first)),
+            Some(first) if any_concerns(&self.tools, call.name) => {
+                Verdict::Withhold(reason(call.name, first))
+            }
             _ => Verdict::Allow,
         }
     }
 
     fn release(&self, call: &Proposed<'_>, running: &mut Running) {
-        if running.0.is_none() && any_fits(&self.tools, call.name) {
+        if running.0.is_none() && any_concerns(&self.tools, call.name) {
             running.0 = Some(call.name.to_owned());
         }
     }

@@ -12,11 +12,12 @@ pub use self::ruling::Ruling;
 use self::facts::facts_of;
 use self::passed::Passed;
 use self::resumed::Stands;
-use super::pattern::{Pattern, best_match};
+use super::pattern::{Pattern, best_concern};
 use super::plan::{Change, Confirming, Counted, Edit, Plan, Proposed, SummaryPlace, Usage, Verdict};
 use super::{Evidence, Policy, RequestFacts};
 use crate::transcript::calls::canonical_hash;
 use crate::transcript::identity::{Hash, HashKey};
+use crate::transcript::names::meant;
 use crate::transcript::{Event, Transcript};
 use std::any::Any;
 use std::borrow::Cow;
@@ -247,7 +248,7 @@ impl PolicySet {
 
     /// The place in [`Self::counted`] of what a call of the tool `name` counts for.
     pub fn counts_for(&self, name: &str) -> Option<usize> {
-        best_match(&self.counts, name).copied()
+        best_concern(&self.counts, name).copied()
     }
 
     /// How a person is asked about calls that need a yes, where somebody is to be asked.
@@ -333,8 +334,9 @@ impl PolicySet {
         }
         let key = transcript.identity.key.clone();
         let confirming = self.confirming.clone();
+        let declared = facts.tools.iter().map(|tool| tool.name.clone().into_owned()).collect();
         let (choices, restricts, passed) = (Vec::new(), self.restricts_calls(), Vec::new());
-        (plan, Judge { folds, choices, key, confirming, approved: false, restricts, passed })
+        (plan, Judge { folds, choices, key, declared, confirming, approved: false, restricts, passed })
     }
 }
 
@@ -359,6 +361,8 @@ pub struct Judge {
     /// The folds as each choice has moved them, by choice index.
     choices: Vec<(u32, Vec<Box<dyn Fold>>)>,
     key: HashKey,
+    /// The tools that the request declares.
+    declared: Vec<String>,
     confirming: Option<Arc<Confirming>>,
     /// A person has said yes to the calls that come.
     approved: bool,
@@ -371,11 +375,17 @@ pub struct Judge {
 impl Judge {
     /// How much of a call of the tool `name` in `choice` must be seen before all policies can rule.
     pub fn evidence(&mut self, choice: u32, name: &str) -> Evidence {
+        let name = &*self.meant(name).into_owned();
         let folds = self.folds_of(choice);
         if folds.iter().any(|fold| fold.owns(name)) {
             return Evidence::Arguments;
         }
         folds.iter().map(|fold| fold.evidence(name)).max().unwrap_or(Evidence::Nothing)
+    }
+
+    /// The declared tool that a call of `name` means; `name` where it means none.
+    pub fn meant<'a>(&'a self, name: &'a str) -> Cow<'a, str> {
+        meant(name, self.declared.iter().map(String::as_str)).unwrap_or(name).into()
     }
 
     /// See [`PolicySet::confirming`].
@@ -396,6 +406,7 @@ impl Judge {
     /// Rules on the next call of `choice`: a call of the tool `name` with `arguments`, where they are known.
     pub fn rule(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Ruling {
         let (key, approved) = (self.key.clone(), self.approved);
+        let name = &*self.meant(name).into_owned();
         let folds = self.folds_of(choice);
         if let Some(owner) = folds.iter_mut().find(|fold| fold.owns(name)) {
             let arguments_hash = arguments.map(|text| canonical_hash(text, &key));

@@ -16,7 +16,7 @@
 //! `fetch` brings a page that is flagged; in the same turn the model calls `send_mail`, which is withheld with
 //! `MODE_RESTRICTED` and `flagged_results = 1`, while `search` goes on.
 
-use super::pattern::{Pattern, any_fits, exact_among, problem_of};
+use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Evidence, Policy};
 use crate::transcript::Event;
@@ -110,7 +110,7 @@ impl Policy for Taint {
 
 impl Taint {
     fn holds(&self, tool: &str, tainted: &Tainted) -> bool {
-        tainted.results > 0 && any_fits(&self.config.tools, tool)
+        tainted.results > 0 && any_concerns(&self.config.tools, tool)
     }
 }
 

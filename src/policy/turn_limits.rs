@@ -20,7 +20,7 @@
 //! With `categories = { retrieval = { tools = ["search*"], calls = 3 } }` the fourth search of a turn is withheld
 //! with `BUDGET_EXCEEDED`, `calls_used = 3`, `calls_limit = 3`; other tools go on.
 
-use super::pattern::{Pattern, best_match, exact_names};
+use super::pattern::{Pattern, best_concern, exact_names};
 use super::period::Period;
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use super::{ConfigError, Evidence, Policy};
@@ -201,7 +201,7 @@ const OTHER_TOOLS: &str = "Go on with what you have or with other tools.";
 
 impl TurnLimits {
     fn category(&self, tool: &str) -> Option<(usize, &Category)> {
-        let at = *best_match(&self.tools, tool)?;
+        let at = *best_concern(&self.tools, tool)?;
         Some((at, self.categories.get(at)?))
     }
 

@@ -204,7 +204,8 @@ impl Judging {
             return Evidence::Arguments;
         }
         // A forced call may have to wait, and then it is shown whole.
-        let is_open = if self.holds() { self.is_named(name) } else { self.answers.includes(name) };
+        let meant = self.judge.meant(name);
+        let is_open = if self.holds() { self.is_named(&meant) } else { self.answers.includes(&meant) };
         if self.landing || (is_open && !self.judge.owns(name)) {
             return Evidence::Name;
         }
@@ -224,7 +225,9 @@ impl Judging {
             return self.decide_cut(name, ruling);
         }
         // An answer is let through over every limit, so nothing was done to it that could be told.
-        let is_answer = self.answers.includes(&name) && !ruling.own && !self.needs_yes_first(&name, &ruling);
+        let meant = self.judge.meant(&name);
+        let is_answer =
+            self.answers.includes(&meant) && !ruling.own && !self.needs_yes_first(&meant, &ruling);
         let ruling = if is_answer { Ruling::default() } else { ruling };
         let acts = acts(&ruling);
         let needs_yes = ruling.needs_yes_alone();

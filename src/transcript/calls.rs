@@ -7,6 +7,7 @@ use super::context::with_message;
 use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::ids::is_random;
 use super::memo::{Derived, Memo};
+use super::names::meant;
 use crate::wire::json::{canonical, decode, decode_bytes};
 use crate::wire::message::{Arguments, Role, ToolCall};
 use crate::wire::request::Request;
@@ -27,7 +28,10 @@ pub struct Call<'a> {
     pub context: Hash,
     /// As bytes, since it is only compared and hashed; empty where it has none.
     id: Cow<'a, [u8]>,
+    /// The tool that it means: a declared one where its name is near that one's ([`meant`]), else as the model wrote it.
     pub name: Cow<'a, str>,
+    /// As the model wrote it, where that is another.
+    written_name: Option<Cow<'a, str>>,
     /// The hash of its canonical arguments.
     pub arguments: Hash,
     /// Its arguments as the request holds them, in the request's body.
@@ -50,7 +54,23 @@ impl<'a> Call<'a> {
 
     /// Whether its id was drawn at random, by its shape.
     pub fn has_random_id(&self) -> bool {
-        is_random(&self.id, &self.name)
+        is_random(&self.id, self.written_name())
+    }
+
+    /// The tool's name as the model wrote it.
+    pub fn written_name(&self) -> &str {
+        self.written_name.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Gives it the name of the tool that it means.
+    fn mean(&mut self, declared: &[Cow<'a, str>]) {
+        let is_meant = |name: &str| meant(name, declared.iter().map(|name| &**name)).map(str::to_owned);
+        if declared.is_empty() || declared.contains(&self.name) {
+            return;
+        }
+        if let Some(meant) = is_meant(&self.name) {
+            self.written_name = Some(std::mem::replace(&mut self.name, meant.into()));
+        }
     }
 
     /// The names of the call in the conversation that begins with `root`.
@@ -102,12 +122,14 @@ impl<'a> PairedCalls<'a> {
     pub fn read(request: &Request, body: &'a [u8], identity: &Identity, memo: &dyn Memo) -> Self {
         let root = identity.root();
         let by_message = Vec::with_capacity(request.messages.len());
-        let calls = request.messages.iter().map(|message| message.calls.len()).sum();
+        let calls: usize = request.messages.iter().map(|message| message.calls.len()).sum();
         let mut paired = Self { calls: Vec::with_capacity(calls), root, context: root, by_message };
         let beginnings = Beginnings { request, memo, key: &identity.key, what: "calls", owner: root };
         let found = beginnings.find::<Known>();
         let (named, contexts) =
             found.as_ref().map_or((&[][..], &[][..]), |(_, known)| (&*known.named, &*known.contexts));
+        let declared = request.tools.iter().filter(|_| calls > 0).filter_map(|tool| tool.name);
+        let declared: Vec<Cow<'_, str>> = declared.map(|name| decode(name, body)).collect();
         // The calls of the last assistant message, as far as they are not answered.
         let mut open: VecDeque<usize> = VecDeque::new();
         for (index, message) in request.messages.iter().enumerate() {
@@ -122,6 +144,7 @@ impl<'a> PairedCalls<'a> {
                         (call.arguments, call.key, call.context) =
                             (named.arguments, named.key, place.context_before);
                         (call.message, call.position) = (index, position);
+                        call.mean(&declared);
                         call.ordinal = paired.calls.len() + 1;
                         paired.calls.push(call);
                     }
@@ -189,7 +212,7 @@ impl<'a> PairedCalls<'a> {
 
     /// The key that `call` has without its id.
     pub fn nameless_key(&self, call: &Call<'_>, identity: &Identity) -> CallKey {
-        identity.call_key(self.root, b"", &call.name, call.arguments)
+        identity.call_key(self.root, b"", call.written_name(), call.arguments)
     }
 }
 
@@ -244,6 +267,7 @@ fn read_call<'a>(call: &ToolCall, body: &'a [u8]) -> Call<'a> {
         context: Hash::default(),
         id: call.id.map_or([].as_slice().into(), |id| decode_bytes(id, body)),
         name: call.name.map_or("".into(), |name| decode(name, body)),
+        written_name: None,
         arguments: Hash::default(),
         written: (call.arguments, body),
         result: None,

@@ -7,6 +7,7 @@ mod context;
 pub mod identity;
 pub mod ids;
 pub mod memo;
+pub mod names;
 pub mod outcome;
 pub mod prompt;
 pub mod released;

@@ -181,10 +181,29 @@ fn the_history_behind_an_approval_holds_no_id_twice() {
             talk.add(&said);
             talk.ask(&program).assert_coherent(form);
             let sent = upstream.request(1).json()["messages"].clone();
-            let calls = sent.as_array().unwrap().iter().filter_map(|message| message["tool_calls"].as_array());
+            let calls =
+                sent.as_array().unwrap().iter().filter_map(|message| message["tool_calls"].as_array());
             let ids: Vec<&Value> = calls.flatten().map(|call| &call["id"]).collect();
             assert!(ids.len() == 2 && ids[0] == id && ids[0] != ids[1], "{ids:?}");
             upstream.assert_clean();
+        }
+    });
+}
+
+#[test]
+fn a_name_that_programs_take_for_the_tool_needs_the_yes_too() {
+    in_both_forms(|form| {
+        for (name, is_asked) in
+            [("Fetch", true), ("functions.fetch", true), ("default_api.FETCH", true), ("fetch ", false)]
+        {
+            let upstream = Scripted::start(move |nth, request| match nth {
+                0 => Reply::speech(request, &Speech::calls(&[("call_1", name, "{}")])),
+                _ => text("Fine.", request),
+            });
+            let program = Toolrein::before(&upstream, FETCH);
+            let said = Talk::new(form).ask(&program);
+            assert!(said.calls.is_empty(), "{name}: {}", said.response.text());
+            assert_eq!(said.text.contains("I need your approval"), is_asked, "{name}: {}", said.text);
         }
     });
 }

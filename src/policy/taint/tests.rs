@@ -43,6 +43,8 @@ fn behind_a_flagged_result_tools_that_change_things_stand_still_for_the_rest_of_
 fn which_tools_stand_still_is_a_setting() {
     let story = [user("q"), fetched(BAD)];
     assert_eq!(passes("tools = [\"pay\"]", &story, &["pay", "send_mail"]), [false, true]);
+    // As programs look tools up.
+    assert_eq!(passes("tools = [\"pay\"]", &story, &["Pay", "functions.pay", "pay "]), [false; 3]);
     let mut judge = judge("", &story);
     assert_eq!(judge.evidence(0, "send_mail"), Evidence::Name);
     assert_eq!(judge.evidence(0, "search"), Evidence::Nothing);
