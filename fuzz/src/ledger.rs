@@ -3,19 +3,20 @@
 
 use crate::world::{choices, is_json};
 use std::fmt::Debug;
-use toolrein::ledger::redis::records::{Kind, Record, Released, Seals, Seen, Taken, Use, one_by_one};
+use toolrein::ledger::redis::records::{Kind, Record, Seals, Seen, Taken, Use, one_by_one};
 use toolrein::ledger::{ModelFacts, Overflow};
 use toolrein::rewrite::confirm::{Confirmation, Handed, reply};
 use toolrein::rewrite::rounds::Round;
 use toolrein::transcript::identity::{Hash, HashKey};
 use toolrein::transcript::prompt::Anchor;
+use toolrein::transcript::released::Release;
 
 const ABOUT: (Kind, Hash) = (Kind::Rounds, Hash(7));
 
 pub fn run(input: &[u8]) -> bool {
     let (kind, body) = choices(input);
     match kind % 9 {
-        0 => read::<Released>(body).is_some(),
+        0 => read::<Release>(body).is_some(),
         1 => read::<Taken>(body).is_some(),
         2 => read::<Overflow>(body).is_some(),
         3 => read::<Use>(body).is_some(),
@@ -41,6 +42,10 @@ fn read<R: Record + PartialEq + Debug>(body: &[u8]) -> Option<R> {
 
 /// As it goes into a request, between other messages.
 fn is_round(round: &Round) -> bool {
+    if round.messages.is_empty() {
+        // The client was shown all: nothing is put back.
+        return true;
+    }
     let messages = [&b"[{},"[..], &round.messages, b",{}]"].concat();
     assert!(is_json(&messages), "{}", String::from_utf8_lossy(&messages));
     true

@@ -87,3 +87,66 @@ pub fn hidden_before(call: &Call<'_>, releases: &[Release]) -> Hidden {
         _ => Hidden::Unknown,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transcript::Transcript;
+    use crate::transcript::identity::Identity;
+    use crate::transcript::memo::NoMemo;
+    use crate::wire::request::Request;
+
+    /// What `asked` says of a call with this id, of which each context's times are known; context 0 is its own.
+    fn of_call<T>(id: &str, known: &[(u128, u128, u64)], asked: impl Fn(&Call<'_>, &[Release]) -> T) -> T {
+        let body = format!(
+            r#"{{"messages":[{{"role":"user","content":"q"}},{{"role":"assistant","tool_calls":[{{"id":"{id}","function":{{"name":"f","arguments":"{{}}"}}}}]}}]}}"#
+        );
+        let request = Request::parse(body.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let call = &transcript.calls.calls[0];
+        let context = |nth: u128| if nth == 0 { call.context } else { Hash(nth) };
+        let known = known.iter().map(|(nth, hidden, at_ms)| Release {
+            context: context(*nth),
+            hidden: Hash(*hidden),
+            at_ms: *at_ms,
+        });
+        asked(call, &known.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_call_counts_by_its_own_context_and_else_by_all_that_may_be_it() {
+        for (known, expected) in [
+            (&[][..], None),
+            (&[(0, 0, 5)], Some((5, 5))),
+            (&[(1, 0, 3), (0, 0, 5), (2, 0, 9)], Some((5, 5))),
+            (&[(0, 0, 5), (0, 8, 7), (1, 0, 9)], Some((5, 7))),
+            (&[(1, 0, 3), (2, 0, 9)], Some((3, 9))),
+        ] {
+            assert_eq!(of_call("call_1", known, times), expected, "{known:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_hidden_is_told_by_the_call_s_own_context_or_by_a_random_id_that_came_in_one() {
+        const RANDOM: &str = "call_Ae2Y4fDJmxZkQhWq8LbTzR1c";
+        let hidden = Hidden::Exchange(Hash(8));
+        for (id, known, expected) in [
+            ("call_1", &[][..], Hidden::Unknown),
+            ("call_1", &[(0, 8, 1)], hidden),
+            ("call_1", &[(0, 0, 1)], Hidden::Nothing),
+            ("call_1", &[(0, 8, 1), (1, 9, 2)], hidden),
+            ("call_1", &[(0, 8, 1), (0, 9, 2)], Hidden::Ambiguous),
+            ("call_1", &[(0, 8, 1), (0, 0, 2)], Hidden::Ambiguous),
+            ("call_1", &[(1, 8, 1)], Hidden::Unknown),
+            (RANDOM, &[], Hidden::Unknown),
+            (RANDOM, &[(1, 8, 1)], hidden),
+            (RANDOM, &[(1, 0, 1)], Hidden::Nothing),
+            (RANDOM, &[(1, 8, 1), (1, 9, 2)], Hidden::Ambiguous),
+            (RANDOM, &[(1, 8, 1), (2, 8, 2)], Hidden::Ambiguous),
+            (RANDOM, &[(0, 8, 1), (2, 9, 2)], hidden),
+        ] {
+            assert_eq!(of_call(id, known, hidden_before), expected, "{id} {known:?}");
+        }
+    }
+}

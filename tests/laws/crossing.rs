@@ -99,8 +99,11 @@ fn put_back(messages: &[Value], facts: &Facts) -> bool {
     !restored.is_empty()
 }
 
+/// What is done to a conversation, and how it is done.
+type Change = (&'static str, fn(&mut Vec<Value>));
+
 /// One thing that the model saw is another.
-fn others() -> Vec<(&'static str, fn(&mut Vec<Value>))> {
+fn others() -> Vec<Change> {
     vec![
         ("the system's text", |all| all[0]["content"] = "You help somebody else.".into()),
         ("the user's text", |all| all[1]["content"][0]["text"] = "What is that?".into()),
@@ -130,7 +133,7 @@ fn others() -> Vec<(&'static str, fn(&mut Vec<Value>))> {
 }
 
 /// What clients do to a conversation between two requests, which is still the same one.
-fn same_ones() -> Vec<(&'static str, fn(&mut Vec<Value>))> {
+fn same_ones() -> Vec<Change> {
     vec![
         ("nothing", |_| {}),
         ("arguments written anew", |all| {
@@ -148,8 +151,8 @@ fn same_ones() -> Vec<(&'static str, fn(&mut Vec<Value>))> {
                 message["name"] = "UnnamedAgent".into();
             }
         }),
-        ("null for nothing", |all| said_as(all, Some(Value::Null))),
-        ("an empty text for nothing", |all| said_as(all, Some("".into()))),
+        ("null for nothing", |all| said_as(all, Some(&Value::Null))),
+        ("an empty text for nothing", |all| said_as(all, Some(&"".into()))),
         ("no content for nothing", |all| said_as(all, None)),
         ("texts as parts", |all| {
             for at in [0, 2, 3] {
@@ -173,16 +176,16 @@ fn same_ones() -> Vec<(&'static str, fn(&mut Vec<Value>))> {
     ]
 }
 
-fn said_as(all: &mut [Value], content: Option<Value>) {
+fn said_as(all: &mut [Value], content: Option<&Value>) {
     let silent = all.iter_mut().filter(|message| message.get("tool_calls").is_some());
     for message in silent.filter_map(Value::as_object_mut) {
         message.remove("content");
-        message.extend(content.iter().map(|content| ("content".to_owned(), content.clone())));
+        message.extend(content.into_iter().map(|content| ("content".to_owned(), content.clone())));
     }
 }
 
 /// What clients do that is seen by the model, so that only a random id tells that it is the same conversation.
-fn edits() -> Vec<(&'static str, fn(&mut Vec<Value>))> {
+fn edits() -> Vec<Change> {
     vec![
         ("an error added to the first user message", |all| {
             all[1]["content"].as_array_mut().unwrap().push(json!({"type": "text", "text": "Error: no."}));
