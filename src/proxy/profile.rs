@@ -38,7 +38,11 @@ pub(super) fn choose<'a>(
 
 /// Whether policies that restrict calls are on for a request that cannot be read: in the profile that its headers choose,
 /// or, since nobody knows its model, in any that it might take.
-pub(super) fn may_restrict_calls(config: &Config, headers: &HeaderMap, credentials: &Credentials<'_>) -> bool {
+pub(super) fn may_restrict_calls(
+    config: &Config,
+    headers: &HeaderMap,
+    credentials: &Credentials<'_>,
+) -> bool {
     let profiles = &config.profiles;
     let name = headers.get(&PROFILE).filter(|_| config.conversation.profile_header);
     let named = name.and_then(|name| profiles.named(&String::from_utf8_lossy(name.as_bytes())).ok());

@@ -79,18 +79,16 @@ pub struct AnswerTools {
     pub any: bool,
     /// The answers among the tools that the request declares.
     pub declared: Vec<String>,
-    /// All tools that the request declares.
-    pub tools: Vec<String>,
 }
 
 impl AnswerTools {
     /// Which calls are answers to `request`, where the operator `named` some.
     pub fn of(request: &Request, body: &[u8], named: &Arc<[Pattern]>) -> Self {
         let names = request.tools.iter().filter_map(|tool| tool.name).map(|name| decode(name, body));
-        let tools: Vec<String> = names.map(Cow::into_owned).collect();
-        let declared: Vec<String> = tools.iter().filter(|name| any_fits(named, name)).cloned().collect();
+        let answers = names.filter(|name| any_fits(named, name));
+        let declared: Vec<String> = answers.map(Cow::into_owned).collect();
         let any = request.choice == Choice::Forced && declared.is_empty();
-        Self { named: Arc::clone(named), any, declared, tools }
+        Self { named: Arc::clone(named), any, declared }
     }
 
     /// Whether a call of the tool `name` is an answer.

@@ -30,7 +30,7 @@ fn judging(set: &PolicySet) -> Judging {
     let tools: Vec<Value> = TOOLS.map(tool).to_vec();
     let body =
         json!({"model": "m", "messages": [{"role": "user", "content": "q"}], "tools": tools}).to_string();
-    read(&Bytes::from(body), set, &Facts::default()).judging_of(&TOOLS)
+    read(&Bytes::from(body), set, &Facts::default()).judging()
 }
 
 /// What the client gets of a stream, in chunks of these sizes, before the model would be asked again.

@@ -319,13 +319,7 @@ impl Reading {
     }
 
     pub fn judging(self) -> Judging {
-        self.judging_of(&[])
-    }
-
-    /// The same where the request declares these tools.
-    pub fn judging_of(self, tools: &[&str]) -> Judging {
-        let tools = tools.iter().map(|tool| (*tool).to_owned()).collect();
-        Judging::new(self.judge, AnswerTools { tools, ..AnswerTools::default() }, false)
+        Judging::new(self.judge, AnswerTools::default(), false)
     }
 }
 

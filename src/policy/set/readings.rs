@@ -5,6 +5,7 @@
 use super::{Folds, Judge};
 use crate::policy::Evidence;
 use crate::policy::plan::{Proposed, Reason, Verdict};
+use crate::transcript::names::meant;
 
 /// Objections with the policies that raise them, in registry order.
 pub type Objections = Vec<(&'static str, Reason)>;
@@ -21,9 +22,21 @@ impl Judge {
         self.restricts
     }
 
+    /// Whether the request declares the tool that a call of `name` means.
+    pub fn declares(&self, name: &str) -> bool {
+        meant(name, self.declared.iter().map(String::as_str)).is_some()
+    }
+
+    /// Whether `name` is that of a declared tool, and none is declared whose name goes on from it.
+    pub fn is_complete(&self, name: &str) -> bool {
+        let goes_on = |tool: &String| tool != name && tool.starts_with(name);
+        self.declared.iter().any(|tool| tool == name) && !self.declared.iter().any(goes_on)
+    }
+
     /// What those policies object to a call of the tool `name` that need not see its arguments. They object to it
     /// whatever follows: more calls in the reply only use limits up.
     pub fn objections_by_name(&mut self, choice: u32, name: &str, now_ms: u64) -> Objections {
+        let name = &*self.meant(name).into_owned();
         let call = Proposed { name, arguments: None, arguments_hash: None, now_ms };
         let mut objections = Objections::new();
         let approved = self.approved;
@@ -39,17 +52,16 @@ impl Judge {
     }
 
     /// What policies object to a call of the tool `name` that is not made, but that a client may take another call for.
-    /// Objections that any unknown name would meet do not count unless the tool is `declared`: no client has such a
-    /// tool.
+    /// Objections that any unknown name would meet do not count unless the tool is declared: no client has such a tool.
     pub fn objections_to_reading(
         &mut self,
         choice: u32,
-        (name, declared): (&str, bool),
+        name: &str,
         arguments: Option<&str>,
         now_ms: u64,
     ) -> Objections {
         let mut objections = self.objections(choice, name, arguments, now_ms);
-        if !declared && !objections.is_empty() {
+        if !self.declares(name) && !objections.is_empty() {
             let to_any = self.objections(choice, NO_TOOL, arguments, now_ms);
             objections.retain(|(policy, _)| !to_any.iter().any(|(other, _)| other == policy));
         }
@@ -58,6 +70,7 @@ impl Judge {
 
     fn objections(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Objections {
         let arguments_hash = arguments.map(|arguments| self.arguments_hash(arguments));
+        let name = &*self.meant(name).into_owned();
         let call = Proposed { name, arguments, arguments_hash, now_ms };
         let approved = self.approved;
         let mut objections = Objections::new();

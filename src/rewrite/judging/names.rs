@@ -11,8 +11,7 @@ impl Judging {
     /// Whether nothing can follow the name of `call` as it is now: the request declares such a tool, and none whose name
     /// goes on from it.
     pub fn is_complete_name(&self, call: &Assembled) -> bool {
-        let (name, tools) = (call.name(), &self.answers.tools);
-        tools.contains(&name) && !tools.iter().any(|tool| *tool != name && tool.starts_with(&name))
+        self.judge.is_complete(&call.name())
     }
 
     /// Whether the name of `call`, which nobody objected to, is all that must be known of it.
@@ -40,9 +39,9 @@ impl Judging {
         let (mut names, arguments) = (call.other_names(), call.arguments());
         names.push(call.name());
         names.iter().any(|name| {
-            let is_declared = self.answers.tools.contains(name);
-            let needs_more =
-                is_declared && self.evidence(choice, name) == Evidence::Arguments && !call.is_whole();
+            let needs_more = self.judge.declares(name)
+                && self.evidence(choice, name) == Evidence::Arguments
+                && !call.is_whole();
             needs_more || !self.objections_to_name(choice, name, Some(&arguments), now_ms).is_empty()
         })
     }
@@ -82,8 +81,7 @@ impl Judging {
         if self.landing || self.answers.includes(name) {
             return Vec::new();
         }
-        let is_declared = self.answers.tools.iter().any(|tool| tool == name);
-        self.judge.objections_to_reading(choice, (name, is_declared), arguments, now_ms)
+        self.judge.objections_to_reading(choice, name, arguments, now_ms)
     }
 
     /// Decides on a call in the middle of which the reply was cut. It passes as it came, so that the client sees where

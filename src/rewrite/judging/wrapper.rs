@@ -5,12 +5,11 @@
 use super::{Decision, Judged, Judging};
 use crate::policy::plan::{Reason, ReasonKind};
 use crate::policy::set::Ruling;
+use crate::transcript::names::dispatch_form;
 use serde_json::Value;
 
-/// The names under which clients look for such calls.
-const NAMES: [&str; 2] = ["multi_tool_use.parallel", "parallel"];
-/// What the calls' names may begin with.
-const NAMESPACE: &str = "functions.";
+/// The name under which clients look for such calls, without its namespace.
+const NAME: &str = "parallel";
 /// Most calls in one: as many as OpenAI allows in a message.
 const MOST_CALLS: usize = 128;
 /// Who objects to a call whose calls cannot be read.
@@ -31,7 +30,7 @@ struct Inner {
 
 /// Whether a call of the tool `name` may stand for several.
 pub(super) fn is_name(name: &str) -> bool {
-    NAMES.contains(&name.trim())
+    dispatch_form(name) == NAME
 }
 
 /// The calls that a call of the tool `name` with these `arguments` stands for; `None` where it is an ordinary call.
@@ -46,7 +45,7 @@ pub(super) fn calls(name: &str, arguments: &str) -> Option<Wrapped> {
     let inner = |(place, call): (usize, &Value)| {
         let name = call.get("recipient_name")?.as_str()?;
         let arguments = call.get("parameters").map_or_else(|| "{}".to_owned(), ToString::to_string);
-        Some(Inner { name: name.strip_prefix(NAMESPACE).unwrap_or(name).to_owned(), arguments, place })
+        Some(Inner { name: name.strip_prefix("functions.").unwrap_or(name).to_owned(), arguments, place })
     };
     let calls: Vec<Inner> =
         arguments.get("tool_uses")?.as_array()?.iter().enumerate().filter_map(inner).collect();
@@ -74,8 +73,7 @@ impl Judging {
             block = block.or_else(|| objection(&call.name, &ruling));
             rulings.push(ruling);
         }
-        let declared = self.answers.tools.iter().any(|tool| tool == name);
-        let own = self.judge.objections_to_reading(choice, (name, declared), None, now_ms);
+        let own = self.judge.objections_to_reading(choice, name, None, now_ms);
         let block = block.or_else(|| own.into_iter().next());
         let is_changed = rewrite(&mut arguments, &calls, &rulings);
         let decision = match block {

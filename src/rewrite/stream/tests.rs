@@ -63,14 +63,15 @@ pub(in crate::rewrite) fn judging(by_arguments: bool) -> Judging {
 }
 
 fn judging_as(by_arguments: bool, observe: bool) -> Judging {
-    let body = br#"{"messages":[]}"#;
+    let tools = ["ok", "fine", "deny", "f", "g", "mend", "known"];
+    let tools = tools.map(|name| json!({"type": "function", "function": {"name": name}}));
+    let body = json!({"messages": [], "tools": tools}).to_string();
+    let body = body.as_bytes();
     let request = Request::parse(body).unwrap();
     let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
     let transcript = Transcript::read(&request, body, &identity, &NoMemo);
     let rule: Arc<dyn Rule> = Arc::new(RuleOf::new(Picky { by_arguments }));
-    let tools = ["ok", "fine", "deny", "f", "g", "mend", "known"].map(str::to_owned).to_vec();
-    let answers = AnswerTools { tools, ..AnswerTools::default() };
-    Judging::new(PolicySet::new(vec![rule]).read(&transcript).1, answers, observe)
+    Judging::new(PolicySet::new(vec![rule]).read(&transcript).1, AnswerTools::default(), observe)
 }
 
 pub(super) fn judge(by_arguments: bool) -> StreamJudge {
