@@ -72,11 +72,13 @@ impl Pass {
 impl Source<'_> {
     /// The bytes of this sending; slices of the original wherever nothing changes.
     pub fn write(&self, pass: &Pass) -> Rope {
-        let mut splices = Splices::default();
+        let (mut splices, mut is_closed) = (Splices::default(), false);
         match pass.tools {
             Tools::Kept | Tools::WithoutChoice => {
                 apply_plan(self.request, self.body, self.plan, pass.placement, &mut splices);
-                hide(self.request, self.body, &self.plan.hidden, &mut splices);
+                let has_rounds = pass.asking.as_ref().is_some_and(|asking| !asking.rounds.is_empty());
+                let restored = !self.restored.is_empty() || has_rounds;
+                is_closed = hide(self.request, self.body, &self.plan.hidden, restored, &mut splices);
                 declare(self.request, self.body, &self.plan.declared, &mut splices);
                 ask_for_one_call(self.request, self.body, self.plan, &mut splices);
                 if pass.tools == Tools::WithoutChoice {
@@ -97,9 +99,10 @@ impl Source<'_> {
                 append(self.request, round, &mut splices);
             }
             ask_for_one(self.request, self.body, &mut splices);
-            if asking.land && pass.tools == Tools::Kept {
-                ask_for_answer(self.request, self.body, &mut splices);
-            }
+            is_closed |= asking.land;
+        }
+        if is_closed && pass.tools == Tools::Kept {
+            ask_for_answer(self.request, self.body, &mut splices);
         }
         let rope = splices.apply(self.body);
         if pass.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
@@ -269,6 +272,40 @@ mod tests {
         assert_eq!(
             written(tools, &plain(), &["b", "a"], &[]),
             r#"{"messages":[{"role":"user","content":"q"}]}"#
+        );
+    }
+
+    #[test]
+    fn hidden_tools_that_the_history_calls_stay_declared_and_none_may_be_called() {
+        let tool = |name: &str| format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#);
+        let call = r#"{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"a","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"r"}"#;
+        let body = |tools: &[&str], choice: &str| {
+            let tools: Vec<String> = tools.iter().map(|name| tool(name)).collect();
+            format!(r#"{{"messages":[{call}],"tools":[{}]{choice}}}"#, tools.join(","))
+        };
+        let none = r#","tool_choice":"none""#;
+        for (tools, hidden, left) in [
+            (&["a", "b"][..], &["a", "b"][..], body(&["a"], none)),
+            (&["b", "c"], &["c", "b"], body(&["b", "c"], none)),
+            (&["a", "b"], &["a"], body(&["b"], "")),
+            (&["a", "b"], &["b"], body(&["a"], "")),
+        ] {
+            assert_eq!(written(&body(tools, ""), &plain(), hidden, &[]), left);
+        }
+        let auto = body(&["a"], r#","tool_choice":"auto""#);
+        assert_eq!(written(&auto, &plain(), &["a"], &[]), body(&["a"], none));
+        // Once, also where an answer is asked for.
+        let asking = Asking { rounds: vec![], land: true };
+        let landing = Pass { asking: Some(asking), ..plain() };
+        assert_eq!(written(&auto, &landing, &["a"], &[]), body(&["a"], none));
+        let unchosen = Pass { tools: Tools::WithoutChoice, ..plain() };
+        assert_eq!(written(&auto, &unchosen, &["a"], &[]), body(&["a"], ""));
+        // What is put back calls too.
+        let talk = format!(r#"{{"messages":[{{"role":"user","content":"q"}}],"tools":[{}]}}"#, tool("a"));
+        let put_back = [(0, Bytes::from_static(b"{\"role\":\"assistant\"}"))];
+        assert!(
+            written(&talk, &plain(), &["a"], &put_back)
+                .ends_with(&format!(r#""tools":[{}]{none}}}"#, tool("a")))
         );
     }
 

@@ -7,12 +7,12 @@ use super::texts::{TextChange, settle};
 use crate::policy::plan::{Change, Declared, Plan};
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::{decode, escaped};
-use crate::wire::message::Message;
+use crate::wire::message::{Message, Role};
 use crate::wire::request::{Choice, Member, Request, Tool};
 use crate::wire::smuggling::strip;
 use bytes::Bytes;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The members that go together when a model takes no tools; leaving one of them is refused by some servers.
 pub const TOOL_MEMBERS: [&str; 5] =
@@ -109,23 +109,48 @@ pub fn ask_for_usage(request: &Request, body: &[u8], splices: &mut Splices) {
     }
 }
 
-/// Takes out the declarations of `hidden` tools; with the last tool goes all that belongs to tools, since some
-/// upstreams refuse an empty list.
-pub fn hide(request: &Request, body: &[u8], hidden: &[(&'static str, String)], splices: &mut Splices) {
+/// Takes out the declarations of `hidden` tools; true if none is left open, so that the model must be asked to call none.
+///
+/// With the last tool goes all that belongs to tools, since some upstreams refuse an empty list. Where calls stand in the
+/// history (`restored`: in what is put back into it), strict upstreams want their tools declared (Groq, Anthropic,
+/// Bedrock): these stay, or all where none of them is known.
+pub fn hide(
+    request: &Request,
+    body: &[u8],
+    hidden: &[(&'static str, String)],
+    restored: bool,
+    splices: &mut Splices,
+) -> bool {
     // A forced choice may name one of them; the client must get its answer.
     if hidden.is_empty() || request.choice == Choice::Forced {
-        return;
+        return false;
     }
-    let is_hidden = |tool: &Tool| is_hidden(tool, body, hidden);
-    if !request.tools.is_empty() && request.tools.iter().all(is_hidden) {
-        return without_tools(request, body, splices);
+    let is_closed =
+        !request.tools.is_empty() && request.tools.iter().all(|tool| is_hidden(tool, body, hidden));
+    let called = if is_closed { called(request, body) } else { BTreeSet::new() };
+    let is_history = |message: &Message| message.role == Role::Tool || !message.calls.is_empty();
+    if is_closed && !restored && !request.messages.iter().any(is_history) {
+        without_tools(request, body, splices);
+        return false;
     }
+    let is_called = |tool: &Tool| tool.name.is_some_and(|name| called.contains(&decode(name, body)));
+    if is_closed && !request.tools.iter().any(is_called) {
+        return true;
+    }
+    let is_hidden = |tool: &Tool| is_hidden(tool, body, hidden) && !is_called(tool);
     for list in ["tools", "functions"] {
         let Some(span) = request.value(body, list) else { continue };
         let inside = |tool: &&Tool| (span.start..span.end).contains(&tool.span.start);
         let tools: Vec<&Tool> = request.tools.iter().filter(inside).collect();
         splices.remove_items(&tools, |tool| tool.span, |tool| is_hidden(tool));
     }
+    is_closed
+}
+
+/// The names of the tools that the history calls.
+fn called<'a>(request: &Request, body: &'a [u8]) -> BTreeSet<Cow<'a, str>> {
+    let calls = request.messages.iter().flat_map(|message| &message.calls);
+    calls.filter_map(|call| call.name).map(|name| decode(name, body)).collect()
 }
 
 fn is_hidden(tool: &Tool, body: &[u8], hidden: &[(&'static str, String)]) -> bool {
