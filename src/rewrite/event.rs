@@ -19,6 +19,8 @@ pub struct Continuation {
     id: Option<Bytes>,
     model: Option<Bytes>,
     created: Option<Bytes>,
+    /// The members that its first chunk had.
+    names: Vec<Bytes>,
 }
 
 impl Continuation {
@@ -27,7 +29,8 @@ impl Continuation {
         let value = |name: &[u8]| {
             reply.member(data, name).map(|member| Bytes::copy_from_slice(member.value.of(data)))
         };
-        Self { id: value(b"id"), model: value(b"model"), created: value(b"created") }
+        let names = reply.members.iter().map(|member| Bytes::copy_from_slice(member.key.raw(data))).collect();
+        Self { id: value(b"id"), model: value(b"model"), created: value(b"created"), names }
     }
 
     /// A chunk of ours: `delta` and `finish` as JSON.
@@ -61,6 +64,8 @@ pub struct Context<'a> {
     pub hold_usage: bool,
     /// The client did not ask for usage.
     pub cut_usage: bool,
+    /// The first chunk of the stream.
+    pub head: Option<&'a Continuation>,
     /// What to tell in the place of the reply's usage.
     pub usage: Option<Value>,
 }
@@ -302,12 +307,24 @@ fn edit_usage(data: &[u8], reply: &Reply, context: &Context<'_>, splices: &mut S
     };
     if context.hold_usage || (context.cut_usage && reply.choices.is_empty()) {
         splices.remove_members(&reply.members, is_usage);
-        return false;
+        // Engines tell more at the end of a stream than they were asked for: llama.cpp its timings.
+        return context.cut_usage && !context.hold_usage && !is_usage_alone(data, reply, context.head);
     }
     if let Some(sum) = &context.usage {
         splices.replace(usage.value, sum.to_string());
     }
     true
+}
+
+/// Whether a chunk says nothing beside its usage and what every chunk says. A chunk without choices is not sent in vain:
+/// clients that asked for no usage may not know such chunks.
+fn is_usage_alone(data: &[u8], reply: &Reply, head: Option<&Continuation>) -> bool {
+    const EVERY: [&[u8]; 6] = [b"id", b"object", b"created", b"model", b"choices", b"usage"];
+    let is_known = |name: &[u8]| {
+        EVERY.contains(&name) || head.is_some_and(|head| head.names.iter().any(|known| known == name))
+    };
+    let is_said = |member: &Member| !matches!(member.value.of(data), b"null" | b"\"\"" | b"[]" | b"{}");
+    reply.members.iter().all(|member| is_known(member.key.raw(data)) || !is_said(member))
 }
 
 /// Whether a delta holds anything beside its role and its calls.

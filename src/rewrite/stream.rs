@@ -480,6 +480,7 @@ impl StreamJudge {
             continuing: self.continuing.zip(self.head.as_ref()),
             hold_usage: self.is_pending(),
             cut_usage: self.cut_usage,
+            head: self.head.as_ref(),
             usage: usage.map(|(earlier, now)| usage::sum(earlier, now)),
         };
         edit(&one_line(raw), reply, calls, &context)

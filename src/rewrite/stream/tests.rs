@@ -451,6 +451,27 @@ fn usage_that_we_asked_for_is_cut_out_again() {
 }
 
 #[test]
+fn what_comes_with_usage_that_we_asked_for_stays() {
+    let said = "data: {\"id\":\"r\",\"system_fingerprint\":\"f\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
+    let last = |more: &str, usage: &str| format!("data: {{\"id\":\"r\",\"choices\":[]{more}{usage}}}\n\n");
+    let usage = ",\"usage\":{\"total_tokens\":7}";
+    for (more, stays) in [
+        (",\"timings\":{\"prompt_n\":3}", true),
+        (",\"service\":\"x\"", true),
+        (",\"timings\":null", false),
+        // It was said with every chunk.
+        (",\"system_fingerprint\":\"f\"", false),
+        ("", false),
+    ] {
+        let mut judge = judge(false);
+        judge.cut_usage = true;
+        let stream = said.to_owned() + &last(more, usage) + DONE;
+        let rest = if stays { last(more, "") } else { String::new() };
+        assert_eq!(whole(&mut judge, &stream).0, said.to_owned() + &rest + DONE, "{more}");
+    }
+}
+
+#[test]
 fn a_line_to_the_person_comes_before_the_answer() {
     let mut judge = judge(false);
     judge.tell = Some("(No tools.)".to_owned());
