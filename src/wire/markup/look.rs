@@ -33,13 +33,10 @@ fn decided(found: Result<Value, Look>) -> Look {
     found.map_or_else(|look| look, Look::Yes)
 }
 
-/// The first of the alternatives that is found. They begin differently, so that no two can be.
+/// The first of the alternatives that is found. One that may yet be found comes before those behind it, or it would hang
+/// on the pieces of the text which one is.
 fn any(text: &str, alternatives: &[fn(&str) -> Look]) -> Look {
-    let looks = alternatives.iter().map(|look| look(text));
-    looks.fold(Look::No, |best, look| match (best, look) {
-        (Look::Yes(_), _) | (_, Look::No) => best,
-        (_, look) => look,
-    })
+    alternatives.iter().map(|look| look(text)).find(|look| *look != Look::No).unwrap_or(Look::No)
 }
 
 fn blank(text: &str) -> Rest<'_> {
