@@ -224,6 +224,7 @@ impl Record {
 
     /// Tokens as billed, summed over all replies.
     pub(crate) fn usage(&mut self, usage: Usage) {
+        self.outcome.implausible_usage = usage.implausible;
         let tokens = &mut self.outcome.tokens;
         tokens.prompt = usage.prompt;
         tokens.cached = usage.cached;

@@ -223,6 +223,7 @@ fn describe_deeds(outcome: &Outcome, line: &mut Line) {
     line.count("billed_requests", outcome.billed_requests.into());
     line.count("reasks", outcome.reasks.into());
     line.count("lost_rounds", outcome.lost_rounds.into());
+    line.flag("implausible_usage", outcome.implausible_usage);
     line.list("fallbacks", &outcome.fallbacks, |kind, shown| shown.push_str(kind.as_str()));
     line.list("prefix_breaks", &outcome.prefix_breaks, |cause, shown| shown.push_str(cause.as_str()));
     line.list("unjudged", &outcome.unjudged, |why, shown| shown.push_str(why));

@@ -80,6 +80,7 @@ struct Deeds {
     unjudged: Counters,
     ungoverned: Counters,
     lost_rounds: IntCounter,
+    implausible_usage: IntCounter,
     reasks: IntCounter,
     confirmations: Counters,
     overflows_remembered: IntCounter,
@@ -379,6 +380,10 @@ impl Deeds {
                 "why",
                 &UNGOVERNED,
             )?,
+            implausible_usage: make.counter(
+                "toolrein_implausible_usage_total",
+                "Replies whose usage told more tokens than can be; these are in no count of tokens.",
+            )?,
             lost_rounds: make.counter(
                 "toolrein_lost_rounds_total",
                 "Rounds of withheld calls that could not be put back; a resent identical body counts once.",
@@ -414,6 +419,7 @@ impl Deeds {
         outcome.ungoverned.iter().for_each(|why| self.ungoverned.add(why, 1));
         self.reasks.inc_by(outcome.reasks.into());
         outcome.confirmations.iter().for_each(|how| self.confirmations.add(how.as_str(), 1));
+        self.implausible_usage.inc_by(outcome.implausible_usage.into());
         self.overflows_remembered.inc_by(outcome.overflow_remembered.into());
     }
 }
@@ -521,7 +527,14 @@ toolrein_upstream_seconds_count 1"#;
                 assert!(text.contains(&sample), "{sample}");
             }
         }
-        for plain in ["client_gone", "lost_rounds", "reasks", "log_lines_lost", "audit_lines_lost"] {
+        for plain in [
+            "client_gone",
+            "lost_rounds",
+            "implausible_usage",
+            "reasks",
+            "log_lines_lost",
+            "audit_lines_lost",
+        ] {
             assert!(text.contains(&format!("\ntoolrein_{plain}_total 0\n")), "{plain}");
         }
         let version = env!("CARGO_PKG_VERSION");

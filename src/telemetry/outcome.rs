@@ -38,6 +38,8 @@ pub struct Outcome {
     /// Calls on which a person's word was wanted, and what came of it.
     pub confirmations: Vec<Consent>,
     pub tokens: Tokens,
+    /// The upstream's usage told numbers that cannot be; they are left out of [`Self::tokens`].
+    pub implausible_usage: bool,
     /// What the prompt was expected to cost; `None` where it was not read.
     pub foretold: Option<Foretold>,
     pub context: Context,

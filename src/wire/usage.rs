@@ -4,7 +4,12 @@
 use super::body::{Fault, Kind, Scanner, first_of, marks_in};
 use serde_json::Value;
 
-/// Tokens as one reply's `usage` tells them; 0 where it says nothing.
+/// No more tokens are believed of one reply: a hundred times what the largest model takes (10 million), and so few that
+/// no counter runs over. A number beyond it is an upstream's fault or a lie (2^64 - 1 from a -1 without a sign), and would
+/// spoil every sum that it goes into for good.
+pub const MOST_TOKENS: u64 = 1 << 30;
+
+/// Tokens as one reply's `usage` tells them; 0 where it says nothing, or what cannot be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub prompt: u64,
@@ -15,6 +20,8 @@ pub struct Usage {
     pub completion: u64,
     /// Of the completion (at xAI beside it), those spent on reasoning.
     pub reasoning: u64,
+    /// A number was left out that is more than [`MOST_TOKENS`].
+    pub implausible: bool,
 }
 
 impl Usage {
@@ -181,7 +188,11 @@ impl Told {
 
     /// Of each number the first spelling that is more than 0: some providers fill in every one and mean one.
     fn usage(&self) -> Usage {
-        let first = |told: &[u64]| told.iter().copied().find(|count| *count > 0).unwrap_or(0);
+        let is_plausible = |count: &u64| *count <= MOST_TOKENS;
+        let first =
+            |told: &[u64]| told.iter().copied().find(|count| *count > 0 && is_plausible(count)).unwrap_or(0);
+        let lists = [&self.prompt[..], &self.cached, &self.cache_written, &self.completion, &self.reasoning];
+        let implausible = !lists.into_iter().flatten().all(is_plausible);
         let prompt = first(&self.prompt);
         Usage {
             prompt,
@@ -189,6 +200,7 @@ impl Told {
             cache_written: first(&self.cache_written).min(prompt),
             completion: first(&self.completion),
             reasoning: first(&self.reasoning),
+            implausible,
         }
     }
 }
@@ -229,11 +241,12 @@ fn split_count(text: &[u8]) -> (u64, &[u8]) {
     (count_in(&text[..end]).unwrap_or(0), &text[end..])
 }
 
-/// A count of tokens; `None` for what is none. Gateways in languages without integers write 12.0.
+/// A count of tokens; `None` for what is none, and the largest count for what is larger. Gateways in languages without
+/// integers write 12.0.
 fn count_in(number: &[u8]) -> Option<u64> {
     let number = std::str::from_utf8(number).ok()?;
-    let float =
-        || number.parse().ok().filter(|count| (0.0..1e15).contains(count)).map(|count: f64| count as u64);
+    // A float beyond all counts becomes the largest.
+    let float = || number.parse().ok().filter(|count: &f64| *count >= 0.0).map(|count| count as u64);
     number.parse().ok().or_else(float)
 }
 
@@ -280,6 +293,22 @@ mod tests {
         assert_eq!(Usage::read(&floats), Usage { prompt: 66, ..Usage::default() });
         for nothing in [json!(null), json!("x"), json!([]), json!({"prompt_tokens": null})] {
             assert_eq!(Usage::read(&nothing), Usage::default(), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_left_out_and_said_to_be() {
+        for (usage, prompt, completion, implausible) in [
+            (r#"{"prompt_tokens":18446744073709551615,"completion_tokens":7}"#, 0, 7, true),
+            (r#"{"prompt_tokens":99999999999999999999,"completion_tokens":7}"#, 0, 7, true),
+            (r#"{"prompt_tokens":9e14,"completion_tokens":7}"#, 0, 7, true),
+            (r#"{"prompt_tokens":-1,"completion_tokens":7.0}"#, 0, 7, false),
+            (r#"{"prompt_tokens":1e999,"completion_tokens":-0.5}"#, 0, 0, true),
+            (r#"{"prompt_tokens":1073741824,"completion_tokens":1073741825}"#, 1 << 30, 0, true),
+            (r#"{"prompt_tokens":18446744073709551615,"input_tokens":5}"#, 5, 0, true),
+        ] {
+            let expected = Usage { prompt, completion, implausible, ..Usage::default() };
+            assert_eq!(Usage::parse(usage.as_bytes()), expected, "{usage}");
         }
     }
 

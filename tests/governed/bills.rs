@@ -161,6 +161,35 @@ fn cached_tokens_are_counted_under_each_providers_name_and_usage_passes_as_it_ca
 }
 
 #[test]
+fn usage_that_cannot_be_spoils_no_count_and_is_told_once_a_reply() {
+    // Behind it, honest replies are counted as ever, also where one is added to a lie.
+    let usages = [
+        json!({"prompt_tokens": u64::MAX, "completion_tokens": u64::MAX, "total_tokens": -1}),
+        json!({"prompt_tokens": 1e300, "completion_tokens": -5, "prompt_tokens_details": {"cached_tokens": u64::MAX}}),
+        json!({"prompt_tokens": 20, "completion_tokens": 3}),
+    ];
+    for stream in BOTH {
+        let usages = usages.clone();
+        let upstream = Scripted::start(move |nth, _| match stream {
+            false => billed(&usages[nth]),
+            true => {
+                let mut chunks = Speech::text("ok").chunks(false);
+                chunks.push(json!({"id": "x", "choices": [], "usage": usages[nth]}));
+                Reply::events(&chunks)
+            }
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.budget]\ntokens = 100000\n[policy.truncate]\n");
+        for nth in 0..3 {
+            assert_eq!(chat(&toolrein, question(stream)).status, 200, "{nth}");
+        }
+        toolrein.wait_for_metric("toolrein_implausible_usage_total", 2.0);
+        toolrein.wait_for_metric("toolrein_tokens_total{kind=\"prompt\"}", 20.0);
+        toolrein.wait_for_metric("toolrein_tokens_total{kind=\"completion\"}", 3.0);
+        toolrein.wait_for_metric("toolrein_tokens_total{kind=\"cached\"}", 0.0);
+    }
+}
+
+#[test]
 fn groqs_usage_is_found_where_it_tells_it_unasked() {
     let upstream = Scripted::start(|_, _| {
         let mut chunks = Speech::text("ok").chunks(false);
