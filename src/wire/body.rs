@@ -494,7 +494,7 @@ mod tests {
     #[test]
     fn a_tolerant_scanner_nests_deeper_and_knows_each_level() {
         // Objects and arrays in an order that repeats at no power of two.
-        let is_object = |level: usize| level % 3 == 0;
+        let is_object = |level: usize| level.is_multiple_of(3);
         let deep = |levels: usize| {
             let opened: String =
                 (0..levels).map(|level| if is_object(level) { "{\"a\":" } else { "[" }).collect();

@@ -78,7 +78,7 @@ fn has_object(text: &[u8]) -> bool {
             Some(Word::Open(_)) => depth += 1,
             Some(Word::Close) => depth -= 1,
             Some(Word::Text(word)) => {
-                is_chat |= depth == 1 && *in_one_case(unescape(word).as_bytes()) == *MESSAGES
+                is_chat |= depth == 1 && *in_one_case(unescape(word).as_bytes()) == *MESSAGES;
             }
             Some(Word::Other) => {}
             None => return false,
