@@ -17,6 +17,9 @@ const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n
 const BYTES: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\n\r\n";
 const JSON: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n";
 
+/// The end of a stream, without which it would be taken for one that was cut: its connection's end says nothing.
+const DONE: &[u8] = b"data: [DONE]\n\n";
+
 /// An event of some KiB, so that the program's own work is no bottleneck.
 fn event() -> Vec<u8> {
     let text = "x".repeat(8000);
@@ -36,7 +39,7 @@ fn stalls_and_reads_on(request: &str, head: &str, settings: &str) {
     assert!(sent < FLOOD, "the upstream never felt that nobody reads");
     assert!(resident(&toolrein) < before + ROOM, "{} MiB more", (resident(&toolrein) - before) >> 20);
     crate::hand::still_answers(&hand, &toolrein);
-    let rest = event[sent % event.len()..].to_vec();
+    let rest = [&event[sent % event.len()..], DONE].concat();
     let length = sent + rest.len();
     let finishing = std::thread::spawn(move || upstream.write(rest));
     let (head, body) = client.response();
@@ -44,6 +47,7 @@ fn stalls_and_reads_on(request: &str, head: &str, settings: &str) {
     assert_eq!(head.word(1), "200");
     let body = body.expect("a whole body");
     assert_eq!(body.len(), length);
+    let body = body.strip_suffix(DONE).expect("the end of it");
     assert!(body.chunks(event.len()).all(|chunk| chunk == event), "and every byte of it");
 }
 
@@ -140,7 +144,7 @@ fn an_http_2_stream_that_nobody_reads_holds_up_no_other_on_its_connection() {
     hand.asked().write(crate::hand::answer("beside it"));
     let answered = runtime.block_on(async { second.await.unwrap().unwrap().into_body().collect().await });
     assert!(String::from_utf8_lossy(&answered.unwrap().to_bytes()).contains("beside it"));
-    let rest = event[sent % event.len()..].to_vec();
+    let rest = [&event[sent % event.len()..], DONE].concat();
     let length = sent + rest.len();
     let finishing = std::thread::spawn(move || upstream.write(rest));
     let body = runtime.block_on(stalled.into_body().collect()).unwrap().to_bytes();
