@@ -23,9 +23,10 @@
 mod marker;
 mod summary;
 
-use super::context::{CLEARED, Context, ResultText, new_text, reaches, shown};
+use super::context::{CLEARED, Changes, Context, ResultText, new_text, reaches};
 use super::pattern::Pattern;
 use super::plan::{Change, Plan, SummaryPlace, SummaryTerms};
+use super::work::step;
 use super::{ConfigError, Policy, RequestFacts};
 use crate::transcript::identity::Hash;
 use crate::transcript::summaries::Pin;
@@ -291,20 +292,21 @@ impl Compact {
         if view.message.odd || self.config.exempt.iter().any(|pattern| pattern.matches(result.tool())) {
             return;
         }
-        for at in new {
+        let (changes, flagged) = (Changes::of(plan), flagged(plan));
+        for (at, written) in new.zip(view.message.content.texts()) {
+            step();
             let text = state.context.texts()[at];
             let size = text.alone();
-            let change = shown(plan, text.text, false);
+            let change = changes.shown(text.text, false);
             // A marker would quote what the model shall not read.
             if size < LEAST || matches!(change, Some(Change::WithholdText { .. })) {
                 continue;
             }
             let reader = state.reader;
-            if let Some(mut old) = Old::read(result, (at, text.text), (change.map(new_text), reader)) {
-                old.suspicious = is_flagged(plan, text.text);
-                state.potential += size.saturating_sub(CLEARED);
-                state.old.push(old);
-            }
+            let mut old = Old::read(result, (at, text.text, written), (change.map(new_text), reader));
+            old.suspicious = flagged.contains(&text.text);
+            state.potential += size.saturating_sub(CLEARED);
+            state.old.push(old);
         }
     }
 }
@@ -339,10 +341,10 @@ impl State {
     }
 }
 
-/// Whether lines of ours stand around the `text`-th text of the event being read.
-fn is_flagged(plan: &Plan, text: usize) -> bool {
-    let here = |change: &Change| matches!(change, Change::Surround { text: at, .. } if *at == text);
-    plan.planned_here().any(|edit| here(&edit.change))
+/// The texts of the event being read around which lines of ours stand.
+fn flagged(plan: &Plan) -> HashSet<usize> {
+    let text = |change: &Change| if let Change::Surround { text, .. } = change { Some(*text) } else { None };
+    plan.planned_here().filter_map(|edit| text(&edit.change)).collect()
 }
 
 #[cfg(test)]

@@ -12,10 +12,12 @@ pub use measure::characters;
 
 use super::RequestFacts;
 use super::plan::{Change, Plan};
+use super::work::step;
 use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, ToolResult};
 use bytes::Bytes;
 use measure::Measure;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// What a cleared text is reckoned with: its marker of two lines and 200 characters, 100 tokens within a third.
@@ -125,8 +127,12 @@ impl Context {
         for dropped in &plan.dropped[self.dropped..] {
             any = true;
             self.forget(dropped.messages.clone());
-            let gone = |text: &&mut ResultText| dropped.messages.contains(&text.message);
-            self.texts.iter_mut().filter(gone).for_each(|text| text.gone = true);
+            let place = |message: usize| self.texts.partition_point(|text| text.message < message);
+            let gone = place(dropped.messages.start)..place(dropped.messages.end);
+            for text in &mut self.texts[gone] {
+                step();
+                text.gone = true;
+            }
         }
         (self.edits, self.dropped) = (plan.edits.len(), plan.dropped.len());
         if any {
@@ -173,6 +179,7 @@ impl Context {
         let single = view.message.content.texts().nth(1).is_none();
         let measure = self.measure;
         let mut sum = measure.frame(view);
+        let changes = Changes::of(plan);
         for (at, text) in view.message.content.texts().enumerate() {
             // The whole message is counted already, for other policies too.
             let own = || match single {
@@ -180,7 +187,7 @@ impl Context {
                 false => measure.text(view, text),
             };
             let shown_as = |pointing: bool| {
-                shown(plan, at, pointing).map_or_else(own, |change| measure.other(view, new_text(change)))
+                changes.shown(at, pointing).map_or_else(own, |change| measure.other(view, new_text(change)))
             };
             let mut read = ResultText {
                 message: view.index,
@@ -189,7 +196,7 @@ impl Context {
                 points: None,
                 gone: false,
             };
-            if let Some(Change::Point { original, .. }) = shown(plan, at, true) {
+            if let Some(Change::Point { original, .. }) = changes.shown(at, true) {
                 let alone = shown_as(false);
                 if self.is_gone(*original) {
                     read.shown = alone;
@@ -211,26 +218,52 @@ pub fn reaches(places: &mut Vec<usize>, message: usize) -> bool {
     places.len() < known
 }
 
-/// What the `text`-th text of the event being read becomes by what is planned so far, pointers left out if they are not
-/// `pointing`: the strongest change, and of equal ones the first, as the rewriting has it.
-pub fn shown(plan: &Plan, text: usize, pointing: bool) -> Option<&Change> {
-    let strength = |change: &Change| match change {
-        Change::Clear { .. } | Change::WithholdText { .. } => 3,
-        Change::Point { .. } => 2,
-        Change::Shorten { .. } => 1,
-        Change::Clean { .. } | Change::Surround { .. } | Change::Notice { .. } | Change::Remark { .. } => 0,
-    };
-    let is_it = |change: &&Change| match change {
-        Change::Clear { text: at, .. }
-        | Change::WithholdText { text: at, .. }
-        | Change::Shorten { text: at, .. } => *at == text,
-        Change::Point { text: at, .. } => pointing && *at == text,
-        Change::Clean { .. } | Change::Surround { .. } | Change::Notice { .. } | Change::Remark { .. } => {
-            false
+/// What the texts of the event being read become by what is planned so far: the strongest change of each, and of equal
+/// ones the first, as the rewriting has it. Read in one pass, since an event may have any number of texts.
+pub struct Changes<'a> {
+    /// By the text, without pointers and with them.
+    alone: HashMap<usize, &'a Change>,
+    pointing: HashMap<usize, &'a Change>,
+}
+
+impl<'a> Changes<'a> {
+    pub fn of(plan: &'a Plan) -> Self {
+        let mut changes = Self { alone: HashMap::new(), pointing: HashMap::new() };
+        // Newest first, so that of equals the first planned is the last that is seen.
+        for edit in plan.planned_here() {
+            step();
+            let Some((text, strength)) = strength(&edit.change) else { continue };
+            let stronger = |known: &mut HashMap<usize, &'a Change>| {
+                let before = known.get(&text).and_then(|known| self::strength(known));
+                if before.is_none_or(|(_, before)| before <= strength) {
+                    known.insert(text, &edit.change);
+                }
+            };
+            stronger(&mut changes.pointing);
+            if !matches!(edit.change, Change::Point { .. }) {
+                stronger(&mut changes.alone);
+            }
         }
-    };
-    // Newest first, so that of equals the first planned is the last that is seen.
-    plan.planned_here().map(|edit| &edit.change).filter(is_it).max_by_key(|change| strength(change))
+        changes
+    }
+
+    /// What becomes of the `text`-th text, pointers left out if they are not `pointing`.
+    pub fn shown(&self, text: usize, pointing: bool) -> Option<&'a Change> {
+        let known = if pointing { &self.pointing } else { &self.alone };
+        known.get(&text).copied()
+    }
+}
+
+/// The text that a change puts another in the place of, and how it compares with others that do.
+fn strength(change: &Change) -> Option<(usize, u8)> {
+    match change {
+        Change::Clear { text, .. } | Change::WithholdText { text, .. } => Some((*text, 3)),
+        Change::Point { text, .. } => Some((*text, 2)),
+        Change::Shorten { text, .. } => Some((*text, 1)),
+        Change::Clean { .. } | Change::Surround { .. } | Change::Notice { .. } | Change::Remark { .. } => {
+            None
+        }
+    }
 }
 
 /// The text that `change` puts in the place of another; empty where it puts none.

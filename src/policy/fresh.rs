@@ -33,6 +33,7 @@ use crate::transcript::outcome::has_failed;
 use crate::transcript::{Event, ToolResult};
 use rule::{Rule, Written};
 use serde::Deserialize;
+use std::collections::HashSet;
 
 /// See the file's head.
 pub struct Fresh {
@@ -215,7 +216,8 @@ impl Fresh {
                 Unknown::Named => self.unnamed(rule, values, known),
             };
         };
-        if let Some(stale) = values.iter().find(|value| !newest.values.contains(value)) {
+        let known_values: HashSet<&String> = newest.values.iter().collect();
+        if let Some(stale) = values.iter().find(|value| !known_values.contains(value)) {
             return Some(Problem::Stale { given: stale, newest });
         }
         let calls_since = known.calls.saturating_sub(newest.calls);

@@ -28,13 +28,14 @@ mod words;
 
 use super::pattern::{Pattern, exact_names};
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use super::work::step;
 use super::{ConfigError, Evidence, Policy};
 use crate::transcript::calls::Call;
 use crate::transcript::identity::Hash;
 use crate::transcript::outcome::{Answer, Emptiness, has_failed, is_empty};
 use crate::transcript::{Event, ToolResult, View};
 use serde::Deserialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use trail::{Kind, Step, Trail};
 
 /// See the file's head.
@@ -125,8 +126,9 @@ struct EmptyRun {
     results: usize,
     /// The results when the model was last told.
     told: usize,
-    /// The tools that gave them, each once.
+    /// The tools that gave them, each once, in their order; and the same to look them up.
     tools: Vec<String>,
+    known: HashSet<String>,
 }
 
 impl Policy for Loops {
@@ -295,7 +297,7 @@ impl Loops {
             ));
         }
         let empty = &turn.empty;
-        let found_nothing = empty.tools.iter().any(|tool| tool == call.name);
+        let found_nothing = empty.known.contains(call.name);
         if self.empty > 0 && empty.results >= self.empty && found_nothing {
             let numbers = vec![("empty_results", empty.results as u64)];
             return Some(reason(words::withheld_empty(call.name, empty.results), numbers));
@@ -344,7 +346,9 @@ impl EmptyRun {
             return;
         }
         self.results += 1;
-        if !self.tools.iter().any(|known| known == tool) {
+        step();
+        if !self.known.contains(tool) {
+            self.known.insert(tool.to_owned());
             self.tools.push(tool.to_owned());
         }
     }

@@ -35,6 +35,7 @@ mod story;
 mod taint;
 mod truncate;
 mod turn_limits;
+mod work;
 // First line of a new policy: `mod NAME;`.
 
 use crate::transcript::identity::{Hash, HashKey};

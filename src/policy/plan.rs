@@ -3,6 +3,7 @@
 
 mod summaries;
 
+use super::work::step;
 pub use summaries::{BatchSummaries, Place as SummaryPlace, SummaryTerms, SummaryWanted};
 
 use super::pattern::Pattern;
@@ -267,6 +268,7 @@ impl Plan {
             .iter()
             .rev()
             .take_while(move |edit| edit.decided == here)
+            .inspect(|_| step())
             .filter(move |edit| edit.message == here)
     }
 

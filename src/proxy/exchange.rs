@@ -28,7 +28,7 @@ use crate::wire::usage::Usage;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::http::Response;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// See the file's head.
 pub(crate) struct Exchange {
@@ -60,6 +60,8 @@ pub(crate) struct Exchange {
     /// The calls that wait for a person's word.
     pub(crate) waiting: Waiting,
     pub(crate) length: Length,
+    /// The name of the whole request, made once: a stream of many choices asks for it at every finish.
+    pub(crate) name: OnceLock<Hash>,
 }
 
 /// A body below this is copied rather than kept with the buffer that it was read into, which is about as large.
@@ -265,7 +267,8 @@ impl Exchange {
         if policies.counted().is_empty() {
             return Vec::new();
         }
-        let request = self.gateway.name_of_bytes(&self.identity, &self.body);
+        let made = || self.gateway.name_of_bytes(&self.identity, &self.body);
+        let request = *self.name.get_or_init(made);
         let released =
             || choices.iter().filter(|choice| !choice.is_waiting()).flat_map(ChoiceState::released);
         let uses = policies.counted().iter().enumerate().map(|(at, counted)| Spent {

@@ -45,7 +45,7 @@ use hyper::body::Incoming;
 use hyper::http::Response;
 use hyper::http::request::Parts;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Everything that all requests share.
@@ -375,6 +375,7 @@ impl Gateway {
             passage: None,
             waiting: Waiting::default(),
             length,
+            name: OnceLock::new(),
         });
         exchange.tell_known();
         (exchange, judging)

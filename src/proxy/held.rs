@@ -8,6 +8,7 @@ use crate::rewrite::confirm::held::{HeldCall, Word};
 use crate::rewrite::judging::Judging;
 use crate::rewrite::reply::WholeJudge;
 use crate::telemetry::outcome::{CallVerdict, Consent, JudgedCall};
+use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
@@ -22,16 +23,18 @@ pub(crate) struct Waiting {
 impl Exchange {
     /// Puts the calls that have come to wait where somebody can answer, and no longer those that the judge has given up.
     pub(crate) fn show_held(&mut self, judging: &Judging) {
-        let still = |id: u32| judging.held().any(|call| call.id == id);
-        while let Some(at) = self.waiting.tickets.iter().position(|(id, _)| !still(*id)) {
-            let (id, _) = self.waiting.tickets.remove(at);
-            self.record.held_ended(id, Consent::Unasked);
+        if self.waiting.tickets.is_empty() && judging.held().next().is_none() {
+            return;
         }
-        for call in judging.held() {
-            if !self.waiting.tickets.iter().any(|(id, _)| *id == call.id) {
-                let ticket = self.hold(call, judging.hold_ms());
-                self.waiting.tickets.push((call.id, ticket));
-            }
+        let held: HashSet<u32> = judging.held().map(|call| call.id).collect();
+        let (still, ended): (Vec<_>, Vec<_>) =
+            self.waiting.tickets.drain(..).partition(|(id, _)| held.contains(id));
+        ended.iter().for_each(|(id, _)| self.record.held_ended(*id, Consent::Unasked));
+        let shown: HashSet<u32> = still.iter().map(|(id, _)| *id).collect();
+        self.waiting.tickets = still;
+        for call in judging.held().filter(|call| !shown.contains(&call.id)) {
+            let ticket = self.hold(call, judging.hold_ms());
+            self.waiting.tickets.push((call.id, ticket));
         }
     }
 

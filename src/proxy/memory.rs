@@ -100,6 +100,9 @@ impl Reserved {
         {
             drop(held.split(surplus));
         }
+        if units == 0 {
+            self.0 = None;
+        }
     }
 
     /// The same bytes, which hold the reservation for as long as any part of them is held.

@@ -18,7 +18,7 @@ use crate::telemetry::outcome::Fallback;
 use crate::wire::body::Fault;
 use crate::wire::error::{UpstreamError, may_be_in_200, parse, parse_in_200};
 use crate::wire::reply::{Form, Reply, may_be_reply};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming};
@@ -33,6 +33,8 @@ use tokio::time::timeout;
 pub(crate) struct Read {
     head: Parts,
     pieces: Vec<Bytes>,
+    /// Small ones behind these.
+    small: BytesMut,
     trailers: Option<HeaderMap>,
     /// What is left of a reply over the bound, or of a stream.
     rest: Option<Incoming>,
@@ -87,11 +89,12 @@ impl Exchange {
             match frame.map_err(|error| self.gateway.cut(&error))?.into_data() {
                 Ok(data) => {
                     size += data.len();
-                    read.pieces.push(data);
+                    read.add(data);
                 }
                 Err(frame) => read.trailers = frame.into_trailers().ok(),
             }
             if unknown {
+                read.gather();
                 let told = read.is_stream();
                 // White space alone may come for as long as it likes.
                 unknown = told.is_none() && size < SNIFFED_BYTES;
@@ -106,6 +109,7 @@ impl Exchange {
                 break;
             }
         }
+        read.gather();
         if waited {
             self.record.upstream_time();
         }
@@ -273,6 +277,10 @@ impl Exchange {
 
 /// Most that is looked at to tell what a reply is.
 const SNIFFED_BYTES: usize = 1024;
+/// Pieces below this are copied.
+const SMALL_PIECE_BYTES: usize = 2 * 1024;
+/// How much of them is one piece then.
+const GATHERED_BYTES: usize = 64 * 1024;
 /// Headers that are true of the upstream's bytes alone.
 const OF_THE_BYTES: [&str; 7] =
     ["content-length", "content-encoding", "etag", "content-md5", "digest", "content-digest", "repr-digest"];
@@ -293,9 +301,38 @@ impl Read {
 
     /// A reply of which nothing but the head has come.
     fn begin(head: Parts) -> Box<Self> {
-        let (pieces, is_events) = (Vec::with_capacity(1), false);
+        let (pieces, small, is_events) = (Vec::with_capacity(1), BytesMut::new(), false);
         let (decoded, reply, reserved) = (None, None, Reserved::default());
-        Box::new(Self { head, pieces, trailers: None, rest: None, is_events, decoded, reply, reserved })
+        Box::new(Self {
+            head,
+            pieces,
+            small,
+            trailers: None,
+            rest: None,
+            is_events,
+            decoded,
+            reply,
+            reserved,
+        })
+    }
+
+    /// Adds a piece. Small ones are copied together: each keeps a buffer of hyper's and takes more memory than its bytes.
+    fn add(&mut self, data: Bytes) {
+        if data.len() >= SMALL_PIECE_BYTES || self.pieces.is_empty() {
+            self.gather();
+            return self.pieces.push(data);
+        }
+        self.small.extend_from_slice(&data);
+        if self.small.len() >= GATHERED_BYTES {
+            self.gather();
+        }
+    }
+
+    /// Puts the small pieces behind the others.
+    fn gather(&mut self) {
+        if !self.small.is_empty() {
+            self.pieces.push(std::mem::take(&mut self.small).freeze());
+        }
     }
 
     /// Whether the body is a stream of events; `None` where too little has come to tell.

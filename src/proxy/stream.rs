@@ -43,6 +43,9 @@ use tokio::time::{Instant, timeout_at};
 /// How long a stream that said `[DONE]` may stay open: servers end it at once, some proxies never do.
 const AFTER_DONE: Duration = Duration::from_secs(2);
 
+/// After how many bytes of a stream it is counted what is kept of it.
+const COUNTED_EVERY: usize = 8 * 1024;
+
 /// Whether the reply is a stream of events.
 pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map_or(b"".as_slice(), |kind| kind.as_bytes());
@@ -147,6 +150,8 @@ struct Streaming {
     ends_by_closing: bool,
     /// The memory that is taken by what is kept.
     reserved: Reserved,
+    /// Bytes that came since that was counted.
+    uncounted: usize,
     _open: StreamGuard,
 }
 
@@ -179,6 +184,7 @@ impl Streaming {
             remembered: 0,
             ends_by_closing: false,
             reserved: Reserved::default(),
+            uncounted: 0,
             _open: open,
         }
     }
@@ -270,18 +276,24 @@ impl Streaming {
             let why = self.judge.unjudged.last().map_or("unjudged", |why| label(*why));
             self.break_off(&ProxyError::ReplyUnjudged { why }, BodyError::UpstreamCut);
         }
-        self.reserve();
+        self.reserve(data.len());
         self.exchange.show_held(&self.judge.judging);
         self.tell_finished();
         self.exchange.record.own_time();
     }
 
-    /// Counts what is kept against the bound on all bodies.
-    fn reserve(&mut self) {
+    /// Counts what is kept against the bound on all bodies, behind a piece of `came` bytes. To add it up takes a look at
+    /// every call, so that it is done once in a while.
+    fn reserve(&mut self, came: usize) {
+        self.uncounted += came;
+        if self.uncounted < COUNTED_EVERY {
+            return;
+        }
+        self.uncounted = 0;
         let kept = self.judge.kept_bytes();
         let fits = self.exchange.gateway.memory.replies.reach(&mut self.reserved, kept);
-        if kept == 0 {
-            self.reserved.shrink(0);
+        if kept < COUNTED_EVERY {
+            self.reserved.shrink(kept);
         }
         if !fits && !self.exchange.is_observing() {
             self.break_off(&ProxyError::NoMemory, BodyError::UpstreamCut);

@@ -50,20 +50,19 @@ impl Quote {
 }
 
 impl Old {
-    /// The `text`-th text of `result`, the model reading `instead` where that is something else. `None` where it is
-    /// not to be edited. `reader`: the tool of ours by which the model reads it.
+    /// The `text`-th text of `result`, which is `written`, the model reading `instead` where that is something else.
+    /// `reader`: the tool of ours by which the model reads it.
     pub(super) fn read(
         result: &ToolResult<'_>,
-        (at, text): (usize, usize),
+        (at, text, written): (usize, usize, Str),
         (instead, reader): (Option<&str>, Option<&'static str>),
-    ) -> Option<Self> {
+    ) -> Self {
         let view = &result.view;
-        let written = view.message.content.texts().nth(text)?;
         let instead = instead.map(|text| first(text, QUOTED).into());
         let tool: Box<str> = first(result.tool(), NAMED).into();
         let reader = reader.zip(result.call.map(|call| call.ordinal));
         let name = view.text_name(written);
-        Some(Self { at, message: view.index, text, name, suspicious: false, tool, reader, written, instead })
+        Self { at, message: view.index, text, name, suspicious: false, tool, reader, written, instead }
     }
 
     /// What is told of it. `body` is the request; `by`: a message with which it is remembered.

@@ -391,3 +391,14 @@ fn settings_of_summaries_that_mean_nothing_are_refused() {
         assert!(Compact::new(config).is_err(), "{url}");
     }
 }
+
+#[test]
+fn a_result_of_many_texts_is_read_in_one_pass_over_what_is_planned_for_it() {
+    crate::policy::work::assert_linear(200, |texts| {
+        let text = |nth: usize| json!({"type": "text", "text": format!("{nth} {}", "word ".repeat(200))});
+        let parts: Vec<Value> = (0..texts).map(text).collect();
+        let body = Talk::begin().calls("read", &[json!(parts)]).body();
+        let rules = [policy::<Truncate>("max_chars = 200"), small("")];
+        assert!(plan_together(&rules, &body, false).edits.len() >= texts, "each of them is cut");
+    });
+}

@@ -1,6 +1,7 @@
 //! What was done and found so far in a conversation, and how each call ended. Remembers and compares; what
 //! follows from it is the policy's.
 
+use crate::policy::work::step;
 use crate::transcript::identity::Hash;
 use std::sync::Arc;
 
@@ -96,7 +97,12 @@ impl Past {
 
     /// The call at `place` ended.
     pub fn end(&mut self, place: (usize, usize), end: End) {
-        if let Some(deed) = self.deeds.iter_mut().rev().find(|deed| deed.place == Some(place)) {
+        // Those of the conversation come in their order, and before those of the reply being judged.
+        let at = self.deeds.partition_point(|deed| {
+            step();
+            deed.place.is_some_and(|known| known < place)
+        });
+        if let Some(deed) = self.deeds.get_mut(at).filter(|deed| deed.place == Some(place)) {
             deed.end = end;
         }
     }
@@ -124,5 +130,22 @@ impl Past {
     pub fn is_recent(&self, released_ms: Option<u64>, turn: usize, window_ms: u64, now_ms: u64) -> bool {
         let inside = |at_ms| now_ms.saturating_sub(at_ms) < window_ms;
         window_ms == 0 || released_ms.map_or(turn == self.turn, inside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::work::assert_linear;
+
+    #[test]
+    fn to_end_the_calls_of_one_large_reply_takes_no_pass_over_them_for_each() {
+        assert_linear(1_000, |calls| {
+            let mut past = Past::default();
+            past.begin_reply();
+            (0..calls).for_each(|at| past.add("pay", Same::Nothing, Some((1, at)), None));
+            (0..calls).for_each(|at| past.end((1, at), End::Succeeded(None)));
+            assert!(past.deeds.iter().all(|deed| deed.end != End::Open));
+        });
     }
 }

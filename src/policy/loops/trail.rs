@@ -2,8 +2,10 @@
 //! two or three steps in turn, or a reply of more parallel calls made over and over. Finds; what is too much is
 //! the policy's to say.
 
+use crate::policy::work::step;
 use crate::transcript::identity::Hash;
 use crate::transcript::outcome::Answer;
+use std::collections::{HashMap, HashSet};
 
 /// The longest circle over single steps.
 const LONGEST: usize = 3;
@@ -45,6 +47,8 @@ pub struct Trail {
     streaks: [Streak; LONGEST],
     /// The steps of the last reply, if it made more calls than the longest circle over single steps has.
     reply: Vec<Step>,
+    /// The tools of its calls by their arguments.
+    calls: HashMap<Hash, HashSet<String>>,
     replies: Streak,
 }
 
@@ -59,6 +63,7 @@ struct Streak {
 
 impl Step {
     fn is_call(&self, tool: &str, arguments: Hash) -> bool {
+        step();
         self.arguments == arguments && self.tool == tool
     }
 
@@ -87,13 +92,15 @@ impl Trail {
 
     /// Whether a call was made a moment ago, so that it may be part of a circle.
     pub fn knows(&self, tool: &str, arguments: Hash) -> bool {
-        self.recent.iter().chain(&self.reply).any(|step| step.is_call(tool, arguments))
+        self.recent.iter().any(|step| step.is_call(tool, arguments))
+            || self.calls.get(&arguments).is_some_and(|tools| tools.contains(tool))
     }
 
     /// Adds the steps of one reply, in the order of its calls. `body` holds the request.
     pub fn add_reply(&mut self, steps: Vec<Step>, body: &[u8]) {
         if steps.len() <= LONGEST {
             (self.reply, self.replies) = (Vec::new(), Streak::default());
+            self.calls.clear();
             steps.into_iter().for_each(|step| self.add(step, body));
             return;
         }
@@ -101,6 +108,10 @@ impl Trail {
         let equal = steps.len() == self.reply.len()
             && std::iter::zip(&steps, &self.reply).all(|(step, before)| step.equals(before, body));
         self.replies.go_on(equal);
+        self.calls.clear();
+        for step in &steps {
+            self.calls.entry(step.arguments).or_default().insert(step.tool.clone());
+        }
         self.reply = steps;
     }
 
@@ -166,5 +177,27 @@ impl Trail {
 impl Streak {
     fn go_on(&mut self, equal: bool) {
         *self = if equal { Self { matched: self.matched + 1, ..*self } } else { Self::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::work::assert_linear;
+
+    #[test]
+    fn to_know_the_calls_of_one_large_reply_takes_no_pass_over_them_for_each() {
+        assert_linear(500, |calls| {
+            let made = |nth: usize| Step {
+                tool: "search".to_owned(),
+                arguments: Hash(nth as u128),
+                answer: Answer::default(),
+                kind: Kind::Useful,
+            };
+            let mut trail = Trail::default();
+            trail.add_reply((0..calls).map(made).collect(), b"");
+            assert!((0..calls).all(|nth| trail.knows("search", Hash(nth as u128))));
+            assert!(!trail.knows("search", Hash(u128::MAX)) && !trail.knows("other", Hash(0)));
+        });
     }
 }

@@ -1,6 +1,7 @@
 //! What the model reads about its loops: what it repeats, and what to do instead. Words only.
 
 use super::trail::{Circle, Kind};
+use std::collections::HashSet;
 
 /// Most tools that a sentence names.
 const MOST_NAMED: usize = 5;
@@ -94,12 +95,8 @@ fn kind(circle: &Circle<'_>) -> Kind {
 
 /// The names, each once.
 fn named<'a>(tools: impl Iterator<Item = &'a str>) -> String {
-    let mut names: Vec<&str> = Vec::new();
-    for tool in tools {
-        if !names.contains(&tool) {
-            names.push(tool);
-        }
-    }
+    let (mut names, mut known) = (Vec::new(), HashSet::new());
+    names.extend(tools.filter(|tool| known.insert(*tool)));
     let more = names.len().saturating_sub(MOST_NAMED);
     names.truncate(MOST_NAMED);
     let list = names.join(", ");

@@ -3,28 +3,29 @@
 //! Responsible for which call is nearly the same as one whose result was cut in the group of results before. Deliberately
 //! not for what is made of it: the plan tells it, the metrics count it.
 
+use crate::policy::work::step;
 use crate::transcript::calls::Call;
 use crate::transcript::identity::Hash;
 use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 
 /// What is known of the last reply's calls and of the one before.
 #[derive(Clone, Default)]
 pub(super) struct Regrets {
     /// The calls whose results were cut since the last reply.
-    cut: Vec<Asked>,
+    cut: HashMap<String, Asked>,
     /// The same before it.
-    before: Vec<Asked>,
+    before: HashMap<String, Asked>,
     /// The calls of the last reply, by message and position, that ask for one of these once more.
-    again: Vec<(usize, usize)>,
+    again: HashSet<(usize, usize)>,
 }
 
-/// A call as it is compared.
-#[derive(Clone)]
+/// The calls of one tool as they are compared.
+#[derive(Clone, Default)]
 struct Asked {
-    tool: String,
-    arguments: Hash,
+    arguments: HashSet<Hash>,
     /// Arguments that name a place, as names and values.
-    places: Vec<(String, String)>,
+    places: HashSet<(String, String)>,
 }
 
 impl Regrets {
@@ -36,22 +37,20 @@ impl Regrets {
 
     /// The result of `call` was cut.
     pub(super) fn cut(&mut self, call: &Call<'_>) {
-        let (tool, arguments) = (call.name.to_string(), call.arguments);
-        self.cut.push(Asked { tool, arguments, places: places(call) });
+        let asked = self.cut.entry(call.name.to_string()).or_default();
+        asked.arguments.insert(call.arguments);
+        asked.places.extend(places(call));
     }
 
     /// A call was made.
     pub(super) fn call(&mut self, call: &Call<'_>) {
-        let same: Vec<&Asked> = self.before.iter().filter(|asked| asked.tool == call.name).collect();
-        if same.is_empty() {
-            return;
-        }
-        let of_call = places(call);
-        let is_same = |asked: &&Asked| {
-            asked.arguments == call.arguments || asked.places.iter().any(|place| of_call.contains(place))
+        let Some(asked) = self.before.get(&*call.name) else { return };
+        let is_place = |place: &(String, String)| {
+            step();
+            asked.places.contains(place)
         };
-        if same.iter().any(is_same) {
-            self.again.push((call.message, call.position));
+        if asked.arguments.contains(&call.arguments) || places(call).iter().any(is_place) {
+            self.again.insert((call.message, call.position));
         }
     }
 

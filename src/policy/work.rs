@@ -1,0 +1,32 @@
+//! Units of work, counted in tests alone: a step for each element that is looked at. A test of growth reads the count, and
+//! no clock. In the program it is nothing.
+
+#[cfg(test)]
+use std::cell::Cell;
+
+#[cfg(test)]
+thread_local! {
+    static STEPS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// One element was looked at.
+#[inline]
+pub(crate) fn step() {
+    #[cfg(test)]
+    STEPS.with(|steps| steps.set(steps.get() + 1));
+}
+
+/// The steps that `work` takes in this thread.
+#[cfg(test)]
+pub(crate) fn steps_of(work: impl FnOnce()) -> usize {
+    let before = STEPS.with(Cell::get);
+    work();
+    STEPS.with(Cell::get) - before
+}
+
+/// What `work` takes on a small input and on one four times as large: no more than five times as many steps.
+#[cfg(test)]
+pub(crate) fn assert_linear(small: usize, mut work: impl FnMut(usize)) {
+    let [few, many] = [small, 4 * small].map(|size| steps_of(|| work(size)));
+    assert!(few > 0 && many <= 5 * few, "{few} steps for {small}, {many} for four times as much");
+}
