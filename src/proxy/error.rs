@@ -154,13 +154,7 @@ impl ProxyError {
                  (conversation.caller = {caller:?}). Send one API key, in one header. Where a second one belongs to a \
                  gateway, set conversation.caller = \"header:NAME\" to the header that names the caller."
             ),
-            Self::ConversationBusy { waited_ms: 0 } => {
-                "Another request of this conversation is in flight. Send the next one when it has been answered.".into()
-            }
-            Self::ConversationBusy { waited_ms } => format!(
-                "Another request of this conversation was still in flight after {waited_ms} ms. Send the next one when \
-                 it has been answered, or raise conversation.in_flight_wait."
-            ),
+            Self::ConversationBusy { waited_ms } => busy(*waited_ms),
             Self::RequestUnreadable { why, answered } => unreadable(why, *answered),
             Self::LedgerAway => {
                 "The ledger that toolrein's replicas share does not answer or refuses writes, and ledger.strict refuses \
@@ -235,6 +229,17 @@ fn unreadable(why: &str, answered: bool) -> String {
         "toolrein cannot read this request ({why}), so it cannot judge the calls in an answer to it, and a policy that \
          restricts calls is on. {done} Send one JSON object in UTF-8, uncompressed, each of whose members occurs once, \
          or set upstream.unjudged to \"pass\"."
+    )
+}
+
+/// Another request of the conversation is in flight, and was for this long.
+fn busy(waited_ms: u64) -> String {
+    if waited_ms == 0 {
+        return "Another request of this conversation is in flight. Send the next one when it has been answered.".into();
+    }
+    format!(
+        "Another request of this conversation was still in flight after {waited_ms} ms. Send the next one when it has \
+         been answered, or raise conversation.in_flight_wait."
     )
 }
 

@@ -85,47 +85,51 @@ fn calls_of_one_reply_count_in_their_order() {
     });
 }
 
+/// A query and headers: spellings of one key, all of which are counted for one caller.
+const COUNTED: &[(&str, &[(&str, &str)])] = &[
+    ("", &[("authorization", "bEARER sk-a")]),
+    ("", &[("authorization", "Bearer  sk-a")]),
+    ("", &[("authorization", "Bearer\tsk-a\t")]),
+    ("", &[("authorization", "Bearer Bearer sk-a")]),
+    ("", &[("authorization", "Bearer sk-a,")]),
+    ("", &[("authorization", "Bearer sk-a, bearer sk-a")]),
+    ("", &[("authorization", "sk-a")]),
+    ("", &[("authorization", "Token sk-a")]),
+    ("", &[("Authorization", "Bearer sk-a"), ("AUTHORIZATION", "Bearer sk-a")]),
+    ("", &[("authorization", "Bearer sk-a"), ("x-api-key", "sk-a")]),
+    ("", &[("authorization", "Bearer sk-a"), ("x-api-key", "")]),
+    ("", &[("authorization", "Bearer"), ("api-key", "sk-a")]),
+    ("", &[("x_api_key", "sk-a")]),
+    ("", &[("x-goog-api-key", " sk-a ")]),
+    ("?key=sk-a", &[]),
+    ("?api-version=1&%61pi-key=sk%2Da", &[]),
+    ("?key=", &[("authorization", "Bearer sk-a")]),
+    ("", &[("authorization", "Basic c2stYTo=")]),
+    ("", &[("authorization", "basic c2stYTo")]),
+    ("", &[("authorization", "Bearer sk-a"), ("cookie", "a=b"), ("x-request-id", "7")]),
+    ("", &[("authorization", "Bearer sk-a"), ("proxy-authorization", "Bearer other")]),
+];
+
+/// The key and another one beside it.
+const REFUSED: &[(&str, &[(&str, &str)])] = &[
+    ("", &[("authorization", "Bearer sk-a"), ("x-api-key", "other")]),
+    ("", &[("authorization", "Bearer sk-a"), ("api-key", "other")]),
+    ("", &[("authorization", "Bearer sk-a"), ("x-goog-api-key", "other")]),
+    ("", &[("authorization", "Bearer sk-a"), ("x_api_key", "other")]),
+    ("", &[("authorization", "Bearer sk-a"), ("ocp-apim-subscription-key", "other")]),
+    ("", &[("authorization", "Bearer other"), ("authorization", "Bearer sk-a")]),
+    ("", &[("authorization", "Bearer sk-a, Bearer other")]),
+    ("", &[("authorization", "Bearer sk-a other")]),
+    ("", &[("api-key", "sk-a"), ("api-key", "other")]),
+    ("?key=other", &[("authorization", "Bearer sk-a")]),
+    ("?a=b;api-key=other", &[("authorization", "Bearer sk-a")]),
+    ("?%6bey=other&key=sk-a", &[]),
+];
+
 /// Two calls are used up by `Bearer sk-a`; then the same key comes in another spelling, or with a second credential beside
 /// it. Each such request is counted for the same caller, or refused: none of them gets a third call.
 #[test]
 fn no_spelling_of_a_credential_and_no_credential_beside_it_escapes_a_quota() {
-    const COUNTED: &[(&str, &[(&str, &str)])] = &[
-        ("", &[("authorization", "bEARER sk-a")]),
-        ("", &[("authorization", "Bearer  sk-a")]),
-        ("", &[("authorization", "Bearer\tsk-a\t")]),
-        ("", &[("authorization", "Bearer Bearer sk-a")]),
-        ("", &[("authorization", "Bearer sk-a,")]),
-        ("", &[("authorization", "Bearer sk-a, bearer sk-a")]),
-        ("", &[("authorization", "sk-a")]),
-        ("", &[("authorization", "Token sk-a")]),
-        ("", &[("Authorization", "Bearer sk-a"), ("AUTHORIZATION", "Bearer sk-a")]),
-        ("", &[("authorization", "Bearer sk-a"), ("x-api-key", "sk-a")]),
-        ("", &[("authorization", "Bearer sk-a"), ("x-api-key", "")]),
-        ("", &[("authorization", "Bearer"), ("api-key", "sk-a")]),
-        ("", &[("x_api_key", "sk-a")]),
-        ("", &[("x-goog-api-key", " sk-a ")]),
-        ("?key=sk-a", &[]),
-        ("?api-version=1&%61pi-key=sk%2Da", &[]),
-        ("?key=", &[("authorization", "Bearer sk-a")]),
-        ("", &[("authorization", "Basic c2stYTo=")]),
-        ("", &[("authorization", "basic c2stYTo")]),
-        ("", &[("authorization", "Bearer sk-a"), ("cookie", "a=b"), ("x-request-id", "7")]),
-        ("", &[("authorization", "Bearer sk-a"), ("proxy-authorization", "Bearer other")]),
-    ];
-    const REFUSED: &[(&str, &[(&str, &str)])] = &[
-        ("", &[("authorization", "Bearer sk-a"), ("x-api-key", "other")]),
-        ("", &[("authorization", "Bearer sk-a"), ("api-key", "other")]),
-        ("", &[("authorization", "Bearer sk-a"), ("x-goog-api-key", "other")]),
-        ("", &[("authorization", "Bearer sk-a"), ("x_api_key", "other")]),
-        ("", &[("authorization", "Bearer sk-a"), ("ocp-apim-subscription-key", "other")]),
-        ("", &[("authorization", "Bearer other"), ("authorization", "Bearer sk-a")]),
-        ("", &[("authorization", "Bearer sk-a, Bearer other")]),
-        ("", &[("authorization", "Bearer sk-a other")]),
-        ("", &[("api-key", "sk-a"), ("api-key", "other")]),
-        ("?key=other", &[("authorization", "Bearer sk-a")]),
-        ("?a=b;api-key=other", &[("authorization", "Bearer sk-a")]),
-        ("?%6bey=other&key=sk-a", &[]),
-    ];
     let upstream = upstream();
     let program = Toolrein::before(&upstream, TWO);
     for nth in 0..2 {

@@ -102,10 +102,10 @@ impl Link {
         let mut state = self.lock();
         let was = state.refused.take();
         match (refused, was) {
-            (None, None) => return false,
+            (None, None) => false,
             (None, Some((cause, last))) if cause == "NOPERM" && last.elapsed() < PERMITTED_AFTER => {
                 state.refused = Some((cause, last));
-                return false;
+                false
             }
             (None, Some(_)) => {
                 self.metrics.ledger_answers(state.connection.is_some());
