@@ -115,33 +115,6 @@ impl ProxyError {
                     .into()
             }
             Self::ClientCut => "The request's body broke off before it was whole.".into(),
-            Self::UpstreamConnect { host, detail } => format!(
-                "toolrein could not connect to the upstream {host}: {detail}. Check that it runs and that \
-                 upstream.url is right; the request was not processed, so it can be sent again."
-            ),
-            Self::UpstreamTls { host, detail, transient } => {
-                let advice = if *transient {
-                    "Send the request again; if it persists, check that the upstream speaks TLS on this port."
-                } else {
-                    "Check that upstream.url names the right host; for a private authority set upstream.ca_file."
-                };
-                format!("toolrein could not establish TLS with the upstream {host}: {detail}. {advice}")
-            }
-            Self::UpstreamTimeout { host, waited_ms } => format!(
-                "The upstream {host} did not begin to answer within {waited_ms} ms. Send the request again, or \
-                 raise the upstream's time limits in toolrein's configuration."
-            ),
-            Self::UpstreamHints { host, count } => format!(
-                "The upstream {host} sent more than {count} informational responses (1xx) and did not begin to answer. Send \
-                 the request again; if it persists, the upstream is at fault."
-            ),
-            Self::UpstreamCut { host, detail } => {
-                format!("The upstream {host} broke off before it answered: {detail}. Send the request again.")
-            }
-            Self::ReplyUnjudged { why } => format!(
-                "toolrein refused the upstream's reply: it could not judge the tool calls in it ({why}), and a policy \
-                 decides which tools may be called. upstream.unjudged = \"pass\" lets such replies through."
-            ),
             Self::BadTarget { target } => format!(
                 "The request's target {target} makes no address at the upstream. Send a path such as \
                  /v1/chat/completions."
@@ -170,6 +143,46 @@ impl ProxyError {
             Self::Internal { .. } => {
                 "toolrein failed on this request. Its log says more; please report it.".into()
             }
+            Self::UpstreamConnect { .. }
+            | Self::UpstreamTls { .. }
+            | Self::UpstreamTimeout { .. }
+            | Self::UpstreamHints { .. }
+            | Self::UpstreamCut { .. }
+            | Self::ReplyUnjudged { .. } => self.of_the_upstream(),
+        }
+    }
+
+    /// The message of an error that is the upstream's.
+    fn of_the_upstream(&self) -> String {
+        match self {
+            Self::UpstreamConnect { host, detail } => format!(
+                "toolrein could not connect to the upstream {host}: {detail}. Check that it runs and that \
+                 upstream.url is right; the request was not processed, so it can be sent again."
+            ),
+            Self::UpstreamTls { host, detail, transient } => {
+                let advice = if *transient {
+                    "Send the request again; if it persists, check that the upstream speaks TLS on this port."
+                } else {
+                    "Check that upstream.url names the right host; for a private authority set upstream.ca_file."
+                };
+                format!("toolrein could not establish TLS with the upstream {host}: {detail}. {advice}")
+            }
+            Self::UpstreamTimeout { host, waited_ms } => format!(
+                "The upstream {host} did not begin to answer within {waited_ms} ms. Send the request again, or \
+                 raise the upstream's time limits in toolrein's configuration."
+            ),
+            Self::UpstreamHints { host, count } => format!(
+                "The upstream {host} sent more than {count} informational responses (1xx) and did not begin to answer. Send \
+                 the request again; if it persists, the upstream is at fault."
+            ),
+            Self::UpstreamCut { host, detail } => {
+                format!("The upstream {host} broke off before it answered: {detail}. Send the request again.")
+            }
+            Self::ReplyUnjudged { why } => format!(
+                "toolrein refused the upstream's reply: it could not judge the tool calls in it ({why}), and a policy \
+                 decides which tools may be called. upstream.unjudged = \"pass\" lets such replies through."
+            ),
+            _ => String::new(),
         }
     }
 

@@ -222,9 +222,8 @@ impl Exchange {
                 Some(body) if (status.is_success() && refused.is_none()) || read.may_hold_calls() => {
                     Ok(std::mem::take(&mut read.reserved).keep(body))
                 }
-                None if read.rest.is_some() && status.is_success() => {
-                    Err(self.fail(&self.gateway.unreadable()))
-                }
+                // Too long, or in a coding that cannot be read: it would go to the client unjudged.
+                None if status.is_success() => Err(self.fail(&self.gateway.unreadable())),
                 _ => Err(self.pass_on(read)),
             };
         }

@@ -21,7 +21,7 @@ use crate::rewrite::texts::saved_tokens;
 use crate::transcript::Transcript;
 use crate::transcript::identity::{Hash, HashKey, Identity};
 use crate::wire::assemble::Assembler;
-use crate::wire::message::ToolCall;
+use crate::wire::call::ToolCall;
 use crate::wire::request::Request;
 use bytes::Bytes;
 use std::borrow::Cow;

@@ -1,12 +1,16 @@
 //! One choice of a reply while it comes: its calls with what was decided on each, its text, and what goes back
 //! to the model if calls are withheld. Keeps state; writes no bytes to the client.
 
+mod deciding;
+
+pub use self::deciding::AddedCall;
+
+use self::deciding::{Counts, Mark};
 use super::confirm::{Question, Unaskable, put_off, written};
-use super::judging::{Decision, Judging, Known};
+use super::judging::Decision;
 use super::rounds::{Withheld, envelope, write_round};
-use crate::wire::assemble::{Added, Assembled, Assembler};
-use crate::wire::json::{decode, escape_into, unescape};
-use crate::wire::message::ToolCall;
+use crate::wire::assemble::{Assembled, Assembler};
+use crate::wire::json::{escape_into, unescape};
 use crate::wire::reply::{Choice, Delta};
 use bytes::Bytes;
 
@@ -14,20 +18,6 @@ use bytes::Bytes;
 const CALL_BYTES: usize = 256;
 /// Most members that are kept beside text and calls. Providers send two or three.
 const MOST_CARRIED: usize = 16;
-/// The reasons for which a reply ends before the model has ended it, as OpenAI, Mistral, DeepSeek, Anthropic, Gemini and
-/// gateways before them write them.
-const CUT_REASONS: [&str; 10] = [
-    "length",
-    "content_filter",
-    "max_tokens",
-    "model_length",
-    "insufficient_system_resource",
-    "safety",
-    "recitation",
-    "refusal",
-    "error",
-    "other",
-];
 
 /// What a reply says beside its calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,8 +45,9 @@ pub struct ChoiceState {
     /// How it was decided, in the same order.
     marks: Vec<Mark>,
     counts: Counts,
-    /// The calls that waited for a person's word and were approved.
-    approved: Vec<usize>,
+    /// The calls that go out as we write them, not as they came: those that a person has approved, as they were shown,
+    /// and those in which two readers see different calls, as they were judged.
+    written: Vec<usize>,
     /// This is not the first reply.
     continued: bool,
     /// The client was shown text of this reply.
@@ -81,47 +72,6 @@ pub struct ChoiceState {
     asked: bool,
 }
 
-/// How a call was decided on.
-#[derive(Clone, Copy, Debug, Default)]
-struct Mark {
-    /// By its arguments too.
-    with_arguments: bool,
-    /// Nobody objects to the name that it has.
-    name_passes: bool,
-    /// The index that the client sees, where calls before it are not released.
-    shifted: Option<u64>,
-}
-
-/// The calls by what was decided on them.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    released: usize,
-    hidden: usize,
-    waiting: usize,
-    /// Not released as they came.
-    edited: usize,
-}
-
-/// What became of a delta of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AddedCall {
-    /// The call that it belongs to.
-    pub call: usize,
-    /// It is the call's first delta with arguments.
-    pub carries: bool,
-    /// It is the call's first delta.
-    pub begins: bool,
-    /// With it, the client may read a call that was not judged.
-    pub escapes: bool,
-}
-
-impl AddedCall {
-    /// A whole call that is given beside those which count; `begins`: it is none of those.
-    pub fn beside((call, begins): (usize, bool)) -> Self {
-        Self { call, carries: true, begins, escapes: false }
-    }
-}
-
 impl ChoiceState {
     /// A choice of which nothing has come.
     pub fn new(index: u32) -> Self {
@@ -143,105 +93,6 @@ impl ChoiceState {
         self.assembler.next_event();
     }
 
-    /// Adds a delta of a call. Calls are decided on in their order: one that is called off by its name at once, one that
-    /// its name lets through as soon as the name is complete, any other when it is whole and another one follows.
-    pub fn add_call(
-        &mut self,
-        delta: &ToolCall,
-        text: &[u8],
-        judging: &mut Judging,
-        now_ms: u64,
-    ) -> AddedCall {
-        let added = self.assembler.add(delta, text);
-        let at = added.call;
-        let carries = self.assembler.carries(at, delta);
-        if added.begins {
-            self.begin_call();
-        }
-        if self.decisions[at].is_none() && self.is_asking() {
-            // It came behind the finish: the person was asked about the others alone.
-            self.set(at, Decision::Drop);
-        }
-        let escapes = if self.decisions[at].is_some() {
-            self.escapes(&added, judging, now_ms)
-        } else {
-            self.marks[at].name_passes &= !added.names;
-            self.block_by_name(at, false, judging, now_ms);
-            false
-        };
-        self.advance(judging, now_ms);
-        AddedCall { call: at, carries, begins: added.begins, escapes: escapes || added.ambiguous }
-    }
-
-    /// Adds a call of a whole reply.
-    pub fn add_whole_call(&mut self, call: &ToolCall, text: &[u8]) -> usize {
-        let at = self.assembler.begin(call, text).call;
-        self.begin_call();
-        at
-    }
-
-    /// Adds a whole call from a place beside that which counts: mostly it is one that is known from there. Which call it
-    /// is, and whether it is a new one.
-    pub fn add_call_beside(&mut self, call: &ToolCall, text: &[u8]) -> (usize, bool) {
-        let (name, arguments) = (call.name.map(|name| decode(name, text)), call.arguments.text(text));
-        let is_same = |known: &Assembled| {
-            name.as_deref() == Some(known.name().as_str()) && known.arguments() == arguments
-        };
-        let known = self.assembler.calls().iter().position(is_same);
-        known.map_or_else(|| (self.add_whole_call(call, text), true), |known| (known, false))
-    }
-
-    fn begin_call(&mut self) {
-        self.decisions.push(None);
-        self.marks.push(Mark::default());
-    }
-
-    /// Whether a client may run another call than was judged, now that this was added to one that is decided on.
-    fn escapes(&self, added: &Added, judging: &mut Judging, now_ms: u64) -> bool {
-        let at = added.call;
-        if judging.observes() || !self.decision(at).is_some_and(Decision::is_released) {
-            return false;
-        }
-        let goes_on = added.argues && self.marks[at].with_arguments && self.rewritten(at).is_none();
-        goes_on
-            || (added.names && judging.objects_to_new_name(self.index, &self.assembler.calls()[at], now_ms))
-    }
-
-    /// Blocks the call `at` where its name is enough for that, whatever calls before it are still to be decided on.
-    fn block_by_name(&mut self, at: usize, is_followed: bool, judging: &mut Judging, now_ms: u64) {
-        let call = &self.assembler.calls()[at];
-        let is_named = judging.is_complete_name(call) || is_followed || !call.is_blank();
-        if self.marks[at].name_passes || call.name.is_empty() || !is_named {
-            return;
-        }
-        match judging.block_by_name(self.index, call, now_ms) {
-            Some(decision) => self.set(at, decision),
-            None => self.marks[at].name_passes = true,
-        }
-    }
-
-    /// Decides on calls in their order, as far as that can be done now.
-    fn advance(&mut self, judging: &mut Judging, now_ms: u64) {
-        while self.undecided < self.decisions.len() {
-            let at = self.undecided;
-            let is_followed = at + 1 < self.decisions.len();
-            if self.decisions[at].is_none() && is_followed {
-                self.block_by_name(at, true, judging, now_ms);
-            }
-            if self.decisions[at].is_none() {
-                let call = &self.assembler.calls()[at];
-                if is_followed && call.is_whole() {
-                    self.decide(at, Known::Whole, judging, now_ms);
-                } else if self.marks[at].name_passes && judging.needs_name_alone(self.index, call) {
-                    self.decide(at, Known::Name, judging, now_ms);
-                } else {
-                    return;
-                }
-            }
-            self.undecided += 1;
-        }
-    }
-
     /// Adds what a delta says beside calls.
     pub fn add_text(&mut self, delta: &Delta, text: &[u8]) {
         for piece in delta.content.texts() {
@@ -256,58 +107,6 @@ impl ChoiceState {
                     self.spoke_otherwise |= !matches!(member.value.of(text), b"null" | b"\"\"");
                 }
                 _ => {}
-            }
-        }
-    }
-
-    /// Learns why the reply ends.
-    pub fn ends_by(&mut self, reason: &str) {
-        self.cut |= CUT_REASONS.iter().any(|cut| cut.eq_ignore_ascii_case(reason));
-    }
-
-    /// Nothing more of this reply comes: decides on every call that is left.
-    pub fn finish_calls(&mut self, judging: &mut Judging, now_ms: u64) {
-        for at in self.undecided..self.decisions.len() {
-            if self.decisions[at].is_none() {
-                let known = if self.is_cut_within(at) { Known::Cut } else { Known::Whole };
-                self.decide(at, known, judging, now_ms);
-            }
-        }
-        self.undecided = self.decisions.len();
-        if let Some(last) = self.undecided.checked_sub(1)
-            && matches!(self.decisions[last], Some(Decision::Ask { .. }))
-            && self.is_cut_within(last)
-        {
-            // Nobody is asked about half a call.
-            self.set(last, Decision::Drop);
-        }
-        let needs_yes = |decision: &Option<Decision>| matches!(decision, Some(Decision::Ask { .. }));
-        if self.question.is_none() && !self.decisions.is_empty() && self.decisions.iter().all(needs_yes) {
-            self.question = Some(judging.question(self.assembler.calls()));
-        }
-    }
-
-    /// Blocks the calls that are not decided on as far as their names are enough for that.
-    pub fn block_rest_by_name(&mut self, judging: &mut Judging, now_ms: u64) {
-        for at in self.undecided..self.decisions.len() {
-            if self.decisions[at].is_none() {
-                self.block_by_name(at, true, judging, now_ms);
-            }
-        }
-    }
-
-    /// Whether the reply was cut in the middle of the call `at`.
-    fn is_cut_within(&self, at: usize) -> bool {
-        let call = &self.assembler.calls()[at];
-        self.cut && at + 1 == self.decisions.len() && (call.custom || !call.is_whole())
-    }
-
-    /// Lets every call through that is not decided on.
-    pub fn release_rest(&mut self, judging: &mut Judging) {
-        for at in self.undecided..self.decisions.len() {
-            if self.decisions[at].is_none() {
-                let decision = judging.release_unjudged(self.index, &self.assembler.calls()[at]);
-                self.set(at, decision);
             }
         }
     }
@@ -350,18 +149,18 @@ impl ChoiceState {
             |known: &Option<Decision>| matches!(known, Some(Decision::Hold { id: own, .. }) if *own == id);
         if let Some((at, known)) = self.decisions.iter_mut().enumerate().find(|(_, known)| waits(known)) {
             *known = Some(decision.clone());
-            self.approved.extend(decision.is_released().then_some(at));
+            self.written.extend(decision.is_released().then_some(at));
             self.recount();
         }
     }
 
-    /// Whether a person has approved the call `at` while it waited: it goes out as [`Self::as_shown`].
-    pub fn is_approved(&self, at: usize) -> bool {
-        self.approved.contains(&at)
+    /// Whether the call `at` goes out as [`Self::as_judged`], not as it came.
+    pub fn is_written(&self, at: usize) -> bool {
+        self.written.contains(&at)
     }
 
-    /// The call `at` as it was shown to a person, under its own id; `index` is what the upstream gave it, if it gave any.
-    pub fn as_shown(&self, at: usize, index: Option<u64>) -> String {
+    /// The call `at` as it was judged, or shown to a person, under its own id; `index` is what the upstream gave it, if it gave any.
+    pub fn as_judged(&self, at: usize, index: Option<u64>) -> String {
         let mut call = self.assembler.calls()[at].clone();
         if let Some(signature) = self.signature_for(at)
             && call.extra.iter().all(|(key, _)| key != b"extra_content")
@@ -414,7 +213,7 @@ impl ChoiceState {
 
     /// Whether any call was not released as it came.
     pub fn is_edited(&self) -> bool {
-        self.counts.edited > 0 || !self.approved.is_empty()
+        self.counts.edited > 0 || !self.written.is_empty()
     }
 
     /// Whether the client sees any call of it.
@@ -512,7 +311,7 @@ impl ChoiceState {
         self.assembler = Assembler::default();
         self.decisions.clear();
         self.marks.clear();
-        self.approved.clear();
+        self.written.clear();
         self.counts = Counts::default();
         (self.undecided, self.cut) = (0, false);
         self.question = None;
@@ -556,55 +355,6 @@ impl ChoiceState {
     /// The text of earlier replies, escapes as written.
     pub fn earlier_text(&self) -> &[u8] {
         &self.earlier_text
-    }
-
-    fn decide(&mut self, at: usize, known: Known, judging: &mut Judging, now_ms: u64) {
-        self.assembler.forget_unseen(at, |earlier| is_released(&self.decisions[earlier]));
-        let decision = judging.decide(self.index, &self.assembler.calls()[at], known, now_ms);
-        self.marks[at].with_arguments = known != Known::Name;
-        self.set(at, decision);
-    }
-
-    /// Notes what was decided on the call `at`.
-    fn set(&mut self, at: usize, decision: Decision) {
-        if let Decision::Rewrite { arguments }
-        | Decision::Ask { arguments: Some(arguments), .. }
-        | Decision::Hold { arguments: Some(arguments), .. } = &decision
-        {
-            self.assembler.rewrite(at, arguments);
-        }
-        self.decisions[at] = Some(decision);
-        self.recount();
-    }
-
-    /// Counts anew what was decided. Behind calls that the client does not see, each gets the index after the one
-    /// before it: dense where the upstream's are dense, and never one that is taken.
-    fn recount(&mut self) {
-        self.counts = Counts::default();
-        let (mut next, mut is_shifted) = (0, false);
-        let calls = self.assembler.calls().iter().zip(&self.decisions).zip(&mut self.marks);
-        for ((call, decision), mark) in calls {
-            mark.shifted = None;
-            match decision {
-                None => continue,
-                Some(decision) => {
-                    self.counts.hidden += usize::from(decision.is_hidden());
-                    self.counts.waiting += usize::from(matches!(decision, Decision::Hold { .. }));
-                    self.counts.edited += usize::from(*decision != Decision::Release);
-                    if !decision.is_released() {
-                        is_shifted = true;
-                        continue;
-                    }
-                }
-            }
-            self.counts.released += 1;
-            if is_shifted {
-                mark.shifted = Some(next);
-                next += 1;
-            } else {
-                next = next.max(call.index().unwrap_or(next) + 1);
-            }
-        }
     }
 
     fn joined_text(&self) -> Vec<u8> {

@@ -5,8 +5,8 @@ use super::choice::ChoiceState;
 use super::judging::Decision;
 use super::splice::Splices;
 use crate::wire::body::{Scanner, Span};
+use crate::wire::call::{Arguments, ToolCall};
 use crate::wire::json::unescape;
-use crate::wire::message::{Arguments, ToolCall};
 use crate::wire::reply::{Choice, Delta, Reply, is_named};
 use crate::wire::request::Member;
 use crate::wire::sse::write_event;
@@ -188,11 +188,11 @@ pub(super) fn is_emptied(
     found && all_gone
 }
 
-/// Whether the client gets nothing of a delta: the call is blocked, or a person has approved it, and it is written whole
-/// in the place of its first delta.
+/// Whether the client gets nothing of a delta: the call is blocked, or it is written whole in the place of its first
+/// delta.
 fn is_blocked(at: &CallAt, state: &ChoiceState) -> bool {
     let is_released = state.decision(at.call).is_some_and(Decision::is_released);
-    !is_released || (state.is_approved(at.call) && !at.begins)
+    !is_released || (state.is_written(at.call) && !at.begins)
 }
 
 fn edit_holder(
@@ -216,8 +216,8 @@ fn edit_holder(
     }
     for at in calls.iter().filter(|at| !is_blocked(at, state)) {
         let call = &holder.calls[at.delta];
-        if state.is_approved(at.call) {
-            splices.replace(call.span, state.as_shown(at.call, call.index.map(|(_, index)| index)));
+        if state.is_written(at.call) {
+            splices.replace(call.span, state.as_judged(at.call, call.index.map(|(_, index)| index)));
             continue;
         }
         renumber(data, call, at.call, state, splices);
@@ -235,7 +235,7 @@ fn renumber(data: &[u8], call: &ToolCall, at: usize, state: &ChoiceState, splice
     match (call.index, state.shifted_index(at)) {
         _ if call.legacy => {}
         (Some((span, index)), Some(shifted)) if index != shifted => {
-            splices.replace(span, shifted.to_string())
+            splices.replace(span, shifted.to_string());
         }
         (None, Some(shifted)) if state.is_streamed() => {
             set_member(data, call.span, "index", shifted.to_string().as_bytes(), splices);

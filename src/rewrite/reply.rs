@@ -72,13 +72,17 @@ impl WholeJudge {
     /// Whether clients may see other calls than were judged: those that a reader differs on go unnoticed where all are
     /// let through, and are not taken out where some are not.
     pub fn is_unsafe(&self) -> bool {
-        let acts = self.judging.is_strict() || self.choices.iter().any(ChoiceState::is_edited);
-        self.reply.ambiguous && acts && !self.judging.observes()
+        if self.judging.is_strict() {
+            // Ambiguous calls go out as they were judged.
+            return self.reply.ambiguous;
+        }
+        let acts = self.choices.iter().any(ChoiceState::is_edited);
+        self.reply.is_ambiguous() && acts && !self.judging.observes()
     }
 
-    /// Whether two readers may see different calls in the reply.
+    /// Whether clients may see other calls than were judged, for all that is done.
     pub fn is_ambiguous(&self) -> bool {
-        self.reply.ambiguous
+        if self.judging.is_strict() { self.reply.ambiguous } else { self.reply.is_ambiguous() }
     }
 
     /// Whether a call waits for a person's word, or all calls of a choice were withheld.
@@ -106,7 +110,7 @@ impl WholeJudge {
     pub fn continue_with(&mut self, choice: u32, body: &Bytes, now_ms: u64) -> Result<(), Fault> {
         let body = &if self.judging.is_landing() { cleaned(body) } else { body.clone() };
         let reply = Reply::read(body, Form::Whole)?;
-        if reply.ambiguous {
+        if reply.ambiguous || (reply.is_ambiguous() && !self.judging.is_strict()) {
             return Err(Fault::Duplicate);
         }
         let answer = reply.choices.first().ok_or(Fault::Type)?;
@@ -199,8 +203,8 @@ fn read_choice(
     for (delta, call) in choice.calls().enumerate() {
         let is_beside = delta >= choice.delta.calls.len();
         let (call, begins) = match is_beside {
-            true => state.add_call_beside(call, body),
-            false => (state.add_whole_call(call, body), true),
+            true => state.add_call_beside(call, body, judging.is_strict()),
+            false => (state.add_whole_call(call, body, judging.is_strict()), true),
         };
         calls.push(CallAt { choice: 0, delta, call, carries: true, begins });
     }

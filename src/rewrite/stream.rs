@@ -6,27 +6,25 @@ mod answer;
 mod bounds;
 mod held;
 mod lines;
+mod reading;
 mod whole;
 mod words;
 
-use self::lines::{one_line, single_events};
+use self::lines::one_line;
 pub use words::NO_ANSWER;
 
-use super::choice::{AddedCall, ChoiceState};
+use super::choice::ChoiceState;
 use super::event::{CallAt, Context, Continuation, Edited, edit};
 use super::judging::Judging;
 use super::markup::Cleaner;
 use super::usage;
 use crate::wire::alike::Alike;
-use crate::wire::body::Fault;
-use crate::wire::error::{UpstreamError, parse_event};
-use crate::wire::json::decode;
-use crate::wire::reply::{Reply, may_be_reply};
-use crate::wire::sse::{Fields, Piece, Splitter, parse_fields, write_event};
+use crate::wire::error::UpstreamError;
+use crate::wire::reply::Reply;
+use crate::wire::sse::{Piece, Splitter, parse_fields, write_event};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::VecDeque;
-use std::ops::Range;
 use words::end_event;
 
 /// Bounds of one stream, in bytes.
@@ -274,144 +272,9 @@ impl StreamJudge {
         }
     }
 
-    fn event(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
-        let raw = self.without_markup(raw, now_ms, out);
-        if let Some(alike) = self.alike.as_ref().filter(|_| self.begun)
-            && let Some(text) = alike.text_in(&raw)
-        {
-            if alike.says_text_alone && self.passes_texts() && raw.len() <= self.limits.held {
-                let shown = (alike.index(), alike.has_role());
-                return self.text(raw, text, shown, (now_ms, out));
-            }
-            let (reply, data) = alike.read(&raw, text);
-            return self.chunk(raw.clone(), reply, data, (now_ms, out));
-        }
-        let fields = parse_fields(&raw);
-        if fields.data.is_empty() {
-            return self.pass(raw, (now_ms, out));
-        }
-        if fields.data.starts_with(b"[DONE]") && fields.place.is_some() {
-            return self.done(raw, now_ms, out);
-        }
-        let read = Reply::parse(&fields.data);
-        if read.is_err()
-            && let Some(events) = single_events(&raw)
-        {
-            return events.into_iter().for_each(|event| self.event(event, now_ms, out));
-        }
-        // An error is passed on unread; one with a call beside it is a reply all the same, for clients that see no error.
-        let error = self.error_in(&fields);
-        let may_hold_calls = read.as_ref().map_or_else(|_| may_be_reply(&fields.data), Reply::may_hold_calls);
-        if let Some(error) = error.as_ref().filter(|_| !may_hold_calls) {
-            if !self.begun && self.watch_head {
-                self.head_error = Some((error.clone(), raw, out.len()));
-                self.watch_head = false;
-                return;
-            }
-            self.errored = true;
-            return self.pass(raw, (now_ms, out));
-        }
-        self.begun = true;
-        match read {
-            Ok(reply) if reply.ambiguous => self.escape(Unjudged::Ambiguous, raw, (now_ms, out)),
-            Ok(reply) => {
-                // The client sees that one, whatever becomes of the call.
-                let shows_error = error.is_some() && reply.member(&fields.data, b"error").is_some();
-                self.alike = Alike::of(&raw, &fields.data, &reply);
-                self.chunk(raw.clone(), reply, &fields.data, (now_ms, out));
-                self.errored |= shows_error;
-            }
-            Err(Fault::Crowded) => self.escape(Unjudged::ReplyTooLong, raw, (now_ms, out)),
-            Err(_) => {
-                self.note(Unjudged::NotJson);
-                self.spoiled |= self.judging.is_strict();
-                if !self.spoiled {
-                    self.pass(raw, (now_ms, out));
-                }
-            }
-        }
-    }
-
-    /// A chunk that says what stands at `text` and nothing else, and that nothing keeps from going out as it came: what
-    /// [`Self::chunk`] would make of it, at a third of the cost.
-    fn text(
-        &mut self,
-        raw: Bytes,
-        text: Range<usize>,
-        (index, has_role): (u32, bool),
-        (now_ms, out): (u64, &mut Vec<Bytes>),
-    ) {
-        let place = self.place_of(index);
-        let state = &mut self.choices[place];
-        state.next_event();
-        state.text_shown(has_role, !text.is_empty());
-        state.add_plain_text(&raw[text]);
-        out.push(raw);
-        self.bound(now_ms, out);
-    }
-
-    /// Whether a chunk with nothing but text goes out at once, and as it came.
-    fn passes_texts(&self) -> bool {
-        self.held.is_empty() && (self.judging.observes() || self.edits_nothing())
-    }
-
     fn edits_nothing(&self) -> bool {
         let asked_more = self.continuing.is_some() || self.cut_usage || self.tell.is_some();
         !asked_more && !self.choices.iter().any(ChoiceState::is_edited)
-    }
-
-    fn error_in(&self, fields: &Fields<'_>) -> Option<UpstreamError> {
-        let name = fields.name.and_then(|name| std::str::from_utf8(name).ok());
-        parse_event(name, fields.field, &fields.data)
-    }
-
-    fn chunk(&mut self, raw: Bytes, reply: Reply, data: &[u8], (now_ms, out): (u64, &mut Vec<Bytes>)) {
-        if self.head.is_none() && !reply.choices.is_empty() {
-            self.head = Some(Continuation::of(&reply, data));
-        }
-        if reply.usage.is_some() && reply.choices.is_empty() {
-            // Some providers send no finish reason; usage alone comes after everything else.
-            self.finish_choices(now_ms, out);
-            self.choices.iter_mut().for_each(|state| state.finish_came = true);
-        }
-        // The last one counts: Perplexity tells it with every chunk, some tell it twice.
-        if let Some(usage) = reply.told_usage() {
-            self.usage = serde_json::from_slice(usage.of(data)).ok();
-        }
-        let mut calls = Vec::new();
-        let mut escapes = false;
-        for (at, choice) in reply.choices.iter().enumerate() {
-            let place = self.place_of(choice.index);
-            let state = &mut self.choices[place];
-            state.next_event();
-            state.add_text(&choice.delta, data);
-            for (delta, call) in choice.calls().enumerate() {
-                let added = match delta < choice.delta.calls.len() {
-                    true => state.add_call(call, data, &mut self.judging, now_ms),
-                    false => AddedCall::beside(state.add_call_beside(call, data)),
-                };
-                escapes |= added.escapes;
-                let AddedCall { call, carries, begins, .. } = added;
-                calls.push(CallAt { choice: at, delta, call, carries, begins });
-            }
-            if let Some(finish) = choice.finish {
-                state.finish_came = true;
-                state.ends_by(&decode(finish, data));
-                state.finish_calls(&mut self.judging, now_ms);
-            }
-        }
-        if escapes {
-            return self.escape(Unjudged::Ambiguous, raw, (now_ms, out));
-        }
-        self.hold(Held { raw, reply: Some(reply), calls });
-        self.bound(now_ms, out);
-        self.drain(out);
-    }
-
-    fn hold(&mut self, event: Held) {
-        self.held_bytes += event.raw.len();
-        self.said_bytes += event.said_bytes();
-        self.held.push_back(event);
     }
 
     /// The place of the choice that the upstream calls `index`: a further reply goes on with one choice alone.

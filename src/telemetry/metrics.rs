@@ -21,7 +21,7 @@ const ANSWER_SECONDS: [f64; 14] =
 /// Reasons known beforehand, so that their counters begin at 0. Others are exposed once they are seen.
 const UNJUDGED: [&str; 6] =
     ["event_too_long", "held_too_much", "reply_too_long", "not_json", "ambiguous", "unreadable_coding"];
-const UNGOVERNED: [&str; 9] = [
+const UNGOVERNED: [&str; 10] = [
     "not_json",
     "no_messages",
     "wrong_type",
@@ -29,6 +29,7 @@ const UNGOVERNED: [&str; 9] = [
     "too_deep",
     "not_utf8",
     "too_large",
+    "too_many_parts",
     "no_memory",
     "odd_text",
 ];

@@ -17,8 +17,9 @@ pub mod tokens;
 
 use crate::wire::begun::Note;
 use crate::wire::body::{Span, Str};
+use crate::wire::call::Arguments;
 use crate::wire::json::decode;
-use crate::wire::message::{Arguments, Content, Message, Role};
+use crate::wire::message::{Content, Message, Role};
 use crate::wire::request::Request;
 use beginnings::Beginnings;
 use bytes::Bytes;

@@ -2,8 +2,8 @@
 //! and names. Keeps the pieces as they were written; judges nothing and writes nothing.
 
 use super::body::{Kind, Scanner, Span};
+use super::call::{Arguments, ToolCall};
 use super::json::{decode_bytes, escape_into, unescape};
-use super::message::{Arguments, ToolCall};
 use super::wholeness::Wholeness;
 
 /// Most pieces that a name is put together from. No provider is known to send more than one.
@@ -31,8 +31,10 @@ pub struct Assembled {
     event: u64,
     /// A delta with arguments has come.
     carried: bool,
-    /// The names that came under its index before it, where clients that go by the index alone join the two calls.
+    /// The names that came under its index before it: clients that go by the index alone join the two calls.
     before: Vec<Vec<u8>>,
+    /// Arguments came with them.
+    argued_before: bool,
     /// The pieces of its name, where there are several.
     pieces: Vec<Vec<u8>>,
     wholeness: Wholeness,
@@ -71,7 +73,12 @@ impl Assembled {
 
     /// Whether some client may know it by another name than [`name`](Self::name).
     pub fn has_other_names(&self) -> bool {
-        !self.before.is_empty() || self.pieces.len() > 1
+        !self.joined_before().is_empty() || self.pieces.len() > 1
+    }
+
+    /// The names before its own, where it may be joined with them: arguments of both would make no JSON.
+    fn joined_before(&self) -> &[Vec<u8>] {
+        if self.argued_before && !self.is_blank() { &[] } else { &self.before }
     }
 
     /// The other names that it has for clients which put names together in another way: the `openai` package of Python
@@ -80,7 +87,7 @@ impl Assembled {
     pub fn other_names(&self) -> Vec<String> {
         let own: &[Vec<u8>] =
             if self.pieces.is_empty() { std::slice::from_ref(&self.name) } else { &self.pieces };
-        let all: Vec<&[u8]> = self.before.iter().chain(own).map(Vec::as_slice).collect();
+        let all: Vec<&[u8]> = self.joined_before().iter().chain(own).map(Vec::as_slice).collect();
         let mut names = vec![unescape(&all.concat()), unescape(&own.concat())];
         names.extend(all.iter().map(|piece| unescape(piece)));
         let name = self.name();
@@ -150,16 +157,17 @@ impl Assembler {
     pub fn begin(&mut self, delta: &ToolCall, text: &[u8]) -> Added {
         let index = delta.index.map(|(_, index)| index);
         let earlier = self.calls.iter().rfind(|call| index.is_some() && call.index == index);
-        // The arguments of both, joined, are JSON where the earlier one has none.
-        let before = earlier.filter(|call| call.is_blank()).map(|call| {
+        let before = earlier.map(|call| {
             let own: &[Vec<u8>] =
                 if call.pieces.is_empty() { std::slice::from_ref(&call.name) } else { &call.pieces };
             call.before.iter().chain(own).take(MOST_NAME_PIECES).cloned().collect()
         });
+        let argued_before = earlier.is_some_and(|call| call.argued_before || !call.is_blank());
         let ambiguous = earlier.is_some_and(|call| !call.is_blank() && !call.is_whole());
         self.calls.push(Assembled {
             legacy: delta.legacy,
             before: before.unwrap_or_default(),
+            argued_before,
             ..Assembled::default()
         });
         let added = self.go_on(self.calls.len() - 1, delta, text);
@@ -180,7 +188,8 @@ impl Assembler {
         if let Some(earlier) =
             earlier.filter(|earlier| !self.calls[at].before.is_empty() && !is_seen(*earlier))
         {
-            self.calls[at].before = self.calls[earlier].before.clone();
+            let Assembled { before, argued_before, .. } = self.calls[earlier].clone();
+            (self.calls[at].before, self.calls[at].argued_before) = (before, argued_before);
         }
     }
 

@@ -3,8 +3,9 @@
 //! as if all of it had been read; whether the bytes are the same is its caller's to know.
 
 use super::body::{Fault, Scanner};
+use super::call::ToolCall;
 use super::declared::KnownTools;
-use super::message::{Message, Seen, ToolCall};
+use super::message::{Message, Seen};
 use super::request::{Member, Request, Tool};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

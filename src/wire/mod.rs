@@ -6,6 +6,7 @@ pub mod assemble;
 pub mod beginning;
 pub mod begun;
 pub mod body;
+pub mod call;
 pub mod declared;
 pub mod error;
 pub mod json;

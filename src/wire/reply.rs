@@ -3,11 +3,9 @@
 //! assembles nothing over several chunks.
 
 use super::body::{Fault, Kind, Scanner, Span, Str};
+use super::call::{ToolCall, may_be_read_as, parse_call, parse_index, parse_legacy_call};
 use super::json::decode_bytes;
-use super::message::{
-    Content, Seen, ToolCall, may_be_read_as, parse_call, parse_content, parse_index, parse_legacy_call,
-    parse_part, string_or_skip,
-};
+use super::message::{Content, Seen, parse_content, parse_part, string_or_skip};
 use super::request::Member;
 use super::usage::Usage;
 use memchr::memmem;
@@ -40,7 +38,8 @@ pub struct Reply {
     pub tokens: Usage,
     /// The same within `x_groq`, where Groq tells it unasked.
     pub usage_within: Option<Span>,
-    /// Two JSON readers may see different calls in it: see [`ToolCall::ambiguous`].
+    /// Two JSON readers may find different calls in it, beside those that are ambiguous themselves (see
+    /// [`ToolCall::ambiguous`]).
     pub ambiguous: bool,
 }
 
@@ -143,6 +142,11 @@ impl Reply {
     /// The usage that it tells, wherever.
     pub fn told_usage(&self) -> Option<Span> {
         self.usage.map(|usage| usage.value).or(self.usage_within)
+    }
+
+    /// Whether two JSON readers may see different calls in it, in any way.
+    pub fn is_ambiguous(&self) -> bool {
+        self.ambiguous || self.choices.iter().any(|choice| choice.calls().any(|call| call.ambiguous))
     }
 
     /// Whether some client could find a call in it.
@@ -312,9 +316,7 @@ impl Reader {
                 }
                 b"function_call" if kind != Kind::Array => {
                     self.ambiguous |= seen.once(1).is_err();
-                    let call = parse_legacy_call(scanner)?;
-                    self.ambiguous |= call.is_some_and(|call| call.ambiguous);
-                    delta.calls.extend(call);
+                    delta.calls.extend(parse_legacy_call(scanner)?);
                 }
                 other => {
                     self.ambiguous |= may_be_read_as(other, kind, &[b"tool_calls", b"function_call"]);
@@ -331,7 +333,6 @@ impl Reader {
         scanner.array()?;
         while scanner.element()? {
             let call = parse_call(scanner)?;
-            self.ambiguous |= call.ambiguous;
             self.add(calls, call)?;
             if calls.len() > MOST_CALLS {
                 return Err(Fault::Crowded);

@@ -221,6 +221,9 @@ impl Request {
     ) -> Result<Span, Fault> {
         while scanner.element()? {
             self.messages.push(Message::parse(scanner)?);
+            if self.messages.len() > MOST_MESSAGES {
+                return Err(Fault::Crowded);
+            }
         }
         self.messages_span = Span::new(start, scanner.at());
         Ok(self.messages_span)
@@ -243,10 +246,18 @@ impl Request {
         while scanner.element()? {
             let tool = parse_tool(scanner)?;
             self.tools.push(tool);
+            if self.tools.len() > MOST_TOOLS {
+                return Err(Fault::Crowded);
+            }
         }
         Ok(())
     }
 }
+
+/// Most messages and tools that are read: a body of nothing but `{},` takes a hundred times its bytes in memory. The longest
+/// recorded conversation has 300 messages, and no provider takes more than some hundreds of tools.
+const MOST_MESSAGES: usize = 64 * 1024;
+const MOST_TOOLS: usize = 8 * 1024;
 
 /// Most conversations have fewer messages than that, so that their list grows once at most.
 const BYTES_A_MESSAGE: usize = 1024;
@@ -373,7 +384,8 @@ fn is_member_true(text: &[u8], span: Span, name: &[u8]) -> Result<bool, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::message::{Arguments, Content, Role};
+    use crate::wire::call::Arguments;
+    use crate::wire::message::{Content, Role};
 
     fn parse(body: &str) -> Request {
         Request::parse(body.as_bytes()).unwrap()

@@ -1,6 +1,11 @@
 //! Whether the arguments of a call that comes in pieces are one whole JSON value yet, in constant time for each byte.
 //! Goes by brackets and quotes alone; whether the value is valid JSON is for its readers to say.
 
+use serde::de::IgnoredAny;
+
+/// The longest number or literal that is taken for arguments.
+const LONGEST_SCALAR: usize = 64;
+
 /// What has come of a JSON text that is itself written within a JSON string, escapes and all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wholeness {
@@ -11,6 +16,8 @@ pub struct Wholeness {
     /// More was closed than opened, or something follows the value.
     broken: bool,
     within: Within,
+    /// The beginning of a number or a literal outside of objects and lists.
+    scalar: Vec<u8>,
     /// Something other than white space has come.
     begun: bool,
     /// The value has ended.
@@ -40,7 +47,8 @@ impl Wholeness {
     /// Whether one value has come, and nothing after it.
     pub fn is_whole(&self) -> bool {
         let ended = self.ended || (self.depth == 0 && self.within == Within::Scalar);
-        ended && !self.broken && self.escape.is_empty()
+        let is_value = self.scalar.is_empty() || serde_json::from_slice::<IgnoredAny>(&self.scalar).is_ok();
+        ended && is_value && !self.broken && self.escape.is_empty()
     }
 
     /// Whether nothing but white space has come.
@@ -87,7 +95,7 @@ impl Wholeness {
                 self.ended |= self.depth == 0;
             }
             (Within::String, _) => {}
-            (Within::Scalar, _) if !is_space && !b",:]}[{\"".contains(&byte) => {}
+            (Within::Scalar, _) if !is_space && !b",:]}[{\"".contains(&byte) => self.add_scalar(byte),
             _ => self.structure(byte, is_space),
         }
     }
@@ -112,7 +120,18 @@ impl Wholeness {
                 None => self.broken = true,
             },
             b',' | b':' => self.broken |= self.depth == 0,
-            _ => self.within = Within::Scalar,
+            _ => {
+                self.within = Within::Scalar;
+                self.add_scalar(byte);
+            }
+        }
+    }
+
+    fn add_scalar(&mut self, byte: u8) {
+        // One byte more than is read, so that what is longer is no value.
+        if self.depth == 0 && self.scalar.len() <= LONGEST_SCALAR {
+            let is_too_long = self.scalar.len() == LONGEST_SCALAR;
+            self.scalar.push(if is_too_long { b'?' } else { byte });
         }
     }
 }
@@ -147,6 +166,9 @@ mod tests {
             ("\"a\"", true, false),
             ("12", true, false),
             ("null", true, false),
+            ("-1.5e3", true, false),
+            ("broken", false, false),
+            ("{\"a\":broken}", true, false),
             ("{}{}", false, false),
             ("{}x", false, false),
             ("}", false, false),

@@ -39,6 +39,12 @@ fn unreadable() -> Vec<(Vec<u8>, &'static str)> {
     let mut bodies: Vec<(Vec<u8>, &str)> = texts.map(|(text, why)| (text.as_bytes().to_vec(), why)).into();
     bodies.push((deep("[", "]").into_bytes(), "too_deep"));
     bodies.push((deep("{\"a\":", "}").into_bytes(), "too_deep"));
+    let many = |one: &str| vec![one; 70_000].join(",");
+    bodies
+        .push((format!("{{\"messages\":[{}]}}", many("{\"role\":\"user\"}")).into_bytes(), "too_many_parts"));
+    let parts = format!("{{\"messages\":[{{\"role\":\"user\",\"content\":[{}]}}]}}", many("{}"));
+    bodies.push((parts.into_bytes(), "too_many_parts"));
+    bodies.push((format!("{{\"tools\":[{}],\"messages\":[]}}", many("{}")).into_bytes(), "too_many_parts"));
     bodies.push((b"{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\xfe\"}]}".to_vec(), "not_utf8"));
     bodies.push((b"{\"messages\":[],\"x\":\"\xed\xa0\x80\"}".to_vec(), "not_utf8"));
     bodies.push((b"\x1f\x8b\x08\x00compressed".to_vec(), "not_utf8"));

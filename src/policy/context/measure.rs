@@ -5,8 +5,8 @@ use crate::transcript::View;
 use crate::transcript::tokens::{Estimate, MESSAGE_OVERHEAD};
 use crate::wire::beginning;
 use crate::wire::body::Str;
+use crate::wire::call::Arguments;
 use crate::wire::json::decode;
-use crate::wire::message::Arguments;
 
 /// See the file's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
