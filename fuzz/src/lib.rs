@@ -11,6 +11,7 @@
 mod admin;
 mod config;
 mod confirm;
+mod leaks;
 mod ledger;
 pub mod mutate;
 mod refusal;
@@ -22,6 +23,8 @@ mod sse;
 mod stream;
 #[path = "../../tests/support/strict.rs"]
 mod strict;
+#[path = "../../tests/support/tolerant.rs"]
+mod tolerant;
 mod world;
 
 /// One thing that is fuzzed.
@@ -33,10 +36,11 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "request", run: request::run },
     Target { name: "reply", run: reply::run },
     Target { name: "stream", run: stream::run },
+    Target { name: "leaks", run: leaks::run },
     Target { name: "sse", run: sse::run },
     Target { name: "config", run: config::run },
     Target { name: "replay", run: replay::run },

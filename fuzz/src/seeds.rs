@@ -40,6 +40,11 @@ fn of_kind(name: &str) -> Vec<Vec<u8>> {
         "request" => prefixed(requests(), 2),
         "reply" => prefixed(recorded(&[".reply.json"]), 1),
         "stream" | "sse" => prefixed(recorded(&[".sse", ".chunks.txt"]), 2),
+        "leaks" => {
+            let both =
+                recorded(&[".reply.json", ".sse", ".chunks.txt"]).into_iter().map(|bytes| renamed(&bytes));
+            prefixed(both.collect(), 1)
+        }
         "config" => configs(),
         "replay" => prefixed(
             lines("replay/conversations.jsonl").chain(lines("transcripts/sample.jsonl")).collect(),
@@ -58,6 +63,20 @@ fn of_kind(name: &str) -> Vec<Vec<u8>> {
         "ledger" => records(),
         _ => Vec::new(),
     }
+}
+
+/// A recording whose tools go by the names that the targets know.
+fn renamed(bytes: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut names = ["pay_bill", "look", "send_mail"].iter().cycle();
+    let mut parts = text.split("\"name\":\"");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.find('"').map_or("", |end| &part[end..]);
+        let name = names.next().unwrap_or(&"look");
+        out.push_str(&format!("\"name\":\"{name}{rest}"));
+    }
+    out.into_bytes()
 }
 
 /// Each as every kind of record.
