@@ -4,6 +4,7 @@
 use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
 use bytes::Bytes;
 use serde_json::Value;
+use toolrein::rewrite::choice::ChoiceState;
 use toolrein::rewrite::judging::{Decision, Judging};
 use toolrein::rewrite::reply::WholeJudge;
 use toolrein::wire::reply::Reply;
@@ -33,7 +34,11 @@ pub fn run(input: &[u8]) -> bool {
             return true;
         }
     }
-    let acted = has_acted(&judge.judging);
+    // A call that two readers take differently is written anew, or refused.
+    if judge.is_unsafe() {
+        return true;
+    }
+    let acted = has_acted(&judge.judging) || judge.choices().iter().any(ChoiceState::is_edited);
     let written = judge.write();
     if observes(choices) || (!acted && rounds == 0) {
         assert!(written.is_none(), "changed without a reason: {}", lossy(&body));

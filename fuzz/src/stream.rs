@@ -5,6 +5,7 @@
 use crate::reply::has_acted;
 use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
 use bytes::Bytes;
+use toolrein::rewrite::choice::ChoiceState;
 use toolrein::rewrite::judging::Judged;
 use toolrein::rewrite::stream::{Ending, StreamJudge, StreamLimits};
 use toolrein::wire::sse::{Piece, Splitter, parse_fields};
@@ -122,7 +123,10 @@ fn judged(first: u8, limits: StreamLimits, pieces: &[&[u8]]) -> Seen {
         }
         judge.continue_with(choice);
     }
-    let untouched = !has_acted(&judge.judging) && rounds.is_empty() && !errored && !judge.spoiled;
+    // A call that two readers take differently is written anew.
+    let is_edited = judge.choices().iter().any(ChoiceState::is_edited);
+    let untouched =
+        !has_acted(&judge.judging) && !is_edited && rounds.is_empty() && !errored && !judge.spoiled;
     let out = out.concat();
     if untouched && judge.unjudged.is_empty() {
         assert_eq!(lossy(&out), lossy(&pieces.concat()), "changed without a reason");

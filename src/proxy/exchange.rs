@@ -15,12 +15,14 @@ use crate::ledger::{Answered, News, Overflow, Spent};
 use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::judging::Judging;
+use crate::rewrite::judging::wrapper::made_of;
 use crate::rewrite::pass::{Pass, Source, Tools};
 use crate::rewrite::reasks::Reasks;
 use crate::rewrite::restore::Asked;
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::outcome::{Fallback, On, PrefixBreak};
 use crate::transcript::identity::{Hash, Identity};
+use crate::wire::assemble::Assembled;
 use crate::wire::error::UpstreamError;
 use crate::wire::refusal::overflows;
 use crate::wire::request::Request;
@@ -269,12 +271,17 @@ impl Exchange {
         }
         let made = || self.gateway.name_of_bytes(&self.identity, &self.body);
         let request = *self.name.get_or_init(made);
-        let released =
-            || choices.iter().filter(|choice| !choice.is_waiting()).flat_map(ChoiceState::released);
+        // Those that a call stands for, in its place.
+        let names = |call: &Assembled| match made_of(call) {
+            made if made.is_empty() => vec![call.name()],
+            made => made.into_iter().map(|made| made.name).collect(),
+        };
+        let settled = choices.iter().filter(|choice| !choice.is_waiting());
+        let released: Vec<String> = settled.flat_map(ChoiceState::released).flat_map(names).collect();
         let uses = policies.counted().iter().enumerate().map(|(at, counted)| Spent {
             quota: self.identity.quota(&counted.name),
             request,
-            calls: released().filter(|call| policies.counts_for(&call.name()) == Some(at)).count(),
+            calls: released.iter().filter(|name| policies.counts_for(name) == Some(at)).count(),
             at_ms,
             window_ms: counted.window_ms,
         });

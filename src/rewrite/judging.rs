@@ -3,7 +3,7 @@
 
 mod holding;
 mod names;
-mod wrapper;
+pub mod wrapper;
 
 use self::holding::Holding;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! the exchanges.
 
 use super::choice::ChoiceState;
+use super::judging::wrapper::made_of;
 use super::rounds::{MOST_AT_ONE_PLACE, Round};
 use crate::transcript::Transcript;
 use crate::transcript::calls::{Call, arguments_hash};
@@ -149,13 +150,15 @@ pub fn remembered(
     kept
 }
 
-/// The names of the calls that the client was shown, in order.
+/// The names of the calls that the client was shown, in order; behind them those of the calls that it may make of them.
 pub fn released_keys(asked: &Asked<'_>, identity: &Identity, choice: &ChoiceState) -> Vec<Hash> {
-    let keys = choice.released().map(|call| {
-        let arguments = arguments_hash(&call.arguments(), identity, asked.memo);
-        identity.call_key(asked.root, call.id().as_bytes(), &call.name(), arguments)
-    });
-    keys.collect()
+    let key = |id: &str, name: &str, arguments: &str| {
+        let arguments = arguments_hash(arguments, identity, asked.memo);
+        identity.call_key(asked.root, id.as_bytes(), name, arguments)
+    };
+    let shown = choice.released().map(|call| key(&call.id(), &call.name(), &call.arguments()));
+    let made = choice.released().flat_map(made_of).map(|made| key(&made.id, &made.name, &made.arguments));
+    shown.chain(made).collect()
 }
 
 /// How it is to be remembered that these calls were handed out at `at_ms`, behind the exchange `messages`.

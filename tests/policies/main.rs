@@ -32,3 +32,4 @@ mod taint;
 mod truncate;
 mod turn_limits;
 mod twofold;
+mod wrapper;

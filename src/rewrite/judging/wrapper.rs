@@ -6,6 +6,7 @@ use super::{Decision, Judged, Judging};
 use crate::policy::plan::{Reason, ReasonKind};
 use crate::policy::set::Ruling;
 use crate::transcript::names::dispatch_form;
+use crate::wire::assemble::Assembled;
 use serde_json::Value;
 
 /// The name under which clients look for such calls, without its namespace.
@@ -50,6 +51,27 @@ pub(super) fn calls(name: &str, arguments: &str) -> Option<Wrapped> {
     let calls: Vec<Inner> =
         arguments.get("tool_uses")?.as_array()?.iter().enumerate().filter_map(inner).collect();
     (!calls.is_empty()).then_some(Wrapped { arguments, calls })
+}
+
+/// A call that a client makes of another one.
+pub struct Made {
+    /// As LiteLLM's client library gives it: the id of the call that it was in, and its place there.
+    pub id: String,
+    pub name: String,
+    /// JSON text.
+    pub arguments: String,
+}
+
+/// The calls that clients make of `call`: those within it, if it stands for several.
+pub fn made_of(call: &Assembled) -> Vec<Made> {
+    let wrapped = calls(&call.name(), &call.arguments());
+    let inner = wrapped.map(|wrapped| wrapped.calls).unwrap_or_default().into_iter();
+    let made = inner.map(|Inner { name, arguments, place }| Made {
+        id: format!("{}_{place}", call.id()),
+        name,
+        arguments,
+    });
+    made.collect()
 }
 
 impl Judging {
