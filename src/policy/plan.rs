@@ -415,6 +415,11 @@ pub enum ReasonKind {
 }
 
 impl ReasonKind {
+    /// Whether it is about how many calls there are, not about which.
+    pub fn is_limit(self) -> bool {
+        matches!(self, Self::RateLimit | Self::BudgetExceeded | Self::LoopDetected | Self::TurnLocked)
+    }
+
     /// As written in the envelope.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -90,10 +90,16 @@ impl<'a> Credentials<'a> {
     fn add(&mut self, value: &'a [u8], has_scheme: bool) {
         for part in value.split(|byte| *byte == b',') {
             let mut words = part.split(|byte| is_separator(*byte)).filter(|word| !word.is_empty()).peekable();
-            let (mut may_be_scheme, mut is_basic) = (has_scheme, false);
+            let (mut may_be_scheme, mut is_basic, mut is_taken) = (has_scheme, false, false);
             while let Some(word) = words.next() {
                 let is_scheme = std::mem::take(&mut may_be_scheme) && words.peek().is_some();
                 if word.eq_ignore_ascii_case(BEARER) {
+                    is_taken = false;
+                    continue;
+                }
+                // No key holds a space. Servers take the first word, or what is behind the scheme as a whole, which is then
+                // no key of theirs.
+                if is_taken {
                     continue;
                 }
                 if is_scheme {
@@ -101,6 +107,7 @@ impl<'a> Credentials<'a> {
                     continue;
                 }
                 self.put(if is_basic { basic(word) } else { canonical(word) });
+                is_taken = true;
             }
         }
     }
@@ -264,10 +271,12 @@ mod tests {
                 &[],
             ),
             (&[("x-api-key", b"j"), ("authorization", b"Bearer k")], "", &["k", "j"]),
-            (&[("authorization", b"Bearer k j")], "", &["k", "j"]),
+            (&[("authorization", b"Bearer k j")], "", &["k"]),
+            (&[("authorization", b"Bearer My API Key")], "", &["My"]),
+            (&[("authorization", b"Bearer k Bearer j")], "", &["k", "j"]),
             (&[("authorization", b"Bearer k, Basic dTpw")], "", &["k", "u:p"]),
             (&[("authorization", b"Bearer k")], "?key=j", &["k", "j"]),
-            (&[("authorization", b"Digest a=\"b\", c=d")], "", &["a", "b", "c=d"]),
+            (&[("authorization", b"Digest a=\"b\", c=d")], "", &["a", "c=d"]),
         ] {
             assert_eq!(of(headers, query), expected, "{headers:?} {query}");
         }

@@ -427,7 +427,11 @@ impl Exchange {
             if let Some(begun) = read.take_stream() {
                 return stream::answer_begun(self, judging, begun);
             }
-            if let Some((status, error)) = read.error() {
+            let error = read.error();
+            if judging.is_strict() && read.may_be_another_readers() {
+                return self.fail(&ProxyError::ReplyUnjudged { why: "not_json" });
+            }
+            if let Some((status, error)) = error {
                 if self.falls_back(status, &error) {
                     continue;
                 }

@@ -224,6 +224,7 @@ impl Exchange {
                 }
                 // Too long, or in a coding that cannot be read: it would go to the client unjudged.
                 None if status.is_success() => Err(self.fail(&self.gateway.unreadable())),
+                _ if read.may_be_another_readers() => Err(self.fail(&self.gateway.unreadable())),
                 _ => Err(self.pass_on(read)),
             };
         }
@@ -420,6 +421,13 @@ impl Read {
         self.reply = reply.ok().map(|reply| (body, reply));
         let error = error?;
         Some((error.status.filter(|_| status.is_success()).unwrap_or(status.as_u16()), error))
+    }
+
+    /// Whether the reply, whose status says that it is an error, cannot be read here and may be one with choices for a more
+    /// tolerant reader, or a stream. Held against errors before.
+    pub(crate) fn may_be_another_readers(&self) -> bool {
+        let is_unread = !self.is_success() && self.reply.is_none();
+        is_unread && self.decoded.as_ref().is_some_and(|body| may_be_reply(body))
     }
 
     /// Whether a client could find a call in the reply, which was held against errors before.

@@ -251,6 +251,7 @@ fn renumber(data: &[u8], call: &ToolCall, at: usize, state: &ChoiceState, splice
 fn set_arguments(call: &ToolCall, arguments: &[u8], splices: &mut Splices) {
     match call.arguments {
         Arguments::Text(text) => splices.replace(text.span, arguments.to_vec()),
+        Arguments::Value(span) if arguments.is_empty() => splices.replace(span, "\"\""),
         Arguments::Value(span) => splices.replace(span, unescape(arguments)),
         // There is none to hide in these.
         Arguments::Absent | Arguments::Null(_) => {}

@@ -77,6 +77,8 @@ pub struct AnswerTools {
     pub named: Arc<[Pattern]>,
     /// The request forces a call and declares no tool of those names: any call is its answer.
     pub any: bool,
+    /// The tool that the request itself names as the one to be called.
+    pub forced: Option<String>,
     /// The answers among the tools that the request declares.
     pub declared: Vec<String>,
 }
@@ -88,12 +90,30 @@ impl AnswerTools {
         let answers = names.filter(|name| any_fits(named, name));
         let declared: Vec<String> = answers.map(Cow::into_owned).collect();
         let any = request.choice == Choice::Forced && declared.is_empty();
-        Self { named: Arc::clone(named), any, declared }
+        let forced = if any {
+            request.value(body, "tool_choice").and_then(|choice| name_in(choice.of(body)))
+        } else {
+            None
+        };
+        Self { named: Arc::clone(named), any, forced, declared }
     }
 
     /// Whether a call of the tool `name` is an answer.
     pub fn includes(&self, name: &str) -> bool {
         self.any || any_fits(&self.named, name)
+    }
+
+    /// Whether somebody has named `name` as the tool whose calls are answers: the operator, or the caller who forces it.
+    fn is_named(&self, name: &str) -> bool {
+        any_fits(&self.named, name) || self.forced.as_deref() == Some(name)
+    }
+
+    /// Leaves out what would keep the model from answering at all: where the request forces a call, no limit on how many
+    /// there are stands in its way. What says which calls may be made holds for forced calls too.
+    fn exempt(&self, objections: &mut Vec<(&'static str, Reason)>) {
+        if self.any {
+            objections.retain(|(_, reason)| !reason.kind.is_limit());
+        }
     }
 
     /// Tells the model how to answer, where only a call will do.
@@ -104,6 +124,13 @@ impl AnswerTools {
         }
         reason
     }
+}
+
+/// The tool that a `tool_choice` names.
+fn name_in(choice: &[u8]) -> Option<String> {
+    let choice: serde_json::Value = serde_json::from_slice(choice).ok()?;
+    let of = |kind: &str| choice.get(kind)?.get("name")?.as_str().map(str::to_owned);
+    of("function").or_else(|| of("custom"))
 }
 
 /// How much of a call is known where it is decided on.
@@ -203,7 +230,7 @@ impl Judging {
         }
         // A forced call may have to wait, and then it is shown whole.
         let meant = self.judge.meant(name);
-        let is_open = if self.holds() { self.is_named(&meant) } else { self.answers.includes(&meant) };
+        let is_open = if self.holds() { self.is_named(&meant) } else { self.answers.is_named(&meant) };
         if self.landing || (is_open && !self.judge.owns(name)) {
             return Evidence::Name;
         }
@@ -214,18 +241,24 @@ impl Judging {
     pub fn decide(&mut self, choice: u32, call: &Assembled, known: Known, now_ms: u64) -> Decision {
         let name = call.name();
         let arguments = (known != Known::Name).then(|| call.arguments());
-        if let Some(calls) = arguments.as_deref().and_then(|arguments| wrapper::calls(&name, arguments)) {
+        let names = || std::iter::once(name.clone()).chain(call.other_names());
+        let wrapped =
+            arguments.as_deref().and_then(|text| names().find_map(|name| wrapper::calls(&name, text)));
+        if let Some(calls) = wrapped {
             return self.decide_wrapper((choice, now_ms), &name, calls);
         }
         let whole = known == Known::Whole;
-        let ruling = self.ruling((choice, now_ms), call, arguments.as_deref());
+        let mut ruling = self.ruling((choice, now_ms), call, arguments.as_deref());
+        if !ruling.own {
+            self.answers.exempt(&mut ruling.objections);
+        }
         if known == Known::Cut {
             return self.decide_cut(name, ruling);
         }
         // An answer is let through over every limit, so nothing was done to it that could be told.
         let meant = self.judge.meant(&name);
         let is_answer =
-            self.answers.includes(&meant) && !ruling.own && !self.needs_yes_first(&meant, &ruling);
+            self.answers.is_named(&meant) && !ruling.own && !self.needs_yes_first(&meant, &ruling);
         let ruling = if is_answer { Ruling::default() } else { ruling };
         let acts = acts(&ruling);
         let needs_yes = ruling.needs_yes_alone();
@@ -238,8 +271,9 @@ impl Judging {
             return self.hold((choice, now_ms), call, (policy, &reason), ruling);
         }
         let Ruling { objections, answer, rewritten, own, regret } = ruling;
+        let answers = is_answer || (self.landing && self.answers.any && objections.is_empty());
         let decision = match (objections.first(), answer, rewritten) {
-            _ if self.observe || is_answer => Decision::Release,
+            _ if self.observe || answers => Decision::Release,
             _ if self.landing => Decision::Drop,
             (Some((policy, reason)), None, rewritten)
                 if needs_yes && choice == 0 && self.token.is_some() && !self.holds() =>

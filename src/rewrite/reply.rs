@@ -10,6 +10,7 @@ use super::splice::Splices;
 use super::stream::NO_ANSWER;
 use super::usage;
 use crate::wire::body::{Fault, Span};
+use crate::wire::call::ToolCall;
 use crate::wire::json::{decode, quote};
 use crate::wire::message::Content;
 use crate::wire::reply::{Choice, Delta, Form, Reply};
@@ -200,12 +201,19 @@ fn read_choice(
 ) -> Vec<CallAt> {
     state.add_text(&choice.delta, body);
     let mut calls = Vec::new();
-    for (delta, call) in choice.calls().enumerate() {
+    let mut known: Vec<(usize, &ToolCall)> = Vec::new();
+    for (delta, call) in choice.calls_by_form() {
+        if let Some(twin) = state.twin_of(call, &known, body) {
+            calls.push(CallAt { choice: 0, delta, call: twin, carries: true, begins: false });
+            continue;
+        }
         let is_beside = delta >= choice.delta.calls.len();
-        let (call, begins) = match is_beside {
+        let (at, begins) = match is_beside {
             true => state.add_call_beside(call, body, judging.is_strict()),
             false => (state.add_whole_call(call, body, judging.is_strict()), true),
         };
+        known.push((at, call));
+        let call = at;
         calls.push(CallAt { choice: 0, delta, call, carries: true, begins });
     }
     if let Some(finish) = choice.finish {

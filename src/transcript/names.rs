@@ -17,7 +17,8 @@ pub fn dispatch_form(name: &str) -> Cow<'_, str> {
         return Cow::Borrowed(name);
     }
     let small = name.to_lowercase();
-    let mut rest = trimmed(&small);
+    // llama-cpp-python puts a colon behind the name.
+    let mut rest = trimmed(trimmed(&small).trim_end_matches(':'));
     while let Some(inner) = without_namespace(rest) {
         rest = inner;
     }
@@ -66,6 +67,7 @@ mod tests {
             "tools/pay_bill ",
             "functions. functions.pay_bill",
             "\u{feff}pay_bill",
+            "pay_bill:",
         ] {
             assert_eq!(dispatch_form(name), "pay_bill", "{name:?}");
         }

@@ -6,8 +6,10 @@ use super::call::{Arguments, ToolCall};
 use super::json::{decode_bytes, escape_into, unescape};
 use super::wholeness::Wholeness;
 
-/// Most pieces that a name is put together from. No provider is known to send more than one.
-const MOST_NAME_PIECES: usize = 64;
+/// Most bytes of the pieces that clients may put a name together from. OpenAI takes names of 64 characters.
+const MOST_NAME_BYTES: usize = 256;
+/// The longest name that is kept.
+const LONGEST_NAME: usize = 1024;
 
 /// Members of a call whose meaning toolrein knows, and those of what is in it.
 const KNOWN: [&str; 8] = ["id", "index", "type", "function", "custom", "name", "arguments", "input"];
@@ -31,6 +33,8 @@ pub struct Assembled {
     event: u64,
     /// A delta with arguments has come.
     carried: bool,
+    /// It came whole, in a place beside that of the deltas: none of these belongs to it.
+    beside: bool,
     /// The names that came under its index before it: clients that go by the index alone join the two calls.
     before: Vec<Vec<u8>>,
     /// Arguments came with them.
@@ -71,6 +75,11 @@ impl Assembled {
         self.wholeness.is_blank()
     }
 
+    /// Whether `delta` may be a part of it at all.
+    fn is_joined_by(&self, delta: &ToolCall) -> bool {
+        self.legacy == delta.legacy && !self.beside
+    }
+
     /// Whether some client may know it by another name than [`name`](Self::name).
     pub fn has_other_names(&self) -> bool {
         !self.joined_before().is_empty() || self.pieces.len() > 1
@@ -99,9 +108,8 @@ impl Assembled {
 
     /// Bytes kept.
     pub fn size(&self) -> usize {
-        let lengths = |all: &[Vec<u8>]| all.iter().map(Vec::len).sum::<usize>();
         let extra: usize = self.extra.iter().map(|(key, value)| key.len() + value.len()).sum();
-        let names = lengths(&self.before) + lengths(&self.pieces);
+        let names = total(&self.before) + total(&self.pieces);
         self.id.len() + self.name.len() + self.arguments.len() + extra + names
     }
 }
@@ -115,6 +123,8 @@ pub struct Added {
     pub begins: bool,
     /// It changed or gave the call's name.
     pub names: bool,
+    /// It gave another piece of a name, so that some client may know the call by a new one.
+    pub respells: bool,
     /// It gave arguments other than white space.
     pub argues: bool,
     /// Clients that go by the index alone, or by the id alone, may take it for part of another call.
@@ -127,6 +137,8 @@ pub struct Assembler {
     calls: Vec<Assembled>,
     event: u64,
     size: usize,
+    /// The call that the last delta belonged to.
+    touched: usize,
 }
 
 impl Assembler {
@@ -147,31 +159,64 @@ impl Assembler {
 
     /// Adds one delta, read from `text`.
     pub fn add(&mut self, delta: &ToolCall, text: &[u8]) -> Added {
-        match self.belongs_to(delta, text) {
+        let found = self.belongs_to(delta, text);
+        let says = delta.name.is_some_and(|name| !name.span.is_empty()) || delta.arguments.bytes() > 0;
+        let is_unclear = says && self.is_unclear(delta, found);
+        let added = match found {
             Some(at) => self.go_on(at, delta, text),
             None => self.begin(delta, text),
-        }
+        };
+        self.touched = added.call;
+        Added { ambiguous: added.ambiguous || is_unclear, ..added }
     }
 
     /// Begins a new call with `delta`.
     pub fn begin(&mut self, delta: &ToolCall, text: &[u8]) -> Added {
         let index = delta.index.map(|(_, index)| index);
-        let earlier = self.calls.iter().rfind(|call| index.is_some() && call.index == index);
-        let before = earlier.map(|call| {
+        let earlier = self
+            .calls
+            .iter()
+            .rfind(|call| index.is_some() && call.index == index && call.is_joined_by(delta));
+        let mut before: Vec<Vec<u8>> = Vec::new();
+        if let Some(call) = earlier {
             let own: &[Vec<u8>] =
                 if call.pieces.is_empty() { std::slice::from_ref(&call.name) } else { &call.pieces };
-            call.before.iter().chain(own).take(MOST_NAME_PIECES).cloned().collect()
-        });
+            before.extend(call.before.iter().chain(own).filter(|name| !name.is_empty()).cloned());
+        }
         let argued_before = earlier.is_some_and(|call| call.argued_before || !call.is_blank());
-        let ambiguous = earlier.is_some_and(|call| !call.is_blank() && !call.is_whole());
-        self.calls.push(Assembled {
-            legacy: delta.legacy,
-            before: before.unwrap_or_default(),
-            argued_before,
-            ..Assembled::default()
-        });
+        let mut ambiguous = earlier.is_some_and(|call| !call.is_blank() && !call.is_whole());
+        if total(&before) > MOST_NAME_BYTES {
+            before.clear();
+            ambiguous = true;
+        }
+        self.calls.push(Assembled { legacy: delta.legacy, before, argued_before, ..Assembled::default() });
         let added = self.go_on(self.calls.len() - 1, delta, text);
         Added { begins: true, ambiguous: added.ambiguous | ambiguous, ..added }
+    }
+
+    /// Begins a call that came whole: no delta belongs to it.
+    pub fn begin_whole(&mut self, delta: &ToolCall, text: &[u8]) -> usize {
+        let at = self.begin(delta, text).call;
+        let call = &mut self.calls[at];
+        self.size -= total(&call.before);
+        call.before.clear();
+        call.beside = true;
+        at
+    }
+
+    /// Whether clients may take a delta without an index for part of different calls: of the one that began last or the
+    /// one that went on last, of that of index 0, or of that of its id.
+    fn is_unclear(&self, delta: &ToolCall, found: Option<usize>) -> bool {
+        if delta.index.is_some() || delta.legacy {
+            return false;
+        }
+        let mut others = self.calls.iter().enumerate().filter(|(_, call)| call.is_joined_by(delta));
+        let Some((_, first)) = others.next() else { return false };
+        let last = others.next_back().map(|(at, _)| at);
+        let is_alone = last.is_none() && first.index.is_none_or(|index| index == 0);
+        let has_indexes = self.calls.iter().any(|call| call.index.is_some() && call.is_joined_by(delta));
+        let goes_back = found.zip(last).is_some_and(|(found, last)| found != last || self.touched != last);
+        (has_indexes && !is_alone) || goes_back
     }
 
     /// Whether `delta`, just added to the call `at`, is its first with arguments.
@@ -213,17 +258,18 @@ impl Assembler {
         if let Some(id) = delta.id.filter(|id| !id.span.is_empty()) {
             call.id = id.raw(text).to_vec();
         }
+        ambiguous |= matches!(delta.arguments, Arguments::Value(_)) && !call.arguments.is_empty();
         let name = delta.name.map(|name| name.raw(text)).filter(|name| !name.is_empty());
-        let names = name.is_some_and(|name| add_name(call, name));
-        ambiguous |= call.pieces.len() > MOST_NAME_PIECES;
+        let named = name.map_or(Named::Not, |name| add_name(call, name));
+        ambiguous |= named == Named::TooLong;
         let length = call.arguments.len();
         add_arguments(&mut call.arguments, delta.arguments, text);
-        let (bytes, was_blank) = (call.arguments.len() - length, call.is_blank());
         call.wholeness.push(&call.arguments[length..]);
-        let argues = bytes > 0 && (!was_blank || !call.is_blank());
+        let argues = call.arguments[length..].iter().any(|byte| !byte.is_ascii_whitespace());
         add_extra(&mut call.extra, delta.span, text);
         self.size = self.size + call.size() - size;
-        Added { call: at, begins: false, names, argues, ambiguous }
+        let names = matches!(named, Named::Anew | Named::TooLong);
+        Added { call: at, begins: false, names, respells: named != Named::Not, argues, ambiguous }
     }
 
     /// The call that a delta goes on with; `None` if it begins a new one.
@@ -231,15 +277,16 @@ impl Assembler {
         let id = delta.id.map(|id| id.raw(text)).filter(|id| !id.is_empty());
         let name = delta.name.map(|name| name.raw(text)).filter(|name| !name.is_empty());
         if let Some((_, index)) = delta.index {
-            let at = self.calls.iter().rposition(|call| call.index == Some(index))?;
+            let at =
+                self.calls.iter().rposition(|call| call.index == Some(index) && call.is_joined_by(delta))?;
             return (!self.begins_anew(at, id, name)).then_some(at);
         }
         if let Some(id) = id
-            && let Some(at) = self.calls.iter().rposition(|call| call.id == id)
+            && let Some(at) = self.calls.iter().rposition(|call| call.id == id && call.is_joined_by(delta))
         {
             return (!self.begins_anew(at, None, name)).then_some(at);
         }
-        let last = self.calls.len().checked_sub(1)?;
+        let last = self.calls.iter().rposition(|call| call.is_joined_by(delta))?;
         let call = &self.calls[last];
         let new_id = id.is_some() && !call.id.is_empty();
         // Without an index, two named deltas of one event are two calls.
@@ -263,24 +310,43 @@ impl Assembler {
     }
 }
 
-/// Adds a piece of a name; whether the call has another name now, for any client.
-fn add_name(call: &mut Assembled, piece: &[u8]) -> bool {
+/// What a piece of a name did.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    Not,
+    /// It is the whole name once more, as some providers send it with every delta; clients that join names read another.
+    Again,
+    Anew,
+    /// There is more of it than is kept.
+    TooLong,
+}
+
+fn add_name(call: &mut Assembled, piece: &[u8]) -> Named {
     if call.name.is_empty() {
-        call.name.extend_from_slice(piece);
-        return true;
+        call.name.extend_from_slice(&piece[..piece.len().min(LONGEST_NAME)]);
+        return if piece.len() > LONGEST_NAME { Named::TooLong } else { Named::Anew };
     }
     if call.pieces.is_empty() {
         call.pieces.push(call.name.clone());
     }
-    let is_repeated = call.pieces.len() > 2 && call.pieces.iter().all(|known| known == piece);
-    if !is_repeated {
+    let fits = total(&call.pieces) + piece.len() <= MOST_NAME_BYTES;
+    if fits {
         call.pieces.push(piece.to_vec());
     }
-    // Some providers repeat the whole name in every delta. The openai packages join names that come in pieces.
-    if piece != call.name {
-        call.name.extend_from_slice(piece);
+    // The openai packages join names that come in pieces.
+    match (piece == call.name, fits) {
+        (true, true) => Named::Again,
+        (true, false) => Named::Not,
+        (false, true) => {
+            call.name.extend_from_slice(piece);
+            Named::Anew
+        }
+        (false, false) => Named::TooLong,
     }
-    !is_repeated
+}
+
+fn total(names: &[Vec<u8>]) -> usize {
+    names.iter().map(Vec::len).sum()
 }
 
 /// Adds a delta's arguments: a string goes on, an object is the whole, null and absent are nothing.

@@ -101,9 +101,10 @@ pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
                 parse_function_member(&key, scanner, &mut flat, &mut flat_seen)?;
             }
             other => {
-                call.ambiguous |= may_be_read_as(other, kind, &[b"function", b"custom"]);
-                flat.ambiguous |= differs_in_case(other);
-                scanner.skip_kind(kind)?;
+                let value = scanner.skip_kind(kind)?.of(scanner.text());
+                call.ambiguous |= may_be_read_as(other, value, &[b"function", b"custom"]);
+                call.ambiguous |= differs_in_case(other, &[b"id", b"index"]);
+                flat.ambiguous |= differs_in_case(other, &OF_FUNCTIONS);
             }
         }
     }
@@ -115,15 +116,21 @@ pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
     Ok(call)
 }
 
-/// Whether a member called `key`, which is none of `names` or has a `kind` of value that they do not have, could be
-/// taken for one of them all the same: lists in their place, and names that differ in case alone (Go's `encoding/json`
-/// ignores case).
-pub(super) fn may_be_read_as(key: &[u8], kind: Kind, names: &[&[u8]]) -> bool {
-    if !matches!(kind, Kind::Object | Kind::Array) {
-        return false;
-    }
-    let is_odd = key.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
-    if is_odd { names.contains(&&*in_one_case(key)) } else { names.contains(&key) }
+/// Whether a member called `key`, which is none of `names` or has a `value` of another kind, could be taken for one of
+/// them all the same: objects and lists in each other's place, unless there is nothing in them, and names that differ in
+/// case alone (Go's `encoding/json` ignores case).
+pub(super) fn may_be_read_as(key: &[u8], value: &[u8], names: &[&[u8]]) -> bool {
+    let holds_anything = match value {
+        [b'{' | b'[', inner @ .., _] => !inner.trim_ascii().is_empty(),
+        _ => false,
+    };
+    holds_anything && (names.contains(&key) || differs_in_case(key, names))
+}
+
+/// Whether `key` is one of `names` but for the case of its letters.
+pub(super) fn differs_in_case(key: &[u8], names: &[&[u8]]) -> bool {
+    let is_odd = key.len() <= 32 && key.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
+    is_odd && names.contains(&&*in_one_case(key))
 }
 
 fn parse_function(scanner: &mut Scanner<'_>, call: &mut ToolCall, seen: &mut Seen) -> Result<(), Fault> {
@@ -153,17 +160,15 @@ fn parse_function_member(
             call.arguments = parse_arguments(scanner)?;
         }
         other => {
-            call.ambiguous |= differs_in_case(other);
+            call.ambiguous |= differs_in_case(other, &OF_FUNCTIONS);
             scanner.skip_kind(kind)?;
         }
     }
     Ok(())
 }
 
-/// Whether a member called `key`, which is none of them, is the name or the arguments for readers that ignore case.
-fn differs_in_case(key: &[u8]) -> bool {
-    key.len() <= 16 && [&b"name"[..], b"arguments", b"input"].contains(&&*in_one_case(key))
-}
+/// What a function is made of.
+const OF_FUNCTIONS: [&[u8]; 3] = [b"name", b"arguments", b"input"];
 
 fn parse_arguments(scanner: &mut Scanner<'_>) -> Result<Arguments, Fault> {
     match scanner.peek()? {

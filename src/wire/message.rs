@@ -107,7 +107,8 @@ pub struct Message {
     pub calls: Calls,
     pub tool_call_id: Option<Str>,
     pub name: Option<Str>,
-    /// A string in it holds `\u0000` or a lone surrogate: it is read but never edited.
+    /// A string in it holds `\u0000` or a lone surrogate, or a member is `Content` where `content` is meant: it is read but
+    /// never edited.
     pub odd: bool,
 }
 
@@ -155,8 +156,8 @@ impl Message {
             message.member(&decode_bytes(key, scanner.text()), scanner, &mut seen)?;
         }
         message.span = Span::new(start, scanner.at());
-        message.odd = scanner.odd();
-        scanner.restore_odd(odd_before);
+        message.odd |= scanner.odd();
+        scanner.restore_odd(odd_before || message.odd);
         Ok(message)
     }
 
@@ -192,6 +193,8 @@ impl Message {
             _ => {
                 if let Some(deciding) = deciding_in_another_case(key) {
                     seen.once(deciding)?;
+                    // An edit would put the member beside it that it is to other readers.
+                    self.odd = true;
                 }
                 scanner.skip()?;
             }

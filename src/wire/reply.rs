@@ -3,8 +3,8 @@
 //! assembles nothing over several chunks.
 
 use super::body::{Fault, Kind, Scanner, Span, Str};
-use super::call::{ToolCall, may_be_read_as, parse_call, parse_index, parse_legacy_call};
-use super::json::decode_bytes;
+use super::call::{ToolCall, differs_in_case, may_be_read_as, parse_call, parse_index, parse_legacy_call};
+use super::json::{decode_bytes, in_one_case};
 use super::message::{Content, Seen, parse_content, parse_part, string_or_skip};
 use super::request::Member;
 use super::usage::Usage;
@@ -123,8 +123,8 @@ impl Reply {
                     reply.usage_within = parse_usage_within(&mut scanner)?;
                 }
                 other => {
-                    reader.ambiguous |= may_be_read_as(other, kind, &[b"choices"]);
-                    scanner.skip_kind(kind)?;
+                    let value = scanner.skip_kind(kind)?.of(text);
+                    reader.ambiguous |= may_be_read_as(other, value, &[b"choices"]);
                 }
             }
             reader.add(&mut reply.members, Member { key, value: Span::new(start, scanner.at()) })?;
@@ -166,6 +166,12 @@ impl Choice {
         std::iter::once(&self.delta).chain(&self.beside)
     }
 
+    /// The same with their places, those of the deprecated form last.
+    pub fn calls_by_form(&self) -> impl Iterator<Item = (usize, &ToolCall)> {
+        let of = |legacy: bool| self.calls().enumerate().filter(move |(_, call)| call.legacy == legacy);
+        of(false).chain(of(true))
+    }
+
     /// Every call, those of the message or delta that counts first.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.holders().flat_map(|holder| &holder.calls)
@@ -182,7 +188,8 @@ impl Delta {
 /// Whether `text`, which cannot be read, might be a reply with choices for a more tolerant reader.
 pub fn may_be_reply(text: &[u8]) -> bool {
     // A byte 0 is in every text in UTF-16.
-    ["choices", "\\u", "\0"].iter().any(|sign| memmem::find(text, sign.as_bytes()).is_some())
+    let folded = in_one_case(text);
+    ["choices", "\\u", "\0"].iter().any(|sign| memmem::find(&folded, sign.as_bytes()).is_some())
 }
 
 fn find<'a>(members: &'a [Member], text: &[u8], name: &[u8]) -> Option<&'a Member> {
@@ -275,8 +282,9 @@ impl Reader {
                     choice.finish = string_or_skip(scanner)?.filter(|reason| !reason.span.is_empty());
                 }
                 other => {
-                    self.ambiguous |= may_be_read_as(other, kind, &[b"message", b"delta"]);
-                    scanner.skip_kind(kind)?;
+                    let value = scanner.skip_kind(kind)?.of(scanner.text());
+                    self.ambiguous |= may_be_read_as(other, value, &[b"message", b"delta"]);
+                    self.ambiguous |= differs_in_case(other, &[b"index"]);
                 }
             }
             self.add(&mut choice.members, Member { key, value: Span::new(value_start, scanner.at()) })?;
@@ -319,8 +327,8 @@ impl Reader {
                     delta.calls.extend(parse_legacy_call(scanner)?);
                 }
                 other => {
-                    self.ambiguous |= may_be_read_as(other, kind, &[b"tool_calls", b"function_call"]);
-                    scanner.skip_kind(kind)?;
+                    let value = scanner.skip_kind(kind)?.of(scanner.text());
+                    self.ambiguous |= may_be_read_as(other, value, &[b"tool_calls", b"function_call"]);
                 }
             }
             self.add(&mut delta.members, Member { key, value: Span::new(value_start, scanner.at()) })?;

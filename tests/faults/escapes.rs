@@ -74,6 +74,10 @@ const WHOLE: &[(&str, &str)] = &[
         r#"{"choices":[{"message":{"function_call":{"name":"wipe_disk","arguments":"{}"}}}]}"#,
     ),
     (
+        "in a copy beside the message in which another reader sees another call",
+        r#"{"choices":[{"message":{"tool_calls":[{"id":"a","function":{"name":"say","arguments":"{}"}}]},"delta":{"tool_calls":[{"function":{"name":"say","arguments":"{}"},"Function":{"name":"wipe_disk","arguments":"{}"}}]}}]}"#,
+    ),
+    (
         "within a call that stands for several",
         r#"{"choices":[{"message":{"tool_calls":[{"id":"a","type":"function","function":{"name":"multi_tool_use.parallel","arguments":"{\"tool_uses\":[{\"recipient_name\":\"functions.say\",\"parameters\":{}},{\"recipient_name\":\"functions.wipe_disk\",\"parameters\":{}}]}"}}]}}]}"#,
     ),
@@ -168,6 +172,47 @@ const STREAMED: &[(&str, &[&str])] = &[
             r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":4294967296,"id":"a","function":{"name":"wipe_","arguments":""}}]}}]}"#,
             r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"b","function":{"name":"say","arguments":""}}]}}]}"#,
             r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":4294967296,"function":{"name":"disk","arguments":"{}"}}]}}]}"#,
+        ],
+    ),
+    (
+        "in one of several data lines that say something harmless together",
+        &[
+            "!data: {\"x\":\ndata: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[CALL]}}]}\ndata: }\n\n",
+        ],
+    ),
+    (
+        "behind a line end that only some clients know",
+        &["!: x\u{2028}data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[CALL]}}]}\n\n"],
+    ),
+    (
+        "behind a space that only some clients know",
+        &["!\u{a0}data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[CALL]}}]}\n\n"],
+    ),
+    (
+        "in an error that is no JSON, in capitals",
+        &["!event: error\ndata: {\"CHOICES\":[{\"index\":0,\"delta\":{\"tool_calls\":[CALL]}}]} x\n\n"],
+    ),
+    (
+        "in pieces of which the later ones have no index",
+        &[
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"id":"a","function":{"name":"wipe_","arguments":""}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"id":"b","function":{"name":"say","arguments":""}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"id":"a","function":{"arguments":""}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"function":{"name":"disk","arguments":"{}"}}]}}]}"#,
+        ],
+    ),
+    (
+        "in a call that stands for several, by the last piece of its name",
+        &[
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"x"}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"name":"parallel","arguments":"{\"tool_uses\":[{\"recipient_name\":\"functions.wipe_disk\",\"parameters\":{}}]}"}}]}}]}"#,
+        ],
+    ),
+    (
+        "in pieces around a call beside them",
+        &[
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"id":"a","function":{"name":"wipe_"}}]},"message":{"tool_calls":[{"id":"z","function":{"name":"say","arguments":"{}"}}]}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"function":{"name":"disk","arguments":"{}"}}]}}]}"#,
         ],
     ),
     (
@@ -277,6 +322,48 @@ fn no_call_that_is_written_oddly_escapes_the_judge() {
 #[test]
 fn nor_does_one_in_the_reply_to_asking_again() {
     no_case_escapes(true);
+}
+
+#[test]
+fn no_status_lets_a_reply_pass_that_another_reader_takes_for_one() {
+    let body = format!("{{\"choices\":[{{\"message\":{{\"tool_calls\":[{CALL}]}}}}]}}");
+    let events = format!("data: {}\n\n", body.replace("message", "delta"));
+    let bodies = [body.clone(), format!("{body} x"), events];
+    let replies = [300, 400, 503]
+        .into_iter()
+        .flat_map(|status| bodies.clone().map(|body| Reply::bytes(status, "application/json", body)));
+    let upstream = Scripted::queue(replies);
+    let program = Toolrein::before(
+        &upstream,
+        "reask.max = 0\nupstream.unjudged = \"refuse\"\n[policy.allow]\nexcept = [\"wipe*\"]\n",
+    );
+    for nth in 0..9 {
+        let body = ask(&program, 0, false);
+        let text = String::from_utf8_lossy(&body);
+        assert!(!text.contains(EVIL), "{nth}: {text}");
+    }
+}
+
+#[test]
+fn a_forced_choice_opens_no_tool_that_is_closed() {
+    let upstream = upstream(true);
+    for (policies, choice) in [
+        (FORBIDS[0], json!("required")),
+        (FORBIDS[0], json!({"type": "function", "function": {"name": "say"}})),
+        (FORBIDS[1], json!("required")),
+    ] {
+        let program = Toolrein::before(&upstream, policies);
+        for stream in [false, true] {
+            let tool = |name: &str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}});
+            let body = json!({
+                "model": "m", "seed": 0, "stream": stream, "tool_choice": choice,
+                "messages": [{"role": "user", "content": "go on"}], "tools": [tool("say"), tool(EVIL)],
+            });
+            let body = Request::post(&program.chat_url(), body.to_string()).send().body;
+            let found = if stream { calls_in_stream(&body) } else { calls_in_reply(&body) };
+            assert!(!found.iter().any(|call| call.name == EVIL), "{policies} {choice}: {found:?}");
+        }
+    }
 }
 
 #[test]

@@ -58,8 +58,8 @@ pub(super) struct Counts {
 
 impl AddedCall {
     /// A whole call that is given beside those which count; `begins`: it is none of those.
-    pub fn beside((call, begins): (usize, bool)) -> Self {
-        Self { call, carries: true, begins, escapes: false }
+    pub fn beside((call, begins): (usize, bool), escapes: bool) -> Self {
+        Self { call, carries: true, begins, escapes }
     }
 }
 
@@ -100,9 +100,24 @@ impl ChoiceState {
         AddedCall { call: at, carries, begins: added.begins, escapes }
     }
 
+    /// The call that a `function_call` gives once more, beside the same in `tool_calls` (llama-cpp-python writes both, and
+    /// puts a colon behind the name of one): `beside` are the calls of that event.
+    pub fn twin_of(&self, call: &ToolCall, beside: &[(usize, &ToolCall)], text: &[u8]) -> Option<usize> {
+        let name =
+            |call: &ToolCall| call.name.map(|name| decode(name, text).trim_end_matches(':').to_owned());
+        let is_same = |other: &&(usize, &ToolCall)| {
+            let (_, other) = other;
+            !other.legacy
+                && name(other) == name(call)
+                && other.arguments.text(text) == call.arguments.text(text)
+        };
+        let found = beside.iter().find(is_same).filter(|_| call.legacy && !call.ambiguous);
+        found.map(|(at, _)| *at)
+    }
+
     /// Adds a call of a whole reply; `strict`: one in which two readers see different calls goes out as it is judged.
     pub fn add_whole_call(&mut self, call: &ToolCall, text: &[u8], strict: bool) -> usize {
-        let at = self.assembler.begin(call, text).call;
+        let at = self.assembler.begin_whole(call, text);
         self.begin_call();
         self.written.extend((strict && call.ambiguous).then_some(at));
         at
@@ -115,7 +130,8 @@ impl ChoiceState {
         let is_same = |known: &Assembled| {
             name.as_deref() == Some(known.name().as_str()) && known.arguments() == arguments
         };
-        let known = self.assembler.calls().iter().position(is_same);
+        // A copy in which another reader sees another call is none.
+        let known = self.assembler.calls().iter().position(is_same).filter(|_| !call.ambiguous);
         known.map_or_else(|| (self.add_whole_call(call, text, strict), true), |known| (known, false))
     }
 
@@ -132,7 +148,12 @@ impl ChoiceState {
         }
         let goes_on = added.argues && self.marks[at].with_arguments && self.rewritten(at).is_none();
         goes_on
-            || (added.names && judging.objects_to_new_name(self.index, &self.assembler.calls()[at], now_ms))
+            || (added.respells
+                && judging.objects_to_new_name(
+                    (self.index, added.names),
+                    &self.assembler.calls()[at],
+                    now_ms,
+                ))
     }
 
     /// Whether the client sees the call `at`, which is decided on.
@@ -205,10 +226,17 @@ impl ChoiceState {
         }
     }
 
+    /// Whether part of a call may still be missing.
+    pub fn has_open_call(&self) -> bool {
+        let mut open =
+            self.assembler.calls().iter().zip(&self.decisions).filter(|(_, decision)| decision.is_none());
+        open.any(|(call, _)| !call.is_whole() && !call.is_blank())
+    }
+
     /// Whether the reply was cut in the middle of the call `at`.
     fn is_cut_within(&self, at: usize) -> bool {
         let call = &self.assembler.calls()[at];
-        self.cut && at + 1 == self.decisions.len() && (call.custom || !call.is_whole())
+        self.cut && at + 1 == self.decisions.len() && !call.custom && !call.is_whole()
     }
 
     /// Blocks the calls that are not decided on as far as their names are enough for that.

@@ -16,17 +16,20 @@ impl Judging {
 
     /// Whether the name of `call`, which nobody objected to, is all that must be known of it.
     pub fn needs_name_alone(&mut self, choice: u32, call: &Assembled) -> bool {
-        self.evidence(choice, &call.name()) <= Evidence::Name
+        let may_stand_for_others =
+            call.has_other_names() && call.other_names().iter().any(|name| wrapper::is_name(name));
+        !may_stand_for_others && self.evidence(choice, &call.name()) <= Evidence::Name
     }
 
     /// Blocks `call` if a policy objects to it by its name alone.
     pub fn block_by_name(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> Option<Decision> {
         let name = call.name();
-        let is_open = self.answers.includes(&name) || self.judge.owns(&name) || wrapper::is_name(&name);
+        let is_open = self.answers.is_named(&name) || self.judge.owns(&name) || wrapper::is_name(&name);
         if self.observe || self.landing || is_open {
             return None;
         }
-        let objections = self.judge.objections_by_name(choice, &name, now_ms);
+        let mut objections = self.judge.objections_by_name(choice, &name, now_ms);
+        self.answers.exempt(&mut objections);
         let (policy, reason) = objections.iter().find(|(_, reason)| !reason.needs_yes())?.clone();
         let decision = Decision::Withhold { policy, reason: self.answers.advise(&reason) };
         let (decided, acts, regret) = (decision.clone(), Vec::new(), None);
@@ -34,11 +37,20 @@ impl Judging {
         Some(decision)
     }
 
-    /// Whether a policy objects to a name under which a client may run `call`, which the client has seen in part.
-    pub fn objects_to_new_name(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> bool {
+    /// Whether a policy objects to a name under which a client may run `call`, which the client has seen in part;
+    /// `renamed`: its own name is not the one that was judged.
+    pub fn objects_to_new_name(
+        &mut self,
+        (choice, renamed): (u32, bool),
+        call: &Assembled,
+        now_ms: u64,
+    ) -> bool {
         let (mut names, arguments) = (call.other_names(), call.arguments());
-        names.push(call.name());
+        names.extend(renamed.then(|| call.name()));
         names.iter().any(|name| {
+            if wrapper::is_name(name) {
+                return true;
+            }
             let needs_more = self.judge.declares(name)
                 && self.evidence(choice, name) == Evidence::Arguments
                 && !call.is_whole();
@@ -78,10 +90,12 @@ impl Judging {
         arguments: Option<&str>,
         now_ms: u64,
     ) -> Vec<(&'static str, crate::policy::plan::Reason)> {
-        if self.landing || self.answers.includes(name) {
+        if self.landing || self.answers.is_named(name) {
             return Vec::new();
         }
-        self.judge.objections_to_reading(choice, name, arguments, now_ms)
+        let mut objections = self.judge.objections_to_reading(choice, name, arguments, now_ms);
+        self.answers.exempt(&mut objections);
+        objections
     }
 
     /// Decides on a call in the middle of which the reply was cut. It passes as it came, so that the client sees where

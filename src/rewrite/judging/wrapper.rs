@@ -89,9 +89,10 @@ impl Judging {
         let mut rulings: Vec<Ruling> = Vec::new();
         for call in calls.iter().take(MOST_CALLS) {
             let mut ruling = self.judge.rule(choice, &call.name, Some(&call.arguments), now_ms);
-            if self.answers.includes(&call.name) && !ruling.own {
+            if self.answers.is_named(&call.name) && !ruling.own {
                 ruling = Ruling::default();
             }
+            self.answers.exempt(&mut ruling.objections);
             block = block.or_else(|| objection(&call.name, &ruling));
             rulings.push(ruling);
         }

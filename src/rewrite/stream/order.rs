@@ -129,3 +129,59 @@ fn a_blocked_call_costs_no_more_a_delta_however_many_came_before() {
         assert!(many <= few * 10 + 1_000, "{name}: {few} bytes written for 50 deltas, {many} for 500");
     }
 }
+
+#[test]
+fn a_provider_that_repeats_id_and_name_with_every_delta_keeps_the_last_call_that_a_limit_allows() {
+    for tables in [
+        "[turn_limits]\ncalls = 1\n",
+        "[turn_limits]\nparallel = 1\n",
+        "[serial]\ntools = [\"*\"]\n",
+        "[budget]\ntool_calls = 1\n",
+        "[rate_limit]\ndefault = { calls = 1, per = \"60s\" }\n[allow]\nundeclared = \"pass\"\n",
+    ] {
+        let each = |piece: &str| {
+            delta(
+                &json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "look", "arguments": piece}}]}),
+            )
+        };
+        let stream = role() + &each("") + &each("{\"q\"") + &each(":1}") + &finish("tool_calls") + DONE;
+        assert_eq!(whole(&mut judge(tables), &stream), (stream, Ending::Complete), "{tables}");
+    }
+}
+
+#[test]
+fn words_that_keep_a_connection_and_usage_within_a_call_break_nothing() {
+    let tables =
+        "[allow]\nundeclared = \"pass\"\n[arguments]\ntools = { look = { q = { max_chars = 9 } } }\n";
+    let usage = "data: {\"choices\":[],\"usage\":{\"total_tokens\":7}}\n\n";
+    for between in ["data: ping\n\n", "data: null\n\n", "data: 2024\n\n", usage] {
+        let stream = role()
+            + &begin(0, "look")
+            + &piece(0, "{\"q\"")
+            + between
+            + &piece(0, ":1}")
+            + &finish("tool_calls")
+            + DONE;
+        assert_eq!(whole(&mut judge(tables), &stream), (stream, Ending::Complete), "{between}");
+    }
+}
+
+#[test]
+fn a_call_that_is_written_in_both_forms_is_one_call() {
+    // As llama-cpp-python writes each of its calls, with a colon behind one name.
+    let both = |name: &str, piece: &str| {
+        let call = json!({"index": 0, "id": "a", "type": "function", "function": {"name": name, "arguments": piece}});
+        delta(
+            &json!({"tool_calls": [call], "function_call": {"name": format!("{name}:"), "arguments": piece}}),
+        )
+    };
+    let stream =
+        |name: &str| role() + &both(name, "{\"q\"") + &both(name, ":1}") + &finish("tool_calls") + DONE;
+    for tables in ["[turn_limits]\ncalls = 1\n", "[serial]\ntools = [\"*\"]\n"] {
+        let mut judge = judge(tables);
+        assert_eq!(whole(&mut judge, &stream("look")), (stream("look"), Ending::Complete), "{tables}");
+        assert_eq!(judge.judging.record.len(), 1);
+    }
+    let (out, _) = whole(&mut judge("[confirm]\ntools = [\"pay\"]\n"), &stream("pay"));
+    assert!(!out.contains("function_call") && !out.contains("tool_calls\":["), "{out}");
+}

@@ -1,12 +1,13 @@
 //! One event of a stream read: an error, the end, text alone, or a chunk whose calls go to the judge. What cannot be read
 //! as every client reads it is refused or passed on unjudged by `bounds`.
 
-use super::lines::single_events;
+use super::lines::{hides_lines, single_events};
 use super::{Held, StreamJudge, Unjudged};
-use crate::rewrite::choice::AddedCall;
+use crate::rewrite::choice::{AddedCall, ChoiceState};
 use crate::rewrite::event::{CallAt, Continuation};
 use crate::wire::alike::Alike;
 use crate::wire::body::Fault;
+use crate::wire::call::ToolCall;
 use crate::wire::error::{UpstreamError, parse_event};
 use crate::wire::json::decode;
 use crate::wire::reply::{Reply, may_be_reply};
@@ -28,6 +29,9 @@ impl StreamJudge {
             return self.chunk(raw.clone(), reply, data, (now_ms, out));
         }
         let fields = parse_fields(&raw);
+        if self.judging.is_strict() && hides_lines(&raw, &fields) {
+            return self.escape(Unjudged::Ambiguous, raw, (now_ms, out));
+        }
         if fields.data.is_empty() {
             return self.pass(raw, (now_ms, out));
         }
@@ -64,12 +68,20 @@ impl StreamJudge {
             }
             Err(Fault::Crowded) => self.escape(Unjudged::ReplyTooLong, raw, (now_ms, out)),
             Err(_) => {
-                self.note(Unjudged::NotJson);
-                self.spoiled |= self.judging.is_strict();
-                if !self.spoiled {
-                    self.pass(raw, (now_ms, out));
-                }
+                let is_word = is_word(&fields.data);
+                self.unread(is_word, raw, (now_ms, out));
             }
+        }
+    }
+
+    /// An event that is no JSON; `is_word`: nobody could read a call in it.
+    fn unread(&mut self, is_word: bool, raw: Bytes, (now_ms, out): (u64, &mut Vec<Bytes>)) {
+        if !is_word {
+            self.note(Unjudged::NotJson);
+            self.spoiled |= self.judging.is_strict();
+        }
+        if !self.spoiled {
+            self.pass(raw, (now_ms, out));
         }
     }
 
@@ -112,8 +124,10 @@ impl StreamJudge {
             self.head = Some(Continuation::of(&reply, data));
         }
         if reply.usage.is_some() && reply.choices.is_empty() {
-            // Some providers send no finish reason; usage alone comes after everything else.
-            self.finish_choices(now_ms, out);
+            // Some providers send no finish reason; usage alone comes after everything else, if nothing is half there.
+            if !self.choices.iter().any(ChoiceState::has_open_call) {
+                self.finish_choices(now_ms, out);
+            }
             self.choices.iter_mut().for_each(|state| state.finish_came = true);
         }
         // The last one counts: Perplexity tells it with every chunk, some tell it twice.
@@ -127,12 +141,24 @@ impl StreamJudge {
             let state = &mut self.choices[place];
             state.next_event();
             state.add_text(&choice.delta, data);
-            for (delta, call) in choice.calls().enumerate() {
+            let mut beside: Vec<(usize, &ToolCall)> = Vec::new();
+            for (delta, call) in choice.calls_by_form() {
+                if let Some(twin) = state.twin_of(call, &beside, data) {
+                    calls.push(CallAt { choice: at, delta, call: twin, carries: true, begins: false });
+                    continue;
+                }
                 let added = match delta < choice.delta.calls.len() {
                     true => state.add_call(call, data, &mut self.judging, now_ms),
-                    false => AddedCall::beside(state.add_call_beside(call, data, self.judging.is_strict())),
+                    false => {
+                        let strict = self.judging.is_strict();
+                        AddedCall::beside(
+                            state.add_call_beside(call, data, strict),
+                            call.ambiguous && !strict,
+                        )
+                    }
                 };
                 escapes |= added.escapes;
+                beside.push((added.call, call));
                 let AddedCall { call, carries, begins, .. } = added;
                 calls.push(CallAt { choice: at, delta, call, carries, begins });
             }
@@ -155,4 +181,9 @@ impl StreamJudge {
         self.said_bytes += event.said_bytes();
         self.held.push_back(event);
     }
+}
+
+/// Whether data are neither an object nor a list for any reader: some servers send words to keep the connection.
+fn is_word(data: &[u8]) -> bool {
+    !data.iter().any(|byte| matches!(byte, b'{' | b'[')) && !may_be_reply(data)
 }
