@@ -429,6 +429,7 @@ impl Exchange {
             }
             let error = read.error();
             if judging.is_strict() && read.may_be_another_readers() {
+                self.record.unjudged("not_json");
                 return self.fail(&ProxyError::ReplyUnjudged { why: "not_json" });
             }
             if let Some((status, error)) = error {

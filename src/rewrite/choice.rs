@@ -5,7 +5,7 @@ mod deciding;
 
 pub use self::deciding::AddedCall;
 
-use self::deciding::{Counts, Mark};
+use self::deciding::{Counts, Mark, Repeats};
 use super::confirm::{Question, Unaskable, put_off, written};
 use super::judging::Decision;
 use super::rounds::{Withheld, envelope, write_round};
@@ -45,6 +45,7 @@ pub struct ChoiceState {
     /// How it was decided, in the same order.
     marks: Vec<Mark>,
     counts: Counts,
+    repeats: Option<Repeats>,
     /// The calls that go out as we write them, not as they came: those that a person has approved, as they were shown,
     /// and those in which two readers see different calls, as they were judged.
     written: Vec<usize>,
@@ -313,7 +314,7 @@ impl ChoiceState {
         self.marks.clear();
         self.written.clear();
         self.counts = Counts::default();
-        (self.undecided, self.cut) = (0, false);
+        (self.undecided, self.cut, self.repeats) = (0, false, None);
         self.question = None;
         self.text_shown = false;
         self.finish_held = false;

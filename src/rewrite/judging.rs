@@ -104,7 +104,7 @@ impl AnswerTools {
     }
 
     /// Whether somebody has named `name` as the tool whose calls are answers: the operator, or the caller who forces it.
-    fn is_named(&self, name: &str) -> bool {
+    fn is_by_name(&self, name: &str) -> bool {
         any_fits(&self.named, name) || self.forced.as_deref() == Some(name)
     }
 
@@ -230,8 +230,9 @@ impl Judging {
         }
         // A forced call may have to wait, and then it is shown whole.
         let meant = self.judge.meant(name);
-        let is_open = if self.holds() { self.is_named(&meant) } else { self.answers.is_named(&meant) };
-        if self.landing || (is_open && !self.judge.owns(name)) {
+        let is_open = if self.holds() { self.is_operators(&meant) } else { self.answers.is_by_name(&meant) };
+        // Asked for a final answer, the model may still have to answer by a call, whose arguments count.
+        if (self.landing && !self.answers.any) || (is_open && !self.judge.owns(name)) {
             return Evidence::Name;
         }
         self.judge.evidence(choice, name)
@@ -258,7 +259,7 @@ impl Judging {
         // An answer is let through over every limit, so nothing was done to it that could be told.
         let meant = self.judge.meant(&name);
         let is_answer =
-            self.answers.is_named(&meant) && !ruling.own && !self.needs_yes_first(&meant, &ruling);
+            self.answers.is_by_name(&meant) && !ruling.own && !self.needs_yes_first(&meant, &ruling);
         let ruling = if is_answer { Ruling::default() } else { ruling };
         let acts = acts(&ruling);
         let needs_yes = ruling.needs_yes_alone();
@@ -321,11 +322,11 @@ impl Judging {
     /// agrees; tools that the operator named stay open.
     fn needs_yes_first(&self, name: &str, ruling: &Ruling) -> bool {
         self.confirms()
-            && !self.is_named(name)
+            && !self.is_operators(name)
             && ruling.objections.iter().any(|(_, reason)| reason.needs_yes())
     }
 
-    fn is_named(&self, name: &str) -> bool {
+    fn is_operators(&self, name: &str) -> bool {
         self.answers.named.iter().any(|pattern| pattern.matches(name))
     }
 

@@ -203,8 +203,8 @@ fn read_choice(
     let mut calls = Vec::new();
     let mut known: Vec<(usize, &ToolCall)> = Vec::new();
     for (delta, call) in choice.calls_by_form() {
-        if let Some(twin) = state.twin_of(call, &known, body) {
-            calls.push(CallAt { choice: 0, delta, call: twin, carries: true, begins: false });
+        if let Some(known) = state.repeated(call, &known, body) {
+            calls.push(CallAt { choice: 0, delta, call: known, carries: true, begins: false });
             continue;
         }
         let is_beside = delta >= choice.delta.calls.len();

@@ -6,10 +6,9 @@ use super::call::{Arguments, ToolCall};
 use super::json::{decode_bytes, escape_into, unescape};
 use super::wholeness::Wholeness;
 
-/// Most bytes of the pieces that clients may put a name together from. OpenAI takes names of 64 characters.
+/// Most bytes of the pieces that clients may put a name together from; a name in one piece may be longer. OpenAI takes
+/// names of 64 characters.
 const MOST_NAME_BYTES: usize = 256;
-/// The longest name that is kept.
-const LONGEST_NAME: usize = 1024;
 
 /// Members of a call whose meaning toolrein knows, and those of what is in it.
 const KNOWN: [&str; 8] = ["id", "index", "type", "function", "custom", "name", "arguments", "input"];
@@ -31,6 +30,8 @@ pub struct Assembled {
     index: Option<u64>,
     /// The event that touched it last.
     event: u64,
+    /// How many deltas it came in.
+    deltas: usize,
     /// A delta with arguments has come.
     carried: bool,
     /// It came whole, in a place beside that of the deltas: none of these belongs to it.
@@ -65,6 +66,11 @@ impl Assembled {
         self.index
     }
 
+    /// How many deltas it came in so far.
+    pub fn deltas(&self) -> usize {
+        self.deltas
+    }
+
     /// Whether the arguments so far are one whole JSON value.
     pub fn is_whole(&self) -> bool {
         self.wholeness.is_whole()
@@ -94,8 +100,7 @@ impl Assembled {
     /// joins all pieces that come under an index, that of Node takes the last, the Vercel AI SDK the first; one that acts
     /// at once takes each.
     pub fn other_names(&self) -> Vec<String> {
-        let own: &[Vec<u8>] =
-            if self.pieces.is_empty() { std::slice::from_ref(&self.name) } else { &self.pieces };
+        let own = self.own_pieces();
         let all: Vec<&[u8]> = self.joined_before().iter().chain(own).map(Vec::as_slice).collect();
         let mut names = vec![unescape(&all.concat()), unescape(&own.concat())];
         names.extend(all.iter().map(|piece| unescape(piece)));
@@ -104,6 +109,11 @@ impl Assembled {
         names.sort_unstable();
         names.dedup();
         names
+    }
+
+    /// What came of its own name.
+    fn own_pieces(&self) -> &[Vec<u8>] {
+        if self.pieces.is_empty() { std::slice::from_ref(&self.name) } else { &self.pieces }
     }
 
     /// Bytes kept.
@@ -173,23 +183,14 @@ impl Assembler {
     /// Begins a new call with `delta`.
     pub fn begin(&mut self, delta: &ToolCall, text: &[u8]) -> Added {
         let index = delta.index.map(|(_, index)| index);
-        let earlier = self
-            .calls
-            .iter()
-            .rfind(|call| index.is_some() && call.index == index && call.is_joined_by(delta));
-        let mut before: Vec<Vec<u8>> = Vec::new();
-        if let Some(call) = earlier {
-            let own: &[Vec<u8>] =
-                if call.pieces.is_empty() { std::slice::from_ref(&call.name) } else { &call.pieces };
-            before.extend(call.before.iter().chain(own).filter(|name| !name.is_empty()).cloned());
-        }
-        let argued_before = earlier.is_some_and(|call| call.argued_before || !call.is_blank());
-        let mut ambiguous = earlier.is_some_and(|call| !call.is_blank() && !call.is_whole());
-        if total(&before) > MOST_NAME_BYTES {
-            before.clear();
-            ambiguous = true;
-        }
-        self.calls.push(Assembled { legacy: delta.legacy, before, argued_before, ..Assembled::default() });
+        let earlier: Vec<&Assembled> = joined(&self.calls, index, delta.legacy).collect();
+        let is_within = earlier.first().is_some_and(|call| !call.is_blank() && !call.is_whole());
+        let joins = Joined::of(&earlier);
+        let ambiguous = is_within || joins.is_none();
+        let Joined { before, argued_before } = joins.unwrap_or_default();
+        let call = Assembled { legacy: delta.legacy, before, argued_before, ..Assembled::default() };
+        self.size += call.size();
+        self.calls.push(call);
         let added = self.go_on(self.calls.len() - 1, delta, text);
         Added { begins: true, ambiguous: added.ambiguous | ambiguous, ..added }
     }
@@ -197,10 +198,10 @@ impl Assembler {
     /// Begins a call that came whole: no delta belongs to it.
     pub fn begin_whole(&mut self, delta: &ToolCall, text: &[u8]) -> usize {
         let at = self.begin(delta, text).call;
-        let call = &mut self.calls[at];
-        self.size -= total(&call.before);
-        call.before.clear();
-        call.beside = true;
+        self.change(at, |call| {
+            call.before.clear();
+            call.beside = true;
+        });
         at
     }
 
@@ -225,32 +226,40 @@ impl Assembler {
         has_arguments && !std::mem::replace(&mut self.calls[at].carried, true)
     }
 
-    /// The client does not see some calls: those under whose index the call `at` comes are none that it could be joined
-    /// to.
+    /// The client does not see some calls: the call `at` is joined to none of these.
     pub fn forget_unseen(&mut self, at: usize, is_seen: impl Fn(usize) -> bool) {
-        let index = self.calls[at].index;
-        let earlier = self.calls[..at].iter().rposition(|call| call.index == index);
-        if let Some(earlier) =
-            earlier.filter(|earlier| !self.calls[at].before.is_empty() && !is_seen(*earlier))
-        {
-            let Assembled { before, argued_before, .. } = self.calls[earlier].clone();
-            (self.calls[at].before, self.calls[at].argued_before) = (before, argued_before);
+        let call = &self.calls[at];
+        if call.before.is_empty() {
+            return;
+        }
+        let earlier = self.calls[..at].iter().enumerate().filter(|(earlier, _)| is_seen(*earlier));
+        let seen: Vec<&Assembled> = joined(earlier.map(|(_, call)| call), call.index, call.legacy).collect();
+        if let Some(Joined { before, argued_before }) = Joined::of(&seen) {
+            self.change(at, |call| (call.before, call.argued_before) = (before, argued_before));
         }
     }
 
     /// Gives the call `at` other arguments, JSON text.
     pub fn rewrite(&mut self, at: usize, arguments: &str) {
+        self.change(at, |call| {
+            call.arguments.clear();
+            escape_into(arguments, &mut call.arguments);
+        });
+    }
+
+    /// Changes the call `at` and counts what it takes.
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut Assembled)) {
         let call = &mut self.calls[at];
-        self.size -= call.arguments.len();
-        call.arguments.clear();
-        escape_into(arguments, &mut call.arguments);
-        self.size += call.arguments.len();
+        let size = call.size();
+        change(call);
+        self.size = self.size + call.size() - size;
     }
 
     fn go_on(&mut self, at: usize, delta: &ToolCall, text: &[u8]) -> Added {
         let call = &mut self.calls[at];
         let size = call.size();
         call.event = self.event;
+        call.deltas += 1;
         let has_arguments = !matches!(delta.arguments, Arguments::Absent);
         let mut ambiguous = has_arguments && call.carried && delta.custom != call.custom;
         call.custom |= delta.custom;
@@ -310,6 +319,43 @@ impl Assembler {
     }
 }
 
+/// What a client that goes by the index alone joins to a call.
+#[derive(Default)]
+struct Joined {
+    /// The names of the calls before it.
+    before: Vec<Vec<u8>>,
+    /// Arguments came with them.
+    argued_before: bool,
+}
+
+impl Joined {
+    /// Of `earlier` calls, the newest first; `None` if there is more than is kept.
+    fn of(earlier: &[&Assembled]) -> Option<Self> {
+        let mut size = 0;
+        for call in earlier {
+            // A call without a name counts too: there may be any number of them.
+            size += 1 + total(call.own_pieces());
+            if size > MOST_NAME_BYTES {
+                return None;
+            }
+        }
+        let names = earlier.iter().rev().flat_map(|call| call.own_pieces());
+        let before = names.filter(|name| !name.is_empty()).cloned().collect();
+        Some(Self { before, argued_before: earlier.iter().any(|call| !call.is_blank()) })
+    }
+}
+
+/// Those of `calls` that came under `index`, the newest first.
+fn joined<'a, I>(calls: I, index: Option<u64>, legacy: bool) -> impl Iterator<Item = &'a Assembled>
+where
+    I: IntoIterator<Item = &'a Assembled, IntoIter: DoubleEndedIterator>,
+{
+    let under = move |call: &&Assembled| {
+        index.is_some() && call.index == index && call.legacy == legacy && !call.beside
+    };
+    calls.into_iter().rev().filter(under).take(MOST_NAME_BYTES + 1)
+}
+
 /// What a piece of a name did.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Named {
@@ -323,8 +369,8 @@ enum Named {
 
 fn add_name(call: &mut Assembled, piece: &[u8]) -> Named {
     if call.name.is_empty() {
-        call.name.extend_from_slice(&piece[..piece.len().min(LONGEST_NAME)]);
-        return if piece.len() > LONGEST_NAME { Named::TooLong } else { Named::Anew };
+        call.name.extend_from_slice(piece);
+        return Named::Anew;
     }
     if call.pieces.is_empty() {
         call.pieces.push(call.name.clone());

@@ -46,6 +46,14 @@ pub(super) struct Mark {
     pub(super) shifted: Option<u64>,
 }
 
+/// A call that stands in a stream in both forms, as `tool_calls` and as `function_call`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Repeats {
+    call: usize,
+    /// How many of its deltas were repeated.
+    deltas: usize,
+}
+
 /// The calls by what was decided on them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
@@ -100,19 +108,45 @@ impl ChoiceState {
         AddedCall { call: at, carries, begins: added.begins, escapes }
     }
 
-    /// The call that a `function_call` gives once more, beside the same in `tool_calls` (llama-cpp-python writes both, and
-    /// puts a colon behind the name of one): `beside` are the calls of that event.
-    pub fn twin_of(&self, call: &ToolCall, beside: &[(usize, &ToolCall)], text: &[u8]) -> Option<usize> {
-        let name =
-            |call: &ToolCall| call.name.map(|name| decode(name, text).trim_end_matches(':').to_owned());
-        let is_same = |other: &&(usize, &ToolCall)| {
-            let (_, other) = other;
-            !other.legacy
-                && name(other) == name(call)
-                && other.arguments.text(text) == call.arguments.text(text)
-        };
+    /// The call of a whole reply that a `function_call` repeats. llama-cpp-python writes both forms, and puts a colon after
+    /// the name of one. `beside` are the calls of the same message.
+    pub fn repeated(&self, call: &ToolCall, beside: &[(usize, &ToolCall)], text: &[u8]) -> Option<usize> {
+        let is_same = |(_, other): &&(usize, &ToolCall)| !other.legacy && says_the_same(call, other, text);
         let found = beside.iter().find(is_same).filter(|_| call.legacy && !call.ambiguous);
         found.map(|(at, _)| *at)
+    }
+
+    /// The same of a stream: one call whose every delta so far stood beside a `function_call` that repeats it. Anything less
+    /// is a call of its own, since a client that reads this form alone would join other pieces than were judged.
+    pub fn repeated_delta(
+        &mut self,
+        call: &ToolCall,
+        beside: &[(usize, &ToolCall)],
+        text: &[u8],
+    ) -> Option<usize> {
+        let at = self.repeated(call, beside, text)?;
+        let calls = self.assembler.calls();
+        let has_form_of_its_own = calls.iter().any(|call| call.legacy);
+        let before = match self.repeats {
+            Some(repeats) if repeats.call == at => repeats.deltas,
+            None => 0,
+            Some(_) => return None,
+        };
+        let deltas = before + 1;
+        if has_form_of_its_own || calls[at].deltas() != deltas {
+            return None;
+        }
+        self.repeats = Some(Repeats { call: at, deltas });
+        Some(at)
+    }
+
+    /// Whether the `function_call` that repeated a call has ceased to: a client that reads this form alone knows another call
+    /// now.
+    pub fn ceases_to_repeat(&self) -> bool {
+        let calls = self.assembler.calls();
+        self.repeats.is_some_and(|repeats| {
+            calls[repeats.call].deltas() != repeats.deltas || calls.iter().any(|call| call.legacy)
+        })
     }
 
     /// Adds a call of a whole reply; `strict`: one in which two readers see different calls goes out as it is judged.
@@ -306,4 +340,13 @@ impl ChoiceState {
             }
         }
     }
+}
+
+/// Whether two forms of a call, or of a piece of one, say the same.
+fn says_the_same(call: &ToolCall, other: &ToolCall, text: &[u8]) -> bool {
+    let name = |call: &ToolCall| call.name.map(|name| decode(name, text)).unwrap_or_default();
+    let (one, two) = (name(call), name(other));
+    let is_same_name =
+        one == two || one.strip_suffix(':') == Some(&*two) || two.strip_suffix(':') == Some(&*one);
+    is_same_name && call.arguments.text(text) == other.arguments.text(text)
 }

@@ -24,7 +24,7 @@ impl Judging {
     /// Blocks `call` if a policy objects to it by its name alone.
     pub fn block_by_name(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> Option<Decision> {
         let name = call.name();
-        let is_open = self.answers.is_named(&name) || self.judge.owns(&name) || wrapper::is_name(&name);
+        let is_open = self.answers.is_by_name(&name) || self.judge.owns(&name) || wrapper::is_name(&name);
         if self.observe || self.landing || is_open {
             return None;
         }
@@ -90,7 +90,7 @@ impl Judging {
         arguments: Option<&str>,
         now_ms: u64,
     ) -> Vec<(&'static str, crate::policy::plan::Reason)> {
-        if self.landing || self.answers.is_named(name) {
+        if self.landing || self.answers.is_by_name(name) {
             return Vec::new();
         }
         let mut objections = self.judge.objections_to_reading(choice, name, arguments, now_ms);

@@ -89,7 +89,7 @@ impl Judging {
         let mut rulings: Vec<Ruling> = Vec::new();
         for call in calls.iter().take(MOST_CALLS) {
             let mut ruling = self.judge.rule(choice, &call.name, Some(&call.arguments), now_ms);
-            if self.answers.is_named(&call.name) && !ruling.own {
+            if self.answers.is_by_name(&call.name) && !ruling.own {
                 ruling = Ruling::default();
             }
             self.answers.exempt(&mut ruling.objections);

@@ -192,3 +192,15 @@ fn a_message_that_was_nothing_but_withheld_calls_still_reads_as_json() {
         assert_eq!(shown["choices"][0]["message"]["content"], NO_ANSWER);
     }
 }
+
+#[test]
+fn a_long_name_is_judged_to_its_end() {
+    use crate::rewrite::judging::holding_tests::judging;
+    let name = format!("{}evil", "a".repeat(2_000));
+    let call = json!({"id": "c", "type": "function", "function": {"name": name, "arguments": "{}"}});
+    let body =
+        json!({"choices": [{"index": 0, "message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]});
+    let tables = "[allow]\nexcept = [\"*evil\"]\nundeclared = \"pass\"\n";
+    let judge = WholeJudge::read(&Bytes::from(body.to_string()), judging(tables), 0).unwrap();
+    assert!(judge.pending().is_some());
+}

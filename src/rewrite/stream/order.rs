@@ -185,3 +185,65 @@ fn a_call_that_is_written_in_both_forms_is_one_call() {
     let (out, _) = whole(&mut judge("[confirm]\ntools = [\"pay\"]\n"), &stream("pay"));
     assert!(!out.contains("function_call") && !out.contains("tool_calls\":["), "{out}");
 }
+
+#[test]
+fn a_second_form_that_says_another_thing_than_the_first_is_no_copy_of_it() {
+    let tables = "[allow]\nexcept = [\"evil\"]\nundeclared = \"pass\"\n";
+    let both = |index: usize, name: &str, legacy: &str| {
+        let call =
+            json!({"index": index, "id": format!("c{index}"), "function": {"name": name, "arguments": "{}"}});
+        delta(&json!({"tool_calls": [call], "function_call": {"name": legacy, "arguments": "{}"}}))
+    };
+    let alone = |index: usize, piece: &str| piece_of(index, piece);
+    for stream in [
+        // Each piece repeats another call; together they name a third.
+        both(0, "ev", "ev") + &both(1, "il", "il"),
+        // A colon that only one form has divides the name in two.
+        both(0, "ev:", "ev") + &both(1, "il", "il"),
+        // A copy that leaves pieces out says something else.
+        both(0, "a", "a") + &alone(0, " ") + &both(0, "a", "a"),
+    ] {
+        let mut judge = judge(tables);
+        let (out, _) = whole(&mut judge, &(role() + &stream + &finish("tool_calls") + DONE));
+        let pieces = out.matches("function_call").count();
+        assert!(judge.spoiled && pieces < 2, "{pieces} pieces: {out}");
+    }
+}
+
+fn piece_of(index: usize, arguments: &str) -> String {
+    piece(index, arguments)
+}
+
+#[test]
+fn a_call_beside_the_deltas_under_an_index_of_theirs_is_counted_as_kept_once() {
+    let tables = "[allow]\nundeclared = \"pass\"\n";
+    let beside = json!([{"index": 0, "id": "z", "function": {"name": "b", "arguments": "{}"}}]);
+    let chunk = event_with(
+        &json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "long_name", "arguments": ""}}]}),
+        &beside,
+    );
+    let mut judge = judge(tables);
+    whole(&mut judge, &(role() + &chunk + &finish("tool_calls") + DONE));
+    assert!(judge.kept_bytes() < 10_000 && judge.unjudged.is_empty(), "{} bytes", judge.kept_bytes());
+}
+
+fn event_with(delta: &Value, message_calls: &Value) -> String {
+    super::tests::event(
+        &json!([{"index": 0, "delta": delta, "message": {"tool_calls": message_calls}, "finish_reason": null}]),
+    )
+}
+
+#[test]
+fn spaces_of_other_alphabets_hide_data_at_the_start_of_a_line_alone() {
+    let tables = "[allow]\nundeclared = \"pass\"\n";
+    for text in ["les\u{a0}data: ici", "\u{3000}data: x", "a\u{a0}"] {
+        let stream = role() + &delta(&json!({ "content": text })) + &finish("stop") + DONE;
+        assert_eq!(whole(&mut judge(tables), &stream), (stream, Ending::Complete), "{text:?}");
+    }
+    let comment = format!("{}: ping\u{a0}\n{}{DONE}", role(), finish("stop"));
+    assert!(!{
+        let mut judge = judge(tables);
+        whole(&mut judge, &comment);
+        judge.spoiled
+    });
+}

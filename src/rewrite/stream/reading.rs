@@ -143,8 +143,8 @@ impl StreamJudge {
             state.add_text(&choice.delta, data);
             let mut beside: Vec<(usize, &ToolCall)> = Vec::new();
             for (delta, call) in choice.calls_by_form() {
-                if let Some(twin) = state.twin_of(call, &beside, data) {
-                    calls.push(CallAt { choice: at, delta, call: twin, carries: true, begins: false });
+                if let Some(known) = state.repeated_delta(call, &beside, data) {
+                    calls.push(CallAt { choice: at, delta, call: known, carries: true, begins: false });
                     continue;
                 }
                 let added = match delta < choice.delta.calls.len() {
@@ -162,6 +162,7 @@ impl StreamJudge {
                 let AddedCall { call, carries, begins, .. } = added;
                 calls.push(CallAt { choice: at, delta, call, carries, begins });
             }
+            escapes |= state.ceases_to_repeat();
             if let Some(finish) = choice.finish {
                 state.finish_came = true;
                 state.ends_by(&decode(finish, data));
