@@ -4,13 +4,13 @@
 use super::body::UpBody;
 use super::clock::ms_at;
 use super::error::ProxyError;
-use super::fallback::{Fallbacks, lands_bare, learned};
 use super::handler::{Gateway, Length};
 use super::head::Head;
 use super::held::Waiting;
 use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
 use super::turnstile::Passage;
+use crate::exchange::fallback::{Fallbacks, lands_bare, learned};
 use crate::ledger::{Answered, News, Overflow, Spent};
 use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;

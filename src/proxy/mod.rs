@@ -13,9 +13,7 @@ mod coding;
 mod connect;
 mod credential;
 pub mod drain;
-pub mod error;
 mod exchange;
-pub mod fallback;
 pub mod handler;
 mod head;
 pub mod headers;
@@ -45,6 +43,8 @@ pub mod turnstile;
 mod upgrade;
 pub mod upstream;
 mod version;
+
+pub use crate::exchange::error;
 
 use self::alarm::Alarm;
 use self::body::ReplyBody;

@@ -2,7 +2,7 @@
 //! history as text, with notices at another place, or without asking for usage. Chooses the next form; sends nothing.
 
 use crate::config::{Overflow, PlacementChoice, ToolsUnsupported};
-use crate::ledger::ModelFacts;
+use crate::exchange::store::ModelFacts;
 use crate::policy::pattern::Pattern;
 use crate::policy::plan::Plan;
 use crate::rewrite::notice::Placement;
