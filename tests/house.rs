@@ -113,6 +113,16 @@ fn no_policy_names_another() {
 }
 
 #[test]
+fn no_policy_reads_the_words_or_the_shapes_of_anothers_plan() {
+    let of_plans = ["Change", "Edit", "edits", "dropped", "hidden"];
+    for source in shipped().iter().filter(|source| source.room() == "policy" && source.module.len() > 1) {
+        let is_of_all = ["plan", "set"].contains(&source.module[1].as_str());
+        let found = words(&source.code).map(|(_, word)| word).find(|word| of_plans.contains(word));
+        assert!(is_of_all || found.is_none(), "{} names {found:?}; facts are asked of the plan", source.path);
+    }
+}
+
+#[test]
 fn only_the_handler_sequences_core_and_shell() {
     for source in shipped().iter().filter(|source| source.room() == "proxy") {
         let names = source.names();

@@ -16,7 +16,7 @@ use crate::policy::plan::SummaryWanted;
 use crate::rewrite::summary::{Answer, answer};
 use crate::telemetry::outcome::SummaryResult;
 use crate::transcript::identity::Hash;
-use crate::transcript::summaries::Summaries as _;
+use crate::transcript::summaries::{Pin, Summaries as _};
 use bytes::Bytes;
 use hyper::http::Request;
 use hyper::http::request::Parts;
@@ -87,8 +87,22 @@ impl Summariser {
 }
 
 impl Gateway {
+    /// The batch's summary, if it is decided that it has one. Returns after `wait` at the latest.
+    pub(crate) async fn summarise(
+        self: &Arc<Self>,
+        wanted: &SummaryWanted,
+        parts: &Parts,
+        question: Bytes,
+    ) -> Option<Arc<str>> {
+        self.decide(wanted, parts, question).await;
+        match self.summaries.pins.pinned(wanted.batch)? {
+            Pin::Summary(summary) => Some(summary),
+            Pin::Cleared => None,
+        }
+    }
+
     /// Returns when it is decided whether the batch has a summary, after `wait` at the latest.
-    pub(crate) async fn summarise(self: &Arc<Self>, wanted: &SummaryWanted, parts: &Parts, question: Bytes) {
+    async fn decide(self: &Arc<Self>, wanted: &SummaryWanted, parts: &Parts, question: Bytes) {
         let until = Instant::now() + wanted.terms.wait;
         let mut told = match self.summaries.enter(wanted.batch) {
             Entry::Decided => return,

@@ -51,14 +51,14 @@ impl Summaries {
         }
     }
 
-    /// Reads the transcript through the policies; once more where a summary was asked for. Tells the question.
+    /// Reads the transcript through the policies, and fills in the summary that was asked for. Tells the question.
     pub fn decide(
         &mut self,
         policies: &PolicySet,
         transcript: &Transcript<'_>,
         (leave, now_ms): (bool, u64),
     ) -> (Plan, Judge, Option<Bytes>) {
-        let (plan, judge) = policies.read(transcript);
+        let (mut plan, judge) = policies.read(transcript);
         let known = plan.summaries != BatchSummaries::default();
         if !known || leave || plan.refusal.is_some() || transcript.request.odd {
             return (plan, judge, None);
@@ -72,9 +72,11 @@ impl Summaries {
         self.told_late +=
             usize::from(wanted.earlier.is_some_and(|earlier| self.pins.late(earlier).is_some()));
         let text: Arc<str> = format!("Summary {} of what was done.", self.asked).into();
+        let mut summary = None;
         match self.numbers.below(4) {
             0 => {
                 self.pins.decide(wanted, Some(&text));
+                summary = Some(text);
             }
             1 | 2 => {
                 self.pins.decide(wanted, None);
@@ -85,7 +87,7 @@ impl Summaries {
                 self.pins.decide(wanted, None);
             }
         }
-        let (plan, judge) = policies.read(transcript);
+        plan.fulfil_summary(summary.as_deref());
         (plan, judge, Some(question))
     }
 }
