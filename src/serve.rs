@@ -11,6 +11,7 @@ use crate::admin::readiness::Readiness;
 use crate::admin::{Admin, BODY_BYTES, Bearer};
 use crate::config::{self, Config, LogFormat, Target};
 use crate::demo;
+use crate::exchange;
 use crate::ledger::held::HeldCalls;
 use crate::ledger::memory::MemoCache;
 use crate::ledger::summaries::Pins;
@@ -28,6 +29,8 @@ use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{Format, Level, Log, Settings};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::trace::{Filter, forward};
+use crate::transcript::identity::HashKey;
+use crate::transcript::memo::Memo;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::http::{Request, Response, Uri};
@@ -55,6 +58,43 @@ const ADMIN_STALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How many connections may wait in the kernel until they are accepted. The kernel may allow fewer
 /// (`net.core.somaxconn`, 4096 since Linux 5.4).
 const BACKLOG: u32 = 4096;
+
+/// What outlives a configuration, as the start makes it.
+struct Services {
+    telemetry: Telemetry,
+    ledger: Arc<dyn crate::ledger::Ledger>,
+    key: HashKey,
+    held: Arc<HeldCalls>,
+    memory: BodyMemory,
+}
+
+impl Services {
+    fn gateway(self, config: &Arc<Config>, upstream: Upstream, summaries: Summariser) -> Gateway {
+        let Self { telemetry, ledger, key, held, memory } = self;
+        let memo: Arc<dyn Memo> = Arc::new(MemoCache::new(config.ledger.memo_bytes));
+        let shared = Arc::new(exchange::Shared {
+            config: Arc::clone(config),
+            memo: Arc::clone(&memo),
+            key: key.clone(),
+            secret: HashKey::random(),
+            upstream: upstream.name().to_owned(),
+            summaries: Arc::clone(&summaries.pins) as _,
+        });
+        Gateway {
+            memory,
+            upstream: Arc::new(upstream),
+            ledger,
+            memo,
+            telemetry,
+            key,
+            held,
+            turnstile: Arc::default(),
+            summaries,
+            shared,
+            config: Arc::clone(config),
+        }
+    }
+}
 
 /// Why the program did not start.
 #[derive(Debug, thiserror::Error)]
@@ -132,18 +172,10 @@ impl Running {
         let memory = BodyMemory::new(config.limits.total_bytes);
         let held_bytes = memory.clone();
         metrics.count_body_bytes_by(move || held_bytes.held());
-        let gateway = Gateway {
-            memory,
-            upstream: Arc::new(Upstream::new(settings)?),
-            ledger,
-            memo: Arc::new(MemoCache::new(config.ledger.memo_bytes)),
-            telemetry: telemetry.clone(),
-            key,
-            held: Arc::clone(&held),
-            turnstile: Arc::default(),
-            summaries: Summariser::new(pins, places, drain.clone()),
-            config: Arc::clone(&config),
-        };
+        let services =
+            Services { telemetry: telemetry.clone(), ledger, key, held: Arc::clone(&held), memory };
+        let summaries = Summariser::new(pins, places, drain.clone());
+        let gateway = services.gateway(&config, Upstream::new(settings)?, summaries);
         let readiness = Readiness::starting();
         let admin_listener = listen("listen.admin", config.listen.admin)?;
         let proxy_listener = listen("listen.proxy", config.listen.proxy)?;

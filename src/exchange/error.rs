@@ -4,8 +4,6 @@
 //! Errors that the upstream reports itself are no errors of ours: they pass through. Configuration
 //! errors are elsewhere.
 
-use hyper::http::StatusCode;
-
 /// Why a request was answered by toolrein instead of the upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProxyError {
@@ -57,25 +55,25 @@ pub enum Fault {
 }
 
 impl ProxyError {
-    /// The status of the answer.
-    pub fn status(&self) -> StatusCode {
+    /// The HTTP status of the answer.
+    pub fn status(&self) -> u16 {
         match self {
-            Self::RequestTooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::RequestTooLong { .. } => 413,
+            Self::ClientTimeout => 408,
             Self::ClientCut
             | Self::BadTarget { .. }
             | Self::RequestUnreadable { .. }
             | Self::AmbiguousCredentials { .. }
-            | Self::Refused { .. } => StatusCode::BAD_REQUEST,
-            Self::ConversationBusy { .. } => StatusCode::CONFLICT,
+            | Self::Refused { .. } => 400,
+            Self::ConversationBusy { .. } => 409,
             Self::UpstreamConnect { .. }
             | Self::UpstreamTls { .. }
             | Self::UpstreamCut { .. }
-            | Self::ReplyUnjudged { .. } => StatusCode::BAD_GATEWAY,
-            Self::UpstreamTimeout { .. } | Self::UpstreamHints { .. } => StatusCode::GATEWAY_TIMEOUT,
-            Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
-            Self::LedgerAway | Self::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Internal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            | Self::ReplyUnjudged { .. } => 502,
+            Self::UpstreamTimeout { .. } | Self::UpstreamHints { .. } => 504,
+            Self::MethodNotAllowed { .. } => 405,
+            Self::LedgerAway | Self::NoMemory => 503,
+            Self::Internal { .. } => 500,
         }
     }
 

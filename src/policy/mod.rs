@@ -255,7 +255,8 @@ impl RequestFacts<'_> {
     /// Whether no estimate of the whole request comes to more than `tokens`, nor one of its beginning, whatever is cut:
     /// for who need not count it then. Looks no closer than it must.
     pub fn fits(&self, tokens: u64) -> bool {
-        let Transcript { request, hidden_rounds, token_factor, .. } = self.transcript;
+        let Transcript { request, .. } = self.transcript;
+        let (hidden_rounds, token_factor) = (&self.transcript.hidden_rounds, &self.transcript.token_factor);
         let most_of = |bytes| Estimate::most_of(bytes).scaled(*token_factor);
         if (self.tools_tokens + most_of(self.most_chars)).tokens() <= tokens {
             return true;

@@ -5,7 +5,6 @@
 //! connection's trouble away from the others. What a request means is the service's business.
 
 mod alarm;
-mod approved;
 pub mod body;
 mod caller;
 mod clock;
@@ -13,25 +12,21 @@ mod coding;
 mod connect;
 mod credential;
 pub mod drain;
-mod exchange;
+mod driver;
 pub mod handler;
 mod head;
 pub mod headers;
-mod held;
 mod hints;
 pub mod memory;
-mod meter;
 mod open;
 mod patient;
 mod pool;
 mod profile;
 pub mod read;
-mod reask;
 mod record;
 pub mod relay;
 pub mod respond;
 mod seats;
-mod sniff;
 mod spelling;
 mod stream;
 pub mod summaries;
@@ -43,6 +38,8 @@ pub mod turnstile;
 mod upgrade;
 pub mod upstream;
 mod version;
+mod wait;
+mod whole;
 
 pub use crate::exchange::error;
 

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::admin::Admin;
 use crate::config::{Config, Overrides, Source, Target};
+use crate::exchange::Shared;
 use crate::policy;
 use crate::proxy::handler::Gateway;
 use crate::proxy::summaries::Places;
@@ -67,9 +68,19 @@ fn renewed(old: &Gateway, config: Config, model: Option<&SimulatedModel>) -> Res
     let stays = settings == reach(&old.config, model) && settings.base.scheme_str() == Some("http");
     let places = Places::of(&config, &settings)?;
     let upstream = if stays { Arc::clone(&old.upstream) } else { Arc::new(Upstream::new(settings)?) };
+    let config = Arc::new(config);
+    let shared = Arc::new(Shared {
+        config: Arc::clone(&config),
+        memo: Arc::clone(&old.memo),
+        key: old.key.clone(),
+        secret: old.shared.secret.clone(),
+        upstream: upstream.name().to_owned(),
+        summaries: Arc::clone(&old.summaries.pins) as _,
+    });
     Ok(Gateway {
-        config: Arc::new(config),
+        config,
         upstream,
+        shared,
         ledger: Arc::clone(&old.ledger),
         memo: Arc::clone(&old.memo),
         memory: old.memory.clone(),

@@ -49,6 +49,10 @@ pub struct Outcome {
     pub prefix_breaks: Vec<PrefixBreak>,
     /// Why replies, or parts of them, passed without being judged: `event_too_long`, `held_too_much`, ...
     pub unjudged: Vec<&'static str>,
+    /// The state store told nothing of it; whether it was refused for that.
+    pub without_store: Option<bool>,
+    /// What was found of summaries that were decided on before.
+    pub summaries: Vec<SummaryResult>,
     /// Hidden rounds that should have been put back and could not.
     pub lost_rounds: u32,
     pub reasks: u32,

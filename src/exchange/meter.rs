@@ -1,7 +1,7 @@
 //! What one request's prompt is going to cost, and what it did: foretold before it is sent, compared with the
 //! upstream's `usage` afterwards, and told to the ledger for the requests to come. Changes no byte.
 
-use crate::ledger::{Cost, Facts};
+use crate::exchange::store::{Cost, Facts};
 use crate::rewrite::sent::Sent;
 use crate::telemetry::outcome::Foretold;
 use crate::transcript::identity::Hash;

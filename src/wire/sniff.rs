@@ -5,7 +5,7 @@
 const STARTS: [&[u8]; 6] = [b"data:", b"event:", b"id:", b"retry:", b"error:", b":"];
 
 /// Whether a body that begins so is a stream of events; `None` where that is too little to tell.
-pub(super) fn is_events(start: &[u8]) -> Option<bool> {
+pub fn is_events(start: &[u8]) -> Option<bool> {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let start = start.strip_prefix(MARK).unwrap_or(start).trim_ascii_start();
     if STARTS.iter().any(|begun| start.starts_with(begun)) {

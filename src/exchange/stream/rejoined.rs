@@ -1,14 +1,13 @@
 //! Pieces of a chunk, joined again where they stood beside each other. Copies nothing.
 
 use bytes::Bytes;
-use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Moves `pieces` to `out` and joins those that stand next to each other in `chunk`, so that what nobody touched goes
+/// Gives `pieces` out and joins those that stand next to each other in `chunk`, so that what nobody touched goes
 /// out as it came.
-pub(super) fn rejoined(chunk: &Bytes, pieces: &mut Vec<Bytes>, out: &mut VecDeque<Bytes>) {
+pub(super) fn rejoined(chunk: &Bytes, pieces: &mut Vec<Bytes>, mut give: impl FnMut(Bytes)) {
     if pieces.len() == 1 {
-        return out.extend(pieces.pop());
+        return pieces.pop().into_iter().for_each(give);
     }
     let start = chunk.as_ptr() as usize;
     let place = |piece: &Bytes| {
@@ -19,16 +18,16 @@ pub(super) fn rejoined(chunk: &Bytes, pieces: &mut Vec<Bytes>, out: &mut VecDequ
         match (place(&piece), &mut open) {
             (Some(at), Some(run)) if run.end == at => run.end += piece.len(),
             (Some(at), _) => {
-                out.extend(open.take().map(|run| chunk.slice(run)));
+                open.take().map(|run| chunk.slice(run)).into_iter().for_each(&mut give);
                 open = Some(at..at + piece.len());
             }
             (None, _) => {
-                out.extend(open.take().map(|run| chunk.slice(run)));
-                out.push_back(piece);
+                open.take().map(|run| chunk.slice(run)).into_iter().for_each(&mut give);
+                give(piece);
             }
         }
     }
-    out.extend(open.map(|run| chunk.slice(run)));
+    open.map(|run| chunk.slice(run)).into_iter().for_each(give);
 }
 
 #[cfg(test)]
@@ -40,14 +39,14 @@ mod tests {
         let chunk = Bytes::from_static(b"one two three");
         let pieces = vec![chunk.slice(..4), chunk.slice(4..8), Bytes::from_static(b"!"), chunk.slice(8..)];
         let joined = |mut pieces: Vec<Bytes>| {
-            let mut out = VecDeque::new();
-            rejoined(&chunk, &mut pieces, &mut out);
+            let mut out = Vec::new();
+            rejoined(&chunk, &mut pieces, |piece| out.push(piece));
             assert!(pieces.is_empty());
-            Vec::from(out)
+            out
         };
-        let mended = joined(pieces);
-        assert_eq!(mended, ["one two ", "!", "three"]);
-        assert_eq!(mended[0].as_ptr(), chunk.as_ptr());
+        let whole = joined(pieces);
+        assert_eq!(whole, ["one two ", "!", "three"]);
+        assert_eq!(whole[0].as_ptr(), chunk.as_ptr());
         assert_eq!(joined(vec![chunk.slice(4..), chunk.slice(..4)]), ["two three", "one "]);
         assert_eq!(joined(vec![chunk.slice(4..)]), ["two three"]);
         assert_eq!(joined(vec![]), [""; 0]);
