@@ -3,7 +3,6 @@
 
 pub mod assemble;
 pub mod beginning;
-pub mod alike;
 pub mod body;
 pub mod call;
 pub mod checkpoint;
