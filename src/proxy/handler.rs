@@ -24,7 +24,7 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::Route;
 use crate::transcript::identity::{HashKey, Identity};
 use crate::transcript::memo::Memo;
-use crate::transcript::resumed::read_request;
+use crate::transcript::prefix::read_request;
 use crate::wire::body::Fault;
 use crate::wire::others::may_read;
 use crate::wire::request::Request;
