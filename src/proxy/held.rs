@@ -6,7 +6,7 @@ use super::exchange::Exchange;
 use crate::ledger::held::{End, Shown, Ticket};
 use crate::rewrite::confirm::held::{HeldCall, Word};
 use crate::rewrite::judging::Judging;
-use crate::rewrite::reply::WholeJudge;
+use crate::rewrite::reply::ReplyJudge;
 use crate::telemetry::outcome::{CallVerdict, Consent, JudgedCall};
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
@@ -55,7 +55,7 @@ impl Exchange {
     }
 
     /// Waits until every call of a whole reply that needs a word has it.
-    pub(crate) async fn hear(&mut self, judge: &mut WholeJudge) {
+    pub(crate) async fn hear(&mut self, judge: &mut ReplyJudge) {
         self.show_held(&judge.judging);
         if self.waiting.tickets.is_empty() {
             return;
@@ -63,7 +63,7 @@ impl Exchange {
         // At once: the client may leave meanwhile.
         self.tell_judged(judge);
         while let Some((id, word)) = self.word().await {
-            judge.settle(id, word);
+            judge.settle(id, word, &mut Vec::new());
         }
         self.record.rested();
     }

@@ -7,17 +7,17 @@ use super::coding;
 use super::error::ProxyError;
 use super::exchange::Exchange;
 use super::memory::{Pool, Reserved};
+use super::record::label;
 use super::respond::error_response;
 use super::sniff;
 use super::upstream::Retried;
 use crate::rewrite::choice::is_served;
 use crate::rewrite::judging::Judging;
-use crate::rewrite::other_form::whole_of;
-use crate::rewrite::reply::WholeJudge;
+use crate::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge, Unjudged};
 use crate::telemetry::outcome::Fallback;
-use crate::wire::body::Fault;
 use crate::wire::error::{UpstreamError, may_be_in_200, parse, parse_in_200};
-use crate::wire::reply::{Form, Reply, may_be_reply};
+use crate::wire::reply::{self as wire, Reply, may_be_reply};
+use crate::wire::usage::Usage;
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http_body_util::BodyExt as _;
@@ -42,8 +42,8 @@ pub(crate) struct Read {
     is_events: bool,
     /// The body decoded, where it came whole and can be decoded.
     decoded: Option<Bytes>,
-    /// The decoded body and what it is, where that was read to tell it from an error.
-    reply: Option<(Bytes, Reply)>,
+    /// What the decoded body is, where that was read to tell it from an error.
+    reply: Option<Reply>,
     /// The memory that the pieces take.
     reserved: Reserved,
 }
@@ -125,108 +125,147 @@ impl Exchange {
         mut read: Box<Read>,
         judging: Judging,
     ) -> impl Future<Output = Response<ReplyBody>> {
-        let strict = judging.is_strict();
         // Here rather than within the future, which then does not carry the judging but a pointer.
-        let judge = self.judge(&mut read, judging).inspect_err(|why| self.record.unjudged(why));
+        let strict = judging.is_strict();
+        let judged = self.judge(&mut read, judging).inspect_err(|why| self.record.unjudged(why));
         async move {
-            let mut judge = match judge {
-                Ok(judge) => judge,
+            let (mut judge, ending, mut out) = match judged {
+                Ok(judged) => judged,
                 Err(why) if strict => return self.fail(&ProxyError::ReplyUnjudged { why }),
                 Err(_) => return self.pass_on(read),
             };
-            if judge.is_ambiguous() {
-                self.record.unjudged("ambiguous");
+            let ended = match ending {
+                Ending::Complete => Ok(()),
+                ending => Box::pin(self.settle(&mut judge, ending, &mut out)).await,
+            };
+            judge.unjudged().iter().for_each(|why| self.record.unjudged(label(*why)));
+            match ended {
+                Ok(()) => self.answer(read, judge, out),
+                Err(response) => response,
             }
-            if judge.is_unsafe() {
-                return self.fail(&ProxyError::ReplyUnjudged { why: "ambiguous" });
-            }
-            if judge.is_open()
-                && let Err(response) = Box::pin(self.settle(&mut judge)).await
-            {
-                return response;
-            }
-            self.answer(read, judge)
         }
     }
 
-    /// Waits for people's words and asks again until no choice is left all of whose calls were withheld; what the
-    /// client gets instead if that fails.
-    async fn settle(&mut self, judge: &mut WholeJudge) -> Result<(), Response<ReplyBody>> {
+    /// Waits for people's decisions and asks again until the reply is complete; what the client gets instead if that
+    /// fails.
+    async fn settle(
+        &mut self,
+        judge: &mut ReplyJudge,
+        mut ending: Ending,
+        out: &mut Vec<Bytes>,
+    ) -> Result<(), Response<ReplyBody>> {
         loop {
-            self.hear(judge).await;
-            let Some((choice, round)) = judge.pending().filter(|_| !self.is_observing()) else {
-                return Ok(());
-            };
-            // At once: the asking may fail, and the client may leave meanwhile.
-            self.tell_judged(judge);
-            let served = is_served(judge.choices(), choice);
-            self.ask_again((choice, served), round, &mut judge.judging);
-            self.record.own_time();
-            let again = self.ask_whole().await?;
-            if judge.continue_with(choice, &again, ms_at(self.record.lap())).is_err() {
-                return Err(self.fail(&self.gateway.unreadable()));
+            match ending {
+                Ending::Complete => return Ok(()),
+                Ending::Waits => self.hear(judge).await,
+                Ending::Refused => judge.let_refusal_stand(ms_at(self.record.lap()), out),
+                Ending::BrokenOff(_) if self.reasks.count() > 0 => {
+                    return Err(self.fail(&self.gateway.unreadable()));
+                }
+                Ending::BrokenOff(why) => {
+                    return Err(self.fail(&ProxyError::ReplyUnjudged { why: label(why) }));
+                }
+                Ending::Reask { choice, hidden } => {
+                    // At once: the asking may fail, and the client may leave meanwhile.
+                    self.tell_judged(judge);
+                    let served = is_served(judge.choices(), choice);
+                    self.ask_again((choice, served), hidden, &mut judge.judging);
+                    self.record.own_time();
+                    judge.continue_with(choice);
+                    ending = self.ask_whole(judge, out).await?;
+                    continue;
+                }
             }
+            ending = judge.finish(ms_at(self.record.lap()), out);
         }
     }
 
     /// The judged reply for the client.
-    fn answer(&mut self, mut read: Box<Read>, mut judge: Box<WholeJudge>) -> Response<ReplyBody> {
-        judge.tell = self.tell();
-        // Written first: what the client reads, our own words included, is what it sends back.
-        let written = judge.write();
-        self.remember(judge.choices());
-        self.tell_judged(&mut judge);
-        if let Some(changed) = written {
-            for told_of_the_bytes in OF_THE_BYTES {
-                read.head.headers.remove(told_of_the_bytes);
-            }
-            read.pieces = vec![changed];
+    fn answer(
+        &mut self,
+        mut read: Box<Read>,
+        mut judge: Box<ReplyJudge>,
+        out: Vec<Bytes>,
+    ) -> Response<ReplyBody> {
+        let is_unread = |why: &Unjudged| matches!(why, Unjudged::NotJson | Unjudged::ReplyTooLong);
+        if !judge.unjudged().iter().any(is_unread) {
+            self.remember(judge.choices());
+            self.tell_judged(&mut judge);
+        }
+        if judge.is_changed() {
+            read.replace(out);
         }
         self.pass_on(read)
     }
 
-    /// The judge of a reply; what stands in the way if there is none.
-    fn judge(&self, read: &mut Read, judging: Judging) -> Result<Box<WholeJudge>, &'static str> {
+    /// The judge of a reply that has read it, how that ended and what the client gets; what stands in the way if there
+    /// is none.
+    fn judge(
+        &self,
+        read: &mut Read,
+        judging: Judging,
+    ) -> Result<(Box<ReplyJudge>, Ending, Vec<Bytes>), &'static str> {
         if read.rest.is_some() {
             return Err("reply_too_long");
         }
-        let now_ms = ms_at(self.record.lap());
-        if let Some((body, reply)) = read.reply.take() {
-            return Ok(WholeJudge::judge(reply, body, judging, now_ms));
-        }
         let body = read.decoded.clone().ok_or("unreadable_coding")?;
-        WholeJudge::read(&body, judging, now_ms).map_err(|fault| match fault {
-            Fault::Crowded => "reply_too_long",
-            _ => "not_json",
-        })
+        let limits = &self.gateway.config.limits;
+        let limits = Limits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
+        let options = Options { preface: self.tell(), ..Options::default() };
+        // It is large and stays to the end.
+        let mut judge = Box::new(ReplyJudge::new(judging, Form::Whole, limits, options));
+        judge.begin(Form::Whole, read.head.status.as_u16());
+        let (now_ms, mut out) = (ms_at(self.record.lap()), Vec::new());
+        judge.push(body, now_ms, &mut out);
+        let ending = judge.finish(now_ms, &mut out);
+        Ok((judge, ending, out))
     }
 
-    /// The reply to asking again; what the client gets instead if that fails.
-    async fn ask_whole(&mut self) -> Result<Bytes, Response<ReplyBody>> {
+    /// Judges the reply to asking again; what the client gets instead if that fails.
+    async fn ask_whole(
+        &mut self,
+        judge: &mut ReplyJudge,
+        out: &mut Vec<Bytes>,
+    ) -> Result<Ending, Response<ReplyBody>> {
         loop {
             let response = self.send().await.map_err(|error| self.fail(&error))?;
             let status = response.status();
             let mut read = self.read(response).await.map_err(|error| self.fail(&error))?;
             let limit = self.gateway.config.limits.reply_bytes;
             read.read_stream(limit, self.gateway.config.upstream.idle_timeout).await;
-            if !read.make_whole(limit, &self.gateway.memory.replies) {
+            if read.rest.is_none()
+                && read.decoded.is_none()
+                && !read.decode(limit, &self.gateway.memory.replies)
+            {
                 return Err(self.fail(&ProxyError::NoMemory));
             }
-            // An error that says nothing of its status is a refusal of what was asked.
-            let refused = read.error().map(|(status, _)| status);
-            let refused = refused.map(|status| if status < 400 { 400 } else { status });
-            if self.lands_bare(refused.unwrap_or(status.as_u16())) {
-                continue;
-            }
-            return match read.decoded.clone() {
-                Some(body) if (status.is_success() && refused.is_none()) || read.may_hold_calls() => {
-                    Ok(std::mem::take(&mut read.reserved).keep(body))
+            let Some(body) = read.decoded.clone() else {
+                if self.lands_bare(status.as_u16()) {
+                    continue;
                 }
                 // Too long, or in a coding that cannot be read: it would go to the client unjudged.
-                None if status.is_success() => Err(self.fail(&self.gateway.unreadable())),
-                _ if read.may_be_another_readers() => Err(self.fail(&self.gateway.unreadable())),
-                _ => Err(self.pass_on(read)),
+                return Err(match status.is_success() {
+                    true => self.fail(&self.gateway.unreadable()),
+                    false => self.pass_on(read),
+                });
             };
+            let is_events = sniff::is_events(&body) == Some(true);
+            judge.begin(if is_events { Form::Streamed } else { Form::Whole }, status.as_u16());
+            judge.push(std::mem::take(&mut read.reserved).keep(body), ms_at(self.record.lap()), out);
+            let ending = judge.finish(ms_at(self.record.lap()), out);
+            let Some(refusal) = judge.refusal() else { return Ok(ending) };
+            let refused = match status.is_success() {
+                // An error that says nothing of its status is a refusal of what was asked.
+                true => refusal.error.status.unwrap_or(400),
+                false => status.as_u16(),
+            };
+            if self.lands_bare(refused) {
+                continue;
+            }
+            if is_events {
+                read.replace(vec![refusal.raw.clone()]);
+            }
+            return Err(self.pass_on(read));
         }
     }
 
@@ -264,9 +303,9 @@ impl Exchange {
         (!self.bare && self.gateway.tells_person(&self.request, &self.pass)).then(|| TELL.to_owned())
     }
 
-    pub(crate) fn tell_judged(&mut self, judge: &mut WholeJudge) {
+    pub(crate) fn tell_judged(&mut self, judge: &mut ReplyJudge) {
         self.record.judged(&mut judge.judging, ms_at(self.record.lap()));
-        self.billed(judge.usage().unwrap_or_default());
+        self.billed(judge.total_usage().as_ref().map(Usage::read).unwrap_or_default());
     }
 
     fn tell_end(&mut self, status: u16) {
@@ -378,24 +417,15 @@ impl Read {
         self.rest = Some(body);
     }
 
-    /// Makes a stream that was read to its end the whole reply that was asked for; false if there is no `memory` for it.
-    fn make_whole(&mut self, limit: usize, memory: &Pool) -> bool {
-        if self.rest.is_some() {
-            return true;
+    /// Puts another body in the place of the upstream's.
+    fn replace(&mut self, body: Vec<Bytes>) {
+        for told_of_the_bytes in OF_THE_BYTES {
+            self.head.headers.remove(told_of_the_bytes);
         }
-        if self.decoded.is_none() && !self.decode(limit, memory) {
-            return false;
-        }
-        let events = self.decoded.as_ref().filter(|body| sniff::is_events(body) == Some(true));
-        if let Some(whole) = events.and_then(whole_of) {
-            for told_of_the_bytes in OF_THE_BYTES {
-                self.head.headers.remove(told_of_the_bytes);
-            }
+        if self.is_events {
             self.head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            (self.pieces, self.is_events) = (vec![whole.clone()], false);
-            self.decoded = Some(whole);
         }
-        true
+        self.pieces = body;
     }
 
     /// The error that the reply is, whatever its status says. A reply in which a client could find a call is none, as
@@ -406,7 +436,7 @@ impl Read {
         }
         let status = self.head.status;
         let body = self.decoded.clone()?;
-        let reply = Reply::read(&body, Form::Whole);
+        let reply = Reply::read(&body, wire::Form::Whole);
         let may_hold_calls = match &reply {
             Ok(reply) => reply.may_hold_calls(),
             Err(_) => status.is_success() && may_be_reply(&body),
@@ -418,7 +448,7 @@ impl Read {
             Ok(reply) if !may_be_in_200(reply, &body) => None,
             _ => parse_in_200(&body),
         };
-        self.reply = reply.ok().map(|reply| (body, reply));
+        self.reply = reply.ok();
         let error = error?;
         Some((error.status.filter(|_| status.is_success()).unwrap_or(status.as_u16()), error))
     }
@@ -432,7 +462,7 @@ impl Read {
 
     /// Whether a client could find a call in the reply, which was held against errors before.
     pub(crate) fn may_hold_calls(&self) -> bool {
-        self.reply.as_ref().is_some_and(|(_, reply)| reply.may_hold_calls())
+        self.reply.as_ref().is_some_and(Reply::may_hold_calls)
     }
 
     /// Whether the upstream says that all went well.

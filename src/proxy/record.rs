@@ -3,7 +3,7 @@
 
 use crate::policy::plan::Plan;
 use crate::rewrite::judging::{Decision, Judged, Judging};
-use crate::rewrite::stream::Unjudged;
+use crate::rewrite::reply::Unjudged;
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{

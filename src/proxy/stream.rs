@@ -6,7 +6,7 @@ mod asked;
 mod rejoined;
 mod wait;
 
-use self::asked::{Asked, ask, error_data};
+use self::asked::{Asked, ask};
 use self::rejoined::rejoined;
 use self::wait::{Step, wait};
 use super::alarm::Alarm;
@@ -22,7 +22,7 @@ use super::upstream::EndsByClosing;
 use crate::rewrite::choice::is_served;
 use crate::rewrite::confirm::held::Word;
 use crate::rewrite::judging::Judging;
-use crate::rewrite::stream::{Ending, StreamJudge, StreamLimits};
+use crate::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge, error_data};
 use crate::telemetry::metrics::StreamGuard;
 use crate::wire::error::{own_error_body, parse};
 use crate::wire::sse::write_event;
@@ -133,7 +133,7 @@ fn streamed(head: Parts, streaming: Streaming) -> Response<ReplyBody> {
 
 struct Streaming {
     exchange: Box<Exchange>,
-    judge: StreamJudge,
+    judge: ReplyJudge,
     phase: Phase,
     /// What the client gets next.
     out: VecDeque<Bytes>,
@@ -167,11 +167,9 @@ enum Phase {
 impl Streaming {
     fn new(exchange: Box<Exchange>, judging: Judging, (phase, open): (Phase, StreamGuard)) -> Self {
         let limits = &exchange.gateway.config.limits;
-        let limits =
-            StreamLimits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
-        let mut judge = StreamJudge::new(judging, limits, true);
-        judge.cut_usage = exchange.pass.ask_usage;
-        judge.tell = exchange.tell();
+        let limits = Limits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
+        let options = Options { cut_usage: exchange.pass.ask_usage, preface: exchange.tell() };
+        let judge = ReplyJudge::new(judging, Form::Streamed, limits, options);
         Self {
             exchange,
             judge,
@@ -272,9 +270,8 @@ impl Streaming {
         }
         out.clear();
         self.judged = out;
-        if self.judge.spoiled {
-            let why = self.judge.unjudged.last().map_or("unjudged", |why| label(*why));
-            self.break_off(&ProxyError::ReplyUnjudged { why }, BodyError::UpstreamCut);
+        if let Some(why) = self.judge.broken_off() {
+            self.break_off(&ProxyError::ReplyUnjudged { why: label(why) }, BodyError::UpstreamCut);
         }
         self.reserve(data.len());
         self.exchange.show_held(&self.judge.judging);
@@ -330,25 +327,23 @@ impl Streaming {
         }
     }
 
-    /// Where the first event is an error: true if another form of the request is asked instead. Else the error
-    /// is put in its place in `out`.
+    /// Where the reply is an error: true if another form of the request is asked instead. Else the error is given out.
     fn asks_anew(&mut self, out: &mut Vec<Bytes>) -> bool {
-        let Some((error, raw, place)) = self.judge.take_head_error() else { return false };
+        let Some(refusal) = self.judge.refusal() else { return false };
+        let error = &refusal.error;
         let again = match self.exchange.pass.asking {
             // An error that says nothing of its status is a refusal of what was asked.
             Some(_) => self.exchange.lands_bare(error.status.unwrap_or(400)),
-            None => self.exchange.falls_back(error.status.unwrap_or(200), &error),
+            None => self.exchange.falls_back(error.status.unwrap_or(200), error),
         };
         if !again {
-            self.judge.fail();
             // No form was taken.
             self.exchange.tried.clear();
-            out.insert(place, raw);
+            self.judge.let_refusal_stand(ms_at(self.exchange.record.lap()), out);
             return false;
         }
-        self.judge.restart(true);
-        self.judge.cut_usage = self.exchange.pass.ask_usage;
-        self.judge.tell = self.exchange.tell();
+        self.judge.options =
+            Options { cut_usage: self.exchange.pass.ask_usage, preface: self.exchange.tell() };
         self.ask();
         true
     }
@@ -356,19 +351,27 @@ impl Streaming {
     /// The upstream's body has ended, or no call waits any more.
     fn finish(&mut self) {
         let mut out = Vec::new();
-        let ending = self.judge.finish(ms_at(self.exchange.record.lap()), &mut out);
-        if self.asks_anew(&mut out) {
-            return;
-        }
+        let ending = loop {
+            let ending = self.judge.finish(ms_at(self.exchange.record.lap()), &mut out);
+            if ending != Ending::Refused {
+                break ending;
+            }
+            if self.asks_anew(&mut out) {
+                return;
+            }
+        };
         self.out.extend(out);
         self.exchange.show_held(&self.judge.judging);
         match ending {
             Ending::Waits => self.phase = Phase::Waiting,
-            Ending::Reask { choice, round } if !self.exchange.is_observing() => {
+            Ending::Reask { choice, hidden } if !self.exchange.is_observing() => {
                 let served = is_served(self.judge.choices(), choice);
-                self.exchange.ask_again((choice, served), round, &mut self.judge.judging);
+                self.exchange.ask_again((choice, served), hidden, &mut self.judge.judging);
                 self.judge.continue_with(choice);
                 self.ask();
+            }
+            Ending::BrokenOff(why) => {
+                self.break_off(&ProxyError::ReplyUnjudged { why: label(why) }, BodyError::UpstreamCut);
             }
             _ => {
                 self.exchange.taken();
@@ -389,13 +392,15 @@ impl Streaming {
         match asked {
             Asked::Stream { body, ends_by_closing } => {
                 self.ends_by_closing = ends_by_closing;
+                self.judge.begin(Form::Streamed, 200);
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
                 self.phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
             }
-            Asked::Whole(events) => {
+            Asked::Whole(body, form) => {
                 self.phase = Phase::Over;
-                self.push(&events);
-                if matches!(self.phase, Phase::Over) {
+                self.judge.begin(form, 200);
+                self.push(&body);
+                if matches!(self.phase, Phase::Over) && self.broken.is_none() {
                     self.finish();
                 }
             }
@@ -443,7 +448,7 @@ impl Drop for Streaming {
         if self.judge.is_done() {
             self.exchange.record.end();
         }
-        for why in &self.judge.unjudged {
+        for why in self.judge.unjudged() {
             self.exchange.record.unjudged(label(*why));
         }
         let now_ms = self.exchange.gateway.now_ms();

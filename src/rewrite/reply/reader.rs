@@ -1,0 +1,345 @@
+//! The reply reader: bytes of the upstream to events, in either framing. A reply in the other form than the client's is
+//! converted here and nowhere else. Reads what events say; decides nothing.
+
+use super::lines::{hides_lines, single_events};
+use super::other_form::{error_data, stream_of, whole_of};
+use super::{Form, Limits, Unjudged};
+use crate::wire::alike::Alike;
+use crate::wire::body::{Fault, Span};
+use crate::wire::error::{UpstreamError, may_be_in_200, parse, parse_event, parse_in_200};
+use crate::wire::reply::{self as wire, Reply, may_be_reply};
+use crate::wire::sse::{Piece, Splitter, parse_fields, write_event};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// One event of a stream, or a whole body.
+pub(super) struct Event {
+    /// As it came.
+    pub(super) raw: Bytes,
+    pub(super) kind: Kind,
+}
+
+/// What an event is.
+pub(super) enum Kind {
+    Chunk(Chunk),
+    /// A chunk that says what stands at `text` of the event, and nothing else.
+    Text {
+        text: Range<usize>,
+        index: u32,
+        has_role: bool,
+    },
+    /// The upstream's error, in which no client finds a call, unless it `may_be_reply`: then nobody can tell.
+    Error {
+        error: UpstreamError,
+        may_be_reply: bool,
+    },
+    /// `[DONE]`
+    Done,
+    /// A comment, or a word that keeps the connection open.
+    Opaque,
+    /// It cannot be read, or not as every client reads it.
+    Unread(Unjudged),
+}
+
+/// A chunk of a stream, or a whole reply, as it was read.
+pub(super) struct Chunk {
+    /// The JSON that was read.
+    pub(super) data: Bytes,
+    /// Where it stands in the event, if it stands there in one piece.
+    pub(super) place: Option<Span>,
+    pub(super) reply: Reply,
+    /// Clients that look for errors see one beside the calls.
+    pub(super) shows_error: bool,
+}
+
+/// How much of a stream's events the judge must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    Nothing,
+    /// Of chunks that say text alone, where it stands.
+    Texts,
+    Everything,
+}
+
+/// See the file's head.
+pub(super) struct Reader {
+    client: Form,
+    limits: Limits,
+    /// Events that hide lines from some clients are not read.
+    strict: bool,
+    framing: Framing,
+    /// Events that were read, oldest first.
+    ready: VecDeque<Event>,
+    /// The last chunk that was read, if the next ones may be like it.
+    alike: Option<Alike>,
+    /// The upstream's last event was not ended.
+    is_open: bool,
+}
+
+enum Framing {
+    /// A stream, and the bytes of it that are not cut into events yet.
+    Events(Splitter, Bytes),
+    /// A reply that is collected to its end.
+    Body(Body),
+    Ended,
+}
+
+struct Body {
+    /// How it comes.
+    form: Form,
+    status: u16,
+    pieces: Vec<Bytes>,
+    size: usize,
+    /// It is over its bound and passes through.
+    is_over: bool,
+}
+
+impl Reader {
+    pub(super) fn new(client: Form, limits: Limits, strict: bool) -> Self {
+        let (framing, ready) = (Framing::Ended, VecDeque::new());
+        Self { client, limits, strict, framing, ready, alike: None, is_open: false }
+    }
+
+    /// A reply of this form and HTTP status follows.
+    pub(super) fn begin(&mut self, form: Form, status: u16) {
+        self.framing = match (self.client, form) {
+            (Form::Streamed, Form::Streamed) => {
+                Framing::Events(Splitter::new(self.limits.event), Bytes::new())
+            }
+            _ => Framing::Body(Body { form, status, pieces: Vec::new(), size: 0, is_over: false }),
+        };
+        self.ready.clear();
+        self.is_open = false;
+    }
+
+    /// Takes the next bytes.
+    pub(super) fn push(&mut self, bytes: Bytes) {
+        match &mut self.framing {
+            Framing::Events(_, input) if input.is_empty() => *input = bytes,
+            Framing::Events(_, input) => *input = [&input[..], &bytes].concat().into(),
+            Framing::Body(body) if body.is_over => {
+                self.ready.push_back(Event { raw: bytes, kind: Kind::Opaque });
+            }
+            Framing::Body(body) => {
+                body.size += bytes.len();
+                body.pieces.push(bytes);
+                if body.size > self.limits.reply {
+                    body.is_over = true;
+                    let raw = joined(std::mem::take(&mut body.pieces));
+                    self.ready.push_back(Event { raw, kind: Kind::Unread(Unjudged::ReplyTooLong) });
+                }
+            }
+            Framing::Ended => {}
+        }
+    }
+
+    /// The next event that is whole.
+    pub(super) fn next(&mut self, depth: Depth) -> Option<Event> {
+        if let Some(event) = self.ready.pop_front() {
+            return Some(event);
+        }
+        let Framing::Events(splitter, input) = &mut self.framing else { return None };
+        let piece = splitter.next(input)?;
+        Some(self.piece(piece, depth))
+    }
+
+    /// Nothing more comes: what is left is one more event, or the reply.
+    pub(super) fn finish(&mut self) {
+        match std::mem::replace(&mut self.framing, Framing::Ended) {
+            Framing::Events(mut splitter, _) => {
+                let rest = splitter.finish();
+                self.is_open = rest.is_some() || !splitter.at_boundary();
+                if let Some(piece) = rest {
+                    let event = self.piece(piece, Depth::Everything);
+                    self.ready.push_front(event);
+                }
+            }
+            Framing::Body(body) if !body.is_over => self.end_body(body),
+            Framing::Body(_) | Framing::Ended => {}
+        }
+    }
+
+    /// Whether the upstream left its last event open; false from then on.
+    pub(super) fn take_open(&mut self) -> bool {
+        std::mem::take(&mut self.is_open)
+    }
+
+    /// Whether the client could get an event of ours here.
+    pub(super) fn at_boundary(&self) -> bool {
+        !matches!(&self.framing, Framing::Events(splitter, _) if !splitter.at_boundary())
+    }
+
+    /// Whether what comes is a body and no event of a stream.
+    pub(super) fn is_body(&self) -> bool {
+        self.client == Form::Whole || matches!(self.framing, Framing::Body(_))
+    }
+
+    /// What came of an event that has not ended; `None` where no stream comes.
+    pub(super) fn rest(&self) -> Option<&[u8]> {
+        match &self.framing {
+            Framing::Events(splitter, _) => Some(splitter.rest()),
+            Framing::Body(_) | Framing::Ended => None,
+        }
+    }
+
+    /// Bytes that are kept.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.framing {
+            Framing::Events(splitter, input) => splitter.partial_bytes() + input.len(),
+            Framing::Body(body) if !body.is_over => body.size,
+            Framing::Body(_) | Framing::Ended => 0,
+        }
+    }
+
+    fn piece(&mut self, piece: Piece, depth: Depth) -> Event {
+        match piece {
+            Piece::Event(raw) | Piece::Oversized(raw) if depth == Depth::Nothing => {
+                Event { raw, kind: Kind::Opaque }
+            }
+            Piece::Oversized(raw) => Event { raw, kind: Kind::Unread(Unjudged::EventTooLong) },
+            Piece::Event(raw) => self.alike(&raw, depth).unwrap_or_else(|| self.event(raw)),
+        }
+    }
+
+    /// The event, if it is known by the one before it.
+    fn alike(&self, raw: &Bytes, depth: Depth) -> Option<Event> {
+        let alike = self.alike.as_ref()?;
+        let text = alike.text_in(raw)?;
+        let kind = if alike.says_text_alone && depth == Depth::Texts && raw.len() <= self.limits.held {
+            Kind::Text { text, index: alike.index(), has_role: alike.has_role() }
+        } else {
+            let (reply, data) = alike.read(raw, text);
+            let data = raw.slice_ref(data);
+            let start = data.as_ptr() as usize - raw.as_ptr() as usize;
+            let place = Some(Span::new(start, start + data.len()));
+            Kind::Chunk(Chunk { data, place, reply, shows_error: false })
+        };
+        Some(Event { raw: raw.clone(), kind })
+    }
+
+    /// Reads one event of a stream. Where it is several, the further ones are ready next.
+    pub(super) fn event(&mut self, raw: Bytes) -> Event {
+        let fields = parse_fields(&raw);
+        if self.strict && hides_lines(&raw, &fields) {
+            return Event { raw, kind: Kind::Unread(Unjudged::Ambiguous) };
+        }
+        if fields.data.is_empty() {
+            return Event { raw, kind: Kind::Opaque };
+        }
+        if fields.data.starts_with(b"[DONE]") && fields.place.is_some() {
+            return Event { raw, kind: Kind::Done };
+        }
+        let read = Reply::parse(&fields.data);
+        if read.is_err()
+            && let Some(events) = single_events(&raw)
+        {
+            return self.several(events);
+        }
+        let name = fields.name.and_then(|name| std::str::from_utf8(name).ok());
+        let error = parse_event(name, fields.field, &fields.data);
+        // An error with a call beside it is a reply all the same, for clients that see no error.
+        let may_hold_calls = read.as_ref().map_or_else(|_| may_be_reply(&fields.data), Reply::may_hold_calls);
+        let kind = match (read, error) {
+            (_, Some(error)) if !may_hold_calls => Kind::Error { error, may_be_reply: false },
+            (Ok(reply), error) => {
+                let shows_error = error.is_some() && reply.member(&fields.data, b"error").is_some();
+                self.alike = Alike::of(&raw, &fields.data, &reply).filter(|_| !reply.ambiguous);
+                let place = fields.place;
+                let data = match place {
+                    Some(place) => raw.slice(place.range()),
+                    None => Bytes::copy_from_slice(&fields.data),
+                };
+                Kind::Chunk(Chunk { data, place, reply, shows_error })
+            }
+            (Err(Fault::Crowded), _) => Kind::Unread(Unjudged::ReplyTooLong),
+            (Err(_), _) if is_word(&fields.data) => Kind::Opaque,
+            (Err(_), _) => Kind::Unread(Unjudged::NotJson),
+        };
+        Event { raw, kind }
+    }
+
+    fn several(&mut self, raws: Vec<Bytes>) -> Event {
+        let mut events: VecDeque<Event> = raws.into_iter().map(|raw| self.event(raw)).collect();
+        let first = events.pop_front();
+        // In front of those that are ready: these came behind.
+        events.append(&mut self.ready);
+        self.ready = events;
+        first.unwrap_or_else(|| Event { raw: Bytes::new(), kind: Kind::Opaque })
+    }
+
+    /// Reads a reply that has come to its end.
+    fn end_body(&mut self, body: Body) {
+        let Body { form, status, pieces, .. } = body;
+        let raw = joined(pieces);
+        let converted = match (self.client, form) {
+            (Form::Whole, Form::Streamed) => whole_of(&raw),
+            (Form::Streamed, Form::Whole) => return self.end_as_stream(raw, status),
+            _ => Some(raw.clone()),
+        };
+        let event = match converted {
+            Some(whole) => whole_event(whole, status),
+            None => Event { raw, kind: Kind::Unread(Unjudged::NotJson) },
+        };
+        self.ready.push_back(event);
+    }
+
+    /// Makes a whole reply the events of a stream.
+    fn end_as_stream(&mut self, raw: Bytes, status: u16) {
+        let Some(stream) = stream_of(&raw).filter(|_| is_success(status)) else {
+            let error = error_of(&raw, status);
+            let kind = Kind::Error { may_be_reply: error.is_none(), error: error.unwrap_or_default() };
+            // The error alone: clients that do not look for errors would run calls beside it.
+            let raw = write_event(&error_data(status, &raw));
+            return self.ready.push_back(Event { raw, kind });
+        };
+        let mut splitter = Splitter::new(stream.len());
+        splitter.push(stream, |piece| {
+            let event = self.piece(piece, Depth::Everything);
+            self.ready.push_back(event);
+        });
+    }
+}
+
+/// Reads a whole reply that came with this status.
+pub(super) fn whole_event(raw: Bytes, status: u16) -> Event {
+    let read = Reply::read(&raw, wire::Form::Whole);
+    let is_success = is_success(status);
+    let (may_hold_calls, may_be_error) = match &read {
+        Ok(reply) => (reply.may_hold_calls(), !is_success || may_be_in_200(reply, &raw)),
+        Err(_) => (is_success && may_be_reply(&raw), true),
+    };
+    let error = may_be_error.then(|| error_of(&raw, status)).flatten();
+    let kind = match (read, error) {
+        // An error with a call beside it is a reply all the same, for clients that see no error.
+        (read, Some(error)) if !may_hold_calls => {
+            Kind::Error { error, may_be_reply: !is_success && read.is_err() && may_be_reply(&raw) }
+        }
+        (Ok(reply), error) => {
+            let shows_error = error.is_some() && reply.member(&raw, b"error").is_some();
+            let place = Some(Span::new(0, raw.len()));
+            Kind::Chunk(Chunk { data: raw.clone(), place, reply, shows_error })
+        }
+        (Err(Fault::Crowded), _) => Kind::Unread(Unjudged::ReplyTooLong),
+        (Err(_), _) => Kind::Unread(Unjudged::NotJson),
+    };
+    Event { raw, kind }
+}
+
+/// The error that a whole reply tells. A status that refuses says so without words too.
+fn error_of(raw: &[u8], status: u16) -> Option<UpstreamError> {
+    if is_success(status) { parse_in_200(raw) } else { Some(parse(raw).unwrap_or_default()) }
+}
+
+fn is_success(status: u16) -> bool {
+    (200..300).contains(&status)
+}
+
+fn joined(mut pieces: Vec<Bytes>) -> Bytes {
+    if pieces.len() > 1 { pieces.concat().into() } else { pieces.pop().unwrap_or_default() }
+}
+
+/// Whether data are neither an object nor a list for any reader: some servers send words to keep the connection.
+fn is_word(data: &[u8]) -> bool {
+    !data.iter().any(|byte| matches!(byte, b'{' | b'[')) && !may_be_reply(data)
+}
