@@ -1,12 +1,11 @@
 //! Whether a stream that ends here was whole. Where the end of the connection is the end of the stream, a stream that was
 //! cut looks like one that has ended; only its own events tell them apart.
 
-use super::lines::single_events;
+use super::reader::{Event, Kind, read_event};
 use super::{Phase, ReplyJudge};
-use crate::wire::error::parse_event;
-use crate::wire::reply::Reply;
-use crate::wire::sse::parse_fields;
+use crate::wire::reply::Choice;
 use bytes::Bytes;
+use std::collections::VecDeque;
 
 /// What the last event says, which may lack the blank line behind it.
 #[derive(Default)]
@@ -39,29 +38,27 @@ impl ReplyJudge {
 
     /// The event that has not ended; `None` where it breaks off within.
     fn last(&self, rest: &[u8]) -> Option<Last> {
-        let rest = Bytes::copy_from_slice(rest);
-        let mut last = Last::default();
-        for event in single_events(&rest).unwrap_or_else(|| vec![rest.clone()]) {
-            self.add_last(&event, &mut last)?;
+        let (mut last, mut events) = (Last::default(), VecDeque::new());
+        let first = read_event(Bytes::copy_from_slice(rest), false, &mut events);
+        for Event { raw, kind } in std::iter::once(first).chain(events) {
+            match kind {
+                Kind::Done | Kind::Error { .. } => last.ends = true,
+                Kind::Chunk(chunk) => {
+                    last.ends |= chunk.shows_error;
+                    let choices = chunk.reply.choices.iter().enumerate();
+                    let finished = choices.filter(|(_, choice)| choice.finish.is_some());
+                    let place =
+                        |(at, choice): (usize, &Choice)| self.place(self.continuing, at, choice.index);
+                    last.finished.extend(finished.map(place));
+                }
+                Kind::Opaque => {
+                    let mut lines = raw.split(|byte| matches!(byte, b'\n' | b'\r'));
+                    let is_whole = |line: &[u8]| line.trim_ascii().is_empty() || line.starts_with(b":");
+                    lines.all(is_whole).then_some(())?;
+                }
+                Kind::Text { .. } | Kind::Unread(_) => return None,
+            }
         }
         Some(last)
-    }
-
-    fn add_last(&self, event: &Bytes, last: &mut Last) -> Option<()> {
-        let fields = parse_fields(event);
-        if fields.data.is_empty() {
-            let mut lines = event.split(|byte| matches!(byte, b'\n' | b'\r'));
-            return lines.all(|line| line.trim_ascii().is_empty() || line.starts_with(b":")).then_some(());
-        }
-        let name = fields.name.and_then(|name| std::str::from_utf8(name).ok());
-        let is_error = || parse_event(name, fields.field, &fields.data).is_some();
-        if fields.data.starts_with(b"[DONE]") || is_error() {
-            last.ends = true;
-            return Some(());
-        }
-        let reply = Reply::parse(&fields.data).ok()?;
-        let finished = reply.choices.iter().enumerate().filter(|(_, choice)| choice.finish.is_some());
-        last.finished.extend(finished.map(|(at, choice)| self.place(self.continuing, at, choice.index)));
-        Some(())
     }
 }

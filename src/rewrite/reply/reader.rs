@@ -42,6 +42,20 @@ pub(super) enum Kind {
     Unread(Unjudged),
 }
 
+impl Kind {
+    /// What came of reading `data`, which stands at `place`; `is_error`: clients may find an error in it.
+    fn read(read: Result<Reply, Fault>, data: Bytes, place: Option<Span>, is_error: bool) -> Self {
+        match read {
+            Ok(reply) => {
+                let shows_error = is_error && reply.member(&data, b"error").is_some();
+                Self::Chunk(Chunk { data, place, reply, shows_error })
+            }
+            Err(Fault::Crowded) => Self::Unread(Unjudged::ReplyTooLong),
+            Err(_) => Self::Unread(Unjudged::NotJson),
+        }
+    }
+}
+
 /// A chunk of a stream, or a whole reply, as it was read.
 pub(super) struct Chunk {
     /// The JSON that was read.
@@ -198,7 +212,10 @@ impl Reader {
                 Event { raw, kind: Kind::Opaque }
             }
             Piece::Oversized(raw) => Event { raw, kind: Kind::Unread(Unjudged::EventTooLong) },
-            Piece::Event(raw) => self.alike(&raw, depth).unwrap_or_else(|| self.event(raw)),
+            Piece::Event(raw) => match self.alike(&raw, depth) {
+                Some(event) => event,
+                None => self.event(raw),
+            },
         }
     }
 
@@ -220,52 +237,11 @@ impl Reader {
 
     /// Reads one event of a stream. Where it is several, the further ones are ready next.
     pub(super) fn event(&mut self, raw: Bytes) -> Event {
-        let fields = parse_fields(&raw);
-        if self.strict && hides_lines(&raw, &fields) {
-            return Event { raw, kind: Kind::Unread(Unjudged::Ambiguous) };
+        let event = read_event(raw, self.strict, &mut self.ready);
+        if let Kind::Chunk(Chunk { data, reply, .. }) = &event.kind {
+            self.alike = Alike::of(&event.raw, data, reply).filter(|_| !reply.ambiguous);
         }
-        if fields.data.is_empty() {
-            return Event { raw, kind: Kind::Opaque };
-        }
-        if fields.data.starts_with(b"[DONE]") && fields.place.is_some() {
-            return Event { raw, kind: Kind::Done };
-        }
-        let read = Reply::parse(&fields.data);
-        if read.is_err()
-            && let Some(events) = single_events(&raw)
-        {
-            return self.several(events);
-        }
-        let name = fields.name.and_then(|name| std::str::from_utf8(name).ok());
-        let error = parse_event(name, fields.field, &fields.data);
-        // An error with a call beside it is a reply all the same, for clients that see no error.
-        let may_hold_calls = read.as_ref().map_or_else(|_| may_be_reply(&fields.data), Reply::may_hold_calls);
-        let kind = match (read, error) {
-            (_, Some(error)) if !may_hold_calls => Kind::Error { error, may_be_reply: false },
-            (Ok(reply), error) => {
-                let shows_error = error.is_some() && reply.member(&fields.data, b"error").is_some();
-                self.alike = Alike::of(&raw, &fields.data, &reply).filter(|_| !reply.ambiguous);
-                let place = fields.place;
-                let data = match place {
-                    Some(place) => raw.slice(place.range()),
-                    None => Bytes::copy_from_slice(&fields.data),
-                };
-                Kind::Chunk(Chunk { data, place, reply, shows_error })
-            }
-            (Err(Fault::Crowded), _) => Kind::Unread(Unjudged::ReplyTooLong),
-            (Err(_), _) if is_word(&fields.data) => Kind::Opaque,
-            (Err(_), _) => Kind::Unread(Unjudged::NotJson),
-        };
-        Event { raw, kind }
-    }
-
-    fn several(&mut self, raws: Vec<Bytes>) -> Event {
-        let mut events: VecDeque<Event> = raws.into_iter().map(|raw| self.event(raw)).collect();
-        let first = events.pop_front();
-        // In front of those that are ready: these came behind.
-        events.append(&mut self.ready);
-        self.ready = events;
-        first.unwrap_or_else(|| Event { raw: Bytes::new(), kind: Kind::Opaque })
+        event
     }
 
     /// Reads a reply that has come to its end.
@@ -301,6 +277,45 @@ impl Reader {
     }
 }
 
+/// Reads one event of a stream. `strict`: one that hides lines from some clients is not read. Where it is several, the
+/// further ones follow in `ready`.
+pub(super) fn read_event(raw: Bytes, strict: bool, ready: &mut VecDeque<Event>) -> Event {
+    let fields = parse_fields(&raw);
+    let opaque = |raw| Event { raw, kind: Kind::Opaque };
+    if strict && hides_lines(&raw, &fields) {
+        return Event { raw, kind: Kind::Unread(Unjudged::Ambiguous) };
+    }
+    if fields.data.is_empty() {
+        return opaque(raw);
+    }
+    if fields.data.starts_with(b"[DONE]") && fields.place.is_some() {
+        return Event { raw, kind: Kind::Done };
+    }
+    let read = Reply::parse(&fields.data);
+    if read.is_err()
+        && let Some(raws) = single_events(&raw)
+    {
+        let mut events = raws.into_iter().map(|raw| read_event(raw, strict, &mut VecDeque::new()));
+        let first = events.next().unwrap_or_else(|| opaque(raw));
+        ready.extend(events);
+        return first;
+    }
+    let name = fields.name.and_then(|name| std::str::from_utf8(name).ok());
+    let error = parse_event(name, fields.field, &fields.data);
+    let may_hold_calls = read.as_ref().map_or_else(|_| may_be_reply(&fields.data), Reply::may_hold_calls);
+    let (place, data) = match fields.place {
+        Some(place) => (Some(place), raw.slice(place.range())),
+        None => (None, Bytes::copy_from_slice(&fields.data)),
+    };
+    let kind = match (read, error) {
+        // One with a call beside it is a reply all the same, for clients that see no error.
+        (_, Some(error)) if !may_hold_calls => Kind::Error { error, may_be_reply: false },
+        (Err(_), _) if is_word(&data) => Kind::Opaque,
+        (read, error) => Kind::read(read, data, place, error.is_some()),
+    };
+    Event { raw, kind }
+}
+
 /// Reads a whole reply that came with this status.
 pub(super) fn whole_event(raw: Bytes, status: u16) -> Event {
     let read = Reply::read(&raw, wire::Form::Whole);
@@ -311,17 +326,10 @@ pub(super) fn whole_event(raw: Bytes, status: u16) -> Event {
     };
     let error = may_be_error.then(|| error_of(&raw, status)).flatten();
     let kind = match (read, error) {
-        // An error with a call beside it is a reply all the same, for clients that see no error.
         (read, Some(error)) if !may_hold_calls => {
             Kind::Error { error, may_be_reply: !is_success && read.is_err() && may_be_reply(&raw) }
         }
-        (Ok(reply), error) => {
-            let shows_error = error.is_some() && reply.member(&raw, b"error").is_some();
-            let place = Some(Span::new(0, raw.len()));
-            Kind::Chunk(Chunk { data: raw.clone(), place, reply, shows_error })
-        }
-        (Err(Fault::Crowded), _) => Kind::Unread(Unjudged::ReplyTooLong),
-        (Err(_), _) => Kind::Unread(Unjudged::NotJson),
+        (read, error) => Kind::read(read, raw.clone(), Some(Span::new(0, raw.len())), error.is_some()),
     };
     Event { raw, kind }
 }
