@@ -4,22 +4,21 @@
 //! The phases, by their names in logs and metrics: read, identify, look up, plan, rewrite, send, judge, answer, record.
 //! Reading the request's bytes and naming its caller come before [`Exchange::begin`]; recording is the driver's.
 
+mod answer;
 pub mod error;
 pub mod fallback;
 mod meter;
 mod notes;
 mod plan;
-mod reply;
+mod running;
 mod send;
 pub mod store;
-mod stream;
-mod whole;
 
 pub use self::send::Outgoing;
 
 use self::error::ProxyError;
 use self::plan::{Planned, Sought, Summarising};
-use self::reply::Running;
+use self::running::Running;
 use self::store::{Ask, Facts, News};
 use crate::config::{Config, InFlight, Mode};
 use crate::policy::plan::{Plan, SummaryWanted};
@@ -175,10 +174,10 @@ pub enum Output {
 pub enum Answer {
     /// The upstream's reply of this number, as it came.
     AsItCame(u32),
-    /// That reply with another body.
-    Edited(u32, Bytes),
-    /// A reply of ours.
-    Own(Bytes),
+    /// That reply with another body, in pieces.
+    Edited(u32, Vec<Bytes>),
+    /// A reply of ours, in pieces.
+    Own(Vec<Bytes>),
     Error(ProxyError),
 }
 
@@ -343,14 +342,6 @@ impl Exchange {
         matches!(&self.phase, Phase::Running(running) if running.awaits_first_reply())
     }
 
-    /// The whole reply that is being judged, which the driver keeps.
-    pub fn judged_reply(&self) -> Option<u32> {
-        match &self.phase {
-            Phase::Running(running) => running.judged_reply(),
-            _ => None,
-        }
-    }
-
     /// Whether something of the reply does not reach the client for now, so that it may have to be kept waiting.
     pub fn is_hiding(&self) -> bool {
         matches!(&self.phase, Phase::Running(running) if running.is_hiding())
@@ -358,7 +349,7 @@ impl Exchange {
 
     /// Whether the upstream has said that nothing more comes in its stream.
     pub fn is_done(&self) -> bool {
-        matches!(&self.phase, Phase::Running(running) if running.is_done())
+        matches!(&self.phase, Phase::Running(running) | Phase::Ended(running) if running.is_done())
     }
 
     /// Bytes that are kept of the stream.

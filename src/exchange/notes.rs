@@ -4,7 +4,7 @@
 use super::Core;
 use crate::policy::plan::Plan;
 use crate::rewrite::judging::{Decision, Judged, Judging};
-use crate::rewrite::stream::Unjudged;
+use crate::rewrite::reply::Unjudged;
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::outcome::{
     CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, Regret, Said,

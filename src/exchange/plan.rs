@@ -3,7 +3,7 @@
 
 use super::error::ProxyError;
 use super::meter::Meter;
-use super::reply::Running;
+use super::running::Running;
 use super::store::{CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota};
 use super::{Core, Now, Output, Phase, Shared, StoreQuery};
 use crate::config::AskUsage;

@@ -4,7 +4,7 @@
 use super::fallback::{Fallbacks, Subject, lands_bare, learned, placement};
 use super::notes::{TOOLS_UNSUPPORTED, word};
 use super::plan::Planned;
-use super::reply::{Replying, Running};
+use super::running::{Replying, Running};
 use super::store::{Answered, News, Overflow, Spent};
 use super::{Core, Output};
 use crate::config::Unjudged;

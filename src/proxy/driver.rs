@@ -261,14 +261,14 @@ impl Driver {
     fn answer(mut self: Box<Self>, answer: Answer) -> Response<ReplyBody> {
         let mut read = match answer {
             Answer::Error(error) => return self.fail(&error),
-            Answer::Own(body) => *Read::own(body),
+            Answer::Own(pieces) => *Read::own(pieces),
             Answer::AsItCame(id) | Answer::Edited(id, _) if id as usize >= self.replies.len() => {
                 return self.fail(&ProxyError::Internal { detail: "an unknown reply".to_owned() });
             }
             Answer::AsItCame(id) => self.replies.swap_remove(id as usize),
-            Answer::Edited(id, body) => {
+            Answer::Edited(id, pieces) => {
                 let mut read = self.replies.swap_remove(id as usize);
-                read.edit(body);
+                read.edit(pieces);
                 read
             }
         };

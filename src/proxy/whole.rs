@@ -131,7 +131,7 @@ impl Read {
     }
 
     /// Gives it another body.
-    pub(crate) fn edit(&mut self, body: Bytes) {
+    pub(crate) fn edit(&mut self, pieces: Vec<Bytes>) {
         let headers = &mut self.head.headers;
         for told_of_the_bytes in OF_THE_BYTES {
             headers.remove(told_of_the_bytes);
@@ -139,7 +139,7 @@ impl Read {
         if stream::is_stream(headers) {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        (self.pieces, self.rest) = (vec![body], None);
+        (self.pieces, self.rest) = (pieces, None);
     }
 
     /// The reply for the client, and how long it is as far as it was read.
@@ -155,12 +155,12 @@ impl Read {
     }
 
     /// A reply of our own.
-    pub(crate) fn own(body: Bytes) -> Box<Self> {
+    pub(crate) fn own(pieces: Vec<Bytes>) -> Box<Self> {
         let mut response = Response::new(());
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
         let mut read = Self::begin(response.into_parts().0);
-        read.pieces.push(body);
+        read.pieces = pieces;
         read
     }
 

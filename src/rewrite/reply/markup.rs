@@ -1,24 +1,25 @@
 //! A final answer without the markup of tool calls: events of a stream, and whole replies, whose text holds calls as the
 //! model writes them. What markup is, is told by `wire::markup`; here it is cut out of JSON. Bytes without markup stay.
 
-use super::splice::Splices;
-use crate::wire::body::Str;
+use crate::rewrite::splice::Splices;
 use crate::wire::json::{decode, escaped};
 use crate::wire::markup::Markup;
-use crate::wire::reply::{Choice, Form, Reply};
+use crate::wire::reply::{Choice, Reply};
 use bytes::Bytes;
 
 /// The texts of the choices of one reply while they come.
 #[derive(Debug, Default)]
-pub struct Cleaner(Vec<(u32, Markup)>);
+pub(super) struct Cleaner(Vec<(u32, Markup)>);
 
 impl Cleaner {
-    /// The data of an event without markup, and the text that was held back and is to be said before it.
-    pub fn event(&mut self, data: &Bytes, reply: &Reply) -> (Bytes, Vec<(u32, String)>) {
+    /// The data of a chunk without markup, and the text that was held back and is to be said before it. With a `whole`
+    /// reply all text ends.
+    pub(super) fn clean(&mut self, data: &Bytes, reply: &Reply, whole: bool) -> (Bytes, Vec<(u32, String)>) {
         let (mut splices, mut before) = (Splices::default(), Vec::new());
         for choice in &reply.choices {
-            let markup = self.markup_of(choice.index);
-            let rest = clean(data, choice, markup, &mut splices);
+            let mut alone = Markup::default();
+            let markup = if whole { &mut alone } else { self.markup_of(choice.index) };
+            let rest = clean(data, choice, whole || choice.finish.is_some(), markup, &mut splices);
             before.extend(rest.map(|rest| (choice.index, rest)));
         }
         let data = if splices.is_empty() { data.clone() } else { splices.apply(data).join() };
@@ -26,7 +27,7 @@ impl Cleaner {
     }
 
     /// The reply has ended: text that was held back, by the choice.
-    pub fn finish(&mut self) -> Vec<(u32, String)> {
+    pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
         let texts = self.0.drain(..).map(|(index, mut markup)| (index, markup.finish()));
         texts.filter(|(_, text)| !text.is_empty()).collect()
     }
@@ -40,45 +41,45 @@ impl Cleaner {
     }
 }
 
-/// A whole reply without markup.
-pub fn cleaned(body: &Bytes) -> Bytes {
-    let Ok(reply) = Reply::read(body, Form::Whole) else { return body.clone() };
-    let mut splices = Splices::default();
-    for choice in &reply.choices {
-        let ends = Choice { finish: choice.finish.or(Some(Str::default())), ..choice.clone() };
-        clean(body, &ends, &mut Markup::default(), &mut splices);
-    }
-    if splices.is_empty() { body.clone() } else { splices.apply(body).join() }
-}
-
-/// Takes markup out of the texts of a choice; with its finish goes out what was held back: in its last text, or, where it
-/// has none, as what is returned.
-fn clean(data: &[u8], choice: &Choice, markup: &mut Markup, splices: &mut Splices) -> Option<String> {
+/// Takes markup out of the texts of a choice. Where it `ends`, what was held back goes out: in its last text, or, where
+/// it has none, as what is returned.
+fn clean(
+    data: &[u8],
+    choice: &Choice,
+    ends: bool,
+    markup: &mut Markup,
+    splices: &mut Splices,
+) -> Option<String> {
     let mut texts = choice.delta.content.texts().peekable();
     while let Some(text) = texts.next() {
         let said = decode(text, data);
         let mut kept = markup.push(&said);
-        if texts.peek().is_none() && choice.finish.is_some() {
+        if texts.peek().is_none() && ends {
             kept += &markup.finish();
         }
         if said != kept {
             splices.replace(text.span, escaped(&kept));
         }
     }
-    let rest = choice.finish.map(|_| markup.finish());
+    let rest = ends.then(|| markup.finish());
     rest.filter(|rest| !rest.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::reply::Form;
+
+    fn cleaned(body: &Bytes) -> Bytes {
+        let reply = Reply::read(body, Form::Whole).unwrap();
+        Cleaner::default().clean(body, &reply, true).0
+    }
 
     #[test]
     fn bytes_without_markup_stay_as_they_are() {
         let body =
             Bytes::from(r#"{"choices":[{"message":{"content":"caf\u00e9 \/ <b>"},"finish_reason":"stop"}]}"#);
         assert_eq!(cleaned(&body), body);
-        assert_eq!(cleaned(&Bytes::from_static(b"no json")), "no json");
     }
 
     #[test]
@@ -106,7 +107,7 @@ mod tests {
             let data = format!(r#"{{"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}"#);
             let data = Bytes::from(data);
             let reply = Reply::parse(&data).unwrap();
-            let (data, before) = cleaner.event(&data, &reply);
+            let (data, before) = cleaner.clean(&data, &reply, false);
             let delta = Reply::parse(&data).unwrap().choices[0].delta.span.of(&data).to_vec();
             (String::from_utf8(delta).unwrap(), before)
         };

@@ -2,7 +2,7 @@
 //! name and by arguments, with none, one or both of them withheld, whole and byte by byte.
 
 use super::tests::{
-    DONE, LIMITS, client_view, delta, event, events, finish, judge, judging, role, run, whole,
+    DONE, LIMITS, client_view, delta, event, events, finish, judge, judging, role, run, streamed, whole,
 };
 use super::*;
 use serde_json::json;
@@ -437,7 +437,7 @@ fn assert_way(name: &str, way: Way, by_arguments: bool, denied: [bool; 2]) {
     let judged = judge.judging.record.iter().map(|call| (call.tool.as_str(), call.decision.is_released()));
     let expected = [0, 1].map(|at| (meant(at, denied[at]).name, !denied[at]));
     assert_eq!(judged.collect::<Vec<_>>(), expected, "{why}\n{stream}");
-    assert_eq!(judge.unjudged, [], "{why}");
+    assert_eq!(judge.unjudged(), [], "{why}");
     match denied {
         [false, false] => assert_eq!((out, ending), (stream, Ending::Complete), "{why}"),
         [true, true] => {
@@ -511,7 +511,7 @@ fn a_call_without_arguments_is_judged_in_each_of_its_forms() {
             match name {
                 "ok" => assert_eq!((out, ending), (stream, Ending::Complete), "{form}"),
                 _ => {
-                    let Ending::Reask { round, .. } = ending else { panic!("{form}: {ending:?}") };
+                    let Ending::Reask { hidden: round, .. } = ending else { panic!("{form}: {ending:?}") };
                     let round: Vec<Value> =
                         serde_json::from_str(&format!("[{}]", String::from_utf8_lossy(&round))).unwrap();
                     let sent_back = &round[0]["tool_calls"][0]["function"]["arguments"];
@@ -600,7 +600,7 @@ fn an_error_is_known_by_every_one_of_its_marks_and_ends_the_judging() {
     ] {
         let mut first = judge(false);
         assert_eq!(whole(&mut first, error).0, "", "{quirk}: kept for a decision");
-        assert_eq!(first.take_head_error().expect(quirk).0.messages, ["gone"], "{quirk}");
+        assert_eq!(first.refusal().expect(quirk).error.messages, ["gone"], "{quirk}");
         let denied = standard([meant(0, true), meant(1, true)]);
         for end in ["", DONE] {
             let mut later = judge(false);
@@ -755,7 +755,7 @@ fn with_names_alone_parallel_calls_stream_through_live_and_with_arguments_they_c
 fn interleaved_calls_that_are_held_come_out_in_the_order_in_which_they_came() {
     let (_, interleaved) = CALLS.iter().find(|(name, _)| *name == "interleaved").unwrap();
     let stream = interleaved([meant(0, false), meant(1, false)]);
-    let mut judge = StreamJudge::new(judging(true), LIMITS, true);
+    let mut judge = streamed(judging(true), LIMITS);
     let mut shown = Vec::new();
     for piece in stream.split_inclusive("\n\n") {
         judge.push(Bytes::copy_from_slice(piece.as_bytes()), 0, &mut shown);
@@ -789,7 +789,7 @@ fn lines_that_are_one_json_together_or_none_are_no_events_of_their_own() {
     ] {
         let mut judge = judge(false);
         assert_eq!(whole(&mut judge, event), (event.to_owned(), Ending::Complete));
-        assert_eq!(judge.unjudged, unjudged, "{event}");
+        assert_eq!(judge.unjudged(), unjudged, "{event}");
     }
 }
 

@@ -1,12 +1,11 @@
-//! The phases judge and answer, for replies in either form: which of them an input is for, the calls that wait for a
-//! person's decision, and what is still to be noted when the exchange ends.
+//! A request that is sent, in whatever form and however often: what is known of it, and the calls of its replies that wait
+//! for a person's decision.
 
+use super::answer::Replies;
 use super::error::ProxyError;
 use super::fallback::Fallbacks;
 use super::meter::Meter;
 use super::plan::{Approved, Length};
-use super::stream::Streaming;
-use super::whole::{Source, Whole};
 use super::{Core, Input, Now, Output};
 use crate::config::Tell;
 use crate::rewrite::confirm::held::Word;
@@ -53,8 +52,7 @@ pub(super) struct Running {
 pub(super) enum Replying {
     /// No reply has come that the client gets.
     Nothing(Box<Judging>),
-    Stream(Box<Streaming>),
-    Whole(Box<Whole>),
+    Judged(Box<Replies>),
     Over,
 }
 
@@ -69,25 +67,11 @@ impl Running {
             (Replying::Nothing(judging), Input::StreamBegins { ends_by_closing }) => {
                 self.begin_stream(core, *judging, ends_by_closing)
             }
-            (Replying::Nothing(judging), Input::Reply(reply)) => {
-                self.first_reply(core, (judging, reply), now)
-            }
-            (Replying::Whole(whole), Input::Reply(reply)) => self.asked_whole(core, whole, &reply, now),
-            (Replying::Whole(mut whole), Input::Decided(id, word)) => {
-                if self.decided(core, id, word) {
-                    whole.judge.settle(id, word);
-                }
-                if self.held.is_empty() { self.go_on_whole(core, whole, now) } else { Replying::Whole(whole) }
-            }
-            (Replying::Stream(mut stream), input) => {
-                self.on_stream(core, &mut stream, input, now);
-                Replying::Stream(stream)
-            }
-            (Replying::Nothing(_) | Replying::Whole(_), Input::NotSent(error) | Input::Cut(error, _)) => {
-                self.fail(core, error)
-            }
-            (Replying::Nothing(_) | Replying::Whole(_), Input::NoMemory) => {
-                self.fail(core, ProxyError::NoMemory)
+            (Replying::Nothing(judging), Input::Reply(reply)) => self.begin_whole(core, *judging, reply, now),
+            (Replying::Nothing(_), Input::NotSent(error) | Input::Cut(error, _)) => self.fail(core, error),
+            (Replying::Judged(mut replies), input) => {
+                self.on_replies(core, &mut replies, input, now);
+                Replying::Judged(replies)
             }
             (replying, _) => replying,
         };
@@ -107,13 +91,9 @@ impl Running {
         let (key, created, usage) = (&core.identity.key, now.ms / 1000, core.request.include_usage);
         let handed = Handed { anchor: *anchor, key, model: &model, created, usage };
         judging.approve(true);
-        self.replying = if core.request.stream {
-            let events = events(confirmation, &handed);
-            self.own_stream(core, *judging, &events, now)
-        } else {
-            let body = reply(confirmation, &handed);
-            self.judge_whole(core, *judging, (Source::Own(body.clone()), Ok(body)), now)
-        };
+        let is_stream = core.request.stream;
+        let body = if is_stream { events(confirmation, &handed) } else { reply(confirmation, &handed) };
+        self.replying = self.own_reply(core, *judging, &body, now);
     }
 
     /// The line to the person, where the answer comes without the tools that the client offered.
@@ -166,56 +146,57 @@ impl Running {
             core.record.confirmations.push(Consent::Left);
             core.record.judged.push(call);
         }
-        if let Replying::Stream(mut stream) = std::mem::replace(&mut self.replying, Replying::Over) {
-            self.close_stream(core, &mut stream, now);
+        if let Replying::Judged(mut replies) = std::mem::replace(&mut self.replying, Replying::Over) {
+            self.close_replies(core, &mut replies, now);
+            self.replying = Replying::Judged(replies);
         }
     }
 
     pub(super) fn is_over(&self) -> bool {
         match &self.replying {
-            Replying::Stream(stream) => stream.is_over(),
+            Replying::Nothing(_) => false,
+            Replying::Judged(replies) => replies.is_over(),
             Replying::Over => true,
-            _ => false,
         }
     }
 
     pub(super) fn takes_stream(&self, core: &Core) -> bool {
         match &self.replying {
             Replying::Nothing(_) => core.request.stream,
-            Replying::Stream(_) => true,
-            _ => false,
+            Replying::Judged(replies) => replies.is_stream(),
+            Replying::Over => false,
         }
     }
 
     pub(super) fn awaits_first_reply(&self) -> bool {
-        matches!(self.replying, Replying::Nothing(_))
-    }
-
-    pub(super) fn judged_reply(&self) -> Option<u32> {
         match &self.replying {
-            Replying::Whole(whole) => whole.upstream_reply(),
-            _ => None,
+            Replying::Nothing(_) => true,
+            Replying::Judged(replies) => !replies.is_stream() && self.pass.asking.is_none(),
+            Replying::Over => false,
         }
     }
 
     pub(super) fn is_hiding(&self) -> bool {
-        matches!(&self.replying, Replying::Stream(stream) if stream.judge.is_hiding() || self.reasks.count() > 0)
+        self.replies().is_some_and(|replies| replies.judge.is_hiding() || self.reasks.count() > 0)
     }
 
     pub(super) fn is_done(&self) -> bool {
-        matches!(&self.replying, Replying::Stream(stream) if stream.judge.is_done())
+        self.replies().is_some_and(|replies| replies.is_stream() && replies.judge.is_done())
     }
 
     pub(super) fn kept_bytes(&self) -> usize {
-        if let Replying::Stream(stream) = &self.replying { stream.judge.kept_bytes() } else { 0 }
+        self.replies().map_or(0, |replies| replies.judge.kept_bytes())
     }
 
     pub(super) fn judging(&self) -> Option<&Judging> {
         match &self.replying {
             Replying::Nothing(judging) => Some(judging),
-            Replying::Stream(stream) => Some(&stream.judge.judging),
-            Replying::Whole(whole) => Some(&whole.judge.judging),
+            Replying::Judged(replies) => Some(&replies.judge.judging),
             Replying::Over => None,
         }
+    }
+
+    fn replies(&self) -> Option<&Replies> {
+        if let Replying::Judged(replies) = &self.replying { Some(replies) } else { None }
     }
 }

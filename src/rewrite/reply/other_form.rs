@@ -2,7 +2,7 @@
 //! Some servers answer a request to go on in the form that they prefer. Converts bytes; judges nothing.
 
 use crate::wire::assemble::{Assembled, Assembler};
-use crate::wire::error::{parse_event, parse_in_200};
+use crate::wire::error::{own_error_body, parse, parse_event, parse_in_200};
 use crate::wire::json::decode_bytes;
 use crate::wire::reply::Reply;
 use crate::wire::sse::{Piece, Splitter, parse_fields, write_event};
@@ -162,9 +162,34 @@ pub fn stream_of(whole: &[u8]) -> Option<Bytes> {
     Some(out.into())
 }
 
+/// The error of a whole reply with this status, as the data of an event.
+pub fn error_data(status: u16, body: &[u8]) -> Vec<u8> {
+    match serde_json::from_slice::<Value>(body) {
+        // The error alone: clients that do not look for errors would run calls beside it.
+        Ok(value) if value["error"].is_object() => {
+            json!({ "error": value["error"] }).to_string().into_bytes()
+        }
+        _ => {
+            let said = parse(body).map(|error| error.messages.join("; ")).filter(|said| !said.is_empty());
+            let said = said.map_or_else(String::new, |said| format!(": {said}"));
+            let message = format!("The upstream refused to be asked again with status {status}{said}");
+            own_error_body(&message, "reask_failed").into_bytes()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_upstreams_error_object_is_reported_as_it_is_and_anything_else_in_our_shape() {
+        let reported = |body: &str| String::from_utf8(error_data(429, body.as_bytes())).unwrap();
+        assert_eq!(reported("{\"error\": {\"message\": \"slow\"}}"), r#"{"error":{"message":"slow"}}"#);
+        let with_call = r#"{"error":{"message":"slow"},"choices":[{"delta":{"tool_calls":[{}]}}]}"#;
+        assert_eq!(reported(with_call), r#"{"error":{"message":"slow"}}"#);
+        assert!(reported("gone").contains("status 429: gone"));
+    }
 
     const STREAM: &str = concat!(
         "data: {\"id\":\"r\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"A \\\"\"}}]}\n\n",

@@ -1,19 +1,19 @@
 //! A stream in which calls wait: what goes out before, in what order the rest, and how it ends.
 
+use super::tests::{LIMITS, call, delta, event, finish, run, streamed, whole};
+use super::{Ending, Limits, ReplyJudge};
 use crate::rewrite::confirm::held::Word;
 use crate::rewrite::judging::holding_tests::judging;
-use crate::rewrite::stream::tests::{LIMITS, call, delta, event, finish, run, whole};
-use crate::rewrite::stream::{Ending, StreamJudge, StreamLimits};
 use bytes::Bytes;
 use serde_json::json;
 
 const HELD: &str = "[confirm]\ntools = [\"pay\"]\nform = \"held\"\n";
 
-fn judge() -> StreamJudge {
-    StreamJudge::new(judging(HELD), LIMITS, true)
+fn judge() -> ReplyJudge {
+    streamed(judging(HELD), LIMITS)
 }
 
-fn settle(judge: &mut StreamJudge, id: u32, word: Word) -> (String, Option<Ending>) {
+fn settle(judge: &mut ReplyJudge, id: u32, word: Word) -> (String, Option<Ending>) {
     let mut out = Vec::new();
     judge.settle(id, word, &mut out);
     let ending = (!judge.is_waiting()).then(|| judge.finish(0, &mut out));
@@ -70,7 +70,7 @@ fn a_no_to_the_only_call_asks_the_model_again() {
         );
         let (out, ending) = settle(&mut judge, 0, word);
         assert!(!out.contains("tool_calls") && !out.contains("[DONE]"), "{out}");
-        let Some(Ending::Reask { choice: 0, round }) = ending else { panic!("{ending:?}") };
+        let Some(Ending::Reask { choice: 0, hidden: round }) = ending else { panic!("{ending:?}") };
         assert!(String::from_utf8_lossy(&round).contains(why));
         judge.continue_with(0);
         let (out, ending) =
@@ -137,8 +137,8 @@ fn choices_wait_each_for_their_own_word() {
 
 #[test]
 fn what_is_too_much_to_be_held_and_what_breaks_off_lets_nothing_out() {
-    let limits = StreamLimits { held: 2048, ..LIMITS };
-    let mut judge = StreamJudge::new(judging(HELD), limits, true);
+    let limits = Limits { held: 2048, ..LIMITS };
+    let mut judge = streamed(judging(HELD), limits);
     let long = "x".repeat(3000);
     let stream =
         [call(0, "a", "pay", &["{}"]), call(1, "b", "search", &[&format!("{{\"q\":\"{long}\"}}")])].concat();

@@ -1,10 +1,50 @@
 //! Usage of several replies as one: their numbers added up, since every one of them was billed. Touches
 //! nothing that is not a number.
 
+use bytes::Bytes;
 use serde_json::{Map, Number, Value};
 
+/// What the replies to one client request have used.
+#[derive(Debug, Default)]
+pub(super) struct Usages {
+    /// Of the replies before the present one, together.
+    earlier: Option<Value>,
+    /// Of the present one, as it came.
+    last: Option<Bytes>,
+}
+
+impl Usages {
+    /// The present reply reports it. The last report counts: Perplexity sends one with every chunk, some send two.
+    pub(super) fn note(&mut self, usage: &[u8]) {
+        self.last = Some(Bytes::copy_from_slice(usage));
+    }
+
+    pub(super) fn begin_next_reply(&mut self) {
+        self.earlier = self.total();
+        self.last = None;
+    }
+
+    /// The usage of the present reply.
+    pub(super) fn last(&self) -> Option<Value> {
+        self.last.as_ref().and_then(|usage| serde_json::from_slice(usage).ok())
+    }
+
+    /// The usage of all replies.
+    pub(super) fn total(&self) -> Option<Value> {
+        match (&self.earlier, self.last()) {
+            (Some(earlier), Some(last)) => Some(sum(earlier, &last)),
+            (earlier, last) => last.or_else(|| earlier.clone()),
+        }
+    }
+
+    /// What stands in the place of the present reply's own usage, where others came before it.
+    pub(super) fn sum(&self) -> Option<Value> {
+        self.earlier.as_ref().zip(self.last()).map(|(earlier, last)| sum(earlier, &last))
+    }
+}
+
 /// The sum of two usage objects: numbers of equal path are added, other members are those of `later`.
-pub fn sum(earlier: &Value, later: &Value) -> Value {
+fn sum(earlier: &Value, later: &Value) -> Value {
     match (earlier, later) {
         (Value::Object(earlier), Value::Object(later)) => Value::Object(sum_members(earlier, later)),
         (Value::Number(a), Value::Number(b)) => Value::Number(add(a, b)),

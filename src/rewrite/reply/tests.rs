@@ -1,4 +1,4 @@
-//! Cases and laws of streamed judging. The upstream's bytes are written here, so that what comes out can be
+//! Cases and laws of a streamed reply. The upstream's bytes are written here, so that what comes out can be
 //! compared byte for byte.
 
 use super::*;
@@ -56,7 +56,7 @@ impl Policy for Picky {
     }
 }
 
-pub(super) const LIMITS: StreamLimits = StreamLimits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
+pub(super) const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
 
 pub(in crate::rewrite) fn judging(by_arguments: bool) -> Judging {
     judging_as(by_arguments, false)
@@ -74,13 +74,17 @@ fn judging_as(by_arguments: bool, observe: bool) -> Judging {
     Judging::new(PolicySet::new(vec![rule]).read(&transcript).1, AnswerTools::default(), observe)
 }
 
-pub(super) fn judge(by_arguments: bool) -> StreamJudge {
-    StreamJudge::new(judging(by_arguments), LIMITS, true)
+pub(super) fn streamed(judging: Judging, limits: Limits) -> ReplyJudge {
+    ReplyJudge::new(judging, Form::Streamed, limits, Options::default())
+}
+
+pub(super) fn judge(by_arguments: bool) -> ReplyJudge {
+    streamed(judging(by_arguments), LIMITS)
 }
 
 /// Everything that comes out for `chunks`, and how it ended.
 pub(super) fn run<'a>(
-    judge: &mut StreamJudge,
+    judge: &mut ReplyJudge,
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> (String, Ending) {
     let mut out = Vec::new();
@@ -91,7 +95,7 @@ pub(super) fn run<'a>(
     (String::from_utf8(out.concat()).unwrap(), ending)
 }
 
-pub(super) fn whole(judge: &mut StreamJudge, stream: &str) -> (String, Ending) {
+pub(super) fn whole(judge: &mut ReplyJudge, stream: &str) -> (String, Ending) {
     run(judge, [stream.as_bytes()])
 }
 
@@ -267,7 +271,7 @@ fn an_answered_call_is_not_shown_and_the_model_reads_its_answer() {
     for by_arguments in [false, true] {
         let mut judge = judge(by_arguments);
         let (out, ending) = whole(&mut judge, &stream);
-        let Ending::Reask { choice: 0, round } = ending else { panic!("{ending:?}") };
+        let Ending::Reask { choice: 0, hidden: round } = ending else { panic!("{ending:?}") };
         let round: Vec<Value> =
             serde_json::from_str(&format!("[{}]", String::from_utf8_lossy(&round))).unwrap();
         assert_eq!(round[1]["content"], "It is \"known\".");
@@ -288,7 +292,7 @@ fn with_every_call_withheld_the_model_is_to_be_asked_again_and_the_end_is_held_b
             + DONE;
         let mut judge = judge(by_arguments);
         let (out, ending) = whole(&mut judge, &stream);
-        let Ending::Reask { choice: 0, round } = ending else { panic!("{ending:?}") };
+        let Ending::Reask { choice: 0, hidden: round } = ending else { panic!("{ending:?}") };
         assert!(!String::from_utf8_lossy(&round).contains("I look."), "the client was shown it");
         let (text, calls, finishes) = client_view(&out);
         assert_eq!((text.as_str(), calls.len(), finishes.len()), ("I look.", 0, 0));
@@ -401,7 +405,7 @@ fn an_error_at_the_head_is_kept_for_a_decision_and_a_later_one_passes() {
     let mut out = Vec::new();
     first.push(Bytes::from_static(error.as_bytes()), 0, &mut out);
     assert!(out.is_empty());
-    assert_eq!(first.take_head_error().unwrap().0.messages, ["no tools"]);
+    assert_eq!(first.refusal().unwrap().error.messages, ["no tools"]);
     let mut later = judge(false);
     let stream = role() + error;
     assert_eq!(whole(&mut later, &stream), (stream, Ending::Complete));
@@ -409,29 +413,29 @@ fn an_error_at_the_head_is_kept_for_a_decision_and_a_later_one_passes() {
 
 #[test]
 fn what_is_held_too_much_is_released_unjudged_and_counted() {
-    let limits = StreamLimits { held: 600, ..LIMITS };
-    let mut judge = StreamJudge::new(judging(true), limits, true);
+    let limits = Limits { held: 600, ..LIMITS };
+    let mut judge = streamed(judging(true), limits);
     let stream = call(0, "a", "ok", &["{\"bad\":\"", &"x".repeat(300), &"x".repeat(300), "\"}"])
         + &finish("tool_calls")
         + DONE;
     let (out, ending) = run(&mut judge, stream.split_inclusive("\n\n").map(str::as_bytes));
     assert_eq!((out, ending), (stream, Ending::Complete));
-    assert_eq!(judge.unjudged, [Unjudged::HeldTooMuch]);
+    assert_eq!(judge.unjudged(), [Unjudged::HeldTooMuch]);
 }
 
 #[test]
 fn an_event_over_the_bound_passes_unjudged_and_is_counted() {
-    let limits = StreamLimits { event: 300, ..LIMITS };
-    let mut judge = StreamJudge::new(judging(false), limits, true);
+    let limits = Limits { event: 300, ..LIMITS };
+    let mut judge = streamed(judging(false), limits);
     let stream = delta(&json!({"content": "x".repeat(1000)})) + DONE;
     let (out, _) = run(&mut judge, stream.as_bytes().chunks(100));
     assert_eq!(out, stream);
-    assert_eq!(judge.unjudged, [Unjudged::EventTooLong]);
+    assert_eq!(judge.unjudged(), [Unjudged::EventTooLong]);
 }
 
 #[test]
 fn while_observing_everything_is_judged_and_nothing_is_changed() {
-    let mut judge = StreamJudge::new(judging_as(false, true), LIMITS, true);
+    let mut judge = streamed(judging_as(false, true), LIMITS);
     let stream = role() + &call(0, "a", "deny", &["{}"]) + &finish("tool_calls") + DONE;
     assert_eq!(whole(&mut judge, &stream), (stream, Ending::Complete));
     assert_eq!(judge.judging.record[0].objections.len(), 1);
@@ -443,7 +447,7 @@ fn usage_that_we_asked_for_is_cut_out_again() {
         format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"a\"}}}}]{usage}}}\n\n")
     };
     let mut judge = judge(false);
-    judge.cut_usage = true;
+    judge.options.cut_usage = true;
     let stream =
         chunk(",\"usage\":null") + "data: {\"choices\":[],\"usage\":{\"total_tokens\":7}}\n\n" + DONE;
     assert_eq!(whole(&mut judge, &stream).0, chunk("") + DONE);
@@ -464,7 +468,7 @@ fn what_comes_with_usage_that_we_asked_for_stays() {
         ("", false),
     ] {
         let mut judge = judge(false);
-        judge.cut_usage = true;
+        judge.options.cut_usage = true;
         let stream = said.to_owned() + &last(more, usage) + DONE;
         let rest = if stays { last(more, "") } else { String::new() };
         assert_eq!(whole(&mut judge, &stream).0, said.to_owned() + &rest + DONE, "{more}");
@@ -474,7 +478,7 @@ fn what_comes_with_usage_that_we_asked_for_stays() {
 #[test]
 fn a_line_to_the_person_comes_before_the_answer() {
     let mut judge = judge(false);
-    judge.tell = Some("(No tools.)".to_owned());
+    judge.options.preface = Some("(No tools.)".to_owned());
     let stream = role() + &delta(&json!({"content": "Hi"})) + &finish("stop") + DONE;
     let (out, _) = whole(&mut judge, &stream);
     assert_eq!(client_view(&out).0, "(No tools.)\n\nHi");
@@ -520,11 +524,11 @@ fn a_released_call_whose_index_was_null_gets_one() {
 
 #[test]
 fn parts_too_long_to_be_read_do_not_follow_a_withheld_call() {
-    let limits = StreamLimits { event: 300, ..LIMITS };
-    let mut judge = StreamJudge::new(judging(false), limits, true);
+    let limits = Limits { event: 300, ..LIMITS };
+    let mut judge = streamed(judging(false), limits);
     let long = delta(&json!({"tool_calls": [{"index": 0, "function": {"arguments": "x".repeat(1000)}}]}));
     let (out, _) = whole(&mut judge, &(role() + &call(0, "a", "deny", &[]) + &long));
-    assert!(judge.spoiled && !out.contains("xxx"), "{out}");
+    assert!(judge.broken_off().is_some() && !out.contains("xxx"), "{out}");
 }
 
 #[test]
@@ -534,7 +538,7 @@ fn more_calls_than_are_judged_pass_as_they_came_and_are_counted() {
     let stream = delta(&json!({ "tool_calls": calls })) + DONE;
     let mut judge = judge(false);
     assert_eq!(whole(&mut judge, &stream), (stream, Ending::Complete));
-    assert_eq!(judge.unjudged, [Unjudged::ReplyTooLong]);
+    assert_eq!(judge.unjudged(), [Unjudged::ReplyTooLong]);
 }
 
 #[test]
@@ -632,7 +636,9 @@ proptest! {
                 prop_assert!(left > 0);
                 prop_assert_eq!(out.matches("\"name\"").count(), left);
             }
-            (_, Ending::Waits) => prop_assert!(false, "nobody is asked"),
+            (_, ending @ (Ending::Waits | Ending::Refused | Ending::BrokenOff(_))) => {
+                prop_assert!(false, "{:?}", ending);
+            }
             (out, Ending::Reask { .. }) => {
                 prop_assert!(left == 0);
                 prop_assert!(!out.contains("tool_calls") && !out.contains("[DONE]"), "{}", out);
@@ -645,7 +651,7 @@ proptest! {
         bytes in prop::collection::vec(prop::sample::select(b"data: {}[]\"\\:,\n\rtool_calsx0\xff".to_vec()), 0..200),
         places in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
     ) {
-        let mut judge = StreamJudge::new(judging(true), LIMITS, false);
+        let mut judge = streamed(judging(true), LIMITS);
         let mut out = Vec::new();
         for chunk in chunks(&bytes, &places) {
             judge.push(Bytes::copy_from_slice(chunk), 0, &mut out);
@@ -671,12 +677,12 @@ fn chunks_of_text_alone_pass_as_those_that_are_read_whole_and_within_the_same_bo
     };
     for reply in [8, 1 << 20] {
         let view = |beside| {
-            let mut judge = StreamJudge::new(judging(true), StreamLimits { reply, ..LIMITS }, true);
+            let mut judge = streamed(judging(true), Limits { reply, ..LIMITS });
             let chunks = stream(beside);
             let (out, ending) = run(&mut judge, chunks.iter().map(String::as_bytes));
             assert_eq!(out, chunks.concat(), "as it came");
             let choice = &judge.choices()[0];
-            (choice.text(), choice.is_silent(), judge.unjudged.clone(), judge.is_hiding(), ending)
+            (choice.text(), choice.is_silent(), judge.unjudged().to_vec(), judge.is_hiding(), ending)
         };
         assert_eq!(view(None), view(Some("refusal")), "{reply}");
     }

@@ -1,7 +1,7 @@
 //! The quirks of whole replies, as recorded: two calls as such a provider writes them, with none, one or both of
 //! them withheld, judged by name and by arguments.
 
-use super::super::stream::tests::judging;
+use super::tests::{LIMITS, judging};
 use super::*;
 use serde_json::json;
 
@@ -58,11 +58,29 @@ fn arguments(denied: bool) -> &'static str {
     if denied { r#"{"bad":1}"# } else { r#"{"x":"é"}"# }
 }
 
+fn judge(judging: Judging) -> ReplyJudge {
+    ReplyJudge::new(judging, Form::Whole, LIMITS, Options::default())
+}
+
+/// What the client gets when `body` has come, and how that ended.
+fn read(judge: &mut ReplyJudge, body: &Bytes) -> (Bytes, Ending) {
+    let mut out = Vec::new();
+    judge.push(body.clone(), 0, &mut out);
+    let ending = judge.finish(0, &mut out);
+    (out.concat().into(), ending)
+}
+
+fn asked_again(ending: &Ending) -> Option<u32> {
+    match ending {
+        Ending::Reask { choice, .. } => Some(*choice),
+        _ => None,
+    }
+}
+
 /// The body that the client gets of `body`, and whether the model is to be asked again.
 fn judged(body: &Bytes, by_arguments: bool) -> (Bytes, Option<u32>) {
-    let mut judge = WholeJudge::read(body, judging(by_arguments), 0).unwrap();
-    let again = judge.pending().map(|(choice, _)| choice);
-    (judge.write().unwrap_or_else(|| body.clone()), again)
+    let (out, ending) = read(&mut judge(judging(by_arguments)), body);
+    (out, asked_again(&ending))
 }
 
 fn assert_way(quirk: &str, way: Way, finish: &Value, by_arguments: bool) {
@@ -73,7 +91,7 @@ fn assert_way(quirk: &str, way: Way, finish: &Value, by_arguments: bool) {
         let (out, again) = judged(&body, by_arguments);
         let why = format!("{quirk}, {denied:?}, {finish}: {}", String::from_utf8_lossy(&out));
         assert_eq!(again, (denied == [true, true]).then_some(0), "{why}");
-        let shown: Value = serde_json::from_slice(&out).unwrap();
+        let shown: Value = serde_json::from_slice(&out).unwrap_or_default();
         let message = &shown["choices"][0]["message"];
         let left: Vec<usize> = (0..2).filter(|at| !denied[*at]).collect();
         match left[..] {
@@ -86,7 +104,7 @@ fn assert_way(quirk: &str, way: Way, finish: &Value, by_arguments: bool) {
                 assert_eq!(message["tool_calls"], json!([expected]), "{why}");
                 assert_eq!(&shown["choices"][0]["finish_reason"], finish, "{why}");
             }
-            _ => assert!(message.get("tool_calls").is_none() && message["content"] == NO_ANSWER, "{why}"),
+            _ => assert!(out.is_empty(), "{why}"),
         }
     }
 }
@@ -133,13 +151,14 @@ fn of_three_choices_each_has_its_own_fate() {
         choice(2, &[call("deny", 0)], &finish),
     ]);
     for by_arguments in [false, true] {
-        let mut judge = WholeJudge::read(&body, judging(by_arguments), 0).unwrap();
-        assert_eq!(judge.pending().map(|(choice, _)| choice), Some(2));
+        let mut judge = judge(judging(by_arguments));
+        assert_eq!(asked_again(&read(&mut judge, &body).1), Some(2));
         let answer = json!({"id": "y", "choices": [{"index": 0, "message": {"role": "assistant", "content": "three"},
             "finish_reason": "stop"}], "usage": {"total_tokens": 4}});
-        judge.continue_with(2, &answer.to_string().into(), 0).unwrap();
-        assert_eq!(judge.pending(), None);
-        let out: Value = serde_json::from_slice(&judge.write().unwrap()).unwrap();
+        judge.continue_with(2);
+        let (out, ending) = read(&mut judge, &answer.to_string().into());
+        assert_eq!(ending, Ending::Complete);
+        let out: Value = serde_json::from_slice(&out).unwrap();
         let message = |at: usize| &out["choices"][at]["message"];
         assert_eq!(message(0)["tool_calls"], json!([call("ok", 0), call("fine", 1)]));
         assert_eq!(message(1)["tool_calls"][0]["function"]["name"], "ok");
@@ -162,13 +181,14 @@ fn choices_that_say_the_same_index_are_each_asked_again_once() {
         json!({"id": "y", "choices": [{"index": 0, "message": {"role": "assistant", "content": text},
             "finish_reason": "stop"}]})
     };
-    let mut judge = WholeJudge::read(&body, judging(false), 0).unwrap();
+    let mut judge = judge(judging(false));
+    let (mut out, mut ending) = read(&mut judge, &body);
     for text in ["one", "two"] {
-        let (choice, _) = judge.pending().unwrap();
-        judge.continue_with(choice, &answer(text).to_string().into(), 0).unwrap();
+        judge.continue_with(asked_again(&ending).unwrap());
+        (out, ending) = read(&mut judge, &answer(text).to_string().into());
     }
-    assert_eq!(judge.pending(), None);
-    let shown: Value = serde_json::from_slice(&judge.write().unwrap()).unwrap();
+    assert_eq!(ending, Ending::Complete);
+    let shown: Value = serde_json::from_slice(&out).unwrap();
     assert_eq!(shown["choices"][0]["message"]["content"], "one");
     assert_eq!(shown["choices"][1]["message"]["content"], "two");
     let indexes: Vec<u64> = (0..3).map(|at| shown["choices"][at]["index"].as_u64().unwrap()).collect();
@@ -176,7 +196,7 @@ fn choices_that_say_the_same_index_are_each_asked_again_once() {
 }
 
 #[test]
-fn a_message_that_was_nothing_but_withheld_calls_still_reads_as_json() {
+fn a_message_that_was_nothing_but_blocked_calls_still_reads_as_json() {
     let (_, way) = WAYS[0];
     let denied = way("deny", arguments(true), 0);
     for message in [
@@ -186,8 +206,10 @@ fn a_message_that_was_nothing_but_withheld_calls_still_reads_as_json() {
         json!({"tool_calls": [denied], "refusal": null}),
     ] {
         let body = reply(&[json!({"index": 0, "message": message, "finish_reason": "tool_calls"})]);
-        let (out, again) = judged(&body, false);
-        assert_eq!(again, Some(0));
+        let mut judge = judge(judging(false));
+        judge.judging.land();
+        let (out, ending) = read(&mut judge, &body);
+        assert_eq!(ending, Ending::Complete);
         let shown: Value = serde_json::from_slice(&out).unwrap_or_else(|error| panic!("{error}: {message}"));
         assert_eq!(shown["choices"][0]["message"]["content"], NO_ANSWER);
     }
@@ -201,6 +223,6 @@ fn a_long_name_is_judged_to_its_end() {
     let body =
         json!({"choices": [{"index": 0, "message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]});
     let tables = "[allow]\nexcept = [\"*evil\"]\nundeclared = \"pass\"\n";
-    let judge = WholeJudge::read(&Bytes::from(body.to_string()), judging(tables), 0).unwrap();
-    assert!(judge.pending().is_some());
+    let (_, ending) = read(&mut judge(judging(tables)), &Bytes::from(body.to_string()));
+    assert_eq!(asked_again(&ending), Some(0));
 }

@@ -56,11 +56,7 @@ fn trimmed<'a>(mut text: &'a [u8], signs: &[&str]) -> &'a [u8] {
     text
 }
 
-/// The data of an event in one line, where edits count places from its start.
-pub(super) fn one_line(raw: &Bytes) -> Bytes {
-    let fields = parse_fields(raw);
-    match fields.place {
-        Some(place) => raw.slice(place.range()),
-        None => fields.data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }).collect(),
-    }
+/// Data that stood in several lines, in one. Places in it stay.
+pub(super) fn one_line(data: &Bytes) -> Bytes {
+    data.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect()
 }

@@ -1,12 +1,16 @@
-//! One event of a stream edited: calls that the client does not see taken out, indexes made dense, what only
-//! the first reply may say (role, id, finish) held back. Touches the spans concerned and no others.
+//! One event of a stream, or a whole body, edited: calls that the client does not see taken out, indexes made dense, what
+//! only the first reply may say (role, id, finish) held back. Touches the spans concerned and no others.
 
-use super::choice::ChoiceState;
-use super::judging::Decision;
-use super::splice::Splices;
+use super::queue::Said;
+use super::reader::Chunk;
+use super::{Form, lines::one_line};
+use crate::rewrite::choice::ChoiceState;
+use crate::rewrite::judging::Decision;
+use crate::rewrite::splice::Splices;
 use crate::wire::body::{Scanner, Span};
 use crate::wire::call::{Arguments, ToolCall};
-use crate::wire::json::unescape;
+use crate::wire::json::{quote, unescape};
+use crate::wire::message::Content;
 use crate::wire::reply::{Choice, Delta, Reply, is_named};
 use crate::wire::request::Member;
 use crate::wire::sse::write_event;
@@ -15,7 +19,7 @@ use serde_json::Value;
 
 /// What all replies to one client request must have in common: values as the first one wrote them.
 #[derive(Clone, Debug, Default)]
-pub struct Continuation {
+pub(super) struct Continuation {
     id: Option<Bytes>,
     model: Option<Bytes>,
     created: Option<Bytes>,
@@ -25,7 +29,7 @@ pub struct Continuation {
 
 impl Continuation {
     /// The values of `reply`, read from `data`.
-    pub fn of(reply: &Reply, data: &[u8]) -> Self {
+    pub(super) fn of(reply: &Reply, data: &[u8]) -> Self {
         let value = |name: &[u8]| {
             reply.member(data, name).map(|member| Bytes::copy_from_slice(member.value.of(data)))
         };
@@ -34,7 +38,7 @@ impl Continuation {
     }
 
     /// A chunk of ours: `delta` and `finish` as JSON.
-    pub fn event(&self, index: u32, delta: &str, finish: &str) -> Bytes {
+    pub(super) fn event(&self, index: u32, delta: &str, finish: &str) -> Bytes {
         let mut out = b"{".to_vec();
         for (name, value) in self.values() {
             if let Some(value) = value {
@@ -55,39 +59,40 @@ impl Continuation {
     }
 }
 
-/// What the edit of an event depends on.
-pub struct Context<'a> {
-    pub choices: &'a [ChoiceState],
-    /// A further reply: the client's choice it goes on with, and what it must repeat.
-    pub continuing: Option<(u32, &'a Continuation)>,
+/// What an edit depends on.
+pub(super) struct Context<'a> {
+    pub(super) form: Form,
+    pub(super) choices: &'a [ChoiceState],
+    /// What the first chunk of the stream said.
+    pub(super) head: Option<&'a Continuation>,
+    /// The choice objects of later replies to put in the place of a whole reply's own, by the choice.
+    pub(super) replaced: &'a [(usize, Bytes)],
     /// Another reply is going to follow, so usage is not told yet.
-    pub hold_usage: bool,
+    pub(super) hold_usage: bool,
     /// The client did not ask for usage.
-    pub cut_usage: bool,
-    /// The first chunk of the stream.
-    pub head: Option<&'a Continuation>,
-    /// What to tell in the place of the reply's usage.
-    pub usage: Option<Value>,
+    pub(super) cut_usage: bool,
+    /// What to report in the place of the reply's usage.
+    pub(super) usage: Option<Value>,
 }
 
 /// Where a call delta stands in an event and which call it belongs to.
 #[derive(Clone, Copy, Debug)]
-pub struct CallAt {
+pub(super) struct CallAt {
     /// The place among the event's choices.
-    pub choice: usize,
+    pub(super) choice: usize,
     /// The place among the choice's calls, in the order of [`Choice::calls`].
-    pub delta: usize,
+    pub(super) delta: usize,
     /// The call in the choice's state.
-    pub call: usize,
+    pub(super) call: usize,
     /// It is the call's first delta with arguments.
-    pub carries: bool,
+    pub(super) carries: bool,
     /// It is the call's first delta.
-    pub begins: bool,
+    pub(super) begins: bool,
 }
 
 /// An event after the edit.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Edited {
+pub(super) enum Edited {
     AsItCame,
     /// Its new data.
     Changed(Bytes),
@@ -95,18 +100,21 @@ pub enum Edited {
     Gone,
 }
 
-/// Edits the event whose data is `data`.
-pub fn edit(data: &Bytes, reply: &Reply, calls: &[CallAt], context: &Context<'_>) -> Edited {
+/// Edits an event or a body, whose choices stand at these `places`.
+pub(super) fn edit(said: &Said, places: &[usize], context: &Context<'_>) -> Edited {
+    let Chunk { data, place, reply, .. } = &said.chunk;
     let mut splices = Splices::default();
     // An event without choices and usage is the provider's own affair (content filters, moderation).
-    let mut useful = reply.choices.is_empty() && reply.usage.is_none();
+    let mut useful = context.form == Form::Whole || (reply.choices.is_empty() && reply.usage.is_none());
     useful |= reply.member(data, b"error").is_some();
-    for (at, choice) in reply.choices.iter().enumerate() {
-        let calls: Vec<CallAt> = calls.iter().filter(|call| call.choice == at).copied().collect();
-        useful |= edit_choice(data, choice, &calls, context, &mut splices);
+    for (at, (choice, own)) in reply.choices.iter().zip(places).enumerate() {
+        match context.replaced.iter().find(|(replaced, _)| replaced == own) {
+            Some((_, object)) => splices.replace(choice.span, object.clone()),
+            None => useful |= edit_choice(said, at, &context.choices[*own], context.form, &mut splices),
+        }
     }
     useful |= edit_usage(data, reply, context, &mut splices);
-    if let Some((_, head)) = context.continuing {
+    if let Some(head) = context.head.filter(|_| said.continuing.is_some()) {
         for (name, value) in head.values() {
             if let Some((member, value)) = reply.member(data, name.as_bytes()).zip(value) {
                 splices.replace(member.value, value.clone());
@@ -115,40 +123,71 @@ pub fn edit(data: &Bytes, reply: &Reply, calls: &[CallAt], context: &Context<'_>
     }
     match (splices.is_empty(), useful) {
         (true, _) => Edited::AsItCame,
-        (false, true) => Edited::Changed(splices.apply(data).join()),
+        (false, true) if place.is_some() => Edited::Changed(splices.apply(data).join()),
+        (false, true) => Edited::Changed(splices.apply(&one_line(data)).join()),
         (false, false) => Edited::Gone,
     }
 }
 
-/// Edits one choice; true if the client gets anything from it.
-fn edit_choice(
-    data: &Bytes,
-    choice: &Choice,
-    calls: &[CallAt],
-    context: &Context<'_>,
-    splices: &mut Splices,
-) -> bool {
-    let index = context.continuing.map_or(choice.index, |(index, _)| index);
-    let Some(state) = context.choices.iter().find(|state| state.index == index) else { return true };
-    if index != choice.index
+/// The choice object of a later whole reply, edited to stand in the first one.
+pub(super) fn edited_choice(said: &Said, state: &ChoiceState) -> Option<Bytes> {
+    let span = said.chunk.reply.choices.first()?.span;
+    let mut splices = Splices::default();
+    edit_choice(said, 0, state, Form::Whole, &mut splices);
+    let whole = splices.apply(&said.chunk.data.slice(..span.end as usize)).join();
+    Some(whole.slice(span.start as usize..))
+}
+
+/// Edits the choice `at` this place of an event; true if the client gets anything from it.
+fn edit_choice(said: &Said, at: usize, state: &ChoiceState, form: Form, splices: &mut Splices) -> bool {
+    let Chunk { data, reply, .. } = &said.chunk;
+    let choice = &reply.choices[at];
+    let calls: Vec<CallAt> = said.calls.iter().filter(|call| call.choice == at).copied().collect();
+    if said.continuing.is_some()
+        && state.index != choice.index
         && let Some(member) = choice.member(data, b"index")
     {
-        splices.replace(member.value, index.to_string());
+        splices.replace(member.value, state.index.to_string());
     }
     let delta = &choice.delta;
-    let released = edit_calls(data, choice, calls, state, splices);
-    if state.begins_second_text()
-        && let Some(text) = delta.content.texts().find(|text| !text.span.is_empty())
-    {
-        splices.insert(text.span.start, r"\n\n");
+    let released = edit_calls(data, choice, &calls, state, splices);
+    match form {
+        Form::Streamed => {
+            if state.begins_second_text()
+                && let Some(text) = delta.content.texts().find(|text| !text.span.is_empty())
+            {
+                splices.insert(text.span.start, r"\n\n");
+            }
+        }
+        Form::Whole => set_content(data, delta, &calls, state, splices),
     }
-    let finish = edit_finish(choice, state, splices);
+    let finish = edit_finish(choice, state, form, splices);
     let role = delta.role.is_some() && !state.role_sent;
     released || finish || role || says_anything(data, delta)
 }
 
+/// Makes what the client is to read of a whole choice its text, where that is more than it says itself.
+fn set_content(data: &[u8], message: &Delta, calls: &[CallAt], state: &ChoiceState, splices: &mut Splices) {
+    if state.text_bytes() == message.content.text_bytes() {
+        return;
+    }
+    match message.member(data, b"content") {
+        Some(member) if !matches!(message.content, Content::Other(_)) => {
+            splices.replace(member.value, quote(&state.text()));
+        }
+        Some(_) => {}
+        None if message.span.is_empty() => {}
+        None => {
+            let mut left =
+                message.members.iter().filter(|member| !is_emptied(data, message, calls, state, member));
+            let comma = if left.next().is_none() { "" } else { "," };
+            splices.insert(message.span.start + 1, format!("\"content\":{}{comma}", quote(&state.text())));
+        }
+    }
+}
+
 /// Takes out calls that are not released and the role that was told before; true if a call is left.
-pub(super) fn edit_calls(
+fn edit_calls(
     data: &[u8],
     choice: &Choice,
     calls: &[CallAt],
@@ -167,13 +206,7 @@ pub(super) fn edit_calls(
 }
 
 /// Whether an edit takes the member out of what holds calls, all of which are blocked.
-pub(super) fn is_emptied(
-    data: &[u8],
-    holder: &Delta,
-    calls: &[CallAt],
-    state: &ChoiceState,
-    member: &Member,
-) -> bool {
+fn is_emptied(data: &[u8], holder: &Delta, calls: &[CallAt], state: &ChoiceState, member: &Member) -> bool {
     let gone = |place: usize| calls.iter().any(|at| at.delta == place && is_blocked(at, state));
     let mut of_kind = holder.calls.iter().enumerate().filter(|(_, call)| match () {
         () if is_named(member.key, data, b"tool_calls") => !call.legacy,
@@ -280,9 +313,9 @@ fn set_member(data: &[u8], span: Span, key: &str, value: &[u8], splices: &mut Sp
 }
 
 /// The finish of a choice that is to be asked again is held back; true if the client gets one.
-fn edit_finish(choice: &Choice, state: &ChoiceState, splices: &mut Splices) -> bool {
+fn edit_finish(choice: &Choice, state: &ChoiceState, form: Form, splices: &mut Splices) -> bool {
     let Some(finish) = choice.finish else { return false };
-    if state.is_wholly_withheld() {
+    if state.is_wholly_withheld() && form == Form::Streamed {
         splices.replace(finish.quoted(), "null");
         return false;
     }

@@ -1,14 +1,14 @@
 //! Calls of a stream decided on in their order and by their names, what is held of them, and what an end that is no end
 //! leaves; and that none of this costs more than it must.
 
-use super::tests::{DONE, LIMITS, delta, finish, role, whole};
+use super::tests::{DONE, LIMITS, delta, finish, role, streamed, whole};
 use super::*;
 use crate::rewrite::judging::holding_tests::judging;
 use crate::rewrite::rounds::work::bytes_written;
 use serde_json::json;
 
-fn judge(tables: &str) -> StreamJudge {
-    StreamJudge::new(judging(tables), LIMITS, true)
+fn judge(tables: &str) -> ReplyJudge {
+    streamed(judging(tables), LIMITS)
 }
 
 fn begin(index: usize, name: &str) -> String {
@@ -51,23 +51,23 @@ fn one_call_at_a_time_lets_the_first_through_although_its_arguments_come_last() 
 #[test]
 fn a_call_that_its_name_forbids_is_blocked_at_once_and_holds_nothing_back() {
     let tables = "[allow]\nexcept = [\"evil\"]\nundeclared = \"pass\"\n[arguments]\ntools = { evil = { q = { max_chars = 99 } } }\n";
-    let limits = StreamLimits { held: 4_000, ..LIMITS };
-    let mut judge = StreamJudge::new(judging(tables), limits, true);
+    let limits = Limits { held: 4_000, ..LIMITS };
+    let mut judge = streamed(judging(tables), limits);
     let deltas: String = (0..5_000).map(|_| piece(0, "x")).collect();
     let (out, ending) = whole(&mut judge, &(role() + &begin(0, "evil") + &deltas + &finish("tool_calls")));
-    assert_eq!((judge.unjudged.as_slice(), judge.spoiled), ([].as_slice(), false));
+    assert_eq!((judge.unjudged(), judge.broken_off()), ([].as_slice(), None));
     assert!(matches!(ending, Ending::Reask { .. }) && !out.contains("evil"), "{out}");
 }
 
 #[test]
 fn what_is_held_counts_by_what_it_says_and_not_by_what_is_around_it() {
     let tables = "[arguments]\ntools = { f = { q = { max_chars = 99999 } } }\n";
-    let limits = StreamLimits { held: 4_000, ..LIMITS };
+    let limits = Limits { held: 4_000, ..LIMITS };
     let said = |bytes: usize| {
-        let mut judge = StreamJudge::new(judging(tables), limits, true);
+        let mut judge = streamed(judging(tables), limits);
         let deltas: String = (0..bytes).map(|_| piece(0, "x")).collect();
         whole(&mut judge, &(role() + &begin(0, "f") + &deltas));
-        judge.unjudged
+        judge.unjudged().to_vec()
     };
     assert_eq!(said(3_900), []);
     assert_eq!(said(4_100), [Unjudged::HeldTooMuch]);
@@ -206,7 +206,7 @@ fn a_second_form_that_says_another_thing_than_the_first_is_no_copy_of_it() {
         let mut judge = judge(tables);
         let (out, _) = whole(&mut judge, &(role() + &stream + &finish("tool_calls") + DONE));
         let pieces = out.matches("function_call").count();
-        assert!(judge.spoiled && pieces < 2, "{pieces} pieces: {out}");
+        assert!(judge.broken_off().is_some() && pieces < 2, "{pieces} pieces: {out}");
     }
 }
 
@@ -224,7 +224,7 @@ fn a_call_beside_the_deltas_under_an_index_of_theirs_is_counted_as_kept_once() {
     );
     let mut judge = judge(tables);
     whole(&mut judge, &(role() + &chunk + &finish("tool_calls") + DONE));
-    assert!(judge.kept_bytes() < 10_000 && judge.unjudged.is_empty(), "{} bytes", judge.kept_bytes());
+    assert!(judge.kept_bytes() < 10_000 && judge.unjudged().is_empty(), "{} bytes", judge.kept_bytes());
 }
 
 fn event_with(delta: &Value, message_calls: &Value) -> String {
@@ -244,6 +244,6 @@ fn spaces_of_other_alphabets_hide_data_at_the_start_of_a_line_alone() {
     assert!(!{
         let mut judge = judge(tables);
         whole(&mut judge, &comment);
-        judge.spoiled
+        judge.broken_off().is_some()
     });
 }
