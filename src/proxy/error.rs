@@ -57,6 +57,18 @@ pub enum Fault {
 }
 
 impl ProxyError {
+    /// Whether the upstream was sent the request, or a part of it, where this ended the sending.
+    pub fn is_sent(&self) -> bool {
+        matches!(
+            self,
+            Self::ClientTimeout
+                | Self::ClientCut
+                | Self::UpstreamTimeout { .. }
+                | Self::UpstreamHints { .. }
+                | Self::UpstreamCut { .. }
+        )
+    }
+
     /// The status of the answer.
     pub fn status(&self) -> StatusCode {
         match self {

@@ -81,13 +81,13 @@ impl Exchange {
 
     /// The request in its present form.
     pub(crate) fn request(&mut self) -> hyper::http::Request<UpBody> {
-        self.record.outcome.billed_requests += 1;
+        self.record.sends();
         self.writing().1()
     }
 
     /// Sends the request in its present form.
     pub(crate) async fn send_request(&mut self) -> Result<Response<Incoming>, ProxyError> {
-        self.record.outcome.billed_requests += 1;
+        self.record.sends();
         let started = self.record.lap().into();
         let (gateway, write) = self.writing();
         // In a box, or every future around it would have room for it, and be as long to move.

@@ -7,7 +7,7 @@ use crate::ledger::held::{End, Shown, Ticket};
 use crate::rewrite::confirm::held::{HeldCall, Word};
 use crate::rewrite::judging::Judging;
 use crate::rewrite::reply::WholeJudge;
-use crate::telemetry::outcome::{CallVerdict, Consent, JudgedCall};
+use crate::telemetry::outcome::{Consent, JudgedCall, Verdict};
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
@@ -72,12 +72,14 @@ impl Exchange {
         let now = Instant::now();
         let until = *self.waiting.until.get_or_insert_with(|| now + Duration::from_millis(hold_ms));
         let since = SystemTime::now();
-        let HeldCall { id, tool, arguments, shown } = call.clone();
+        let HeldCall { id, call_id, tool, arguments, shown } = call.clone();
         self.record.held(
             id,
             JudgedCall {
                 tool: tool.clone(),
-                verdict: CallVerdict::Withheld,
+                id: call_id,
+                verdict: Verdict::Ask,
+                unjudged: false,
                 said: Vec::new(),
                 is_spoken: false,
             },

@@ -52,10 +52,12 @@ impl Exchange {
     /// Sends the present form of the request.
     pub(crate) async fn send(&mut self) -> Result<Response<Incoming>, ProxyError> {
         let sent = self.send_request().await;
+        self.record.sent(sent.as_ref().map(Response::headers));
         self.record.upstream_time();
         let mut response = sent?;
         if response.extensions_mut().remove::<Retried>().is_some() {
             self.record.outcome.fallbacks.push(Fallback::Stale);
+            self.record.sends();
         }
         // Ours is the client's version, whatever the upstream spoke.
         *response.version_mut() = hyper::http::Version::HTTP_11;

@@ -1,18 +1,20 @@
 //! The record of one client request while it runs: filled in on the way, told once at the end, also where the
 //! client leaves before the end. Decides nothing.
 
+use super::error::ProxyError;
 use crate::policy::plan::Plan;
 use crate::rewrite::judging::{Decision, Judged, Judging};
 use crate::rewrite::stream::Unjudged;
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::Telemetry;
+use crate::telemetry::endpoint::{Endpoint, shown};
 use crate::telemetry::outcome::{
-    CallVerdict, Consent, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Regret, Route,
-    Said, actions_header,
+    Consent, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Regret, Route, Said,
+    Verdict, actions_header,
 };
 use crate::transcript::ToolResult;
 use crate::wire::usage::Usage;
-use hyper::http::{HeaderMap, HeaderName, HeaderValue};
+use hyper::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,8 @@ pub(crate) const TOOLS_UNSUPPORTED: &str = "tools_unsupported";
 /// Headers by which clients name a request. Names that are parsed already: a third of the cost of a look-up.
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// Under which upstreams name a request, beside [`REQUEST_ID`]: Anthropic's.
+static OTHER_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 /// What acted, for the client.
 const ACTIONS: &str = "x-toolrein-actions";
 /// Longest value of a client's header that is kept for the log.
@@ -53,6 +57,34 @@ impl Record {
         outcome.traceparent = text(headers, &TRACEPARENT);
         let started = Instant::now();
         Self { outcome, telemetry: telemetry.clone(), started, lap: started, ended: false, held: Vec::new() }
+    }
+
+    /// What the request asks for.
+    pub(crate) fn asks_for(&mut self, method: &Method, uri: &Uri) {
+        self.outcome.method = method.as_str().to_owned();
+        self.outcome.path = shown(uri.path()).into_owned();
+        self.outcome.endpoint = match self.outcome.route {
+            // However its path is spelled.
+            Route::Chat => Endpoint::ChatCompletions,
+            Route::Relay | Route::Upgrade => Endpoint::of(uri.path()),
+        };
+    }
+
+    /// The upstream is sent a request.
+    pub(crate) fn sends(&mut self) {
+        self.outcome.upstream_requests += 1;
+    }
+
+    /// What came of it: the head of a response, or an error before which it may not have been sent.
+    pub(crate) fn sent(&mut self, came: Result<&HeaderMap, &ProxyError>) {
+        match came {
+            Ok(headers) => {
+                let id = text(headers, &REQUEST_ID).or_else(|| text(headers, &OTHER_REQUEST_ID));
+                self.outcome.upstream_request_id = id.or(self.outcome.upstream_request_id.take());
+            }
+            Err(error) if !error.is_sent() => self.outcome.upstream_requests -= 1,
+            Err(_) => {}
+        }
     }
 
     /// A part of the path has ended that was our own work.
@@ -176,12 +208,11 @@ impl Record {
     pub(crate) fn judged(&mut self, judging: &mut Judging, now_ms: u64) {
         for judged in judging.record.drain(..) {
             let verdict = match &judged.decision {
-                Decision::Release if judged.unjudged => CallVerdict::Unjudged,
-                Decision::Release | Decision::Rewrite { .. } => CallVerdict::Allowed,
-                Decision::Answer { .. } => CallVerdict::Answered,
-                Decision::Withhold { .. } | Decision::Ask { .. } | Decision::Hold { .. } | Decision::Drop => {
-                    CallVerdict::Withheld
-                }
+                Decision::Release => Verdict::Allow,
+                Decision::Rewrite { .. } => Verdict::Modify,
+                Decision::Answer { .. } => Verdict::Answer,
+                Decision::Withhold { .. } | Decision::Drop => Verdict::Block,
+                Decision::Ask { .. } | Decision::Hold { .. } => Verdict::Ask,
             };
             if let Some(tool) = judged.regret.clone() {
                 self.outcome.regrets.push(Regret { tool, on: On::Reply });
@@ -195,7 +226,9 @@ impl Record {
             }
             self.outcome.judged.push(JudgedCall {
                 tool: judged.tool.clone(),
+                id: judged.id.clone(),
                 verdict,
+                unjudged: judged.unjudged,
                 said: said_of(&judged),
                 is_spoken: judged.decision.is_hidden(),
             });

@@ -13,6 +13,8 @@ pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
     let body = own_error_body(&error.message(), error.code());
     let mut response = Response::new(ReplyBody::full(Bytes::from(body)));
     *response.status_mut() = error.status();
+    // For the record of the request.
+    response.extensions_mut().insert(error.clone());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(retry) = error.retry() {

@@ -411,7 +411,10 @@ impl Streaming {
                 self.exchange.record.outcome.error = Some("reask_failed");
                 self.broken = Some(BodyError::UpstreamCut);
             }
-            Asked::Failed(error) => self.break_off(&error, BodyError::UpstreamCut),
+            Asked::Failed(error) => {
+                self.exchange.record.sent(Err(&error));
+                self.break_off(&error, BodyError::UpstreamCut);
+            }
         }
     }
 
