@@ -26,7 +26,7 @@ use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::proxy::{Answering, Proxy, Seats, ServeSettings, Service};
 use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
-use crate::telemetry::log::{Format, Level, Log, Settings};
+use crate::telemetry::log::{Configured, Format, Level, Log, Settings, Started};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::trace::{Filter, forward};
 use crate::transcript::identity::HashKey;
@@ -34,6 +34,7 @@ use crate::transcript::memo::Memo;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::http::{Request, Response, Uri};
+use serde_json::json;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -157,7 +158,7 @@ impl Running {
         let log = Log::start(log_settings(&config.log));
         let filter = forward(&log, &config.log.level);
         for warning in &config.warnings {
-            log.note(Level::Warn, warning, &[]);
+            log.note(Level::Warn, warning, json!({}));
         }
         let bearer = bearer_of(&config.admin)?;
         let (base, model) = upstream_of(&config).await?;
@@ -200,7 +201,7 @@ impl Running {
         let proxy = Proxy::start(proxy_listener, Arc::clone(&handler), settings, drain.clone())
             .map_err(failed("listen.proxy", config.listen.proxy))?;
         let upstream = config.upstream.url.to_string();
-        telemetry.log.listening(proxy.address(), admin.address(), config.mode.as_str(), &upstream);
+        telemetry.log.listening(&started(&config, &upstream, proxy.address(), admin.address()));
         readiness.open();
         Ok(Self { proxy, admin, readiness, held, telemetry, filter, drain, shared, handler, pages, model })
     }
@@ -228,7 +229,7 @@ impl Running {
         let log = self.telemetry.log.clone();
         let drain_timeout = self.handler.0.now().config.limits.drain_timeout;
         let within = humantime::format_duration(drain_timeout).to_string();
-        log.note(Level::Info, "draining", &[("within", &within)]);
+        log.note(Level::Info, "draining", json!({ "within": within }));
         let finished = self.proxy.stop(drain_timeout).await;
         if !finished {
             // Here rather than by the runtime's end, so that what is cut is still recorded.
@@ -238,10 +239,10 @@ impl Running {
         self.shared.finish().await;
         self.admin.stop(Duration::ZERO).await;
         let word = if finished { "drained" } else { "streams were cut: limits.drain_timeout is over" };
-        log.note(if finished { Level::Info } else { Level::Warn }, word, &[]);
+        log.note(if finished { Level::Info } else { Level::Warn }, word, json!({}));
         // Off the runtime: it waits for the writing threads.
         let telemetry = self.telemetry.clone();
-        let _ = tokio::task::spawn_blocking(move || telemetry.finish(Duration::from_secs(2))).await;
+        let _ = tokio::task::spawn_blocking(move || telemetry.finish()).await;
         finished
     }
 }
@@ -377,6 +378,24 @@ fn bearer_of(admin: &config::Admin) -> Result<Option<Bearer>, StartError> {
 fn audit_of(config: &Config) -> Result<Audit, StartError> {
     let Some(path) = config.audit.path() else { return Ok(Audit::off()) };
     Audit::open(path).map_err(|error| StartError::Audit { path: path.display().to_string(), error })
+}
+
+/// What the log says about the start.
+fn started<'a>(config: &'a Config, upstream: &'a str, proxy: SocketAddr, admin: SocketAddr) -> Started<'a> {
+    Started {
+        proxy: proxy.to_string(),
+        admin: admin.to_string(),
+        mode: config.mode.as_str(),
+        upstream,
+        version: env!("CARGO_PKG_VERSION"),
+        config: configured(config),
+    }
+}
+
+/// Which configuration is in force, for the log.
+fn configured(config: &Config) -> Configured<'_> {
+    let policies = config.policy_settings.iter().map(|(name, _)| *name).collect();
+    Configured { config: &config.source, config_hash: &config.hash, policies }
 }
 
 fn log_settings(log: &crate::config::Log) -> Settings {

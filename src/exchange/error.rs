@@ -55,6 +55,18 @@ pub enum Fault {
 }
 
 impl ProxyError {
+    /// Whether the upstream was sent the request, or a part of it, where this ended the sending.
+    pub fn is_sent(&self) -> bool {
+        matches!(
+            self,
+            Self::ClientTimeout
+                | Self::ClientCut
+                | Self::UpstreamTimeout { .. }
+                | Self::UpstreamHints { .. }
+                | Self::UpstreamCut { .. }
+        )
+    }
+
     /// The HTTP status of the answer.
     pub fn status(&self) -> u16 {
         match self {

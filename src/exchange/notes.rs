@@ -7,7 +7,7 @@ use crate::rewrite::judging::{Decision, Judged, Judging};
 use crate::rewrite::reply::Unjudged;
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::outcome::{
-    CallVerdict, Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, Regret, Said,
+    Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, Regret, Said, Verdict,
 };
 use crate::transcript::{ToolResult, Transcript};
 use crate::wire::usage::Usage;
@@ -79,12 +79,11 @@ impl Core {
     fn note_call(&mut self, judged: &Judged) {
         let record = &mut self.record;
         let verdict = match &judged.decision {
-            Decision::Release if judged.unjudged => CallVerdict::Unjudged,
-            Decision::Release | Decision::Rewrite { .. } => CallVerdict::Allowed,
-            Decision::Answer { .. } => CallVerdict::Answered,
-            Decision::Withhold { .. } | Decision::Ask { .. } | Decision::Hold { .. } | Decision::Drop => {
-                CallVerdict::Withheld
-            }
+            Decision::Release => Verdict::Allow,
+            Decision::Rewrite { .. } => Verdict::Modify,
+            Decision::Answer { .. } => Verdict::Answer,
+            Decision::Withhold { .. } | Decision::Drop => Verdict::Block,
+            Decision::Ask { .. } | Decision::Hold { .. } => Verdict::Ask,
         };
         if let Some(tool) = judged.regret.clone() {
             record.regrets.push(Regret { tool, on: On::Reply });
@@ -98,7 +97,9 @@ impl Core {
         }
         record.judged.push(JudgedCall {
             tool: judged.tool.clone(),
+            id: judged.id.clone(),
             verdict,
+            unjudged: judged.unjudged,
             said: said_of(judged),
             is_spoken: judged.decision.is_hidden(),
         });

@@ -13,7 +13,7 @@ use crate::rewrite::confirm::{Handed, events, reply};
 use crate::rewrite::judging::Judging;
 use crate::rewrite::pass::{Pass, Tools};
 use crate::rewrite::reasks::Reasks;
-use crate::telemetry::outcome::{CallVerdict, Consent, Fallback, JudgedCall};
+use crate::telemetry::outcome::{Consent, Fallback, JudgedCall, Verdict};
 use crate::transcript::identity::Hash;
 use bytes::Bytes;
 
@@ -117,8 +117,9 @@ impl Running {
             if self.held.iter().any(|(id, _)| *id == call.id) {
                 continue;
             }
-            let (tool, verdict) = (call.tool.clone(), CallVerdict::Withheld);
-            self.held.push((call.id, JudgedCall { tool, verdict, said: Vec::new(), is_spoken: false }));
+            let (tool, id, verdict) = (call.tool.clone(), call.call_id.clone(), Verdict::Ask);
+            let (said, unjudged, is_spoken) = (Vec::new(), false, false);
+            self.held.push((call.id, JudgedCall { tool, id, verdict, unjudged, said, is_spoken }));
             core.outputs.push_back(Output::AskApproval(call.clone(), judging.hold_ms()));
         }
     }

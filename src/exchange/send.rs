@@ -110,7 +110,7 @@ impl Running {
 
     /// Sends the request in its present form.
     pub(super) fn send(&mut self, core: &mut Core) {
-        core.record.billed_requests += 1;
+        core.record.upstream_requests += 1;
         let Core { body, request, plan, .. } = core;
         let pieces = Source { body, request, plan, restored: &self.restored }.write(&self.pass).into_pieces();
         core.outputs.push_back(Output::Send(Outgoing { pieces, pass: self.pass.clone() }));

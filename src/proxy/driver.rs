@@ -9,7 +9,7 @@ use super::error::ProxyError;
 use super::handler::Gateway;
 use super::head::Head;
 use super::headers::retain;
-use super::record::{Record, write_head};
+use super::record::{Record, note_sent, write_head};
 use super::respond::error_response;
 use super::stream::{FromUpstream, is_stream};
 use super::turnstile::{Entry, Passage};
@@ -191,6 +191,7 @@ impl Driver {
         // In a box, or every future around it would have room for it, and be as long to move.
         let sent = Box::pin(upstream.send_made(|| request(head, &outgoing), started)).await;
         self.record.upstream_time();
+        note_sent(self.exchange.record(), sent.as_ref().map(Response::headers));
         let mut response = match sent {
             Ok(response) => response,
             Err(error) => {

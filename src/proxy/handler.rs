@@ -100,7 +100,9 @@ impl Gateway {
 
     fn relay(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> Answering {
         let route = if is_upgrade(&request) { Route::Upgrade } else { Route::Relay };
-        let record = Record::begin(&self.telemetry, route, request.headers(), self.config.mode.as_str());
+        let mut record = Record::begin(&self.telemetry, route, request.headers(), self.config.mode.as_str());
+        record.asks_for(request.method(), request.uri());
+        record.sends();
         // Shared with the body, which outlives this call. A std mutex: held for assignments alone.
         let record = Arc::new(Mutex::new(record));
         let idle = self.config.upstream.idle_timeout;
@@ -110,6 +112,9 @@ impl Gateway {
             let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
             record.upstream_time();
             record.outcome.status = response.status().as_u16();
+            let own = response.extensions().get::<ProxyError>();
+            record.outcome.error = own.map(ProxyError::code);
+            record.sent(own.map_or_else(|| Ok(response.headers()), Err));
             record.end();
             drop(record);
             response
@@ -121,6 +126,7 @@ impl Gateway {
         let (mut parts, body) = request.into_parts();
         let mut record =
             Record::begin(&self.telemetry, Route::Chat, &parts.headers, self.config.mode.as_str());
+        record.asks_for(&parts.method, &parts.uri);
         let body = match self.read(&parts, body, &mut record).await {
             Ok(body) => body,
             Err(Unread::Refused(error)) => return refused(record, &error),
@@ -139,6 +145,7 @@ impl Gateway {
             Err(error) => return refused(record, &error),
         };
         let profile = profile.map(|profile| Arc::clone(&profile.name));
+        record.outcome.caller = Some(identity.principal.spelled());
         if !self.is_observing() {
             coding::accept_readable(&mut parts.headers, request.stream);
         }
@@ -233,7 +240,9 @@ impl Gateway {
     ) -> Response<ReplyBody> {
         let request = hyper::http::Request::from_parts(parts, body);
         record.rested();
+        record.sends();
         let sent = self.upstream.send(request).await;
+        record.sent(sent.as_ref().map(Response::headers));
         record.upstream_time();
         match sent {
             Ok(response) => {

@@ -1,15 +1,19 @@
 //! The record of one client request while it runs: filled in on the way, told once at the end, also where the
 //! client leaves before the end. Decides nothing.
 
+use super::error::ProxyError;
 use crate::telemetry::Telemetry;
+use crate::telemetry::endpoint::{Endpoint, shown};
 use crate::telemetry::outcome::{Outcome, Route, Times, actions_header};
-use hyper::http::{HeaderMap, HeaderName, HeaderValue};
+use hyper::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Headers by which clients name a request. Names that are parsed already: a third of the cost of a look-up.
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// Under which upstreams name a request, beside [`REQUEST_ID`]: Anthropic's.
+static OTHER_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 /// What acted, for the client.
 const ACTIONS: &str = "x-toolrein-actions";
 /// Longest value of a client's header that is kept for the log.
@@ -48,6 +52,27 @@ impl Record {
             ended: false,
             times: Times::default(),
         }
+    }
+
+    /// What the request asks for.
+    pub(crate) fn asks_for(&mut self, method: &Method, uri: &Uri) {
+        self.outcome.method = method.as_str().to_owned();
+        self.outcome.path = shown(uri.path()).into_owned();
+        self.outcome.endpoint = match self.outcome.route {
+            // However its path is spelled.
+            Route::Chat => Endpoint::ChatCompletions,
+            Route::Relay | Route::Upgrade => Endpoint::of(uri.path()),
+        };
+    }
+
+    /// The upstream is sent a request.
+    pub(crate) fn sends(&mut self) {
+        self.outcome.upstream_requests += 1;
+    }
+
+    /// What came of it: the head of a response, or an error before which it may not have been sent.
+    pub(crate) fn sent(&mut self, came: Result<&HeaderMap, &ProxyError>) {
+        note_sent(&mut self.outcome, came);
     }
 
     /// A part of the path has ended that was our own work.
@@ -121,6 +146,20 @@ impl Drop for Record {
         }
         self.outcome.times = self.times;
         self.telemetry.record(&self.outcome);
+    }
+}
+
+/// What came of sending a request: the head of a response, or an error before which it may not have been sent.
+pub(crate) fn note_sent(outcome: &mut Outcome, came: Result<&HeaderMap, &ProxyError>) {
+    match came {
+        Ok(headers) => {
+            let id = text(headers, &REQUEST_ID).or_else(|| text(headers, &OTHER_REQUEST_ID));
+            outcome.upstream_request_id = id.or(outcome.upstream_request_id.take());
+        }
+        Err(error) if !error.is_sent() => {
+            outcome.upstream_requests = outcome.upstream_requests.saturating_sub(1);
+        }
+        Err(_) => {}
     }
 }
 

@@ -14,6 +14,8 @@ pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::full(Bytes::from(body)));
     *response.status_mut() =
         StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    // For the record of the request.
+    response.extensions_mut().insert(error.clone());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(retry) = error.retry() {

@@ -8,6 +8,7 @@ use super::driver::Driver;
 use super::error::ProxyError;
 use super::handler::Gateway;
 use super::memory::Reserved;
+use super::record::note_sent;
 use super::upstream::EndsByClosing;
 use super::wait::{Step, wait};
 use super::whole::Read;
@@ -206,7 +207,10 @@ impl Streaming {
                 self.driver.give(Input::StreamBegins { ends_by_closing });
             }
             Asked::Whole(reply) => self.driver.give(Input::Reply(reply)),
-            Asked::Failed(error) => self.driver.give(Input::NotSent(error)),
+            Asked::Failed(error) => {
+                note_sent(self.driver.exchange.record(), Err(&error));
+                self.driver.give(Input::NotSent(error));
+            }
         }
     }
 

@@ -3,16 +3,19 @@
 //! configuration that is refused changes nothing. When to read again is its caller's affair.
 
 use super::{
-    Pages, Running, SimulatedModel, StartError, bearer_of, log_settings, patience, upstream_settings,
+    Pages, Running, SimulatedModel, StartError, bearer_of, configured, log_settings, patience,
+    upstream_settings,
 };
 use crate::admin::Admin;
-use crate::config::{Config, Overrides, Source, Target};
+use crate::config::{Change, Config, Overrides, Source, Target};
 use crate::exchange::Shared;
 use crate::policy;
 use crate::proxy::handler::Gateway;
 use crate::proxy::summaries::Places;
 use crate::proxy::upstream::{Upstream, UpstreamSettings};
-use crate::telemetry::log::Level;
+use crate::telemetry::log::{Configured, Level};
+use serde::Serialize;
+use serde_json::json;
 use std::sync::Arc;
 
 impl Running {
@@ -30,7 +33,7 @@ impl Running {
             log.note(
                 Level::Error,
                 "the configuration is refused and stays as it was",
-                &[("problem", problem)],
+                json!({ "problem": problem }),
             );
         }
         self.telemetry.metrics.count_reload(refused.is_none());
@@ -50,15 +53,24 @@ impl Running {
         self.handler.0.put(gateway);
         self.pages.0.put(Pages { admin, patience: patience(&config) });
         for warning in &config.warnings {
-            telemetry.log.note(Level::Warn, warning, &[]);
+            telemetry.log.note(Level::Warn, warning, json!({}));
         }
-        telemetry.log.note(
-            Level::Info,
-            "the configuration was read again",
-            &[("mode", &config.mode.as_str())],
-        );
+        let changes = old.config.effective.changes(&config.effective);
+        let mode = config.mode.as_str();
+        let reloaded = Reloaded { mode, config: configured(&config), changes };
+        telemetry.log.note(Level::Info, "the configuration was read again", reloaded);
         Ok(())
     }
+}
+
+/// What the line about a reload says.
+#[derive(Serialize)]
+struct Reloaded<'a> {
+    mode: &'static str,
+    #[serde(flatten)]
+    config: Configured<'a>,
+    /// Secrets are in none of the values: these are those of `/config`.
+    changes: Vec<Change>,
 }
 
 /// The gateway with another configuration.

@@ -252,7 +252,7 @@ impl Metrics {
         self.deeds.record(outcome);
         self.record_tokens(outcome);
         for call in &outcome.judged {
-            self.tools.tool(&call.tool).call(call.verdict);
+            self.tools.tool(&call.tool).call(call);
         }
         for regret in outcome.regrets.iter().filter(|regret| !outcome.repeated || regret.on == On::Reply) {
             self.tools.tool(&regret.tool).regret();
