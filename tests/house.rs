@@ -111,6 +111,16 @@ fn no_policy_names_another() {
 }
 
 #[test]
+fn no_policy_reads_the_words_or_the_shapes_of_anothers_plan() {
+    let of_plans = ["Change", "Edit", "edits", "dropped", "hidden"];
+    for source in shipped().iter().filter(|source| source.room() == "policy" && source.module.len() > 1) {
+        let is_of_all = ["plan", "set"].contains(&source.module[1].as_str());
+        let found = words(&source.code).map(|(_, word)| word).find(|word| of_plans.contains(word));
+        assert!(is_of_all || found.is_none(), "{} names {found:?}; facts are asked of the plan", source.path);
+    }
+}
+
+#[test]
 fn only_the_handler_sequences_core_and_shell() {
     for source in shipped().iter().filter(|source| source.room() == "proxy") {
         let names = source.names();
@@ -194,7 +204,8 @@ fn each_direct_dependency_has_its_line_and_no_other_crate_has() {
     direct.sort_unstable();
     let page = text_of("docs/dependencies.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |"));
-    let listed: Vec<&str> = rows.map(|(name, _)| name).filter(|name| !["crate", "---"].contains(name)).collect();
+    let listed: Vec<&str> =
+        rows.map(|(name, _)| name).filter(|name| !["crate", "---"].contains(name)).collect();
     assert_eq!(listed, direct);
 }
 

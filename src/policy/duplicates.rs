@@ -28,7 +28,7 @@ mod past;
 use super::path::Path;
 use super::pattern::{Pattern, any_concerns, any_fits, best_concern, exact_among, exact_names, problem_of};
 use super::period::Period;
-use super::plan::{Change, Plan, Proposed, Reason, ReasonKind, Verdict};
+use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Evidence, Policy};
 use crate::transcript::calls::Call;
 use crate::transcript::identity::Hash;
@@ -296,8 +296,7 @@ impl Duplicates {
 /// The text of a result as the model reads it, unless an earlier policy changes it: what was kept from the model
 /// must not come back by this way.
 fn readable(result: &ToolResult<'_>, plan: &Plan) -> Option<String> {
-    let changed = |change: &Change| !matches!(change, Change::Notice { .. } | Change::Remark { .. });
-    if plan.planned_here().any(|edit| changed(&edit.change)) {
+    if plan.changes_text_here() {
         return None;
     }
     let texts: Vec<_> = result.view.texts().collect();

@@ -27,7 +27,7 @@ mod rule;
 mod words;
 
 use super::pattern::exact_among;
-use super::plan::{Change, Plan, Proposed, Verdict};
+use super::plan::{Plan, Proposed, Verdict};
 use super::{ConfigError, Evidence, Policy};
 use crate::transcript::outcome::has_failed;
 use crate::transcript::{Event, ToolResult};
@@ -189,7 +189,7 @@ impl Fresh {
                 calls,
                 // Of times that cannot be told apart, the one that allows less.
                 released_ms: call.earliest_ms.or(call.released_ms),
-                told: !is_changed(plan),
+                told: !plan.changes_text_here(),
             };
             known.given_by(at).take(newest);
         }
@@ -275,12 +275,6 @@ impl Given {
         }
         self.newest = Some(newer);
     }
-}
-
-/// Whether a policy before this one keeps the result, or a part of it, from the model.
-fn is_changed(plan: &Plan) -> bool {
-    let changes = |change: &Change| !matches!(change, Change::Notice { .. } | Change::Remark { .. });
-    plan.planned_here().any(|edit| changes(&edit.change))
 }
 
 #[cfg(test)]

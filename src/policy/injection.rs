@@ -136,6 +136,7 @@ impl Policy for Injection {
                 plan.clean(at, scanned.smuggled);
             }
             if scanned.findings.score >= self.score {
+                plan.flag(at);
                 self.act(at, scanned, plan);
                 flagged.push(scanned.findings);
             }

@@ -1,10 +1,11 @@
 //! What policies decide, as plain data: edits of events, verdicts on calls, a refusal of the request. Says
 //! what shall be, never how bytes change.
 
+mod facts;
 mod summaries;
 
-use super::work::step;
-pub use summaries::{BatchSummaries, Place as SummaryPlace, SummaryTerms, SummaryWanted};
+pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
+pub use summaries::{BatchSummaries, Place as SummaryPlace, SummaryBlank, SummaryTerms, SummaryWanted};
 
 use super::pattern::Pattern;
 use crate::transcript::identity::Hash;
@@ -33,6 +34,8 @@ pub struct Plan {
     reader: Option<&'static str>,
     /// What is known of summaries in the place of cleared results.
     pub summaries: BatchSummaries,
+    /// Texts of results that may hold instructions: the places of their messages, and their own.
+    flagged: Vec<(usize, usize)>,
     /// Where the fold stands: set by the runner, so that a policy can edit only what it reads.
     at: Place,
 }
@@ -203,12 +206,6 @@ impl Plan {
         self.edits.push(Edit { message, decided, policy, change: Change::Clear { text, by, gone_chars } });
     }
 
-    /// Tells the operator, and nobody else, of the earlier `message`.
-    pub fn remark_on(&mut self, message: usize, word: &'static str) {
-        let Place { message: decided, policy } = self.at;
-        self.edits.push(Edit { message, decided, policy, change: Change::Remark { word, of: None } });
-    }
-
     /// Drops whole turns: the earlier `messages`. The same rules as for [`clear`](Self::clear).
     pub fn drop_turns(&mut self, messages: Range<usize>) {
         let Place { message: decided, policy } = self.at;
@@ -259,22 +256,6 @@ impl Plan {
             };
         let edits = self.edits.iter().enumerate();
         edits.filter(move |(at, edit)| !is_reserve(edit, self.edits.get(at + 1))).map(|(_, edit)| edit)
-    }
-
-    /// What was planned so far for the message being read, by any policy before this one.
-    pub fn planned_here(&self) -> impl Iterator<Item = &Edit> {
-        let here = self.at.message;
-        self.edits
-            .iter()
-            .rev()
-            .take_while(move |edit| edit.decided == here)
-            .inspect(|_| step())
-            .filter(move |edit| edit.message == here)
-    }
-
-    /// Whether a policy before this one has said `word` of the message being read.
-    pub fn remarked_here(&self, word: &str) -> bool {
-        self.planned_here().any(|edit| edit.change.word() == word)
     }
 
     /// Lets the model read `text` right after the event being read.

@@ -24,7 +24,7 @@ mod asked;
 mod found;
 mod search;
 
-use super::plan::{Change, Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
+use super::plan::{Plan, Proposed, Reason, ReasonKind, TextFacts, Usage, Verdict};
 use super::{ConfigError, Evidence, Policy, RequestFacts};
 use crate::transcript::{Event, ToolResult};
 use crate::wire::body::Str;
@@ -251,22 +251,20 @@ impl Kept {
 fn kept(result: &ToolResult<'_>, plan: &Plan) -> Option<Kept> {
     let message = result.view.message;
     let call = result.call.filter(|_| !message.odd)?;
-    let texts = message.content.texts().enumerate().map(|(at, place)| text(at, place, plan)).collect();
+    let facts = plan.facts_here();
+    let texts = message.content.texts().enumerate().map(|(at, place)| text(facts.text(at), place)).collect();
     Some(Kept { call: call.ordinal, tool: call.name.to_string(), texts })
 }
 
-fn text(at: usize, place: Str, plan: &Plan) -> Text {
+fn text(facts: Option<&TextFacts<'_>>, place: Str) -> Text {
     let mut kept = Text { source: Source::Sent(place), cleaned: false, around: Vec::new() };
-    for edit in plan.planned_here() {
-        match &edit.change {
-            Change::WithholdText { text, .. } if *text == at => kept.source = Source::Withheld,
-            Change::Shorten { text, by, .. } if *text == at && matches!(kept.source, Source::Sent(_)) => {
-                kept.source = Source::Edited(by.clone());
-            }
-            Change::Clean { text, .. } if *text == at => kept.cleaned = true,
-            Change::Surround { text, before, after } if *text == at => kept.around.push((before, after)),
-            _ => {}
-        }
+    if let Some(facts) = facts {
+        kept.source = match facts.replaced {
+            _ if facts.blocked => Source::Withheld,
+            Some(by) => Source::Edited(by.clone()),
+            None => kept.source,
+        };
+        (kept.cleaned, kept.around) = (facts.cleaned, facts.around.clone());
     }
     kept
 }

@@ -22,9 +22,6 @@ use super::{ConfigError, Evidence, Policy};
 use crate::transcript::Event;
 use serde::Deserialize;
 
-/// What a policy remarks of a result that is not to be trusted.
-const FLAGGED: &str = "flagged";
-
 /// See the file's head.
 pub struct Taint {
     config: Config,
@@ -86,7 +83,7 @@ impl Policy for Taint {
     fn read(&self, event: &Event<'_>, tainted: &mut Tainted, plan: &mut Plan) {
         match event {
             Event::TurnBegins(_) => *tainted = Tainted::default(),
-            Event::Result(_) if plan.remarked_here(FLAGGED) => tainted.results += 1,
+            Event::Result(_) if plan.is_flagged_here() => tainted.results += 1,
             _ => {}
         }
     }

@@ -87,8 +87,19 @@ impl Summariser {
 }
 
 impl Gateway {
+    /// The batch's summary, if it is decided that it has one. Returns after `wait` at the latest.
+    pub(crate) async fn summarise(
+        self: &Arc<Self>,
+        wanted: &SummaryWanted,
+        parts: &Parts,
+        question: Bytes,
+    ) -> Option<Arc<str>> {
+        self.decide(wanted, parts, question).await;
+        self.summaries.pins.pinned(wanted.batch)?.summary()
+    }
+
     /// Returns when it is decided whether the batch has a summary, after `wait` at the latest.
-    pub(crate) async fn summarise(self: &Arc<Self>, wanted: &SummaryWanted, parts: &Parts, question: Bytes) {
+    async fn decide(self: &Arc<Self>, wanted: &SummaryWanted, parts: &Parts, question: Bytes) {
         let until = Instant::now() + wanted.terms.wait;
         let mut told = match self.summaries.enter(wanted.batch) {
             Entry::Decided => return,

@@ -94,12 +94,8 @@ impl Gateway {
         transcript.shared_body = Some(body.clone());
         transcript.spent.clone_from(&facts.spent);
         transcript.overflows.clone_from(&overflows);
-        let (mut plan, mut judge) = policies.read(&transcript);
-        let asked = self.summarise_first(&plan, &transcript, parts, record).await;
-        if asked.is_some() {
-            (plan, judge) = policies.read(&transcript);
-        }
-        let waited = asked.unwrap_or_default();
+        let (mut plan, judge) = policies.read(&transcript);
+        let waited = self.summarise_first(&mut plan, &transcript, parts, record).await;
         let outcome = &mut record.outcome;
         if request.odd {
             // Parsers differ on what its strings say, so it goes up as it is; the reply is judged all the same,
@@ -213,18 +209,17 @@ impl Gateway {
         plan.summaries != BatchSummaries::default() && changes && !self.is_held_out(transcript)
     }
 
-    /// Tells what became of the plan's summaries, and asks for the one that it wants. Says how long that took: `None` where
-    /// it wants none, else the policies are to read once more. They do so at the caller's: what a future returns is
-    /// copied more than once.
+    /// Reports what became of the plan's summaries, asks for the one that it wants, and puts the answer into it. Says how
+    /// long that took.
     async fn summarise_first(
         self: &Arc<Self>,
-        plan: &Plan,
+        plan: &mut Plan,
         transcript: &Transcript<'_>,
         parts: &Parts,
         record: &mut Record,
-    ) -> Option<Duration> {
+    ) -> Duration {
         if !self.has_summaries(plan, transcript) {
-            return None;
+            return Duration::ZERO;
         }
         let metrics = &self.telemetry.metrics;
         if plan.summaries.told > 0 {
@@ -236,10 +231,11 @@ impl Gateway {
             metrics.count_summary(SummaryResult::Lost);
         }
         record.outcome.prefix_breaks.extend((!plan.summaries.lost.is_empty()).then_some(PrefixBreak::Ledger));
-        let wanted = plan.summaries.wanted.as_ref()?;
+        let Some(wanted) = &plan.summaries.wanted else { return Duration::ZERO };
         let began = Instant::now();
-        self.summarise(wanted, parts, question(transcript, wanted)).await;
-        Some(began.elapsed())
+        let summary = self.summarise(wanted, parts, question(transcript, wanted)).await;
+        plan.fulfil_summary(summary.as_deref());
+        began.elapsed()
     }
 
     /// Whether policies leave the conversation's texts alone.
