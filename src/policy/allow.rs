@@ -84,10 +84,6 @@ impl Policy for Allow {
         if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
     fn named_tools(&self) -> Vec<String> {
         let patterns = self.config.only.iter().chain(&self.config.except);
         patterns.filter(|pattern| pattern.is_exact()).map(|pattern| pattern.as_str().to_owned()).collect()

@@ -40,7 +40,7 @@ mod weight;
 use super::pattern::{Pattern, best_concern, exact_names};
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Evidence, Policy, RequestFacts};
-use crate::transcript::identity::{Domain, Hash};
+use crate::transcript::identity::Domain;
 use crate::transcript::memo::Derived;
 use crate::wire::body::{Fault, Scanner};
 use crate::wire::json::unescape;
@@ -94,11 +94,6 @@ pub struct Declared(Arc<Schemas>);
 
 type Schemas = BTreeMap<String, Arc<Deferred>>;
 
-/// What a compiled schema takes for each byte of its text, and besides. Reckoned, not measured: a keyword of some 20
-/// bytes becomes a rule of 88 bytes and what that holds, each in memory of its own, and the text is kept.
-const BYTES_OF_A_BYTE: usize = 16;
-const BYTES_OF_A_SCHEMA: usize = 1024;
-
 impl Policy for Arguments {
     const NAME: &'static str = "arguments";
     const SUMMARY: &'static str = "holds the arguments of calls against the tool's JSON Schema";
@@ -124,27 +119,12 @@ impl Policy for Arguments {
         if problems.is_empty() { Ok(policy) } else { Err(problems) }
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
     fn named_tools(&self) -> Vec<String> {
         exact_names(&self.tools)
     }
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut Declared, _plan: &mut Plan) {
-        state.0 = match request.tools_name {
-            Some(name) => self.known_schemas(name, request),
-            None => Arc::new(read_schemas(request, |parameters| self.schema(parameters, request))),
-        };
-    }
-
-    fn resume(&self, _known: &Declared, opened: Declared) -> Option<Declared> {
-        Some(opened)
-    }
-
-    fn rest(&self, _state: &Declared) -> Declared {
-        Declared::default()
+        state.0 = Arc::new(read_schemas(request, |parameters| self.schema(parameters, request)));
     }
 
     fn evidence(&self, name: &str, state: &Declared) -> Evidence {
@@ -192,23 +172,6 @@ impl Policy for Arguments {
 }
 
 impl Arguments {
-    /// Those of a list that was read before, all under its name: they are kept for as long as it is.
-    fn known_schemas(&self, name: Hash, request: &RequestFacts<'_>) -> Arc<Schemas> {
-        let name = [&b"all"[..], &name.0.to_le_bytes(), &[u8::from(self.strict)]];
-        let derived = request.memo.derive(request.key.hash(Domain::Schema, &name), &mut || {
-            let mut bytes = 0;
-            let schemas = read_schemas(request, |parameters| {
-                bytes += BYTES_OF_A_SCHEMA + parameters.len() * BYTES_OF_A_BYTE;
-                self.schema(parameters, request)
-            });
-            Derived::Behind(Arc::new(schemas), bytes)
-        });
-        match derived {
-            Derived::Behind(schemas, _) => schemas.downcast().unwrap_or_default(),
-            _ => Arc::default(),
-        }
-    }
-
     fn schema(&self, parameters: &[u8], request: &RequestFacts<'_>) -> Option<Arc<Deferred>> {
         let key = request.key.hash(Domain::Schema, &[parameters, &[u8::from(self.strict)]]);
         let derived = request

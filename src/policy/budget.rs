@@ -93,10 +93,6 @@ impl Policy for Budget {
         if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {
         match event {
             Event::TurnBegins(_) => {

@@ -133,11 +133,6 @@ impl Policy for Compact {
         if problems.is_empty() { Ok(Self { config, terms }) } else { Err(problems) }
     }
 
-    fn resumes(&self) -> bool {
-        // What summaries are there changes with time.
-        self.config.style == Style::Clear
-    }
-
     fn named_tools(&self) -> Vec<String> {
         let exact = self.config.exempt.iter().filter(|pattern| pattern.is_exact());
         exact.map(|pattern| pattern.as_str().to_owned()).collect()
@@ -164,18 +159,6 @@ impl Policy for Compact {
         if !state.idle {
             state.body = request.body();
         }
-    }
-
-    fn resume(&self, known: &State, opened: State) -> Option<State> {
-        if opened.idle {
-            return Some(opened);
-        }
-        // The beginning stands at the same places in this request.
-        (!known.idle).then(|| State { body: opened.body, ..known.clone() })
-    }
-
-    fn rest(&self, state: &State) -> State {
-        State { body: Bytes::new(), ..state.clone() }
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {

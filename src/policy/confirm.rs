@@ -107,10 +107,6 @@ impl Policy for Confirm {
         if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
     fn named_tools(&self) -> Vec<String> {
         exact_among(&self.config.tools)
     }

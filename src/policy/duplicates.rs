@@ -139,10 +139,6 @@ impl Policy for Duplicates {
         Ok(Self { tools, keys, keyless, retrieval, window_ms })
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
     fn named_tools(&self) -> Vec<String> {
         let mut named = exact_names(&self.keys);
         named.extend(exact_among(&self.tools).into_iter().chain(exact_among(&self.retrieval)));

@@ -115,10 +115,6 @@ impl Policy for Injection {
         Ok(Self { action: config.action, score: config.score, exempt: config.exempt })
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
     fn named_tools(&self) -> Vec<String> {
         let exact = self.exempt.iter().filter(|pattern| pattern.is_exact());
         exact.map(|pattern| pattern.as_str().to_owned()).collect()

@@ -158,10 +158,6 @@ impl Policy for Loops {
         })
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
     fn named_tools(&self) -> Vec<String> {
         let exempt: Vec<_> = self.exempt.iter().map(|pattern| (pattern.clone(), ())).collect();
         exact_names(&exempt)

@@ -81,10 +81,6 @@ impl Policy for MinConversation {
         Ok(Self { tools })
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
     fn named_tools(&self) -> Vec<String> {
         exact_names(&self.tools)
     }

@@ -114,14 +114,6 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// Every problem found, each with its key.
     fn new(config: Self::Config) -> Result<Self, Vec<ConfigError>>;
 
-    /// Whether it can go on from where it stood behind an equal beginning of the conversation: what it does in `open`
-    /// is then to depend on nothing but the declared tools, what is said of the reply, the model's window and the plan,
-    /// or [`resume`](Self::resume) to see to the rest; and what it reads on nothing but what stands up to the event,
-    /// when calls were handed out, and hidden rounds.
-    fn resumes(&self) -> bool {
-        false
-    }
-
     /// The tools that the settings name, patterns left out.
     fn named_tools(&self) -> Vec<String> {
         Vec::new()
@@ -164,17 +156,6 @@ pub trait Policy: Sized + Send + Sync + 'static {
 
     /// Sees what the request declares, before the first event.
     fn open(&self, _request: &RequestFacts<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
-
-    /// The state behind an equal beginning, where the state was `known` there and this request has `opened` it. `None`:
-    /// the conversation is read anew.
-    fn resume(&self, known: &Self::State, _opened: Self::State) -> Option<Self::State> {
-        Some(known.clone())
-    }
-
-    /// The state as it is kept for the requests to come: without what only this one is to hold.
-    fn rest(&self, state: &Self::State) -> Self::State {
-        state.clone()
-    }
 
     /// Reads the next event; may edit that event through `plan`, and no other.
     fn read(&self, _event: &Event<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
@@ -227,8 +208,6 @@ pub struct RequestFacts<'a> {
     body: &'a [u8],
     /// Their estimated tokens.
     pub tools_tokens: Estimate,
-    /// Names them all, where the same list was read before.
-    pub tools_name: Option<Hash>,
     transcript: &'a Transcript<'a>,
     /// No more characters stand in its messages.
     pub most_chars: usize,

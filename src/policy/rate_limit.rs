@@ -75,10 +75,6 @@ impl Policy for RateLimit {
         Ok(Self { default: config.default, tools })
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
     fn named_tools(&self) -> Vec<String> {
         exact_names(&self.tools)
     }

@@ -60,10 +60,6 @@ impl Policy for Serial {
         }
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
     fn named_tools(&self) -> Vec<String> {
         exact_among(&self.tools)
     }

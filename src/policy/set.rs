@@ -4,14 +4,12 @@
 mod facts;
 mod passed;
 mod readings;
-mod resumed;
 mod ruling;
 
 pub use self::ruling::Ruling;
 
 use self::facts::facts_of;
 use self::passed::Passed;
-use self::resumed::Stands;
 use super::pattern::{Pattern, best_concern};
 use super::plan::{Change, Confirming, Counted, Edit, Plan, Proposed, SummaryPlace, Usage, Verdict};
 use super::{Evidence, Policy, RequestFacts};
@@ -19,7 +17,6 @@ use crate::transcript::calls::canonical_hash;
 use crate::transcript::identity::{Hash, HashKey};
 use crate::transcript::names::meant;
 use crate::transcript::{Event, Transcript};
-use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -47,8 +44,6 @@ pub trait Rule: Send + Sync {
     fn counted(&self) -> Vec<Counted>;
     /// See [`Policy::asks_for_summaries`].
     fn asks_for_summaries(&self) -> Option<SummaryPlace>;
-    /// See [`Policy::resumes`].
-    fn resumes(&self) -> bool;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
 }
@@ -67,12 +62,6 @@ pub trait Fold: Send + Sync {
     fn usage(&self, now_ms: u64) -> Vec<Usage>;
     /// The same fold with a copy of the state.
     fn fork(&self) -> Box<dyn Fold>;
-    /// The same to be kept for the requests to come.
-    fn rest(&self) -> Box<dyn Fold>;
-    /// Goes on from where `known` stands, which is of the same policy; whether that can be.
-    fn resume(&mut self, known: &dyn Fold) -> bool;
-    /// For [`resume`](Self::resume).
-    fn as_any(&self) -> &dyn Any;
 }
 
 /// A policy and its state.
@@ -136,10 +125,6 @@ impl<P: Policy> Rule for RuleOf<P> {
         self.0.asks_for_summaries()
     }
 
-    fn resumes(&self) -> bool {
-        self.0.resumes()
-    }
-
     fn start(&self) -> Box<dyn Fold> {
         Box::new(Running { policy: Arc::clone(&self.0), state: P::State::default() })
     }
@@ -189,20 +174,6 @@ impl<P: Policy> Fold for Running<P> {
     fn fork(&self) -> Box<dyn Fold> {
         Box::new(Self { policy: Arc::clone(&self.policy), state: self.state.clone() })
     }
-
-    fn rest(&self) -> Box<dyn Fold> {
-        Box::new(Self { policy: Arc::clone(&self.policy), state: self.policy.rest(&self.state) })
-    }
-
-    fn resume(&mut self, known: &dyn Fold) -> bool {
-        let Some(known) = known.as_any().downcast_ref::<Self>() else { return false };
-        let resumed = self.policy.resume(&known.state, std::mem::take(&mut self.state));
-        resumed.map(|state| self.state = state).is_some()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 /// The configured policies, in registry order.
@@ -216,10 +187,6 @@ pub struct PolicySet {
     counted: Arc<[Counted]>,
     /// Names and patterns of tools, each with its place in it.
     counts: Arc<[(Pattern, usize)]>,
-    /// Every policy can go on from where it stood.
-    resumes: bool,
-    /// The set itself and its copies.
-    this: Arc<()>,
 }
 
 impl Default for PolicySet {
@@ -236,9 +203,8 @@ impl PolicySet {
         let places = counted.iter().enumerate();
         let counts =
             places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
-        let resumes = rules.iter().all(|rule| rule.resumes());
         let names = rules.iter().map(|rule| rule.name()).collect();
-        Self { rules, names, confirming, counted, counts, resumes, this: Arc::default() }
+        Self { rules, names, confirming, counted, counts }
     }
 
     /// What the ledger is to count for each caller.
@@ -311,23 +277,20 @@ impl PolicySet {
     pub fn read(&self, transcript: &Transcript<'_>) -> (Plan, Judge) {
         let mut facts = facts_of(transcript);
         facts.cuts = self.rules.iter().any(|rule| rule.cuts());
-        let stands = Stands::of(self, transcript);
-        let (mut folds, mut plan) = self.open(&facts);
-        let (from, mut keep) = stands.begin((&mut folds, &mut plan), || self.open(&facts));
+        let mut plan = Plan::default();
+        let mut folds: Vec<Box<dyn Fold>> = self.rules.iter().map(|rule| rule.start()).collect();
+        for (fold, name) in folds.iter_mut().zip(self.names()) {
+            plan.stand_at(0, name);
+            fold.open(&facts, &mut plan);
+        }
         // Not a loop: an iterator that is made of several walks itself in fewer steps.
-        transcript.events_from(from).for_each(|event| {
+        transcript.events().for_each(|event| {
             let message = event.message();
-            if let Some(keeping) = keep.take_if(|keeping| keeping.is_at(message)) {
-                stands.keep(*keeping, &folds, &plan);
-            }
             for (fold, name) in folds.iter_mut().zip(self.names()) {
                 plan.stand_at(message, name);
                 fold.read(&event, &mut plan);
             }
         });
-        if let Some(keeping) = keep {
-            stands.keep(*keeping, &folds, &plan);
-        }
         for (fold, name) in folds.iter().zip(self.names()) {
             plan.stand_at(transcript.request.messages.len(), name);
             fold.close(&mut plan);
@@ -337,21 +300,6 @@ impl PolicySet {
         let declared = facts.tools.iter().map(|tool| tool.name.clone().into_owned()).collect();
         let (choices, restricts, passed) = (Vec::new(), self.restricts_calls(), Vec::new());
         (plan, Judge { folds, choices, key, declared, confirming, approved: false, restricts, passed })
-    }
-}
-
-type Folds = Vec<Box<dyn Fold>>;
-
-impl PolicySet {
-    /// The folds before the first event.
-    fn open(&self, facts: &RequestFacts<'_>) -> (Folds, Plan) {
-        let mut plan = Plan::default();
-        let mut folds: Folds = self.rules.iter().map(|rule| rule.start()).collect();
-        for (fold, name) in folds.iter_mut().zip(self.names()) {
-            plan.stand_at(0, name);
-            fold.open(facts, &mut plan);
-        }
-        (folds, plan)
     }
 }
 

@@ -72,10 +72,6 @@ impl Policy for Taint {
         if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
     fn named_tools(&self) -> Vec<String> {
         exact_among(&self.config.tools)
     }

@@ -105,10 +105,6 @@ impl Policy for Truncate {
         Ok(Self { max_chars: config.max_chars, tools, blob_chars, duplicates: config.duplicates })
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
     fn named_tools(&self) -> Vec<String> {
         exact_names(&self.tools)
     }

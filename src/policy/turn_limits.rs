@@ -120,11 +120,6 @@ impl Policy for TurnLimits {
         if problems.is_empty() { Ok(limits) } else { Err(problems) }
     }
 
-    fn resumes(&self) -> bool {
-        // A call is told as slow only while its result is new.
-        self.categories.iter().all(|category| category.slow_ms == 0)
-    }
-
     fn named_tools(&self) -> Vec<String> {
         exact_names(&self.tools)
     }

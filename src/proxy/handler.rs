@@ -35,7 +35,7 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::outcome::{On, Route};
 use crate::transcript::identity::{HashKey, Identity};
 use crate::transcript::memo::Memo;
-use crate::transcript::resumed::read_request;
+use crate::transcript::prefix::read_request;
 use crate::wire::body::Fault;
 use crate::wire::others::may_read;
 use crate::wire::request::{Choice, Request};

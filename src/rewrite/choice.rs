@@ -244,20 +244,10 @@ impl ChoiceState {
         !self.earlier_text.is_empty() && !self.text_shown
     }
 
-    /// Adds text alone, escapes as written.
-    pub fn add_plain_text(&mut self, text: &[u8]) {
-        self.said.text.extend_from_slice(text);
-    }
-
-    /// Learns that the client was shown a role or text of this choice.
-    pub fn text_shown(&mut self, has_role: bool, has_text: bool) {
-        self.role_sent |= has_role;
-        self.text_shown |= has_text;
-    }
-
     /// Learns that the client was shown an event of this choice.
     pub fn shown(&mut self, event: &Choice) {
-        self.text_shown(event.delta.role.is_some(), event.delta.content.has_text());
+        self.role_sent |= event.delta.role.is_some();
+        self.text_shown |= event.delta.content.has_text();
         let is_held = self.is_wholly_withheld();
         self.finish_shown |= event.finish.is_some() && !is_held;
         self.finish_held |= event.finish.is_some() && is_held;

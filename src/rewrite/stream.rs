@@ -18,7 +18,6 @@ use super::event::{CallAt, Context, Continuation, Edited, edit};
 use super::judging::Judging;
 use super::markup::Cleaner;
 use super::usage;
-use crate::wire::alike::Alike;
 use crate::wire::error::UpstreamError;
 use crate::wire::reply::Reply;
 use crate::wire::sse::{Piece, Splitter, parse_fields, write_event};
@@ -95,8 +94,6 @@ pub struct StreamJudge {
     pub tell: Option<String>,
     /// What follows can no longer be told from what is withheld: the stream is to be broken off.
     pub spoiled: bool,
-    /// The last chunk that was read, if the next ones may be like it.
-    alike: Option<Alike>,
     markup: Cleaner,
 }
 
@@ -151,7 +148,6 @@ impl StreamJudge {
             cut_usage: false,
             tell: None,
             spoiled: false,
-            alike: None,
             markup: Cleaner::default(),
         }
     }

@@ -2,8 +2,8 @@
 //! position; the key that names each call, and the digest of what the model saw before it. Knows no policy and no time
 //! of its own.
 
-use super::beginnings::Beginnings;
-use super::context::with_message;
+use super::Notes;
+use super::context::{content_hash, context_behind};
 use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::ids::is_random;
 use super::memo::{Derived, Memo};
@@ -73,20 +73,6 @@ impl<'a> Call<'a> {
             self.written_name = Some(std::mem::replace(&mut self.name, meant.into()));
         }
     }
-
-    /// The names of the call in the conversation that begins with `root`.
-    fn named(&self, root: Hash, identity: &Identity, memo: &dyn Memo) -> Named {
-        let (arguments, body) = self.written;
-        let arguments = arguments_hash_of(&arguments, body, identity, memo);
-        Named { arguments, key: identity.call_key(root, &self.id, &self.name, arguments) }
-    }
-}
-
-/// The names of a call: the hash of its arguments, and its key.
-#[derive(Clone, Copy)]
-struct Named {
-    arguments: Hash,
-    key: CallKey,
 }
 
 /// Every call, and what answers it.
@@ -99,12 +85,6 @@ pub struct PairedCalls<'a> {
     pub context: Hash,
     /// For each message: what was before it, and the first of its own calls or of the call it answers.
     by_message: Vec<Place>,
-}
-
-/// What is known behind a beginning: the names of its calls, and the digest before each message and behind the last.
-struct Known {
-    named: Vec<Named>,
-    contexts: Vec<Hash>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -120,15 +100,16 @@ struct Place {
 
 impl<'a> PairedCalls<'a> {
     /// Finds and pairs the calls of `request`.
-    pub fn read(request: &Request, body: &'a [u8], identity: &Identity, memo: &dyn Memo) -> Self {
+    pub(super) fn read(
+        (request, notes): (&Request, &Notes<'_>),
+        body: &'a [u8],
+        identity: &Identity,
+        memo: &dyn Memo,
+    ) -> Self {
         let root = identity.root();
         let by_message = Vec::with_capacity(request.messages.len());
         let calls: usize = request.messages.iter().map(|message| message.calls.len()).sum();
         let mut paired = Self { calls: Vec::with_capacity(calls), root, context: root, by_message };
-        let beginnings = Beginnings { request, memo, key: &identity.key, what: "calls", owner: root };
-        let found = beginnings.find::<Known>();
-        let (named, contexts) =
-            found.as_ref().map_or((&[][..], &[][..]), |(_, known)| (&*known.named, &*known.contexts));
         let declared = request.tools.iter().filter(|_| calls > 0).filter_map(|tool| tool.name);
         let declared: Vec<Cow<'_, str>> = declared.map(|name| decode(name, body)).collect();
         // The calls of the last assistant message, as far as they are not answered.
@@ -138,12 +119,14 @@ impl<'a> PairedCalls<'a> {
             place.first = paired.calls.len();
             match message.role {
                 Role::Assistant => {
-                    for (position, call) in message.calls.iter().enumerate() {
+                    let hash = |call: &ToolCall| arguments_hash_of(&call.arguments, body, identity, memo).0;
+                    let hashes = || message.calls.iter().map(hash).collect();
+                    let arguments = notes.of(index).arguments.get_or_init(hashes);
+                    for (position, (call, arguments)) in message.calls.iter().zip(arguments).enumerate() {
                         let mut call = read_call(call, body);
-                        let known = named.get(paired.calls.len()).copied();
-                        let named = known.unwrap_or_else(|| call.named(root, identity, memo));
-                        (call.arguments, call.key, call.context) =
-                            (named.arguments, named.key, place.context_before);
+                        call.arguments = Hash(*arguments);
+                        call.key = identity.call_key(root, &call.id, &call.name, call.arguments);
+                        call.context = place.context_before;
                         (call.message, call.position) = (index, position);
                         call.mean(&declared);
                         call.ordinal = paired.calls.len() + 1;
@@ -163,24 +146,13 @@ impl<'a> PairedCalls<'a> {
                 _ => {}
             }
             place.end = paired.calls.len();
-            paired.context = contexts.get(index + 1).copied().unwrap_or_else(|| {
-                let keys = paired.calls[place.first..].iter().map(|call| call.key);
-                with_message(paired.context, (message, body), keys, &identity.key)
-            });
+            let keys = paired.calls[place.first..].iter().map(|call| call.key);
+            let content =
+                notes.of(index).content.get_or_init(|| content_hash(message, body, &identity.key).0);
+            paired.context = context_behind(paired.context, Hash(*content), keys, &identity.key);
             paired.by_message.push(place);
         }
-        if let Some(at) = beginnings.news(found.as_ref().map(|(at, _)| *at)) {
-            let known = paired.known_before(at.messages);
-            let bytes = size_of_val(&*known.named) + size_of_val(&*known.contexts);
-            beginnings.keep(at, known, bytes);
-        }
         paired
-    }
-
-    fn known_before(&self, messages: usize) -> Known {
-        let named = self.calls.iter().take_while(|call| call.message < messages);
-        let named = named.map(|call| Named { arguments: call.arguments, key: call.key }).collect();
-        Known { named, contexts: (0..=messages).map(|index| self.context_before(index)).collect() }
     }
 
     /// The calls that the assistant message at `index` made.

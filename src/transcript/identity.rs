@@ -41,9 +41,8 @@ pub enum Domain {
     Confirmation,
     Quota,
     Summary,
-    Begun,
+    Prefix,
     Record,
-    Behind,
     Hidden,
 }
 

@@ -1,7 +1,6 @@
 //! Facts about one conversation, read from the request that carries it whole: its events in order, its
 //! calls paired with their results, its turns, its identity. Reads; decides nothing and writes nothing.
 
-pub mod beginnings;
 pub mod calls;
 mod context;
 pub mod identity;
@@ -9,19 +8,18 @@ pub mod ids;
 pub mod memo;
 pub mod names;
 pub mod outcome;
+pub mod prefix;
 pub mod prompt;
 pub mod released;
-pub mod resumed;
 pub mod summaries;
 pub mod tokens;
 
-use crate::wire::begun::Note;
 use crate::wire::body::{Span, Str};
 use crate::wire::call::Arguments;
+use crate::wire::checkpoint::Note;
 use crate::wire::json::decode;
 use crate::wire::message::{Content, Message, Role};
 use crate::wire::request::Request;
-use beginnings::Beginnings;
 use bytes::Bytes;
 use calls::{Call, PairedCalls};
 use identity::{Domain, Hash, Identity};
@@ -60,8 +58,27 @@ pub struct Transcript<'a> {
     /// The bytes of `body` where they are shared, for who keeps them longer than the transcript.
     pub shared_body: Option<Bytes>,
     last_assistant: Option<usize>,
-    /// What was derived from the messages behind those of [`Request::begun`].
-    notes: Vec<Note>,
+    notes: Notes<'a>,
+}
+
+/// What was derived from each message.
+struct Notes<'a> {
+    /// Of those that are in [`Request::checkpoint`].
+    known: &'a [Note],
+    /// Of the others.
+    new: Vec<Note>,
+}
+
+impl<'a> Notes<'a> {
+    fn of_messages(request: &'a Request) -> Self {
+        let known = request.checkpoint.as_ref().map_or(&[][..], |checkpoint| &checkpoint.notes);
+        let new = (known.len()..request.messages.len()).map(|_| Note::default()).collect();
+        Self { known, new }
+    }
+
+    fn of(&self, message: usize) -> &Note {
+        self.known.get(message).unwrap_or_else(|| &self.new[message - self.known.len()])
+    }
 }
 
 /// A message with the bytes it stands in.
@@ -280,8 +297,8 @@ impl Event<'_> {
 impl<'a> Transcript<'a> {
     /// Reads the conversation in `request`, which was read from `body`.
     pub fn read(request: &'a Request, body: &'a [u8], identity: &'a Identity, memo: &'a dyn Memo) -> Self {
-        let calls = PairedCalls::read(request, body, identity, memo);
-        let known = request.begun.as_ref().map_or(0, |begun| begun.notes.len());
+        let notes = Notes::of_messages(request);
+        let calls = PairedCalls::read((request, &notes), body, identity, memo);
         let last_assistant = request.messages.iter().rposition(|message| message.role == Role::Assistant);
         Self {
             request,
@@ -299,7 +316,7 @@ impl<'a> Transcript<'a> {
             spent: Vec::new(),
             shared_body: None,
             last_assistant,
-            notes: (known..request.messages.len()).map(|_| Note::default()).collect(),
+            notes,
         }
     }
 
@@ -309,30 +326,14 @@ impl<'a> Transcript<'a> {
             let tools = self.request.tools.iter();
             tools.map(|tool| TOOL_SCHEMA + estimate_json(tool.span.of(self.body))).sum::<Estimate>()
         };
-        let counted = match self.request.known_tools() {
-            Some(known) => match known.counted.load(Ordering::Relaxed).checked_sub(1) {
-                Some(counted) => Estimate::of_hundredths(counted),
-                None => {
-                    let counted = count();
-                    known.counted.store(counted.hundredths() + 1, Ordering::Relaxed);
-                    counted
-                }
-            },
-            None => count(),
-        };
-        counted.scaled(self.token_factor)
-    }
-
-    /// Names the tools that the request declares.
-    pub fn declared_name(&self) -> Hash {
-        let name = || {
-            let tools: Vec<&[u8]> = self.request.tools.iter().map(|tool| tool.span.of(self.body)).collect();
-            self.identity.key.hash(Domain::Behind, &tools)
-        };
-        match self.request.known_tools() {
-            Some(known) => Hash(*known.name.get_or_init(|| name().0)),
-            None => name(),
+        if self.request.tools.is_empty() {
+            return Estimate::ZERO;
         }
+        let tools = self.request.tools.iter().map(|tool| tool.span.of(self.body));
+        let key = self.identity.key.hash_all(Domain::Tokens, std::iter::once(&b"tools"[..]).chain(tools));
+        let derived = self.memo.derive(key, &mut || Derived::Tokens(count()));
+        let counted = if let Derived::Tokens(counted) = derived { counted } else { count() };
+        counted.scaled(self.token_factor)
     }
 
     /// The newest `most` calls, the newest first.
@@ -362,14 +363,8 @@ impl<'a> Transcript<'a> {
 
     /// Every event, oldest first.
     pub fn events(&'a self) -> impl Iterator<Item = Event<'a>> {
-        self.events_from(0)
-    }
-
-    /// The events of the messages from `first` on.
-    pub fn events_from(&'a self, first: usize) -> impl Iterator<Item = Event<'a>> {
         let mut turns = TurnTracker::default();
-        self.request.messages[..first].iter().for_each(|message| turns.pass(message));
-        (first..self.request.messages.len()).flat_map(move |index| self.events_of(index, &mut turns))
+        (0..self.request.messages.len()).flat_map(move |index| self.events_of(index, &mut turns))
     }
 
     /// The results among the messages from `first` on.
@@ -397,13 +392,8 @@ impl<'a> Transcript<'a> {
             memo: self.memo,
             identity: self.identity,
             token_factor: self.token_factor,
-            note: self.note(index),
+            note: self.notes.of(index),
         }
-    }
-
-    fn note(&self, index: usize) -> &Note {
-        let known = self.request.begun.as_ref().map_or(&[][..], |begun| &begun.notes);
-        known.get(index).unwrap_or_else(|| &self.notes[index - known.len()])
     }
 
     /// The place of the last assistant message; what stands behind it is new in this request.
@@ -436,11 +426,6 @@ impl<'a> Transcript<'a> {
         hidden.into_iter().chain([first]).chain(second).chain(calls)
     }
 
-    /// What is known behind the beginnings of the request, as `what` for `owner`.
-    pub fn beginnings(&self, what: &'static str, owner: Hash) -> Beginnings<'_> {
-        Beginnings { request: self.request, memo: self.memo, key: &self.identity.key, what, owner }
-    }
-
     fn hidden_round(&self, index: usize) -> Option<&Bytes> {
         let at = self.hidden_rounds.binary_search_by_key(&index, |(message, _)| *message).ok()?;
         self.hidden_rounds.get(at).map(|(_, round)| round)
@@ -461,17 +446,6 @@ impl TurnTracker {
         self.begun = true;
         self.assistant_answered = false;
         begins
-    }
-
-    /// Takes in a message whose events nobody reads.
-    fn pass(&mut self, message: &Message) {
-        match message.role {
-            Role::User => {
-                self.user_begins_turn();
-            }
-            Role::Assistant => self.assistant(message),
-            Role::System | Role::Tool | Role::Other => {}
-        }
     }
 
     fn assistant(&mut self, message: &Message) {

@@ -1,13 +1,11 @@
 //! The OpenAI wire format, read and written losslessly. Knows where things stand in the bytes; knows
 //! nothing of conversations, policies or sockets.
 
-pub mod alike;
 pub mod assemble;
 pub mod beginning;
-pub mod begun;
 pub mod body;
 pub mod call;
-pub mod declared;
+pub mod checkpoint;
 pub mod error;
 pub mod json;
 pub mod markup;

@@ -24,7 +24,6 @@ pub(super) fn facts_of<'a>(transcript: &'a Transcript<'_>) -> RequestFacts<'a> {
         shared_body: transcript.shared_body.clone(),
         body,
         tools_tokens,
-        tools_name: transcript.request.known_tools().map(|_| transcript.declared_name()),
         transcript,
         most_chars,
         context_window: transcript.context_window,

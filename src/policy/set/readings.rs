@@ -2,7 +2,7 @@
 //! that a client may read in another way, calls that are judged together. Asks the folds; only
 //! [`Judge::rule`] moves them on.
 
-use super::{Folds, Judge};
+use super::{Fold, Judge};
 use crate::policy::Evidence;
 use crate::policy::plan::{Proposed, Reason, Verdict};
 use crate::transcript::names::meant;
@@ -12,7 +12,7 @@ pub type Objections = Vec<(&'static str, Reason)>;
 
 /// The folds of a choice as they were, to go back to.
 pub struct Checkpoint {
-    folds: Folds,
+    folds: Vec<Box<dyn Fold>>,
     passed: usize,
 }
 

@@ -5,7 +5,6 @@ use super::lines::{hides_lines, single_events};
 use super::{Held, StreamJudge, Unjudged};
 use crate::rewrite::choice::{AddedCall, ChoiceState};
 use crate::rewrite::event::{CallAt, Continuation};
-use crate::wire::alike::Alike;
 use crate::wire::body::Fault;
 use crate::wire::call::ToolCall;
 use crate::wire::error::{UpstreamError, parse_event};
@@ -13,21 +12,10 @@ use crate::wire::json::decode;
 use crate::wire::reply::{Reply, may_be_reply};
 use crate::wire::sse::{Fields, parse_fields};
 use bytes::Bytes;
-use std::ops::Range;
 
 impl StreamJudge {
     pub(super) fn event(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         let raw = self.without_markup(raw, now_ms, out);
-        if let Some(alike) = self.alike.as_ref().filter(|_| self.begun)
-            && let Some(text) = alike.text_in(&raw)
-        {
-            if alike.says_text_alone && self.passes_texts() && raw.len() <= self.limits.held {
-                let shown = (alike.index(), alike.has_role());
-                return self.text(raw, text, shown, (now_ms, out));
-            }
-            let (reply, data) = alike.read(&raw, text);
-            return self.chunk(raw.clone(), reply, data, (now_ms, out));
-        }
         let fields = parse_fields(&raw);
         if self.judging.is_strict() && hides_lines(&raw, &fields) {
             return self.escape(Unjudged::Ambiguous, raw, (now_ms, out));
@@ -62,7 +50,6 @@ impl StreamJudge {
             Ok(reply) => {
                 // The client sees that one, whatever becomes of the call.
                 let shows_error = error.is_some() && reply.member(&fields.data, b"error").is_some();
-                self.alike = Alike::of(&raw, &fields.data, &reply);
                 self.chunk(raw.clone(), reply, &fields.data, (now_ms, out));
                 self.errored |= shows_error;
             }
@@ -83,29 +70,6 @@ impl StreamJudge {
         if !self.spoiled {
             self.pass(raw, (now_ms, out));
         }
-    }
-
-    /// A chunk that says what stands at `text` and nothing else, and that nothing keeps from going out as it came: what
-    /// [`Self::chunk`] would make of it, at a third of the cost.
-    pub(super) fn text(
-        &mut self,
-        raw: Bytes,
-        text: Range<usize>,
-        (index, has_role): (u32, bool),
-        (now_ms, out): (u64, &mut Vec<Bytes>),
-    ) {
-        let place = self.place_of(index);
-        let state = &mut self.choices[place];
-        state.next_event();
-        state.text_shown(has_role, !text.is_empty());
-        state.add_plain_text(&raw[text]);
-        out.push(raw);
-        self.bound(now_ms, out);
-    }
-
-    /// Whether a chunk with nothing but text goes out at once, and as it came.
-    pub(super) fn passes_texts(&self) -> bool {
-        self.held.is_empty() && (self.judging.observes() || self.edits_nothing())
     }
 
     pub(super) fn error_in(&self, fields: &Fields<'_>) -> Option<UpstreamError> {

@@ -1,11 +1,10 @@
-//! Resumption: a request whose beginning was read before is read from there on, and nobody can tell: the same plan, the
-//! same names, the same rulings, whatever else has changed meanwhile.
+//! Memory: what was derived of earlier requests is not derived again, and nobody can see that: the same plan, the same
+//! names, the same verdicts, whatever else has changed meanwhile.
 
 use super::causality::hidden_rounds;
 use super::generate::{Conversation, any_order, orderly};
 use super::world::{Facts, KeepAll, NOW_MS, Reading, SETS, identity, lossy, policies, read_as, ruled};
 use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
 use toolrein::policy::set::PolicySet;
 use toolrein::rewrite::notice::Placement;
 use toolrein::rewrite::pass::Pass;
@@ -24,7 +23,7 @@ proptest! {
         hidden in any::<u16>(),
         bits in any::<u64>(),
     ) {
-        agree(&long(talk, bits), set, hidden, bits).map_err(TestCaseError::fail)?;
+        agree(&talk, set, hidden, bits).map_err(TestCaseError::fail)?;
     }
 
     #[test]
@@ -33,17 +32,8 @@ proptest! {
         set in 0..SETS,
         bits in any::<u64>(),
     ) {
-        agree(&long(talk, bits), set, 0, bits).map_err(TestCaseError::fail)?;
+        agree(&talk, set, 0, bits).map_err(TestCaseError::fail)?;
     }
-}
-
-#[test]
-fn much_is_read_from_where_an_earlier_request_ended() {
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let known: usize = (0..50)
-        .map(|at| agree(&long(orderly().new_tree(&mut runner).unwrap().current(), at), 0, 0, 0).unwrap())
-        .sum();
-    assert!(known > 100, "{known}");
 }
 
 /// A context that has room left, and what takes that room though the messages are the same: it is seen also by who read
@@ -57,11 +47,10 @@ fn what_stands_in_no_message_is_reckoned_with_where_they_were_read_before() {
     for (what, facts) in [("rounds put back", rounds), ("a refusal for its length", refused)] {
         let (caller, memo, body) = (identity(1), KeepAll::default(), talk.body());
         let plain = read_as(&body, of(CLEARING), &Facts::default(), (&caller, &memo)).unwrap();
-        assert!(memo.behind() > 0, "nothing is known");
         let fresh = read_as(&body, of(CLEARING), &facts, (&caller, &NoMemo)).unwrap();
         assert_ne!(fresh.plan, plain.plan, "{what}: nothing comes of it, so nothing is shown");
-        let resumed = read_as(&body, of(CLEARING), &facts, (&caller, &memo)).unwrap();
-        same(fresh, resumed).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let remembered = read_as(&body, of(CLEARING), &facts, (&caller, &memo)).unwrap();
+        same(fresh, remembered).unwrap_or_else(|error| panic!("{what}: {error}"));
     }
 }
 
@@ -83,24 +72,15 @@ fn roomy() -> Conversation {
     };
     let messages = (0..2).flat_map(turn).collect();
     let [before, between, after] = [r#"{"messages":["#, ",", "]}"].map(str::to_owned);
-    long(Conversation { before, messages, between, after }, 0)
+    Conversation { before, messages, between, after }
 }
 
 fn of(set: usize) -> &'static PolicySet {
     if set == SETS { ruled() } else { policies(set) }
 }
 
-/// Beginnings are remembered from 8 KB on, a kilobyte apart. In a member that no model reads: else every context would
-/// be full from the first message on, and nothing that came later would matter to those who make room.
-fn long(mut talk: Conversation, bits: u64) -> Conversation {
-    let words = "many words ".repeat(660 + bits as usize % 60);
-    talk.messages.insert(0, format!(r#"{{"role":"system","content":"Be brief.","note":"{words}"}}"#));
-    talk
-}
-
-/// Sends the conversation as it grows; now and then something beside its bytes is another than before. Says how much
-/// was known in the end.
-fn agree(talk: &Conversation, set: usize, hidden: u16, bits: u64) -> Result<usize, String> {
+/// Sends the conversation as it grows; now and then something beside its bytes is another than before.
+fn agree(talk: &Conversation, set: usize, hidden: u16, bits: u64) -> Result<(), String> {
     let memo = KeepAll::default();
     let known = [Facts::default(), hidden_rounds(talk, hidden), released(talk, bits)];
     for (at, count) in talk.cuts().into_iter().enumerate() {
@@ -115,35 +95,35 @@ fn agree(talk: &Conversation, set: usize, hidden: u16, bits: u64) -> Result<usiz
             let caller = identity(if odd & 0x300 == 0 { 2 } else { 1 });
             let body = talk.first(count);
             let fresh = read_as(&body, of(set), &facts, (&caller, &NoMemo));
-            let resumed = read_as(&body, of(set), &facts, (&caller, &memo));
-            match (fresh, resumed) {
-                (Some(fresh), Some(resumed)) => same(fresh, resumed)?,
+            let remembered = read_as(&body, of(set), &facts, (&caller, &memo));
+            match (fresh, remembered) {
+                (Some(fresh), Some(remembered)) => same(fresh, remembered)?,
                 (None, None) => {}
                 _ => return Err(format!("governed once: {}", lossy(&body))),
             }
         }
     }
-    Ok(memo.behind())
+    Ok(())
 }
 
-fn same(mut fresh: Reading, mut resumed: Reading) -> Result<(), String> {
-    if fresh.plan != resumed.plan {
-        return Err(format!("{:?}\n{:?}", fresh.plan, resumed.plan));
+fn same(mut fresh: Reading, mut remembered: Reading) -> Result<(), String> {
+    if fresh.plan != remembered.plan {
+        return Err(format!("{:?}\n{:?}", fresh.plan, remembered.plan));
     }
     let pass = Pass::plain(Placement::Suffix);
     let bytes = |reading: &Reading| (reading.write(&pass), reading.restored.clone(), reading.context);
-    if bytes(&fresh) != bytes(&resumed) || fresh.lost != resumed.lost {
-        return Err(format!("{}\n{}", lossy(&bytes(&fresh).0), lossy(&bytes(&resumed).0)));
+    if bytes(&fresh) != bytes(&remembered) || fresh.lost != remembered.lost {
+        return Err(format!("{}\n{}", lossy(&bytes(&fresh).0), lossy(&bytes(&remembered).0)));
     }
     for tool in ["look", "readFile", "calm", "weather", "say", "other"] {
         for arguments in ["{}", r#"{"path":"a"}"#, r#"{"q":1}"#] {
-            let (fresh, resumed) = (&mut fresh.judge, &mut resumed.judge);
-            let evidence = [&mut *fresh, &mut *resumed].map(|judge| judge.evidence(0, tool));
+            let (fresh, remembered) = (&mut fresh.judge, &mut remembered.judge);
+            let evidence = [&mut *fresh, &mut *remembered].map(|judge| judge.evidence(0, tool));
             let ruling =
-                [&mut *fresh, &mut *resumed].map(|judge| judge.rule(0, tool, Some(arguments), NOW_MS));
+                [&mut *fresh, &mut *remembered].map(|judge| judge.rule(0, tool, Some(arguments), NOW_MS));
             if evidence[0] != evidence[1]
                 || ruling[0] != ruling[1]
-                || fresh.usage(NOW_MS) != resumed.usage(NOW_MS)
+                || fresh.usage(NOW_MS) != remembered.usage(NOW_MS)
             {
                 return Err(format!("{tool} {arguments}: {ruling:?}"));
             }

@@ -1,10 +1,9 @@
-//! The beginning of a request that was read before: where its members and first messages stand, so that the next
+//! A checkpoint of the scanner: the members and first messages of a request that was read before, so that the next
 //! request of the conversation, which begins with the same bytes, is read from there on. Responsible for going on
 //! as if all of it had been read; whether the bytes are the same is its caller's to know.
 
 use super::body::{Fault, Scanner};
 use super::call::ToolCall;
-use super::declared::KnownTools;
 use super::message::{Message, Seen};
 use super::request::{Member, Request, Tool};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 /// A request as far as the end of one of its messages.
 #[derive(Debug)]
-pub struct Begun {
+pub struct Checkpoint {
     /// What stands before its messages.
     head: Request,
     seen: Seen,
@@ -24,15 +23,6 @@ pub struct Begun {
     pub notes: Vec<Note>,
 }
 
-/// A beginning that requests are read from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beginning {
-    /// Names its bytes.
-    pub name: u128,
-    /// How many messages end in it.
-    pub messages: usize,
-}
-
 /// What was derived from the bytes of one message.
 #[derive(Debug, Default)]
 pub struct Note {
@@ -40,8 +30,12 @@ pub struct Note {
     pub counted: AtomicU64,
     /// No count is larger, and 1 more; 0 where nobody asked yet.
     pub most: AtomicU64,
-    /// A name of its only string of text.
+    /// A hash of its only string of text.
     pub text: OnceLock<u128>,
+    /// A hash of what it says to the model.
+    pub content: OnceLock<u128>,
+    /// The hashes of its calls' arguments.
+    pub arguments: OnceLock<Box<[u128]>>,
 }
 
 /// The member `messages`.
@@ -60,7 +54,7 @@ pub(super) struct Head {
     pub(super) list: List,
 }
 
-impl Begun {
+impl Checkpoint {
     /// Bytes of the body that it knows.
     pub fn bytes(&self) -> usize {
         self.end
@@ -72,7 +66,7 @@ impl Begun {
         let messages = self.messages.len() * (size_of::<Message>() + size_of::<Note>());
         let members =
             self.head.members.len() * size_of::<Member>() + self.head.tools.len() * size_of::<Tool>();
-        size_of::<Self>() + messages + pieces * size_of::<ToolCall>() + members
+        size_of::<Self>() + messages + pieces * (size_of::<ToolCall>() + size_of::<u128>()) + members
     }
 
     /// The first messages of `request`, as many as end within `bytes`; `None` where there are none.
@@ -80,7 +74,7 @@ impl Begun {
         let count = request.messages.partition_point(|message| message.span.end as usize <= bytes);
         let messages = request.messages[..count].to_vec();
         let end = messages.last()?.span.end as usize;
-        let known = request.begun.as_ref().map_or(&[][..], |known| &known.notes);
+        let known = request.checkpoint.as_ref().map_or(&[][..], |known| &known.notes);
         let mut notes: Vec<Note> = known.iter().take(count).map(Note::copy).collect();
         notes.resize_with(count, Note::default);
         let Head { request: head, seen, list } = head;
@@ -92,7 +86,7 @@ impl Begun {
         let mut request = self.head.clone();
         request.messages.reserve(self.messages.len() + MORE);
         request.messages.extend_from_slice(&self.messages);
-        request.begun = Some(Arc::clone(self));
+        request.checkpoint = Some(Arc::clone(self));
         let odd = self.head.odd || self.messages.iter().any(|message| message.odd);
         let scanner = Scanner::in_array(body, self.end, odd);
         (scanner, request, Head { request: self.head.clone(), seen: self.seen, list: self.list })
@@ -105,40 +99,45 @@ const MORE: usize = 32;
 impl Note {
     fn copy(&self) -> Self {
         let copy = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Relaxed));
-        Self { counted: copy(&self.counted), most: copy(&self.most), text: self.text.clone() }
+        Self {
+            counted: copy(&self.counted),
+            most: copy(&self.most),
+            text: self.text.clone(),
+            content: self.content.clone(),
+            arguments: self.arguments.clone(),
+        }
     }
 }
 
 impl Request {
-    /// As [`parse_known`](Request::parse_known), for a body whose first [`Begun::bytes`] are those that `known` was read
-    /// from. What is then known of as many first bytes as `keep` wants of the request is in [`Request::begun`].
+    /// As [`parse`](Request::parse), for a body whose first [`Checkpoint::bytes`] are those that `known` was read from. A
+    /// checkpoint of as many first bytes as `keep` wants of the request is then in [`Request::checkpoint`].
     ///
     /// # Errors
     /// See [`parse`](Request::parse).
     pub fn resume(
         body: &[u8],
-        known: Option<&Arc<Begun>>,
-        tools: KnownTools<'_>,
+        known: Option<&Arc<Checkpoint>>,
         keep: impl FnOnce(&Self) -> usize,
     ) -> Result<Self, Fault> {
         let (mut request, head) = match known {
-            Some(known) => Self::go_on(body, known, tools)?,
+            Some(known) => Self::go_on(body, known)?,
             None => {
                 let mut head = None;
-                (Self::read(body, tools, Some(&mut head))?, head)
+                (Self::read(body, Some(&mut head))?, head)
             }
         };
         let keep = keep(&request);
         if known.is_none_or(|known| known.bytes() < keep)
             && let Some(head) = head
-            && let Some(begun) = Begun::of(head, &request, keep)
+            && let Some(checkpoint) = Checkpoint::of(head, &request, keep)
         {
-            request.begun = Some(Arc::new(begun));
+            request.checkpoint = Some(Arc::new(checkpoint));
         }
         Ok(request)
     }
 
-    fn go_on(body: &[u8], known: &Arc<Begun>, tools: KnownTools<'_>) -> Result<(Self, Option<Head>), Fault> {
+    fn go_on(body: &[u8], known: &Arc<Checkpoint>) -> Result<(Self, Option<Head>), Fault> {
         if body.len() > u32::MAX as usize {
             return Err(Fault::Size);
         }
@@ -150,7 +149,7 @@ impl Request {
         let mut seen = head.seen;
         let value = request.rest_of_messages(&mut scanner, head.list.start)?;
         request.members.push(Member { key: head.list.key, value });
-        request.rest(&mut scanner, tools, &mut seen, None)?;
+        request.rest(&mut scanner, &mut seen, None)?;
         Ok((request, Some(head)))
     }
 }
@@ -160,7 +159,7 @@ mod tests {
     use super::*;
 
     fn plain(request: &Request) -> String {
-        format!("{:?}", Request { begun: None, ..request.clone() })
+        format!("{:?}", Request { checkpoint: None, ..request.clone() })
     }
 
     #[test]
@@ -172,13 +171,13 @@ mod tests {
             .as_bytes();
         let whole = Request::parse(body).unwrap();
         for keep in 0..=body.len() {
-            let first = Request::resume(body, None, &|_| None, |_| keep).unwrap();
+            let first = Request::resume(body, None, |_| keep).unwrap();
             assert_eq!(plain(&first), plain(&whole));
-            let Some(known) = first.begun else { continue };
+            let Some(known) = first.checkpoint else { continue };
             assert!(known.bytes() <= keep && known.bytes() > 0);
-            let again = Request::resume(body, Some(&known), &|_| None, |_| body.len()).unwrap();
+            let again = Request::resume(body, Some(&known), |_| body.len()).unwrap();
             assert_eq!(plain(&again), plain(&whole), "{keep}");
-            assert_eq!(again.begun.unwrap().notes.len(), 4);
+            assert_eq!(again.checkpoint.unwrap().notes.len(), 4);
         }
     }
 
@@ -186,7 +185,7 @@ mod tests {
     fn what_is_wrong_behind_the_known_part_is_found() {
         let body = |rest: &str| format!(r#"{{"model":"m","messages":[{{"role":"user"}}{rest}"#).into_bytes();
         let good = body("]}");
-        let known = Request::resume(&good, None, &|_| None, |_| good.len()).unwrap().begun.unwrap();
+        let known = Request::resume(&good, None, |_| good.len()).unwrap().checkpoint.unwrap();
         for (rest, fault) in [
             (r#"],"model":"other"}"#, Fault::Duplicate),
             (r#"],"messages":[]}"#, Fault::Duplicate),
@@ -196,21 +195,21 @@ mod tests {
             (r#"}}"#, Fault::Syntax),
         ] {
             let body = body(rest);
-            assert_eq!(Request::resume(&body, Some(&known), &|_| None, |_| 0).unwrap_err(), fault, "{rest}");
+            assert_eq!(Request::resume(&body, Some(&known), |_| 0).unwrap_err(), fault, "{rest}");
             assert_eq!(Request::parse(&body).unwrap_err(), fault, "{rest}");
         }
         let mut broken = good;
         broken.extend_from_slice(b"\xff");
-        assert_eq!(Request::resume(&broken, Some(&known), &|_| None, |_| 0).unwrap_err(), Fault::Utf8);
+        assert_eq!(Request::resume(&broken, Some(&known), |_| 0).unwrap_err(), Fault::Utf8);
     }
 
     #[test]
     fn notes_are_kept_for_the_messages_that_stay() {
         let body = br#"{"messages":[{"role":"user"},{"role":"user"}]}"#;
-        let known = Request::resume(body, None, &|_| None, |_| 30).unwrap().begun.unwrap();
+        let known = Request::resume(body, None, |_| 30).unwrap().checkpoint.unwrap();
         assert_eq!(known.notes.len(), 1);
         known.notes[0].counted.store(7, Ordering::Relaxed);
-        let more = Request::resume(body, Some(&known), &|_| None, |_| body.len()).unwrap().begun.unwrap();
+        let more = Request::resume(body, Some(&known), |_| body.len()).unwrap().checkpoint.unwrap();
         let counted: Vec<u64> = more.notes.iter().map(|note| note.counted.load(Ordering::Relaxed)).collect();
         assert_eq!(counted, [7, 0]);
     }
@@ -220,7 +219,7 @@ mod tests {
         let many = |item: &str| vec![item; 1000].join(",");
         let weight = |head: &str, message: &str| {
             let body = format!(r#"{{{head}"messages":[{{"role":"user"{message}}}]}}"#);
-            Request::resume(body.as_bytes(), None, &|_| None, |_| body.len()).unwrap().begun.unwrap().weight()
+            Request::resume(body.as_bytes(), None, |_| body.len()).unwrap().checkpoint.unwrap().weight()
         };
         let plain = weight("", "");
         for (head, message) in [
