@@ -47,6 +47,10 @@ pub struct Transcript<'a> {
     /// How many messages those requests had that begin this one, were refused for their length and were taken in a
     /// shorter form; ascending.
     pub overflows: Vec<usize>,
+    /// The tier of the caller, as the operator named it.
+    pub tier: Option<Arc<str>>,
+    /// What somebody has stopped.
+    pub stopped: Option<Stopped>,
     /// Summaries of what was cleared, where somebody keeps them.
     pub summaries: Option<Arc<dyn Summaries>>,
     /// When the request came, in ms since the epoch. For what is counted, never for what is written.
@@ -79,6 +83,15 @@ impl<'a> Notes<'a> {
     fn of(&self, message: usize) -> &Note {
         self.known.get(message).unwrap_or_else(|| &self.new[message - self.known.len()])
     }
+}
+
+/// What somebody has stopped while it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The conversation of the request.
+    Conversation,
+    /// All conversations of its caller.
+    Caller,
 }
 
 /// A message with the bytes it stands in.
@@ -310,6 +323,8 @@ impl<'a> Transcript<'a> {
             context_window: None,
             overflowed: false,
             overflows: Vec::new(),
+            tier: None,
+            stopped: None,
             summaries: None,
             now_ms: 0,
             hidden_rounds: Vec::new(),

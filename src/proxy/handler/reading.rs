@@ -4,7 +4,8 @@
 use super::Gateway;
 use crate::config::AskUsage;
 use crate::ledger::{Ask, CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota};
-use crate::policy::plan::{BatchSummaries, Counted, Plan};
+use crate::policy::about::Counted;
+use crate::policy::plan::{BatchSummaries, Plan};
 use crate::policy::set::{Judge, PolicySet};
 use crate::proxy::clock::ms_at;
 use crate::proxy::exchange::Exchange;
