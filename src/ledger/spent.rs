@@ -10,7 +10,7 @@ pub(super) const AGAIN_WITHIN_MS: u64 = 15 * 60_000;
 /// The tries of one request that count once: the openai packages make three. Who sends it more often asks anew.
 pub(super) const MOST_TRIES: u32 = 3;
 /// Uses kept of one quota: each brought a call, so the largest that configuration allows is held.
-pub(super) const MOST_USES: usize = crate::policy::plan::MOST_COUNTED;
+pub(super) const MOST_USES: usize = crate::policy::about::MOST_COUNTED;
 
 /// The uses of one quota, oldest first.
 #[derive(Clone, Debug, Default)]

@@ -35,9 +35,10 @@ mod strip;
 mod validator;
 mod weight;
 
+use super::about::About;
 use super::pattern::{Pattern, best_concern, exact_names};
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
-use super::{ConfigError, Evidence, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestFacts};
 use crate::transcript::identity::Domain;
 use crate::transcript::memo::Derived;
 use crate::wire::body::{Fault, Scanner};
@@ -116,24 +117,20 @@ impl Policy for Arguments {
         if problems.is_empty() { Ok(policy) } else { Err(problems) }
     }
 
-    fn named_tools(&self) -> Vec<String> {
-        exact_names(&self.tools)
+    fn about(&self) -> About {
+        About { named_tools: exact_names(&self.tools), ..About::default() }
     }
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut Declared, _plan: &mut Plan) {
         state.0 = Arc::new(read_schemas(request, |parameters| self.schema(parameters, request)));
     }
 
-    fn evidence(&self, name: &str, state: &Declared) -> Evidence {
-        let concerned = state.0.contains_key(name) || best_concern(&self.tools, name).is_some();
-        if concerned { Evidence::Arguments } else { Evidence::Nothing }
-    }
-
     fn judge(&self, call: &Proposed<'_>, state: &Declared) -> Verdict {
         let (schema, limits) = (state.0.get(call.name), best_concern(&self.tools, call.name));
-        let Some(text) = call.arguments.filter(|_| schema.is_some() || limits.is_some()) else {
+        if schema.is_none() && limits.is_none() {
             return Verdict::Allow;
-        };
+        }
+        let Some(text) = call.arguments else { return Verdict::NeedsArguments };
         let mut value = match parse(text) {
             Parsed::Object(value) => value,
             Parsed::OnlyByOthers if self.must_see(text, limits.is_some()) => {
@@ -162,7 +159,7 @@ impl Policy for Arguments {
         problems.extend(limits.iter().flat_map(|limit| limit.problems(&value)));
         match (problems.is_empty(), stripped) {
             (true, None) => Verdict::Allow,
-            (true, Some(text)) => Verdict::Rewrite(text),
+            (true, Some(text)) => Verdict::Modify(text),
             (false, _) => block(call.name, &problems),
         }
     }
@@ -203,12 +200,11 @@ fn read_schemas(request: &RequestFacts<'_>, mut read: impl FnMut(&[u8]) -> Optio
 }
 
 fn block(tool: &str, problems: &[Problem]) -> Verdict {
-    Verdict::Withhold(Reason {
-        kind: ReasonKind::Validation,
-        message: message(tool, problems),
-        retryable: true,
-        numbers: vec![("problems", problems.len() as u64)],
-    })
+    Verdict::Block(
+        Reason::new(ReasonKind::Validation, message(tool, problems))
+            .retryable()
+            .with(vec![("problems", problems.len() as u64)]),
+    )
 }
 
 /// Arguments as read.

@@ -23,9 +23,10 @@
 mod marker;
 mod summary;
 
+use super::about::About;
 use super::context::{CLEARED, Context, ResultText, reaches};
-use super::pattern::Pattern;
-use super::plan::{Plan, SummaryPlace, SummaryTerms};
+use super::pattern::{Pattern, exact_among};
+use super::plan::{Plan, SummaryTerms};
 use super::work::step;
 use super::{ConfigError, Policy, RequestFacts};
 use crate::transcript::identity::Hash;
@@ -117,7 +118,6 @@ pub struct State {
 impl Policy for Compact {
     const NAME: &'static str = "compact";
     const SUMMARY: &'static str = "clears old tool results, rarely and in batches, when the context fills up";
-    const EDITS_CONTEXT: bool = true;
     type Config = Config;
     type State = State;
 
@@ -133,17 +133,14 @@ impl Policy for Compact {
         if problems.is_empty() { Ok(Self { config, terms }) } else { Err(problems) }
     }
 
-    fn named_tools(&self) -> Vec<String> {
-        let exact = self.config.exempt.iter().filter(|pattern| pattern.is_exact());
-        exact.map(|pattern| pattern.as_str().to_owned()).collect()
-    }
-
-    fn cuts(&self) -> bool {
-        true
-    }
-
-    fn asks_for_summaries(&self) -> Option<SummaryPlace> {
-        (self.config.style == Style::Summary).then(|| self.terms.place.clone())
+    fn about(&self) -> About {
+        About {
+            named_tools: exact_among(&self.config.exempt),
+            edits_context: true,
+            cuts_results: true,
+            summaries: (self.config.style == Style::Summary).then(|| self.terms.place.clone()),
+            ..About::default()
+        }
     }
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {

@@ -16,7 +16,7 @@ use crate::policy::plan::SummaryWanted;
 use crate::rewrite::summary::{Answer, answer};
 use crate::telemetry::outcome::SummaryResult;
 use crate::transcript::identity::Hash;
-use crate::transcript::summaries::{Pin, Summaries as _};
+use crate::transcript::summaries::Summaries as _;
 use bytes::Bytes;
 use hyper::http::Request;
 use hyper::http::request::Parts;
@@ -95,10 +95,7 @@ impl Gateway {
         question: Bytes,
     ) -> Option<Arc<str>> {
         self.decide(wanted, parts, question).await;
-        match self.summaries.pins.pinned(wanted.batch)? {
-            Pin::Summary(summary) => Some(summary),
-            Pin::Cleared => None,
-        }
+        self.summaries.pins.pinned(wanted.batch)?.summary()
     }
 
     /// Returns when it is decided whether the batch has a summary, after `wait` at the latest.

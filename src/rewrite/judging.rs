@@ -9,7 +9,6 @@ use self::holding::Holding;
 #[cfg(test)]
 pub(super) use self::holding::tests as holding_tests;
 use super::confirm::{Question, Unaskable, ask};
-use crate::policy::Evidence;
 use crate::policy::pattern::{Pattern, any_fits};
 use crate::policy::plan::{Reason, ReasonKind, Usage};
 use crate::policy::set::{Judge, Ruling};
@@ -225,19 +224,19 @@ impl Judging {
         self.landing
     }
 
-    /// How much of a call must be seen to decide on it. While observing, calls are decided when whole.
-    pub fn evidence(&mut self, choice: u32, name: &str) -> Evidence {
+    /// Whether a call must be whole to be decided on. While observing, all must.
+    pub fn needs_arguments(&mut self, choice: u32, name: &str) -> bool {
         if self.observe || wrapper::is_name(name) {
-            return Evidence::Arguments;
+            return true;
         }
         // A forced call may have to wait, and then it is shown whole.
         let meant = self.judge.meant(name);
         let is_open = if self.holds() { self.is_operators(&meant) } else { self.answers.is_by_name(&meant) };
         // Asked for a final answer, the model may still have to answer by a call, whose arguments count.
         if (self.landing && !self.answers.any) || (is_open && !self.judge.owns(name)) {
-            return Evidence::Name;
+            return false;
         }
-        self.judge.evidence(choice, name)
+        self.judge.needs_arguments(choice, name)
     }
 
     /// Decides on the next call of `choice`.
@@ -340,15 +339,13 @@ impl Judging {
 
 /// Why an approved call is withheld after all.
 fn changed() -> Reason {
-    Reason {
-        kind: ReasonKind::Validation,
-        message:
-            "The call was not run: its arguments would no longer be those that the user approved. Make the \
+    Reason::new(
+        ReasonKind::Validation,
+        "The call was not run: its arguments would no longer be those that the user approved. Make the \
                   call again if it is still wanted."
-                .to_owned(),
-        retryable: true,
-        numbers: Vec::new(),
-    }
+            .to_owned(),
+    )
+    .retryable()
 }
 
 /// What was done to a call beside objecting to it.

@@ -53,6 +53,10 @@ pub struct Known {
     pub overflowed: bool,
     /// How many messages earlier requests had that were too long and were taken in a shorter form; ascending.
     pub overflows: Vec<usize>,
+    /// The tier of the caller, as the operator named it.
+    pub tier: Option<Arc<str>>,
+    /// What somebody has stopped.
+    pub stopped: Option<Stopped>,
     /// Summaries of what was cleared, where somebody keeps them.
     pub summaries: Option<Arc<dyn Summaries>>,
     /// When the request came, in ms since the epoch. For what is counted alone.
@@ -111,6 +115,15 @@ impl DerefMut for Transcript<'_> {
     fn deref_mut(&mut self) -> &mut Known {
         &mut self.known
     }
+}
+
+/// What somebody has stopped while it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The conversation of the request.
+    Conversation,
+    /// All conversations of its caller.
+    Caller,
 }
 
 /// A message with the bytes it stands in.

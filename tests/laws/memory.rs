@@ -118,10 +118,10 @@ fn same(mut fresh: Reading, mut remembered: Reading) -> Result<(), String> {
     for tool in ["look", "readFile", "calm", "weather", "say", "other"] {
         for arguments in ["{}", r#"{"path":"a"}"#, r#"{"q":1}"#] {
             let (fresh, remembered) = (&mut fresh.judge, &mut remembered.judge);
-            let evidence = [&mut *fresh, &mut *remembered].map(|judge| judge.evidence(0, tool));
+            let needs = [&mut *fresh, &mut *remembered].map(|judge| judge.needs_arguments(0, tool));
             let ruling =
                 [&mut *fresh, &mut *remembered].map(|judge| judge.rule(0, tool, Some(arguments), NOW_MS));
-            if evidence[0] != evidence[1]
+            if needs[0] != needs[1]
                 || ruling[0] != ruling[1]
                 || fresh.usage(NOW_MS) != remembered.usage(NOW_MS)
             {

@@ -10,7 +10,7 @@ use toolrein::policy::plan::{BatchSummaries, Plan, SummaryWanted};
 use toolrein::policy::set::{Judge, PolicySet};
 use toolrein::rewrite::summary::question;
 use toolrein::transcript::Transcript;
-use toolrein::transcript::summaries::Pin;
+use toolrein::transcript::summaries::{Pin, Summaries as _};
 
 /// For how long decisions are kept: longer than any run.
 const LIFETIME: Duration = Duration::from_secs(86_400);
@@ -72,11 +72,9 @@ impl Summaries {
         self.told_late +=
             usize::from(wanted.earlier.is_some_and(|earlier| self.pins.late(earlier).is_some()));
         let text: Arc<str> = format!("Summary {} of what was done.", self.asked).into();
-        let mut summary = None;
         match self.numbers.below(4) {
             0 => {
                 self.pins.decide(wanted, Some(&text));
-                summary = Some(text);
             }
             1 | 2 => {
                 self.pins.decide(wanted, None);
@@ -87,6 +85,8 @@ impl Summaries {
                 self.pins.decide(wanted, None);
             }
         }
+        // With what came late for the batch before.
+        let summary = self.pins.pinned(wanted.batch).and_then(Pin::summary);
         plan.fulfil_summary(summary.as_deref());
         (plan, judge, Some(question))
     }

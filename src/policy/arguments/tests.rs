@@ -80,12 +80,7 @@ fn the_model_is_shown_where_which_rule_and_what_was_expected() {
     }
     assert_eq!(
         objection("", &weather(), "{}").unwrap(),
-        Reason {
-            kind: ReasonKind::Validation,
-            message: "The call was not run: its arguments do not fit f. city: required, expected string. Correct them and call again.".into(),
-            retryable: true,
-            numbers: vec![("problems", 1)],
-        }
+        Reason::new(ReasonKind::Validation, "The call was not run: its arguments do not fit f. city: required, expected string. Correct them and call again.").retryable().with(vec![("problems", 1)])
     );
 }
 
@@ -245,13 +240,8 @@ fn tools_without_a_schema_are_not_held_back_and_others_until_they_are_whole() {
     let body = declaring(&[("f", "{}"), ("g", "null")]);
     let policy = policy::<Arguments>("[x.tools.h]\nurl = { max_chars = 3 }");
     let mut talk = Conversation::over(&policy, &body);
-    for (tool, evidence) in [
-        ("f", Evidence::Arguments),
-        ("g", Evidence::Nothing),
-        ("h", Evidence::Arguments),
-        ("undeclared", Evidence::Nothing),
-    ] {
-        assert_eq!(talk.evidence(tool), evidence, "{tool}");
+    for (tool, needed) in [("f", true), ("g", false), ("h", true), ("undeclared", false)] {
+        assert_eq!(talk.needs_arguments(tool), needed, "{tool}");
     }
     assert!(talk.judge("g", "no json", 0).is_allowed());
     assert!(!talk.judge("h", "no json", 0).is_allowed());

@@ -46,9 +46,7 @@ fn which_tools_stand_still_is_a_setting() {
     // As programs look tools up.
     assert_eq!(passes("tools = [\"pay\"]", &story, &["Pay", "functions.pay", "pay "]), [false; 3]);
     let mut judge = judge("", &story);
-    assert_eq!(judge.evidence(0, "send_mail"), Evidence::Name);
-    assert_eq!(judge.evidence(0, "search"), Evidence::Nothing);
-    assert_eq!(self::judge("", &[user("q")]).evidence(0, "send_mail"), Evidence::Nothing);
+    assert!(!judge.needs_arguments(0, "send_mail") && !judge.needs_arguments(0, "search"));
     assert_eq!(problem::<Taint>("tools = [\"\"]"), "tools: expected names or patterns, found an empty one");
 }
 

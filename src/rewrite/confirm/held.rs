@@ -3,7 +3,8 @@
 
 use super::Unaskable;
 use super::shown::{is_plain_name, pretty_text};
-use crate::policy::plan::{Confirming, Reason};
+use crate::policy::about::Confirming;
+use crate::policy::plan::Reason;
 
 /// A call that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 //! the word is there. Holds data; waits for nothing.
 
 use super::{Decision, Judged, Judging};
-use crate::policy::plan::{Confirming, Reason};
+use crate::policy::about::Confirming;
+use crate::policy::plan::Reason;
 use crate::policy::set::Ruling;
 use crate::rewrite::confirm::held::{HeldCall, Word, shown};
 use crate::rewrite::confirm::put_off;

@@ -2,7 +2,6 @@
 //! client may read for a call whose name comes in pieces.
 
 use super::{Decision, Judged, Judging, wrapper};
-use crate::policy::Evidence;
 use crate::policy::plan::ReasonKind;
 use crate::policy::set::Ruling;
 use crate::wire::assemble::Assembled;
@@ -18,7 +17,7 @@ impl Judging {
     pub fn needs_name_alone(&mut self, choice: u32, call: &Assembled) -> bool {
         let may_stand_for_others =
             call.has_other_names() && call.other_names().iter().any(|name| wrapper::is_name(name));
-        !may_stand_for_others && self.evidence(choice, &call.name()) <= Evidence::Name
+        !may_stand_for_others && !self.needs_arguments(choice, &call.name())
     }
 
     /// Blocks `call` if a policy objects to it by its name alone.
@@ -59,9 +58,8 @@ impl Judging {
             if wrapper::is_name(name) {
                 return true;
             }
-            let needs_more = self.judge.declares(name)
-                && self.evidence(choice, name) == Evidence::Arguments
-                && !call.is_whole();
+            let needs_more =
+                self.judge.declares(name) && self.needs_arguments(choice, name) && !call.is_whole();
             needs_more || !self.objections_to_name(choice, name, Some(&arguments), now_ms).is_empty()
         })
     }

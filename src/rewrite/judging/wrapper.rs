@@ -128,7 +128,7 @@ fn objection(name: &str, ruling: &Ruling) -> Option<(&'static str, Reason)> {
     let message = format!(
         "The calls were not run: the result of the call of {name} is known. Make the others without it."
     );
-    Some((policy, Reason { kind: ReasonKind::Duplicate, message, retryable: true, numbers: Vec::new() }))
+    Some((policy, Reason::new(ReasonKind::Duplicate, message).retryable()))
 }
 
 /// Writes into `arguments` what policies made of the calls' own; whether there was any of it.
@@ -150,5 +150,5 @@ fn unreadable() -> Reason {
     let message = format!(
         "The calls were not run: the arguments are not JSON that holds 1 to {MOST_CALLS} calls. Make the calls one by one."
     );
-    Reason { kind: ReasonKind::Validation, message, retryable: true, numbers: Vec::new() }
+    Reason::new(ReasonKind::Validation, message).retryable()
 }

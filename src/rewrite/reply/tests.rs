@@ -4,7 +4,7 @@
 use super::*;
 use crate::policy::plan::{Proposed, Reason, ReasonKind, Verdict};
 use crate::policy::set::{PolicySet, Rule, RuleOf};
-use crate::policy::{ConfigError, Evidence, Policy};
+use crate::policy::{ConfigError, Policy};
 use crate::rewrite::judging::AnswerTools;
 use crate::transcript::Transcript;
 use crate::transcript::identity::{Hash, HashKey, Identity};
@@ -32,16 +32,15 @@ impl Policy for Picky {
         Ok(Self { by_arguments: false })
     }
 
-    fn evidence(&self, _name: &str, _state: &()) -> Evidence {
-        if self.by_arguments { Evidence::Arguments } else { Evidence::Name }
-    }
-
     fn judge(&self, call: &Proposed<'_>, _state: &()) -> Verdict {
+        if self.by_arguments && call.arguments.is_none() {
+            return Verdict::NeedsArguments;
+        }
         match call.name {
             "mend" if call.arguments.is_some_and(|text| text.contains("spoilt")) => {
-                return Verdict::Rewrite(r#"{"say":"\"mended\""}"#.to_owned());
+                return Verdict::Modify(r#"{"say":"\"mended\""}"#.to_owned());
             }
-            "known" => return Verdict::Answer("It is \"known\".".to_owned()),
+            "known" => return Verdict::Answer { content: "It is \"known\".".to_owned(), re_requests: None },
             _ => {}
         }
         let denied = match self.by_arguments {
@@ -52,7 +51,7 @@ impl Policy for Picky {
             return Verdict::Allow;
         }
         let message = "no".to_owned();
-        Verdict::Withhold(Reason { kind: ReasonKind::RateLimit, message, retryable: false, numbers: vec![] })
+        Verdict::Block(Reason::new(ReasonKind::RateLimit, message))
     }
 }
 

@@ -1,8 +1,9 @@
 //! The calls that a judge has let through, where one of them may have to be taken back: a person was asked about it, and
 //! said no. Kept only where people are asked while a reply waits.
 
-use super::{Fold, Judge};
-use crate::policy::plan::{Confirming, Proposed};
+use super::{Folds, Judge};
+use crate::policy::about::Confirming;
+use crate::policy::plan::Proposed;
 use crate::transcript::identity::Hash;
 
 /// A call that was let through, as the folds learned of it.
@@ -21,13 +22,13 @@ impl Judge {
         let Some(at) = nth.checked_sub(1).filter(|at| *at < self.passed.len()) else { return };
         // Its place stays, so that the numbers of others do.
         self.passed[at].choice = u32::MAX;
-        let mut folds: Vec<Box<dyn Fold>> = self.folds.iter().map(|fold| fold.fork()).collect();
+        let mut folds: Folds = self.folds.iter().map(|fold| fold.fork()).collect();
         for passed in self.passed.iter().filter(|passed| passed.choice == choice) {
             let Passed { name, arguments, arguments_hash, now_ms, .. } = passed;
             let (arguments_hash, now_ms) = (*arguments_hash, *now_ms);
             let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms };
-            match folds.iter_mut().find(|fold| fold.owns(name)) {
-                Some(owner) => owner.release(&call),
+            match self.owner(name) {
+                Some(owner) => folds[owner].release(&call),
                 None => folds.iter_mut().for_each(|fold| fold.release(&call)),
             }
         }

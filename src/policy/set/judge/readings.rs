@@ -2,9 +2,8 @@
 //! that a client may read in another way, calls that are judged together. Asks the folds; only
 //! [`Judge::rule`] moves them on.
 
-use super::{Fold, Judge};
-use crate::policy::Evidence;
-use crate::policy::plan::{Proposed, Reason, Verdict};
+use super::{Folds, Judge, objection};
+use crate::policy::plan::{Proposed, Reason};
 use crate::transcript::names::meant;
 
 /// Objections with the policies that raise them, in registry order.
@@ -12,12 +11,12 @@ pub type Objections = Vec<(&'static str, Reason)>;
 
 /// The folds of a choice as they were, to go back to.
 pub struct Checkpoint {
-    folds: Vec<Box<dyn Fold>>,
+    folds: Folds,
     passed: usize,
 }
 
 impl Judge {
-    /// See [`PolicySet::restricts_calls`](super::PolicySet::restricts_calls).
+    /// Whether calls that nobody can judge must not reach the client.
     pub fn restricts_calls(&self) -> bool {
         self.restricts
     }
@@ -33,22 +32,10 @@ impl Judge {
         self.declared.iter().any(|tool| tool == name) && !self.declared.iter().any(goes_on)
     }
 
-    /// What those policies object to a call of the tool `name` that need not see its arguments. They object to it
-    /// whatever follows: more calls in the reply only use limits up.
+    /// What policies object to a call of the tool `name` whatever its arguments are: more calls in the reply only use
+    /// limits up.
     pub fn objections_by_name(&mut self, choice: u32, name: &str, now_ms: u64) -> Objections {
-        let name = &*self.meant(name).into_owned();
-        let call = Proposed { name, arguments: None, arguments_hash: None, now_ms };
-        let mut objections = Objections::new();
-        let approved = self.approved;
-        for fold in self.folds_of(choice) {
-            if fold.evidence(name) == Evidence::Name
-                && let Verdict::Withhold(reason) = fold.judge(&call)
-                && !(approved && reason.needs_yes())
-            {
-                objections.push((fold.name(), reason));
-            }
-        }
-        objections
+        self.objections(choice, name, None, now_ms)
     }
 
     /// What policies object to a call of the tool `name` that is not made, but that a client may take another call for.
@@ -73,15 +60,8 @@ impl Judge {
         let name = &*self.meant(name).into_owned();
         let call = Proposed { name, arguments, arguments_hash, now_ms };
         let approved = self.approved;
-        let mut objections = Objections::new();
-        for fold in self.folds_of(choice) {
-            if let Verdict::Withhold(reason) = fold.judge(&call)
-                && !(approved && reason.needs_yes())
-            {
-                objections.push((fold.name(), reason));
-            }
-        }
-        objections
+        let folds = self.folds_of(choice).iter();
+        folds.filter_map(|fold| objection(&**fold, fold.judge(&call), approved)).collect()
     }
 
     /// Where the limits of `choice` are now.
