@@ -17,7 +17,7 @@ use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::judging::wrapper::made_of;
 use crate::rewrite::pass::{Pass, Source, Tools};
-use crate::rewrite::reasks::Reasks;
+use crate::rewrite::reasks::{Next, Reasks};
 use crate::rewrite::restore::Asked;
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::outcome::{Fallback, On, PrefixBreak};
@@ -206,14 +206,13 @@ impl Exchange {
         self.gateway.ledger.record(News { cost: Some(meter.cost(usage)), ..News::default() });
     }
 
-    /// Prepares to ask again for `choice`, all of whose calls were withheld in `round`; after too many times
-    /// the model is asked for a final answer instead. Where tools of ours gave all the answers (`served`), it may go
-    /// on: these keep bounds of their own.
-    pub(crate) fn ask_again(&mut self, (choice, served): (u32, bool), round: Bytes, judging: &mut Judging) {
+    /// Prepares to ask again for `choice`, all of whose calls were blocked in `round`, for what is `next`; after too many
+    /// times for a final answer.
+    pub(crate) fn ask_again(&mut self, (choice, next): (u32, Next), round: Bytes, judging: &mut Judging) {
         self.taken();
         // A yes is to one reply.
         judging.approve(false);
-        let mut asking = self.reasks.again((choice, served), round, self.gateway.config.reask.max);
+        let mut asking = self.reasks.again((choice, next), round, self.gateway.config.reask.max);
         self.record.outcome.reasks = self.reasks.count();
         if asking.land {
             judging.land();

@@ -10,7 +10,7 @@ use super::memory::{Pool, Reserved};
 use super::respond::error_response;
 use super::sniff;
 use super::upstream::Retried;
-use crate::rewrite::choice::is_served;
+use crate::rewrite::choice::next_of;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::other_form::whole_of;
 use crate::rewrite::reply::WholeJudge;
@@ -159,8 +159,8 @@ impl Exchange {
             };
             // At once: the asking may fail, and the client may leave meanwhile.
             self.tell_judged(judge);
-            let served = is_served(judge.choices(), choice);
-            self.ask_again((choice, served), round, &mut judge.judging);
+            let next = next_of(judge.choices(), choice);
+            self.ask_again((choice, next), round, &mut judge.judging);
             self.record.own_time();
             let again = self.ask_whole().await?;
             if judge.continue_with(choice, &again, ms_at(self.record.lap())).is_err() {

@@ -19,7 +19,7 @@ use super::headers::retain;
 use super::memory::Reserved;
 use super::record::label;
 use super::upstream::EndsByClosing;
-use crate::rewrite::choice::is_served;
+use crate::rewrite::choice::next_of;
 use crate::rewrite::confirm::held::Word;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::stream::{Ending, StreamJudge, StreamLimits};
@@ -365,8 +365,8 @@ impl Streaming {
         match ending {
             Ending::Waits => self.phase = Phase::Waiting,
             Ending::Reask { choice, round } if !self.exchange.is_observing() => {
-                let served = is_served(self.judge.choices(), choice);
-                self.exchange.ask_again((choice, served), round, &mut self.judge.judging);
+                let next = next_of(self.judge.choices(), choice);
+                self.exchange.ask_again((choice, next), round, &mut self.judge.judging);
                 self.judge.continue_with(choice);
                 self.ask();
             }

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use serde_json::Value;
 use toolrein::ledger::{Answered, Cost, Ledger as _, News, Overflow};
 use toolrein::proxy::fallback::{Fallbacks, Subject, lands_bare, learned, placement};
-use toolrein::rewrite::choice::{ChoiceState, is_served};
+use toolrein::rewrite::choice::{ChoiceState, next_of};
 use toolrein::rewrite::confirm::{Handed, events, reply};
 use toolrein::rewrite::judging::{AnswerTools, Judging};
 use toolrein::rewrite::pass::{Pass, Source, Tools};
-use toolrein::rewrite::reasks::Reasks;
+use toolrein::rewrite::reasks::{Next, Reasks};
 use toolrein::rewrite::reply::WholeJudge;
 use toolrein::rewrite::restore::Asked;
 use toolrein::rewrite::stream::{Ending, StreamJudge, StreamLimits};
@@ -190,8 +190,8 @@ impl<'a> Exchange<'a> {
         let now_ms = self.gateway.now_ms;
         let mut judge = WholeJudge::read(&body, judging, now_ms).ok().unwrap();
         while let Some((choice, round)) = judge.pending().filter(|_| !self.passed.observed) {
-            let served = is_served(judge.choices(), choice);
-            self.ask_again((choice, served), round, &mut judge.judging);
+            let next = next_of(judge.choices(), choice);
+            self.ask_again((choice, next), round, &mut judge.judging);
             let Some(again) = self.asked_whole() else { return self.end(judge.judging) };
             judge.continue_with(choice, &again, now_ms).unwrap();
         }
@@ -224,8 +224,8 @@ impl<'a> Exchange<'a> {
             match self.read(&mut judge, stream, &mut out) {
                 None => judge.restart(true),
                 Some(Ending::Reask { choice, round }) if !self.passed.observed => {
-                    let served = is_served(judge.choices(), choice);
-                    self.ask_again((choice, served), round, &mut judge.judging);
+                    let next = next_of(judge.choices(), choice);
+                    self.ask_again((choice, next), round, &mut judge.judging);
                     judge.continue_with(choice);
                 }
                 Some(_) => break,
@@ -341,7 +341,7 @@ impl<'a> Exchange<'a> {
         self.passed.learned = true;
     }
 
-    fn ask_again(&mut self, which: (u32, bool), round: Bytes, judging: &mut Judging) {
+    fn ask_again(&mut self, which: (u32, Next), round: Bytes, judging: &mut Judging) {
         self.taken();
         self.rounds.push((which.0, round.clone()));
         // A yes is to one reply.
