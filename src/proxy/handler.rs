@@ -82,6 +82,15 @@ impl Service for Handler {
 /// The name under which it is told that requests of one conversation met.
 const IN_FLIGHT: &str = "in_flight";
 
+/// Who sends a request, and which policies are on for it.
+struct Sender<'a> {
+    /// The profile that it takes.
+    profile: Option<&'a Profile>,
+    tier: Option<Arc<str>>,
+    /// Whose conversation it carries.
+    identity: Identity,
+}
+
 impl Gateway {
     /// Whether the request asks for a chat completion. An upgrade is none (only a GET can be one), and so no `Upgrade`
     /// header exempts a request.
@@ -157,7 +166,7 @@ impl Gateway {
             Ok(request) => request,
             Err(fault) => return Box::pin(self.govern_unread(parts, body, fault, record)).await,
         };
-        let (profile, identity) = match self.identify(&parts, (&request, &body)) {
+        let Sender { profile, tier, identity } = match self.identify(&parts, (&request, &body)) {
             Ok(found) => found,
             Err(error) => return refused(record, &error),
         };
@@ -168,7 +177,7 @@ impl Gateway {
             Ok(passage) => passage,
             Err(error) => return refused(record, &error),
         };
-        let reading = self.look((policies, identity), &parts, (&request, &body), &mut record).await;
+        let reading = self.look((policies, identity, tier), &parts, (&request, &body), &mut record).await;
         record.leave_out(reading.waited);
         if let Some(error) = self.refusal(&reading, &mut record) {
             return refused(record, &error);
@@ -210,19 +219,15 @@ impl Gateway {
         self.relay_read(parts, UpBody::rope(vec![body]), is_refused.then_some(why), record).await
     }
 
-    /// The profile that the request takes, and whose conversation it carries.
-    fn identify(
-        &self,
-        parts: &Parts,
-        (request, body): (&Request, &Bytes),
-    ) -> Result<(Option<&Profile>, Identity), ProxyError> {
+    /// Who sends the request.
+    fn identify(&self, parts: &Parts, (request, body): (&Request, &Bytes)) -> Result<Sender<'_>, ProxyError> {
         let credentials = Credentials::of(&parts.headers, &parts.uri);
         let sent = (&parts.headers, &credentials);
         let principal = caller::principal(&self.key, sent, &self.config)?;
         let profile = profile::choose(&self.config, sent, (request, body))?;
         let settings = &self.config.conversation;
         let identity = caller::identify((&self.key, principal), &parts.headers, (request, body), settings);
-        Ok((profile, identity))
+        Ok(Sender { profile, tier: profile::tier(&self.config.profiles, &credentials), identity })
     }
 
     /// Why the request goes no further, if it does not: the shared ledger is away, or a policy wants none of it.

@@ -73,7 +73,7 @@ impl Gateway {
     /// Looks up what the ledger knows and reads the transcript through the policies.
     pub(super) async fn look(
         self: &Arc<Self>,
-        (policies, identity): (&PolicySet, Identity),
+        (policies, identity, tier): (&PolicySet, Identity, Option<Arc<str>>),
         parts: &Parts,
         (request, body): (&Request, &Bytes),
         record: &mut Record,
@@ -93,6 +93,7 @@ impl Gateway {
         transcript.learn_releases(&facts.released, now_ms);
         transcript.hidden_rounds.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
+        transcript.tier = tier;
         transcript.spent.clone_from(&facts.spent);
         transcript.overflows.clone_from(&overflows);
         let (mut plan, judge) = policies.read(&transcript);
