@@ -8,7 +8,7 @@ use super::error::ProxyError;
 use super::notes::label;
 use super::running::{Replying, Running};
 use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
-use crate::rewrite::choice::is_served;
+use crate::rewrite::choice::next_of;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge, Unjudged, error_data};
 use crate::wire::error::{own_error_body, parse};
@@ -365,8 +365,8 @@ impl Running {
                 if !replies.is_stream() {
                     self.note(core, replies, now);
                 }
-                let served = is_served(replies.judge.choices(), choice);
-                self.ask_again(core, (choice, served), hidden, &mut replies.judge.judging);
+                let next = next_of(replies.judge.choices(), choice);
+                self.ask_again(core, (choice, next), hidden, &mut replies.judge.judging);
                 replies.judge.continue_with(choice);
                 self.ask(core, replies);
             }

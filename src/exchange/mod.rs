@@ -62,6 +62,8 @@ pub struct Arrived {
     pub identity: Identity,
     /// The name of the profile that it takes.
     pub profile: Option<Arc<str>>,
+    /// The tier of the caller, as the operator named it.
+    pub tier: Option<Arc<str>>,
     /// The path of its target: some providers name the model there (Azure's deployments).
     pub path: String,
 }
@@ -232,6 +234,7 @@ struct Core {
     request: Arc<Request>,
     identity: Arc<Identity>,
     profile: Option<Arc<str>>,
+    tier: Option<Arc<str>>,
     path: String,
     /// What the policies want; empty until it is known, and without effect while observing.
     plan: Box<Plan>,
@@ -263,10 +266,10 @@ const COPIED_BYTES: usize = 8 * 1024;
 impl Exchange {
     /// The exchange of a request that was read; `record` goes on with what is known of it.
     pub fn begin(shared: Arc<Shared>, arrived: Arrived, record: Box<Outcome>, now: Now) -> Self {
-        let Arrived { body, request, identity, profile, path } = arrived;
+        let Arrived { body, request, identity, profile, tier, path } = arrived;
         let (request, identity) = (Arc::new(request), Arc::new(identity));
         let (plan, outputs) = (Box::default(), VecDeque::new());
-        let mut core = Core { shared, record, body, request, identity, profile, path, plan, outputs };
+        let mut core = Core { shared, record, body, request, identity, profile, tier, path, plan, outputs };
         core.record.profile.clone_from(&core.profile);
         let phase = match core.admission() {
             Some(admit) => {

@@ -141,6 +141,7 @@ impl Core {
         transcript.learn_releases(&facts.released, now.ms);
         transcript.hidden_rounds.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
+        transcript.tier.clone_from(&self.tier);
         transcript.spent.clone_from(&facts.spent);
         transcript.overflows = facts.known_overflows(&transcript, sought.model);
         let (plan, judge) = self.policies().read(&transcript);
@@ -353,6 +354,7 @@ impl Core {
         let model = self.request.model_name(&self.body);
         let transcript = Transcript::read(&self.request, &self.body, &self.identity, &*self.shared.memo);
         let mut transcript = self.shared.describe(transcript, &model);
+        transcript.tier.clone_from(&self.tier);
         transcript.overflowed = true;
         transcript.overflows.clone_from(&length.overflows);
         transcript.hidden_rounds = restored.to_vec();

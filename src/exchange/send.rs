@@ -13,7 +13,7 @@ use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::judging::wrapper::made_of;
 use crate::rewrite::judging::{AnswerTools, Judging};
 use crate::rewrite::pass::{Pass, Source, Tools};
-use crate::rewrite::reasks::Reasks;
+use crate::rewrite::reasks::{Next, Reasks};
 use crate::rewrite::restore::Asked;
 use crate::rewrite::texts::saved_tokens;
 use crate::telemetry::outcome::{Fallback, On, PrefixBreak};
@@ -197,19 +197,19 @@ impl Running {
         core.outputs.push_back(Output::Store(News { cost: Some(meter.cost(usage)), ..News::default() }));
     }
 
-    /// Asks again for `choice`, all of whose calls were blocked in `hidden`; after too many times for a final answer. Where
-    /// tools of ours gave all the answers (`served`), the model may go on: these keep bounds of their own.
+    /// Prepares to ask again for `choice`, all of whose calls were blocked in `hidden`, for what is `next`; after too many
+    /// times for a final answer.
     pub(super) fn ask_again(
         &mut self,
         core: &mut Core,
-        (choice, served): (u32, bool),
+        (choice, next): (u32, Next),
         hidden: Bytes,
         judging: &mut Judging,
     ) {
         self.taken(core);
         // An approval is for one reply.
         judging.approve(false);
-        let mut asking = self.reasks.again((choice, served), hidden, core.shared.config.reask.max);
+        let mut asking = self.reasks.again((choice, next), hidden, core.shared.config.reask.max);
         core.record.reasks = self.reasks.count();
         if asking.land {
             judging.land();

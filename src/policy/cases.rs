@@ -23,6 +23,11 @@ pub(crate) fn built(entry: &Entry, table: &str) -> Arc<dyn Rule> {
     (entry.build)(toml::de::ValueDeserializer::from(value)).unwrap()
 }
 
+/// The least table with which the registry's `entry` can be built.
+pub(crate) fn default_of(entry: &Entry) -> &'static str {
+    if entry.name == "states" { "state.start.final = true" } else { "" }
+}
+
 /// Somebody's identity.
 pub(crate) fn somebody() -> Identity {
     Identity { key: HashKey::fixed(7), principal: Hash(1), explicit: None }

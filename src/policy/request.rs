@@ -65,8 +65,8 @@ impl<'a> RequestFacts<'a> {
             let name = decode(tool.name?, body);
             Some(DeclaredTool { name, parameters: tool.parameters.map(|span| span.of(body)) })
         });
-        let hidden: usize = transcript.hidden_rounds.iter().map(|(_, round)| round.len()).sum();
-        let most_chars = transcript.request.messages_span.len() + hidden;
+        let unseen: usize = transcript.hidden_rounds.iter().map(|(_, round)| round.len()).sum();
+        let most_chars = transcript.request.messages_span.len() + unseen;
         Self {
             tools: declared.collect(),
             takes_tools: takes_tools(transcript),

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use crate::policy::allow::Allow;
     use crate::policy::budget::Budget;
-    use crate::policy::cases::{built, policy};
+    use crate::policy::cases::{built, default_of, policy};
 
     #[test]
     fn a_set_restricts_calls_where_one_of_its_policies_decides_which_tools_may_be_called() {
@@ -251,10 +251,9 @@ mod tests {
 
     #[test]
     fn these_policies_restrict_calls_and_no_others() {
-        let table = |name| if name == "states" { "state.start.final = true" } else { "" };
         let restricting: Vec<_> = crate::policy::REGISTRY
             .iter()
-            .filter(|entry| built(entry, table(entry.name)).about().restricts_calls)
+            .filter(|entry| built(entry, default_of(entry)).about().restricts_calls)
             .map(|entry| entry.name)
             .collect();
         let expected =

@@ -70,6 +70,15 @@ impl Service for Handler {
     }
 }
 
+/// Who sends a request, and which policies are on for it.
+struct Sender<'a> {
+    /// The profile that it takes.
+    profile: Option<&'a Profile>,
+    tier: Option<Arc<str>>,
+    /// Whose conversation it carries.
+    identity: Identity,
+}
+
 impl Gateway {
     /// Whether the request asks for a chat completion. An upgrade is none (only a GET can be one), and so no `Upgrade`
     /// header exempts a request.
@@ -140,7 +149,7 @@ impl Gateway {
             Ok(request) => request,
             Err(fault) => return Box::pin(self.govern_unread(parts, body, fault, record)).await,
         };
-        let (profile, identity) = match self.identify(&parts, (&request, &body)) {
+        let Sender { profile, tier, identity } = match self.identify(&parts, (&request, &body)) {
             Ok(found) => found,
             Err(error) => return refused(record, &error),
         };
@@ -151,7 +160,7 @@ impl Gateway {
         }
         let at = record.lap();
         let path = parts.uri.path().to_owned();
-        let arrived = Arrived { body, request, identity, profile, path };
+        let arrived = Arrived { body, request, identity, profile, tier, path };
         let outcome = std::mem::take(&mut record.outcome);
         let now = Now { at, ms: clock::ms_at(at) };
         let exchange = Exchange::begin(Arc::clone(&self.shared), arrived, outcome, now);
@@ -179,19 +188,15 @@ impl Gateway {
         self.relay_read(parts, UpBody::rope(vec![body]), is_refused.then_some(why), record).await
     }
 
-    /// The profile that the request takes, and whose conversation it carries.
-    fn identify(
-        &self,
-        parts: &Parts,
-        (request, body): (&Request, &Bytes),
-    ) -> Result<(Option<&Profile>, Identity), ProxyError> {
+    /// Who sends the request.
+    fn identify(&self, parts: &Parts, (request, body): (&Request, &Bytes)) -> Result<Sender<'_>, ProxyError> {
         let credentials = Credentials::of(&parts.headers, &parts.uri);
         let sent = (&parts.headers, &credentials);
         let principal = caller::principal(&self.key, sent, &self.config)?;
         let profile = profile::choose(&self.config, sent, (request, body))?;
         let settings = &self.config.conversation;
         let identity = caller::identify((&self.key, principal), &parts.headers, (request, body), settings);
-        Ok((profile, identity))
+        Ok(Sender { profile, tier: profile::tier(&self.config.profiles, &credentials), identity })
     }
 
     async fn read(&self, parts: &Parts, mut body: Incoming, record: &mut Record) -> Result<Bytes, Unread> {

@@ -8,6 +8,7 @@ pub use self::deciding::AddedCall;
 use self::deciding::{Counts, Mark, Repeats};
 use super::confirm::{Question, Unaskable, put_off, written};
 use super::judging::Decision;
+use super::reasks::Next;
 use super::rounds::{Withheld, envelope, write_round};
 use crate::wire::assemble::{Assembled, Assembler};
 use crate::wire::json::{escape_into, unescape};
@@ -200,11 +201,18 @@ impl ChoiceState {
         Some(told)
     }
 
-    /// Whether all calls were answered by tools of ours, which keep bounds of their own.
-    fn is_served(&self) -> bool {
+    /// What is next where the client saw none of its calls.
+    fn next(&self) -> Next {
         let is_own =
             |decision: &Option<Decision>| matches!(decision, Some(Decision::Answer { own: true, .. }));
-        !self.decisions.is_empty() && self.decisions.iter().all(is_own)
+        let is_final = |decision: &Option<Decision>| matches!(decision, Some(Decision::Withhold { reason, .. }) if reason.is_final);
+        if self.decisions.iter().any(is_final) {
+            Next::FinalAnswer
+        } else if !self.decisions.is_empty() && self.decisions.iter().all(is_own) {
+            Next::Served
+        } else {
+            Next::OtherCalls
+        }
     }
 
     /// Whether a call was withheld, or answered in the client's place.
@@ -355,9 +363,10 @@ impl ChoiceState {
     }
 }
 
-/// Whether all calls of the choice with this index were answered by tools of ours.
-pub fn is_served(choices: &[ChoiceState], index: u32) -> bool {
-    choices.iter().any(|choice| choice.index == index && choice.is_served())
+/// What is next for the choice at `index`, of whose calls the client saw none.
+pub fn next_of(choices: &[ChoiceState], index: u32) -> Next {
+    let choice = choices.iter().find(|choice| choice.index == index);
+    choice.map_or(Next::OtherCalls, ChoiceState::next)
 }
 
 fn is_released(decision: &Option<Decision>) -> bool {

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use serde_json::Value;
 use toolrein::exchange::fallback::{Fallbacks, Subject, lands_bare, learned, placement};
 use toolrein::ledger::{Answered, Cost, Ledger as _, News, Overflow};
-use toolrein::rewrite::choice::{ChoiceState, is_served};
+use toolrein::rewrite::choice::{ChoiceState, next_of};
 use toolrein::rewrite::confirm::{Handed, events, reply};
 use toolrein::rewrite::judging::{AnswerTools, Judging};
 use toolrein::rewrite::pass::{Pass, Source, Tools};
-use toolrein::rewrite::reasks::Reasks;
+use toolrein::rewrite::reasks::{Next, Reasks};
 use toolrein::rewrite::reply::{Ending, Form, Limits, Options, Refusal, ReplyJudge};
 use toolrein::rewrite::restore::Asked;
 use toolrein::telemetry::outcome::Fallback;
@@ -191,8 +191,8 @@ impl<'a> Exchange<'a> {
         let mut out = Vec::new();
         judge.push(body, now_ms, &mut out);
         while let Ending::Reask { choice, hidden } = judge.finish(now_ms, &mut out) {
-            let served = is_served(judge.choices(), choice);
-            self.ask_again((choice, served), hidden, &mut judge.judging);
+            let next = next_of(judge.choices(), choice);
+            self.ask_again((choice, next), hidden, &mut judge.judging);
             let Some(again) = self.asked_whole() else { return self.end(judge.judging) };
             judge.continue_with(choice);
             judge.push(again, now_ms, &mut out);
@@ -225,8 +225,8 @@ impl<'a> Exchange<'a> {
             match self.read(&mut judge, stream, &mut out) {
                 None => judge.begin(Form::Streamed, 200),
                 Some(Ending::Reask { choice, hidden }) if !self.passed.observed => {
-                    let served = is_served(judge.choices(), choice);
-                    self.ask_again((choice, served), hidden, &mut judge.judging);
+                    let next = next_of(judge.choices(), choice);
+                    self.ask_again((choice, next), hidden, &mut judge.judging);
                     judge.continue_with(choice);
                 }
                 Some(_) => break,
@@ -343,7 +343,7 @@ impl<'a> Exchange<'a> {
         self.passed.learned = true;
     }
 
-    fn ask_again(&mut self, which: (u32, bool), round: Bytes, judging: &mut Judging) {
+    fn ask_again(&mut self, which: (u32, Next), round: Bytes, judging: &mut Judging) {
         self.taken();
         self.rounds.push((which.0, round.clone()));
         // A yes is to one reply.
