@@ -3,14 +3,17 @@
 //! Knows nothing of what the lines say.
 
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
-/// Lines that may wait to be written. A line has about 1 KB; a hundred times as many come in 10 ms at full load.
-const MAX_LINES: usize = 8 * 1024;
+/// Bytes that may wait to be written: some thousand lines, which is a tenth of a second at full load.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// A shorter line counts as this many, so that the number of lines is bounded too.
+const LEAST_BYTES: usize = 512;
+const MAX_LINES: usize = MAX_BYTES / LEAST_BYTES;
 /// So much is written at once.
 const BATCH_BYTES: usize = 64 * 1024;
 /// The writer rests this long after each write, so that under load lines go out by the hundred, and senders need no
@@ -20,9 +23,11 @@ const REST: Duration = Duration::from_millis(10);
 /// The sending side.
 pub(super) struct Queue {
     writer: NonBlocking,
-    /// Lines that found the queue full.
+    /// Lines that the queue of tracing-appender had no room for.
     dropped: ErrorCounter,
-    /// Lines that could not be written, or came too late.
+    /// Bytes that wait, by [`weight`].
+    waiting: Arc<AtomicUsize>,
+    /// Lines that could not be written, came too late, or were too many bytes.
     failed: Arc<AtomicU64>,
     closed: AtomicBool,
     /// Lost lines that [`Self::take_lost`] has returned so far.
@@ -34,18 +39,22 @@ pub(super) struct Queue {
 impl Queue {
     /// A queue whose lines go to `sink`, written by a thread of this `name`.
     pub(super) fn new(name: &str, sink: impl Write + Send + 'static) -> Self {
-        let failed = Arc::<AtomicU64>::default();
-        let batches = Batches { sink, waiting: Vec::new(), lines: 0, failed: Arc::clone(&failed) };
+        let (failed, waiting) = (Arc::<AtomicU64>::default(), Arc::<AtomicUsize>::default());
+        let (failures, queued) = (Arc::clone(&failed), Arc::clone(&waiting));
+        let batches = Batches { sink, batch: Vec::new(), lines: 0, queued, failed: failures };
         let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(MAX_LINES);
         let (writer, guard) = builder.thread_name(name).finish(batches);
         let dropped = writer.error_counter();
         let (closed, taken, guard) = (AtomicBool::new(false), AtomicU64::new(0), Mutex::new(Some(guard)));
-        Self { writer, dropped, failed, closed, taken, guard }
+        Self { writer, dropped, waiting, failed, closed, taken, guard }
     }
 
     /// Takes one line, its end included.
     pub(super) fn push(&self, line: &[u8]) {
-        if self.closed.load(Ordering::Relaxed) {
+        let weight = weight(line);
+        let is_full = self.waiting.fetch_add(weight, Ordering::Relaxed) + weight > MAX_BYTES;
+        if is_full || self.closed.load(Ordering::Relaxed) {
+            self.waiting.fetch_sub(weight, Ordering::Relaxed);
             self.failed.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -70,17 +79,24 @@ impl Queue {
 /// would drop the error.
 struct Batches<W> {
     sink: W,
-    waiting: Vec<u8>,
+    batch: Vec<u8>,
     lines: u64,
+    /// Bytes that wait.
+    queued: Arc<AtomicUsize>,
     failed: Arc<AtomicU64>,
+}
+
+fn weight(line: &[u8]) -> usize {
+    line.len().max(LEAST_BYTES)
 }
 
 impl<W: Write> Write for Batches<W> {
     /// Takes one line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.waiting.extend_from_slice(line);
+        self.queued.fetch_sub(weight(line), Ordering::Relaxed);
+        self.batch.extend_from_slice(line);
         self.lines += 1;
-        if self.waiting.len() >= BATCH_BYTES {
+        if self.batch.len() >= BATCH_BYTES {
             self.settle();
         }
         Ok(line.len())
@@ -96,11 +112,11 @@ impl<W: Write> Write for Batches<W> {
 
 impl<W: Write> Batches<W> {
     fn settle(&mut self) {
-        if self.lines > 0 && self.sink.write_all(&self.waiting).and_then(|()| self.sink.flush()).is_err() {
+        if self.lines > 0 && self.sink.write_all(&self.batch).and_then(|()| self.sink.flush()).is_err() {
             self.failed.fetch_add(self.lines, Ordering::Relaxed);
         }
         self.lines = 0;
-        self.waiting.clear();
+        self.batch.clear();
     }
 }
 
@@ -147,17 +163,20 @@ mod tests {
 
     #[test]
     fn a_writer_that_hangs_blocks_nobody_and_what_does_not_fit_is_counted() {
-        let (queue, written) = gated();
-        // The writer takes at most one batch, of 16 lines, out of the queue and hangs on it.
-        let line = b"x".repeat(BATCH_BYTES / 16);
-        (0..MAX_LINES + 20).for_each(|_| queue.push(&line));
-        let lost = queue.take_lost();
-        assert!((4..=20).contains(&lost), "{lost}");
-        assert_eq!(queue.take_lost(), 0);
-        drop(written);
-        queue.finish();
-        let all = MAX_LINES as u64 + 20;
-        assert_eq!(lost + queue.take_lost(), all, "what could not be written is counted too");
+        for (length, fit) in [(64, MAX_LINES as u64), (BATCH_BYTES, (MAX_BYTES / BATCH_BYTES) as u64)] {
+            let (queue, written) = gated();
+            let line = b"x".repeat(length);
+            // The writer takes at most one batch out of the queue and hangs on it.
+            let batch = (BATCH_BYTES / length) as u64;
+            let all = fit + batch + 20;
+            (0..all).for_each(|_| queue.push(&line));
+            let lost = queue.take_lost();
+            assert!((20..=20 + batch).contains(&lost), "{lost}");
+            assert_eq!(queue.take_lost(), 0);
+            drop(written);
+            queue.finish();
+            assert_eq!(lost + queue.take_lost(), all, "what could not be written is counted too");
+        }
     }
 
     #[test]
