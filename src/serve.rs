@@ -20,7 +20,6 @@ use crate::proxy::handler::{Gateway, Handler};
 use crate::proxy::memory::BodyMemory;
 use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{PlaceError, Places, Summariser};
-use crate::proxy::swap::Swap;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::proxy::{Answering, Proxy, Seats, ServeSettings, Service};
 use crate::telemetry::Telemetry;
@@ -28,6 +27,7 @@ use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{Format, Level, Log, Settings};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::trace::{Filter, forward};
+use arc_swap::ArcSwap;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::http::{Request, Response, Uri};
@@ -161,10 +161,11 @@ impl Running {
         let for_admin = admin_settings(&settings);
         let failed = |key, address| move |error| StartError::Listen { key, address, error };
         // The admin server answers until the very end, so that probes see the drain.
-        let pages = Arc::new(AdminService(Swap::new(Pages { admin, patience: patience(&config) })));
+        let pages =
+            Arc::new(AdminService(ArcSwap::from_pointee(Pages { admin, patience: patience(&config) })));
         let admin = Proxy::start(admin_listener, Arc::clone(&pages), for_admin, Drain::new())
             .map_err(failed("listen.admin", config.listen.admin))?;
-        let handler = Arc::new(Handler(Swap::new(gateway)));
+        let handler = Arc::new(Handler(ArcSwap::from_pointee(gateway)));
         let proxy = Proxy::start(proxy_listener, Arc::clone(&handler), settings, drain.clone())
             .map_err(failed("listen.proxy", config.listen.proxy))?;
         let upstream = config.upstream.url.to_string();
@@ -194,7 +195,7 @@ impl Running {
         // What waits for a person's word is refused, so that its clients get their replies before the end.
         self.held.stop();
         let log = self.telemetry.log.clone();
-        let drain_timeout = self.handler.0.now().config.limits.drain_timeout;
+        let drain_timeout = self.handler.0.load_full().config.limits.drain_timeout;
         let within = humantime::format_duration(drain_timeout).to_string();
         log.note(Level::Info, "draining", &[("within", &within)]);
         let finished = self.proxy.stop(drain_timeout).await;
@@ -215,7 +216,7 @@ impl Running {
 }
 
 /// The admin pages as a service of the accept loop.
-struct AdminService(Swap<Pages>);
+struct AdminService(ArcSwap<Pages>);
 
 /// The admin pages of one configuration.
 struct Pages {
@@ -225,7 +226,7 @@ struct Pages {
 
 impl Service for AdminService {
     fn call(self: Arc<Self>, request: Request<Incoming>) -> Answering {
-        Box::pin(answer(self.0.now(), request))
+        Box::pin(answer(self.0.load_full(), request))
     }
 }
 

@@ -20,7 +20,6 @@ use super::read::{Patience, ReadError, Unread, read_within};
 use super::record::Record;
 use super::respond::error_response;
 use super::summaries::Summariser;
-use super::swap::Swap;
 use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
 use super::{Answering, Service, caller, clock, coding, profile, relay, stream};
@@ -39,6 +38,7 @@ use crate::transcript::resumed::read_request;
 use crate::wire::body::Fault;
 use crate::wire::others::may_read;
 use crate::wire::request::{Choice, Request};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
@@ -66,11 +66,11 @@ pub struct Gateway {
 }
 
 /// The gateway as the accept loop calls it. A request keeps the one that it began with to its end.
-pub struct Handler(pub Swap<Gateway>);
+pub struct Handler(pub ArcSwap<Gateway>);
 
 impl Service for Handler {
     fn call(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> Answering {
-        let gateway = self.0.now();
+        let gateway = self.0.load_full();
         if gateway.config.mode != Mode::Off && gateway.governs(&request) {
             Box::pin(gateway.govern(request))
         } else {

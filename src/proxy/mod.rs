@@ -37,7 +37,6 @@ mod sniff;
 mod spelling;
 mod stream;
 pub mod summaries;
-pub mod swap;
 mod target;
 mod timed;
 mod tls;

@@ -20,7 +20,7 @@ impl Running {
     /// was refused and everything is as it was.
     pub fn reload(&self, source: &Source, overrides: &Overrides, registry: &[policy::Entry]) -> bool {
         let log = &self.telemetry.log;
-        let read = self.handler.0.now().config.reload(source.clone(), overrides, registry);
+        let read = self.handler.0.load_full().config.reload(source.clone(), overrides, registry);
         let refused = match read {
             Ok(config) => self.swap(config).err().map(|error| vec![error.to_string()]),
             Err(problems) => Some(problems.0.iter().map(ToString::to_string).collect()),
@@ -38,7 +38,7 @@ impl Running {
 
     /// Everything that can fail comes before anything that changes.
     fn swap(&self, config: Config) -> Result<(), StartError> {
-        let (old, pages) = (self.handler.0.now(), self.pages.0.now());
+        let (old, pages) = (self.handler.0.load_full(), self.pages.0.load_full());
         let bearer = bearer_of(&config.admin)?;
         let gateway = renewed(&old, config, self.model.as_ref())?;
         let (config, telemetry) = (Arc::clone(&gateway.config), &self.telemetry);
@@ -46,8 +46,8 @@ impl Running {
         telemetry.log.set_level(log_settings(&config.log).level);
         self.filter.set(&config.log.level);
         telemetry.metrics.configure_tools(&config.named_tools());
-        self.handler.0.put(gateway);
-        self.pages.0.put(Pages { admin, patience: patience(&config) });
+        self.handler.0.store(Arc::new(gateway));
+        self.pages.0.store(Arc::new(Pages { admin, patience: patience(&config) }));
         for warning in &config.warnings {
             telemetry.log.note(Level::Warn, warning, &[]);
         }
