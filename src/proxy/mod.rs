@@ -47,7 +47,7 @@ mod version;
 
 use self::alarm::Alarm;
 use self::body::ReplyBody;
-use self::drain::{Drain, DrainGuard};
+use self::drain::Drain;
 use self::open::OpenConnections;
 use self::patient::Patient;
 pub use self::seats::Seats;
@@ -73,6 +73,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// HTTP/2: how much a client may send ahead on one stream, and on all of a connection. A request with
 /// a long conversation is some hundred KiB.
@@ -272,7 +273,7 @@ struct Connection<S> {
     stall_timeout: Duration,
     drain: Drain,
     seat: Seat,
-    _guard: DrainGuard,
+    _guard: TaskTrackerToken,
 }
 
 /// What a connection has brought.
