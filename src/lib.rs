@@ -10,6 +10,7 @@ pub mod policy;
 pub mod proxy;
 pub mod replay;
 pub mod rewrite;
+pub mod secret;
 pub mod serve;
 pub mod telemetry;
 pub mod transcript;

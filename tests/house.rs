@@ -18,6 +18,7 @@ const RUNGS: &[&[&str]] = &[
     &["transcript"],
     &["policy"],
     &["rewrite"],
+    &["secret"],
     &["config", "ledger", "proxy", "admin", "telemetry", "demo"],
     &["cli", "serve", "replay", "explain", ""],
 ];

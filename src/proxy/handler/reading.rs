@@ -14,9 +14,10 @@ use crate::rewrite::confirm::{Answer, answer, token};
 use crate::rewrite::restore::{Place, names, places, restored};
 use crate::rewrite::sent::Sent;
 use crate::rewrite::summary::question;
+use crate::secret::random_key;
 use crate::telemetry::outcome::{Context, Outcome, PrefixBreak, SummaryResult};
 use crate::transcript::Transcript;
-use crate::transcript::identity::{Domain, Hash, HashKey, Identity};
+use crate::transcript::identity::{Domain, Hash, Identity};
 use crate::transcript::prompt::Histories;
 use crate::transcript::summaries::Pin;
 use crate::wire::request::Request;
@@ -324,7 +325,7 @@ impl Gateway {
 
 /// A token that nobody can know beforehand: it comes from a secret of its own.
 fn new_token(request: Hash) -> String {
-    token(HashKey::random().hash(Domain::Confirmation, &[&request.0.to_le_bytes()]))
+    token(random_key().hash(Domain::Confirmation, &[&request.0.to_le_bytes()]))
 }
 
 /// Records what the ledger knows: the request came before, what should have been put back and could not, and whether
