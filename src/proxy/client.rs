@@ -6,7 +6,7 @@
 use super::body::UpBody;
 use super::connect::{Connector, Note};
 use super::hints::Hints;
-use super::timed::UploadClock;
+use super::idle_timeout::UploadClock;
 use hyper::body::Incoming;
 use hyper::http::{Request, Response};
 use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};

@@ -4,7 +4,6 @@
 //! Responsible for the accept loop, for HTTP/1.1 and HTTP/2 on one port, and for keeping one
 //! connection's trouble away from the others. What a request means is the service's business.
 
-mod alarm;
 mod approved;
 pub mod body;
 mod caller;
@@ -22,10 +21,10 @@ mod head;
 pub mod headers;
 mod held;
 mod hints;
+mod idle_timeout;
 pub mod memory;
 mod meter;
 mod open;
-mod patient;
 mod profile;
 pub mod read;
 mod reask;
@@ -38,21 +37,20 @@ mod spelling;
 mod stream;
 pub mod summaries;
 mod target;
-mod timed;
 mod tls;
 pub mod turnstile;
 mod upgrade;
 pub mod upstream;
 mod version;
+mod write_timeout;
 
-use self::alarm::Alarm;
 use self::body::ReplyBody;
 use self::drain::Drain;
 use self::open::OpenConnections;
-use self::patient::Patient;
 pub use self::seats::Seats;
 use self::seats::{FreeSeat, Seat};
 use self::version::{Builders, is_http1};
+use self::write_timeout::WriteTimeout;
 use hyper::body::Body;
 use hyper::body::Incoming;
 use hyper::http::{Method, Request, Response};
@@ -61,18 +59,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// HTTP/2: how much a client may send ahead on one stream, and on all of a connection. A request with
@@ -314,61 +310,41 @@ impl<S: Service> Connection<S> {
                 answer(*request.method() == Method::HEAD, service.clone().call(request), served)
             }
         });
-        let mut silence =
-            Silence { of: self.header_timeout, since: Some(Instant::now()), alarm: Alarm::default() };
+        let mut first_within = pin!(sleep(self.header_timeout));
         let is_http1 = tokio::select! {
             biased;
             is_http1 = is_http1(&stream) => is_http1,
             () = self.drain.over() => return,
             () = self.closing(&asked) => return,
-            () = poll_fn(|context| silence.poll(context)) => return,
+            () = &mut first_within => return,
         };
-        let stream = TokioIo::new(Patient::new(stream, self.stall_timeout));
+        let stream = TokioIo::new(WriteTimeout::new(stream, self.stall_timeout));
         if is_http1 {
             let connection = self.builders.http1.serve_connection(stream, service).with_upgrades();
             let end = http1::UpgradeableConnection::graceful_shutdown;
-            let is_answering = || asked.answering.load(Ordering::Relaxed);
-            self.drive((connection, end), &asked, (silence, is_answering)).await;
+            self.drive((connection, end), &asked, first_within).await;
         } else {
             let connection = self.builders.either.serve_connection_with_upgrades(stream, service);
             let end = auto::UpgradeableConnection::graceful_shutdown;
-            // Pings tell whether the client is alive.
-            let has_asked = || asked.yet.load(Ordering::Relaxed);
-            Box::pin(self.drive((connection, end), &asked, (silence, has_asked))).await;
+            Box::pin(self.drive((connection, end), &asked, first_within)).await;
         }
     }
 
-    /// Serves `connection` to its end; `end` lets it take no further request once the drain begins. It may not keep
-    /// silent for too long, except where it need not speak.
+    /// Serves `connection` to its end; `end` lets it take no further request once the drain begins. `first_within` bounds
+    /// the wait for the first request. The heads of later ones are bounded by hyper, and pings show whether a client of
+    /// HTTP/2 is alive.
     async fn drive<C, E: std::fmt::Display>(
         &self,
         (connection, end): (C, fn(Pin<&mut C>)),
         asked: &Asked,
-        (mut silence, is_excused): (Silence, impl Fn() -> bool),
+        mut first_within: Pin<&mut Sleep>,
     ) where
         C: Future<Output = Result<(), E>>,
     {
         let mut connection = pin!(connection);
         let mut closing = pin!(self.closing(asked));
-        // Who has asked once is woken when the drain begins; to ask with every wake cost 600 instructions a request.
-        let mut has_asked = false;
-        let mut closing = poll_fn(|context| {
-            if std::mem::replace(&mut has_asked, true) && !self.drain.is_begun() {
-                return Poll::Pending;
-            }
-            closing.as_mut().poll(context)
-        });
-        // Not hyper's bound, which makes a timer for each head, and none for a client that sends nothing.
-        let mut too_silent = poll_fn(|context| {
-            if is_excused() {
-                silence.since = None;
-                return Poll::Pending;
-            }
-            silence.poll(context)
-        });
-        let mut draining = false;
+        let (mut draining, mut has_asked) = (false, false);
         loop {
-            // Whatever wakes the connection, all of these are looked at: so no more of them than may be.
             tokio::select! {
                 biased;
                 ended = connection.as_mut() => {
@@ -382,7 +358,12 @@ impl<S: Service> Connection<S> {
                     end(connection.as_mut());
                     draining = true;
                 }
-                () = &mut too_silent => return,
+                () = &mut first_within, if !has_asked => {
+                    has_asked = asked.yet.load(Ordering::Relaxed);
+                    if !has_asked {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -397,22 +378,6 @@ impl<S: Service> Connection<S> {
                 () = self.drain.over() => {}
             }
         }
-    }
-}
-
-/// How long a client may take to send a head.
-struct Silence {
-    of: Duration,
-    /// Since when it is waited for, as far as is known.
-    since: Option<Instant>,
-    alarm: Alarm,
-}
-
-impl Silence {
-    /// Ready when it has lasted too long.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let since = *self.since.get_or_insert_with(Instant::now);
-        self.alarm.poll_end(since + self.of, context)
     }
 }
 

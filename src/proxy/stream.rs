@@ -9,7 +9,6 @@ mod wait;
 use self::asked::{Asked, ask, error_data};
 use self::rejoined::rejoined;
 use self::wait::{Step, wait};
-use super::alarm::Alarm;
 use super::body::{BodyError, ReplyBody};
 use super::clock::ms_at;
 use super::coding;
@@ -95,7 +94,7 @@ pub(crate) fn answer_begun(
         // What acts may change the length. Not `remove`, which moves another header to the gap.
         retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH);
     }
-    let phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
+    let phase = Phase::Reading(body, Instant::now() + idle);
     let mut streaming = Streaming::new(exchange, judging, (phase, open));
     streaming.ends_by_closing = head.extensions.get::<EndsByClosing>().is_some();
     for piece in &pieces {
@@ -157,7 +156,7 @@ struct Streaming {
 
 enum Phase {
     /// The upstream's body, and when its silence becomes too long.
-    Reading(Incoming, Instant, Alarm),
+    Reading(Incoming, Instant),
     Asking(Pin<Box<dyn Future<Output = Asked> + Send>>),
     /// The reply has ended, but for calls that wait for a person's word.
     Waiting,
@@ -208,8 +207,8 @@ impl Streaming {
             let hiding = self.judge.is_hiding() || self.exchange.reasks.count() > 0;
             match &mut self.phase {
                 Phase::Reading(..) if hiding && due <= Instant::now() => self.comment(),
-                Phase::Reading(body, deadline, alarm) => {
-                    let step = wait((body, alarm), *deadline, hiding.then_some(due)).await;
+                Phase::Reading(body, deadline) => {
+                    let step = wait(body, *deadline, hiding.then_some(due)).await;
                     self.step(step);
                 }
                 Phase::Asking(asking) => match timeout_at(due, asking).await {
@@ -240,7 +239,7 @@ impl Streaming {
                 }
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
                 let patience = if self.judge.is_done() { AFTER_DONE.min(idle) } else { idle };
-                if let Phase::Reading(_, deadline, _) = &mut self.phase {
+                if let Phase::Reading(_, deadline) = &mut self.phase {
                     *deadline = now + patience;
                 }
             }
@@ -390,7 +389,7 @@ impl Streaming {
             Asked::Stream { body, ends_by_closing } => {
                 self.ends_by_closing = ends_by_closing;
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
-                self.phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
+                self.phase = Phase::Reading(body, Instant::now() + idle);
             }
             Asked::Whole(events) => {
                 self.phase = Phase::Over;
