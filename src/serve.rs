@@ -21,7 +21,7 @@ use crate::proxy::memory::BodyMemory;
 use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{PlaceError, Places, Summariser};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
-use crate::proxy::{Answering, Proxy, Seats, ServeSettings, Service};
+use crate::proxy::{Answering, ConnectionLimit, Proxy, ServeSettings, Service};
 use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{Format, Level, Log, Settings};
@@ -140,7 +140,7 @@ impl Running {
             telemetry: telemetry.clone(),
             key,
             held: Arc::clone(&held),
-            turnstile: Arc::default(),
+            conversation_lock: Arc::default(),
             summaries: Summariser::new(pins, places, drain.clone()),
             config: Arc::clone(&config),
         };
@@ -156,8 +156,8 @@ impl Running {
             bearer,
         };
         let settings = serve_settings(&config);
-        let seats = settings.seats.clone();
-        telemetry.metrics.count_connections_by(move || seats.taken() as u64);
+        let limit = settings.limit.clone();
+        telemetry.metrics.count_connections_by(move || limit.in_use() as u64);
         let for_admin = admin_settings(&settings);
         let failed = |key, address| move |error| StartError::Listen { key, address, error };
         // The admin server answers until the very end, so that probes see the drain.
@@ -318,7 +318,7 @@ fn serve_settings(config: &Config) -> ServeSettings {
     ServeSettings {
         header_timeout: limits.header_timeout,
         stall_timeout: limits.stall_timeout,
-        seats: Seats::new(limits.connections),
+        limit: ConnectionLimit::new(limits.connections),
         closes_idle: false,
     }
 }
@@ -327,7 +327,7 @@ fn admin_settings(settings: &ServeSettings) -> ServeSettings {
     ServeSettings {
         header_timeout: settings.header_timeout.min(ADMIN_HEADER_TIMEOUT),
         stall_timeout: settings.stall_timeout.min(ADMIN_STALL_TIMEOUT),
-        seats: Seats::new(ADMIN_CONNECTIONS),
+        limit: ConnectionLimit::new(ADMIN_CONNECTIONS),
         closes_idle: true,
     }
 }

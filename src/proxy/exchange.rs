@@ -3,6 +3,7 @@
 
 use super::body::UpBody;
 use super::clock::ms_at;
+use super::conversation_lock::ConversationGuard;
 use super::error::ProxyError;
 use super::fallback::{Fallbacks, lands_bare, learned};
 use super::handler::{Gateway, Length};
@@ -10,7 +11,6 @@ use super::head::Head;
 use super::held::Waiting;
 use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
-use super::turnstile::Passage;
 use crate::ledger::{Answered, News, Overflow, Spent};
 use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;
@@ -58,7 +58,7 @@ pub(crate) struct Exchange {
     /// What the first reply is going to cost; `None` once that is told.
     pub(crate) meter: Option<Meter>,
     /// Keeps other requests of the conversation waiting, where the operator wants one at a time.
-    pub(crate) passage: Option<Passage>,
+    pub(crate) conversation_guard: Option<ConversationGuard>,
     /// The calls that wait for a person's word.
     pub(crate) waiting: Waiting,
     pub(crate) length: Length,

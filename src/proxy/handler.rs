@@ -8,6 +8,7 @@ pub(crate) use self::reading::Length;
 
 use self::reading::Reading;
 use super::body::{ReplyBody, UpBody};
+use super::conversation_lock::{ConversationGuard, ConversationLock, Entry};
 use super::credential::Credentials;
 use super::error::ProxyError;
 use super::exchange::Exchange;
@@ -20,7 +21,6 @@ use super::read::{Patience, ReadError, Unread, read_within};
 use super::record::Record;
 use super::respond::error_response;
 use super::summaries::Summariser;
-use super::turnstile::{Entry, Passage, Turnstile};
 use super::upstream::Upstream;
 use super::{Answering, Service, caller, clock, coding, profile, relay, stream};
 use crate::config::{Config, InFlight, Mode, Profile, Tell, Unjudged};
@@ -61,7 +61,7 @@ pub struct Gateway {
     /// Calls that wait for a person's word.
     pub held: Arc<HeldCalls>,
     /// For conversations whose requests go one at a time.
-    pub turnstile: Arc<Turnstile>,
+    pub conversation_lock: Arc<ConversationLock>,
     pub summaries: Summariser,
 }
 
@@ -164,8 +164,8 @@ impl Gateway {
         record.outcome.profile = profile.map(|profile| Arc::clone(&profile.name));
         let policies = self.config.policies_of(profile);
         // Before anything is looked up: what the other request brings is to be known by then.
-        let passage = match self.admit(&identity, (&request, &body), &mut record).await {
-            Ok(passage) => passage,
+        let conversation_guard = match self.admit(&identity, (&request, &body), &mut record).await {
+            Ok(conversation_guard) => conversation_guard,
             Err(error) => return refused(record, &error),
         };
         let reading = self.look((policies, identity), &parts, (&request, &body), &mut record).await;
@@ -181,7 +181,7 @@ impl Gateway {
             None => None,
         };
         let (mut exchange, judging) = self.prepare(parts, (body, request), reading, record);
-        exchange.passage = passage;
+        exchange.conversation_guard = conversation_guard;
         exchange.record.own_time();
         match approved {
             Some((anchor, confirmation)) => Box::pin(exchange.hand_out(anchor, &confirmation, judging)).await,
@@ -283,7 +283,7 @@ impl Gateway {
         identity: &Identity,
         (request, body): (&Request, &Bytes),
         record: &mut Record,
-    ) -> Result<Option<Passage>, ProxyError> {
+    ) -> Result<Option<ConversationGuard>, ProxyError> {
         let settings = &self.config.conversation;
         let patience = match settings.in_flight {
             InFlight::Wait => settings.in_flight_wait,
@@ -293,13 +293,13 @@ impl Gateway {
         let Some(explicit) = identity.explicit.as_ref().filter(|_| !self.is_observing()) else {
             return Ok(None);
         };
-        let entry = self.turnstile.enter(identity.conversation(request, body), patience).await;
+        let entry = self.conversation_lock.enter(identity.conversation(request, body), patience).await;
         record.rested();
         match entry {
-            Entry::Free(passage) => Ok(Some(passage)),
-            Entry::Waited(passage) => {
+            Entry::Free(conversation_guard) => Ok(Some(conversation_guard)),
+            Entry::Waited(conversation_guard) => {
                 record.outcome.act(On::Request, IN_FLIGHT, "waited", 1);
-                Ok(Some(passage))
+                Ok(Some(conversation_guard))
             }
             Entry::Busy => {
                 record.outcome.act(On::Request, IN_FLIGHT, "rejected", 1);
@@ -372,7 +372,7 @@ impl Gateway {
             keeps_tools,
             record,
             meter: Some(meter),
-            passage: None,
+            conversation_guard: None,
             waiting: Waiting::default(),
             length,
             name: OnceLock::new(),

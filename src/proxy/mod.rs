@@ -1,4 +1,4 @@
-//! The proxy's door: connections accepted and served until the drain, for the proxy and the admin port
+//! The accept loop: connections accepted and served until the drain, for the proxy and the admin port
 //! alike.
 //!
 //! Responsible for the accept loop, for HTTP/1.1 and HTTP/2 on one port, and for keeping one
@@ -11,6 +11,8 @@ mod client;
 mod clock;
 mod coding;
 mod connect;
+mod connection_limit;
+pub mod conversation_lock;
 mod credential;
 pub mod drain;
 pub mod error;
@@ -31,24 +33,22 @@ mod reask;
 mod record;
 pub mod relay;
 pub mod respond;
-mod seats;
 mod sniff;
 mod spelling;
 mod stream;
 pub mod summaries;
 mod target;
 mod tls;
-pub mod turnstile;
 mod upgrade;
 pub mod upstream;
 mod version;
 mod write_timeout;
 
 use self::body::ReplyBody;
+pub use self::connection_limit::ConnectionLimit;
+use self::connection_limit::{ConnectionPermit, ReservedPermit};
 use self::drain::Drain;
 use self::open::OpenConnections;
-pub use self::seats::Seats;
-use self::seats::{FreeSeat, Seat};
 use self::version::{Builders, is_http1};
 use self::write_timeout::WriteTimeout;
 use hyper::body::Body;
@@ -107,7 +107,7 @@ pub struct ServeSettings {
     /// How long a client may take nothing of what is sent to it.
     pub stall_timeout: Duration,
     /// How many connections there may be at once.
-    pub seats: Seats,
+    pub limit: ConnectionLimit,
     /// When there are as many, one that idles is closed for the next, which otherwise waits until it is accepted.
     pub closes_idle: bool,
 }
@@ -115,7 +115,7 @@ pub struct ServeSettings {
 impl Default for ServeSettings {
     fn default() -> Self {
         let (header_timeout, stall_timeout) = (Duration::from_secs(100), Duration::from_secs(300));
-        Self { header_timeout, stall_timeout, seats: Seats::default(), closes_idle: false }
+        Self { header_timeout, stall_timeout, limit: ConnectionLimit::default(), closes_idle: false }
     }
 }
 
@@ -164,18 +164,18 @@ pub async fn serve<S: Service>(
     drain: Drain,
 ) {
     let (builders, open) = (Arc::new(Builders::new(&settings)), OpenConnections::default());
-    let door = Door { service, builders, settings, drain, open };
+    let acceptor = Acceptor { service, builders, settings, drain, open };
     let mut pause = ACCEPT_PAUSE;
     loop {
         let accepted = tokio::select! {
             biased;
-            () = door.drain.begun() => return door.let_in_the_last(listener),
-            accepted = door.accept(&listener) => accepted,
+            () = acceptor.drain.begun() => return acceptor.serve_queued(listener),
+            accepted = acceptor.accept(&listener) => accepted,
         };
         match accepted {
-            Ok((stream, place)) => {
+            Ok((stream, permit)) => {
                 pause = ACCEPT_PAUSE;
-                door.let_in(stream, place);
+                acceptor.serve(stream, permit);
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
@@ -188,7 +188,7 @@ pub async fn serve<S: Service>(
 }
 
 /// What every connection is served with.
-struct Door<S> {
+struct Acceptor<S> {
     service: Arc<S>,
     builders: Arc<Builders>,
     settings: ServeSettings,
@@ -197,34 +197,34 @@ struct Door<S> {
     open: OpenConnections,
 }
 
-impl<S: Service> Door<S> {
-    /// The next connection, once there is a place for it.
-    async fn accept(&self, listener: &TcpListener) -> io::Result<(TcpStream, FreeSeat)> {
+impl<S: Service> Acceptor<S> {
+    /// The next connection, once there is a permit for it.
+    async fn accept(&self, listener: &TcpListener) -> io::Result<(TcpStream, ReservedPermit)> {
         if self.settings.closes_idle {
             let (stream, _) = listener.accept().await?;
-            return Ok((stream, self.place_of_an_idle_one().await));
+            return Ok((stream, self.permit_of_an_idle_one().await));
         }
-        let Some(place) = self.settings.seats.take().await else {
+        let Some(permit) = self.settings.limit.acquire().await else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        listener.accept().await.map(|(stream, _)| (stream, place))
+        listener.accept().await.map(|(stream, _)| (stream, permit))
     }
 
-    /// A place, for which a connection that idles is closed where none is free.
-    async fn place_of_an_idle_one(&self) -> FreeSeat {
+    /// A permit, for which a connection that idles is closed where none is free.
+    async fn permit_of_an_idle_one(&self) -> ReservedPermit {
         loop {
-            if let Some(place) = self.settings.seats.take_now() {
-                return place;
+            if let Some(permit) = self.settings.limit.try_acquire() {
+                return permit;
             }
             self.open.close_an_idle_one();
             // Where none idles, one will soon.
-            if let Ok(Some(place)) = timeout(IDLES_WITHIN, self.settings.seats.take()).await {
-                return place;
+            if let Ok(Some(permit)) = timeout(IDLES_WITHIN, self.settings.limit.acquire()).await {
+                return permit;
             }
         }
     }
 
-    fn let_in(&self, stream: TcpStream, place: FreeSeat) {
+    fn serve(&self, stream: TcpStream, permit: ReservedPermit) {
         let asked = Arc::new(Asked::default());
         let connection = Connection {
             service: self.service.clone(),
@@ -232,7 +232,7 @@ impl<S: Service> Door<S> {
             header_timeout: self.settings.header_timeout,
             stall_timeout: self.settings.stall_timeout,
             drain: self.drain.clone(),
-            seat: place.seat(),
+            permit: permit.into_use(),
             _guard: self.drain.guard(),
         };
         // A panic ends this task, and with it this connection alone.
@@ -243,14 +243,14 @@ impl<S: Service> Door<S> {
     }
 
     /// Who is in the kernel's queue already takes the connection for made; to close now would break it.
-    fn let_in_the_last(&self, listener: TcpListener) {
+    fn serve_queued(&self, listener: TcpListener) {
         let Ok(listener) = listener.into_std() else { return };
-        while let Some(place) = self.settings.seats.take_now()
+        while let Some(permit) = self.settings.limit.try_acquire()
             && let Ok((stream, _)) = listener.accept()
         {
             let ready = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
             if let Ok(stream) = ready {
-                self.let_in(stream, place);
+                self.serve(stream, permit);
             }
         }
     }
@@ -268,7 +268,7 @@ struct Connection<S> {
     header_timeout: Duration,
     stall_timeout: Duration,
     drain: Drain,
-    seat: Seat,
+    permit: ConnectionPermit,
     _guard: TaskTrackerToken,
 }
 
@@ -296,11 +296,11 @@ impl<S: Service> Connection<S> {
         // Fails only on a connection that is already gone.
         let _ = stream.set_nodelay(true);
         let service = service_fn({
-            let (service, asked, seat) = (self.service.clone(), asked.clone(), self.seat.clone());
+            let (service, asked, permit) = (self.service.clone(), asked.clone(), self.permit.clone());
             move |mut request: Request<Incoming>| {
                 if headers::is_upgrade(&request) {
-                    // The tunnel that may come of it outlives the connection that is served here, and keeps its place.
-                    request.extensions_mut().insert(seat.clone());
+                    // The tunnel that may come of it outlives the connection that is served here, and keeps its permit.
+                    request.extensions_mut().insert(permit.clone());
                 }
                 if !asked.yet.swap(true, Ordering::Relaxed) {
                     asked.first.notify_one();

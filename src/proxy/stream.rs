@@ -313,7 +313,7 @@ impl Streaming {
         // Nor does the client's next request meet this one, however long the upstream takes to end its stream.
         let choices = self.judge.choices();
         if !choices.is_empty() && choices.iter().all(|choice| choice.finish_shown) {
-            self.exchange.passage = None;
+            self.exchange.conversation_guard = None;
         }
     }
 

@@ -76,7 +76,7 @@ fn renewed(old: &Gateway, config: Config, model: Option<&SimulatedModel>) -> Res
         telemetry: old.telemetry.clone(),
         key: old.key.clone(),
         held: Arc::clone(&old.held),
-        turnstile: Arc::clone(&old.turnstile),
+        conversation_lock: Arc::clone(&old.conversation_lock),
         summaries: old.summaries.at(places),
     })
 }
