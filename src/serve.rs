@@ -16,7 +16,7 @@ use crate::ledger::memory::MemoCache;
 use crate::ledger::summaries::Pins;
 use crate::proxy::body::ReplyBody;
 use crate::proxy::drain::Drain;
-use crate::proxy::handler::{Gateway, Handler};
+use crate::proxy::handler::{AppState, Handler};
 use crate::proxy::memory::BodyMemory;
 use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{PlaceError, Places, Summariser};
@@ -132,7 +132,7 @@ impl Running {
         let memory = BodyMemory::new(config.limits.total_bytes);
         let held_bytes = memory.clone();
         metrics.count_body_bytes_by(move || held_bytes.held());
-        let gateway = Gateway {
+        let gateway = AppState {
             memory,
             upstream: Arc::new(Upstream::new(settings)?),
             ledger,

@@ -3,7 +3,7 @@
 
 use super::body::ReplyBody;
 use super::exchange::Exchange;
-use super::handler::Gateway;
+use super::handler::AppState;
 use super::reask::Read;
 use super::record::Record;
 use super::stream;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The name under which it is told what the user said to a question.
 const CONFIRM: &str = "confirm";
 
-impl Gateway {
+impl AppState {
     /// The calls that the request says yes to, taken for it alone, with the name of the text that asked.
     pub(crate) async fn approved(
         &self,

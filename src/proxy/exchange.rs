@@ -6,7 +6,7 @@ use super::clock::ms_at;
 use super::conversation_lock::ConversationGuard;
 use super::error::ProxyError;
 use super::fallback::{Fallbacks, lands_bare, learned};
-use super::handler::{Gateway, Length};
+use super::handler::{AppState, Length};
 use super::head::Head;
 use super::held::Waiting;
 use super::meter::Meter;
@@ -34,7 +34,7 @@ use std::sync::{Arc, OnceLock};
 
 /// See the file's head.
 pub(crate) struct Exchange {
-    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) gateway: Arc<AppState>,
     pub(crate) head: Head,
     pub(crate) body: Bytes,
     pub(crate) request: Box<Request>,
@@ -95,7 +95,7 @@ impl Exchange {
     }
 
     /// What writes the request in its present form, as often as it is sent.
-    fn writing(&mut self) -> (&Gateway, impl FnMut() -> hyper::http::Request<UpBody> + Send) {
+    fn writing(&mut self) -> (&AppState, impl FnMut() -> hyper::http::Request<UpBody> + Send) {
         let Self { gateway, head, body, request, plan, restored, pass, .. } = self;
         let source = Source { body, request, plan, restored };
         let write = move || {

@@ -49,7 +49,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Everything that all requests share.
-pub struct Gateway {
+pub struct AppState {
     pub config: Arc<Config>,
     pub upstream: Arc<Upstream>,
     pub ledger: Arc<dyn Ledger>,
@@ -65,8 +65,8 @@ pub struct Gateway {
     pub summaries: Summariser,
 }
 
-/// The gateway as the accept loop calls it. A request keeps the one that it began with to its end.
-pub struct Handler(pub ArcSwap<Gateway>);
+/// The state as the accept loop calls it. A request keeps the one that it began with to its end.
+pub struct Handler(pub ArcSwap<AppState>);
 
 impl Service for Handler {
     fn call(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> Answering {
@@ -82,7 +82,7 @@ impl Service for Handler {
 /// The name under which it is told that requests of one conversation met.
 const IN_FLIGHT: &str = "in_flight";
 
-impl Gateway {
+impl AppState {
     /// Whether the request asks for a chat completion. An upgrade is none (only a GET can be one), and so no `Upgrade`
     /// header exempts a request.
     fn governs<B>(&self, request: &hyper::http::Request<B>) -> bool {

@@ -9,7 +9,7 @@ pub(crate) use place::Places;
 
 use super::body::UpBody;
 use super::drain::Drain;
-use super::handler::Gateway;
+use super::handler::AppState;
 use super::read::{Patience, read_body};
 use crate::ledger::summaries::Pins;
 use crate::policy::plan::SummaryWanted;
@@ -86,7 +86,7 @@ impl Summariser {
     }
 }
 
-impl Gateway {
+impl AppState {
     /// Returns when it is decided whether the batch has a summary, after `wait` at the latest.
     pub(crate) async fn summarise(self: &Arc<Self>, wanted: &SummaryWanted, parts: &Parts, question: Bytes) {
         let until = Instant::now() + wanted.terms.wait;

@@ -8,7 +8,7 @@ use super::{
 use crate::admin::Admin;
 use crate::config::{Config, Overrides, Source, Target};
 use crate::policy;
-use crate::proxy::handler::Gateway;
+use crate::proxy::handler::AppState;
 use crate::proxy::summaries::Places;
 use crate::proxy::upstream::{Upstream, UpstreamSettings};
 use crate::telemetry::log::Level;
@@ -61,13 +61,13 @@ impl Running {
 }
 
 /// The gateway with another configuration.
-fn renewed(old: &Gateway, config: Config, model: Option<&SimulatedModel>) -> Result<Gateway, StartError> {
+fn renewed(old: &AppState, config: Config, model: Option<&SimulatedModel>) -> Result<AppState, StartError> {
     let settings = reach(&config, model);
     // Behind https the roots of trust are read again too, since they may have been renewed.
     let stays = settings == reach(&old.config, model) && settings.base.scheme_str() == Some("http");
     let places = Places::of(&config, &settings)?;
     let upstream = if stays { Arc::clone(&old.upstream) } else { Arc::new(Upstream::new(settings)?) };
-    Ok(Gateway {
+    Ok(AppState {
         config: Arc::new(config),
         upstream,
         ledger: Arc::clone(&old.ledger),

@@ -1,7 +1,7 @@
 //! A request read through the policies: what the ledger knows of it is looked up, in one trip, and its transcript is
 //! folded. The handler's steps 3 and 4; changes and sends nothing.
 
-use super::Gateway;
+use super::AppState;
 use crate::config::AskUsage;
 use crate::ledger::{Ask, CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota};
 use crate::policy::plan::{BatchSummaries, Counted, Plan};
@@ -69,7 +69,7 @@ struct Sought {
     answer: Option<Answer>,
 }
 
-impl Gateway {
+impl AppState {
     /// Looks up what the ledger knows and reads the transcript through the policies.
     pub(super) async fn look(
         self: &Arc<Self>,

@@ -5,7 +5,7 @@ use super::is_stream;
 use crate::proxy::body::UpBody;
 use crate::proxy::coding;
 use crate::proxy::error::ProxyError;
-use crate::proxy::handler::Gateway;
+use crate::proxy::handler::AppState;
 use crate::proxy::sniff;
 use crate::proxy::upstream::EndsByClosing;
 use crate::rewrite::other_form::stream_of;
@@ -37,7 +37,7 @@ pub(super) enum Asked {
 }
 
 /// Sends `request` and reads the reply's head; of a refusal its body too.
-pub(super) async fn ask(gateway: Arc<Gateway>, request: hyper::http::Request<UpBody>) -> Asked {
+pub(super) async fn ask(gateway: Arc<AppState>, request: hyper::http::Request<UpBody>) -> Asked {
     let response = match gateway.upstream.send(request).await {
         Ok(response) => response,
         Err(error) => return Asked::Failed(error),
