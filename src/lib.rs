@@ -11,6 +11,7 @@ pub mod policy;
 pub mod proxy;
 pub mod replay;
 pub mod rewrite;
+pub mod secret;
 pub mod serve;
 pub mod telemetry;
 pub mod transcript;

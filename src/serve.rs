@@ -17,13 +17,12 @@ use crate::ledger::memory::MemoCache;
 use crate::ledger::summaries::Pins;
 use crate::proxy::body::ReplyBody;
 use crate::proxy::drain::Drain;
-use crate::proxy::handler::{Gateway, Handler};
+use crate::proxy::handler::{AppState, Handler};
 use crate::proxy::memory::BodyMemory;
 use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{PlaceError, Places, Summariser};
-use crate::proxy::swap::Swap;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
-use crate::proxy::{Answering, Proxy, Seats, ServeSettings, Service};
+use crate::proxy::{Answering, ConnectionLimit, Proxy, ServeSettings, Service};
 use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{Configured, Format, Level, Log, Settings, Started};
@@ -31,6 +30,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::trace::{Filter, forward};
 use crate::transcript::identity::HashKey;
 use crate::transcript::memo::Memo;
+use arc_swap::ArcSwap;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::http::{Request, Response, Uri};
@@ -70,18 +70,18 @@ struct Services {
 }
 
 impl Services {
-    fn gateway(self, config: &Arc<Config>, upstream: Upstream, summaries: Summariser) -> Gateway {
+    fn gateway(self, config: &Arc<Config>, upstream: Upstream, summaries: Summariser) -> AppState {
         let Self { telemetry, ledger, key, held, memory } = self;
         let memo: Arc<dyn Memo> = Arc::new(MemoCache::new(config.ledger.memo_bytes));
         let shared = Arc::new(exchange::Shared {
             config: Arc::clone(config),
             memo: Arc::clone(&memo),
             key: key.clone(),
-            secret: HashKey::random(),
+            secret: crate::secret::random_key(),
             upstream: upstream.name().to_owned(),
             summaries: Arc::clone(&summaries.pins) as _,
         });
-        Gateway {
+        AppState {
             memory,
             upstream: Arc::new(upstream),
             ledger,
@@ -89,7 +89,7 @@ impl Services {
             telemetry,
             key,
             held,
-            turnstile: Arc::default(),
+            conversation_lock: Arc::default(),
             summaries,
             shared,
             config: Arc::clone(config),
@@ -189,15 +189,16 @@ impl Running {
             bearer,
         };
         let settings = serve_settings(&config);
-        let seats = settings.seats.clone();
-        telemetry.metrics.count_connections_by(move || seats.taken() as u64);
+        let limit = settings.limit.clone();
+        telemetry.metrics.count_connections_by(move || limit.in_use() as u64);
         let for_admin = admin_settings(&settings);
         let failed = |key, address| move |error| StartError::Listen { key, address, error };
         // The admin server answers until the very end, so that probes see the drain.
-        let pages = Arc::new(AdminService(Swap::new(Pages { admin, patience: patience(&config) })));
+        let pages =
+            Arc::new(AdminService(ArcSwap::from_pointee(Pages { admin, patience: patience(&config) })));
         let admin = Proxy::start(admin_listener, Arc::clone(&pages), for_admin, Drain::new())
             .map_err(failed("listen.admin", config.listen.admin))?;
-        let handler = Arc::new(Handler(Swap::new(gateway)));
+        let handler = Arc::new(Handler(ArcSwap::from_pointee(gateway)));
         let proxy = Proxy::start(proxy_listener, Arc::clone(&handler), settings, drain.clone())
             .map_err(failed("listen.proxy", config.listen.proxy))?;
         let upstream = config.upstream.url.to_string();
@@ -227,7 +228,7 @@ impl Running {
         // What waits for a person's word is refused, so that its clients get their replies before the end.
         self.held.stop();
         let log = self.telemetry.log.clone();
-        let drain_timeout = self.handler.0.now().config.limits.drain_timeout;
+        let drain_timeout = self.handler.0.load_full().config.limits.drain_timeout;
         let within = humantime::format_duration(drain_timeout).to_string();
         log.note(Level::Info, "draining", json!({ "within": within }));
         let finished = self.proxy.stop(drain_timeout).await;
@@ -248,7 +249,7 @@ impl Running {
 }
 
 /// The admin pages as a service of the accept loop.
-struct AdminService(Swap<Pages>);
+struct AdminService(ArcSwap<Pages>);
 
 /// The admin pages of one configuration.
 struct Pages {
@@ -258,7 +259,7 @@ struct Pages {
 
 impl Service for AdminService {
     fn call(self: Arc<Self>, request: Request<Incoming>) -> Answering {
-        Box::pin(answer(self.0.now(), request))
+        Box::pin(answer(self.0.load_full(), request))
     }
 }
 
@@ -350,7 +351,7 @@ fn serve_settings(config: &Config) -> ServeSettings {
     ServeSettings {
         header_timeout: limits.header_timeout,
         stall_timeout: limits.stall_timeout,
-        seats: Seats::new(limits.connections),
+        limit: ConnectionLimit::new(limits.connections),
         closes_idle: false,
     }
 }
@@ -359,7 +360,7 @@ fn admin_settings(settings: &ServeSettings) -> ServeSettings {
     ServeSettings {
         header_timeout: settings.header_timeout.min(ADMIN_HEADER_TIMEOUT),
         stall_timeout: settings.stall_timeout.min(ADMIN_STALL_TIMEOUT),
-        seats: Seats::new(ADMIN_CONNECTIONS),
+        limit: ConnectionLimit::new(ADMIN_CONNECTIONS),
         closes_idle: true,
     }
 }

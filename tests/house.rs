@@ -18,6 +18,7 @@ const RUNGS: &[&[&str]] = &[
     &["transcript"],
     &["policy"],
     &["rewrite"],
+    &["secret"],
     &["config", "telemetry"],
     &["exchange"],
     &["ledger", "proxy", "admin", "demo"],

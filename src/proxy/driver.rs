@@ -5,14 +5,14 @@
 use super::body::{ReplyBody, UpBody};
 use super::clock::ms_at;
 use super::coding;
+use super::conversation_lock::{ConversationGuard, Entry};
 use super::error::ProxyError;
-use super::handler::Gateway;
+use super::handler::AppState;
 use super::head::Head;
 use super::headers::retain;
 use super::record::{Record, note_sent, write_head};
 use super::respond::error_response;
 use super::stream::{FromUpstream, is_stream};
-use super::turnstile::{Entry, Passage};
 use super::upstream::{EndsByClosing, Retried};
 use super::whole::Read;
 use crate::exchange::{Admission, Answer, Exchange, Input, Now, Outgoing, Output, WholeReply};
@@ -32,7 +32,7 @@ use tokio::time::Instant;
 
 /// See the file's head.
 pub(super) struct Driver {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Arc<AppState>,
     pub(super) exchange: Exchange,
     pub(super) record: Record,
     head: Head,
@@ -43,13 +43,13 @@ pub(super) struct Driver {
     /// When the wait for decisions ends for all: set by the first of them.
     until: Option<Instant>,
     /// Keeps other requests of the conversation waiting, where the operator wants one at a time.
-    passage: Option<Passage>,
+    passage: Option<ConversationGuard>,
     /// The reply has gone out, or is about to.
     pub(super) answered: bool,
 }
 
 impl Driver {
-    pub(super) fn new(gateway: Arc<Gateway>, exchange: Exchange, record: Record, head: Head) -> Box<Self> {
+    pub(super) fn new(gateway: Arc<AppState>, exchange: Exchange, record: Record, head: Head) -> Box<Self> {
         Box::new(Self {
             gateway,
             exchange,
@@ -78,7 +78,7 @@ impl Driver {
                 Output::Answer(answer) => return self.answer(answer),
                 Output::BeginStream { own: true } => return self.stream(own_head(), FromUpstream::Nothing),
                 Output::Admit { conversation, patience } => {
-                    let entry = self.gateway.turnstile.enter(conversation, patience).await;
+                    let entry = self.gateway.conversation_lock.enter(conversation, patience).await;
                     self.record.rested();
                     let (admission, passage) = match entry {
                         Entry::Free(passage) => (Admission::Free, Some(passage)),

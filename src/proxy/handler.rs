@@ -2,6 +2,7 @@
 //! is named, and an exchange decides on the rest.
 
 use super::body::{ReplyBody, UpBody};
+use super::conversation_lock::ConversationLock;
 use super::credential::Credentials;
 use super::driver::Driver;
 use super::error::ProxyError;
@@ -12,8 +13,6 @@ use super::read::{Patience, ReadError, Unread, read_within};
 use super::record::{Record, write_head};
 use super::respond::error_response;
 use super::summaries::Summariser;
-use super::swap::Swap;
-use super::turnstile::Turnstile;
 use super::upstream::Upstream;
 use super::{Answering, Service, caller, clock, coding, profile, relay};
 use crate::config::{Config, Mode, Profile, Unjudged};
@@ -28,6 +27,7 @@ use crate::transcript::prefix::read_request;
 use crate::wire::body::Fault;
 use crate::wire::others::may_read;
 use crate::wire::request::Request;
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Everything that all requests share.
-pub struct Gateway {
+pub struct AppState {
     pub config: Arc<Config>,
     pub upstream: Arc<Upstream>,
     pub ledger: Arc<dyn Ledger>,
@@ -50,18 +50,18 @@ pub struct Gateway {
     /// Calls that wait for a person's word.
     pub held: Arc<HeldCalls>,
     /// For conversations whose requests go one at a time.
-    pub turnstile: Arc<Turnstile>,
+    pub conversation_lock: Arc<ConversationLock>,
     pub summaries: Summariser,
     /// What exchanges share.
     pub shared: Arc<Shared>,
 }
 
-/// The gateway as the accept loop calls it. A request keeps the one that it began with to its end.
-pub struct Handler(pub Swap<Gateway>);
+/// The state as the accept loop calls it. A request keeps the one that it began with to its end.
+pub struct Handler(pub ArcSwap<AppState>);
 
 impl Service for Handler {
     fn call(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> Answering {
-        let gateway = self.0.now();
+        let gateway = self.0.load_full();
         if gateway.config.mode != Mode::Off && gateway.governs(&request) {
             Box::pin(gateway.govern(request))
         } else {
@@ -79,7 +79,7 @@ struct Sender<'a> {
     identity: Identity,
 }
 
-impl Gateway {
+impl AppState {
     /// Whether the request asks for a chat completion. An upgrade is none (only a GET can be one), and so no `Upgrade`
     /// header exempts a request.
     fn governs<B>(&self, request: &hyper::http::Request<B>) -> bool {

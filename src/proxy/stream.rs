@@ -1,12 +1,11 @@
 //! A streamed reply on its way to the client: the driver's part in it, which waits for the upstream, for people and for the
 //! client, and keeps within time and memory. What the client gets is the exchange's to say.
 
-use super::alarm::Alarm;
 use super::body::{BodyError, ReplyBody, UpBody};
 use super::coding;
 use super::driver::Driver;
 use super::error::ProxyError;
-use super::handler::Gateway;
+use super::handler::AppState;
 use super::memory::Reserved;
 use super::record::note_sent;
 use super::upstream::EndsByClosing;
@@ -41,7 +40,7 @@ pub(super) fn is_stream(headers: &HeaderMap) -> bool {
 pub(super) enum FromUpstream {
     Nothing,
     /// Its body, and when its silence becomes too long.
-    Reading(Incoming, Instant, Alarm),
+    Reading(Incoming, Instant),
     /// The reply to asking again.
     Asking(Pin<Box<dyn Future<Output = Asked> + Send>>),
 }
@@ -56,7 +55,7 @@ pub(super) enum Asked {
 impl FromUpstream {
     /// A body, and when its silence becomes too long.
     pub(super) fn reading(body: Incoming, deadline: Instant) -> Self {
-        Self::Reading(body, deadline, Alarm::default())
+        Self::Reading(body, deadline)
     }
 }
 
@@ -137,8 +136,8 @@ impl Streaming {
         let hiding = self.driver.exchange.is_hiding();
         match &mut self.from {
             FromUpstream::Reading(..) if hiding && due <= Instant::now() => self.silence(),
-            FromUpstream::Reading(body, deadline, alarm) => {
-                let step = wait((body, alarm), *deadline, hiding.then_some(due)).await;
+            FromUpstream::Reading(body, deadline) => {
+                let step = wait(body, *deadline, hiding.then_some(due)).await;
                 self.step(step);
             }
             FromUpstream::Asking(asking) => match timeout_at(due, asking).await {
@@ -180,7 +179,7 @@ impl Streaming {
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
                 }
                 let patience = if self.driver.exchange.is_done() { AFTER_DONE.min(idle) } else { idle };
-                if let FromUpstream::Reading(_, deadline, _) = &mut self.from {
+                if let FromUpstream::Reading(_, deadline) = &mut self.from {
                     *deadline = now + patience;
                 }
             }
@@ -234,7 +233,7 @@ impl Streaming {
 }
 
 /// Sends `request` in the middle of a stream, and reads a reply that is none.
-async fn ask(gateway: Arc<Gateway>, request: hyper::http::Request<UpBody>) -> Asked {
+async fn ask(gateway: Arc<AppState>, request: hyper::http::Request<UpBody>) -> Asked {
     let response = match gateway.upstream.send(request).await {
         Ok(response) => response,
         Err(error) => return Asked::Failed(error),

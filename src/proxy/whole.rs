@@ -4,7 +4,7 @@
 use super::body::{BodyError, ReplyBody};
 use super::coding;
 use super::error::ProxyError;
-use super::handler::Gateway;
+use super::handler::AppState;
 use super::memory::{Pool, Reserved};
 use super::record::Record;
 use super::stream;
@@ -53,7 +53,7 @@ impl Read {
     pub(crate) async fn read(
         response: Response<Incoming>,
         may_stream: bool,
-        gateway: &Gateway,
+        gateway: &AppState,
         record: Option<&mut Record>,
     ) -> Result<Box<Self>, ProxyError> {
         let (head, mut body) = response.into_parts();

@@ -10,7 +10,7 @@ use crate::admin::Admin;
 use crate::config::{Change, Config, Overrides, Source, Target};
 use crate::exchange::Shared;
 use crate::policy;
-use crate::proxy::handler::Gateway;
+use crate::proxy::handler::AppState;
 use crate::proxy::summaries::Places;
 use crate::proxy::upstream::{Upstream, UpstreamSettings};
 use crate::telemetry::log::{Configured, Level};
@@ -24,7 +24,7 @@ impl Running {
     /// was refused and everything is as it was.
     pub fn reload(&self, source: &Source, overrides: &Overrides, registry: &[policy::Entry]) -> bool {
         let log = &self.telemetry.log;
-        let read = self.handler.0.now().config.reload(source.clone(), overrides, registry);
+        let read = self.handler.0.load_full().config.reload(source.clone(), overrides, registry);
         let refused = match read {
             Ok(config) => self.swap(config).err().map(|error| vec![error.to_string()]),
             Err(problems) => Some(problems.0.iter().map(ToString::to_string).collect()),
@@ -42,7 +42,7 @@ impl Running {
 
     /// Everything that can fail comes before anything that changes.
     fn swap(&self, config: Config) -> Result<(), StartError> {
-        let (old, pages) = (self.handler.0.now(), self.pages.0.now());
+        let (old, pages) = (self.handler.0.load_full(), self.pages.0.load_full());
         let bearer = bearer_of(&config.admin)?;
         let gateway = renewed(&old, config, self.model.as_ref())?;
         let (config, telemetry) = (Arc::clone(&gateway.config), &self.telemetry);
@@ -50,8 +50,8 @@ impl Running {
         telemetry.log.set_level(log_settings(&config.log).level);
         self.filter.set(&config.log.level);
         telemetry.metrics.configure_tools(&config.named_tools());
-        self.handler.0.put(gateway);
-        self.pages.0.put(Pages { admin, patience: patience(&config) });
+        self.handler.0.store(Arc::new(gateway));
+        self.pages.0.store(Arc::new(Pages { admin, patience: patience(&config) }));
         for warning in &config.warnings {
             telemetry.log.note(Level::Warn, warning, json!({}));
         }
@@ -74,7 +74,7 @@ struct Reloaded<'a> {
 }
 
 /// The gateway with another configuration.
-fn renewed(old: &Gateway, config: Config, model: Option<&SimulatedModel>) -> Result<Gateway, StartError> {
+fn renewed(old: &AppState, config: Config, model: Option<&SimulatedModel>) -> Result<AppState, StartError> {
     let settings = reach(&config, model);
     // Behind https the roots of trust are read again too, since they may have been renewed.
     let stays = settings == reach(&old.config, model) && settings.base.scheme_str() == Some("http");
@@ -89,7 +89,7 @@ fn renewed(old: &Gateway, config: Config, model: Option<&SimulatedModel>) -> Res
         upstream: upstream.name().to_owned(),
         summaries: Arc::clone(&old.summaries.pins) as _,
     });
-    Ok(Gateway {
+    Ok(AppState {
         config,
         upstream,
         shared,
@@ -99,7 +99,7 @@ fn renewed(old: &Gateway, config: Config, model: Option<&SimulatedModel>) -> Res
         telemetry: old.telemetry.clone(),
         key: old.key.clone(),
         held: Arc::clone(&old.held),
-        turnstile: Arc::clone(&old.turnstile),
+        conversation_lock: Arc::clone(&old.conversation_lock),
         summaries: old.summaries.at(places),
     })
 }

@@ -1,5 +1,5 @@
-//! A received body with a bound on silence: the frames of hyper's `Incoming`, untouched, and an error
-//! where they stop coming. It does not bound the whole length of a transfer, nor its size.
+//! The idle timeout of a received body: the frames of hyper's `Incoming`, untouched, and an error where they stop coming.
+//! It does not bound the whole length of a transfer, nor its size.
 
 use super::body::BodyError;
 use bytes::Bytes;
@@ -14,14 +14,12 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// See the file's head.
 #[derive(Debug)]
-pub struct Timed {
+pub struct IdleTimeout {
     incoming: Incoming,
     idle: Duration,
-    /// Made when the body first lets us wait: most requests never do. Not set anew for each frame: it may ring too
-    /// early, and is set again then.
+    /// Made when the body first lets us wait: most requests never do.
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Since when we wait, while we do.
-    since: Option<Instant>,
+    is_waiting: bool,
     /// A frame has come.
     has_begun: bool,
     /// What a broken connection means: it depends on which side it is.
@@ -38,7 +36,7 @@ pub(super) struct UploadClock {
     last_ms: AtomicU64,
 }
 
-impl Timed {
+impl IdleTimeout {
     pub(super) fn upload(incoming: Incoming, idle: Duration) -> Self {
         Self { clock: Some(Arc::default()), ..Self::new(incoming, idle, BodyError::ClientCut) }
     }
@@ -48,7 +46,7 @@ impl Timed {
     }
 
     fn new(incoming: Incoming, idle: Duration, cut: BodyError) -> Self {
-        Self { incoming, idle, sleep: None, since: None, has_begun: false, cut, clock: None }
+        Self { incoming, idle, sleep: None, is_waiting: false, has_begun: false, cut, clock: None }
     }
 
     pub(super) fn upload_clock(&self) -> Option<Arc<UploadClock>> {
@@ -69,7 +67,8 @@ impl Timed {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match Pin::new(&mut self.incoming).poll_frame(context) {
             Poll::Ready(frame) => {
-                let was_there = self.since.take().is_none() && !std::mem::replace(&mut self.has_begun, true);
+                let was_there = !self.is_waiting && !self.has_begun;
+                (self.is_waiting, self.has_begun) = (false, true);
                 if let Some(clock) = self.clock.as_ref().filter(|_| !was_there) {
                     clock.touch();
                 }
@@ -81,15 +80,18 @@ impl Timed {
 
     /// Ready when the silence has lasted too long.
     fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let until = *self.since.get_or_insert_with(Instant::now) + self.idle;
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(until)));
-        while sleep.as_mut().poll(context).is_ready() {
-            if sleep.deadline() >= until {
-                return Poll::Ready(());
+        let begins = !std::mem::replace(&mut self.is_waiting, true);
+        let end = || Instant::now() + self.idle;
+        let sleep = match &mut self.sleep {
+            Some(sleep) => {
+                if begins {
+                    sleep.as_mut().reset(end());
+                }
+                sleep
             }
-            sleep.as_mut().reset(until);
-        }
-        Poll::Pending
+            None => self.sleep.insert(Box::pin(sleep_until(end()))),
+        };
+        sleep.as_mut().poll(context)
     }
 }
 

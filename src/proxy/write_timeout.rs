@@ -1,5 +1,5 @@
-//! A client's connection with a bound on how long it may take nothing of what is sent to it: the other half of a slow
-//! loris. It buffers nothing, and bounds no pause in which there is nothing to send.
+//! The write timeout of a client's connection: how long the client may take nothing of what is sent to it, the other half
+//! of a slow loris. It buffers nothing, and bounds no pause in which there is nothing to send.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,31 +9,31 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 /// See the file's head.
-pub(super) struct Patient<S> {
+pub(super) struct WriteTimeout<S> {
     stream: S,
     within: Duration,
     /// Runs while the other side takes nothing. Most connections never need one.
-    alarm: Option<Pin<Box<Sleep>>>,
+    sleep: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
+impl<S> WriteTimeout<S> {
     /// A write that makes no progress for as long as `within` fails.
     pub(super) fn new(stream: S, within: Duration) -> Self {
-        Self { stream, within, alarm: None }
+        Self { stream, within, sleep: None }
     }
 
     fn timed<T>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if done.is_ready() {
-            self.alarm = None;
+            self.sleep = None;
             return done;
         }
         let within = self.within;
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep(within)));
-        alarm.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        let waiting = self.sleep.get_or_insert_with(|| Box::pin(sleep(within)));
+        waiting.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -43,7 +43,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -83,14 +83,14 @@ mod tests {
     #[tokio::test]
     async fn who_takes_nothing_for_too_long_is_given_up() {
         let (ours, _theirs) = duplex(4);
-        let mut ours = Patient::new(ours, Duration::from_millis(1));
+        let mut ours = WriteTimeout::new(ours, Duration::from_millis(1));
         assert_eq!(ours.write_all(&[0; 5]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[tokio::test]
     async fn what_is_taken_piece_by_piece_passes_and_a_pause_in_between_is_no_stall() {
         let (ours, mut theirs) = duplex(4);
-        let mut ours = Patient::new(ours, Duration::from_secs(60));
+        let mut ours = WriteTimeout::new(ours, Duration::from_secs(60));
         let reading = tokio::spawn(async move {
             let mut read = vec![0; 20];
             theirs.read_exact(&mut read).await.unwrap();
@@ -99,6 +99,6 @@ mod tests {
         ours.write_all(&[7; 20]).await.unwrap();
         let (_theirs, read) = reading.await.unwrap();
         assert_eq!(read, [7; 20]);
-        assert!(ours.alarm.is_none(), "it runs only while nothing is taken");
+        assert!(ours.sleep.is_none(), "it runs only while nothing is taken");
     }
 }
