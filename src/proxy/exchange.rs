@@ -8,10 +8,9 @@ use super::fallback::{Fallbacks, lands_bare, learned};
 use super::handler::{Gateway, Length};
 use super::head::Head;
 use super::held::Waiting;
-use super::meter::Meter;
 use super::record::{Record, TOOLS_UNSUPPORTED, word};
 use super::turnstile::Passage;
-use crate::ledger::{Answered, News, Overflow, Spent};
+use crate::ledger::{Answered, News, Overflow, SentRounds, Spent};
 use crate::policy::plan::Plan;
 use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::judging::Judging;
@@ -56,7 +55,7 @@ pub(crate) struct Exchange {
     pub(crate) keeps_tools: bool,
     pub(crate) record: Record,
     /// What the first reply is going to cost; `None` once that is told.
-    pub(crate) meter: Option<Meter>,
+    pub(crate) sent: Option<SentRounds>,
     /// Keeps other requests of the conversation waiting, where the operator wants one at a time.
     pub(crate) passage: Option<Passage>,
     /// The calls that wait for a person's word.
@@ -193,17 +192,12 @@ impl Exchange {
         }
     }
 
-    /// Learns what the upstream billed, summed over all replies, and tells the ledger what the first one cost.
+    /// Learns what the upstream billed, summed over all replies, and tells the ledger with which rounds the history was sent.
     pub(crate) fn billed(&mut self, usage: Usage) {
         self.record.usage(usage);
-        let Some(meter) = self.meter.take() else { return };
-        let is_of_first = self.reasks.count() == 0 && !self.pass.is_fallback();
-        if let Some(foretold) = self.record.outcome.foretold.as_mut().filter(|_| is_of_first) {
-            foretold.billed = usage.prompt;
+        if let Some(sent) = self.sent.take() {
+            self.gateway.ledger.record(News { sent: Some(sent), ..News::default() });
         }
-        // A bill for more or for another form is not told; with what the history was sent, is.
-        let usage = if is_of_first { usage } else { Usage::default() };
-        self.gateway.ledger.record(News { cost: Some(meter.cost(usage)), ..News::default() });
     }
 
     /// Prepares to ask again for `choice`, all of whose calls were withheld in `round`; after too many times

@@ -22,7 +22,6 @@ pub mod headers;
 mod held;
 mod hints;
 pub mod memory;
-mod meter;
 mod open;
 mod patient;
 mod pool;

@@ -1,8 +1,8 @@
 //! Outcomes and sinks for the tests of this folder.
 
 use super::outcome::{
-    CallVerdict, Context, Fallback, Foretold, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak,
-    Route, SHORTENED, Said, Times, Tokens,
+    CallVerdict, Context, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route,
+    SHORTENED, Said, Times, Tokens,
 };
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -68,7 +68,6 @@ pub(super) fn rich() -> Outcome {
         reasoning: 20,
         saved: 900,
     };
-    outcome.foretold = Some(Foretold { tokens: 2_970, basis: "usage", billed: 3_000 });
     outcome.context = Context { touched: true, held_out: false };
     outcome.billed_requests = 2;
     outcome.fallbacks = vec![Fallback::Placement];

@@ -196,10 +196,6 @@ fn describe(outcome: &Outcome, line: &mut Line) {
     line.count("tokens_completion", outcome.tokens.completion);
     line.count("tokens_reasoning", outcome.tokens.reasoning);
     line.count("tokens_saved", outcome.tokens.saved);
-    if let Some(foretold) = outcome.foretold {
-        line.count("tokens_foretold", foretold.tokens);
-        line.word("foretold_by", foretold.basis);
-    }
     line.flag("context_touched", outcome.context.touched);
     line.flag("held_out", outcome.context.held_out);
     line.number("request_bytes", outcome.request_bytes);
@@ -329,7 +325,7 @@ mod tests {
             "billed_requests": 2, "reasks": 1, "lost_rounds": 1,
             "fallbacks": ["placement"], "prefix_breaks": ["ledger"], "unjudged": ["event_too_long"],
             "tokens_prompt": 3000, "tokens_cached": 2048, "tokens_cache_written": 100, "tokens_completion": 70,
-            "tokens_reasoning": 20, "tokens_saved": 900, "tokens_foretold": 2970, "foretold_by": "usage",
+            "tokens_reasoning": 20, "tokens_saved": 900,
             "context_touched": true, "request_bytes": 32768, "reply_bytes": 900,
             "total_ms": 1500.25, "overhead_ms": 0.25, "upstream_ms": 1500.0, "first_byte_ms": 420.5,
             "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",

@@ -3,13 +3,13 @@
 
 pub mod calls;
 mod context;
+pub mod histories;
 pub mod identity;
 pub mod ids;
 pub mod memo;
 pub mod names;
 pub mod outcome;
 pub mod prefix;
-pub mod prompt;
 pub mod released;
 pub mod summaries;
 pub mod tokens;
@@ -29,7 +29,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use summaries::Summaries;
-use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text, most_json, sample_json};
+use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text};
 
 /// One conversation as its request tells it.
 pub struct Transcript<'a> {
@@ -96,17 +96,12 @@ pub struct View<'a> {
     note: &'a Note,
 }
 
-/// About so many bytes are counted of messages that nobody has counted, spread evenly over their long strings. Of the
-/// corpus' conversations with gpt-4o the first bills are foretold 1.2 % off so, as they are if all is counted, and those
-/// with gpt-4.1 2.0 % off instead of 1.6 % (`tests/tokens_eval.rs`).
-pub const COUNTED: usize = 4 << 10;
+/// So many bytes are counted of a long text of which nobody needs an exact count.
+const COUNTED: usize = 4 << 10;
 
 /// A message of fewer bytes is not looked up. To count it takes up to three times as long as that, but what comes again
 /// is mostly known by its bill or by its beginning, so that most messages are counted once in any case.
 const LEAST_NAMED: usize = 1 << 10;
-
-/// Marks a count in a note as one from samples.
-const SAMPLED: u64 = 1 << 63;
 
 impl<'a> View<'a> {
     /// The strings of text in the message, decoded.
@@ -136,40 +131,17 @@ impl<'a> View<'a> {
 
     /// The same, where somebody has counted them.
     pub fn counted_tokens(&self) -> Option<Estimate> {
-        let known = self.note.counted.load(Ordering::Relaxed);
-        let counted = known.checked_sub(1).filter(|_| known & SAMPLED == 0)?;
+        let counted = self.note.counted.load(Ordering::Relaxed).checked_sub(1)?;
         Some(Estimate::of_hundredths(counted).scaled(self.token_factor))
     }
 
-    /// The same; where nobody has counted them, from one block in so many of its long strings.
-    pub fn sampled_tokens(&self, one_in: usize) -> Estimate {
-        let known = self.note.counted.load(Ordering::Relaxed) & !SAMPLED;
-        let sampled = known.checked_sub(1).map(Estimate::of_hundredths).unwrap_or_else(|| {
-            let sampled = self.count_tokens(|raw| sample_json(raw, one_in));
-            let note = SAMPLED | (sampled.hundredths() + 1);
-            // Whoever has counted by now, knows better.
-            let _ = self.note.counted.compare_exchange(0, note, Ordering::Relaxed, Ordering::Relaxed);
-            sampled
-        });
-        sampled.scaled(self.token_factor)
-    }
-
-    /// About its tokens: of a long message from samples, where nobody has counted them.
+    /// About its tokens: of a long text, its beginning is counted and stands for the rest.
     pub fn about_tokens(&self) -> Estimate {
-        match self.message.span.len().div_ceil(COUNTED) {
-            0 | 1 => self.tokens(),
-            one_in => self.sampled_tokens(one_in),
-        }
-    }
-
-    /// No estimate of its tokens is larger. Where nobody has counted them, found in a third of the time that takes.
-    pub fn most_tokens(&self) -> Estimate {
-        self.counted_tokens().unwrap_or_else(|| {
-            let known = self.note.most.load(Ordering::Relaxed).checked_sub(1).map(Estimate::of_hundredths);
-            let most = known.unwrap_or_else(|| self.count_tokens(most_json));
-            self.note.most.store(most.hundredths() + 1, Ordering::Relaxed);
-            most.scaled(self.token_factor)
-        })
+        let about = |raw: &[u8]| match raw.split_at_checked(COUNTED) {
+            Some((beginning, _)) => estimate_json(beginning).in_proportion(raw.len(), COUNTED),
+            None => estimate_json(raw),
+        };
+        self.counted_tokens().unwrap_or_else(|| self.count_tokens(about).scaled(self.token_factor))
     }
 
     /// The estimated tokens of its `text`-th string of text.

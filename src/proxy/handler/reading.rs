@@ -3,12 +3,11 @@
 
 use super::Gateway;
 use crate::config::AskUsage;
-use crate::ledger::{Ask, CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota};
+use crate::ledger::{Ask, CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota, SentRounds};
 use crate::policy::plan::{BatchSummaries, Counted, Plan};
 use crate::policy::set::{Judge, PolicySet};
 use crate::proxy::clock::ms_at;
 use crate::proxy::exchange::Exchange;
-use crate::proxy::meter::Meter;
 use crate::proxy::record::Record;
 use crate::rewrite::confirm::{Answer, answer, token};
 use crate::rewrite::restore::{Place, names, places, restored};
@@ -16,8 +15,8 @@ use crate::rewrite::sent::Sent;
 use crate::rewrite::summary::question;
 use crate::telemetry::outcome::{Context, Outcome, PrefixBreak, SummaryResult};
 use crate::transcript::Transcript;
+use crate::transcript::histories::Histories;
 use crate::transcript::identity::{Domain, Hash, HashKey, Identity};
-use crate::transcript::prompt::Histories;
 use crate::transcript::summaries::Pin;
 use crate::wire::request::Request;
 use bytes::Bytes;
@@ -40,7 +39,7 @@ pub(super) struct Reading {
     pub(super) answer: Option<Answer>,
     /// Under which the user may be asked about calls of the reply.
     pub(super) token: Option<String>,
-    pub(super) meter: Meter,
+    pub(super) sent: SentRounds,
     /// The stream is to be asked for its usage.
     pub(super) asks_usage: bool,
     pub(super) length: Length,
@@ -112,11 +111,10 @@ impl Gateway {
         outcome.times.upstream += waited;
         outcome.overflow_remembered = !overflows.is_empty() && !self.is_observing();
         outcome.model = Some(model_name.into_owned());
-        let meter = self.meter((&transcript, &sought), &facts, (&plan, &restored));
-        outcome.foretold = Some(meter.foretold());
+        let (sent, keeps_rounds) = self.sent_rounds((&transcript, &restored), &sought, &facts);
         let Sought { conversation, request: request_name, histories, answer, .. } = sought;
         outcome.conversation = Some(identity.explicit.clone().unwrap_or_else(|| conversation.spelled()));
-        tell_known(outcome, facts.repeated, (lost, meter.keeps_rounds));
+        tell_known(outcome, facts.repeated, (lost, keeps_rounds));
         tell_new(&transcript, &plan, record);
         let context = transcript.calls.context;
         drop(transcript);
@@ -131,7 +129,7 @@ impl Gateway {
             restored,
             context,
             model,
-            meter,
+            sent,
             asks_usage,
             answer,
             token,
@@ -194,17 +192,17 @@ impl Gateway {
         facts
     }
 
-    /// What the request's bill is held against.
-    fn meter(
+    /// With which rounds the history is sent, and whether its known beginning was sent with the same ones.
+    fn sent_rounds(
         &self,
-        (transcript, sought): (&Transcript<'_>, &Sought),
+        (transcript, restored): (&Transcript<'_>, &[(usize, Bytes)]),
+        sought: &Sought,
         facts: &Facts,
-        (plan, restored): (&Plan, &Vec<(usize, Bytes)>),
-    ) -> Meter {
-        let (plain, none) = (Plan::default(), Vec::new());
-        let (plan, restored) = if self.is_observing() { (&plain, &none) } else { (plan, restored) };
-        let sent = Sent { transcript, plan, restored };
-        Meter::read(sent, &sought.histories, facts, (sought.model, sought.conversation))
+    ) -> (SentRounds, bool) {
+        let sent = Sent { transcript, restored: if self.is_observing() { &[] } else { restored } };
+        let rounds = sent.rounds_before(transcript.request.messages.len());
+        let histories = &sought.histories;
+        (SentRounds { history: histories.whole, rounds }, sent.keeps_rounds(histories, &facts.sent_rounds))
     }
 
     /// Whether `plan` says something of summaries that may be acted on.
