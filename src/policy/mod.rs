@@ -251,7 +251,7 @@ impl RequestFacts<'_> {
                 return true;
             }
             unread -= bytes(message);
-            most += self.transcript.view(at).tokens();
+            most += self.transcript.view(at).most_tokens();
             if most.tokens() > tokens {
                 return false;
             }

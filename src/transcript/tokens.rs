@@ -9,6 +9,10 @@
 //! arguments, tool schemas, source code and prose in 24 languages. Because a cost looks back only, a longer text never
 //! counts less than its beginning.
 
+mod bound;
+
+pub use bound::most_json;
+
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
@@ -382,6 +386,36 @@ mod tests {
             assert!(counted <= bound && bound.tokens() <= text.len() as u64 * 17 / 10, "{text} {counted:?}");
         }
         assert!(MESSAGE_OVERHEAD <= Estimate::most_of("{},".len()));
+    }
+
+    #[test]
+    fn no_text_costs_more_than_the_closer_bound() {
+        let plain = [
+            "word", " ", "  ", "Camel", "x1", "1", "{", "_", "'s", ".", "a", "Z9", "ā", "ÿ", "中", "。", "😀",
+        ];
+        let escaped = [
+            r"\n",
+            r"\t",
+            r"\\",
+            r#"\""#,
+            r"\/",
+            r"\uffab",
+            r"\uabcd",
+            r"\u0020",
+            r"\ud83d\ude00",
+            r"\q",
+            r"\u1",
+            r"\",
+        ];
+        let mixed = [&plain[..], &escaped].concat();
+        let pairs = mixed.iter().flat_map(|one| mixed.iter().map(move |two| one.to_string() + two));
+        let repeated = pairs.map(|pair| pair.repeat(40));
+        for text in repeated.chain(texts(&mixed)).chain(texts(&plain)) {
+            let (counted, bound) = (estimate_json(text.as_bytes()), most_json(text.as_bytes()));
+            assert!(counted <= bound, "{text} {counted:?} {bound:?}");
+        }
+        let prose = "So many words as a person writes. ".repeat(2_000);
+        assert!(most_json(prose.as_bytes()).tokens() < 3 * estimate_text(&prose).tokens());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! tree, copies nothing, and deliberately does not check what lies inside numbers and plain characters
 //! beyond what finding the next byte needs: a text that is wrong there is the upstream's to refuse.
 
-pub mod block;
+mod block;
 mod string;
 
 use std::ops::Range;

@@ -28,6 +28,8 @@ pub struct Checkpoint {
 pub struct Note {
     /// Its size by some count, and 1 more; 0 where nobody counted yet.
     pub counted: AtomicU64,
+    /// No count is larger, and 1 more; 0 where nobody asked yet.
+    pub most: AtomicU64,
     /// A hash of its only string of text.
     pub text: OnceLock<u128>,
     /// A hash of what it says to the model.
@@ -99,6 +101,7 @@ impl Note {
         let copy = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Relaxed));
         Self {
             counted: copy(&self.counted),
+            most: copy(&self.most),
 
             text: self.text.clone(),
             content: self.content.clone(),
