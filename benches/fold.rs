@@ -9,13 +9,12 @@ mod bodies;
 use divan::Bencher;
 use divan::counter::BytesCount;
 use toolrein::config::{Config, Overrides, Source};
+use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::{Hash, HashKey, Identity};
+use toolrein::conversation::memo::{Memo, NoMemo};
 use toolrein::ledger::memory::MemoCache;
 use toolrein::policy::REGISTRY;
 use toolrein::policy::set::PolicySet;
-use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::{Hash, HashKey, Identity};
-use toolrein::transcript::memo::{Memo, NoMemo};
-use toolrein::wire::request::Request;
 
 fn main() {
     divan::main();
@@ -72,7 +71,7 @@ fn fold_body(bencher: Bencher<'_, '_>, body: &[u8], memo: &dyn Memo) {
 }
 
 fn fold_by(bencher: Bencher<'_, '_>, (policies, body): (&PolicySet, &[u8]), memo: &dyn Memo) {
-    let request = Request::parse(body).unwrap();
+    let request = toolrein::dialect::chat::parse(body).unwrap();
     let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
     bencher.counter(BytesCount::new(body.len())).bench_local(|| {
         let transcript = Transcript::read(&request, divan::black_box(body), &identity, memo);

@@ -8,11 +8,9 @@ mod bodies;
 use bytes::Bytes;
 use divan::Bencher;
 use divan::counter::BytesCount;
-use toolrein::policy::plan::{Change, Edit, Plan};
-use toolrein::rewrite::notice::Placement;
-use toolrein::rewrite::pass::{Pass, Source};
-use toolrein::wire::request::Request;
-use toolrein::wire::spelled::Spelled;
+use toolrein::dialect::variant::{Pass, Placement, Source};
+use toolrein::plan::{Change, Edit, Plan};
+use toolrein::wire::escaped_text::EscapedText;
 
 fn main() {
     divan::main();
@@ -26,7 +24,7 @@ fn untouched(bencher: Bencher<'_, '_>, size: &str) {
 
 #[divan::bench(args = [60_000], max_time = 1)]
 fn cut_and_notice(bencher: Bencher<'_, '_>, bytes: usize) {
-    let shorter: Spelled = "a line that was kept of the long result\n".repeat(400).into();
+    let shorter: EscapedText = "a line that was kept of the long result\n".repeat(400).into();
     let gone_chars = bytes - shorter.len();
     let changes = [
         Change::Shorten { text: 0, by: shorter, gone_chars },
@@ -42,9 +40,12 @@ fn cut_and_notice(bencher: Bencher<'_, '_>, bytes: usize) {
 
 fn write(bencher: Bencher<'_, '_>, body: Vec<u8>, plan: &Plan) {
     let body = Bytes::from(body);
-    let request = Request::parse(&body).unwrap();
+    let request = toolrein::dialect::chat::parse(&body).unwrap();
     let pass = Pass::plain(Placement::System);
     bencher.counter(BytesCount::new(body.len())).bench_local(|| {
-        Source { body: divan::black_box(&body), request: &request, plan, restored: &[] }.write(&pass)
+        toolrein::dialect::chat::write(
+            &Source { body: divan::black_box(&body), request: &request, plan, restored: &[] },
+            &pass,
+        )
     });
 }

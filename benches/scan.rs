@@ -7,7 +7,6 @@ mod bodies;
 
 use divan::Bencher;
 use divan::counter::BytesCount;
-use toolrein::wire::request::Request;
 
 fn main() {
     divan::main();
@@ -18,5 +17,5 @@ fn request(bencher: Bencher<'_, '_>, size: &str) {
     let body = bodies::sized(size).bytes;
     bencher
         .counter(BytesCount::new(body.len()))
-        .bench_local(|| Request::parse(divan::black_box(&body)).unwrap());
+        .bench_local(|| toolrein::dialect::chat::parse(divan::black_box(&body)).unwrap());
 }

@@ -10,14 +10,14 @@ use bytes::Bytes;
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use toolrein::config::{Config, Overrides, Source};
+use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::{Hash, HashKey, Identity};
+use toolrein::conversation::memo::NoMemo;
+use toolrein::dialect::chat::reply::ReplyJudge;
+use toolrein::dialect::reply::{Form, Limits, Options, Reply as _};
+use toolrein::exchange::judging::{AnswerTools, Judging};
 use toolrein::policy::REGISTRY;
 use toolrein::policy::set::PolicySet;
-use toolrein::rewrite::judging::{AnswerTools, Judging};
-use toolrein::rewrite::reply::{Form, Limits, Options, ReplyJudge};
-use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::{Hash, HashKey, Identity};
-use toolrein::transcript::memo::NoMemo;
-use toolrein::wire::request::Request;
 
 const LIMITS: Limits = Limits { event: 1 << 20, held: 4 << 20, reply: 32 << 20 };
 
@@ -39,7 +39,7 @@ fn judge(bencher: Bencher<'_, '_>, events: Vec<Vec<u8>>) {
     let chunks: Vec<Bytes> = events.into_iter().map(Bytes::from).collect();
     let bytes: usize = chunks.iter().map(Bytes::len).sum();
     let body = bodies::sized("1KB").bytes;
-    let request = Request::parse(&body).unwrap();
+    let request = toolrein::dialect::chat::parse(&body).unwrap();
     let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
     let policies: PolicySet =
         Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap().policies;

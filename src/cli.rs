@@ -3,8 +3,7 @@
 
 use crate::config::{Config, Overrides, Profile, Source};
 use crate::explain::{self, Form, Which};
-use crate::policy;
-use crate::replay;
+use crate::{policy, replay};
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;

@@ -1,6 +1,6 @@
 //! Random keys: secrets from the operating system, under which names are hashed. Keeps none of them.
 
-use crate::transcript::identity::HashKey;
+use crate::conversation::identity::HashKey;
 
 /// A fresh key. A system without randomness ends the process: whatever took its place could be guessed.
 pub fn random_key() -> HashKey {

@@ -15,12 +15,11 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::{Hash, HashKey, Identity};
+use toolrein::conversation::memo::NoMemo;
 use toolrein::policy::REGISTRY;
 use toolrein::policy::set::{PolicySet, Rule};
-use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::{Hash, HashKey, Identity};
-use toolrein::transcript::memo::NoMemo;
-use toolrein::wire::request::Request;
 
 /// Broken calls that the lenient form passes by design: the tools behind them take them.
 const HARMLESS: [&str; 3] = ["enum_unknown", "numeric_string_for_number", "json_string_for_array"];
@@ -121,7 +120,7 @@ fn rule(settings: &str) -> Arc<dyn Rule> {
 fn refusal(case: &Case, rule: &Arc<dyn Rule>) -> Option<String> {
     let body = json!({"model": "m", "tools": [case.tool], "messages": [{"role": "user", "content": "q"}]});
     let body = body.to_string();
-    let request = Request::parse(body.as_bytes()).unwrap();
+    let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
     let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     let (_, mut judge) = PolicySet::new(vec![Arc::clone(rule)]).read(&transcript);

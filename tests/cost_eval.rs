@@ -22,14 +22,12 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use toolrein::config::{Config, Overrides, Source};
+use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::{Hash, HashKey, Identity};
+use toolrein::dialect::variant::{Pass, Placement, Source as Written};
 use toolrein::ledger::memory::MemoCache;
+use toolrein::plan::Plan;
 use toolrein::policy::REGISTRY;
-use toolrein::policy::plan::Plan;
-use toolrein::rewrite::notice::Placement;
-use toolrein::rewrite::pass::{Pass, Source as Written};
-use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::{Hash, HashKey, Identity};
-use toolrein::wire::request::Request;
 
 /// What a cached token costs of a fresh one: OpenAI's gpt-4o, its gpt-4.1, Anthropic's and newer models.
 const PRICES: [f64; 3] = [0.5, 0.25, 0.1];
@@ -97,7 +95,7 @@ impl Biller {
         for count in requests(talk) {
             let body = written.body(count);
             let (out, plan) = self.rewritten(&body);
-            let request = Request::parse(&out).unwrap();
+            let request = toolrein::dialect::chat::parse(&out).unwrap();
             let transcript = Transcript::read(&request, &out, &self.identity, &self.memo);
             let messages: Vec<Bytes> =
                 request.messages.iter().map(|message| out.slice(message.span.range())).collect();
@@ -120,7 +118,7 @@ impl Biller {
     }
 
     fn rewritten(&self, body: &Bytes) -> (Bytes, Plan) {
-        let request = Request::parse(body).unwrap();
+        let request = toolrein::dialect::chat::parse(body).unwrap();
         let model = request.model_name(body);
         let mut transcript = Transcript::read(&request, body, &self.identity, &self.memo);
         transcript.token_factor = self.config.token_factor(&model);
@@ -128,7 +126,7 @@ impl Biller {
         transcript.context_window = None;
         let (plan, _) = self.config.policies.read(&transcript);
         let source = Written { body, request: &request, plan: &plan, restored: &[] };
-        let out = source.write(&Pass::plain(Placement::Suffix)).join();
+        let out = toolrein::dialect::chat::write(&source, &Pass::plain(Placement::Suffix)).join();
         (out, plan)
     }
 }

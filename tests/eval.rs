@@ -20,13 +20,12 @@ use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use toolrein::rewrite::texts::settle;
-use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::Hash;
-use toolrein::transcript::memo::NoMemo;
-use toolrein::transcript::released::{NOTHING_HIDDEN, Release, Releases, with};
-use toolrein::transcript::tokens::estimate_json;
-use toolrein::wire::request::Request;
+use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::Hash;
+use toolrein::conversation::memo::NoMemo;
+use toolrein::conversation::released::{NOTHING_HIDDEN, Release, Releases, with};
+use toolrein::conversation::tokens::estimate_json;
+use toolrein::plan::texts::settle;
 use world::{Facts, NOW_MS, identity, read, shipped};
 
 /// One call every two seconds: faster than any recorded agent.
@@ -154,7 +153,7 @@ fn withheld(talk: &Value, tally: &mut Tally) -> Option<String> {
 /// When each call of the conversation was handed out.
 fn paced(talk: &Value) -> BTreeMap<Hash, Releases> {
     let (body, identity) = (body(talk, talk["messages"].as_array().unwrap().len()), identity(1));
-    let request = Request::parse(&body).unwrap();
+    let request = toolrein::dialect::chat::parse(&body).unwrap();
     let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
     let paced = transcript.calls.calls.iter().zip((NOW_MS..).step_by(PACE_MS as usize));
     let mut released: BTreeMap<Hash, Releases> = BTreeMap::new();
@@ -208,7 +207,7 @@ fn kind_of(original: &str, by: &str) -> &'static str {
 
 fn estimates(talk: &Value, tally: &mut Tally) {
     let (body, identity) = (body(talk, talk["messages"].as_array().unwrap().len()), identity(1));
-    let request = Request::parse(&body).unwrap();
+    let request = toolrein::dialect::chat::parse(&body).unwrap();
     let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
     let tools = request.value(&body, "tools").map_or(0, |tools| estimate_json(tools.of(&body)).tokens());
     let between = |from: usize, to: usize| {

@@ -16,12 +16,11 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::{Hash, HashKey, Identity};
+use toolrein::conversation::memo::NoMemo;
 use toolrein::policy::REGISTRY;
 use toolrein::policy::set::{PolicySet, Rule};
-use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::{Hash, HashKey, Identity};
-use toolrein::transcript::memo::NoMemo;
-use toolrein::wire::request::Request;
 
 /// Attacks that say what they are.
 const PLAIN: [&str; 6] = [
@@ -90,7 +89,7 @@ fn counting() -> Arc<dyn Rule> {
 
 fn is_flagged(text: &str, rule: &Arc<dyn Rule>) -> bool {
     let body = json!({"messages": [{"role": "tool", "tool_call_id": "a", "content": text}]}).to_string();
-    let request = Request::parse(body.as_bytes()).unwrap();
+    let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
     let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     let (plan, _) = PolicySet::new(vec![Arc::clone(rule)]).read(&transcript);

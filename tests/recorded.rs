@@ -12,10 +12,10 @@ mod world;
 
 use bytes::Bytes;
 use recordings::{Kind, Recording, of_corpus, own};
-use toolrein::rewrite::judging::Judging;
-use toolrein::rewrite::notice::Placement;
-use toolrein::rewrite::pass::Pass;
-use toolrein::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge};
+use toolrein::dialect::chat::reply::ReplyJudge;
+use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
+use toolrein::dialect::variant::{Pass, Placement};
+use toolrein::exchange::judging::Judging;
 use world::{Facts, NOW_MS, lossy, read, shipped};
 
 fn recordings(kind: Kind) -> Vec<Recording> {
@@ -29,13 +29,13 @@ fn judging() -> Judging {
     read(&body, shipped(), &Facts::default()).judging()
 }
 
-fn judge(form: Form) -> ReplyJudge {
+fn judge(form: Form) -> ReplyJudge<Judging> {
     let limits = Limits { event: 1 << 20, held: 4 << 20, reply: 32 << 20 };
     ReplyJudge::new(judging(), form, limits, Options::default())
 }
 
 /// How the reply ended, with an error of the upstream's given to the client.
-fn ended(judge: &mut ReplyJudge, out: &mut Vec<Bytes>) -> Ending {
+fn ended(judge: &mut ReplyJudge<Judging>, out: &mut Vec<Bytes>) -> Ending {
     match judge.finish(NOW_MS, out) {
         Ending::Refused => {
             judge.let_refusal_stand(NOW_MS, out);

@@ -7,13 +7,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use toolrein::config::{Config, Overrides, Source};
+use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::{Hash, HashKey, Identity};
+use toolrein::conversation::memo::NoMemo;
+use toolrein::plan::Change;
 use toolrein::policy::REGISTRY;
-use toolrein::policy::plan::Change;
 use toolrein::policy::set::{Judge, PolicySet};
-use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::{Hash, HashKey, Identity};
-use toolrein::transcript::memo::NoMemo;
-use toolrein::wire::request::Request;
 
 /// One letter apart from none of the others.
 const TOOLS: [&str; 3] = ["alpha", "bravo", "charlie"];
@@ -276,7 +275,7 @@ fn body(steps: &[Step]) -> String {
 /// The places at which the program tells which state, and its judge of the reply.
 fn read(policies: &PolicySet, steps: &[Step]) -> (Vec<(usize, usize)>, Judge) {
     let body = body(steps);
-    let request = Request::parse(body.as_bytes()).unwrap();
+    let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = Identity { key: HashKey::fixed(7), principal: Hash(1), explicit: None };
     let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     let (plan, judge) = policies.read(&transcript);

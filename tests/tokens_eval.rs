@@ -12,11 +12,10 @@
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
-use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::{Hash, HashKey, Identity};
-use toolrein::transcript::memo::NoMemo;
-use toolrein::transcript::tokens::Estimate;
-use toolrein::wire::request::Request;
+use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::{Hash, HashKey, Identity};
+use toolrein::conversation::memo::NoMemo;
+use toolrein::conversation::tokens::Estimate;
 
 /// Smaller prompts are mostly constants of the provider's.
 const SMALL_PROMPT: u64 = 200;
@@ -30,7 +29,7 @@ const MOST_OFF_FITTED: f64 = 15.0;
 
 /// The estimated tokens of a request.
 fn estimated(body: &str) -> u64 {
-    let request = Request::parse(body.as_bytes()).unwrap();
+    let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
     let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     let messages: Estimate = (0..request.messages.len()).map(|at| transcript.view(at).tokens()).sum();

@@ -7,12 +7,11 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolrein::config::{Config, Overrides, Source};
+use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::{Hash, HashKey, Identity};
+use toolrein::conversation::memo::NoMemo;
 use toolrein::policy::REGISTRY;
 use toolrein::policy::set::{Judge, PolicySet};
-use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::{Hash, HashKey, Identity};
-use toolrein::transcript::memo::NoMemo;
-use toolrein::wire::request::Request;
 
 /// What a student writes. The last says nothing, but it is a message.
 const ANSWERS: [&str; 4] = ["A cat.", "It sleeps, I think?", "猫", "?"];
@@ -252,7 +251,7 @@ impl Lesson<'_> {
             tool("reset_points", any),
         ]);
         let body = json!({"model": "m", "tools": tools, "messages": self.messages}).to_string();
-        let request = Request::parse(body.as_bytes()).unwrap();
+        let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
         let identity = Identity { key: HashKey::fixed(7), principal: Hash(1), explicit: None };
         let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
         self.policies.read(&transcript).1

@@ -11,17 +11,16 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 use toolrein::config::{Config, Overrides, Source};
+use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::{Hash, HashKey, Identity};
+use toolrein::conversation::memo::{Memo, NoMemo};
+use toolrein::conversation::released::{NOTHING_HIDDEN, Release};
+use toolrein::dialect::prefix::read_request;
+use toolrein::dialect::variant::{Pass, Placement, Source as Written};
 use toolrein::ledger::memory::{Bounds, MemoCache, Memory};
 use toolrein::ledger::{Ask, Ledger as _, News};
 use toolrein::policy::REGISTRY;
 use toolrein::policy::set::PolicySet;
-use toolrein::rewrite::notice::Placement;
-use toolrein::rewrite::pass::{Pass, Source as Written};
-use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::{Hash, HashKey, Identity};
-use toolrein::transcript::memo::{Memo, NoMemo};
-use toolrein::transcript::prefix::read_request;
-use toolrein::transcript::released::{NOTHING_HIDDEN, Release};
 
 /// Measures and draws everything into `folder`.
 pub async fn drawn(program: &str, folder: &Path) {
@@ -117,7 +116,7 @@ fn ledger() -> Plot {
         refusals: hour,
     };
     let key = HashKey::fixed(1);
-    let name = |at: u64| key.hash(toolrein::transcript::identity::Domain::Call, &[&at.to_le_bytes()]);
+    let name = |at: u64| key.hash(toolrein::conversation::identity::Domain::Call, &[&at.to_le_bytes()]);
     let memory = Memory::new(&bounds);
     let before = resident_mb();
     let (mut known, mut times, mut held) = (0, Vec::new(), Vec::new());
@@ -193,12 +192,18 @@ fn cost(policies: &PolicySet, body: &Body, warm: bool) -> f64 {
     least(30, || {
         number += 1;
         body.renew_last(number);
-        let request = read_request(&body.bytes, &identity.key, memo).unwrap();
+        let request = read_request::<toolrein::exchange::judging::Judging>(
+            &toolrein::dialect::chat::Chat,
+            &body.bytes,
+            &identity.key,
+            memo,
+        )
+        .unwrap();
         let transcript = Transcript::read(&request, &body.bytes, &identity, memo);
         let (plan, judge) = policies.read(&transcript);
         let shared = bytes::Bytes::copy_from_slice(&body.bytes);
         let source = Written { body: &shared, request: &request, plan: &plan, restored: &[] };
-        let pieces = source.write(&Pass::plain(Placement::Suffix)).into_pieces();
+        let pieces = toolrein::dialect::chat::write(&source, &Pass::plain(Placement::Suffix)).into_pieces();
         drop(judge);
         pieces.len()
     })

@@ -5,9 +5,9 @@ use crate::world::identity;
 use bytes::Bytes;
 use toolrein::config::{Config, Overrides, Problems, Source};
 use toolrein::policy::REGISTRY;
-use toolrein::transcript::Transcript;
-use toolrein::transcript::memo::NoMemo;
-use toolrein::wire::request::Request;
+use toolrein::conversation::Transcript;
+use toolrein::conversation::memo::NoMemo;
+use toolrein::conversation::request::Request;
 
 const BODY: &str = r#"{"model":"gpt-4.1","messages":[{"role":"system","content":"s"},{"role":"user","content":"please look"},{"role":"assistant","content":"I look?","tool_calls":[{"id":"a","type":"function","function":{"name":"searchAll","arguments":"{\"q\":1}"}}]},{"role":"tool","tool_call_id":"a","content":"[]"},{"role":"assistant","content":"Well."},{"role":"user","content":"more"}],"tools":[{"type":"function","function":{"name":"searchAll","parameters":{"type":"object"}}}]}"#;
 
@@ -24,7 +24,7 @@ pub fn run(input: &[u8]) -> bool {
     assert_eq!(config.policy_names(), again.policy_names());
     config.named_tools();
     let body = Bytes::from_static(BODY.as_bytes());
-    let (request, identity) = (Request::parse(&body).unwrap(), identity(1));
+    let (request, identity) = (toolrein::dialect::chat::parse(&body).unwrap(), identity(1));
     let mut transcript = Transcript::read(&request, &body, &identity, &NoMemo);
     transcript.token_factor = config.token_factor("gpt-4.1");
     transcript.context_window = config.context_window("gpt-4.1");

@@ -1,12 +1,15 @@
 //! A call that needs a person's yes: what they are shown is what is handed out. Arguments and name come from the
 //! input; the question is one block of code that nothing in it can close, and each reply to the yes is well formed.
 
+use toolrein::dialect::reply::{Form, Limits, Options, Reply as _};
 use crate::world::{NOW_MS, TOKEN, choices, is_json, judging, lossy};
 use bytes::Bytes;
 use serde_json::{Value, json};
-use toolrein::rewrite::confirm::{Confirmation, Handed, events, reply};
-use toolrein::rewrite::reply::{Form, Limits, Options, ReplyJudge};
-use toolrein::transcript::identity::{Hash, HashKey};
+use toolrein::plan::approval::Confirmation;
+use toolrein::dialect::Handed;
+use toolrein::dialect::chat::approved::{events, reply};
+use toolrein::dialect::chat::reply::ReplyJudge;
+use toolrein::conversation::identity::{Hash, HashKey};
 
 /// Everything on, and a history in which `pay_bill` is declared and nothing but a yes is wanting.
 const SETTING: u8 = 14;

@@ -5,10 +5,12 @@ use crate::world::{choices, is_json};
 use std::fmt::Debug;
 use toolrein::ledger::redis::records::{Kind, Record, Seals, Seen, Taken, Use, one_by_one};
 use toolrein::ledger::{ModelFacts, Overflow, SentRounds};
-use toolrein::rewrite::confirm::{Confirmation, Handed, reply};
-use toolrein::rewrite::rounds::Round;
-use toolrein::transcript::identity::{Hash, HashKey};
-use toolrein::transcript::released::Release;
+use toolrein::plan::approval::Confirmation;
+use toolrein::dialect::Handed;
+use toolrein::dialect::chat::approved::reply;
+use toolrein::exchange::store::Round;
+use toolrein::conversation::identity::{Hash, HashKey};
+use toolrein::conversation::released::Release;
 
 const ABOUT: (Kind, Hash) = (Kind::Rounds, Hash(7));
 

@@ -2,8 +2,8 @@
 //! for a refusal of tools; what is read is bounded; and what we say of it ourselves is JSON.
 
 use crate::world::{is_json, lossy};
-use toolrein::wire::error::{own_error_body, parse, parse_event, parse_in_200};
-use toolrein::wire::refusal::{classify, misses_tools, overflows, refuses_stream_options};
+use toolrein::dialect::error::{own_error_body, parse, parse_event, parse_in_200};
+use toolrein::dialect::refusal::{classify, misses_tools, overflows, refuses_stream_options};
 
 pub fn run(input: &[u8]) -> bool {
     let [high, low, body @ ..] = input else { return false };

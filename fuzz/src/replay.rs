@@ -7,7 +7,7 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::NamedTempFile;
-use toolrein::explain::{self, Form, Which};
+use toolrein::explain::{Form, Which, self};
 use toolrein::replay;
 
 thread_local! {

@@ -1,13 +1,15 @@
 //! A whole reply's bytes, judged, with the model giving the same reply whenever it is asked again. What nothing acted
 //! on stays as it came; what was JSON is JSON; the client sees the released calls and no other.
 
+use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
 use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
 use bytes::Bytes;
 use serde_json::Value;
-use toolrein::rewrite::choice::ChoiceState;
-use toolrein::rewrite::judging::{Decision, Judging};
-use toolrein::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge};
-use toolrein::wire::reply::Reply;
+use toolrein::dialect::chat::choice::ChoiceState;
+use toolrein::exchange::judging::Judging;
+use toolrein::plan::decision::Decision;
+use toolrein::dialect::chat::reply::ReplyJudge;
+use toolrein::dialect::chat::completion::Reply;
 
 /// How often the model is asked again before it has to land.
 const PATIENCE: usize = 3;
@@ -65,7 +67,7 @@ pub fn has_acted(judging: &Judging) -> bool {
     judging.record.iter().any(|judged| judged.decision != Decision::Release)
 }
 
-fn shows_released_calls(judge: &ReplyJudge, out: &Value, body: &[u8]) {
+fn shows_released_calls(judge: &ReplyJudge<Judging>, out: &Value, body: &[u8]) {
     for (at, state) in judge.choices().iter().enumerate() {
         let message = &out["choices"][at]["message"];
         let shown = message["tool_calls"].as_array().map_or(0, Vec::len);

@@ -7,14 +7,13 @@ use crate::world::{NOW_MS, SETS, choices, config, identity, is_json, lossy, poli
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use toolrein::policy::plan::Plan;
-use toolrein::rewrite::notice::Placement;
-use toolrein::rewrite::pass::{Asking, Pass, Source, Tools};
-use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::Hash;
-use toolrein::transcript::memo::{Derived, Memo, NoMemo};
-use toolrein::transcript::prefix::read_request;
-use toolrein::wire::request::Request;
+use toolrein::plan::Plan;
+use toolrein::dialect::variant::{Asking, Pass, Placement, Source, Tools};
+use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::Hash;
+use toolrein::conversation::memo::{Derived, Memo, NoMemo};
+use toolrein::dialect::prefix::read_request;
+use toolrein::conversation::request::Request;
 
 /// A round of an earlier reply, put back before the messages that the input chooses.
 const ROUND: &str = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"w1","type":"function","function":{"name":"look","arguments":"{}"}}]},{"role":"tool","tool_call_id":"w1","content":"{\"ok\":false}"}"#;
@@ -27,13 +26,13 @@ pub fn run(input: &[u8]) -> bool {
     let (set, input) = choices(input);
     let (form, body) = choices(input);
     let body = Bytes::copy_from_slice(body);
-    let Ok(request) = Request::parse(&body) else { return false };
+    let Ok(request) = toolrein::dialect::chat::parse(&body) else { return false };
     let set = usize::from(set) % SETS;
     let memo = KeepAll::default();
     let plan = read(&request, &body, set, &NoMemo);
     // Twice with a memory: the second time everything is remembered, of the reading too.
     for _ in 0..2 {
-        let remembered = read_request(&body, &identity(1).key, &memo).unwrap();
+        let remembered = read_request::<toolrein::exchange::judging::Judging>(&toolrein::dialect::chat::Chat, &body, &identity(1).key, &memo).unwrap();
         assert_eq!((&remembered.members, &remembered.tools), (&request.members, &request.tools));
         assert_eq!(read(&remembered, &body, set, &memo), plan);
     }
@@ -63,7 +62,7 @@ fn changes_nothing(plan: &Plan) -> bool {
 
 fn check(request: &Request, body: &Bytes, (out, plan): (&Bytes, &Plan), pass: &Pass) {
     let told = || format!("{pass:?}\n{plan:?}\n{}\nbecame\n{}", lossy(body), lossy(out));
-    let fault = Request::parse(out).err();
+    let fault = toolrein::dialect::chat::parse(out).err();
     assert!(fault.is_none(), "not read again ({fault:?}): {}", told());
     if is_json(body) {
         assert!(is_json(out), "no JSON: {}", told());

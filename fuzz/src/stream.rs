@@ -2,12 +2,13 @@
 //! chunking gives the same bytes and verdicts; what nothing acted on comes out as it went in; events that were JSON
 //! stay JSON.
 
+use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
 use crate::reply::has_acted;
 use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
 use bytes::Bytes;
-use toolrein::rewrite::choice::ChoiceState;
-use toolrein::rewrite::judging::Judged;
-use toolrein::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge};
+use toolrein::dialect::chat::choice::ChoiceState;
+use toolrein::exchange::judging::Judged;
+use toolrein::dialect::chat::reply::ReplyJudge;
 use toolrein::wire::sse::{Piece, Splitter, parse_fields};
 
 const PATIENCE: usize = 3;
@@ -137,13 +138,13 @@ fn judged(first: u8, limits: Limits, pieces: &[&[u8]]) -> Seen {
     Seen { out, record: judge.judging.record, rounds, unjudged, spoiled, errored }
 }
 
-fn push(judge: &mut ReplyJudge, piece: &[u8], out: &mut Vec<Bytes>, errored: &mut bool) {
+fn push(judge: &mut ReplyJudge<Judging>, piece: &[u8], out: &mut Vec<Bytes>, errored: &mut bool) {
     judge.push(Bytes::copy_from_slice(piece), NOW_MS, out);
     *errored |= takes_error(judge, out);
 }
 
 /// As the program does where no other form of the request is worth a try.
-fn takes_error(judge: &mut ReplyJudge, out: &mut Vec<Bytes>) -> bool {
+fn takes_error(judge: &mut ReplyJudge<Judging>, out: &mut Vec<Bytes>) -> bool {
     let is_error = judge.refusal().is_some();
     judge.let_refusal_stand(NOW_MS, out);
     is_error

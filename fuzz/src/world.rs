@@ -7,11 +7,11 @@ use toolrein::config::{Config, Overrides, Source};
 use toolrein::policy::REGISTRY;
 use toolrein::policy::pattern::Pattern;
 use toolrein::policy::set::{Judge, PolicySet};
-use toolrein::rewrite::judging::{AnswerTools, Judging};
-use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::{Hash, HashKey, Identity};
-use toolrein::transcript::memo::NoMemo;
-use toolrein::wire::request::Request;
+use toolrein::exchange::judging::{AnswerTools, Judging};
+use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::{Hash, HashKey, Identity};
+use toolrein::conversation::memo::NoMemo;
+use toolrein::conversation::request::Request;
 
 /// Now, in every target: ms since the epoch.
 pub const NOW_MS: u64 = 1_790_000_000_000;
@@ -69,7 +69,7 @@ pub fn identity(seed: u64) -> Identity {
 /// A judge of replies to one of the histories. `choices`: the set, the history, the mode.
 pub fn judging(choices: u8) -> Judging {
     let body = Bytes::from_static(HISTORIES[usize::from(choices) / SETS % HISTORIES.len()].as_bytes());
-    let request = Request::parse(&body).unwrap();
+    let request = toolrein::dialect::chat::parse(&body).unwrap();
     let set = policies(usize::from(choices) % SETS);
     let named: Arc<[Pattern]> = ANSWERS.map(|name| Pattern::new(name.to_owned())).into();
     let answers = AnswerTools::of(&request, &body, &named);
@@ -86,7 +86,7 @@ pub fn judging_by(tables: &'static str) -> Judging {
     let sets = SETS.get_or_init(Mutex::default);
     let set = sets.lock().unwrap_or_else(PoisonError::into_inner).entry(tables).or_insert_with(load).clone();
     let body = Bytes::from_static(ALL_DECLARED.as_bytes());
-    let request = Request::parse(&body).unwrap();
+    let request = toolrein::dialect::chat::parse(&body).unwrap();
     Judging::new(judge(&request, &body, &set), AnswerTools::default(), false).asking(Some(TOKEN.to_owned()))
 }
 

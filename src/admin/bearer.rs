@@ -1,8 +1,8 @@
 //! The bearer token of the admin server: what it must look like, and whether a request brings it. Where it comes from is
 //! the configuration's affair, and what it opens is the routes'.
 
+use crate::conversation::identity::{Domain, HashKey};
 use crate::secret::random_key;
-use crate::transcript::identity::{Domain, HashKey};
 use hyper::http::Request;
 use hyper::http::header::AUTHORIZATION;
 

@@ -10,9 +10,9 @@ pub mod readiness;
 pub use bearer::Bearer;
 
 use self::confirmations::Asked;
+use crate::dialect::error::own_error_body;
 use crate::ledger::held::HeldCalls;
 use crate::telemetry::metrics::Metrics;
-use crate::wire::error::own_error_body;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::http::header::{

@@ -39,9 +39,9 @@ pub use tables::{
 pub use target::Target;
 pub use tiers::{KeyHash, Tier};
 
+use crate::plan::SummaryPlace;
 use crate::policy;
 use crate::policy::pattern::{Pattern, best_match};
-use crate::policy::plan::SummaryPlace;
 use crate::policy::set::PolicySet;
 use contradictions::contradictions;
 use document::Document;

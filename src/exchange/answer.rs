@@ -8,18 +8,16 @@ use super::error::ProxyError;
 use super::notes::label;
 use super::running::{Replying, Running};
 use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
-use crate::rewrite::choice::next_of;
-use crate::rewrite::judging::Judging;
-use crate::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge, Unjudged, error_data};
-use crate::wire::error::{own_error_body, parse};
+use crate::dialect::error::parse;
+use crate::dialect::reply::{Ending, Form, Limits, Options, Reply, Unjudged, next_of};
+use crate::dialect::usage::Usage;
+use crate::exchange::judging::Judging;
 use crate::wire::sniff;
-use crate::wire::sse::write_event;
-use crate::wire::usage::Usage;
 use bytes::Bytes;
 
 /// The client's reply, and the upstream's of which it is made.
 pub(super) struct Replies {
-    pub(super) judge: ReplyJudge,
+    pub(super) judge: Box<dyn Reply<Judging>>,
     form: Form,
     upstream: Upstream,
     /// The HTTP status of the present reply.
@@ -116,7 +114,7 @@ impl Running {
     fn replies_of(&self, core: &Core, judging: Judging, form: Form, source: Source) -> Box<Replies> {
         let limits = &core.shared.config.limits;
         let limits = Limits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
-        let judge = ReplyJudge::new(judging, form, limits, self.options(core));
+        let judge = core.dialect.replies(judging, form, limits, self.options(core));
         let (upstream, out) = (Upstream::Asked, Vec::new());
         Box::new(Replies {
             judge,
@@ -170,7 +168,7 @@ impl Running {
             (_, Input::NoMemory) => replies.fail(core, ProxyError::NoMemory, Break::Upstream),
             // Keeps the client's connection alive while it has to wait.
             (_, Input::Silence) if replies.is_stream() && replies.judge.at_boundary() => {
-                core.outputs.push_back(Output::Emit(Bytes::from_static(b": toolrein waits\n\n")));
+                core.outputs.push_back(Output::Emit(core.dialect.heartbeat()));
             }
             _ => {}
         }
@@ -233,7 +231,7 @@ impl Running {
             }
         } else if is_success {
             core.note_unjudged(why);
-            if replies.judge.judging.is_strict() {
+            if replies.judge.judging().is_strict() {
                 return replies.fail(core, ProxyError::ReplyUnjudged { why }, Break::Upstream);
             }
         }
@@ -249,7 +247,7 @@ impl Running {
         if again {
             return self.ask(core, replies);
         }
-        core.outputs.push_back(Output::Emit(write_event(&error_data(status, body))));
+        core.outputs.push_back(Output::Emit(core.dialect.error_event(status, body)));
         core.record.error = Some("reask_failed");
         core.outputs.push_back(Output::BreakOff(Break::Upstream));
         replies.upstream = Upstream::Over;
@@ -277,7 +275,7 @@ impl Running {
                 let error = ProxyError::ReplyUnjudged { why: label(why) };
                 replies.fail(core, error, Break::Upstream);
             }
-            self.ask_approvals(core, &replies.judge.judging);
+            self.ask_approvals(core, replies.judge.judging());
             self.note_finished(core, replies, now);
         }
     }
@@ -288,26 +286,25 @@ impl Running {
             return;
         }
         let judge = &replies.judge;
-        let finished = judge.choices().iter().filter(|choice| choice.finish_shown).count();
+        let finished = judge.finished();
         let finished = finished + usize::from(judge.is_done());
         if finished > replies.remembered {
             replies.remembered = finished;
             // In front of what the client is given now.
             let given = std::mem::take(&mut core.outputs);
-            self.remember(core, judge.choices(), now.ms);
+            self.remember(core, &judge.shown(), now.ms);
             if judge.is_done() {
-                self.bill(core, judge);
+                self.bill(core, &**judge);
             }
             core.outputs.extend(given);
         }
         // Nor does the client's next request meet this one, however long the upstream takes to end its stream.
-        let choices = judge.choices();
-        if !choices.is_empty() && choices.iter().all(|choice| choice.finish_shown) {
+        if judge.is_finished() {
             core.outputs.push_back(Output::Dismiss);
         }
     }
 
-    fn bill(&mut self, core: &mut Core, judge: &ReplyJudge) {
+    fn bill(&mut self, core: &mut Core, judge: &dyn Reply<Judging>) {
         self.billed(core, judge.total_usage().as_ref().map(Usage::read).unwrap_or_default());
     }
 
@@ -324,7 +321,7 @@ impl Running {
             None => self.falls_back(core, said.unwrap_or(replies.status), error),
         };
         if again {
-            replies.judge.options = self.options(core);
+            replies.judge.set_options(self.options(core));
             self.ask(core, replies);
             return true;
         }
@@ -352,7 +349,7 @@ impl Running {
             }
         };
         replies.give(core);
-        self.ask_approvals(core, &replies.judge.judging);
+        self.ask_approvals(core, replies.judge.judging());
         match ending {
             Ending::Waits => {
                 replies.upstream = Upstream::Waiting;
@@ -365,8 +362,8 @@ impl Running {
                 if !replies.is_stream() {
                     self.note(core, replies, now);
                 }
-                let next = next_of(replies.judge.choices(), choice);
-                self.ask_again(core, (choice, next), hidden, &mut replies.judge.judging);
+                let next = next_of(&replies.judge.shown(), choice);
+                self.ask_again(core, (choice, next), hidden, replies.judge.judging_mut());
                 replies.judge.continue_with(choice);
                 self.ask(core, replies);
             }
@@ -386,7 +383,7 @@ impl Running {
         self.taken(core);
         let is_unread = |why: &Unjudged| matches!(why, Unjudged::NotJson | Unjudged::ReplyTooLong);
         if replies.is_stream() || !replies.judge.unjudged().iter().any(is_unread) {
-            self.remember(core, replies.judge.choices(), now.ms);
+            self.remember(core, &replies.judge.shown(), now.ms);
         }
         if replies.is_stream() {
             replies.upstream = Upstream::Over;
@@ -412,7 +409,7 @@ impl Running {
     /// Notes what became of calls; a client that left a stream has what it was given.
     pub(super) fn close_replies(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
         if replies.is_stream() && replies.upstream != Upstream::Over {
-            self.remember(core, replies.judge.choices(), now.ms);
+            self.remember(core, &replies.judge.shown(), now.ms);
         }
         self.note(core, replies, now);
     }
@@ -421,8 +418,8 @@ impl Running {
         for why in replies.judge.unjudged() {
             core.note_unjudged(label(*why));
         }
-        core.note_judged(&replies.judge.judging, &mut self.noted, now.ms);
-        self.bill(core, &replies.judge);
+        core.note_judged(replies.judge.judging(), &mut self.noted, now.ms);
+        self.bill(core, &*replies.judge);
     }
 }
 
@@ -448,8 +445,8 @@ impl Replies {
             return core.answer_error(error);
         }
         if self.judge.at_boundary() {
-            let data = own_error_body(&error.message(), error.code());
-            core.outputs.push_back(Output::Emit(write_event(data.as_bytes())));
+            let event = core.dialect.own_error_event(&error.message(), error.code());
+            core.outputs.push_back(Output::Emit(event));
         }
         core.record.error = Some(error.code());
         core.outputs.push_back(Output::BreakOff(how));

@@ -2,18 +2,17 @@
 //! history as text, with notices at another place, or without asking for usage. Chooses the next form; sends nothing.
 
 use crate::config::{Overflow, PlacementChoice, ToolsUnsupported};
-use crate::exchange::store::ModelFacts;
-use crate::policy::pattern::Pattern;
-use crate::policy::plan::Plan;
-use crate::rewrite::notice::Placement;
-use crate::rewrite::pass::{Pass, Tools};
-use crate::telemetry::outcome::Fallback;
-use crate::wire::error::UpstreamError;
-use crate::wire::message::Role;
-use crate::wire::refusal::{
+use crate::conversation::message::Role;
+use crate::conversation::request::{Choice, Request};
+use crate::dialect::error::UpstreamError;
+use crate::dialect::refusal::{
     Refusal, alternative, classify, may_be_about_the_form, misses_tools, refuses_stream_options,
 };
-use crate::wire::request::{Choice, Request};
+use crate::dialect::variant::{Pass, Placement, Tools};
+use crate::exchange::store::ModelFacts;
+use crate::plan::Plan;
+use crate::policy::pattern::Pattern;
+use crate::telemetry::outcome::Fallback;
 
 /// The most second tries of one client request, whatever their reasons: clients retry too, and the tries
 /// multiply.
@@ -51,7 +50,7 @@ impl Fallbacks {
     /// Everything that may be tried for `request`.
     pub fn new(request: &Request, subject: Subject) -> Self {
         let is_history = |role| role == Role::Tool;
-        let calls = |message: &crate::wire::message::Message| !message.calls.is_empty();
+        let calls = |message: &crate::conversation::message::Message| !message.calls.is_empty();
         Self {
             left: MOST,
             // Where parsers differ on what its strings say, nothing is changed.
@@ -203,7 +202,7 @@ mod tests {
     };
 
     fn request(body: &str) -> Request {
-        Request::parse(body.as_bytes()).unwrap()
+        crate::dialect::chat::parse(body.as_bytes()).unwrap()
     }
 
     fn with_tools() -> Request {

@@ -5,12 +5,17 @@
 //! Reading the request's bytes and naming its caller come before [`Exchange::begin`]; recording is the driver's.
 
 mod answer;
+pub mod confirm;
 pub mod error;
 pub mod fallback;
+pub mod judging;
 mod notes;
 mod plan;
+pub mod reasks;
+pub mod restore;
 mod running;
 mod send;
+pub mod sent;
 pub mod store;
 
 pub use self::send::Outgoing;
@@ -20,15 +25,16 @@ use self::plan::{Planned, Sought, Summarising};
 use self::running::Running;
 use self::store::{Ask, Facts, News};
 use crate::config::{Config, InFlight, Mode};
-use crate::policy::plan::{Plan, SummaryWanted};
+use crate::conversation::identity::{Hash, HashKey, Identity};
+use crate::conversation::memo::Memo;
+use crate::conversation::request::Request;
+use crate::conversation::summaries::Summaries;
+use crate::dialect::Dialect;
+use crate::exchange::judging::Judging;
+use crate::plan::approval::{ApprovalDecision, HeldCall};
+use crate::plan::{Plan, SummaryWanted};
 use crate::policy::set::PolicySet;
-use crate::rewrite::confirm::held::{HeldCall, Word};
-use crate::rewrite::judging::Judging;
 use crate::telemetry::outcome::{On, Outcome};
-use crate::transcript::identity::{Hash, HashKey, Identity};
-use crate::transcript::memo::Memo;
-use crate::transcript::summaries::Summaries;
-use crate::wire::request::Request;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -54,8 +60,13 @@ impl Shared {
     }
 }
 
+/// A wire protocol, read with the judge of the exchange.
+pub type AnyDialect = &'static dyn Dialect<Judging>;
+
 /// A request that was read, with its caller.
 pub struct Arrived {
+    /// The wire protocol that it is written in.
+    pub dialect: AnyDialect,
     pub body: Bytes,
     pub request: Request,
     pub identity: Identity,
@@ -101,7 +112,7 @@ pub enum Input {
     /// A whole reply came.
     Reply(WholeReply),
     /// A decision on the call that waits under this number.
-    Decided(u32, Word),
+    Decided(u32, ApprovalDecision),
     /// Nothing was sent to the client for as long as a connection is kept silent.
     Silence,
     /// There is no memory for what is held back.
@@ -228,6 +239,7 @@ pub struct Exchange {
 /// What is known of the request from the beginning, and what is to be done.
 struct Core {
     shared: Arc<Shared>,
+    dialect: AnyDialect,
     record: Box<Outcome>,
     body: Bytes,
     request: Arc<Request>,
@@ -265,10 +277,11 @@ const COPIED_BYTES: usize = 8 * 1024;
 impl Exchange {
     /// The exchange of a request that was read; `record` goes on with what is known of it.
     pub fn begin(shared: Arc<Shared>, arrived: Arrived, record: Box<Outcome>, now: Now) -> Self {
-        let Arrived { body, request, identity, profile, tier, path } = arrived;
+        let Arrived { dialect, body, request, identity, profile, tier, path } = arrived;
         let (request, identity) = (Arc::new(request), Arc::new(identity));
         let (plan, outputs) = (Box::default(), VecDeque::new());
-        let mut core = Core { shared, record, body, request, identity, profile, tier, path, plan, outputs };
+        let mut core =
+            Core { shared, dialect, record, body, request, identity, profile, tier, path, plan, outputs };
         core.record.profile.clone_from(&core.profile);
         let phase = match core.admission() {
             Some(admit) => {

@@ -2,15 +2,16 @@
 //! that nothing here reads again.
 
 use super::Core;
-use crate::policy::plan::Plan;
-use crate::rewrite::judging::{Decision, Judged, Judging};
-use crate::rewrite::reply::Unjudged;
-use crate::rewrite::texts::saved_tokens;
+use crate::conversation::{ToolResult, Transcript};
+use crate::dialect::reply::Unjudged;
+use crate::dialect::usage::Usage;
+use crate::exchange::judging::{Judged, Judging};
+use crate::plan::Plan;
+use crate::plan::decision::Decision;
+use crate::plan::texts::saved_tokens;
 use crate::telemetry::outcome::{
     Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, Regret, Said, Verdict,
 };
-use crate::transcript::{ToolResult, Transcript};
-use crate::wire::usage::Usage;
 use std::time::Duration;
 
 /// The policy's name under which fallbacks are recorded.

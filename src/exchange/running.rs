@@ -8,13 +8,14 @@ use super::plan::{Approved, Length};
 use super::store::SentRounds;
 use super::{Core, Input, Now, Output};
 use crate::config::Tell;
-use crate::rewrite::confirm::held::Word;
-use crate::rewrite::confirm::{Handed, events, reply};
-use crate::rewrite::judging::Judging;
-use crate::rewrite::pass::{Pass, Tools};
-use crate::rewrite::reasks::Reasks;
+use crate::conversation::identity::Hash;
+use crate::dialect::Handed;
+use crate::dialect::reply::Form;
+use crate::dialect::variant::{Pass, Tools};
+use crate::exchange::judging::Judging;
+use crate::exchange::reasks::Reasks;
+use crate::plan::approval::ApprovalDecision;
 use crate::telemetry::outcome::{Consent, Fallback, JudgedCall, Verdict};
-use crate::transcript::identity::Hash;
 use bytes::Bytes;
 
 /// What the person reads where a model takes no tools.
@@ -92,7 +93,8 @@ impl Running {
         let handed = Handed { anchor: *anchor, key, model: &model, created, usage };
         judging.approve(true);
         let is_stream = core.request.stream;
-        let body = if is_stream { events(confirmation, &handed) } else { reply(confirmation, &handed) };
+        let form = if is_stream { Form::Streamed } else { Form::Whole };
+        let body = core.dialect.approved(form, confirmation, &handed);
         self.replying = self.own_reply(core, *judging, &body, now);
     }
 
@@ -125,18 +127,18 @@ impl Running {
     }
 
     /// Notes a decision; false if nobody waits for it.
-    pub(super) fn decided(&mut self, core: &mut Core, id: u32, word: Word) -> bool {
+    pub(super) fn decided(&mut self, core: &mut Core, id: u32, word: ApprovalDecision) -> bool {
         let waited = self.held.len();
         self.held.retain(|(held, _)| *held != id);
         if self.held.len() == waited {
             return false;
         }
         core.record.confirmations.push(match word {
-            Word::Approved => Consent::Approved,
-            Word::Declined => Consent::Declined,
-            Word::Expired => Consent::Expired,
-            Word::Stopped => Consent::Stopped,
-            Word::Unasked => Consent::Unasked,
+            ApprovalDecision::Approved => Consent::Approved,
+            ApprovalDecision::Declined => Consent::Declined,
+            ApprovalDecision::Expired => Consent::Expired,
+            ApprovalDecision::Stopped => Consent::Stopped,
+            ApprovalDecision::Unasked => Consent::Unasked,
         });
         true
     }
@@ -192,7 +194,7 @@ impl Running {
     pub(super) fn judging(&self) -> Option<&Judging> {
         match &self.replying {
             Replying::Nothing(judging) => Some(judging),
-            Replying::Judged(replies) => Some(&replies.judge.judging),
+            Replying::Judged(replies) => Some(replies.judge.judging()),
             Replying::Over => None,
         }
     }

@@ -8,21 +8,22 @@ use super::running::{Replying, Running};
 use super::store::{Answered, News, Overflow, Spent};
 use super::{Core, Output};
 use crate::config::Unjudged;
-use crate::policy::plan::Plan;
-use crate::rewrite::choice::ChoiceState;
-use crate::rewrite::judging::wrapper::made_of;
-use crate::rewrite::judging::{AnswerTools, Judging};
-use crate::rewrite::pass::{Pass, Source, Tools};
-use crate::rewrite::reasks::{Next, Reasks};
-use crate::rewrite::restore::Asked;
-use crate::rewrite::texts::saved_tokens;
+use crate::conversation::assembled::Assembled;
+use crate::conversation::identity::Hash;
+use crate::conversation::request::Choice;
+use crate::dialect::error::UpstreamError;
+use crate::dialect::refusal::overflows;
+use crate::dialect::reply::ShownChoice;
+use crate::dialect::usage::Usage;
+use crate::dialect::variant::{Pass, Source, Tools};
+use crate::exchange::judging::wrapper::made_of;
+use crate::exchange::judging::{AnswerTools, Judging};
+use crate::exchange::reasks::Reasks;
+use crate::exchange::restore::Asked;
+use crate::plan::Plan;
+use crate::plan::decision::Next;
+use crate::plan::texts::saved_tokens;
 use crate::telemetry::outcome::{Fallback, On, PrefixBreak};
-use crate::transcript::identity::Hash;
-use crate::wire::assemble::Assembled;
-use crate::wire::error::UpstreamError;
-use crate::wire::refusal::overflows;
-use crate::wire::request::Choice;
-use crate::wire::usage::Usage;
 use bytes::Bytes;
 
 impl Core {
@@ -111,8 +112,10 @@ impl Running {
     /// Sends the request in its present form.
     pub(super) fn send(&mut self, core: &mut Core) {
         core.record.upstream_requests += 1;
-        let Core { body, request, plan, .. } = core;
-        let pieces = Source { body, request, plan, restored: &self.restored }.write(&self.pass).into_pieces();
+        let Core { dialect, body, request, plan, .. } = core;
+        let pieces = dialect
+            .write(&Source { body, request, plan, restored: &self.restored }, &self.pass)
+            .into_pieces();
         core.outputs.push_back(Output::Send(Outgoing { pieces, pass: self.pass.clone() }));
     }
 
@@ -236,7 +239,7 @@ impl Running {
     }
 
     /// Reports what the client was handed and what it was not shown.
-    pub(super) fn remember(&mut self, core: &mut Core, choices: &[ChoiceState], now_ms: u64) {
+    pub(super) fn remember(&mut self, core: &mut Core, choices: &[&dyn ShownChoice], now_ms: u64) {
         // Where no call can be blocked, no text is taken for one before which something was hidden.
         if !core.request.declares_tools && choices.iter().all(|choice| choice.calls() == 0) {
             return;
@@ -251,7 +254,7 @@ impl Running {
     }
 
     /// What the calls that the client was handed have used of its quotas.
-    fn spent(&mut self, core: &Core, choices: &[ChoiceState], at_ms: u64) -> Vec<Spent> {
+    fn spent(&mut self, core: &Core, choices: &[&dyn ShownChoice], at_ms: u64) -> Vec<Spent> {
         let policies = core.policies();
         if policies.counted().is_empty() {
             return Vec::new();
@@ -263,7 +266,7 @@ impl Running {
             made => made.into_iter().map(|made| made.name).collect(),
         };
         let settled = choices.iter().filter(|choice| !choice.is_waiting());
-        let released: Vec<String> = settled.flat_map(ChoiceState::released).flat_map(names).collect();
+        let released: Vec<String> = settled.flat_map(|choice| choice.released()).flat_map(names).collect();
         let uses = policies.counted().iter().enumerate().map(|(at, counted)| Spent {
             quota: core.identity.quota(&counted.name),
             request,

@@ -7,16 +7,28 @@ mod update;
 pub use calls::CallNames;
 pub use update::Answered;
 
-use crate::rewrite::confirm::Confirmation;
-use crate::rewrite::rounds::Round;
-use crate::transcript::identity::{CallKey, Hash};
-use crate::transcript::released::{Release, Releases};
+use crate::conversation::identity::{CallKey, Hash};
+use crate::conversation::released::{Release, Releases};
+use crate::plan::approval::Confirmation;
+use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// The most calls of one request that are looked up, the newest first: older ones are outside every window,
 /// and a request of a million calls must not cost a million look-ups. The same for replies.
 pub const MOST_LOOKED_UP: usize = 1024;
+
+/// Most rounds kept under one name: more are answers to one conversation that was held as often.
+pub const MOST_AT_ONE_PLACE: usize = 64;
+
+/// A hidden round, found again by what the client was shown behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// The name of the assistant message that it stands before.
+    pub anchor: Hash,
+    /// Messages joined by commas; empty where the client was shown all.
+    pub messages: Bytes,
+}
 
 /// What one request wants to know.
 #[derive(Clone, Copy, Debug)]

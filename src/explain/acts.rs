@@ -2,11 +2,11 @@
 //! the plan; what becomes of a text is settled by `rewrite::texts`.
 
 use super::facts::Act;
-use crate::policy::plan::{Change, Dropped, Edit, Plan};
-use crate::rewrite::notice::Placement;
-use crate::rewrite::texts::settle;
-use crate::transcript::View;
-use crate::transcript::tokens::{Estimate, MESSAGE_OVERHEAD, estimate_text};
+use crate::conversation::View;
+use crate::conversation::tokens::{Estimate, MESSAGE_OVERHEAD, estimate_text};
+use crate::dialect::variant::Placement;
+use crate::plan::texts::settle;
+use crate::plan::{Change, Dropped, Edit, Plan};
 
 /// A recorded message, whose texts are counted.
 pub(super) struct Text<'a> {

@@ -1,7 +1,7 @@
 //! What is told of one conversation, as plain data: each message before and after, what was done to it, by whom and why,
 //! and the totals. Holds facts; neither finds nor words them. Its JSON form is that of `--json`.
 
-use crate::policy::plan::ReasonKind;
+use crate::plan::ReasonKind;
 use serde::Serialize;
 
 /// One conversation, explained.

@@ -5,24 +5,24 @@ use super::acts::{Text, acts_of, dropped};
 use super::facts::{Declared, Explained, Fate, Kind, Limit, Piece, PolicySum, Refused, Shown, Size, Totals};
 use super::ruled::Rulings;
 use crate::config::Config;
+use crate::conversation::identity::{Hash, Identity};
+use crate::conversation::memo::NoMemo;
+use crate::conversation::message::{Content, Role};
+use crate::conversation::request::Choice;
+use crate::conversation::tokens::{TOOL_SCHEMA, estimate_json};
+use crate::conversation::{Transcript, View};
+use crate::dialect::variant::Placement;
+use crate::plan::{Change, Plan};
 use crate::policy::REGISTRY;
-use crate::policy::plan::{Change, Plan};
 use crate::replay::one::{Chosen, Seen};
-use crate::rewrite::notice::Placement;
 use crate::secret::random_key;
-use crate::transcript::identity::{Hash, Identity};
-use crate::transcript::memo::NoMemo;
-use crate::transcript::tokens::{TOOL_SCHEMA, estimate_json};
-use crate::transcript::{Transcript, View};
 use crate::wire::json::decode;
-use crate::wire::message::{Content, Role};
-use crate::wire::request::{Choice, Request};
 
 /// Everything that is told of the conversation.
 pub(super) fn explain(config: &Config, chosen: &Chosen, seen: &Seen, profile: Option<&str>) -> Explained {
     let identity = Identity { key: random_key(), principal: Hash::default(), explicit: None };
     let recording = &chosen.recording;
-    let sent = seen.sent.as_ref().and_then(|body| Some((body, Request::parse(body).ok()?)));
+    let sent = seen.sent.as_ref().and_then(|body| Some((body, crate::dialect::chat::parse(body).ok()?)));
     let factor = config.token_factor(&recording.request.model_name(&recording.body));
     let mut before = Transcript::read(&recording.request, &recording.body, &identity, &NoMemo);
     before.token_factor = factor;

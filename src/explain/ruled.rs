@@ -1,10 +1,11 @@
 //! What became of each recorded call: the rulings of the replay, at their places. Finds them; makes none.
 
 use super::facts::{Made, Objection, Ruled};
+use crate::conversation::View;
+use crate::exchange::judging::Judged;
+use crate::plan::decision::Decision;
+use crate::plan::envelope;
 use crate::replay::one::Seen;
-use crate::rewrite::judging::{Decision, Judged};
-use crate::rewrite::rounds::envelope;
-use crate::transcript::View;
 use crate::wire::json::decode;
 use std::collections::HashMap;
 

@@ -2,8 +2,8 @@
 //! its exact arguments in one conversation, once, while its client is there. Keeps and hands over; who may answer, and
 //! what an answer leads to, is decided elsewhere. Lives and dies with the process that holds the clients' connections.
 
+use crate::conversation::identity::Domain;
 use crate::secret::random_key;
-use crate::transcript::identity::Domain;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;

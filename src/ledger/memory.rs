@@ -5,11 +5,11 @@ use super::pending::Standing;
 use super::recent::Recent;
 use super::spent::{MOST_USES, Uses};
 use super::{Ask, Claim, Facts, Ledger, ModelFacts, News, Overflow};
-use crate::rewrite::confirm::Confirmation;
-use crate::rewrite::rounds::{MOST_AT_ONE_PLACE, Round};
-use crate::transcript::identity::Hash;
-use crate::transcript::memo::{Derived, Memo};
-use crate::transcript::released::{Releases, with};
+use crate::conversation::identity::Hash;
+use crate::conversation::memo::{Derived, Memo};
+use crate::conversation::released::{Releases, with};
+use crate::exchange::store::{MOST_AT_ONE_PLACE, Round};
+use crate::plan::approval::Confirmation;
 use moka::ops::compute::Op;
 use moka::sync::Cache;
 use std::future::{Future, ready};
@@ -268,8 +268,8 @@ impl Memo for MemoCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conversation::released::{NOTHING_HIDDEN, Release};
     use crate::ledger::{Quota, Spent};
-    use crate::transcript::released::{NOTHING_HIDDEN, Release};
     use bytes::Bytes;
     use futures_util::FutureExt as _;
 

@@ -2,7 +2,7 @@
 //! was said is a yes is decided before.
 
 use super::Claim;
-use crate::rewrite::confirm::Confirmation;
+use crate::plan::approval::Confirmation;
 use std::sync::Arc;
 
 /// Two equal requests within this time were sent at once: clients wait longer before they try again (the openai
@@ -59,11 +59,10 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transcript::identity::Hash;
+    use crate::conversation::identity::Hash;
 
     fn standing() -> Standing {
-        let mut confirmation = Confirmation::default();
-        confirmation.expires_ms = 1000;
+        let confirmation = Confirmation { expires_ms: 1000, ..Confirmation::default() };
         Standing::new(Arc::new(confirmation))
     }
 

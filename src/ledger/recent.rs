@@ -3,7 +3,7 @@
 //! table and next to no time, where an exact order of use would have to be written down each time. Knows nothing
 //! of what it keeps.
 
-use crate::transcript::identity::Hash;
+use crate::conversation::identity::Hash;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::mem::swap;

@@ -1,8 +1,8 @@
 //! What callers have used of their quotas: when calls were handed out, each with the request that brought it, so that a
 //! client which sends a request again is not charged twice. Counts; allows and forbids nothing.
 
+use crate::conversation::identity::Hash;
 use crate::exchange::store::Spent;
-use crate::transcript::identity::Hash;
 
 /// Within this time an equal request is another try of a client that lost the answer: the openai packages wait ten
 /// minutes for one.

@@ -3,9 +3,9 @@
 //! that breaks, no more.
 
 use super::recent::Recent;
-use crate::policy::plan::SummaryWanted;
-use crate::transcript::identity::Hash;
-use crate::transcript::summaries::{Pin, Summaries};
+use crate::conversation::identity::Hash;
+use crate::conversation::summaries::{Pin, Summaries};
+use crate::plan::SummaryWanted;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

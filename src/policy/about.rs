@@ -2,7 +2,7 @@
 //! to know of it before any request comes. Asked once, when the set is built.
 
 use super::pattern::{Pattern, any_concerns, any_fits};
-use super::plan::SummaryPlace;
+use crate::plan::SummaryPlace;
 use std::sync::Arc;
 
 /// See the file's head. The default is that of a policy that needs nothing.

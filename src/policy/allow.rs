@@ -21,8 +21,8 @@
 
 use super::about::{About, Callable};
 use super::pattern::Pattern;
-use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Policy, RequestFacts};
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::cmp::Reverse;
 

@@ -37,10 +37,10 @@ mod weight;
 
 use super::about::About;
 use super::pattern::{Pattern, best_concern, exact_names};
-use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Policy, RequestFacts};
-use crate::transcript::identity::Domain;
-use crate::transcript::memo::Derived;
+use crate::conversation::identity::Domain;
+use crate::conversation::memo::Derived;
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use crate::wire::body::{Fault, Scanner};
 use crate::wire::json::unescape;
 use limits::{Limit, Written};

@@ -20,10 +20,10 @@
 //! With `tool_calls = 50`, after the 36th call: `[toolrein] Tool budget of this turn: 36 of 50 calls used, 14
 //! left (28 %). Answer now with what you have, or ask the user.`
 
-use super::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use super::{ConfigError, Policy};
-use crate::transcript::tokens::Estimate;
-use crate::transcript::{Event, View};
+use crate::conversation::tokens::Estimate;
+use crate::conversation::{Event, View};
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use serde::Deserialize;
 
 /// See the file's head.
@@ -218,7 +218,7 @@ fn share(used: u64, limit: u64) -> f64 {
 mod tests {
     use super::super::cases::{Conversation, plan_of, policy, turn};
     use super::*;
-    use crate::policy::plan::Change;
+    use crate::plan::Change;
 
     /// Each notice: the place of its message, its word, its text.
     fn notices(table: &str, body: &str) -> Vec<(usize, &'static str, String)> {

@@ -1,13 +1,12 @@
 //! What the policies' cases share: a policy from its table, a plan from a body, a conversation to judge in.
 //! For tests alone.
 
-use super::plan::Plan;
 use super::set::{Judge, PolicySet, Rule, Ruling};
 use super::{Entry, Policy};
-use crate::transcript::Transcript;
-use crate::transcript::identity::{Hash, HashKey, Identity};
-use crate::transcript::memo::NoMemo;
-use crate::wire::request::Request;
+use crate::conversation::Transcript;
+use crate::conversation::identity::{Hash, HashKey, Identity};
+use crate::conversation::memo::NoMemo;
+use crate::plan::Plan;
 use std::sync::Arc;
 
 /// The policy `P` with the settings of `table`.
@@ -40,7 +39,7 @@ pub(crate) fn plan_of(rule: &Arc<dyn Rule>, body: &str) -> Plan {
 
 /// What `rules` plan together for `body`; `overflowed`: the upstream refused it for its length.
 pub(crate) fn plan_together(rules: &[Arc<dyn Rule>], body: &str, overflowed: bool) -> Plan {
-    let request = Request::parse(body.as_bytes()).unwrap();
+    let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = somebody();
     let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     transcript.overflowed = overflowed;
@@ -49,7 +48,7 @@ pub(crate) fn plan_together(rules: &[Arc<dyn Rule>], body: &str, overflowed: boo
 
 /// What `rule` plans for `body`, and a judge of the reply; the first calls were handed out at `released_ms`.
 pub(crate) fn read(rule: &Arc<dyn Rule>, body: &str, released_ms: &[Option<u64>]) -> (Plan, Judge) {
-    let request = Request::parse(body.as_bytes()).unwrap();
+    let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = somebody();
     let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     for (call, released_ms) in transcript.calls.calls.iter_mut().zip(released_ms) {
@@ -61,7 +60,7 @@ pub(crate) fn read(rule: &Arc<dyn Rule>, body: &str, released_ms: &[Option<u64>]
 /// A judge for a caller of whom the ledger knows that calls were handed out at these times.
 pub(crate) fn read_spent(rule: &Arc<dyn Rule>, spent: &[Vec<u64>]) -> Judge {
     let body = turn("f", 0);
-    let request = Request::parse(body.as_bytes()).unwrap();
+    let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = somebody();
     let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     transcript.spent = spent.to_vec();

@@ -26,8 +26,8 @@
 use super::about::{About, Confirming, YesForm};
 use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
 use super::period::Period;
-use super::plan::{Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Policy};
+use crate::plan::{Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::time::Duration;
 

@@ -11,10 +11,10 @@ mod measure;
 pub use measure::characters;
 
 use super::RequestFacts;
-use super::plan::{Gone, Plan, TakenIn};
-use super::work::step;
-use crate::transcript::tokens::Estimate;
-use crate::transcript::{Event, ToolResult};
+use crate::conversation::tokens::Estimate;
+use crate::conversation::{Event, ToolResult};
+use crate::plan::work::step;
+use crate::plan::{Gone, Plan, TakenIn};
 use bytes::Bytes;
 use measure::Measure;
 use std::ops::Range;

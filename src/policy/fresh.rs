@@ -28,10 +28,10 @@ mod words;
 
 use super::about::About;
 use super::pattern::exact_among;
-use super::plan::{Plan, Proposed, Verdict};
 use super::{ConfigError, Policy};
-use crate::transcript::outcome::has_failed;
-use crate::transcript::{Event, ToolResult};
+use crate::conversation::outcome::has_failed;
+use crate::conversation::{Event, ToolResult};
+use crate::plan::{Plan, Proposed, Verdict};
 use rule::{Rule, Written};
 use serde::Deserialize;
 use std::collections::HashSet;

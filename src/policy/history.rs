@@ -21,9 +21,9 @@
 
 use super::about::About;
 use super::context::{Context, reaches};
-use super::plan::Plan;
 use super::{ConfigError, Policy, RequestFacts};
-use crate::transcript::Event;
+use crate::conversation::Event;
+use crate::plan::Plan;
 use serde::Deserialize;
 use std::ops::Range;
 

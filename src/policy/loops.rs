@@ -28,13 +28,13 @@ mod words;
 
 use super::about::About;
 use super::pattern::{Pattern, exact_among};
-use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
-use super::work::step;
 use super::{ConfigError, Policy};
-use crate::transcript::calls::Call;
-use crate::transcript::identity::Hash;
-use crate::transcript::outcome::{Answer, Emptiness, has_failed, is_empty};
-use crate::transcript::{Event, ToolResult, View};
+use crate::conversation::calls::Call;
+use crate::conversation::identity::Hash;
+use crate::conversation::outcome::{Answer, Emptiness, has_failed, is_empty};
+use crate::conversation::{Event, ToolResult, View};
+use crate::plan::work::step;
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use trail::{Kind, Step, Trail};
@@ -358,7 +358,7 @@ impl Emptiness for Nothing {
 mod tests {
     use super::super::cases::{policy, read};
     use super::*;
-    use crate::policy::plan::Change;
+    use crate::plan::Change;
     use crate::policy::set::{Judge, Rule};
     use crate::wire::json::quote;
     use std::sync::Arc;

@@ -20,10 +20,10 @@
 
 use super::about::About;
 use super::pattern::{Pattern, best_concern, exact_names};
-use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Policy};
-use crate::transcript::{Event, View};
-use crate::wire::message::Content;
+use crate::conversation::message::Content;
+use crate::conversation::{Event, View};
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 

@@ -25,7 +25,6 @@ mod near;
 mod path;
 pub mod pattern;
 mod period;
-pub mod plan;
 mod quota;
 mod rate_limit;
 mod read_more;
@@ -38,12 +37,11 @@ mod story;
 mod taint;
 mod truncate;
 mod turn_limits;
-mod work;
 // First line of a new policy: `mod NAME;`.
 
-use crate::transcript::Event;
+use crate::conversation::Event;
+use crate::plan::{Plan, Proposed, Usage, Verdict};
 use about::About;
-use plan::{Plan, Proposed, Usage, Verdict};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use set::{Rule, RuleOf};

@@ -2,7 +2,7 @@
 //! Matching only; what a match means is the policy's own.
 
 use super::ConfigError;
-use crate::transcript::names::dispatch_form;
+use crate::conversation::names::dispatch_form;
 use serde::Deserialize;
 
 /// A name or a pattern such as `search*`. Case counts where something is allowed or exempt ([`Pattern::matches`]); what

@@ -23,8 +23,8 @@
 use super::about::{About, Counted, MOST_COUNTED};
 use super::pattern::{Pattern, best_concern, exact_names, problem_of};
 use super::period::Period;
-use super::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use super::{ConfigError, Policy, RequestFacts};
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -20,10 +20,10 @@
 use super::about::About;
 use super::pattern::{Pattern, best_concern, exact_names};
 use super::period::Period;
-use super::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use super::{ConfigError, Policy};
-use crate::transcript::Event;
-use crate::transcript::names::dispatch_form;
+use crate::conversation::Event;
+use crate::conversation::names::dispatch_form;
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 

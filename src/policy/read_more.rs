@@ -25,13 +25,13 @@ mod found;
 mod search;
 
 use super::about::About;
-use super::plan::{Plan, Proposed, Reason, ReasonKind, TextFacts, Usage, Verdict};
 use super::{ConfigError, Policy, RequestFacts};
-use crate::transcript::{Event, ToolResult};
+use crate::conversation::{Event, ToolResult};
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, TextFacts, Usage, Verdict};
 use crate::wire::body::Str;
+use crate::wire::escaped_text::EscapedText;
+use crate::wire::hidden_unicode::strip;
 use crate::wire::json::decode;
-use crate::wire::smuggling::strip;
-use crate::wire::spelled::Spelled;
 use asked::Asked;
 use bytes::Bytes;
 use serde::Deserialize;
@@ -104,7 +104,7 @@ enum Source {
     /// As the client sent it.
     Sent(Str),
     /// As another policy left it.
-    Edited(Spelled),
+    Edited(EscapedText),
     Withheld,
 }
 

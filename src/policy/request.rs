@@ -1,13 +1,13 @@
 //! The facts of one request that policies get before its first event. Gathers them; decides nothing.
 
-use crate::transcript::identity::{Hash, HashKey};
-use crate::transcript::memo::Memo;
-use crate::transcript::summaries::Summaries;
-use crate::transcript::tokens::Estimate;
-use crate::transcript::{Stopped, Transcript};
+use crate::conversation::identity::{Hash, HashKey};
+use crate::conversation::memo::Memo;
+use crate::conversation::message::{Message, Role};
+use crate::conversation::request::Choice;
+use crate::conversation::summaries::Summaries;
+use crate::conversation::tokens::Estimate;
+use crate::conversation::{Stopped, Transcript};
 use crate::wire::json::decode;
-use crate::wire::message::{Message, Role};
-use crate::wire::request::Choice;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,11 +31,11 @@ pub struct RequestFacts<'a> {
     transcript: &'a Transcript<'a>,
     /// No more characters stand in its messages.
     pub most_chars: usize,
-    /// See [`Transcript::context_window`](crate::transcript::Transcript::context_window).
+    /// See [`Transcript::context_window`](crate::conversation::Transcript::context_window).
     pub context_window: Option<u32>,
-    /// See [`Transcript::overflowed`](crate::transcript::Transcript::overflowed).
+    /// See [`Transcript::overflowed`](crate::conversation::Transcript::overflowed).
     pub overflowed: bool,
-    /// See [`Transcript::overflows`](crate::transcript::Transcript::overflows).
+    /// See [`Transcript::overflows`](crate::conversation::Transcript::overflows).
     pub overflows: &'a [usize],
     /// What was derived before, for what is costly to derive from a tool's declaration.
     pub memo: &'a dyn Memo,
@@ -43,11 +43,11 @@ pub struct RequestFacts<'a> {
     pub key: &'a HashKey,
     /// The caller, as a keyed hash of its credential.
     pub principal: Hash,
-    /// See [`Transcript::tier`](crate::transcript::Transcript::tier).
+    /// See [`Transcript::tier`](crate::conversation::Transcript::tier).
     pub tier: Option<&'a str>,
-    /// See [`Transcript::stopped`](crate::transcript::Transcript::stopped).
+    /// See [`Transcript::stopped`](crate::conversation::Transcript::stopped).
     pub stopped: Option<Stopped>,
-    /// See [`Transcript::summaries`](crate::transcript::Transcript::summaries).
+    /// See [`Transcript::summaries`](crate::conversation::Transcript::summaries).
     pub summaries: Option<&'a Arc<dyn Summaries>>,
 }
 
@@ -145,17 +145,15 @@ pub struct DeclaredTool<'a> {
 
 /// Whether a tool of ours may be declared beside the client's.
 fn takes_tools(transcript: &Transcript<'_>) -> bool {
-    let declared = transcript.request.tools.len();
-    let has = |list| transcript.request.value(transcript.body, list).is_some();
-    (1..MOST_TOOLS).contains(&declared) && has("tools") && !has("functions")
+    transcript.request.takes_more_tools && (1..MOST_TOOLS).contains(&transcript.request.tools.len())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transcript::identity::Identity;
-    use crate::transcript::memo::NoMemo;
-    use crate::wire::request::Request;
+    use crate::conversation::identity::Identity;
+    use crate::conversation::memo::NoMemo;
+
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -167,7 +165,7 @@ mod tests {
         ) {
             let messages: Vec<_> = texts.iter().map(|text| json!({"role": "user", "content": text})).collect();
             let body = json!({"messages": messages}).to_string();
-            let request = Request::parse(body.as_bytes()).unwrap();
+            let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
             let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
             let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
             let most: Estimate = (0..messages.len()).map(|at| transcript.view(at).most_tokens()).sum();

@@ -20,8 +20,8 @@
 
 use super::about::About;
 use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
-use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Policy, RequestFacts};
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 
 /// See the file's head.

@@ -9,9 +9,9 @@ pub use self::ruling::Ruling;
 
 use super::about::{About, Confirming, Counted};
 use super::pattern::{Pattern, best_concern};
-use super::plan::{Change, Edit, Plan, Proposed, SummaryPlace, Usage, Verdict};
 use super::{Policy, RequestFacts};
-use crate::transcript::{Event, Transcript};
+use crate::conversation::{Event, Transcript};
+use crate::plan::{Change, Edit, Plan, Proposed, SummaryPlace, Usage, Verdict};
 use std::sync::Arc;
 
 /// A configured policy whose type is forgotten.

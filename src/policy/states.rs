@@ -30,9 +30,9 @@ mod words;
 mod written;
 
 use super::about::About;
-use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Policy, RequestFacts};
-use crate::transcript::Event;
+use crate::conversation::Event;
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use machine::{Happening, Machine, Position, Said};
 use std::sync::Arc;
 

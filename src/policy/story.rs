@@ -1,13 +1,12 @@
 //! Conversations as plain data, told as requests: what the cases and the property tests of policies that look at
 //! the whole conversation share. For tests alone.
 
-use super::plan::{Plan, Reason};
 use super::set::{Judge, PolicySet, Rule, RuleOf};
 use super::{ConfigError, Policy, cases};
-use crate::transcript::memo::NoMemo;
-use crate::transcript::{Event, Transcript};
+use crate::conversation::memo::NoMemo;
+use crate::conversation::{Event, Transcript};
+use crate::plan::{Plan, Reason};
 use crate::wire::json::quote;
-use crate::wire::request::Request;
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -88,7 +87,7 @@ pub(super) fn body(story: &[Step]) -> String {
 /// What `rules`, one after the other, make of the story.
 pub(super) fn read(rules: &[Arc<dyn Rule>], story: &[Step]) -> (Plan, Judge) {
     let body = body(story);
-    let request = Request::parse(body.as_bytes()).unwrap();
+    let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = cases::somebody();
     let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     let released = story.iter().filter_map(|step| match step {

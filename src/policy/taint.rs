@@ -18,9 +18,9 @@
 
 use super::about::About;
 use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
-use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::{ConfigError, Policy};
-use crate::transcript::Event;
+use crate::conversation::Event;
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 
 /// See the file's head.

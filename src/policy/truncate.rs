@@ -30,14 +30,14 @@ mod seen;
 
 use super::about::About;
 use super::pattern::{Pattern, best_match, exact_names};
-use super::plan::Plan;
 use super::{ConfigError, Policy, RequestFacts};
-use crate::transcript::identity::Domain;
-use crate::transcript::memo::Derived;
-use crate::transcript::{Event, ToolResult};
+use crate::conversation::identity::Domain;
+use crate::conversation::memo::Derived;
+use crate::conversation::{Event, ToolResult};
+use crate::plan::Plan;
 use crate::wire::body::Str;
+use crate::wire::escaped_text::EscapedText;
 use crate::wire::json::decode;
-use crate::wire::spelled::Spelled;
 use cut::{Bounds, How, MIN_CHARS, blob};
 use regret::Regrets;
 use seen::Seen;
@@ -167,7 +167,7 @@ impl Truncate {
 }
 
 /// The text cut to `bounds`, from memory where it was cut before.
-fn shortened(result: &ToolResult<'_>, text: Str, bounds: Bounds) -> Option<(Spelled, usize)> {
+fn shortened(result: &ToolResult<'_>, text: Str, bounds: Bounds) -> Option<(EscapedText, usize)> {
     let view = &result.view;
     let raw = text.raw(view.body);
     let Bounds { max_chars, blob_chars, how } = bounds;
@@ -190,7 +190,7 @@ fn shortened(result: &ToolResult<'_>, text: Str, bounds: Bounds) -> Option<(Spel
 mod tests {
     use super::super::cases::{plan_of, policy};
     use super::*;
-    use crate::policy::plan::Change;
+    use crate::plan::Change;
 
     fn cuts(config: &str, content: &str, tool: &str) -> Vec<(usize, usize, usize)> {
         let body = format!(

@@ -23,9 +23,9 @@
 use super::about::About;
 use super::pattern::{Pattern, best_concern, exact_names};
 use super::period::Period;
-use super::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use super::{ConfigError, Policy};
-use crate::transcript::{Event, ToolResult};
+use crate::conversation::{Event, ToolResult};
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -276,12 +276,12 @@ fn no_bound() -> Period {
 mod tests {
     use super::super::cases::{policy, read, turn};
     use super::*;
-    use crate::policy::plan::Change;
+    use crate::conversation::Transcript;
+    use crate::conversation::identity::{Hash, HashKey, Identity};
+    use crate::conversation::memo::NoMemo;
+
+    use crate::plan::Change;
     use crate::policy::set::Judge;
-    use crate::transcript::Transcript;
-    use crate::transcript::identity::{Hash, HashKey, Identity};
-    use crate::transcript::memo::NoMemo;
-    use crate::wire::request::Request;
 
     const SEARCHES: &str = "categories.retrieval = { tools = [\"search*\"], calls = 3 }\n";
 
@@ -409,7 +409,7 @@ mod tests {
             ("h", vec![Some(0), Some(0)], vec![]),
         ] {
             let body = turn(tool, 2);
-            let request = Request::parse(body.as_bytes()).unwrap();
+            let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
             let identity = Identity { key: HashKey::fixed(7), principal: Hash(1), explicit: None };
             let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
             let newest_first: Vec<_> = released_ms.iter().rev().copied().collect();

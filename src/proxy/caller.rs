@@ -4,10 +4,10 @@
 use super::credential::Credentials;
 use super::error::ProxyError;
 use crate::config::{Caller, Config, Conversation, Mode};
-use crate::transcript::identity::{Domain, Hash, HashKey, Identity};
+use crate::conversation::identity::{Domain, Hash, HashKey, Identity};
+use crate::conversation::request::Request;
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::decode;
-use crate::wire::request::Request;
 use hyper::http::{HeaderMap, HeaderName};
 
 /// The client's own name for its conversation; sent back in replies too.
@@ -102,7 +102,7 @@ mod tests {
 
     fn explicit(headers: &[(&'static str, &'static str)], members: &str) -> Option<String> {
         let body = format!(r#"{{"messages":[]{members}}}"#);
-        let request = Request::parse(body.as_bytes()).unwrap();
+        let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(*name, HeaderValue::from_static(value));

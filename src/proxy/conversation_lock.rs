@@ -1,7 +1,7 @@
 //! The conversation lock: one request at a time for each conversation that has a name, where the operator asks for it.
 //! Other requests wait in order of arrival or are refused; how they are answered is the handler's.
 
-use crate::transcript::identity::Hash;
+use crate::conversation::identity::Hash;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

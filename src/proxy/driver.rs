@@ -15,12 +15,12 @@ use super::respond::error_response;
 use super::stream::{FromUpstream, is_stream};
 use super::upstream::{EndsByClosing, Retried};
 use super::whole::Read;
+use crate::conversation::summaries::Pin;
 use crate::exchange::{Admission, Answer, Exchange, Input, Now, Outgoing, Output, WholeReply};
 use crate::ledger::held::{End, Shown, Ticket};
 use crate::ledger::{Claim, Facts};
-use crate::rewrite::confirm::held::{HeldCall, Word};
+use crate::plan::approval::{ApprovalDecision, HeldCall};
 use crate::telemetry::metrics::StreamGuard;
-use crate::transcript::summaries::Pin;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
@@ -146,17 +146,17 @@ impl Driver {
     }
 
     /// The next decision on a call that waits; `None` if none does. May be dropped and asked again.
-    pub(super) async fn decision(&mut self) -> Option<(u32, Word)> {
+    pub(super) async fn decision(&mut self) -> Option<(u32, ApprovalDecision)> {
         let (id, ticket) = self.tickets.first_mut()?;
         let (id, end) = (*id, ticket.word().await);
         self.tickets.remove(0);
         self.record.rested();
         let word = match end {
-            End::Approved => Word::Approved,
-            End::Declined => Word::Declined,
-            End::Expired => Word::Expired,
-            End::Stopped => Word::Stopped,
-            End::Refused | End::Left => Word::Unasked,
+            End::Approved => ApprovalDecision::Approved,
+            End::Declined => ApprovalDecision::Declined,
+            End::Expired => ApprovalDecision::Expired,
+            End::Stopped => ApprovalDecision::Stopped,
+            End::Refused | End::Left => ApprovalDecision::Unasked,
         };
         Some((id, word))
     }

@@ -4,7 +4,7 @@
 use super::credential::Credentials;
 use super::error::ProxyError;
 use crate::config::{Config, Mode, Profile, Profiles};
-use crate::wire::request::Request;
+use crate::conversation::request::Request;
 use hyper::http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ mod tests {
         model: &str,
     ) -> Result<String, String> {
         let body = format!(r#"{{"model":"{model}","messages":[]}}"#);
-        let request = Request::parse(body.as_bytes()).unwrap();
+        let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_static(value));

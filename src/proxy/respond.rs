@@ -2,7 +2,7 @@
 
 use super::body::ReplyBody;
 use super::error::ProxyError;
-use crate::wire::error::own_error_body;
+use crate::dialect::error::own_error_body;
 use bytes::Bytes;
 use hyper::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use hyper::http::{HeaderValue, Response, StatusCode};

@@ -9,21 +9,22 @@ use super::recording::{Recording, Step};
 use super::tally::{Acts, Conversation, Event, Figures, Use};
 use super::times::Clock;
 use crate::config::{Config, Profile};
+use crate::conversation::Transcript;
+use crate::conversation::call::ToolCall;
+use crate::conversation::identity::{Hash, Identity};
+use crate::dialect::chat::assemble::Assembler;
+use crate::dialect::chat::write;
+use crate::dialect::variant::{Pass, Source};
 use crate::exchange::fallback::placement;
+use crate::exchange::judging::{AnswerTools, Judging};
 use crate::ledger::memory::MemoCache;
 use crate::ledger::{MOST_LOOKED_UP, ModelFacts};
-use crate::policy::plan::{Change, Edit, Plan, Refusal};
+use crate::plan::decision::{Decision, Known};
+use crate::plan::texts::saved_tokens;
+use crate::plan::{Change, Edit, Plan, Refusal};
 use crate::policy::set::Judge;
-use crate::rewrite::judging::{AnswerTools, Decision, Judging, Known};
-use crate::rewrite::pass::{Pass, Source};
-use crate::rewrite::splice::Rope;
-use crate::rewrite::texts::saved_tokens;
 use crate::secret::random_key;
-use crate::transcript::Transcript;
-use crate::transcript::identity::{Hash, Identity};
-use crate::wire::assemble::Assembler;
-use crate::wire::call::ToolCall;
-use crate::wire::request::Request;
+use crate::wire::splice::Rope;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -105,7 +106,7 @@ impl Course<'_> {
     /// One request and its reply.
     fn take(&mut self, step: &Step) {
         let body = self.recording.body_of(step.history);
-        let Ok(request) = Request::parse(&body) else { return };
+        let Ok(request) = crate::dialect::chat::parse(&body) else { return };
         let config = self.replayer.config;
         let mut transcript = Transcript::read(&request, &body, &self.replayer.identity, &self.replayer.memo);
         let model = request.model_name(&body);
@@ -173,7 +174,7 @@ impl Course<'_> {
 
     /// Compares what would have gone out with what was recorded and with the request before.
     fn send(&mut self, source: Source<'_>, pass: &Pass) -> Rope {
-        let out = source.write(pass);
+        let out = write(&source, pass);
         self.figures.bytes_before += source.body.len() as u64;
         self.figures.bytes_after += out.len() as u64;
         for (policy, written) in parts(&source, pass, &out) {
@@ -280,7 +281,7 @@ fn parts(source: &Source<'_>, pass: &Pass, out: &Rope) -> Vec<(&'static str, usi
         plan.hidden = source.plan.hidden.iter().filter(|(by, _)| *by == policy).cloned().collect();
         plan.declared =
             source.plan.declared.iter().filter(|declared| declared.policy == policy).cloned().collect();
-        (policy, Source { plan: &plan, ..*source }.write(pass).len())
+        (policy, write(&Source { plan: &plan, ..*source }, pass).len())
     };
     policies.into_iter().map(alone).collect()
 }
@@ -290,7 +291,7 @@ fn messages_in(out: &Rope, source: &Source<'_>) -> Option<Bytes> {
     let body = out.join();
     let span = match out.pieces() {
         [_] if out.len() == source.body.len() => source.request.messages_span,
-        _ => Request::parse(&body).ok()?.messages_span,
+        _ => crate::dialect::chat::parse(&body).ok()?.messages_span,
     };
     Some(body.slice(span.range().start + 1..span.range().end - 1))
 }

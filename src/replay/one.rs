@@ -7,10 +7,10 @@ use super::growth::Growth;
 use super::input::{Flaw, Line, Place, read_files};
 use super::recording::Recording;
 use crate::config::Config;
-use crate::policy::plan::{Plan, Refusal, Usage};
-use crate::rewrite::judging::Judged;
-use crate::rewrite::notice::Placement;
-use crate::rewrite::splice::Rope;
+use crate::dialect::variant::Placement;
+use crate::exchange::judging::Judged;
+use crate::plan::{Plan, Refusal, Usage};
+use crate::wire::splice::Rope;
 use bytes::Bytes;
 use std::path::Path;
 

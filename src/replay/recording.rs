@@ -2,11 +2,12 @@
 //! recorder added, and what the recorder says of it. Keeps the conversation's own bytes as they are.
 
 use super::times::parse_ms;
-use crate::rewrite::splice::Splices;
+use crate::conversation::message::{Message, Role};
+use crate::conversation::request::Request;
 use crate::wire::body::{Fault, Scanner, Span};
 use crate::wire::json::decode;
-use crate::wire::message::{Message, Role};
-use crate::wire::request::{Member, Request};
+use crate::wire::members::Member;
+use crate::wire::splice::Splices;
 use bytes::Bytes;
 use serde_json::Value;
 use std::ops::Range;
@@ -53,7 +54,7 @@ impl Recording {
     /// # Errors
     /// A [`Fault`] where it is no request that toolrein can read.
     pub(super) fn read(line: &Bytes) -> Result<Self, Fault> {
-        let request = Request::parse(line)?;
+        let request = crate::dialect::chat::parse(line)?;
         let labels = Labels::read(&request, line);
         let mut splices = Splices::default();
         splices.remove_members(&request.members, |member| LABELS.contains(&&*decode(member.key, line)));
@@ -63,7 +64,7 @@ impl Recording {
             return Ok(Self { body: line.clone(), request, labels, times_ms });
         }
         let body = splices.apply(line).join();
-        let request = Request::parse(&body)?;
+        let request = crate::dialect::chat::parse(&body)?;
         Ok(Self { body, request, labels, times_ms })
     }
 

@@ -2,12 +2,12 @@
 //! under which names are hashed. Reads the environment; neither an address nor a secret is ever told.
 
 use crate::config::{Config, KeyHash};
+use crate::conversation::identity::HashKey;
 use crate::ledger::Ledger;
 use crate::ledger::memory::{Bounds, Memory};
 use crate::ledger::redis::{AddressError, Redis, Settings};
 use crate::secret::random_key;
 use crate::telemetry::metrics::Metrics;
-use crate::transcript::identity::HashKey;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -189,7 +189,7 @@ impl<'a> Scanner<'a> {
 
     /// A scanner behind an element of an array that is a member of the top object: at `at`, and having passed an `odd`
     /// string before. As [`tolerant`](Self::tolerant) as who came so far.
-    pub(super) fn in_array(text: &'a [u8], at: usize, odd: bool) -> Self {
+    pub(crate) fn in_array(text: &'a [u8], at: usize, odd: bool) -> Self {
         Self { at, depth: 2, odd, tolerant: true, ..Self::new(text) }
     }
 
@@ -199,12 +199,12 @@ impl<'a> Scanner<'a> {
     }
 
     /// Forgets odd strings passed so far, so that a part can be asked on its own.
-    pub(super) fn clear_odd(&mut self) {
+    pub(crate) fn clear_odd(&mut self) {
         self.odd = false;
     }
 
     /// Remembers again that an odd string was passed before a part that was asked on its own.
-    pub(super) fn restore_odd(&mut self, before: bool) {
+    pub(crate) fn restore_odd(&mut self, before: bool) {
         self.odd |= before;
     }
 
@@ -278,7 +278,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Passes a value of so many bytes that was read before: the scanner must stand right before it.
-    pub(super) fn pass(&mut self, bytes: usize) {
+    pub(crate) fn pass(&mut self, bytes: usize) {
         self.at += bytes;
     }
 

@@ -1,22 +1,13 @@
-//! The OpenAI wire format, read and written losslessly. Knows where things stand in the bytes; knows
-//! nothing of conversations, policies or sockets.
+//! Bytes: JSON as spans and splices, server-sent events, text that hides characters. Read and written losslessly. Knows
+//! nothing of any API, of conversations or of sockets.
 
-pub mod assemble;
 pub mod beginning;
 pub mod body;
-pub mod call;
-pub mod checkpoint;
-pub mod error;
+pub mod escaped_text;
+pub mod hidden_unicode;
 pub mod json;
-pub mod markup;
-pub mod message;
-pub mod others;
-pub mod refusal;
-pub mod reply;
-pub mod request;
-pub mod smuggling;
+pub mod members;
 pub mod sniff;
-pub mod spelled;
+pub mod splice;
 pub mod sse;
-pub mod usage;
-mod wholeness;
+pub mod whole_json;

@@ -29,6 +29,24 @@ impl Source {
         lines(&self.text) - tests
     }
 
+    /// The strings in its code, with their quotes.
+    pub(crate) fn literals(&self) -> Vec<&str> {
+        let tests = test_blocks(&blank(&self.text));
+        let is_test = |at: usize| tests.iter().any(|&(from, to)| (from..to).contains(&at));
+        let (mut found, mut at, mut before) = (Vec::new(), 0, None);
+        while let Some(next) = self.text[at..].chars().next() {
+            let length = hidden(&self.text[at..], before);
+            let end = at + length.max(next.len_utf8());
+            let literal = &self.text[at..end];
+            if length > 0 && !literal.starts_with(['/', '\'']) && literal.contains('"') && !is_test(at) {
+                found.push(literal);
+            }
+            before = Some(if length > 0 { ' ' } else { next });
+            at = end;
+        }
+        found
+    }
+
     /// The paths that it names, from the crate's root: `["policy", "plan", "Plan"]`.
     pub(crate) fn names(&self) -> BTreeSet<Vec<String>> {
         let mut found = BTreeSet::new();
@@ -238,7 +256,7 @@ mod tests {
         let text = concat!(
             "// crate::no\nuse crate::{wire::{sse, body::Span}, policy};\nuse super::plan::Plan;\n",
             "const A: &str = \"crate::no\"; const B: char = '\"'; const C: &str = r#\"crate::\"no\"#;\n",
-            "fn f<'a>(x: &'a str) { crate::rewrite::apply::<u8>(x); }\n",
+            "fn f<'a>(x: &'a str) { crate::dialect::apply::<u8>(x); }\n",
             "#[cfg(test)]\nmod tests {\n    use crate::no;\n    fn g() { let x = '{'; }\n}\n",
         );
         let folder = tempfile::tempdir().unwrap();
@@ -249,8 +267,9 @@ mod tests {
         let names: Vec<String> = source.names().iter().map(|name| name.join("::")).collect();
         assert_eq!(
             names,
-            ["policy", "policy::plan::Plan", "rewrite::apply", "wire::body::Span", "wire::sse"]
+            ["dialect::apply", "policy", "policy::plan::Plan", "wire::body::Span", "wire::sse"]
         );
         assert_eq!((source.room(), source.lines()), ("policy", 5));
+        assert_eq!(source.literals(), ["\"crate::no\"", "r#\"crate::\"no\"#"]);
     }
 }

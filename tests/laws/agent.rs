@@ -9,14 +9,14 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::{Value, json};
-use toolrein::rewrite::choice::ChoiceState;
-use toolrein::rewrite::judging::Judging;
-use toolrein::rewrite::notice::Placement;
-use toolrein::rewrite::pass::{Asking, Pass};
-use toolrein::rewrite::reply::{Ending, Form, Limits, NO_ANSWER, Options, ReplyJudge};
-use toolrein::rewrite::restore::{Asked, joined, release, released_keys, remembered};
-use toolrein::transcript::memo::NoMemo;
-use toolrein::transcript::released::with;
+use toolrein::conversation::memo::NoMemo;
+use toolrein::conversation::released::with;
+use toolrein::dialect::chat::choice::ChoiceState;
+use toolrein::dialect::chat::reply::{NO_ANSWER, ReplyJudge};
+use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
+use toolrein::dialect::variant::{Asking, Pass, Placement};
+use toolrein::exchange::judging::Judging;
+use toolrein::exchange::restore::{Asked, joined, release, released_keys, remembered};
 
 const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
 

@@ -7,14 +7,13 @@ use super::world::{Facts, Reading, SETS, STEADY, identity, lossy, making_room, m
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::Value;
+use toolrein::conversation::Transcript;
+use toolrein::conversation::memo::NoMemo;
+use toolrein::conversation::released::{Release, hidden_digest, with};
+use toolrein::dialect::variant::{Pass, Tools};
+use toolrein::exchange::restore::{anchor_of, places};
+use toolrein::exchange::store::Round;
 use toolrein::policy::set::PolicySet;
-use toolrein::rewrite::pass::{Pass, Tools};
-use toolrein::rewrite::restore::{anchor_of, places};
-use toolrein::rewrite::rounds::Round;
-use toolrein::transcript::Transcript;
-use toolrein::transcript::memo::NoMemo;
-use toolrein::transcript::released::{Release, hidden_digest, with};
-use toolrein::wire::request::Request;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
@@ -133,7 +132,7 @@ fn the_exceptions_are_counted_by_cause_and_few() {
 /// A ledger that knows a hidden round before each assistant message whose bit is set, and summaries.
 pub fn hidden_rounds(talk: &Conversation, bits: u16) -> Facts {
     let (body, identity) = (talk.body(), identity(1));
-    let request = Request::parse(&body).unwrap();
+    let request = toolrein::dialect::chat::parse(&body).unwrap();
     let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
     let mut facts = Facts { summaries: true, ..Facts::default() };
     for (at, place) in places(&transcript, 1024).into_iter().enumerate() {

@@ -6,8 +6,9 @@ use super::world::{Facts, NOW_MS, lossy, low, read};
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::json;
-use toolrein::rewrite::judging::Judging;
-use toolrein::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge};
+use toolrein::dialect::chat::reply::ReplyJudge;
+use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
+use toolrein::exchange::judging::Judging;
 
 /// A judge whose budget has room for so many calls.
 fn judging(room: usize) -> Judging {

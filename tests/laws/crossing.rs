@@ -6,12 +6,11 @@ use super::world::{Facts, NOW_MS, Reading, identity, read, shipped};
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolrein::rewrite::restore::{anchor_of, places};
-use toolrein::rewrite::rounds::Round;
-use toolrein::transcript::Transcript;
-use toolrein::transcript::memo::NoMemo;
-use toolrein::transcript::released::{Release, hidden_digest, with};
-use toolrein::wire::request::Request;
+use toolrein::conversation::Transcript;
+use toolrein::conversation::memo::NoMemo;
+use toolrein::conversation::released::{Release, hidden_digest, with};
+use toolrein::exchange::restore::{anchor_of, places};
+use toolrein::exchange::store::Round;
 
 /// What the client was not shown.
 const HIDDEN: &str = r#"{"role":"assistant","content":"","tool_calls":[{"id":"h","type":"function","function":{"name":"pay","arguments":"{\"secret\":1}"}}]},{"role":"tool","tool_call_id":"h","content":"no"}"#;
@@ -67,7 +66,7 @@ fn body(messages: &[Value]) -> Bytes {
 /// What the program remembers once it has given `messages[REPLY]` behind `hidden`.
 fn remember(facts: &mut Facts, messages: &[Value], hidden: &'static str, at_ms: u64) {
     let (body, identity) = (body(messages), identity(1));
-    let request = Request::parse(&body).unwrap();
+    let request = toolrein::dialect::chat::parse(&body).unwrap();
     let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
     let place = *places(&transcript, 1024).iter().find(|place| place.message == REPLY).unwrap();
     let messages = Bytes::from_static(hidden.as_bytes());

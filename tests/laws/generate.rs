@@ -5,8 +5,7 @@ use super::spelling::{LONE, NUL, Spelling};
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolrein::wire::message::Role;
-use toolrein::wire::request::Request;
+use toolrein::conversation::message::Role;
 
 /// A request whose messages are known one by one.
 #[derive(Clone)]
@@ -49,7 +48,8 @@ impl Conversation {
 }
 
 fn role_of(message: &str) -> Role {
-    Request::parse(format!("{{\"messages\":[{message}]}}").as_bytes()).unwrap().messages[0].role
+    toolrein::dialect::chat::parse(format!("{{\"messages\":[{message}]}}").as_bytes()).unwrap().messages[0]
+        .role
 }
 
 /// A part of a conversation.

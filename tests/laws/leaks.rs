@@ -8,9 +8,10 @@ use super::world::{Facts, NOW_MS, lossy, read, set_of};
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use toolrein::dialect::chat::reply::ReplyJudge;
+use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
+use toolrein::exchange::judging::Judging;
 use toolrein::policy::set::PolicySet;
-use toolrein::rewrite::judging::Judging;
-use toolrein::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge};
 
 /// The tools whose calls must never be seen.
 const FORBIDDEN: &str = "evil";

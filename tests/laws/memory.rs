@@ -5,13 +5,11 @@ use super::causality::hidden_rounds;
 use super::generate::{Conversation, any_order, orderly};
 use super::world::{Facts, KeepAll, NOW_MS, Reading, SETS, identity, lossy, policies, read_as, ruled};
 use proptest::prelude::*;
+use toolrein::conversation::Transcript;
+use toolrein::conversation::memo::NoMemo;
+use toolrein::conversation::released::{NOTHING_HIDDEN, Release, with};
+use toolrein::dialect::variant::{Pass, Placement};
 use toolrein::policy::set::PolicySet;
-use toolrein::rewrite::notice::Placement;
-use toolrein::rewrite::pass::Pass;
-use toolrein::transcript::Transcript;
-use toolrein::transcript::memo::NoMemo;
-use toolrein::transcript::released::{NOTHING_HIDDEN, Release, with};
-use toolrein::wire::request::Request;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
@@ -135,7 +133,7 @@ fn same(mut fresh: Reading, mut remembered: Reading) -> Result<(), String> {
 /// A ledger that knows when those calls were handed out whose bit is set.
 fn released(talk: &Conversation, bits: u64) -> Facts {
     let (body, identity) = (talk.body(), identity(1));
-    let Ok(request) = Request::parse(&body) else { return Facts::default() };
+    let Ok(request) = toolrein::dialect::chat::parse(&body) else { return Facts::default() };
     let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
     let calls = transcript.calls.calls.iter().enumerate().filter(|(at, _)| bits >> (at % 64) & 1 == 1);
     let released = calls.map(|(at, call)| {

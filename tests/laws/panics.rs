@@ -6,11 +6,11 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use std::sync::OnceLock;
-use toolrein::rewrite::judging::Judging;
-use toolrein::rewrite::notice::Placement;
-use toolrein::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge};
-use toolrein::wire::reply::Reply;
-use toolrein::wire::request::Request;
+use toolrein::dialect::chat::completion::Reply;
+use toolrein::dialect::chat::reply::ReplyJudge;
+use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
+use toolrein::dialect::variant::Placement;
+use toolrein::exchange::judging::Judging;
 
 /// How a body is broken.
 #[derive(Clone, Debug)]
@@ -113,7 +113,7 @@ fn nesting_beyond_every_bound_is_refused_without_recursion() {
     for open in ["[", "{\"a\":", "[{\"content\":", "{\"messages\":["] {
         let deep = open.repeat(10_000);
         for body in [deep.clone(), format!("{{\"messages\":[{deep}"), format!("{{\"choices\":[{deep}")] {
-            assert!(Request::parse(body.as_bytes()).is_err());
+            assert!(toolrein::dialect::chat::parse(body.as_bytes()).is_err());
             as_request(body.as_bytes(), 0);
             as_reply(body.as_bytes());
             as_stream(format!("data: {body}\n\n").as_bytes());
@@ -136,7 +136,7 @@ fn as_request(bytes: &[u8], set: usize) {
     for placement in [Placement::System, Placement::Suffix, Placement::Leading] {
         for (form, pass) in forms(placement, &rounds) {
             let out = reading.write(&pass);
-            assert!(Request::parse(&out).is_ok(), "{form}\n{}", super::world::lossy(&out));
+            assert!(toolrein::dialect::chat::parse(&out).is_ok(), "{form}\n{}", super::world::lossy(&out));
         }
     }
 }

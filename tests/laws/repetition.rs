@@ -6,11 +6,10 @@ use super::spelling::Spelling;
 use super::world::{Facts, KeepAll, SETS, STEADY, by_tokens, identity, low, policies, read, read_as};
 use proptest::prelude::*;
 use serde_json::Value;
-use toolrein::rewrite::pass::Pass;
-use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::Hash;
-use toolrein::transcript::memo::NoMemo;
-use toolrein::wire::request::Request;
+use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::Hash;
+use toolrein::conversation::memo::NoMemo;
+use toolrein::dialect::variant::Pass;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
@@ -107,7 +106,7 @@ fn pythonic(value: &Value) -> String {
 
 fn keys(talk: &Conversation) -> Vec<Hash> {
     let (body, identity) = (talk.body(), identity(1));
-    let request = Request::parse(&body).unwrap();
+    let request = toolrein::dialect::chat::parse(&body).unwrap();
     let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
     transcript.calls.calls.iter().map(|call| call.key).collect()
 }

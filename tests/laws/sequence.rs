@@ -9,9 +9,10 @@ use super::world::{Facts, NOW_MS, SETS, STEADY, forms, lossy, low, policies, rea
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use toolrein::dialect::chat::reply::ReplyJudge;
+use toolrein::dialect::reply::{Form, Limits, Options, Reply as _};
+use toolrein::dialect::variant::Placement;
 use toolrein::policy::set::PolicySet;
-use toolrein::rewrite::notice::Placement;
-use toolrein::rewrite::reply::{Form, Limits, Options, ReplyJudge};
 
 #[test]
 fn what_a_strict_provider_takes_it_takes_in_every_form() {

@@ -7,10 +7,9 @@ use super::world::{Facts, Reading, SETS, guarded, lossy, low, policies, read, sh
 use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
-use toolrein::policy::plan::Change;
-use toolrein::rewrite::notice::Placement;
-use toolrein::rewrite::pass::Pass;
-use toolrein::wire::message::Content;
+use toolrein::conversation::message::Content;
+use toolrein::dialect::variant::{Pass, Placement};
+use toolrein::plan::Change;
 
 const PLACEMENTS: [Placement; 3] = [Placement::System, Placement::Suffix, Placement::Leading];
 

@@ -5,22 +5,22 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use toolrein::config::{Config, Overrides, Source};
+use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::{Hash, HashKey, Identity};
+use toolrein::conversation::memo::{Derived, Memo, NoMemo};
+use toolrein::conversation::released::Releases;
+use toolrein::conversation::request::Request;
+use toolrein::conversation::summaries::{Pin, Summaries};
+use toolrein::dialect::chat::Chat;
+use toolrein::dialect::prefix::read_request;
+use toolrein::dialect::variant::{Asking, Pass, Placement, Tools};
+use toolrein::exchange::judging::{AnswerTools, Judging};
+use toolrein::exchange::restore::{names, places, restored};
+use toolrein::exchange::store::Round;
+use toolrein::plan::Plan;
 use toolrein::policy::REGISTRY;
-use toolrein::policy::plan::Plan;
 use toolrein::policy::set::{Judge, PolicySet};
-use toolrein::rewrite::judging::{AnswerTools, Judging};
-use toolrein::rewrite::notice::Placement;
-use toolrein::rewrite::pass::{self, Asking, Pass, Tools};
-use toolrein::rewrite::restore::{names, places, restored};
-use toolrein::rewrite::rounds::Round;
-use toolrein::rewrite::splice::Rope;
-use toolrein::transcript::Transcript;
-use toolrein::transcript::identity::{Hash, HashKey, Identity};
-use toolrein::transcript::memo::{Derived, Memo, NoMemo};
-use toolrein::transcript::prefix::read_request;
-use toolrein::transcript::released::Releases;
-use toolrein::transcript::summaries::{Pin, Summaries};
-use toolrein::wire::request::Request;
+use toolrein::wire::splice::Rope;
 
 /// Now, in every law: ms since the epoch.
 pub const NOW_MS: u64 = 1_790_000_000_000;
@@ -281,7 +281,7 @@ pub fn read_as(
     facts: &Facts,
     (identity, memo): (&Identity, &dyn Memo),
 ) -> Option<Reading> {
-    let request = read_request(body, &identity.key, memo).ok()?;
+    let request = read_request::<Judging>(&Chat, body, &identity.key, memo).ok()?;
     let mut transcript = Transcript::read(&request, body, identity, memo);
     let released: Vec<Option<Releases>> =
         transcript.newest_calls(1024).map(|call| facts.released.get(&call.key).cloned()).collect();
@@ -304,7 +304,10 @@ pub fn read_as(
 impl Reading {
     pub fn rope(&self, pass: &Pass) -> Rope {
         let Self { body, request, plan, restored, .. } = self;
-        pass::Source { body, request, plan, restored }.write(pass)
+        toolrein::dialect::chat::write(
+            &toolrein::dialect::variant::Source { body, request, plan, restored },
+            pass,
+        )
     }
 
     pub fn write(&self, pass: &Pass) -> Bytes {
@@ -318,7 +321,8 @@ impl Reading {
 
 /// The `messages` of a body without its closing bracket and the white space before it.
 pub fn messages_of(body: &[u8]) -> Vec<u8> {
-    let request = Request::parse(body).unwrap_or_else(|fault| panic!("{fault}: {}", lossy(body)));
+    let request =
+        toolrein::dialect::chat::parse(body).unwrap_or_else(|fault| panic!("{fault}: {}", lossy(body)));
     let span = request.messages_span;
     body[span.start as usize..span.end as usize - 1].trim_ascii_end().to_vec()
 }

@@ -5,15 +5,15 @@ use crate::server::{SECRET, Server};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use toolrein::conversation::assembled::Assembled;
+use toolrein::conversation::identity::{Hash, HashKey};
+use toolrein::conversation::released::{NOTHING_HIDDEN, Release};
+use toolrein::exchange::store::Round;
 use toolrein::ledger::memory::{Bounds, Memory};
 use toolrein::ledger::redis::{Redis, Settings};
 use toolrein::ledger::{Ask, Claim, Facts, Ledger, ModelFacts, News, Overflow, Quota, SentRounds, Spent};
-use toolrein::rewrite::confirm::Confirmation;
-use toolrein::rewrite::rounds::Round;
+use toolrein::plan::approval::Confirmation;
 use toolrein::telemetry::metrics::Metrics;
-use toolrein::transcript::identity::{Hash, HashKey};
-use toolrein::transcript::released::{NOTHING_HIDDEN, Release};
-use toolrein::wire::assemble::Assembled;
 
 /// A ledger that is told, and one that is asked: the same, or two that share.
 struct Pair {

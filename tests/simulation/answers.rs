@@ -8,8 +8,8 @@ use super::model::TOKENS;
 use bytes::Bytes;
 use serde_json::Value;
 use std::sync::Arc;
-use toolrein::rewrite::confirm::Confirmation;
-use toolrein::rewrite::pass::Tools;
+use toolrein::dialect::variant::Tools;
+use toolrein::plan::approval::Confirmation;
 
 /// Each sending that asks again says so.
 pub fn asked(passed: &Passed) -> Found {

@@ -8,10 +8,11 @@ use super::reference::{Counts, Reference, calls_of, canonical, text_of};
 use super::support::strict::violations;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use toolrein::policy::plan::{Change, Edit};
-use toolrein::rewrite::judging::{Decision, Judged};
-use toolrein::rewrite::pass::Pass;
-use toolrein::rewrite::reply::NO_ANSWER;
+use toolrein::dialect::chat::reply::NO_ANSWER;
+use toolrein::dialect::variant::Pass;
+use toolrein::exchange::judging::Judged;
+use toolrein::plan::decision::Decision;
+use toolrein::plan::{Change, Edit};
 
 /// What is wrong, in words.
 pub type Found = Result<(), String>;

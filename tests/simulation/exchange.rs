@@ -6,20 +6,23 @@ use super::model::{Model, streamed, whole};
 use super::upstream::Refused;
 use bytes::Bytes;
 use serde_json::Value;
+use toolrein::conversation::identity::Hash;
+use toolrein::conversation::request::{Choice, Request};
+use toolrein::dialect::Handed;
+use toolrein::dialect::chat::approved::{events, reply};
+use toolrein::dialect::chat::choice::ChoiceState;
+use toolrein::dialect::chat::reply::ReplyJudge;
+use toolrein::dialect::error::{UpstreamError, parse, parse_in_200};
+use toolrein::dialect::refusal::overflows;
+use toolrein::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply as _, next_of};
+use toolrein::dialect::variant::{Pass, Source, Tools};
 use toolrein::exchange::fallback::{Fallbacks, Subject, lands_bare, learned, placement};
+use toolrein::exchange::judging::{AnswerTools, Judging};
+use toolrein::exchange::reasks::Reasks;
+use toolrein::exchange::restore::Asked;
 use toolrein::ledger::{Answered, Ledger as _, News, Overflow, SentRounds};
-use toolrein::rewrite::choice::{ChoiceState, next_of};
-use toolrein::rewrite::confirm::{Handed, events, reply};
-use toolrein::rewrite::judging::{AnswerTools, Judging};
-use toolrein::rewrite::pass::{Pass, Source, Tools};
-use toolrein::rewrite::reasks::{Next, Reasks};
-use toolrein::rewrite::reply::{Ending, Form, Limits, Options, Refusal, ReplyJudge};
-use toolrein::rewrite::restore::Asked;
+use toolrein::plan::decision::Next;
 use toolrein::telemetry::outcome::Fallback;
-use toolrein::transcript::identity::Hash;
-use toolrein::wire::error::{UpstreamError, parse, parse_in_200};
-use toolrein::wire::refusal::overflows;
-use toolrein::wire::request::{Choice, Request};
 use toolrein::wire::sse::write_event;
 
 const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 22, reply: 1 << 25 };
@@ -157,7 +160,7 @@ impl<'a> Exchange<'a> {
     fn send(&mut self) -> Sent {
         let Passed { plan, restored, .. } = &self.passed;
         let source = Source { body: self.body, request: &self.request, plan, restored };
-        let sent = source.write(&self.pass).join();
+        let sent = toolrein::dialect::chat::write(&source, &self.pass).join();
         let request: Value = serde_json::from_slice(&sent).unwrap_or_default();
         self.passed.sent.push(sent);
         self.passed.forms.push(self.pass.clone());
@@ -191,7 +194,7 @@ impl<'a> Exchange<'a> {
         let mut out = Vec::new();
         judge.push(body, now_ms, &mut out);
         while let Ending::Reask { choice, hidden } = judge.finish(now_ms, &mut out) {
-            let next = next_of(judge.choices(), choice);
+            let next = next_of(&judge.shown(), choice);
             self.ask_again((choice, next), hidden, &mut judge.judging);
             let Some(again) = self.asked_whole() else { return self.end(judge.judging) };
             judge.continue_with(choice);
@@ -225,7 +228,7 @@ impl<'a> Exchange<'a> {
             match self.read(&mut judge, stream, &mut out) {
                 None => judge.begin(Form::Streamed, 200),
                 Some(Ending::Reask { choice, hidden }) if !self.passed.observed => {
-                    let next = next_of(judge.choices(), choice);
+                    let next = next_of(&judge.shown(), choice);
                     self.ask_again((choice, next), hidden, &mut judge.judging);
                     judge.continue_with(choice);
                 }
@@ -251,7 +254,12 @@ impl<'a> Exchange<'a> {
     }
 
     /// Reads a stream to its end; `None` where it is an error and another form is to be asked for.
-    fn read(&mut self, judge: &mut ReplyJudge, mut rest: Bytes, out: &mut Vec<Bytes>) -> Option<Ending> {
+    fn read(
+        &mut self,
+        judge: &mut ReplyJudge<Judging>,
+        mut rest: Bytes,
+        out: &mut Vec<Bytes>,
+    ) -> Option<Ending> {
         while !rest.is_empty() {
             let length = 1 + self.model.numbers.below(rest.len().min(700));
             let mut now = Vec::new();
@@ -272,7 +280,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    fn asks_anew(&mut self, judge: &mut ReplyJudge, out: &mut Vec<Bytes>) -> bool {
+    fn asks_anew(&mut self, judge: &mut ReplyJudge<Judging>, out: &mut Vec<Bytes>) -> bool {
         let Some(Refusal { error, raw }) = judge.refusal() else { return false };
         let again = match self.pass.asking {
             Some(_) => self.lands_bare(error.status.unwrap_or(400)),
@@ -379,7 +387,9 @@ impl<'a> Exchange<'a> {
         let (root, context) = (identity.root(), self.names.context);
         let asked = Asked { root, context, memo: &self.gateway.memo };
         let (reasks, now_ms, observe) = (&self.reasks, self.gateway.now_ms, self.passed.observed);
-        let mut news = News::of_choices(choices, &Answered { asked, identity, reasks, now_ms, observe });
+        let shown: Vec<&dyn toolrein::dialect::reply::ShownChoice> =
+            choices.iter().map(|choice| choice as _).collect();
+        let mut news = News::of_choices(&shown, &Answered { asked, identity, reasks, now_ms, observe });
         news.sent = Some(self.sent);
         for choice in choices {
             // Counted for itself: the reference is not to learn from what it is held against.

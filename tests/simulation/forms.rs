@@ -10,10 +10,9 @@ use super::upstream::Dislike;
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use toolrein::rewrite::judging::Decision;
-use toolrein::rewrite::pass::Tools;
+use toolrein::dialect::variant::Tools;
+use toolrein::plan::decision::Decision;
 use toolrein::telemetry::outcome::Fallback;
-use toolrein::wire::request::Request;
 
 /// Second tries of one request.
 const MOST: usize = 3;
@@ -233,7 +232,7 @@ impl Sent {
 
 /// The messages of a request as they are written, without what surrounds them.
 fn messages_of(sent: &Bytes) -> Option<Bytes> {
-    let request = Request::parse(sent).ok()?;
+    let request = toolrein::dialect::chat::parse(sent).ok()?;
     let (first, last) = (request.messages.first()?, request.messages.last()?);
     Some(sent.slice(first.span.start as usize..last.span.end as usize))
 }

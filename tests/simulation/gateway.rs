@@ -11,22 +11,24 @@ use futures_util::FutureExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolrein::config::{Config, Mode, Overrides, Source as Written};
+use toolrein::conversation::Transcript;
+use toolrein::conversation::histories::Histories;
+use toolrein::conversation::identity::{Domain, Hash, HashKey, Identity};
+use toolrein::conversation::request::Request;
+use toolrein::dialect::chat::Chat;
+use toolrein::dialect::prefix::read_request;
+use toolrein::dialect::variant::Pass;
+use toolrein::exchange::confirm::{Answer, answer, token};
+use toolrein::exchange::judging::{Judged, Judging};
+use toolrein::exchange::restore::{Place, names, places, restored};
+use toolrein::exchange::sent::Sent;
 use toolrein::ledger::memory::{Bounds, MemoCache, Memory};
 use toolrein::ledger::{Ask, CallNames, Claim, Facts, Ledger as _, MOST_LOOKED_UP, SentRounds};
+use toolrein::plan::approval::Confirmation;
+use toolrein::plan::{Plan, Usage};
 use toolrein::policy::REGISTRY;
-use toolrein::policy::plan::{Plan, Usage};
 use toolrein::policy::set::{Judge, PolicySet};
-use toolrein::rewrite::confirm::{Answer, Confirmation, answer, token};
-use toolrein::rewrite::judging::Judged;
-use toolrein::rewrite::pass::Pass;
-use toolrein::rewrite::restore::{Place, names, places, restored};
-use toolrein::rewrite::sent::Sent;
 use toolrein::telemetry::outcome::Fallback;
-use toolrein::transcript::Transcript;
-use toolrein::transcript::histories::Histories;
-use toolrein::transcript::identity::{Domain, Hash, HashKey, Identity};
-use toolrein::transcript::prefix::read_request;
-use toolrein::wire::request::Request;
 
 const BOUNDS: Bounds = Bounds {
     calls: 1_000_000,
@@ -180,8 +182,12 @@ impl Gateway {
     }
 
     /// Steps 3 and 4 of the handler's path.
+    fn read_request(&self, body: &Bytes) -> Option<Request> {
+        read_request::<Judging>(&Chat, body, &self.identity.key, &self.memo).ok()
+    }
+
     fn look(&mut self, body: &Bytes) -> Option<Reading> {
-        let request = read_request(body, &self.identity.key, &self.memo).ok()?;
+        let request = self.read_request(body)?;
         let name = request.model_name(body);
         let model = self.identity.key.hash(Domain::Model, &[name.as_bytes()]);
         let policies = policies(&self.config, &name);

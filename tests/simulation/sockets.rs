@@ -13,7 +13,7 @@ use super::support::strict::violations;
 use super::upstream::{Dislike, Refused, Upstream};
 use bytes::Bytes;
 use std::sync::{Arc, Mutex};
-use toolrein::wire::error::parse_in_200;
+use toolrein::dialect::error::parse_in_200;
 
 /// Steps, each a connection or several.
 const STEPS: usize = 120;

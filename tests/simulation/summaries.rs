@@ -5,12 +5,12 @@ use super::numbers::Numbers;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
+use toolrein::conversation::Transcript;
+use toolrein::conversation::summaries::{Pin, Summaries as _};
+use toolrein::dialect::summary::question;
 use toolrein::ledger::summaries::Pins;
-use toolrein::policy::plan::{BatchSummaries, Plan, SummaryWanted};
+use toolrein::plan::{BatchSummaries, Plan, SummaryWanted};
 use toolrein::policy::set::{Judge, PolicySet};
-use toolrein::rewrite::summary::question;
-use toolrein::transcript::Transcript;
-use toolrein::transcript::summaries::{Pin, Summaries as _};
 
 /// For how long decisions are kept: longer than any run.
 const LIFETIME: Duration = Duration::from_secs(86_400);

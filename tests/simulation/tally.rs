@@ -3,8 +3,8 @@
 use super::client::Client;
 use super::gateway::Passed;
 use std::collections::BTreeMap;
-use toolrein::rewrite::judging::Decision;
-use toolrein::rewrite::pass::{Pass, Tools};
+use toolrein::dialect::variant::{Pass, Tools};
+use toolrein::plan::decision::Decision;
 use toolrein::telemetry::outcome::Fallback;
 
 /// See the file's head.

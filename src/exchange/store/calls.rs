@@ -3,10 +3,10 @@
 //! the present one. Asks and tells nobody.
 
 use super::{Facts, MOST_LOOKED_UP, News, Overflow};
-use crate::transcript::Transcript;
-use crate::transcript::histories::history;
-use crate::transcript::identity::{CallKey, Hash};
-use crate::transcript::released::{NOTHING_HIDDEN, Release, Releases};
+use crate::conversation::Transcript;
+use crate::conversation::histories::history;
+use crate::conversation::identity::{CallKey, Hash};
+use crate::conversation::released::{NOTHING_HIDDEN, Release, Releases};
 
 /// See the file's head.
 pub struct CallNames {

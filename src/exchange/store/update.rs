@@ -2,11 +2,11 @@
 //! client was not shown. A function from the choices of a reply; tells nobody by itself.
 
 use super::News;
-use crate::rewrite::choice::ChoiceState;
-use crate::rewrite::confirm::Confirmation;
-use crate::rewrite::reasks::Reasks;
-use crate::rewrite::restore::{Asked, joined, release, released_keys, remembered};
-use crate::transcript::identity::Identity;
+use crate::conversation::identity::Identity;
+use crate::dialect::reply::ShownChoice;
+use crate::exchange::reasks::Reasks;
+use crate::exchange::restore::{Asked, joined, release, released_keys, remembered};
+use crate::plan::approval::Confirmation;
 
 /// What a reply answers to.
 pub struct Answered<'a> {
@@ -22,22 +22,22 @@ pub struct Answered<'a> {
 
 impl News {
     /// What `choices` bring.
-    pub fn of_choices(choices: &[ChoiceState], answered: &Answered<'_>) -> Self {
+    pub fn of_choices(choices: &[&dyn ShownChoice], answered: &Answered<'_>) -> Self {
         let Answered { asked, identity, now_ms, .. } = answered;
         let mut news = Self::default();
         // What waits is told of when it is settled.
         for choice in choices.iter().filter(|choice| !choice.is_waiting()) {
-            let hidden = if answered.observe { Vec::new() } else { answered.reasks.hidden_behind(choice) };
+            let hidden = if answered.observe { Vec::new() } else { answered.reasks.hidden_behind(*choice) };
             let hidden = joined(&hidden);
             let release = release(asked, identity, &hidden, *now_ms);
-            let keys = released_keys(asked, identity, choice);
+            let keys = released_keys(asked, identity, *choice);
             news.released.extend(keys.into_iter().map(|key| (key, release)));
             if let Some((question, calls)) = choice.asked() {
                 let text = identity.text_anchor(asked.context, &choice.text());
                 news.asked.push((text, Confirmation::new(question, calls, *now_ms)));
             }
             if !answered.observe {
-                news.rounds.extend(remembered(asked, identity, choice, &hidden));
+                news.rounds.extend(remembered(asked, identity, *choice, &hidden));
             }
         }
         news

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::config::{Overrides, Source};
-use crate::policy::plan::{Dropped, Edit};
+use crate::dialect::variant::{Pass, Source as Sent};
+use crate::plan::{Dropped, Edit};
 use crate::replay::one::{Which, choose};
-use crate::rewrite::pass::{Pass, Source as Sent};
-use crate::wire::spelled::Spelled;
+use crate::wire::escaped_text::EscapedText;
 use bytes::Bytes;
 use std::io::Write as _;
 
@@ -55,21 +55,23 @@ fn explained(
     let body = Bytes::from(
         [&body[..body.len() - r#",{"role":"assistant","content":"done"}]}"#.len()], b"]}"].concat(),
     );
-    let request = Request::parse(&body).unwrap();
+    let request = crate::dialect::chat::parse(&body).unwrap();
     let edits =
         changes.into_iter().map(|(message, change)| Edit { message, decided: 6, policy: "budget", change });
     let mut plan = Plan::default();
     plan.edits = edits.collect();
     plan.dropped.extend(gone.map(|messages| Dropped { policy: "budget", messages, decided: 6 }));
-    let sent =
-        Sent { body: &body, request: &request, plan: &plan, restored: &[] }.write(&Pass::plain(placement));
+    let sent = crate::dialect::chat::write(
+        &Sent { body: &body, request: &request, plan: &plan, restored: &[] },
+        &Pass::plain(placement),
+    );
     let sent = Some(sent.join());
     let seen = Seen { history: 7, plan: plan.clone(), placement: Some(placement), sent, ..Seen::default() };
     let config = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap();
     explain(&config, &chosen, &seen, None)
 }
 
-fn by(text: &str) -> Spelled {
+fn by(text: &str) -> EscapedText {
     text.into()
 }
 

@@ -2,7 +2,7 @@
 //! key tells a caller, a conversation or a tool.
 
 use super::records::{Kind, Seals};
-use crate::transcript::identity::{Hash, HashKey};
+use crate::conversation::identity::{Hash, HashKey};
 use std::time::Duration;
 
 /// See the file's head.

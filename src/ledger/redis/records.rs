@@ -4,12 +4,12 @@
 //! A record is the digit of the format's version, a keyed hash of 32 hexadecimal digits over its name and its body,
 //! and the body.
 
+use crate::conversation::assembled::Assembled;
+use crate::conversation::identity::{Domain, Hash, HashKey};
+use crate::conversation::released::Release;
+use crate::exchange::store::Round;
 use crate::ledger::{ModelFacts, Overflow, SentRounds};
-use crate::rewrite::confirm::Confirmation;
-use crate::rewrite::rounds::Round;
-use crate::transcript::identity::{Domain, Hash, HashKey};
-use crate::transcript::released::Release;
-use crate::wire::assemble::Assembled;
+use crate::plan::approval::Confirmation;
 use crate::wire::body::Scanner;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -129,10 +129,10 @@ type Refused = fn(&mut ModelFacts) -> &mut bool;
 
 const REFUSED: [(&str, Refused); 5] = [
     ("tools", |facts| &mut facts.no_tools),
-    ("tool_choice", |facts| &mut facts.no_tool_choice),
+    ("choice", |facts| &mut facts.no_tool_choice),
     ("tool_history", |facts| &mut facts.no_tool_history),
     ("late_system", |facts| &mut facts.no_late_system),
-    ("stream_options", |facts| &mut facts.no_stream_options),
+    ("usage_in_streams", |facts| &mut facts.no_stream_options),
 ];
 
 /// The same facts, one at a time.

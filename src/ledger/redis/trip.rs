@@ -4,12 +4,12 @@
 use super::names::Names;
 use super::records::{Kind, Record, Seen, Use, one_by_one};
 use super::uses::most_read;
+use crate::conversation::identity::Hash;
+use crate::conversation::released::{MOST_RELEASES, Release};
+use crate::exchange::store::{MOST_AT_ONE_PLACE, Round};
 use crate::ledger::memory::MOST_OVERFLOWS;
 use crate::ledger::{Ask, ModelFacts, Overflow, SentRounds};
-use crate::rewrite::confirm::Confirmation;
-use crate::rewrite::rounds::{MOST_AT_ONE_PLACE, Round};
-use crate::transcript::identity::Hash;
-use crate::transcript::released::{MOST_RELEASES, Release};
+use crate::plan::approval::Confirmation;
 use ::redis::{Pipeline, Value, cmd, pipe};
 
 /// What is asked.

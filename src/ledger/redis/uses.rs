@@ -2,9 +2,9 @@
 //! counts. The same rules as in one process's memory: several tries of one request count once. Allows and forbids nothing.
 
 use super::records::Use;
+use crate::conversation::identity::Hash;
 use crate::ledger::spent::{AGAIN_WITHIN_MS, MOST_TRIES, MOST_USES};
 use crate::ledger::{Quota, Spent};
-use crate::transcript::identity::Hash;
 use std::collections::BTreeMap;
 
 /// What is read of a quota, the newest: so many uses bring all of its calls and one more for the request that asks.

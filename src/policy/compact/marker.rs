@@ -2,13 +2,13 @@
 //! long before. Decides on nothing.
 
 use super::super::context::characters;
-use super::super::plan::SummaryBlank;
-use crate::transcript::identity::{Domain, Hash};
-use crate::transcript::memo::Derived;
-use crate::transcript::{ToolResult, View};
+use crate::conversation::identity::{Domain, Hash};
+use crate::conversation::memo::Derived;
+use crate::conversation::{ToolResult, View};
+use crate::plan::SummaryBlank;
 use crate::wire::beginning::beginning;
 use crate::wire::body::Str;
-use crate::wire::spelled::Spelled;
+use crate::wire::escaped_text::EscapedText;
 
 /// How much of a cleared result its marker quotes, in characters.
 const QUOTED: usize = 200;
@@ -39,13 +39,13 @@ pub(super) struct Old {
     /// Where the tool wrote it. It is read when it is cleared, which few are.
     written: Str,
     /// The first characters of what the model reads instead, where that is something else.
-    instead: Option<Spelled>,
+    instead: Option<EscapedText>,
 }
 
 /// What is told of a text that is cleared.
 pub(super) struct Quote {
     /// Its first characters as the model read them.
-    start: Spelled,
+    start: EscapedText,
     /// Its size as the tool gave it, in characters.
     chars: usize,
 }
@@ -76,7 +76,7 @@ impl Old {
     /// What is told of it. `body` is the request; `by`: a message with which it is remembered.
     pub(super) fn quote(&self, body: &[u8], by: Option<&View<'_>>) -> Quote {
         let read = || {
-            let start = || Spelled::from(first(&beginning(self.written, body, QUOTED), QUOTED));
+            let start = || EscapedText::from(first(&beginning(self.written, body, QUOTED), QUOTED));
             (self.instead.clone().unwrap_or_else(start), characters(self.written, body))
         };
         let known = by.map(|view| {

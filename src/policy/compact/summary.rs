@@ -4,10 +4,10 @@
 use super::super::ConfigError;
 use super::super::RequestFacts;
 use super::super::period::Period;
-use super::super::plan::{SummaryBlank, SummaryPlace, SummaryTerms, SummaryWanted};
 use super::marker::Old;
-use crate::transcript::identity::{Domain, Hash, HashKey};
-use crate::transcript::summaries::{Pin, Summaries};
+use crate::conversation::identity::{Domain, Hash, HashKey};
+use crate::conversation::summaries::{Pin, Summaries};
+use crate::plan::{SummaryBlank, SummaryPlace, SummaryTerms, SummaryWanted};
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;

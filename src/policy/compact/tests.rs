@@ -4,14 +4,13 @@ use super::super::cases::{plan_of, plan_together, policy};
 use super::super::history::History;
 use super::super::truncate::Truncate;
 use super::*;
+use crate::conversation::Transcript;
+use crate::conversation::memo::NoMemo;
+use crate::conversation::summaries::Summaries;
+use crate::plan::{BatchSummaries, Change};
 use crate::policy::cases::somebody;
-use crate::policy::plan::{BatchSummaries, Change};
 use crate::policy::set::{PolicySet, Rule};
 use crate::policy::story::marking;
-use crate::transcript::Transcript;
-use crate::transcript::memo::NoMemo;
-use crate::transcript::summaries::Summaries;
-use crate::wire::request::Request;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -242,7 +241,7 @@ fn summarising_behind(
 }
 
 fn reading(rules: &[Arc<dyn Rule>], body: &str, known: impl Summaries + 'static, overflowed: bool) -> Plan {
-    let (request, identity) = (Request::parse(body.as_bytes()).unwrap(), somebody());
+    let (request, identity) = (crate::dialect::chat::parse(body.as_bytes()).unwrap(), somebody());
     let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     transcript.overflowed = overflowed;
     transcript.summaries = Some(Arc::new(known));
@@ -373,7 +372,7 @@ fn what_was_cleared_for_a_request_that_was_too_long_is_cleared_in_those_behind_i
     assert_eq!(cleared(&forced).len(), 3);
     let behind = |talk: &Talk| {
         let body = talk.body();
-        let (request, identity) = (Request::parse(body.as_bytes()).unwrap(), somebody());
+        let (request, identity) = (crate::dialect::chat::parse(body.as_bytes()).unwrap(), somebody());
         let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
         transcript.overflows = vec![11];
         PolicySet::new(vec![small("")]).read(&transcript).0
@@ -392,7 +391,7 @@ fn rounds_that_the_client_was_not_shown_count_from_the_request_behind_them_on() 
     };
     let decided = |reads: usize, words: usize| -> Vec<usize> {
         let body = Talk::begin().reads(reads).body();
-        let (request, identity) = (Request::parse(body.as_bytes()).unwrap(), somebody());
+        let (request, identity) = (crate::dialect::chat::parse(body.as_bytes()).unwrap(), somebody());
         let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
         // Before the reply that asks for the eighth result.
         transcript.hidden_rounds = vec![(15, round(words))];
@@ -428,7 +427,7 @@ fn settings_of_summaries_that_mean_nothing_are_refused() {
 
 #[test]
 fn a_result_of_many_texts_is_read_in_one_pass_over_what_is_planned_for_it() {
-    crate::policy::work::assert_linear(200, |texts| {
+    crate::plan::work::assert_linear(200, |texts| {
         let text = |nth: usize| json!({"type": "text", "text": format!("{nth} {}", "word ".repeat(200))});
         let parts: Vec<Value> = (0..texts).map(text).collect();
         let body = Talk::begin().calls("read", &[json!(parts)]).body();

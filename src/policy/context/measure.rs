@@ -1,11 +1,11 @@
 //! How much of a model's context something takes: in estimated tokens, or in characters, which stand for tokens where an
 //! operator trusts no estimate. Reads; sums up nothing.
 
-use crate::transcript::View;
-use crate::transcript::tokens::{Estimate, MESSAGE_OVERHEAD};
+use crate::conversation::View;
+use crate::conversation::call::Arguments;
+use crate::conversation::tokens::{Estimate, MESSAGE_OVERHEAD};
 use crate::wire::beginning;
 use crate::wire::body::Str;
-use crate::wire::call::Arguments;
 use crate::wire::json::decode;
 
 /// See the file's head.

@@ -1,8 +1,8 @@
 //! What was done and found so far in a conversation, and how each call ended. Remembers and compares; what
 //! follows from it is the policy's.
 
-use crate::policy::work::step;
-use crate::transcript::identity::Hash;
+use crate::conversation::identity::Hash;
+use crate::plan::work::step;
 use std::sync::Arc;
 
 /// See the file's head.
@@ -136,7 +136,7 @@ impl Past {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::work::assert_linear;
+    use crate::plan::work::assert_linear;
 
     #[test]
     fn to_end_the_calls_of_one_large_reply_takes_no_pass_over_them_for_each() {

@@ -1,12 +1,12 @@
 //! Cases of `duplicates`, and the same verdicts as a plain reference.
 
 use super::super::cases::policy;
-use super::super::plan::ReasonKind;
 use super::super::story::{
     Made, NOW_MS, Step, call_at, calls, marking, passes, problem, random, random_reply, read, says, turns,
     user, verdicts,
 };
 use super::*;
+use crate::plan::ReasonKind;
 use proptest::prelude::*;
 
 const ON: &str = "tools = [\"pay*\"]";

@@ -1,12 +1,11 @@
 //! Cases of `fresh`, and the same verdicts as a plain reference.
 
 use super::super::cases::policy;
-use super::super::plan::ReasonKind;
 use super::super::story::{
     NOW_MS, Step, call_at, calls, marking, passes, problem, random, random_reply, read, user, verdicts,
 };
 use super::*;
-use crate::policy::plan::Reason;
+use crate::plan::{Reason, ReasonKind};
 use proptest::prelude::*;
 
 const C1: &str = r#"{"card_id":"c1"}"#;

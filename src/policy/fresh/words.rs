@@ -2,7 +2,7 @@
 
 use super::rule::Rule;
 use super::{Newest, Problem};
-use crate::policy::plan::{Reason, ReasonKind};
+use crate::plan::{Reason, ReasonKind};
 use crate::wire::json::quote;
 use std::time::Duration;
 

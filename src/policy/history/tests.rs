@@ -3,12 +3,11 @@
 use super::super::cases::{plan_of, plan_together, policy};
 use super::super::compact::Compact;
 use super::*;
+use crate::conversation::Transcript;
+use crate::conversation::memo::NoMemo;
+use crate::plan::Change;
 use crate::policy::cases::somebody;
-use crate::policy::plan::Change;
 use crate::policy::set::{PolicySet, Rule};
-use crate::transcript::Transcript;
-use crate::transcript::memo::NoMemo;
-use crate::wire::request::Request;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -46,7 +45,7 @@ fn ranges(plan: &Plan) -> Vec<Range<usize>> {
 
 /// Where notices stand, and what they say.
 fn notices(plan: &Plan) -> Vec<(usize, String)> {
-    let notice = |edit: &crate::policy::plan::Edit| match &edit.change {
+    let notice = |edit: &crate::plan::Edit| match &edit.change {
         Change::Notice { text, .. } => Some((edit.message, text.clone())),
         _ => None,
     };
@@ -139,7 +138,7 @@ fn what_was_dropped_for_a_request_that_was_too_long_is_dropped_for_those_behind_
     assert_eq!((ranges(&forced).len(), forced.cleared().count()), (4, 1));
     let behind = |messages: &[Value]| {
         let body = body(messages);
-        let (request, identity) = (Request::parse(body.as_bytes()).unwrap(), somebody());
+        let (request, identity) = (crate::dialect::chat::parse(body.as_bytes()).unwrap(), somebody());
         let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
         transcript.overflows = vec![26];
         PolicySet::new(rules().to_vec()).read(&transcript).0

@@ -5,7 +5,7 @@ use super::escapes::{decoded, from_base64};
 use super::fold::fold;
 use super::rules::{Kind, matches, next_anchor};
 use super::window::settle;
-use crate::wire::smuggling::{overrides_direction, strip};
+use crate::wire::hidden_unicode::{overrides_direction, strip};
 use std::borrow::Cow;
 
 /// Of a longer text the head and the tail are read, half of this each.

@@ -2,9 +2,9 @@
 //! two or three steps in turn, or a reply of more parallel calls made over and over. Finds; what is too much is
 //! the policy's to say.
 
-use crate::policy::work::step;
-use crate::transcript::identity::Hash;
-use crate::transcript::outcome::Answer;
+use crate::conversation::identity::Hash;
+use crate::conversation::outcome::Answer;
+use crate::plan::work::step;
 use std::collections::{HashMap, HashSet};
 
 /// The longest circle over single steps.
@@ -183,7 +183,7 @@ impl Streak {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::work::assert_linear;
+    use crate::plan::work::assert_linear;
 
     #[test]
     fn to_know_the_calls_of_one_large_reply_takes_no_pass_over_them_for_each() {

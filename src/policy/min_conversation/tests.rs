@@ -1,9 +1,9 @@
 //! Cases of `min_conversation`, and the same verdicts as a plain reference.
 
 use super::super::cases::{Conversation, policy};
-use super::super::plan::ReasonKind;
 use super::super::story::{Step, body, calls, passes, problem, random, says, user, verdicts};
 use super::*;
+use crate::plan::ReasonKind;
 use proptest::prelude::*;
 
 const AWARD: [(&str, &str); 1] = [("award", "{}")];

@@ -1,15 +1,14 @@
 //! Cases of `read_more`: when it is declared, what it answers, what it keeps back, its bound.
 
 use super::*;
+use crate::conversation::Transcript;
+use crate::conversation::memo::NoMemo;
+use crate::plan::Change;
 use crate::policy::cases::{policy, somebody};
 use crate::policy::compact::Compact;
-use crate::policy::plan::Change;
 use crate::policy::set::{Judge, PolicySet, Rule, Ruling};
 use crate::policy::truncate::Truncate;
-use crate::transcript::Transcript;
-use crate::transcript::memo::NoMemo;
-use crate::wire::request::Request;
-use crate::wire::spelled::Spelled;
+use crate::wire::escaped_text::EscapedText;
 use serde_json::{Value, json};
 
 /// Keeps results of `secret` from the model and puts lines around those of `web`.
@@ -43,7 +42,7 @@ fn rules(table: &str) -> Vec<Arc<dyn Rule>> {
 
 fn read(rules: Vec<Arc<dyn Rule>>, body: &Value, hidden: &[(usize, Bytes)]) -> (Plan, Judge) {
     let body = body.to_string();
-    let request = Request::parse(body.as_bytes()).unwrap();
+    let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = somebody();
     let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     transcript.hidden_rounds = hidden.to_vec();
@@ -151,7 +150,7 @@ fn what_was_cleared_can_be_read_as_well() {
     let compact = policy::<Compact>("context_window = 4000\ntrigger = 0.5\nmin_gain = 0\nkeep = 1");
     let rules = vec![policy::<ReadMore>(""), compact];
     let (plan, mut judge) = read(rules, &asked(&[("a", 300), ("b", 300), ("c", 1)]), &[]);
-    let cleared: Vec<&Spelled> = plan
+    let cleared: Vec<&EscapedText> = plan
         .edits
         .iter()
         .filter_map(|edit| if let Change::Clear { by, .. } = &edit.change { Some(by) } else { None })

@@ -1,9 +1,9 @@
 //! Cases of `serial`, and the same verdicts as a plain reference.
 
 use super::super::cases::{Conversation, declaring, plan_of, policy};
-use super::super::plan::ReasonKind;
 use super::super::story::{calls, passes, problem, random, random_reply, user, verdicts};
 use super::*;
+use crate::plan::ReasonKind;
 use proptest::prelude::*;
 
 const CARDS: &str = "tools = [\"*card*\", \"award\"]";

@@ -5,12 +5,12 @@ mod passed;
 mod readings;
 
 use super::{Fold, Folds, PolicySet, Ruling};
+use crate::conversation::calls::canonical_hash;
+use crate::conversation::identity::{Hash, HashKey};
+use crate::conversation::names::meant;
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use crate::policy::RequestFacts;
 use crate::policy::about::Confirming;
-use crate::policy::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
-use crate::transcript::calls::canonical_hash;
-use crate::transcript::identity::{Hash, HashKey};
-use crate::transcript::names::meant;
 use passed::Passed;
 use std::borrow::Cow;
 use std::sync::Arc;

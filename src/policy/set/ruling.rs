@@ -1,6 +1,6 @@
 //! What all policies together say of one call, as data. Says it; the judge finds it out.
 
-use crate::policy::plan::Reason;
+use crate::plan::Reason;
 
 /// What all policies together say of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 
 use super::text::{count_words, is_question};
 use super::written::Trigger;
+use crate::conversation::outcome::{Emptiness, has_failed, is_empty};
+use crate::conversation::{ToolResult, View};
 use crate::policy::about::Callable;
 use crate::policy::pattern::Pattern;
-use crate::transcript::outcome::{Emptiness, has_failed, is_empty};
-use crate::transcript::{ToolResult, View};
 use regex::Regex;
 use std::cell::OnceCell;
 use std::collections::VecDeque;

@@ -2,9 +2,9 @@
 //! machines that are refused.
 
 use super::super::cases::{Conversation, plan_of, policy, read};
-use super::super::plan::{Change, ReasonKind};
 use super::super::set::Rule;
 use super::*;
+use crate::plan::{Change, ReasonKind};
 use crate::wire::json::quote;
 use std::sync::Arc;
 

@@ -3,9 +3,9 @@
 //! Responsible for which call is nearly the same as one whose result was cut in the group of results before. Deliberately
 //! not for what is made of it: the plan tells it, the metrics count it.
 
-use crate::policy::work::step;
-use crate::transcript::calls::Call;
-use crate::transcript::identity::Hash;
+use crate::conversation::calls::Call;
+use crate::conversation::identity::Hash;
+use crate::plan::work::step;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 

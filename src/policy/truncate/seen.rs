@@ -3,13 +3,13 @@
 //! Responsible for which earlier result that is and for the words of the pointer. Deliberately not for what becomes of
 //! a pointer whose original is cleared later: the plan names the original's message, and whoever applies it decides.
 
-use crate::transcript::ToolResult;
-use crate::transcript::calls::Call;
-use crate::transcript::identity::{Domain, Hash};
-use crate::transcript::memo::Derived;
+use crate::conversation::ToolResult;
+use crate::conversation::calls::Call;
+use crate::conversation::identity::{Domain, Hash};
+use crate::conversation::memo::Derived;
 use crate::wire::body::{Span, Str};
+use crate::wire::escaped_text::EscapedText;
 use crate::wire::json::decode;
-use crate::wire::spelled::Spelled;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -69,7 +69,7 @@ struct Original {
 
 /// What the model reads in place of a result that it has already.
 pub(super) struct Pointer {
-    pub(super) text: Spelled,
+    pub(super) text: EscapedText,
     /// Characters of the result.
     pub(super) gone_chars: usize,
     /// The place of the message that it points to.
@@ -162,8 +162,8 @@ impl Original {
 
 #[cfg(test)]
 mod tests {
+    use crate::plan::Change;
     use crate::policy::cases::{plan_of, policy};
-    use crate::policy::plan::Change;
     use crate::policy::truncate::Truncate;
     use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 //! key of the operator's. A caller's credential never goes to an address of the operator's.
 
 use crate::config::Config;
-use crate::policy::plan::SummaryPlace;
+use crate::plan::SummaryPlace;
 use crate::proxy::body::UpBody;
 use crate::proxy::credential::carries;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};

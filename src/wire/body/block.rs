@@ -31,7 +31,7 @@ impl Columns {
     /// the last byte is the backslash of an escape, as `open` says of the block before (one or none); `None` where the
     /// block takes a closer look.
     #[inline(always)]
-    pub(super) fn pass(&self, block: &[u8; BLOCK], open: u64) -> Option<u64> {
+    pub(crate) fn pass(&self, block: &[u8; BLOCK], open: u64) -> Option<u64> {
         let escaped = next_places(self.slashes) | open;
         if (escaped & self.slashes) | (self.quotes & !escaped) != 0 {
             return None;

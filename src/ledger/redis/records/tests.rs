@@ -29,12 +29,14 @@ fn round() -> Round {
 }
 
 fn question() -> Confirmation {
-    let mut call = Assembled::default();
-    call.id = b"call_1".to_vec();
-    call.name = b"pay".to_vec();
-    call.arguments = br#"{\"to\" :\"\u00e9\"}"#.to_vec();
-    call.extra = vec![(b"extra_content".to_vec(), br#"{"a":1.0}"#.to_vec())];
-    call.custom = true;
+    let call = Assembled {
+        id: b"call_1".to_vec(),
+        name: b"pay".to_vec(),
+        arguments: br#"{\"to\" :\"\u00e9\"}"#.to_vec(),
+        extra: vec![(b"extra_content".to_vec(), br#"{"a":1.0}"#.to_vec())],
+        custom: true,
+        ..Assembled::default()
+    };
     Confirmation::kept(("3K7PQR".to_owned(), vec!["yes".to_owned()]), vec![call], 1_700_000_000_000)
 }
 

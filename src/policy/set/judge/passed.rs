@@ -2,9 +2,9 @@
 //! said no. Kept only where people are asked while a reply waits.
 
 use super::{Folds, Judge};
+use crate::conversation::identity::Hash;
+use crate::plan::Proposed;
 use crate::policy::about::Confirming;
-use crate::policy::plan::Proposed;
-use crate::transcript::identity::Hash;
 
 /// A call that was let through, as the folds learned of it.
 pub(super) struct Passed {

@@ -3,8 +3,8 @@
 //! [`Judge::rule`] moves them on.
 
 use super::{Folds, Judge, objection};
-use crate::policy::plan::{Proposed, Reason};
-use crate::transcript::names::meant;
+use crate::conversation::names::meant;
+use crate::plan::{Proposed, Reason};
 
 /// Objections with the policies that raise them, in registry order.
 pub type Objections = Vec<(&'static str, Reason)>;

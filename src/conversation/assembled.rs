@@ -1,0 +1,113 @@
+//! A tool call of a reply as far as it has come: its id, its name in pieces, and its arguments. Keeps what was written;
+//! the dialects add to it.
+
+use crate::wire::json::unescape;
+use crate::wire::whole_json::Wholeness;
+
+/// A call as far as it has come. Strings are kept as written between the quotes, escapes unresolved, since
+/// an escape may be cut in two by a delta.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assembled {
+    pub id: Vec<u8>,
+    pub name: Vec<u8>,
+    pub arguments: Vec<u8>,
+    /// Members of the call that toolrein does not know, such as `extra_content`: key and value as written.
+    pub extra: Vec<(Vec<u8>, Vec<u8>)>,
+    /// It came as the deprecated `function_call`.
+    pub legacy: bool,
+    /// It calls a custom tool: the arguments are free text.
+    pub custom: bool,
+    /// The index the upstream gave it.
+    pub(crate) index: Option<u64>,
+    /// The event that touched it last.
+    pub(crate) event: u64,
+    /// How many deltas it came in.
+    pub(crate) deltas: usize,
+    /// A delta with arguments has come.
+    pub(crate) carried: bool,
+    /// It came whole, in a place beside that of the deltas: none of these belongs to it.
+    pub(crate) beside: bool,
+    /// The names that came under its index before it: clients that go by the index alone join the two calls.
+    pub(crate) before: Vec<Vec<u8>>,
+    /// Arguments came with them.
+    pub(crate) argued_before: bool,
+    /// The pieces of its name, where there are several.
+    pub(crate) pieces: Vec<Vec<u8>>,
+    pub(crate) wholeness: Wholeness,
+}
+
+impl Assembled {
+    /// The tool's name; empty while it is not known.
+    pub fn name(&self) -> String {
+        unescape(&self.name)
+    }
+
+    /// The call's id; empty where the provider gives none.
+    pub fn id(&self) -> String {
+        unescape(&self.id)
+    }
+
+    /// The arguments as JSON text.
+    pub fn arguments(&self) -> String {
+        unescape(&self.arguments)
+    }
+
+    /// The index the upstream gave it.
+    pub fn index(&self) -> Option<u64> {
+        self.index
+    }
+
+    /// How many deltas it came in so far.
+    pub fn deltas(&self) -> usize {
+        self.deltas
+    }
+
+    /// Whether the arguments so far are one whole JSON value.
+    pub fn is_whole(&self) -> bool {
+        self.wholeness.is_whole()
+    }
+
+    /// Whether nothing but white space has come of the arguments.
+    pub fn is_blank(&self) -> bool {
+        self.wholeness.is_blank()
+    }
+
+    /// Whether some client may know it by another name than [`name`](Self::name).
+    pub fn has_other_names(&self) -> bool {
+        !self.before.is_empty() || self.pieces.len() > 1
+    }
+
+    /// The other names that it has for clients which put names together in another way: the `openai` package of Python
+    /// joins all pieces that come under an index, that of Node takes the last, the Vercel AI SDK the first; one that acts
+    /// at once takes each.
+    pub fn other_names(&self) -> Vec<String> {
+        let own = self.own_pieces();
+        let all: Vec<&[u8]> = self.before.iter().chain(own).map(Vec::as_slice).collect();
+        // Names that came with arguments of their own are those of calls that were judged: only joined are they new.
+        let is_joined_alone = self.argued_before && !self.is_blank();
+        let apart = if is_joined_alone { &all[self.before.len()..] } else { &all[..] };
+        let mut names = vec![unescape(&all.concat()), unescape(&own.concat())];
+        names.extend(apart.iter().map(|piece| unescape(piece)));
+        let name = self.name();
+        names.retain(|other| *other != name && !other.is_empty());
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// What came of its own name.
+    pub(crate) fn own_pieces(&self) -> &[Vec<u8>] {
+        if self.pieces.is_empty() { std::slice::from_ref(&self.name) } else { &self.pieces }
+    }
+
+    /// Bytes kept.
+    pub fn size(&self) -> usize {
+        let extra: usize = self.extra.iter().map(|(key, value)| key.len() + value.len()).sum();
+        let names = total(&self.before) + total(&self.pieces);
+        self.id.len() + self.name.len() + self.arguments.len() + extra + names
+    }
+}
+
+pub(crate) fn total(names: &[Vec<u8>]) -> usize {
+    names.iter().map(Vec::len).sum()
+}

@@ -1,0 +1,69 @@
+//! One tool call as spans of the request or the reply that carries it, whole or a piece. Keeps no text.
+
+use crate::wire::body::{Span, Str};
+use crate::wire::json::decode;
+
+/// A tool call in an assistant message or in a reply. Members may be missing at some providers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToolCall {
+    pub span: Span,
+    pub id: Option<Str>,
+    pub name: Option<Str>,
+    pub arguments: Arguments,
+    /// The `index` member with its value, as a few providers send it in whole replies too.
+    pub index: Option<(Span, u64)>,
+    /// The deprecated `function_call` form, which has no id.
+    pub legacy: bool,
+    /// A call of a custom tool, whose `input` is free text.
+    pub custom: bool,
+    /// Two JSON readers may see different calls here: a member that decides what runs occurs twice, has a type that
+    /// no API gives it, or is spelled so that only readers which ignore case find it.
+    pub ambiguous: bool,
+}
+
+/// The arguments of a call: a string by the specification, other kinds at some servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arguments {
+    #[default]
+    Absent,
+    Null(Span),
+    Text(Str),
+    /// An object or another JSON value that is not wrapped in a string.
+    Value(Span),
+}
+
+impl Arguments {
+    /// Bytes of them, as written.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.span.len(),
+            Self::Value(span) => span.len(),
+            Self::Absent | Self::Null(_) => 0,
+        }
+    }
+
+    /// The same in bytes of their own.
+    pub fn cut_out(&self, body: &[u8]) -> (Self, Box<[u8]>) {
+        let own = |span: Span| (Span::new(0, span.len()), span.of(body).into());
+        match *self {
+            Self::Text(text) => {
+                let (span, bytes) = own(text.span);
+                (Self::Text(Str { span, ..text }), bytes)
+            }
+            Self::Value(span) => {
+                let (span, bytes) = own(span);
+                (Self::Value(span), bytes)
+            }
+            Self::Absent | Self::Null(_) => (*self, Box::default()),
+        }
+    }
+
+    /// The arguments as JSON text, escapes resolved; empty where there are none.
+    pub fn text<'a>(&self, body: &'a [u8]) -> std::borrow::Cow<'a, str> {
+        match self {
+            Self::Text(text) => decode(*text, body),
+            Self::Value(span) => String::from_utf8_lossy(span.of(body)),
+            Self::Absent | Self::Null(_) => "".into(),
+        }
+    }
+}

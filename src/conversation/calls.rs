@@ -1,0 +1,262 @@
+//! The calls of a conversation, paired with their results by id and, where ids repeat or are missing, by
+//! position; the key that names each call, and the digest of what the model saw before it. Knows no policy and no time
+//! of its own.
+
+use super::Notes;
+use super::context::{content_hash, context_behind};
+use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
+use super::ids::is_random;
+use super::memo::{Derived, Memo};
+use super::names::meant;
+use crate::conversation::call::{Arguments, ToolCall};
+use crate::conversation::message::Role;
+use crate::conversation::request::Request;
+use crate::wire::json::{canonical, decode, decode_bytes};
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+/// One tool call that the model made earlier in the conversation.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The place of its assistant message.
+    pub message: usize,
+    /// Its place among the calls of that message.
+    pub position: usize,
+    /// Its number among all calls of the conversation, from 1: the name that the model is told.
+    pub ordinal: usize,
+    pub key: CallKey,
+    /// The digest of what the model saw before it made the call.
+    pub context: Hash,
+    /// As bytes, since it is only compared and hashed; empty where it has none.
+    id: Box<[u8]>,
+    /// The tool that it means: a declared one where its name is near that one's ([`meant`]), else as the model wrote it.
+    pub name: String,
+    /// As the model wrote it, where that is another.
+    written_name: Option<String>,
+    /// The hash of its canonical arguments.
+    pub arguments: Hash,
+    /// Its arguments as the request holds them, in bytes of their own.
+    written: (Arguments, Box<[u8]>),
+    /// The place of the message that answers it.
+    pub result: Option<usize>,
+    /// When it was handed to the client, in ms since the epoch, where the ledger knows. Of several times that cannot be
+    /// told apart the latest, so that no limit counts too few calls.
+    pub released_ms: Option<u64>,
+    /// The earliest of these, where there are several.
+    pub earliest_ms: Option<u64>,
+}
+
+impl Call {
+    /// Its arguments as JSON text, spelled as the client sent them; empty where it sent none.
+    pub fn arguments_text(&self) -> Cow<'_, str> {
+        let (arguments, written) = &self.written;
+        arguments.text(written)
+    }
+
+    /// Whether its id was drawn at random, by its shape.
+    pub fn has_random_id(&self) -> bool {
+        is_random(&self.id, self.written_name())
+    }
+
+    /// The tool's name as the model wrote it.
+    pub fn written_name(&self) -> &str {
+        self.written_name.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Gives it the name of the tool that it means.
+    fn mean(&mut self, declared: &[Cow<'_, str>]) {
+        let is_meant = |name: &str| meant(name, declared.iter().map(|name| &**name)).map(str::to_owned);
+        if declared.is_empty() || declared.iter().any(|name| *name == self.name) {
+            return;
+        }
+        if let Some(meant) = is_meant(&self.name) {
+            self.written_name = Some(std::mem::replace(&mut self.name, meant));
+        }
+    }
+}
+
+/// Every call, and what answers it.
+#[derive(Default)]
+pub struct PairedCalls {
+    pub calls: Vec<Call>,
+    /// See [`Identity::root`]: named once, since each name takes 500 instructions.
+    pub root: Hash,
+    /// The digest of all messages: what the model sees before its next reply.
+    pub context: Hash,
+    /// For each message: what was before it, and the first of its own calls or of the call it answers.
+    by_message: Vec<Place>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Place {
+    context_before: Hash,
+    /// The range in `calls` of the calls that an assistant message made.
+    first: usize,
+    end: usize,
+    /// The call that a tool message answers.
+    answers: Option<usize>,
+    completes: bool,
+}
+
+impl PairedCalls {
+    /// Finds and pairs the calls of `request`.
+    pub(super) fn read(
+        (request, notes): (&Request, &Notes),
+        body: &[u8],
+        identity: &Identity,
+        memo: &dyn Memo,
+    ) -> Self {
+        let root = identity.root();
+        let by_message = Vec::with_capacity(request.messages.len());
+        let calls: usize = request.messages.iter().map(|message| message.calls.len()).sum();
+        let mut paired = Self { calls: Vec::with_capacity(calls), root, context: root, by_message };
+        let declared = request.tools.iter().filter(|_| calls > 0).filter_map(|tool| tool.name);
+        let declared: Vec<Cow<'_, str>> = declared.map(|name| decode(name, body)).collect();
+        // The calls of the last assistant message, as far as they are not answered.
+        let mut open: VecDeque<usize> = VecDeque::new();
+        for (index, message) in request.messages.iter().enumerate() {
+            let mut place = Place { context_before: paired.context, ..Place::default() };
+            place.first = paired.calls.len();
+            match message.role {
+                Role::Assistant => {
+                    let hash = |call: &ToolCall| arguments_hash_of(&call.arguments, body, identity, memo).0;
+                    let hashes = || message.calls.iter().map(hash).collect();
+                    let arguments = notes.of(request, index).arguments.get_or_init(hashes);
+                    for (position, (call, arguments)) in message.calls.iter().zip(arguments).enumerate() {
+                        let mut call = read_call(call, body);
+                        call.arguments = Hash(*arguments);
+                        call.key = identity.call_key(root, &call.id, &call.name, call.arguments);
+                        call.context = place.context_before;
+                        (call.message, call.position) = (index, position);
+                        call.mean(&declared);
+                        call.ordinal = paired.calls.len() + 1;
+                        paired.calls.push(call);
+                    }
+                    open.clear();
+                    open.extend(place.first..paired.calls.len());
+                }
+                Role::Tool => {
+                    let id = message.tool_call_id.map(|id| decode_bytes(id, body));
+                    place.answers = take_answered(&mut open, id.as_deref(), &paired.calls);
+                    place.completes = place.answers.is_some() && open.is_empty();
+                    if let Some(call) = place.answers {
+                        paired.calls[call].result = Some(index);
+                    }
+                }
+                _ => {}
+            }
+            place.end = paired.calls.len();
+            let keys = paired.calls[place.first..].iter().map(|call| call.key);
+            let content =
+                notes.of(request, index).content.get_or_init(|| content_hash(message, body, &identity.key).0);
+            paired.context = context_behind(paired.context, Hash(*content), keys, &identity.key);
+            paired.by_message.push(place);
+        }
+        paired
+    }
+
+    /// The calls that the assistant message at `index` made.
+    pub fn made_by(&self, index: usize) -> &[Call] {
+        let place = self.by_message[index];
+        &self.calls[place.first..place.end]
+    }
+
+    /// The call that the tool message at `index` answers.
+    pub fn answered_by(&self, index: usize) -> Option<&Call> {
+        self.by_message[index].answers.map(|call| &self.calls[call])
+    }
+
+    /// Whether the tool message at `index` answers the last open call of its group.
+    pub fn completes_group(&self, index: usize) -> bool {
+        self.by_message[index].completes
+    }
+
+    /// The digest of what the model saw before the message at `index`; behind the last, of all.
+    pub fn context_before(&self, index: usize) -> Hash {
+        self.by_message.get(index).map_or(self.context, |place| place.context_before)
+    }
+
+    /// The names under which the calls of the newest message that made any were handed out if their upstream gave them
+    /// no ids; newest first. Clients that need ids invent some, and send those back.
+    pub fn nameless(&self, identity: &Identity) -> Vec<CallKey> {
+        let Some(last) = self.calls.last() else { return Vec::new() };
+        self.made_by(last.message).iter().rev().map(|call| self.nameless_key(call, identity)).collect()
+    }
+
+    /// The key that `call` has without its id.
+    pub fn nameless_key(&self, call: &Call, identity: &Identity) -> CallKey {
+        identity.call_key(self.root, b"", call.written_name(), call.arguments)
+    }
+}
+
+/// Arguments so short are brought into their canonical form in about the time that naming and looking them up takes, and
+/// keeping them takes as long again.
+const SMALL_BYTES: usize = 80;
+
+/// The hash of a call's canonical arguments; spellings of the same JSON agree, and none are an empty object: so
+/// clients send back a call that came without.
+pub fn arguments_hash(text: &str, identity: &Identity, memo: &dyn Memo) -> Hash {
+    if text.len() <= SMALL_BYTES {
+        return canonical_hash(text, &identity.key);
+    }
+    let name = identity.key.hash(Domain::Arguments, &[text.as_bytes()]);
+    remembered(name, memo, || canonical_hash(text, &identity.key))
+}
+
+/// The same of a call in a request. The memo is asked by the bytes as written, so that what it knows is not even
+/// unescaped.
+fn arguments_hash_of(arguments: &Arguments, body: &[u8], identity: &Identity, memo: &dyn Memo) -> Hash {
+    // An object stands for the string that holds it.
+    let Arguments::Text(text) = arguments else {
+        return arguments_hash(&arguments.text(body), identity, memo);
+    };
+    let hash = || canonical_hash(&decode(*text, body), &identity.key);
+    if text.span.len() <= SMALL_BYTES {
+        return hash();
+    }
+    remembered(identity.key.hash(Domain::Arguments, &[b"written", text.raw(body)]), memo, hash)
+}
+
+/// The same, not looked up and not kept.
+pub fn canonical_hash(text: &str, key: &HashKey) -> Hash {
+    let text = if text.trim().is_empty() { "{}" } else { text };
+    key.hash(Domain::Arguments, &[b"canonical", &canonical(text.as_bytes())])
+}
+
+fn remembered(name: Hash, memo: &dyn Memo, hash: impl Fn() -> Hash) -> Hash {
+    match memo.derive(name, &mut || Derived::Hash(hash())) {
+        Derived::Hash(hash) => hash,
+        // Another kind of value under this name: not this memo's doing.
+        _ => hash(),
+    }
+}
+
+fn read_call(call: &ToolCall, body: &[u8]) -> Call {
+    Call {
+        message: 0,
+        position: 0,
+        ordinal: 0,
+        key: Hash::default(),
+        context: Hash::default(),
+        id: call.id.map_or_else(Box::default, |id| decode_bytes(id, body).into()),
+        name: call.name.map_or_else(String::new, |name| decode(name, body).into_owned()),
+        written_name: None,
+        arguments: Hash::default(),
+        written: call.arguments.cut_out(body),
+        result: None,
+        released_ms: None,
+        earliest_ms: None,
+    }
+}
+
+/// The most open calls that are searched for an id: more parallel calls than any provider makes, so that a request
+/// made of nothing else costs no more than its length.
+const MOST_SEARCHED: usize = 256;
+
+/// Takes the open call that a result answers: the first with its id, else the first open one, since some
+/// providers give no ids and some clients change them.
+fn take_answered(open: &mut VecDeque<usize>, id: Option<&[u8]>, calls: &[Call]) -> Option<usize> {
+    let near = || open.iter().take(MOST_SEARCHED);
+    let by_id = id.and_then(|id| near().position(|call| *calls[*call].id == *id));
+    open.remove(by_id.unwrap_or(0))
+}

@@ -1,0 +1,112 @@
+//! A checkpoint of the scanner: the members and first messages of a request that was read before, so that the next
+//! request of the conversation, which begins with the same bytes, is read from there on. Responsible for going on
+//! as if all of it had been read; whether the bytes are the same is its caller's to know.
+
+use super::call::ToolCall;
+use super::message::Message;
+use super::request::{Request, Tool};
+use crate::wire::body::Scanner;
+use crate::wire::members::{Member, Seen};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// A request as far as the end of one of its messages.
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// What stands before its messages.
+    head: Request,
+    seen: Seen,
+    list: List,
+    messages: Vec<Message>,
+    /// The end of the last of them.
+    end: usize,
+    /// What was derived from each message, for who reads it again.
+    pub notes: Vec<Note>,
+}
+
+/// What was derived from the bytes of one message.
+#[derive(Debug, Default)]
+pub struct Note {
+    /// Its size by some count, and 1 more; 0 where nobody counted yet.
+    pub counted: AtomicU64,
+    /// No count is larger, and 1 more; 0 where nobody asked yet.
+    pub most: AtomicU64,
+    /// A hash of its only string of text.
+    pub text: OnceLock<u128>,
+    /// A hash of what it says to the model.
+    pub content: OnceLock<u128>,
+    /// The hashes of its calls' arguments.
+    pub arguments: OnceLock<Box<[u128]>>,
+}
+
+/// The member `messages`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List {
+    /// Its key, and where its value starts.
+    pub(crate) key: crate::wire::body::Str,
+    pub(crate) start: usize,
+}
+
+/// What stood before the messages when they were come to.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(crate) request: Request,
+    pub(crate) seen: Seen,
+    pub(crate) list: List,
+}
+
+impl Checkpoint {
+    /// Bytes of the body that it knows.
+    pub fn bytes(&self) -> usize {
+        self.end
+    }
+
+    /// Memory that it takes, about. Everything counts of which a few bytes make one more.
+    pub fn weight(&self) -> usize {
+        let pieces: usize = self.messages.iter().map(Message::pieces).sum();
+        let messages = self.messages.len() * (size_of::<Message>() + size_of::<Note>());
+        let members =
+            self.head.members.len() * size_of::<Member>() + self.head.tools.len() * size_of::<Tool>();
+        size_of::<Self>() + messages + pieces * (size_of::<ToolCall>() + size_of::<u128>()) + members
+    }
+
+    /// The first messages of `request`, as many as end within `bytes`; `None` where there are none.
+    pub(crate) fn of(head: Head, request: &Request, bytes: usize) -> Option<Self> {
+        let count = request.messages.partition_point(|message| message.span.end as usize <= bytes);
+        let messages = request.messages[..count].to_vec();
+        let end = messages.last()?.span.end as usize;
+        let known = request.checkpoint.as_ref().map_or(&[][..], |known| &known.notes);
+        let mut notes: Vec<Note> = known.iter().take(count).map(Note::copy).collect();
+        notes.resize_with(count, Note::default);
+        let Head { request: head, seen, list } = head;
+        Some(Self { head, seen, list, messages, end, notes })
+    }
+
+    /// A request that stands behind its last known message, and the scanner that goes on there.
+    pub(crate) fn resume<'a>(self: &Arc<Self>, body: &'a [u8]) -> (Scanner<'a>, Request, Head) {
+        let mut request = self.head.clone();
+        request.messages.reserve(self.messages.len() + MORE);
+        request.messages.extend_from_slice(&self.messages);
+        request.checkpoint = Some(Arc::clone(self));
+        let odd = self.head.odd || self.messages.iter().any(|message| message.odd);
+        let scanner = Scanner::in_array(body, self.end, odd);
+        (scanner, request, Head { request: self.head.clone(), seen: self.seen, list: self.list })
+    }
+}
+
+/// Most requests add fewer messages to those that are known.
+const MORE: usize = 32;
+
+impl Note {
+    fn copy(&self) -> Self {
+        let copy = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Relaxed));
+        Self {
+            counted: copy(&self.counted),
+            most: copy(&self.most),
+
+            text: self.text.clone(),
+            content: self.content.clone(),
+            arguments: self.arguments.clone(),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What the model saw before a message, as one digest: texts, images and other parts, calls and results of every message
+//! before it. Two conversations that differ in any of these differ in it; the spellings that clients give to the same
+//! content do not show in it. Reasoning, and members of assistant messages such as `name`, are left out: clients add and
+//! drop them between requests.
+
+use super::identity::{Domain, Hash, HashKey};
+use crate::conversation::message::{Content, Message, Role};
+use crate::wire::body::{Scanner, Span};
+use crate::wire::json::{decode, decode_bytes};
+use std::borrow::Cow;
+
+type Piece<'a> = Cow<'a, [u8]>;
+
+/// The digest behind `before` and one more message, of which `content` is the hash of what it says. `calls`: their keys.
+pub(super) fn context_behind(
+    before: Hash,
+    content: Hash,
+    calls: impl Iterator<Item = Hash>,
+    key: &HashKey,
+) -> Hash {
+    let mut bytes = Vec::with_capacity(64);
+    for hash in [before, content].into_iter().chain(calls) {
+        bytes.extend_from_slice(&hash.0.to_le_bytes());
+    }
+    key.hash(Domain::Context, &[&bytes])
+}
+
+/// The hash of what a message says, without its calls.
+pub(super) fn content_hash(message: &Message, body: &[u8], key: &HashKey) -> Hash {
+    let named = |tag: &'static [u8], text: Option<_>| {
+        text.map(|text| [Piece::Borrowed(tag), decode_bytes(text, body)]).into_iter().flatten()
+    };
+    let mut pieces: Vec<Piece<'_>> = Vec::new();
+    match message.role {
+        Role::System | Role::User => {
+            let role: &[u8] = if message.role == Role::User { b"user" } else { b"system" };
+            pieces.push(role.into());
+            pieces.extend(named(b"name", message.name));
+            pieces.extend(content(&message.content, body));
+        }
+        Role::Assistant => {
+            pieces.push(b"assistant".into());
+            pieces.extend(content(&message.content, body));
+        }
+        Role::Tool => {
+            pieces.push(b"tool".into());
+            pieces.extend(named(b"id", message.tool_call_id));
+            // The deprecated form has no id.
+            pieces.extend(named(b"name", message.name.filter(|_| message.tool_call_id.is_none())));
+            match &message.content {
+                // A client sends a result in one spelling, and most bytes of a conversation are results.
+                Content::Text(text) => pieces.extend([Piece::Borrowed(b"text"), text.raw(body).into()]),
+                other => pieces.extend(content(other, body)),
+            }
+        }
+        Role::Other => pieces.extend([b"other".into(), message.span.of(body).into()]),
+    }
+    key.hash_all(Domain::Context, pieces.iter().map(|piece| &**piece))
+}
+
+/// What a message says: its texts without the white space around them, joined where no other part comes between, and
+/// its other parts. None, null and "" are nothing.
+fn content<'a>(content: &Content, body: &'a [u8]) -> Vec<Piece<'a>> {
+    let text = |text: Cow<'a, str>| match text {
+        Cow::Borrowed(text) => Piece::Borrowed(text.trim().as_bytes()),
+        Cow::Owned(text) => text.trim().as_bytes().to_vec().into(),
+    };
+    let mut pieces = Vec::new();
+    match content {
+        Content::Absent | Content::Null(_) => {}
+        Content::Text(said) => pieces.extend([Piece::Borrowed(b"text"), text(decode(*said, body))]),
+        Content::Other(span) => pieces.extend([Piece::Borrowed(b"value"), span.of(body).into()]),
+        Content::Parts { parts, .. } => {
+            let mut so_far = String::new();
+            for part in parts {
+                match part.text {
+                    Some(more) => so_far.push_str(&decode(more, body)),
+                    None => {
+                        pieces.extend([Piece::Borrowed(b"text"), text(std::mem::take(&mut so_far).into())]);
+                        pieces.push(b"part".into());
+                        pieces.extend(part_pieces(part.span, body));
+                    }
+                }
+            }
+            pieces.extend([Piece::Borrowed(b"text"), text(so_far.into())]);
+        }
+    }
+    without_blanks(pieces)
+}
+
+/// Leaves texts out of which nothing is left, so that a client may say nothing in its own way.
+fn without_blanks(pieces: Vec<Piece<'_>>) -> Vec<Piece<'_>> {
+    let mut kept: Vec<Piece<'_>> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        if piece.is_empty() && kept.last().is_some_and(|tag| **tag == *b"text") {
+            kept.pop();
+        } else {
+            kept.push(piece);
+        }
+    }
+    kept
+}
+
+/// The members of a part that is no text, by their names: clients write them in another order. Marks of what a cache is
+/// to keep move with the conversation.
+fn part_pieces(part: Span, body: &[u8]) -> Vec<Piece<'_>> {
+    let whole = || vec![Piece::Borrowed(part.of(body))];
+    let mut scanner = Scanner::within(body, part);
+    if scanner.object().is_err() {
+        return whole();
+    }
+    let mut members = Vec::new();
+    loop {
+        let Ok(key) = scanner.member() else { return whole() };
+        let Some(key) = key else { break };
+        let Ok(value) = scanner.skip() else { return whole() };
+        members.push((decode_bytes(key, body), value));
+    }
+    members.retain(|(key, _)| **key != *b"cache_control");
+    members.sort_by(|(one, _), (other, _)| one.cmp(other));
+    members.into_iter().flat_map(|(key, value)| [key, value.of(body).into()]).collect()
+}

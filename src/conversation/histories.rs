@@ -1,0 +1,179 @@
+//! The names of a conversation's histories: under them the ledger knows with what hidden exchanges each was sent, and which
+//! were refused for their length. Reads and hashes; stores nothing.
+
+use super::Transcript;
+use super::identity::{Chain, Domain, Hash};
+use crate::conversation::message::{Message, Role};
+
+/// How many earlier replies are tried: clients that split a reply over messages, and requests that were cut off, leave the
+/// last one unknown.
+pub const MOST_EARLIER: usize = 3;
+/// Bytes of each message's beginning and of its end that go into a name. With its length they are 64, which the hasher
+/// takes without copying them.
+const SAMPLE_BYTES: usize = 28;
+
+/// The names of a conversation's histories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histories {
+    /// All its messages.
+    pub whole: Hash,
+    /// Those before each of the last replies, the newest first: how many messages, and their name.
+    pub earlier: Vec<(usize, Hash)>,
+}
+
+impl Histories {
+    /// Names the histories of `transcript` as `model` is sent them.
+    ///
+    /// Of each message the length, the beginning and the end are read, and the caller, the conversation and the tools
+    /// beside them.
+    pub fn read(transcript: &Transcript<'_>, model: Hash) -> Self {
+        let place = Place::of(transcript, model);
+        let name =
+            |name: Hash| transcript.identity.key.hash(Domain::History, &[place.bytes(), &bytes_of(name)]);
+        let Told { chain, earlier } = told(transcript);
+        let earlier = earlier.iter().rev().map(|(count, before)| (*count, name(*before))).collect();
+        Self { whole: name(chain.name()), earlier }
+    }
+}
+
+/// The name of the first `count` messages, as [`Histories::read`] has it; `None` where there are fewer.
+pub fn history(transcript: &Transcript<'_>, model: Hash, count: usize) -> Option<Hash> {
+    let mut chain = transcript.identity.key.chain(Domain::History);
+    transcript
+        .request
+        .messages
+        .get(..count)?
+        .iter()
+        .for_each(|message| add(&mut chain, message, transcript.body));
+    let name = bytes_of(chain.name());
+    Some(transcript.identity.key.hash(Domain::History, &[Place::of(transcript, model).bytes(), &name]))
+}
+
+/// Messages as far as they were named.
+struct Told {
+    chain: Chain,
+    /// The last replies, oldest first: how many messages stand before each, and their name.
+    earlier: Vec<(usize, Hash)>,
+}
+
+/// Names all messages.
+fn told(transcript: &Transcript<'_>) -> Told {
+    let mut told = Told { chain: transcript.identity.key.chain(Domain::History), earlier: Vec::new() };
+    for (index, message) in transcript.request.messages.iter().enumerate() {
+        if index > 0 && message.role == Role::Assistant {
+            let surplus = (told.earlier.len() + 1).saturating_sub(MOST_EARLIER);
+            told.earlier.drain(..surplus);
+            told.earlier.push((index, told.chain.name()));
+        }
+        add(&mut told.chain, message, transcript.body);
+    }
+    told
+}
+
+/// Adds what is read of a message.
+fn add(chain: &mut Chain, message: &Message, body: &[u8]) {
+    let (length, start, end) = sample(message.span.of(body));
+    let mut sampled = [0; size_of::<u64>() + 2 * SAMPLE_BYTES];
+    let (front, back) = sampled.split_at_mut(length.len() + SAMPLE_BYTES);
+    front[..length.len()].copy_from_slice(&length);
+    front[length.len()..][..start.len()].copy_from_slice(start);
+    back[..end.len()].copy_from_slice(end);
+    chain.add(&sampled);
+}
+
+/// What goes into the names of histories beside their messages: the caller, the model and the tools.
+struct Place {
+    bytes: [u8; PLACE_BYTES],
+    filled: usize,
+}
+
+/// Two names, and the length, the beginning and the end of the tools.
+const PLACE_BYTES: usize = 2 * size_of::<Hash>() + size_of::<u64>() + 2 * SAMPLE_BYTES;
+
+impl Place {
+    fn of(transcript: &Transcript<'_>, model: Hash) -> Self {
+        let (request, body) = (transcript.request, transcript.body);
+        let tools = request.tools.first().zip(request.tools.last());
+        let tools = tools.map_or(0..0, |(first, last)| first.span.start as usize..last.span.end as usize);
+        let (length, start, end) = sample(body.get(tools).unwrap_or_default());
+        let mut place = Self { bytes: [0; PLACE_BYTES], filled: 0 };
+        for part in [&bytes_of(transcript.calls.root)[..], &bytes_of(model), &length, start, end] {
+            place.bytes[place.filled..][..part.len()].copy_from_slice(part);
+            place.filled += part.len();
+        }
+        place
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.filled]
+    }
+}
+
+fn bytes_of(name: Hash) -> [u8; 16] {
+    name.0.to_le_bytes()
+}
+
+/// The length of `bytes`, their beginning and their end.
+fn sample(bytes: &[u8]) -> ([u8; 8], &[u8], &[u8]) {
+    let (start, rest) = bytes.split_at(bytes.len().min(SAMPLE_BYTES));
+    let end = &rest[rest.len().saturating_sub(SAMPLE_BYTES)..];
+    ((bytes.len() as u64).to_le_bytes(), start, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::identity::{HashKey, Identity};
+    use super::super::memo::NoMemo;
+    use super::*;
+
+    #[test]
+    fn a_history_has_the_name_that_its_own_request_had() {
+        let messages = [r#"{"role":"user","content":"q"}"#, r#"{"role":"assistant","content":"a"}"#, "{}"];
+        let body = |count: usize| format!(r#"{{"messages":[{}]}}"#, messages[..count].join(","));
+        let body_of_all = body(3);
+        let request = crate::dialect::chat::parse(body_of_all.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let transcript = Transcript::read(&request, body_of_all.as_bytes(), &identity, &NoMemo);
+        for count in 1..=3 {
+            assert_eq!(history(&transcript, Hash(9), count), Some(histories(&body(count), 9).whole));
+        }
+        assert_eq!(history(&transcript, Hash(9), 4), None);
+        assert_ne!(history(&transcript, Hash(8), 2), history(&transcript, Hash(9), 2));
+    }
+
+    fn histories(body: &str, model: u128) -> Histories {
+        let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        Histories::read(&transcript, Hash(model))
+    }
+
+    #[test]
+    fn a_history_is_found_again_before_the_reply_to_it() {
+        let asked = r#"{"role":"user","content":"q"}"#;
+        let reply = r#"{"role":"assistant","content":"a"}"#;
+        let body = |messages: &[&str]| format!(r#"{{"messages":[{}]}}"#, messages.join(", "));
+        let first = histories(&body(&[asked]), 1);
+        assert_eq!(first.earlier, []);
+        let next = histories(&body(&[asked, reply, asked]), 1);
+        assert_eq!(next.earlier, [(1, first.whole)]);
+        let later = histories(&body(&[asked, reply, asked, reply, asked]), 1);
+        assert_eq!(later.earlier, [(3, next.whole), (1, first.whole)]);
+        assert_ne!(histories(&body(&[asked]), 2).whole, first.whole, "another model");
+    }
+
+    #[test]
+    fn other_messages_and_other_tools_are_another_history() {
+        let of = |content: &str, tool: &str| {
+            let body = format!(
+                r#"{{"messages":[{{"role":"user","content":"{content}"}}],"tools":[{{"function":{{"name":"{tool}"}}}}]}}"#
+            );
+            histories(&body, 1).whole
+        };
+        let long = "x".repeat(200);
+        assert_eq!(of(&long, "f"), of(&long, "f"));
+        assert_ne!(of(&long, "f"), of(&long, "g"));
+        assert_ne!(of(&long, "f"), of(&"x".repeat(201), "f"));
+        assert_ne!(of(&long, "f"), of(&format!("{}y", "x".repeat(199)), "f"));
+    }
+}

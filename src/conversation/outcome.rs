@@ -1,0 +1,360 @@
+//! What a tool's result amounts to: nothing, a failure, or something to go on with; and whether two results of
+//! one request say the same. A tool message has no status, so this is read from its text. Looks for
+//! what is empty in short texts alone, for failures at both ends of long ones, and keeps nothing: that is cheaper than
+//! naming each result by a hash and looking it up. Decides nothing.
+
+mod failure;
+
+use self::failure::{END_BYTES, LONGEST_JSON, is_said, is_told, is_told_in_json};
+use super::View;
+use crate::conversation::message::Content;
+use crate::wire::body::Span;
+use crate::wire::json::decode;
+use serde_json::{Map, Value};
+use std::iter;
+
+/// The longest text that can be empty, in bytes as written. What a search without hits says around its empty
+/// list takes some 200 bytes; more is content.
+const LONGEST_EMPTY: usize = 512;
+/// Members beside an empty list of results that only say what was asked for, or that nothing was found.
+const ECHOES: [&str; 8] = ["query", "q", "status", "message", "msg", "type", "next", "cursor"];
+
+/// What counts as empty beside what is empty to the letter.
+pub trait Emptiness {
+    /// Whether a text, trimmed, says in words that there is nothing.
+    fn says_nothing(&self, text: &str) -> bool;
+
+    /// Whether the member `key` of an object holds its results: if that is empty, so is the object.
+    fn holds_results(&self, key: &str) -> bool;
+}
+
+/// Where the content of a result stands in its request's body: its texts and its other parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Most have but one.
+    first: Option<Span>,
+    others: Vec<Span>,
+}
+
+impl Answer {
+    /// The content of the message in `view`.
+    pub fn of(view: &View<'_>) -> Self {
+        match &view.message.content {
+            Content::Absent | Content::Null(_) => Self::default(),
+            Content::Text(text) => Self { first: Some(text.span), others: Vec::new() },
+            Content::Parts { parts, .. } => {
+                let mut spans = parts.iter().map(|part| part.text.map_or(part.span, |text| text.span));
+                Self { first: spans.next(), others: spans.collect() }
+            }
+            Content::Other(span) => Self { first: Some(*span), others: Vec::new() },
+        }
+    }
+
+    /// Whether two results in `body` say the same. A text is the same in one part or as a plain string, and
+    /// whatever a client notes beside it, such as a mark for the provider's cache.
+    pub fn equals(&self, other: &Self, body: &[u8]) -> bool {
+        let count = |answer: &Self| (answer.first.is_some(), answer.others.len());
+        count(self) == count(other)
+            && iter::zip(self.spans(), other.spans()).all(|(one, other)| one.of(body) == other.of(body))
+    }
+
+    fn spans(&self) -> impl Iterator<Item = &Span> {
+        self.first.iter().chain(&self.others)
+    }
+}
+
+/// Whether the result in `view` holds nothing: no content, white space, `null`, `""`, `[]`, `{}`, an object
+/// around empty results, or what `emptiness` adds.
+pub fn is_empty(view: &View<'_>, emptiness: &dyn Emptiness) -> bool {
+    let content = &view.message.content;
+    match content {
+        Content::Absent | Content::Null(_) => true,
+        Content::Text(_) => content.text_bytes() <= LONGEST_EMPTY && texts_are_empty(view, emptiness),
+        Content::Parts { parts, .. } => {
+            let text_alone = parts.iter().all(|part| part.text.is_some());
+            text_alone && content.text_bytes() <= LONGEST_EMPTY && texts_are_empty(view, emptiness)
+        }
+        Content::Other(span) => {
+            let text = std::str::from_utf8(span.of(view.body)).unwrap_or("?");
+            span.len() <= LONGEST_EMPTY && text_is_empty(text, emptiness)
+        }
+    }
+}
+
+/// Whether the result in `view` tells of a failure: as text that begins or ends like one, or as JSON that says so though
+/// the tool itself answered.
+pub fn has_failed(view: &View<'_>) -> bool {
+    let Some(first) = view.message.content.texts().next() else { return false };
+    let raw = first.raw(view.body);
+    if raw.len() > LONGEST_JSON {
+        return is_said(&ends_of(raw).0, "");
+    }
+    let is_object = raw.trim_ascii_start().starts_with(b"{");
+    if raw.len() > END_BYTES && !is_object {
+        let (head, tail) = ends_of(raw);
+        return is_said(&head, &tail);
+    }
+    let text = decode(first, view.body);
+    is_said(&text, &text) || is_told_in_json(&text)
+}
+
+/// The first and the last of a long text, escapes as written but for line ends.
+fn ends_of(raw: &[u8]) -> (String, String) {
+    let read = |part: &[u8]| String::from_utf8_lossy(part).replace("\\n", "\n").replace("\\\"", "\"");
+    (read(&raw[..END_BYTES]), read(&raw[raw.len() - END_BYTES..]))
+}
+
+fn texts_are_empty(view: &View<'_>, emptiness: &dyn Emptiness) -> bool {
+    view.texts().all(|text| text_is_empty(&text, emptiness))
+}
+
+fn text_is_empty(text: &str, emptiness: &dyn Emptiness) -> bool {
+    let text = text.trim();
+    if text.is_empty() || emptiness.says_nothing(text) {
+        return true;
+    }
+    // Most texts are no JSON and need no parser to tell.
+    if !text.starts_with(['{', '[', '"', 'n']) {
+        return false;
+    }
+    serde_json::from_str(text).is_ok_and(|value| value_is_empty(&value, emptiness))
+}
+
+fn value_is_empty(value: &Value, emptiness: &dyn Emptiness) -> bool {
+    match value {
+        Value::Null => true,
+        // 0 and false are answers.
+        Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => text_is_empty(text, emptiness),
+        Value::Array(items) => items.iter().all(|item| value_is_empty(item, emptiness)),
+        Value::Object(object) => object_is_empty(object, emptiness),
+    }
+}
+
+fn object_is_empty(object: &Map<String, Value>, emptiness: &dyn Emptiness) -> bool {
+    if is_told(object) {
+        return false;
+    }
+    let (results, others): (Vec<_>, Vec<_>) =
+        object.iter().partition(|(key, _)| emptiness.holds_results(key));
+    if !results.iter().all(|(_, value)| value_is_empty(value, emptiness)) {
+        return false;
+    }
+    if results.is_empty() {
+        // An empty list of errors or warnings is good news and no lack of any.
+        let reports = |key: &str| key.contains("error") || key.contains("warning");
+        return others.iter().all(|(key, value)| !reports(key) && value_is_empty(value, emptiness));
+    }
+    others.iter().all(|(key, value)| is_bare(value) || (value.is_string() && ECHOES.contains(&key.as_str())))
+}
+
+/// Whether a value holds no text: numbers, flags, and lists and objects of them.
+fn is_bare(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.iter().all(is_bare),
+        Value::Object(object) => object.values().all(is_bare),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::Transcript;
+    use crate::conversation::identity::{Hash, HashKey, Identity};
+    use crate::conversation::memo::NoMemo;
+
+    use crate::wire::json::quote;
+
+    struct Words;
+
+    impl Emptiness for Words {
+        fn says_nothing(&self, text: &str) -> bool {
+            text == "Nothing here."
+        }
+
+        fn holds_results(&self, key: &str) -> bool {
+            ["results", "data", "content", "text"].contains(&key)
+        }
+    }
+
+    /// What `ask` says of the view of each of the messages, whose members beside `role` are given.
+    fn with_views<T>(messages: &[String], ask: impl Fn(&[View<'_>]) -> T) -> T {
+        let messages: Vec<String> =
+            messages.iter().map(|members| format!(r#"{{"role":"tool"{members}}}"#)).collect();
+        let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
+        let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(7), principal: Hash(1), explicit: None };
+        let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let views: Vec<View<'_>> = (0..messages.len()).map(|index| transcript.view(index)).collect();
+        ask(&views)
+    }
+
+    fn content(json: &str) -> String {
+        format!(r#","content":{json}"#)
+    }
+
+    fn empty(members: String) -> bool {
+        with_views(&[members], |views| is_empty(&views[0], &Words))
+    }
+
+    fn failed(text: &str) -> bool {
+        with_views(&[content(&quote(text))], |views| has_failed(&views[0]))
+    }
+
+    #[test]
+    fn nothing_is_empty_in_all_its_spellings() {
+        for text in [
+            "",
+            " \n\t",
+            "null",
+            "\"\"",
+            "\" \"",
+            "[]",
+            "{}",
+            " [ ] ",
+            "{\n}",
+            "[[], {}]",
+            "[null]",
+            "Nothing here.",
+            "\"Nothing here.\"",
+            r#"{"results":[]}"#,
+            r#"{"results": null, "total": 0, "query": "bicycles"}"#,
+            r#"{"data":{"results":[]},"took_ms":3,"shards":{"failed":0,"total":5}}"#,
+            r#"{"data":{"search":{"nodes":[]}}}"#,
+            r#"{"name":"","tags":[]}"#,
+            r#"{"results":"Nothing here."}"#,
+            r#"{"content":[{"type":"text","text":"[]"}],"isError":false}"#,
+            r#"{"status":"ok","results":[]}"#,
+            r#"{"results":[],"errors":[]}"#,
+        ] {
+            assert!(empty(content(&quote(text))), "{text}");
+        }
+        for members in ["", r#","content":null"#, r#","content":[]"#, r#","content":{"results":[]}"#] {
+            assert!(empty(members.to_owned()), "{members}");
+        }
+        assert!(empty(content(r#"[{"type":"text","text":""},{"type":"text","text":"[]"}]"#)));
+    }
+
+    #[test]
+    fn whatever_can_be_used_is_not_empty() {
+        for text in [
+            "0",
+            "false",
+            "[0]",
+            "none of it",
+            "nullable",
+            "[",
+            r#"{"results":[1]}"#,
+            r#"{"total":0}"#,
+            r#"{"results":[],"summary":"They rode on."}"#,
+            r#"{"name":"x","tags":[]}"#,
+            r#"{"errors":[]}"#,
+            r#"{"results":[],"error":"quota"}"#,
+            r#"{"ok":false,"data":null}"#,
+            r#"{"warnings":[]}"#,
+        ] {
+            assert!(!empty(content(&quote(text))), "{text}");
+        }
+        assert!(!empty(content("7")));
+        assert!(!empty(content(r#"[{"type":"image_url","image_url":{"url":"u"}}]"#)));
+        let long = format!("[{}]", "[],".repeat(200) + "[]");
+        assert!(!empty(content(&quote(&long))), "too long to be nothing");
+    }
+
+    #[test]
+    fn failures_are_told_by_their_first_word_or_by_a_member() {
+        for text in [
+            "Error: no such file",
+            "  error\n",
+            "Traceback (most recent call last):\n...",
+            "FAILED (3 tests)",
+            r#"{"error":"no"}"#,
+            r#"{"error":{"code":1}}"#,
+            r#"{"isError":true}"#,
+            r#"{"ok":false,"data":null}"#,
+            r#"{"success":false}"#,
+            r#"{"status":"Error"}"#,
+            r#"{"status":404}"#,
+            r#"{"errors":["x"],"data":null}"#,
+        ] {
+            assert!(failed(text), "{text}");
+        }
+        let long = "x".repeat(2 * END_BYTES);
+        for text in [
+            format!("Error: {long}"),
+            format!("An error occurred while running the tool. Please try again. Error: {long}"),
+            format!("{long}\n\nFix the errors and try again."),
+            format!(r#"{{"success":false,"data":"{long}"}}"#),
+            format!(r#"{{"data":"{long}","success":false}}"#),
+            format!(r#" {{"content":[{{"type":"text","text":"{long}"}}],"isError":true}}"#),
+            format!(r#"{{"data":["{long}"],"error":{{"message":"{long}"}}}}"#),
+            r#"[{"type":"text","text":"Error: no such file"}]"#.to_owned(),
+            r#"{"result":{"content":[],"isError":true}}"#.to_owned(),
+            r#"{"output":"x","metadata":{"exit_code":1,"duration_seconds":0.1}}"#.to_owned(),
+            r#"{"error_message":"no"}"#.to_owned(),
+        ] {
+            assert!(failed(&text), "{}", &text[..60.min(text.len())]);
+        }
+        for text in [
+            long.clone(),
+            format!("{long}\nError: no such file"),
+            format!(r#"{{"success":true,"data":"{long}"}}"#),
+            format!(r#"{{"data":"{long}","text":"\"success\": false"}}"#),
+            format!(r#"{{"data":"{long}","items":[{{"success":false}}]}}"#),
+            r#"[{"type":"text","text":"The error is fixed"}]"#.to_owned(),
+            r#"{"output":"x","metadata":{"exit_code":0}}"#.to_owned(),
+            r#"{"result":{"errors":[]}}"#.to_owned(),
+        ] {
+            assert!(!failed(&text), "{}", &text[..60.min(text.len())]);
+        }
+        for text in [
+            "",
+            "Errors are human",
+            "error_log.txt",
+            "The error is fixed",
+            r#"{"error":null,"data":1}"#,
+            r#"{"error":""}"#,
+            r#"{"errors":[]}"#,
+            r#"{"ok":true}"#,
+            r#"{"status":200}"#,
+            r#"["error"]"#,
+            "{",
+        ] {
+            assert!(!failed(text), "{text}");
+        }
+        assert!(!with_views(&[content("null")], |views| has_failed(&views[0])));
+    }
+
+    #[test]
+    fn answers_are_the_same_where_their_texts_and_other_parts_are() {
+        let image = |url: &str| {
+            format!(r#"[{{"type":"text","text":"a"}},{{"type":"image_url","image_url":"{url}"}}]"#)
+        };
+        for (one, other, same) in [
+            (r#""a""#.to_owned(), r#""a""#.to_owned(), true),
+            (r#""a""#.to_owned(), r#""b""#.to_owned(), false),
+            (
+                r#""a""#.to_owned(),
+                r#"[{"text":"a","type":"text","cache_control":{"type":"x"}}]"#.to_owned(),
+                true,
+            ),
+            (
+                r#""ab""#.to_owned(),
+                r#"[{"type":"text","text":"a"},{"type":"text","text":"b"}]"#.to_owned(),
+                false,
+            ),
+            (image("u"), image("u"), true),
+            (image("u"), image("v"), false),
+            ("null".to_owned(), "null".to_owned(), true),
+            ("null".to_owned(), r#""a""#.to_owned(), false),
+            ("7".to_owned(), "7".to_owned(), true),
+        ] {
+            let found = with_views(&[content(&one), content(&other)], |views| {
+                Answer::of(&views[0]).equals(&Answer::of(&views[1]), views[0].body)
+            });
+            assert_eq!(found, same, "{one} {other}");
+        }
+    }
+}

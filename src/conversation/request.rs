@@ -1,0 +1,81 @@
+//! A request as spans of its body: which members matter to toolrein and where they are. Nothing is copied; the dialects
+//! read it.
+
+use super::checkpoint::Checkpoint;
+use super::message::Message;
+use crate::wire::body::{Span, Str};
+use crate::wire::json::{decode, is_named};
+use crate::wire::members::Member;
+use std::sync::Arc;
+
+/// A tool that the request declares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tool {
+    pub span: Span,
+    pub name: Option<Str>,
+    /// Its JSON Schema.
+    pub parameters: Option<Span>,
+}
+
+/// What `tool_choice` (or the deprecated `function_call`) asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Absent, null, `auto`, or a kind that forces nothing.
+    #[default]
+    Auto,
+    None,
+    /// `required`, `any`, or a named function: the reply must be a call.
+    Forced,
+}
+
+/// A request that carries a conversation.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Every member of the top object, in order.
+    pub members: Vec<Member>,
+    /// The top object with its braces.
+    pub span: Span,
+    pub model: Option<Str>,
+    pub messages: Vec<Message>,
+    /// The `messages` array with its brackets.
+    pub messages_span: Span,
+    pub tools: Vec<Tool>,
+    /// A list of tools is present, be it empty.
+    pub declares_tools: bool,
+    /// Tools of ours may be declared beside those of the client.
+    pub takes_more_tools: bool,
+    pub choice: Choice,
+    /// The name of the one tool that must be called.
+    pub forced_tool: Option<String>,
+    pub stream: bool,
+    /// The client asked for a usage chunk.
+    pub include_usage: bool,
+    /// `n`, the number of choices asked for.
+    pub choices: u32,
+    /// `response_format` asks for structured output.
+    pub structured: bool,
+    /// A string somewhere holds `\u0000` or half of a surrogate pair.
+    pub odd: bool,
+    /// Its first messages, where they were read before or are kept for the next request of the conversation.
+    pub checkpoint: Option<Arc<Checkpoint>>,
+}
+
+impl Request {
+    /// The value of the member `name`, if it is present.
+    pub fn value(&self, body: &[u8], name: &str) -> Option<Span> {
+        self.members.iter().find(|member| is_named(member.key, body, name)).map(|member| member.value)
+    }
+
+    /// The model's name; empty where there is none.
+    pub fn model_name<'a>(&self, body: &'a [u8]) -> std::borrow::Cow<'a, str> {
+        self.model.map_or("".into(), |model| decode(model, body))
+    }
+}
+
+impl Choice {
+    /// What both ask for, of which the first that asks for anything counts.
+    #[must_use]
+    pub fn stronger(self, other: Self) -> Self {
+        if self == Self::Auto { other } else { self }
+    }
+}

@@ -1,0 +1,129 @@
+//! Approved calls as a reply in the model's place, whole or as a stream. The calls are those that were shown, to the
+//! byte; ids are new, since the history that the model reads holds the withheld call under the old one and some
+//! providers refuse an id that comes twice.
+
+use crate::conversation::assembled::Assembled;
+use crate::conversation::identity::Domain;
+use crate::dialect::Handed;
+use crate::plan::approval::Confirmation;
+use crate::wire::json::{quote, unescape};
+use crate::wire::sse::write_event;
+use bytes::Bytes;
+
+/// Last characters of a call's id that are new.
+const NEW_CHARS: usize = 6;
+/// The shortest id of which the tail is taken for random.
+const SHORTEST_ID: usize = 9;
+/// Counting ids count on from here, further than any conversation comes.
+const LEAST_COUNT: u32 = 10_000;
+/// Bytes of an old id that are kept where something is put behind it: OpenAI takes 40 characters.
+const LONGEST_STEM: usize = 32;
+
+/// The usage of a reply that nobody was billed for.
+const NO_USAGE: &str = r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#;
+
+/// A whole reply.
+pub fn reply(confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {
+    let head = handed.head("chat.completion");
+    let calls = handed.calls(confirmation, false);
+    let finish = finish(confirmation);
+    format!(
+        r#"{{{head},"choices":[{{"index":0,"message":{{"role":"assistant","content":null,{calls}}},"logprobs":null,"finish_reason":"{finish}"}}],"usage":{NO_USAGE}}}"#
+    )
+    .into()
+}
+
+/// The same as a stream.
+pub fn events(confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {
+    let head = handed.head("chat.completion.chunk");
+    let usage = if handed.usage { r#","usage":null"# } else { "" };
+    let chunk = |delta: &str, finish: &str| {
+        let choice = format!(r#"{{"index":0,"delta":{{{delta}}},"logprobs":null,"finish_reason":{finish}}}"#);
+        write_event(format!(r#"{{{head},"choices":[{choice}]{usage}}}"#).as_bytes())
+    };
+    let calls = handed.calls(confirmation, true);
+    let mut out = vec![
+        chunk(&format!(r#""role":"assistant","content":null,{calls}"#), "null"),
+        chunk("", &format!("\"{}\"", finish(confirmation))),
+    ];
+    if handed.usage {
+        out.push(write_event(format!(r#"{{{head},"choices":[],"usage":{NO_USAGE}}}"#).as_bytes()));
+    }
+    out.push(Bytes::from_static(b"data: [DONE]\n\n"));
+    out.concat().into()
+}
+
+fn finish(confirmation: &Confirmation) -> &'static str {
+    if is_legacy(&confirmation.calls) { "function_call" } else { "tool_calls" }
+}
+
+fn is_legacy(calls: &[Assembled]) -> bool {
+    calls.first().is_some_and(|call| call.legacy)
+}
+
+impl Handed<'_> {
+    fn head(&self, object: &str) -> String {
+        let (id, created, model) = (self.anchor, self.created, quote(self.model));
+        format!(r#""id":"chatcmpl-{id}","object":"{object}","created":{created},"model":{model}"#)
+    }
+
+    /// The member of the message that holds the calls.
+    fn calls(&self, confirmation: &Confirmation, numbered: bool) -> String {
+        if let [call, ..] = confirmation.calls.as_slice()
+            && call.legacy
+        {
+            return format!(r#""function_call":{}"#, written(call, "", None));
+        }
+        let calls = confirmation.calls.iter().enumerate();
+        let calls = calls.map(|(at, call)| written(call, &self.id(call, at), numbered.then_some(at as u64)));
+        let calls: Vec<String> = calls.collect();
+        format!(r#""tool_calls":[{}]"#, calls.join(","))
+    }
+
+    /// The id of the call at `at`: another than the old one, which the model's history holds with the blocked call, and
+    /// as like it as that goes: random ids keep their length and their beginning, counting ones their words. Where the
+    /// provider gives none, none is given.
+    fn id(&self, call: &Assembled, at: usize) -> String {
+        let old = call.id();
+        let stem = old.len().saturating_sub(NEW_CHARS);
+        let tail = old.as_bytes().get(stem..).unwrap_or_default();
+        let anchor = self.anchor.0.to_le_bytes();
+        let new = self.key.hash(Domain::Confirmation, &[&anchor, &at.to_le_bytes()]);
+        let words = old.trim_end_matches(|char: char| char.is_ascii_digit());
+        let counted = || format!("{}{}", LEAST_COUNT + new.0 as u32 % LEAST_COUNT, at);
+        match old.len() {
+            0 => old,
+            SHORTEST_ID.. if tail.iter().all(u8::is_ascii_alphanumeric) => {
+                let mut new = new.to_string();
+                new.truncate(NEW_CHARS);
+                // One in 16 million.
+                let is_other = new.as_bytes() != tail;
+                format!("{}{}", &old[..stem], if is_other { &*new } else { "000000" })
+            }
+            length if words.len() < length => format!("{words}{}", counted()),
+            _ => format!("{}_{}", &old[..old.floor_char_boundary(LONGEST_STEM)], counted()),
+        }
+    }
+}
+
+/// A call under this id, written from what was shown of it and from nothing else that came: so no member of the upstream's
+/// that repeats or escapes a name can stand beside what a person has agreed to. In the deprecated form it has no id.
+pub fn written(call: &Assembled, id: &str, index: Option<u64>) -> String {
+    if call.legacy {
+        return format!("{{{}}}", function(call));
+    }
+    let index = index.map(|index| format!(r#""index":{index},"#)).unwrap_or_default();
+    let (id, kind) = (quote(id), if call.custom { "custom" } else { "function" });
+    let extra: String = call.extra.iter().map(|(key, value)| member(key, value)).collect();
+    format!(r#"{{{index}"id":{id},"type":"{kind}","{kind}":{{{}}}{extra}}}"#, function(call))
+}
+
+/// The name and the arguments, as they were written by the model or by the policy that mended them.
+fn function(call: &Assembled) -> String {
+    let arguments = if call.custom { "input" } else { "arguments" };
+    format!(r#""name":{},"{arguments}":{}"#, quote(&call.name()), quote(&unescape(&call.arguments)))
+}
+
+fn member(key: &[u8], value: &[u8]) -> String {
+    format!(r#","{}":{}"#, String::from_utf8_lossy(key), String::from_utf8_lossy(value))
+}

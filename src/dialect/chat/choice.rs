@@ -1,0 +1,440 @@
+//! One choice of a reply while it comes: its calls with what was decided on each, its text, and what goes back
+//! to the model if calls are withheld. Keeps state; writes no bytes to the client.
+
+mod deciding;
+
+pub use self::deciding::AddedCall;
+
+use self::deciding::{Counts, Mark, Repeats};
+use crate::conversation::assembled::Assembled;
+use crate::dialect::chat::approved::written;
+use crate::dialect::chat::assemble::Assembler;
+use crate::dialect::chat::completion::{Choice, Delta};
+use crate::dialect::chat::rounds::{Withheld, write_round};
+use crate::dialect::reply::ShownChoice;
+use crate::plan::approval::{Question, Unaskable, put_off};
+use crate::plan::decision::{Decision, Next};
+use crate::plan::envelope;
+use crate::wire::json::{escape_into, unescape};
+use bytes::Bytes;
+
+/// What a call or a choice takes beside its text, about.
+const CALL_BYTES: usize = 256;
+/// Most members that are kept beside text and calls. Providers send two or three.
+const MOST_CARRIED: usize = 16;
+
+/// What a reply says beside its calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Said {
+    /// The text, escapes as written.
+    text: Vec<u8>,
+    /// Member names and JSON values, as written, of members such as `reasoning_content`.
+    carried: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A choice as it has come so far.
+#[derive(Debug, Default)]
+pub struct ChoiceState {
+    /// Its index as the client sees it.
+    pub index: u32,
+    /// The client was told the role.
+    pub role_sent: bool,
+    streamed: bool,
+    /// The text of earlier replies of this client request, escapes as written.
+    earlier_text: Vec<u8>,
+    said: Said,
+    assembler: Assembler,
+    /// What was decided on each call of the assembler, in its order.
+    decisions: Vec<Option<Decision>>,
+    /// How it was decided, in the same order.
+    marks: Vec<Mark>,
+    counts: Counts,
+    repeats: Option<Repeats>,
+    /// The calls that go out as we write them, not as they came: those that a person has approved, as they were shown,
+    /// and those in which two readers see different calls, as they were judged.
+    written: Vec<usize>,
+    /// This is not the first reply.
+    continued: bool,
+    /// The client was shown text of this reply.
+    text_shown: bool,
+    /// The client was shown a finish reason.
+    pub finish_shown: bool,
+    /// The upstream has said of this reply that it is finished.
+    pub finish_came: bool,
+    /// A finish reason came and was held back, since every call was withheld until then.
+    finish_held: bool,
+    /// Words of ours stand before the answer.
+    prefaced: bool,
+    /// It said something that is neither text nor a call: a refusal, or audio.
+    spoke_otherwise: bool,
+    /// Every call before it is decided on.
+    undecided: usize,
+    /// The reply ended before the model had ended it.
+    cut: bool,
+    /// What a person is asked about its calls; nobody can be asked about them.
+    question: Option<Result<Question, Unaskable>>,
+    /// The question stands in its text.
+    asked: bool,
+}
+
+impl ChoiceState {
+    /// A choice of which nothing has come.
+    pub fn new(index: u32) -> Self {
+        Self { index, ..Self::default() }
+    }
+
+    /// The same of a stream, whose calls are told apart by their indexes.
+    pub fn streamed(index: u32) -> Self {
+        Self { index, streamed: true, ..Self::default() }
+    }
+
+    /// Whether it comes as a stream.
+    pub fn is_streamed(&self) -> bool {
+        self.streamed
+    }
+
+    /// Says that what follows stands in a new event.
+    pub fn next_event(&mut self) {
+        self.assembler.next_event();
+    }
+
+    /// Adds what a delta says beside calls.
+    pub fn add_text(&mut self, delta: &Delta, text: &[u8]) {
+        for piece in delta.content.texts() {
+            self.said.text.extend_from_slice(piece.raw(text));
+        }
+        for member in &delta.members {
+            match member.key.raw(text) {
+                key @ (b"extra_content" | [b'r', b'e', b'a', b's', b'o', b'n', b'i', b'n', b'g', ..]) => {
+                    carry(&mut self.said.carried, key, member.value.of(text));
+                }
+                b"refusal" | b"audio" => {
+                    self.spoke_otherwise |= !matches!(member.value.of(text), b"null" | b"\"\"");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether nothing more is to be decided on the call `at`.
+    pub fn is_settled(&self, at: usize) -> bool {
+        self.decision(at).is_some_and(|decision| !matches!(decision, Decision::Hold { .. }))
+    }
+
+    /// What was decided on the call `at`.
+    pub fn decision(&self, at: usize) -> Option<&Decision> {
+        self.decisions.get(at).and_then(Option::as_ref)
+    }
+
+    /// The index that the client sees for the released call `at`, where an earlier one is not released.
+    pub fn shifted_index(&self, at: usize) -> Option<u64> {
+        self.marks.get(at).and_then(|mark| mark.shifted)
+    }
+
+    /// The calls that the client sees, in order.
+    pub fn released(&self) -> impl Iterator<Item = &Assembled> {
+        let decided = self.assembler.calls().iter().zip(&self.decisions);
+        decided.filter(|(_, decision)| is_released(decision)).map(|(call, _)| call)
+    }
+
+    /// Whether calls were withheld and none was released, so that the model is to be asked again.
+    pub fn is_wholly_withheld(&self) -> bool {
+        let is_hidden = self.has_withheld() && !self.is_asking() && !self.is_waiting();
+        is_hidden && self.counts.released == 0
+    }
+
+    /// Whether a call waits for a person's word.
+    pub fn is_waiting(&self) -> bool {
+        self.counts.waiting > 0
+    }
+
+    /// Learns what became of the call that waited under the number `id`.
+    pub fn settle(&mut self, id: u32, decision: &Decision) {
+        let waits =
+            |known: &Option<Decision>| matches!(known, Some(Decision::Hold { id: own, .. }) if *own == id);
+        if let Some((at, known)) = self.decisions.iter_mut().enumerate().find(|(_, known)| waits(known)) {
+            *known = Some(decision.clone());
+            self.written.extend(decision.is_released().then_some(at));
+            self.recount();
+        }
+    }
+
+    /// Whether the call `at` goes out as [`Self::as_judged`], not as it came.
+    pub fn is_written(&self, at: usize) -> bool {
+        self.written.contains(&at)
+    }
+
+    /// The call `at` as it was judged, or shown to a person, under its own id; `index` is what the upstream gave it, if it gave any.
+    pub fn as_judged(&self, at: usize, index: Option<u64>) -> String {
+        let mut call = self.assembler.calls()[at].clone();
+        if let Some(signature) = self.signature_for(at)
+            && call.extra.iter().all(|(key, _)| key != b"extra_content")
+        {
+            call.extra.push((b"extra_content".to_vec(), signature.to_vec()));
+        }
+        let shifted = self.shifted_index(at).filter(|_| self.streamed || index.is_some());
+        written(&call, &call.id(), shifted.or(index))
+    }
+
+    /// Whether it ends in a question to a person.
+    pub fn is_asking(&self) -> bool {
+        matches!(self.question, Some(Ok(_)))
+    }
+
+    /// The question as its text holds it, with the calls that it is about.
+    pub fn asked(&self) -> Option<(&Question, &[Assembled])> {
+        let question = self.question.as_ref()?.as_ref().ok().filter(|_| self.asked)?;
+        Some((question, &self.assembler.calls()[..question.calls]))
+    }
+
+    /// Says the question, if there is one that was not said, and tells it as the client is to read it. The last
+    /// `behind` bytes of the text, escapes as written, follow it.
+    pub fn ask(&mut self, behind: usize) -> Option<String> {
+        let question = self.question.as_ref()?.as_ref().ok().filter(|_| !self.asked)?;
+        let at = self.said.text.len().saturating_sub(behind);
+        let apart = |nothing: bool| if nothing { "" } else { "\n\n" };
+        let inner = format!("{}{}{}", apart(at == 0), question.text, apart(behind == 0));
+        // A text of an earlier reply is set apart where the two are joined, but the client has it already.
+        let first = at == 0 && !self.earlier_text.is_empty();
+        let told = format!("{}{inner}", apart(!first));
+        let mut escaped = Vec::new();
+        escape_into(&inner, &mut escaped);
+        self.said.text.splice(at..at, escaped);
+        (self.asked, self.text_shown) = (true, true);
+        Some(told)
+    }
+
+    /// What is next where the client saw none of its calls.
+    fn next(&self) -> Next {
+        let is_own =
+            |decision: &Option<Decision>| matches!(decision, Some(Decision::Answer { own: true, .. }));
+        let is_final = |decision: &Option<Decision>| matches!(decision, Some(Decision::Withhold { reason, .. }) if reason.is_final);
+        if self.decisions.iter().any(is_final) {
+            Next::FinalAnswer
+        } else if !self.decisions.is_empty() && self.decisions.iter().all(is_own) {
+            Next::Served
+        } else {
+            Next::OtherCalls
+        }
+    }
+
+    /// Whether a call was withheld, or answered in the client's place.
+    pub fn has_withheld(&self) -> bool {
+        self.counts.hidden > 0
+    }
+
+    /// Whether any call was not released as it came.
+    pub fn is_edited(&self) -> bool {
+        self.counts.edited > 0 || !self.written.is_empty()
+    }
+
+    /// Whether the client sees any call of it.
+    pub fn releases(&self) -> bool {
+        self.counts.released > 0
+    }
+
+    /// Whether it ended before the model had ended it.
+    pub fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// The arguments that the client sees in the place of the call `at`'s own, escapes as in JSON.
+    pub fn rewritten(&self, at: usize) -> Option<&[u8]> {
+        let rewritten = matches!(self.decision(at), Some(Decision::Rewrite { .. }));
+        rewritten.then(|| self.assembler.calls()[at].arguments.as_slice())
+    }
+
+    /// Whether the client gets nothing to read and nothing to run from this choice.
+    pub fn is_silent(&self) -> bool {
+        let blank = |text: &[u8]| unescape(text).trim().is_empty();
+        !self.releases() && !self.spoke_otherwise && blank(&self.earlier_text) && blank(&self.said.text)
+    }
+
+    /// Whether an earlier reply gave text and the client was shown none of this one yet.
+    pub fn begins_second_text(&self) -> bool {
+        !self.earlier_text.is_empty() && !self.text_shown
+    }
+
+    /// Learns that the client was shown an event of this choice.
+    pub fn shown(&mut self, event: &Choice) {
+        self.role_sent |= event.delta.role.is_some();
+        self.text_shown |= event.delta.content.has_text();
+        let is_held = self.is_wholly_withheld();
+        self.finish_shown |= event.finish.is_some() && !is_held;
+        self.finish_held |= event.finish.is_some() && is_held;
+    }
+
+    /// Puts `text` before whatever the model says; true the first time.
+    pub fn preface(&mut self, text: &str) -> bool {
+        if !self.prefaced {
+            escape_into(text, &mut self.earlier_text);
+        }
+        !std::mem::replace(&mut self.prefaced, true)
+    }
+
+    /// Says `text` in the model's place.
+    pub fn speak(&mut self, text: &str) {
+        escape_into(text, &mut self.said.text);
+        self.text_shown = true;
+    }
+
+    /// All text that the client sees of this choice.
+    pub fn text(&self) -> String {
+        unescape(&self.joined_text())
+    }
+
+    /// The withheld calls with their synthetic results as the model shall read them; `None` if there are
+    /// none. The text beside them is in what the client was shown, which follows the round.
+    pub fn round(&self) -> Option<Bytes> {
+        let calls = self.assembler.calls().iter().zip(&self.decisions);
+        let withheld: Vec<Withheld> = calls
+            .filter_map(|(call, decision)| {
+                let result = match decision.as_ref()? {
+                    Decision::Withhold { policy, reason } => envelope(policy, reason),
+                    Decision::Ask { policy, reason, .. } => {
+                        envelope(policy, &put_off(reason, self.question.as_ref()))
+                    }
+                    Decision::Answer { content, .. } => content.clone(),
+                    _ => return None,
+                };
+                Some(Withheld { call: call.clone(), result })
+            })
+            .collect();
+        if withheld.is_empty() {
+            return None;
+        }
+        Some(write_round(&self.said.carried, &withheld))
+    }
+
+    /// Bytes of all text that the client sees of it, escapes as written, without what sets two replies apart.
+    pub fn text_bytes(&self) -> usize {
+        self.earlier_text.len() + self.said.text.len()
+    }
+
+    /// Goes on with another reply of the upstream to the same client request.
+    pub fn begin_next_reply(&mut self) {
+        self.earlier_text = self.joined_text();
+        self.said = Said::default();
+        self.assembler = Assembler::default();
+        self.decisions.clear();
+        self.marks.clear();
+        self.written.clear();
+        self.counts = Counts::default();
+        (self.undecided, self.cut, self.repeats) = (0, false, None);
+        self.question = None;
+        self.text_shown = false;
+        self.finish_held = false;
+        self.finish_came = false;
+        self.continued = true;
+    }
+
+    /// Whether the client waits for a finish reason that the upstream's last reply did not bring, or that was held
+    /// back before a call came that is released.
+    pub fn lacks_finish(&self) -> bool {
+        !self.finish_shown && (self.continued || self.finish_held || self.is_asking())
+    }
+
+    /// Whether the upstream was asked again for it.
+    pub fn is_continued(&self) -> bool {
+        self.continued
+    }
+
+    /// Bytes kept.
+    pub fn size(&self) -> usize {
+        let calls = self.assembler.size() + self.decisions.len() * CALL_BYTES;
+        let carried: usize = self.said.carried.iter().map(|(key, value)| key.len() + value.len()).sum();
+        CALL_BYTES + calls + carried + self.said.text.len() + self.earlier_text.len()
+    }
+
+    /// How many calls it has made.
+    pub fn calls(&self) -> usize {
+        self.decisions.len()
+    }
+
+    /// What the first call says of its reply (Gemini signs the first call of each), where it is withheld and `at` is
+    /// the first one released: the upstream wants to find it there again.
+    pub fn signature_for(&self, at: usize) -> Option<&[u8]> {
+        let is_first = at > 0 && !self.decisions[..at].iter().any(is_released);
+        let first = self.assembler.calls().first().filter(|_| is_first)?;
+        first.extra.iter().find(|(key, _)| key == b"extra_content").map(|(_, value)| value.as_slice())
+    }
+
+    fn joined_text(&self) -> Vec<u8> {
+        let blank_line: &[u8] =
+            if self.earlier_text.is_empty() || self.said.text.is_empty() { b"" } else { br"\n\n" };
+        [self.earlier_text.as_slice(), blank_line, self.said.text.as_slice()].concat()
+    }
+}
+
+impl ShownChoice for ChoiceState {
+    fn index(&self) -> u32 {
+        self.index
+    }
+
+    fn released(&self) -> Vec<&Assembled> {
+        self.released().collect()
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.is_waiting()
+    }
+
+    fn calls(&self) -> usize {
+        self.calls()
+    }
+
+    fn text(&self) -> String {
+        self.text()
+    }
+
+    fn asked(&self) -> Option<(&Question, &[Assembled])> {
+        self.asked()
+    }
+
+    fn is_wholly_withheld(&self) -> bool {
+        self.is_wholly_withheld()
+    }
+
+    fn round(&self) -> Option<Bytes> {
+        self.round()
+    }
+
+    fn next(&self) -> Next {
+        self.next()
+    }
+}
+
+fn is_released(decision: &Option<Decision>) -> bool {
+    decision.as_ref().is_some_and(Decision::is_released)
+}
+
+/// Whether a JSON array holds anything.
+fn has_items(array: &[u8]) -> bool {
+    array.get(1..array.len() - 1).is_some_and(|inside| !inside.trim_ascii().is_empty())
+}
+
+/// Joins a member over deltas: strings and arrays go on, anything else is the newest.
+fn carry(carried: &mut Vec<(Vec<u8>, Vec<u8>)>, key: &[u8], value: &[u8]) {
+    if value == b"null" {
+        return;
+    }
+    let Some((_, so_far)) = carried.iter_mut().find(|(seen, _)| seen == key) else {
+        if carried.len() < MOST_CARRIED {
+            carried.push((key.to_vec(), value.to_vec()));
+        }
+        return;
+    };
+    let kinds = (so_far.first().copied(), value.first().copied());
+    let joint: &[u8] = match kinds {
+        (Some(b'"'), Some(b'"')) => b"",
+        (Some(b'['), Some(b'[')) if has_items(so_far) && has_items(value) => b",",
+        (Some(b'['), Some(b'[')) => b"",
+        _ => {
+            *so_far = value.to_vec();
+            return;
+        }
+    };
+    so_far.pop();
+    so_far.extend_from_slice(joint);
+    so_far.extend_from_slice(&value[1..]);
+}

@@ -1,0 +1,354 @@
+//! The calls of a choice as they come: which deltas belong to which, when each is decided on, and whether a client may
+//! read another call than was judged. Which calls are allowed is the judge's to say.
+
+use super::{ChoiceState, is_released};
+use crate::conversation::assembled::Assembled;
+use crate::conversation::call::ToolCall;
+use crate::dialect::chat::assemble::Added;
+use crate::dialect::judge::CallJudge;
+use crate::plan::decision::{Decision, Known};
+use crate::wire::json::decode;
+
+/// The reasons for which a reply ends before the model has ended it, as OpenAI, Mistral, DeepSeek, Anthropic, Gemini and
+/// gateways before them write them.
+const CUT_REASONS: [&str; 10] = [
+    "length",
+    "content_filter",
+    "max_tokens",
+    "model_length",
+    "insufficient_system_resource",
+    "safety",
+    "recitation",
+    "refusal",
+    "error",
+    "other",
+];
+
+/// What became of a delta of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddedCall {
+    /// The call that it belongs to.
+    pub call: usize,
+    /// It is the call's first delta with arguments.
+    pub carries: bool,
+    /// It is the call's first delta.
+    pub begins: bool,
+    /// With it, the client may read a call that was not judged.
+    pub escapes: bool,
+}
+
+/// How a call was decided on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Mark {
+    /// By its arguments too.
+    pub(super) with_arguments: bool,
+    /// Nobody objects to the name that it has.
+    pub(super) name_passes: bool,
+    /// The index that the client sees, where calls before it are not released.
+    pub(super) shifted: Option<u64>,
+}
+
+/// A call that stands in a stream in both forms, as `tool_calls` and as `function_call`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Repeats {
+    call: usize,
+    /// How many of its deltas were repeated.
+    deltas: usize,
+}
+
+/// The calls by what was decided on them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) released: usize,
+    pub(super) hidden: usize,
+    pub(super) waiting: usize,
+    /// Not released as they came.
+    pub(super) edited: usize,
+}
+
+impl AddedCall {
+    /// A whole call that is given beside those which count; `begins`: it is none of those.
+    pub fn beside((call, begins): (usize, bool), escapes: bool) -> Self {
+        Self { call, carries: true, begins, escapes }
+    }
+}
+
+impl ChoiceState {
+    /// Adds a delta of a call. Calls are decided on in their order: one that is called off by its name at once, one that
+    /// its name lets through as soon as the name is complete, any other when it is whole and another one follows.
+    pub fn add_call(
+        &mut self,
+        delta: &ToolCall,
+        text: &[u8],
+        judging: &mut dyn CallJudge,
+        now_ms: u64,
+    ) -> AddedCall {
+        let added = self.assembler.add(delta, text);
+        let at = added.call;
+        let carries = self.assembler.carries(at, delta);
+        if added.begins {
+            self.begin_call();
+        }
+        if self.decisions[at].is_none() && self.is_asking() {
+            // It came behind the finish: the person was asked about the others alone.
+            self.set(at, Decision::Drop);
+        }
+        let is_ambiguous = delta.ambiguous || added.ambiguous;
+        let escapes = if self.decisions[at].is_some() {
+            self.escapes(&added, judging, now_ms) || (is_ambiguous && self.is_seen(at, judging))
+        } else if is_ambiguous && !judging.is_strict() {
+            true
+        } else {
+            if is_ambiguous && !self.is_written(at) {
+                self.written.push(at);
+            }
+            self.marks[at].name_passes &= !added.names;
+            self.block_by_name(at, false, judging, now_ms);
+            false
+        };
+        self.advance(judging, now_ms);
+        AddedCall { call: at, carries, begins: added.begins, escapes }
+    }
+
+    /// The call of a whole reply that a `function_call` repeats. llama-cpp-python writes both forms, and puts a colon after
+    /// the name of one. `beside` are the calls of the same message.
+    pub fn repeated(&self, call: &ToolCall, beside: &[(usize, &ToolCall)], text: &[u8]) -> Option<usize> {
+        let is_same = |(_, other): &&(usize, &ToolCall)| !other.legacy && says_the_same(call, other, text);
+        let found = beside.iter().find(is_same).filter(|_| call.legacy && !call.ambiguous);
+        found.map(|(at, _)| *at)
+    }
+
+    /// The same of a stream: one call whose every delta so far stood beside a `function_call` that repeats it. Anything less
+    /// is a call of its own, since a client that reads this form alone would join other pieces than were judged.
+    pub fn repeated_delta(
+        &mut self,
+        call: &ToolCall,
+        beside: &[(usize, &ToolCall)],
+        text: &[u8],
+    ) -> Option<usize> {
+        let at = self.repeated(call, beside, text)?;
+        let calls = self.assembler.calls();
+        let has_form_of_its_own = calls.iter().any(|call| call.legacy);
+        let before = match self.repeats {
+            Some(repeats) if repeats.call == at => repeats.deltas,
+            None => 0,
+            Some(_) => return None,
+        };
+        let deltas = before + 1;
+        if has_form_of_its_own || calls[at].deltas() != deltas {
+            return None;
+        }
+        self.repeats = Some(Repeats { call: at, deltas });
+        Some(at)
+    }
+
+    /// Whether the `function_call` that repeated a call has ceased to: a client that reads this form alone knows another call
+    /// now.
+    pub fn ceases_to_repeat(&self) -> bool {
+        let calls = self.assembler.calls();
+        self.repeats.is_some_and(|repeats| {
+            calls[repeats.call].deltas() != repeats.deltas || calls.iter().any(|call| call.legacy)
+        })
+    }
+
+    /// Adds a call of a whole reply; `strict`: one in which two readers see different calls goes out as it is judged.
+    pub fn add_whole_call(&mut self, call: &ToolCall, text: &[u8], strict: bool) -> usize {
+        let at = self.assembler.begin_whole(call, text);
+        self.begin_call();
+        self.written.extend((strict && call.ambiguous).then_some(at));
+        at
+    }
+
+    /// Adds a whole call from a place beside that which counts: mostly it is one that is known from there. Which call it
+    /// is, and whether it is a new one.
+    pub fn add_call_beside(&mut self, call: &ToolCall, text: &[u8], strict: bool) -> (usize, bool) {
+        let (name, arguments) = (call.name.map(|name| decode(name, text)), call.arguments.text(text));
+        let is_same = |known: &Assembled| {
+            name.as_deref() == Some(known.name().as_str()) && known.arguments() == arguments
+        };
+        // A copy in which another reader sees another call is none.
+        let known = self.assembler.calls().iter().position(is_same).filter(|_| !call.ambiguous);
+        known.map_or_else(|| (self.add_whole_call(call, text, strict), true), |known| (known, false))
+    }
+
+    fn begin_call(&mut self) {
+        self.decisions.push(None);
+        self.marks.push(Mark::default());
+    }
+
+    /// Whether a client may run another call than was judged, now that this was added to one that is decided on.
+    fn escapes(&self, added: &Added, judging: &mut dyn CallJudge, now_ms: u64) -> bool {
+        let at = added.call;
+        if !self.is_seen(at, judging) {
+            return false;
+        }
+        let goes_on = added.argues && self.marks[at].with_arguments && self.rewritten(at).is_none();
+        goes_on
+            || (added.respells
+                && judging.objects_to_new_name(
+                    (self.index, added.names),
+                    &self.assembler.calls()[at],
+                    now_ms,
+                ))
+    }
+
+    /// Whether the client sees the call `at`, which is decided on.
+    fn is_seen(&self, at: usize, judging: &dyn CallJudge) -> bool {
+        !judging.observes() && self.decision(at).is_some_and(Decision::is_released)
+    }
+
+    /// Blocks the call `at` where its name is enough for that, whatever calls before it are still to be decided on.
+    fn block_by_name(&mut self, at: usize, is_followed: bool, judging: &mut dyn CallJudge, now_ms: u64) {
+        let call = &self.assembler.calls()[at];
+        let is_named = judging.is_complete_name(call) || is_followed || !call.is_blank();
+        if self.marks[at].name_passes || call.name.is_empty() || !is_named {
+            return;
+        }
+        match judging.block_by_name(self.index, call, now_ms) {
+            Some(decision) => self.set(at, decision),
+            None => self.marks[at].name_passes = true,
+        }
+    }
+
+    /// Decides on calls in their order, as far as that can be done now.
+    fn advance(&mut self, judging: &mut dyn CallJudge, now_ms: u64) {
+        while self.undecided < self.decisions.len() {
+            let at = self.undecided;
+            let is_followed = at + 1 < self.decisions.len();
+            if self.decisions[at].is_none() && is_followed {
+                self.block_by_name(at, true, judging, now_ms);
+            }
+            if self.decisions[at].is_none() {
+                let call = &self.assembler.calls()[at];
+                if is_followed && call.is_whole() {
+                    self.decide(at, Known::Whole, judging, now_ms);
+                } else if self.marks[at].name_passes
+                    && !self.written.contains(&at)
+                    && judging.needs_name_alone(self.index, call)
+                {
+                    self.decide(at, Known::Name, judging, now_ms);
+                } else {
+                    return;
+                }
+            }
+            self.undecided += 1;
+        }
+    }
+
+    /// Learns why the reply ends.
+    pub fn ends_by(&mut self, reason: &str) {
+        self.cut |= CUT_REASONS.iter().any(|cut| cut.eq_ignore_ascii_case(reason));
+    }
+
+    /// Nothing more of this reply comes: decides on every call that is left.
+    pub fn finish_calls(&mut self, judging: &mut dyn CallJudge, now_ms: u64) {
+        for at in self.undecided..self.decisions.len() {
+            if self.decisions[at].is_none() {
+                let known = if self.is_cut_within(at) { Known::Cut } else { Known::Whole };
+                self.decide(at, known, judging, now_ms);
+            }
+        }
+        self.undecided = self.decisions.len();
+        if let Some(last) = self.undecided.checked_sub(1)
+            && matches!(self.decisions[last], Some(Decision::Ask { .. }))
+            && self.is_cut_within(last)
+        {
+            // Nobody is asked about half a call.
+            self.set(last, Decision::Drop);
+        }
+        let needs_yes = |decision: &Option<Decision>| matches!(decision, Some(Decision::Ask { .. }));
+        if self.question.is_none() && !self.decisions.is_empty() && self.decisions.iter().all(needs_yes) {
+            self.question = Some(judging.question(self.assembler.calls()));
+        }
+    }
+
+    /// Whether part of a call may still be missing.
+    pub fn has_open_call(&self) -> bool {
+        let mut open =
+            self.assembler.calls().iter().zip(&self.decisions).filter(|(_, decision)| decision.is_none());
+        open.any(|(call, _)| !call.is_whole() && !call.is_blank())
+    }
+
+    /// Whether the reply was cut in the middle of the call `at`.
+    fn is_cut_within(&self, at: usize) -> bool {
+        let call = &self.assembler.calls()[at];
+        self.cut && at + 1 == self.decisions.len() && !call.custom && !call.is_whole()
+    }
+
+    /// Blocks the calls that are not decided on as far as their names are enough for that.
+    pub fn block_rest_by_name(&mut self, judging: &mut dyn CallJudge, now_ms: u64) {
+        for at in self.undecided..self.decisions.len() {
+            if self.decisions[at].is_none() {
+                self.block_by_name(at, true, judging, now_ms);
+            }
+        }
+    }
+
+    /// Lets every call through that is not decided on.
+    pub fn release_rest(&mut self, judging: &mut dyn CallJudge) {
+        for at in self.undecided..self.decisions.len() {
+            if self.decisions[at].is_none() {
+                let decision = judging.release_unjudged(self.index, &self.assembler.calls()[at]);
+                self.set(at, decision);
+            }
+        }
+    }
+
+    fn decide(&mut self, at: usize, known: Known, judging: &mut dyn CallJudge, now_ms: u64) {
+        self.assembler.forget_unseen(at, |earlier| is_released(&self.decisions[earlier]));
+        let decision = judging.decide(self.index, &self.assembler.calls()[at], known, now_ms);
+        self.marks[at].with_arguments = known != Known::Name;
+        self.set(at, decision);
+    }
+
+    /// Notes what was decided on the call `at`.
+    fn set(&mut self, at: usize, decision: Decision) {
+        if let Decision::Rewrite { arguments }
+        | Decision::Ask { arguments: Some(arguments), .. }
+        | Decision::Hold { arguments: Some(arguments), .. } = &decision
+        {
+            self.assembler.rewrite(at, arguments);
+        }
+        self.decisions[at] = Some(decision);
+        self.recount();
+    }
+
+    /// Counts anew what was decided. Behind calls that the client does not see, each gets the index after the one
+    /// before it: dense where the upstream's are dense, and never one that is taken.
+    pub(super) fn recount(&mut self) {
+        self.counts = Counts::default();
+        let (mut next, mut is_shifted) = (0, false);
+        let calls = self.assembler.calls().iter().zip(&self.decisions).zip(&mut self.marks);
+        for ((call, decision), mark) in calls {
+            mark.shifted = None;
+            match decision {
+                None => continue,
+                Some(decision) => {
+                    self.counts.hidden += usize::from(decision.is_hidden());
+                    self.counts.waiting += usize::from(matches!(decision, Decision::Hold { .. }));
+                    self.counts.edited += usize::from(*decision != Decision::Release);
+                    if !decision.is_released() {
+                        is_shifted = true;
+                        continue;
+                    }
+                }
+            }
+            self.counts.released += 1;
+            if is_shifted {
+                mark.shifted = Some(next);
+                next += 1;
+            } else {
+                next = next.max(call.index().unwrap_or(next) + 1);
+            }
+        }
+    }
+}
+
+/// Whether two forms of a call, or of a piece of one, say the same.
+fn says_the_same(call: &ToolCall, other: &ToolCall, text: &[u8]) -> bool {
+    let name = |call: &ToolCall| call.name.map(|name| decode(name, text)).unwrap_or_default();
+    let (one, two) = (name(call), name(other));
+    let is_same_name =
+        one == two || one.strip_suffix(':') == Some(&*two) || two.strip_suffix(':') == Some(&*one);
+    is_same_name && call.arguments.text(text) == other.arguments.text(text)
+}

@@ -1,0 +1,226 @@
+//! A request rewritten: the plan's edits, restored rounds, and the variants in which a request is sent again
+//! (without tools, for a final answer, with rounds appended). Each function only collects splices.
+
+use crate::conversation::message::{Message, Role};
+use crate::conversation::request::{Choice, Request, Tool};
+use crate::dialect::chat::notice::place;
+use crate::dialect::variant::Placement;
+use crate::plan::texts::{TextChange, settle};
+use crate::plan::{Change, Declared, Plan};
+use crate::wire::body::{Scanner, Span};
+use crate::wire::hidden_unicode::strip;
+use crate::wire::json::{decode, escaped};
+use crate::wire::members::Member;
+use crate::wire::splice::Splices;
+use bytes::Bytes;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The members that go together when a model takes no tools; leaving one of them is refused by some servers.
+pub const TOOL_MEMBERS: [&str; 5] =
+    ["tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"];
+
+/// Applies what the policies want done to messages: texts changed, turns dropped, then notices, in the order in which
+/// they were planned.
+pub fn apply_plan(request: &Request, body: &[u8], plan: &Plan, placement: Placement, splices: &mut Splices) {
+    for ((message, text), change) in settle(plan) {
+        change_text(&request.messages[message], body, text, &change, splices);
+    }
+    if !plan.dropped.is_empty() {
+        let numbered: Vec<(usize, &Message)> = request.messages.iter().enumerate().collect();
+        splices.remove_items(&numbered, |(_, message)| message.span, |(at, _)| plan.drops(*at));
+    }
+    // Joined, wherever in the plan they stand: what is empty or absent has room for one text.
+    let mut notices: BTreeMap<usize, String> = BTreeMap::new();
+    let mut newest = None;
+    for edit in plan.edits.iter().filter(|edit| !plan.drops(edit.message)) {
+        let Change::Notice { text, .. } = &edit.change else { continue };
+        let joined = notices.entry(edit.message).or_default();
+        if !joined.is_empty() {
+            joined.push_str("\n\n");
+        }
+        joined.push_str(text);
+        newest = Some(edit.message);
+    }
+    if placement == Placement::Leading {
+        notices.retain(|message, _| Some(*message) == newest);
+    }
+    for (message, text) in &notices {
+        place((request, body), *message, text, placement, splices);
+    }
+}
+
+/// Asks for one call at a time, where tools stay that can be called so: the member means nothing to the older
+/// `functions`, and is refused where no tools are.
+pub fn ask_for_one_call(request: &Request, body: &[u8], plan: &Plan, splices: &mut Splices) {
+    let Some(tools) = request.value(body, "tools").filter(|_| plan.one_at_a_time) else { return };
+    let in_list = |tool: &&Tool| (tools.start..tools.end).contains(&tool.span.start);
+    let keeps_all = request.choice == Choice::Forced;
+    let stays = |tool: &Tool| keeps_all || !is_hidden(tool, body, &plan.hidden);
+    if request.tools.iter().filter(in_list).any(stays) {
+        set_member(request, body, "parallel_tool_calls", "false", splices);
+    }
+}
+
+/// Puts hidden rounds back, each directly before the assistant message at its place.
+pub fn restore(request: &Request, plan: &Plan, rounds: &[(usize, Bytes)], splices: &mut Splices) {
+    for (message, round) in rounds.iter().filter(|(message, _)| !plan.drops(*message)) {
+        let at = request.messages[*message].span.start;
+        splices.insert(at, round.clone());
+        splices.insert(at, Bytes::from_static(b","));
+    }
+}
+
+/// Appends a round to the end of the conversation.
+pub fn append(request: &Request, round: &Bytes, splices: &mut Splices) {
+    let at = request.messages_span.end - 1;
+    if !request.messages.is_empty() {
+        splices.insert(at, Bytes::from_static(b","));
+    }
+    splices.insert(at, round.clone());
+}
+
+/// Asks for an answer without calls and leaves the tools declared, so that the prompt's cache survives.
+pub fn ask_for_answer(request: &Request, body: &[u8], splices: &mut Splices) {
+    for (member, tools) in [("tool_choice", "tools"), ("function_call", "functions")] {
+        if request.value(body, tools).is_some() {
+            set_member(request, body, member, "\"none\"", splices);
+        }
+    }
+}
+
+/// Asks for one choice alone.
+pub fn ask_for_one(request: &Request, body: &[u8], splices: &mut Splices) {
+    if request.choices != 1 {
+        set_member(request, body, "n", "1", splices);
+    }
+}
+
+/// Asks for a usage chunk at the end of the stream, beside whatever other options the client gave.
+pub fn ask_for_usage(request: &Request, body: &[u8], splices: &mut Splices) {
+    const WANTED: &str = "{\"include_usage\":true}";
+    let Some(options) = request.value(body, "stream_options").filter(|span| span.of(body).starts_with(b"{"))
+    else {
+        return set_member(request, body, "stream_options", WANTED, splices);
+    };
+    let members = members_of(body, options);
+    match members.iter().find(|member| member.key.raw(body) == b"include_usage") {
+        Some(member) => splices.replace(member.value, "true"),
+        None if members.is_empty() => splices.replace(options, WANTED),
+        None => splices.insert(options.start + 1, "\"include_usage\":true,"),
+    }
+}
+
+/// Takes out the declarations of `hidden` tools; true if none is left open, so that the model must be asked to call none.
+///
+/// With the last tool goes all that belongs to tools, since some upstreams refuse an empty list. Where calls stand in the
+/// history (`restored`: in what is put back into it), strict upstreams want their tools declared (Groq, Anthropic,
+/// Bedrock): these stay, or all where none of them is known.
+pub fn hide(
+    request: &Request,
+    body: &[u8],
+    hidden: &[(&'static str, String)],
+    restored: bool,
+    splices: &mut Splices,
+) -> bool {
+    // A forced choice may name one of them; the client must get its answer.
+    if hidden.is_empty() || request.choice == Choice::Forced {
+        return false;
+    }
+    let is_closed =
+        !request.tools.is_empty() && request.tools.iter().all(|tool| is_hidden(tool, body, hidden));
+    let called = if is_closed { called(request, body) } else { BTreeSet::new() };
+    let is_history = |message: &Message| message.role == Role::Tool || !message.calls.is_empty();
+    if is_closed && !restored && !request.messages.iter().any(is_history) {
+        without_tools(request, body, splices);
+        return false;
+    }
+    let is_called = |tool: &Tool| tool.name.is_some_and(|name| called.contains(&decode(name, body)));
+    if is_closed && !request.tools.iter().any(is_called) {
+        return true;
+    }
+    let is_hidden = |tool: &Tool| is_hidden(tool, body, hidden) && !is_called(tool);
+    for list in ["tools", "functions"] {
+        let Some(span) = request.value(body, list) else { continue };
+        let inside = |tool: &&Tool| (span.start..span.end).contains(&tool.span.start);
+        let tools: Vec<&Tool> = request.tools.iter().filter(inside).collect();
+        splices.remove_items(&tools, |tool| tool.span, |tool| is_hidden(tool));
+    }
+    is_closed
+}
+
+/// The names of the tools that the history calls.
+fn called<'a>(request: &Request, body: &'a [u8]) -> BTreeSet<Cow<'a, str>> {
+    let calls = request.messages.iter().flat_map(|message| &message.calls);
+    calls.filter_map(|call| call.name).map(|name| decode(name, body)).collect()
+}
+
+fn is_hidden(tool: &Tool, body: &[u8], hidden: &[(&'static str, String)]) -> bool {
+    tool.name.is_some_and(|name| hidden.iter().any(|(_, hidden)| *hidden == decode(name, body)))
+}
+
+/// Declares tools of ours behind the client's.
+pub fn declare(request: &Request, body: &[u8], declared: &[Declared], splices: &mut Splices) {
+    let list = request.value(body, "tools").filter(|span| span.of(body).starts_with(b"["));
+    let Some(list) = list.filter(|_| !request.tools.is_empty() && request.choice != Choice::Forced) else {
+        return;
+    };
+    for Declared { tool, .. } in declared {
+        splices.insert(list.end - 1, format!(",{tool}"));
+    }
+}
+
+/// Takes out everything that declares or chooses tools.
+pub fn without_tools(request: &Request, body: &[u8], splices: &mut Splices) {
+    without(request, body, &TOOL_MEMBERS, splices);
+}
+
+/// Takes out what chooses among tools and leaves the tools.
+pub fn without_choice(request: &Request, body: &[u8], splices: &mut Splices) {
+    without(request, body, &["tool_choice", "function_call"], splices);
+}
+
+fn without(request: &Request, body: &[u8], names: &[&str], splices: &mut Splices) {
+    splices.remove_members(&request.members, |member| names.contains(&&*decode(member.key, body)));
+}
+
+fn members_of(body: &[u8], object: Span) -> Vec<Member> {
+    let mut scanner = Scanner::within(body, object);
+    let mut members = Vec::new();
+    if scanner.object().is_err() {
+        return members;
+    }
+    while let Ok(Some(key)) = scanner.member() {
+        let Ok(value) = scanner.skip() else { break };
+        members.push(Member { key, value });
+    }
+    members
+}
+
+fn set_member(request: &Request, body: &[u8], name: &str, value: &'static str, splices: &mut Splices) {
+    match request.value(body, name) {
+        Some(span) => splices.replace(span, value),
+        None => {
+            let end = request.span.end - 1;
+            splices.insert(end, format!(",\"{name}\":{value}"));
+        }
+    }
+}
+
+/// Makes the `text`-th string of text of `message` what `change` says; where its own words stay, so do its bytes.
+fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<'_>, splices: &mut Splices) {
+    let Some(place) = message.content.texts().nth(text).filter(|_| !message.odd) else { return };
+    for (before, _) in change.around.iter().rev() {
+        splices.insert(place.span.start, escaped(before));
+    }
+    let by = change.by();
+    let clean = change.is_cleaned.then(|| by.map_or_else(|| decode(place, body), |by| Cow::Borrowed(by)));
+    if let Some((text, _)) = clean.and_then(|text| strip(&text)) {
+        splices.replace(place.span, escaped(&text));
+    } else if let Some(by) = by {
+        splices.replace(place.span, by.escaped());
+    }
+    for (_, after) in &change.around {
+        splices.insert(place.span.end, escaped(after));
+    }
+}

@@ -1,0 +1,188 @@
+//! One message of a chat-completions body: role, content, calls, and what it answers. Responsible for the many legal shapes
+//! of these members; judges nothing and keeps no text.
+
+use super::call::{parse_call, parse_legacy_call};
+use crate::conversation::message::{Calls, Content, Message, Part, Role};
+use crate::wire::body::{Fault, Kind, Scanner, Span};
+use crate::wire::json::{decode, decode_bytes, in_one_case};
+use crate::wire::members::{Seen, string_or_skip};
+
+/// Whether its role is `developer`, which newer models know instead of `system`.
+pub fn is_developer(message: &Message, body: &[u8]) -> bool {
+    let mut scanner = Scanner::within(body, message.span);
+    if message.role != Role::System || scanner.object().is_err() {
+        return false;
+    }
+    while let Ok(Some(key)) = scanner.member() {
+        let Ok(value) = scanner.skip() else { return false };
+        if decode_bytes(key, body).as_ref() == b"role" {
+            return value.of(body) == b"\"developer\"";
+        }
+    }
+    false
+}
+
+/// Reads the message at which `scanner` stands.
+pub fn parse_message(scanner: &mut Scanner<'_>) -> Result<Message, Fault> {
+    if scanner.peek()? != Kind::Object {
+        return Err(Fault::Type);
+    }
+    let mut message = Message {
+        span: Span::new(scanner.at(), scanner.at()),
+        role: Role::Other,
+        content: Content::Absent,
+        calls: Calls::default(),
+        tool_call_id: None,
+        name: None,
+        odd: false,
+    };
+    let (start, odd_before) = (scanner.at(), scanner.odd());
+    scanner.clear_odd();
+    scanner.object()?;
+    let mut seen = Seen::default();
+    while let Some(key) = scanner.member()? {
+        parse_member(&mut message, &decode_bytes(key, scanner.text()), scanner, &mut seen)?;
+    }
+    message.span = Span::new(start, scanner.at());
+    message.odd |= scanner.odd();
+    scanner.restore_odd(odd_before || message.odd);
+    Ok(message)
+}
+
+fn parse_member(
+    message: &mut Message,
+    key: &[u8],
+    scanner: &mut Scanner<'_>,
+    seen: &mut Seen,
+) -> Result<(), Fault> {
+    match key {
+        b"role" => {
+            seen.once(0)?;
+            if scanner.peek()? != Kind::String {
+                return Err(Fault::Type);
+            }
+            let role = scanner.string()?;
+            message.role = parse_role(&decode_bytes(role, scanner.text()));
+        }
+        b"content" => {
+            seen.once(1)?;
+            message.content = parse_content(scanner)?;
+        }
+        b"tool_calls" => {
+            seen.once(2)?;
+            message.calls.add(parse_calls(scanner)?);
+        }
+        b"function_call" => {
+            seen.once(3)?;
+            if let Some(call) = parse_legacy_call(scanner)? {
+                message.calls.add(Calls::from(vec![call]));
+            }
+        }
+        b"tool_call_id" => {
+            seen.once(4)?;
+            message.tool_call_id = string_or_skip(scanner)?;
+        }
+        b"name" => message.name = string_or_skip(scanner)?,
+        _ => {
+            if let Some(deciding) = deciding_in_another_case(key) {
+                seen.once(deciding)?;
+                // An edit would put the member beside it that it is to other readers.
+                message.odd = true;
+            }
+            scanner.skip()?;
+        }
+    }
+    Ok(())
+}
+
+/// The number of a member that decides, for readers that do not mind the case of letters (Go).
+fn deciding_in_another_case(key: &[u8]) -> Option<u32> {
+    Some(match &*in_one_case(key) {
+        b"role" => 0,
+        b"content" => 1,
+        b"tool_calls" => 2,
+        b"function_call" => 3,
+        b"tool_call_id" => 4,
+        _ => return None,
+    })
+}
+
+fn parse_role(role: &[u8]) -> Role {
+    match role {
+        b"system" | b"developer" => Role::System,
+        b"user" => Role::User,
+        b"assistant" => Role::Assistant,
+        b"tool" | b"function" => Role::Tool,
+        _ => Role::Other,
+    }
+}
+
+/// Most parts and most calls of one message that are read. OpenAI takes 128 calls.
+const MOST_PARTS: usize = 8 * 1024;
+
+/// Reads the value of a `content` member.
+pub fn parse_content(scanner: &mut Scanner<'_>) -> Result<Content, Fault> {
+    match scanner.peek()? {
+        Kind::String => scanner.string().map(Content::Text),
+        Kind::Null => scanner.skip_kind(Kind::Null).map(Content::Null),
+        Kind::Array => {
+            let start = scanner.at();
+            let mut parts = Vec::new();
+            scanner.array()?;
+            while scanner.element()? {
+                parts.push(parse_part(scanner)?);
+                if parts.len() > MOST_PARTS {
+                    return Err(Fault::Crowded);
+                }
+            }
+            Ok(Content::Parts { span: Span::new(start, scanner.at()), parts })
+        }
+        _ => scanner.skip().map(Content::Other),
+    }
+}
+
+/// Reads the value of a `tool_calls` member: an array, or null as some gateways send.
+fn parse_calls(scanner: &mut Scanner<'_>) -> Result<Calls, Fault> {
+    if scanner.peek()? != Kind::Array {
+        scanner.skip()?;
+        return Ok(Calls::default());
+    }
+    scanner.array()?;
+    if !scanner.element()? {
+        return Ok(Calls::default());
+    }
+    let first = parse_call(scanner)?;
+    if !scanner.element()? {
+        return Ok(Calls::from(vec![first]));
+    }
+    let mut calls = vec![first, parse_call(scanner)?];
+    while scanner.element()? {
+        calls.push(parse_call(scanner)?);
+        if calls.len() > MOST_PARTS {
+            return Err(Fault::Crowded);
+        }
+    }
+    Ok(calls.into())
+}
+
+pub(super) fn parse_part(scanner: &mut Scanner<'_>) -> Result<Part, Fault> {
+    if scanner.peek()? != Kind::Object {
+        return Ok(Part { span: scanner.skip()?, text: None });
+    }
+    let start = scanner.at();
+    let (mut text, mut is_text) = (None, true);
+    scanner.object()?;
+    while let Some(key) = scanner.member()? {
+        match &*decode_bytes(key, scanner.text()) {
+            b"type" => {
+                let kind = string_or_skip(scanner)?;
+                is_text = kind.is_some_and(|kind| decode(kind, scanner.text()) == "text");
+            }
+            b"text" => text = string_or_skip(scanner)?,
+            _ => {
+                scanner.skip()?;
+            }
+        }
+    }
+    Ok(Part { span: Span::new(start, scanner.at()), text: text.filter(|_| is_text) })
+}

@@ -1,0 +1,79 @@
+//! The dialect of OpenAI's chat completions: everything that knows how they are written.
+
+pub mod approved;
+pub mod assemble;
+pub mod call;
+pub mod choice;
+pub mod completion;
+pub mod edit;
+pub mod flatten;
+pub mod message;
+pub mod notice;
+pub mod other_readers;
+pub mod reply;
+pub mod request;
+pub mod rounds;
+pub mod write;
+
+pub use request::parse;
+pub use write::write;
+
+use super::error::own_error_body;
+use super::judge::CallJudge;
+use super::reply::{Form, Limits, Options, Reply};
+use super::variant::{Pass, Source};
+use super::{Dialect, Handed};
+use crate::conversation::checkpoint::Checkpoint;
+use crate::conversation::request::Request;
+use crate::plan::approval::Confirmation;
+use crate::wire::body::Fault;
+use crate::wire::splice::Rope;
+use crate::wire::sse::write_event;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct Chat;
+
+impl<J: CallJudge + 'static> Dialect<J> for Chat {
+    fn parse(
+        &self,
+        body: &[u8],
+        known: Option<&Arc<Checkpoint>>,
+        keep: &mut dyn FnMut(&Request) -> usize,
+    ) -> Result<Request, Fault> {
+        request::resume(body, known, keep)
+    }
+
+    fn may_be_request(&self, body: &[u8], fault: Fault) -> bool {
+        other_readers::may_read(body, fault)
+    }
+
+    fn write(&self, source: &Source<'_>, pass: &Pass) -> Rope {
+        write(source, pass)
+    }
+
+    fn replies(&self, judging: J, form: Form, limits: Limits, options: Options) -> Box<dyn Reply<J>> {
+        Box::new(reply::ReplyJudge::new(judging, form, limits, options))
+    }
+
+    fn approved(&self, form: Form, confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {
+        match form {
+            Form::Streamed => approved::events(confirmation, handed),
+            Form::Whole => approved::reply(confirmation, handed),
+        }
+    }
+
+    fn error_event(&self, status: u16, body: &[u8]) -> Bytes {
+        write_event(&reply::error_data(status, body))
+    }
+
+    fn own_error_event(&self, message: &str, code: &str) -> Bytes {
+        write_event(own_error_body(message, code).as_bytes())
+    }
+
+    fn heartbeat(&self) -> Bytes {
+        Bytes::from_static(b": toolrein waits\n\n")
+    }
+}

@@ -1,0 +1,358 @@
+//! The judge of one client request's replies: reads them, decides on each call, and gives the client one coherent
+//! reply. A whole reply is a stream of one chunk. What nothing acts on goes out as it came, byte for byte. Asks nobody
+//! again by itself.
+
+mod bounds;
+mod edit;
+mod ended;
+mod judge;
+mod lines;
+mod markup;
+mod other_form;
+mod queue;
+mod reader;
+mod usage;
+mod words;
+mod writer;
+
+pub use other_form::error_data;
+pub use words::NO_ANSWER;
+
+use self::edit::Continuation;
+use self::markup::Cleaner;
+use self::queue::Queue;
+use self::reader::Reader;
+use self::usage::Usages;
+use crate::dialect::chat::choice::ChoiceState;
+use crate::dialect::judge::CallJudge;
+use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, ShownChoice, Unjudged};
+use crate::plan::approval::ApprovalDecision;
+use bytes::Bytes;
+use serde_json::Value;
+
+/// The status of a reply of which nothing else is said.
+const OK: u16 = 200;
+
+/// Judges one client request's reply, over all replies that it takes.
+pub struct ReplyJudge<J> {
+    pub judging: J,
+    pub options: Options,
+    form: Form,
+    limits: Limits,
+    reader: Reader,
+    phase: Phase,
+    choices: Vec<ChoiceState>,
+    /// What the client has not got yet.
+    queue: Queue,
+    /// What of the first reply all later ones must repeat.
+    head: Option<Continuation>,
+    /// The place of the choice that the present reply goes on with, after the first reply.
+    continuing: Option<usize>,
+    usage: Usages,
+    /// Takes the markup of calls out of a final answer.
+    markup: Option<Cleaner>,
+    unjudged: Vec<Unjudged>,
+    /// The client gets other bytes than came.
+    is_changed: bool,
+}
+
+/// Where the present reply is.
+#[derive(Debug)]
+enum Phase {
+    /// Nothing has come of it that counts.
+    Head,
+    /// It began with the upstream's error, which waits for the caller's decision.
+    Refused(Refusal),
+    /// What comes is judged.
+    Reading,
+    /// It said that it failed: the upstream is not asked again, and nothing of ours follows.
+    Failed,
+    /// It is read along no further.
+    Unjudged,
+    /// The client gets nothing more: what follows can no longer be told from what is blocked.
+    BrokenOff(Unjudged),
+    /// The upstream has said that nothing more comes.
+    Done {
+        failed: bool,
+        /// The event that said so, where calls wait in front of it.
+        held: Option<Bytes>,
+    },
+}
+
+impl Phase {
+    fn begin_reading(&mut self) {
+        if matches!(self, Self::Head) {
+            *self = Self::Reading;
+        }
+    }
+
+    fn fail(&mut self) {
+        match self {
+            Self::Head | Self::Reading => *self = Self::Failed,
+            Self::Done { failed, .. } => *failed = true,
+            Self::Refused(_) | Self::Failed | Self::Unjudged | Self::BrokenOff(_) => {}
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(self, Self::Failed | Self::Done { failed: true, .. })
+    }
+
+    fn is_stopped(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::BrokenOff(_))
+    }
+}
+
+impl<J: CallJudge> ReplyJudge<J> {
+    /// A judge at the start of a reply that the client gets in this form; the first one is expected to come in it too.
+    pub fn new(judging: J, form: Form, limits: Limits, options: Options) -> Self {
+        let reader = Reader::new(form, limits, judging.is_strict());
+        let mut judge = Self {
+            judging,
+            options,
+            form,
+            limits,
+            reader,
+            phase: Phase::Head,
+            choices: Vec::new(),
+            queue: Queue::default(),
+            head: None,
+            continuing: None,
+            usage: Usages::default(),
+            markup: None,
+            unjudged: Vec::new(),
+            is_changed: false,
+        };
+        judge.begin(form, OK);
+        judge
+    }
+
+    /// The choices as the client has them.
+    pub fn choices(&self) -> &[ChoiceState] {
+        &self.choices
+    }
+
+    /// The usage of the last reply, as it came.
+    pub fn usage(&self) -> Option<Value> {
+        self.usage.last()
+    }
+
+    /// Whether anything is held back for now.
+    pub fn is_holding(&self) -> bool {
+        !self.queue.is_empty()
+    }
+}
+
+impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
+    fn judging(&self) -> &J {
+        &self.judging
+    }
+
+    fn judging_mut(&mut self) -> &mut J {
+        &mut self.judging
+    }
+
+    fn set_options(&mut self, options: Options) {
+        self.options = options;
+    }
+
+    fn begin(&mut self, form: Form, status: u16) {
+        self.reader.begin(form, status);
+        self.phase = Phase::Head;
+        self.markup = self.judging.is_landing().then(Cleaner::default);
+    }
+
+    fn turn_to(&mut self, form: Form) {
+        self.form = form;
+        self.reader = Reader::new(form, self.limits, self.judging.is_strict());
+        self.begin(form, OK);
+    }
+
+    fn push(&mut self, bytes: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        if !matches!(self.phase, Phase::BrokenOff(_)) {
+            self.reader.push(bytes);
+            self.read_on(now_ms, out);
+        }
+    }
+
+    fn finish(&mut self, now_ms: u64, out: &mut Vec<Bytes>) -> Ending {
+        self.read_on(now_ms, out);
+        if !self.phase.is_stopped() {
+            self.reader.finish();
+            self.read_on(now_ms, out);
+        }
+        if !self.phase.is_stopped() {
+            self.say_held_text(now_ms, out);
+        }
+        match &self.phase {
+            Phase::Refused(_) => return Ending::Refused,
+            Phase::BrokenOff(why) => return Ending::BrokenOff(*why),
+            _ => {}
+        }
+        self.finish_choices(now_ms, out);
+        let end = out.len();
+        let ending = self.ending(out);
+        if self.reader.take_open() && (out.len() > end || ending != Ending::Complete) {
+            writer::end_event(out, end);
+        }
+        ending
+    }
+
+    fn continue_with(&mut self, choice: u32) {
+        let known = self.choices.iter().position(|state| state.index == choice);
+        let place = known.unwrap_or_else(|| self.add_choice(choice));
+        self.choices[place].begin_next_reply();
+        self.continuing = Some(place);
+        self.usage.begin_next_reply();
+        self.begin(self.form, OK);
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        match &self.phase {
+            Phase::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    fn let_refusal_stand(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
+        if !matches!(self.phase, Phase::Refused(_)) {
+            return;
+        }
+        if let Phase::Refused(Refusal { raw, .. }) = std::mem::replace(&mut self.phase, Phase::Failed) {
+            // The error of asking again takes the place of a whole reply.
+            self.queue.clear();
+            out.push(raw);
+        }
+        self.read_on(now_ms, out);
+    }
+
+    fn settle(&mut self, id: u32, decision: ApprovalDecision, out: &mut Vec<Bytes>) {
+        self.settle_one(id, decision);
+        self.drain(out);
+    }
+
+    fn shown(&self) -> Vec<&dyn ShownChoice> {
+        self.choices.iter().map(|choice| choice as &dyn ShownChoice).collect()
+    }
+
+    fn finished(&self) -> usize {
+        self.choices.iter().filter(|choice| choice.finish_shown).count()
+    }
+
+    fn is_finished(&self) -> bool {
+        !self.choices.is_empty() && self.choices.iter().all(|choice| choice.finish_shown)
+    }
+
+    fn total_usage(&self) -> Option<Value> {
+        self.usage.total()
+    }
+
+    fn kept_bytes(&self) -> usize {
+        let choices: usize = self.choices.iter().map(ChoiceState::size).sum();
+        self.reader.bytes() + self.queue.bytes() + choices
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.choices.iter().any(ChoiceState::is_waiting)
+    }
+
+    fn is_hiding(&self) -> bool {
+        self.is_holding() || self.choices.iter().any(ChoiceState::is_edited)
+    }
+
+    fn at_boundary(&self) -> bool {
+        self.reader.at_boundary()
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Done { .. })
+    }
+
+    fn is_whole(&self) -> bool {
+        self.has_whole_stream()
+    }
+
+    fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    fn unjudged(&self) -> &[Unjudged] {
+        &self.unjudged
+    }
+
+    fn broken_off(&self) -> Option<Unjudged> {
+        match self.phase {
+            Phase::BrokenOff(why) => Some(why),
+            _ => None,
+        }
+    }
+}
+
+impl<J: CallJudge> ReplyJudge<J> {
+    fn settle_one(&mut self, id: u32, decision: ApprovalDecision) {
+        if let Some(decision) = self.judging.settle(id, decision) {
+            self.choices.iter_mut().for_each(|state| state.settle(id, &decision));
+        }
+    }
+
+    /// Nobody can be asked about what waits.
+    fn settle_all(&mut self) {
+        let ids: Vec<u32> = self.judging.held().iter().map(|call| call.id).collect();
+        ids.into_iter().for_each(|id| self.settle_one(id, ApprovalDecision::Unasked));
+    }
+
+    /// Decides on everything that is left, and gives it out.
+    fn finish_choices(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
+        for state in &mut self.choices {
+            state.finish_calls(&mut self.judging, now_ms);
+        }
+        self.drain(out);
+    }
+
+    fn ending(&mut self, out: &mut Vec<Bytes>) -> Ending {
+        let failed = self.phase.has_failed();
+        if failed {
+            self.settle_all();
+            self.drain(out);
+        }
+        if self.is_waiting() {
+            return Ending::Waits;
+        }
+        let pending = self.choices.iter().find(|state| self.is_asked_again(state)).filter(|_| !failed);
+        if let Some((choice, hidden)) = pending.and_then(|state| Some((state.index, state.round()?))) {
+            return Ending::Reask { choice, hidden };
+        }
+        match self.form {
+            Form::Streamed => self.end_stream(out),
+            Form::Whole => self.give_body(out),
+        }
+        Ending::Complete
+    }
+
+    /// Whether all calls of a choice were blocked. What comes behind a finish that the client has is not asked for
+    /// again: nothing could follow it.
+    fn is_asked_again(&self, state: &ChoiceState) -> bool {
+        state.is_wholly_withheld() && !state.finish_shown && !self.judging.observes()
+    }
+
+    fn is_pending(&self) -> bool {
+        self.choices.iter().any(|state| self.is_asked_again(state))
+    }
+
+    /// Adds a choice of a stream; its place.
+    fn add_choice(&mut self, index: u32) -> usize {
+        self.choices.push(ChoiceState::streamed(index));
+        self.choices.len() - 1
+    }
+}
+
+#[cfg(test)]
+mod held;
+#[cfg(test)]
+mod order;
+#[cfg(test)]
+mod stream_quirks;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod whole_quirks;

@@ -1,0 +1,320 @@
+//! One sending of a request: which of its forms goes up this time (tools kept or dropped, history flattened,
+//! rounds appended, a final answer asked for). A function from the request, what policies want of it, and the
+//! form, to bytes; decides on nothing.
+
+use crate::conversation::message::Role;
+use crate::dialect::chat::edit::{
+    append, apply_plan, ask_for_answer, ask_for_one, ask_for_one_call, ask_for_usage, declare, hide, restore,
+    without_choice, without_tools,
+};
+use crate::dialect::chat::flatten::flatten;
+use crate::dialect::variant::{Pass, Source, Tools};
+use crate::plan::{Change, Edit, Plan};
+use crate::wire::splice::{Rope, Splices};
+use bytes::Bytes;
+
+/// What the model reads where its tools were taken away.
+const NO_TOOLS: &str = "[toolrein] No tools can be called here: this model does not take them. Answer from what you \
+                        know and from what is said above, and say what you could not look up.";
+
+/// The bytes of this sending; slices of the original wherever nothing changes.
+pub fn write(source: &Source<'_>, pass: &Pass) -> Rope {
+    let (mut splices, mut is_closed) = (Splices::default(), false);
+    match pass.tools {
+        Tools::Kept | Tools::WithoutChoice => {
+            apply_plan(source.request, source.body, source.plan, pass.placement, &mut splices);
+            let has_rounds = pass.asking.as_ref().is_some_and(|asking| !asking.rounds.is_empty());
+            let restored = !source.restored.is_empty() || has_rounds;
+            is_closed = hide(source.request, source.body, &source.plan.hidden, restored, &mut splices);
+            declare(source.request, source.body, &source.plan.declared, &mut splices);
+            ask_for_one_call(source.request, source.body, source.plan, &mut splices);
+            if pass.tools == Tools::WithoutChoice {
+                without_choice(source.request, source.body, &mut splices);
+            }
+        }
+        Tools::Dropped => {
+            apply_plan(
+                source.request,
+                source.body,
+                &plan_without_tools(source),
+                pass.placement,
+                &mut splices,
+            );
+            without_tools(source.request, source.body, &mut splices);
+        }
+    }
+    restore(source.request, source.plan, source.restored, &mut splices);
+    if pass.ask_usage {
+        ask_for_usage(source.request, source.body, &mut splices);
+    }
+    if let Some(asking) = &pass.asking {
+        for round in &asking.rounds {
+            append(source.request, round, &mut splices);
+        }
+        ask_for_one(source.request, source.body, &mut splices);
+        is_closed |= asking.land;
+    }
+    if is_closed && pass.tools == Tools::Kept {
+        ask_for_answer(source.request, source.body, &mut splices);
+    }
+    let rope = splices.apply(source.body);
+    if pass.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
+}
+
+/// The plan and one notice more, at a place that stays the same as the conversation grows.
+fn plan_without_tools(source: &Source<'_>) -> Plan {
+    let mut plan = source.plan.clone();
+    if let Some(message) = opening(source) {
+        let change = Change::Notice { text: NO_TOOLS.to_owned(), word: "notice" };
+        let is_later = |edit: &Edit| edit.message > message && matches!(edit.change, Change::Notice { .. });
+        let at = plan.edits.iter().position(is_later).unwrap_or(plan.edits.len());
+        let edit = Edit { message, decided: message, policy: "tools_unsupported", change };
+        plan.edits.insert(at, edit);
+    }
+    plan
+}
+
+/// The user message that opens the conversation; where another one does, the last of the system messages
+/// before it, or the first user message if there are none: a place that later messages do not move, and that
+/// no call stands open at.
+fn opening(source: &Source<'_>) -> Option<usize> {
+    let messages = &source.request.messages;
+    let user = messages.iter().position(|message| message.role == Role::User);
+    let first = messages.iter().position(|message| message.role != Role::System).unwrap_or(messages.len());
+    if user == Some(first) { user } else { first.checked_sub(1).or(user) }
+}
+
+fn flattened(body: &Bytes) -> Option<Rope> {
+    let request = crate::dialect::chat::parse(body).ok()?;
+    let mut splices = Splices::default();
+    flatten(&request, body, &mut splices);
+    Some(splices.apply(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::variant::{Asking, Placement};
+
+    fn written(body: &str, pass: &Pass, hidden: &[&str], restored: &[(usize, Bytes)]) -> String {
+        written_as(body, pass, (Plan::default(), hidden), restored)
+    }
+
+    fn written_as(
+        body: &str,
+        pass: &Pass,
+        (mut plan, hidden): (Plan, &[&str]),
+        restored: &[(usize, Bytes)],
+    ) -> String {
+        plan.hidden = hidden.iter().map(|name| ("allow", (*name).to_owned())).collect();
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let request = crate::dialect::chat::parse(&body).unwrap();
+        let out = write(&Source { body: &body, request: &request, plan: &plan, restored }, pass).join();
+        crate::dialect::chat::parse(&out).unwrap();
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    fn plain() -> Pass {
+        Pass::plain(Placement::System)
+    }
+
+    const TOOLS: &str = r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}],"tool_choice":"auto","n":2,"parallel_tool_calls":true}"#;
+
+    #[test]
+    fn a_plain_pass_changes_nothing() {
+        assert_eq!(written(TOOLS, &plain(), &[], &[]), TOOLS);
+    }
+
+    #[test]
+    fn what_is_said_twice_at_one_message_stands_together_also_where_something_was_said_between() {
+        let notice = |message, text: &str| Edit {
+            message,
+            decided: message,
+            policy: "p",
+            change: Change::Notice { text: text.to_owned(), word: "notice" },
+        };
+        let mut plan = Plan::default();
+        plan.edits = vec![notice(0, "one"), notice(1, "between"), notice(0, "two")];
+        for (content, expected) in [
+            ("", r#""content":"one\n\ntwo","#),
+            (r#""content":null,"#, r#""content":"one\n\ntwo","#),
+            (r#""content":"","#, r#""content":"one\n\ntwo","#),
+            (r#""content":"q","#, r#""content":"q\n\none\n\ntwo","#),
+            (r#""content":[],"#, r#""content":[{"type":"text","text":"one\n\ntwo"}],"#),
+        ] {
+            let body =
+                format!(r#"{{"messages":[{{{content}"role":"user"}},{{"role":"user","content":"u"}}]}}"#);
+            let out = written_as(&body, &Pass::plain(Placement::Suffix), (plan.clone(), &[]), &[]);
+            let last = r#""role":"user"},{"role":"user","content":"u\n\nbetween"}]}"#;
+            assert_eq!(out, format!(r#"{{"messages":[{{{expected}{last}"#));
+        }
+        let out = written_as(TOOLS, &Pass::plain(Placement::Leading), (plan, &[]), &[]);
+        assert!(
+            out.starts_with(r#"{"messages":[{"role":"system","content":"one\n\ntwo"},"#),
+            "the newest: {out}"
+        );
+    }
+
+    #[test]
+    fn one_call_at_a_time_is_asked_for_where_tools_stay_that_know_the_member() {
+        let tool = |name: &str| format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#);
+        let body = |members: &str| format!(r#"{{"messages":[{{"role":"user","content":"q"}}]{members}}}"#);
+        let two = format!(r#","tools":[{},{}]"#, tool("a"), tool("b"));
+        for (members, hidden, asked) in [
+            (two.as_str(), &[][..], true),
+            (&two, &["a"], true),
+            (&two, &["a", "b"], false),
+            (r#","tools":[]"#, &[], false),
+            (r#","functions":[{"name":"a"}]"#, &[], false),
+            ("", &[], false),
+        ] {
+            let mut plan = Plan::default();
+            plan.one_call_at_a_time();
+            let out = written_as(&body(members), &plain(), (plan, hidden), &[]);
+            assert_eq!(out.contains(r#""parallel_tool_calls":false"#), asked, "{members} without {hidden:?}");
+        }
+    }
+
+    #[test]
+    fn without_tools_all_five_members_go_and_the_model_is_told() {
+        let pass = Pass { tools: Tools::Dropped, ..plain() };
+        let out = written(TOOLS, &pass, &[], &[]);
+        assert!(out.starts_with(
+            r#"{"messages":[{"role":"user","content":"q"},{"role":"system","content":"[toolrein] No tools"#
+        ));
+        assert!(out.ends_with(r#"],"n":2}"#), "{out}");
+    }
+
+    #[test]
+    fn what_is_said_of_missing_tools_stays_where_it_was_as_the_conversation_grows() {
+        let call = r#"{"role":"assistant","tool_calls":[{"id":"a"}]},{"role":"tool","tool_call_id":"a"}"#;
+        for (shorter, more) in [
+            (format!(r#"{{"role":"system"}},{call}"#), format!(",{call}")),
+            (format!(r#"{{"role":"system"}},{call}"#), r#",{"role":"user","content":"q"}"#.to_owned()),
+            (call.to_owned(), format!(",{call}")),
+            (r#"{"role":"system"},{"role":"user","content":"q"}"#.to_owned(), format!(",{call}")),
+        ] {
+            let pass = Pass { tools: Tools::Dropped, ..plain() };
+            let sent = |messages: &str| written(&format!(r#"{{"messages":[{messages}]}}"#), &pass, &[], &[]);
+            let longer = sent(&format!("{shorter}{more}"));
+            let shorter = sent(&shorter);
+            assert!(longer.starts_with(shorter.strip_suffix("]}").unwrap()), "{shorter} {longer}");
+        }
+        assert_eq!(
+            written(r#"{"messages":[{}]}"#, &Pass { tools: Tools::Dropped, ..plain() }, &[], &[]),
+            r#"{"messages":[{}]}"#
+        );
+    }
+
+    #[test]
+    fn without_choice_the_tools_stay() {
+        let pass = Pass { tools: Tools::WithoutChoice, ..plain() };
+        assert_eq!(written(TOOLS, &pass, &[], &[]), TOOLS.replace(r#","tool_choice":"auto""#, ""));
+    }
+
+    #[test]
+    fn hidden_tools_are_not_declared_and_with_the_last_one_the_whole_list_goes() {
+        let tools = r#"{"messages":[{"role":"user","content":"q"}],"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}}],"tool_choice":"auto"}"#;
+        let out = written(tools, &plain(), &["a"], &[]);
+        assert!(
+            out.ends_with(r#""tools":[{"type":"function","function":{"name":"b"}}],"tool_choice":"auto"}"#),
+            "{out}"
+        );
+        assert_eq!(
+            written(tools, &plain(), &["b", "a"], &[]),
+            r#"{"messages":[{"role":"user","content":"q"}]}"#
+        );
+    }
+
+    #[test]
+    fn hidden_tools_that_the_history_calls_stay_declared_and_none_may_be_called() {
+        let tool = |name: &str| format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#);
+        let call = r#"{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"a","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"r"}"#;
+        let body = |tools: &[&str], choice: &str| {
+            let tools: Vec<String> = tools.iter().map(|name| tool(name)).collect();
+            format!(r#"{{"messages":[{call}],"tools":[{}]{choice}}}"#, tools.join(","))
+        };
+        let none = r#","tool_choice":"none""#;
+        for (tools, hidden, left) in [
+            (&["a", "b"][..], &["a", "b"][..], body(&["a"], none)),
+            (&["b", "c"], &["c", "b"], body(&["b", "c"], none)),
+            (&["a", "b"], &["a"], body(&["b"], "")),
+            (&["a", "b"], &["b"], body(&["a"], "")),
+        ] {
+            assert_eq!(written(&body(tools, ""), &plain(), hidden, &[]), left);
+        }
+        let auto = body(&["a"], r#","tool_choice":"auto""#);
+        assert_eq!(written(&auto, &plain(), &["a"], &[]), body(&["a"], none));
+        // Once, also where an answer is asked for.
+        let asking = Asking { rounds: vec![], land: true };
+        let landing = Pass { asking: Some(asking), ..plain() };
+        assert_eq!(written(&auto, &landing, &["a"], &[]), body(&["a"], none));
+        let unchosen = Pass { tools: Tools::WithoutChoice, ..plain() };
+        assert_eq!(written(&auto, &unchosen, &["a"], &[]), body(&["a"], ""));
+        // What is put back calls too.
+        let talk = format!(r#"{{"messages":[{{"role":"user","content":"q"}}],"tools":[{}]}}"#, tool("a"));
+        let put_back = [(0, Bytes::from_static(b"{\"role\":\"assistant\"}"))];
+        assert!(
+            written(&talk, &plain(), &["a"], &put_back)
+                .ends_with(&format!(r#""tools":[{}]{none}}}"#, tool("a")))
+        );
+    }
+
+    #[test]
+    fn asking_again_appends_the_rounds_and_asks_for_one_choice() {
+        let asking =
+            Asking { rounds: vec!["{\"role\":\"a\"}".into(), "{\"role\":\"b\"}".into()], land: false };
+        let out = written(TOOLS, &Pass { asking: Some(asking), ..plain() }, &[], &[]);
+        assert!(out.contains(r#""content":"q"},{"role":"a"},{"role":"b"}],"tools""#), "{out}");
+        assert!(out.contains(r#""tool_choice":"auto","n":1"#), "{out}");
+    }
+
+    #[test]
+    fn landing_asks_for_an_answer_and_leaves_the_tools_declared() {
+        let asking = Asking { rounds: vec![], land: true };
+        let out = written(TOOLS, &Pass { asking: Some(asking.clone()), ..plain() }, &[], &[]);
+        assert!(out.contains(r#""tools":[{}],"tool_choice":"none""#), "{out}");
+        let bare = r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}]}"#;
+        let out = written(bare, &Pass { asking: Some(asking.clone()), ..plain() }, &[], &[]);
+        assert!(out.ends_with(r#""tools":[{}],"tool_choice":"none"}"#), "{out}");
+        let dropped = Pass { asking: Some(asking), tools: Tools::Dropped, ..plain() };
+        assert!(!written(bare, &dropped, &[], &[]).contains("tool_choice"));
+    }
+
+    #[test]
+    fn rounds_are_put_back_before_their_message() {
+        let body = r#"{"messages":[{"role":"user","content":"q"}, {"role":"assistant","content":"a"}]}"#;
+        let restored = [(1, Bytes::from_static(b"{\"role\":\"x\"}"))];
+        assert_eq!(
+            written(body, &plain(), &[], &restored),
+            r#"{"messages":[{"role":"user","content":"q"}, {"role":"x"},{"role":"assistant","content":"a"}]}"#
+        );
+    }
+
+    #[test]
+    fn a_flat_pass_flattens_restored_rounds_too() {
+        let body = r#"{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}"#;
+        let round = r#"{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"r"}"#;
+        let restored = [(1, Bytes::from_static(round.as_bytes()))];
+        let out = written(body, &Pass { flat: true, ..plain() }, &[], &restored);
+        assert!(!out.contains("tool_calls") && !out.contains(r#""tool""#), "{out}");
+        assert!(out.contains("[called f with {}]") && out.contains("[result of f]"), "{out}");
+    }
+
+    #[test]
+    fn usage_is_asked_for_beside_other_stream_options() {
+        for (options, expected) in [
+            ("", r#","stream_options":{"include_usage":true}"#),
+            (r#","stream_options":{}"#, r#","stream_options":{"include_usage":true}"#),
+            (r#","stream_options":null"#, r#","stream_options":{"include_usage":true}"#),
+            (r#","stream_options":{"include_usage":false}"#, r#","stream_options":{"include_usage":true}"#),
+            (r#","stream_options":{"x":1}"#, r#","stream_options":{"include_usage":true,"x":1}"#),
+        ] {
+            let with = |options: &str| format!(r#"{{"messages":[]{options}}}"#);
+            assert_eq!(
+                written(&with(options), &Pass { ask_usage: true, ..plain() }, &[], &[]),
+                with(expected)
+            );
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Error bodies: what an upstream says went wrong, and toolrein's own error shape.
+//!
+//! Reads the many shapes in which OpenAI-compatible upstreams report an error (error objects, bare
+//! text, lists of validation errors, JSON wrapped as text in JSON) into plain messages, wherever it
+//! turns up: an error status, a 200 body, a stream event. It does not judge what the error means
+//! (that is `refusal`) and does not decide on statuses or retries.
+
+use crate::dialect::chat::completion::Reply;
+use memchr::memmem;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::sync::LazyLock;
+
+/// How much of an error body is read; real ones are a few hundred bytes, HTML pages some KiB.
+const READ_BYTES: usize = 64 * 1024;
+/// Messages kept of one error. Validation errors may come by the dozen and say the same.
+const MAX_MESSAGES: usize = 16;
+/// Bytes kept of one message.
+const MAX_MESSAGE_BYTES: usize = 4 * 1024;
+/// How deep objects, lists and JSON-as-text may nest. OpenRouter's wrapping of a wrapped error needs six.
+const MAX_DEPTH: usize = 10;
+
+/// What an upstream said went wrong, whatever the shape it said it in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UpstreamError {
+    /// The texts, outermost first, without repetition; empty where an error came without words.
+    /// A validation error is prefixed with the place it names: `body.tools: Extra inputs ...`.
+    pub messages: Vec<String>,
+    /// The outermost `code`, numbers as text.
+    pub code: Option<String>,
+    /// The parameter that the upstream blames.
+    pub param: Option<String>,
+    /// The outermost HTTP error status that the body names. Tells more than the status line where
+    /// the error sits inside a 200.
+    pub status: Option<u16>,
+}
+
+/// Reads the body of an error response; `None` where it says nothing.
+///
+/// Only the first 64 KiB are read. Takes JSON of any known shape, a stream that holds an error
+/// event, and plain text; the content type is no guide (DeepSeek sends JSON as
+/// `application/octet-stream`).
+pub fn parse(body: &[u8]) -> Option<UpstreamError> {
+    let text = String::from_utf8_lossy(&body[..body.len().min(READ_BYTES)]);
+    let text = text.trim_start_matches('\u{feff}').trim();
+    let mut error = UpstreamError::default();
+    if let Some(payloads) = event_payloads(text) {
+        for payload in payloads {
+            error.read_text(payload, 0);
+        }
+    } else {
+        error.read_text(text, 0);
+    }
+    (error != UpstreamError::default()).then_some(error)
+}
+
+/// Reads the error inside a JSON body that came with status 200; `None` for an ordinary reply.
+///
+/// It is an error if a top-level `error` is set (also beside `choices`, as OpenRouter sends it), if
+/// `object` is `"error"` (vLLM), if the body is a list whose first element is one of these (Gemini),
+/// or if MiniMax's `base_resp` reports a failure.
+pub fn parse_in_200(body: &[u8]) -> Option<UpstreamError> {
+    let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
+    // Ordinary replies end here. Inside a JSON string the quotes would be escaped, so text about errors does not match.
+    if SIGNS.iter().all(|sign| sign.find(body).is_none()) {
+        return None;
+    }
+    let top = match body.trim_ascii_start().first()? {
+        b'[' => serde_json::from_slice::<Vec<Top<'_>>>(body).ok()?.into_iter().next()?,
+        _ => serde_json::from_slice::<Top<'_>>(body).ok()?,
+    };
+    top.is_error().then(|| top.read(body))
+}
+
+/// Whether [`parse_in_200`] may find an error in `body`, of which `reply` was read. Tells most replies by what was read
+/// of them anyway.
+pub fn may_be_in_200(reply: &Reply, body: &[u8]) -> bool {
+    reply.members.iter().any(|member| match member.key.raw(body) {
+        b"error" | b"base_resp" => true,
+        b"object" | b"type" => matches!(member.value.of(body), b"\"error\"" | b"\"response.failed\""),
+        _ => member.key.escaped,
+    })
+}
+
+/// Reads the error that one event of a stream carries; `None` for an ordinary event.
+///
+/// `event_name` is the value of the event's `event:` line, `field_name` the name of the field that
+/// holds `data` (GPUStack writes `error: {...}` where others write `data: {...}`). It is an error if
+/// either of them is `error`, if the data is what [`parse_in_200`] takes for an error, or if its `type`
+/// is `error` or the Responses API's `response.failed`.
+pub fn parse_event(event_name: Option<&str>, field_name: &str, data: &[u8]) -> Option<UpstreamError> {
+    if event_name == Some("error") || field_name == "error" {
+        return Some(parse(data).unwrap_or_default());
+    }
+    parse_in_200(data)
+}
+
+/// The body of an error of toolrein's own, in OpenAI's shape:
+/// `{"error":{"message":…,"type":"toolrein_error","param":null,"code":…}}`.
+pub fn own_error_body(message: &str, code: &str) -> String {
+    let (message, code) = (Value::from(message), Value::from(code));
+    format!(r#"{{"error":{{"message":{message},"type":"toolrein_error","param":null,"code":{code}}}}}"#)
+}
+
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+/// One of these stands in every reply or event that reports an error.
+static SIGNS: LazyLock<[memmem::Finder<'static>; 3]> =
+    LazyLock::new(|| ["\"error\"", "\"response.failed\"", "\"base_resp\""].map(memmem::Finder::new));
+
+/// The members of a top-level object that tell an error from a reply, unread.
+#[derive(Deserialize)]
+struct Top<'a> {
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "type")]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    base_resp: Option<&'a RawValue>,
+}
+
+impl Top<'_> {
+    fn is_error(&self) -> bool {
+        let says = |member: Option<&RawValue>, word: &str| member.is_some_and(|raw| raw.get() == word);
+        self.error.is_some_and(is_set)
+            || says(self.object, "\"error\"")
+            || says(self.kind, "\"error\"")
+            || says(self.kind, "\"response.failed\"")
+            || self.base_resp.is_some_and(failed_base_resp)
+    }
+
+    fn read(&self, whole: &[u8]) -> UpstreamError {
+        // A long reply with an error beside its choices: read the error alone.
+        let part = if whole.len() > READ_BYTES { self.error.map(|raw| raw.get().as_bytes()) } else { None };
+        parse(part.unwrap_or(whole)).unwrap_or_default()
+    }
+}
+
+/// Whether an `error` member says that there is one; what Python takes for false says there is none, as in OpenAI's
+/// own client.
+fn is_set(raw: &RawValue) -> bool {
+    let mut rest = raw.get().bytes().filter(|byte| !byte.is_ascii_whitespace());
+    let start: [u8; 2] = [rest.next().unwrap_or_default(), rest.next().unwrap_or_default()];
+    !matches!(raw.get(), "null" | "false" | "0" | "\"\"") && !matches!(&start, b"{}" | b"[]")
+}
+
+/// MiniMax answers 200 to everything and tells success by `status_code` 0.
+fn failed_base_resp(raw: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct BaseResp {
+        status_code: i64,
+    }
+    serde_json::from_str::<BaseResp>(raw.get()).is_ok_and(|base| base.status_code != 0)
+}
+
+/// Members that hold an error's text, or an object or a list with it, in reading order.
+const TEXT_MEMBERS: [&str; 16] = [
+    "message",
+    "error",
+    "detail",
+    "msg",
+    "errors",
+    "error_message",
+    "errorMessage",
+    "error_msg",
+    "error_description",
+    "description",
+    "status_msg",
+    "base_resp",
+    "response",
+    "metadata",
+    "raw",
+    "title",
+];
+
+impl UpstreamError {
+    fn read_text(&mut self, text: &str, depth: usize) {
+        let text = text.trim();
+        if depth >= MAX_DEPTH || self.messages.len() >= MAX_MESSAGES || text.is_empty() {
+            return;
+        }
+        match parse_json(text) {
+            Some(value) if value.is_object() || value.is_array() || value.is_string() => {
+                self.read_value(&value, depth + 1);
+            }
+            Some(Value::Null) => {}
+            _ => self.push(text),
+        }
+    }
+
+    fn read_value(&mut self, value: &Value, depth: usize) {
+        if depth >= MAX_DEPTH || self.messages.len() >= MAX_MESSAGES {
+            return;
+        }
+        match value {
+            Value::String(text) => self.read_text(text, depth),
+            Value::Array(items) => {
+                for item in items.iter().take(MAX_MESSAGES) {
+                    self.read_value(item, depth + 1);
+                }
+            }
+            Value::Object(members) => self.read_object(members, depth),
+            _ => {}
+        }
+    }
+
+    fn read_object(&mut self, members: &serde_json::Map<String, Value>, depth: usize) {
+        self.read_facts(members);
+        if let (Some(Value::Array(place)), Some(Value::String(text))) =
+            (members.get("loc"), members.get("msg"))
+        {
+            self.push_validation(place, text);
+            return;
+        }
+        let found = self.messages.len();
+        for name in TEXT_MEMBERS {
+            // A title is a headline ("Not Found"); read it only where nothing else speaks.
+            if name == "title" && self.messages.len() > found {
+                continue;
+            }
+            if let Some(value) = members.get(name) {
+                self.read_value(value, depth + 1);
+            }
+        }
+    }
+
+    /// Takes code, status and parameter, unless an outer object told them already.
+    fn read_facts(&mut self, members: &serde_json::Map<String, Value>) {
+        let as_text = |name: &str| match members.get(name) {
+            Some(Value::String(text)) if !text.is_empty() => Some(cut(text).to_owned()),
+            Some(Value::Number(number)) => Some(number.to_string()),
+            _ => None,
+        };
+        self.code = self.code.take().or_else(|| as_text("code"));
+        self.param = self.param.take().or_else(|| as_text("param"));
+        if self.status.is_none() {
+            self.status = ["code", "status", "status_code", "statusCode", "http_code"]
+                .iter()
+                .filter_map(|name| as_text(name)?.parse::<u16>().ok())
+                .find(|status| (400..600).contains(status));
+        }
+    }
+
+    /// A validation error of FastAPI, Mistral or Anthropic: the place, then what is wrong there.
+    fn push_validation(&mut self, place: &[Value], text: &str) {
+        let steps = place.iter().take(MAX_DEPTH).map(|step| match step {
+            Value::String(name) => name.clone(),
+            other => other.to_string(),
+        });
+        let steps: Vec<String> = steps.collect();
+        if self.param.is_none() {
+            self.param = steps.last().filter(|step| step.parse::<u64>().is_err()).cloned();
+        }
+        self.push(&format!("{}: {text}", steps.join(".")));
+    }
+
+    fn push(&mut self, text: &str) {
+        let text = cut(text.trim());
+        if !text.is_empty() && !self.messages.iter().any(|known| known == text) {
+            self.messages.push(text.to_owned());
+        }
+    }
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_MESSAGE_BYTES)]
+}
+
+/// JSON, or JSON that carries bare line breaks inside its strings, as some gateways print it.
+fn parse_json(text: &str) -> Option<Value> {
+    if !text.starts_with(['{', '[', '"']) && text != "null" {
+        return None;
+    }
+    serde_json::from_str(text).ok().or_else(|| {
+        let one_line = text.replace(|c: char| c.is_ascii_control(), " ");
+        serde_json::from_str(&one_line).ok()
+    })
+}
+
+/// The payloads of a body that is a stream of events; `None` for any other body.
+fn event_payloads(text: &str) -> Option<impl Iterator<Item = &str>> {
+    const FIELDS: [&str; 3] = ["data:", "error:", "event:"];
+    let is_payload = |line: &&str| !line.trim().starts_with("[DONE]");
+    let first = FIELDS.iter().find(|field| text.starts_with(**field))?;
+    // "error: something went wrong" is a sentence, not a stream.
+    if *first == "error:" && !text[first.len()..].trim_start().starts_with('{') {
+        return None;
+    }
+    let payload = |line| str::strip_prefix(line, "data:").or_else(|| str::strip_prefix(line, "error:"));
+    Some(text.lines().filter_map(payload).filter(is_payload))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,340 @@
+//! The `usage` of a reply under every recorded spelling, as numbers. Responsible for what each provider calls
+//! what; adds nothing up, and does not believe `total_tokens`, which is no sum at several providers (xAI, Gemini).
+
+use crate::wire::body::{Fault, Kind, Scanner};
+use serde_json::Value;
+
+/// No more tokens are believed of one reply: a hundred times what the largest model takes (10 million), and so few that
+/// no counter runs over. A number beyond it is an upstream's fault or a lie (2^64 - 1 from a -1 without a sign), and would
+/// spoil every sum that it goes into for good.
+pub const MOST_TOKENS: u64 = 1 << 30;
+
+/// Tokens as one reply's `usage` tells them; 0 where it says nothing, or what cannot be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub prompt: u64,
+    /// Of the prompt, those read from the provider's cache; never more than the prompt.
+    pub cached: u64,
+    /// Of the prompt, those written to the provider's cache, which some bill dearer.
+    pub cache_written: u64,
+    pub completion: u64,
+    /// Of the completion (at xAI beside it), those spent on reasoning.
+    pub reasoning: u64,
+    /// A number was left out that is more than [`MOST_TOKENS`].
+    pub implausible: bool,
+}
+
+impl Usage {
+    /// Reads a `usage` object as it is written. What cannot be read counts as nothing.
+    pub fn parse(text: &[u8]) -> Self {
+        let mut told = Told::default();
+        // Found by a scanner before, so that nothing but its numbers can be wrong.
+        let _ = told.read(&mut Scanner::new(text));
+        told.usage()
+    }
+
+    /// Reads and passes the `usage` object before which `scanner` stands.
+    ///
+    /// # Errors
+    /// A [`Fault`] as from [`Scanner::skip`].
+    pub(super) fn pass(scanner: &mut Scanner<'_>) -> Result<Self, Fault> {
+        let mut told = Told::default();
+        told.read(scanner)?;
+        Ok(told.usage())
+    }
+
+    /// Reads a `usage` that was added up or picked out of a tree. Anything may be missing, null or of another type.
+    pub fn read(usage: &Value) -> Self {
+        Self::parse(usage.to_string().as_bytes())
+    }
+}
+
+/// The object in which a number stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Within {
+    /// `usage` itself.
+    Usage,
+    /// Its `prompt_tokens_details`.
+    Prompt,
+    /// Its `completion_tokens_details`.
+    Completion,
+    Other,
+}
+
+impl Within {
+    /// The object that is the member `key` of `usage`.
+    fn member(key: &[u8]) -> Self {
+        if key == b"prompt_tokens_details" {
+            Self::Prompt
+        } else if key == b"completion_tokens_details" {
+            Self::Completion
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// What a `usage` object tells of each number, by spelling, in the order in which spellings count.
+#[derive(Default)]
+struct Told {
+    prompt: [u64; 2],
+    cached: [u64; 6],
+    cache_written: [u64; 3],
+    completion: [u64; 2],
+    reasoning: [u64; 2],
+}
+
+impl Told {
+    /// Reads the object before which `scanner` stands.
+    fn read(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+        if let Some(bytes) = self.read_plain(&scanner.text()[scanner.at()..]) {
+            scanner.pass(bytes);
+            return Ok(());
+        }
+        *self = Self::default();
+        self.members(scanner, Within::Usage)
+    }
+
+    /// Reads the object at the start of `text` and tells its length, if it is written as nearly all write it: numbers,
+    /// nulls and objects of them, without white space or escapes. Most replies end in ten members of that kind, which
+    /// take the scanner five times as long.
+    fn read_plain(&mut self, text: &[u8]) -> Option<usize> {
+        let mut within = Within::Usage;
+        let mut rest = text.strip_prefix(b"{")?;
+        loop {
+            let key;
+            (key, rest) = split_key(rest)?;
+            match rest.first()? {
+                b'0'..=b'9' => {
+                    let count;
+                    (count, rest) = split_count(rest);
+                    if let Some(told) = self.place(within, key) {
+                        *told = count;
+                    }
+                }
+                b'{' if within == Within::Usage => {
+                    (within, rest) = (Within::member(key), &rest[1..]);
+                    continue;
+                }
+                _ => rest = rest.strip_prefix(b"null")?,
+            }
+            while let Some(behind) = rest.strip_prefix(b"}") {
+                rest = behind;
+                if within == Within::Usage {
+                    return Some(text.len() - rest.len());
+                }
+                within = Within::Usage;
+            }
+            rest = rest.strip_prefix(b",")?;
+        }
+    }
+
+    /// Reads the members of an object.
+    fn members(&mut self, scanner: &mut Scanner<'_>, within: Within) -> Result<(), Fault> {
+        scanner.object()?;
+        while let Some(key) = scanner.member()? {
+            let key = key.raw(scanner.text());
+            match scanner.peek()? {
+                Kind::Object if within == Within::Usage => self.members(scanner, Within::member(key))?,
+                Kind::Number => {
+                    let number = scanner.skip()?;
+                    if let Some(told) = self.place(within, key) {
+                        *told = count_in(number.of(scanner.text())).unwrap_or(0);
+                    }
+                }
+                _ => drop(scanner.skip()?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the number `key` belongs.
+    #[inline(always)]
+    fn place(&mut self, within: Within, key: &[u8]) -> Option<&mut u64> {
+        // Compared as a whole: a pattern of bytes is compared byte by byte.
+        let is = |name: &[u8]| key == name;
+        Some(match within {
+            Within::Usage if is(b"prompt_tokens") => &mut self.prompt[0],
+            Within::Usage if is(b"completion_tokens") => &mut self.completion[0],
+            Within::Usage if is(b"input_tokens") => &mut self.prompt[1],
+            Within::Usage if is(b"output_tokens") => &mut self.completion[1],
+            Within::Usage if is(b"reasoning_tokens") => &mut self.reasoning[1],
+            // DeepSeek; Mistral; Hugging Face and Together; Anthropic behind gateways.
+            Within::Usage if is(b"prompt_cache_hit_tokens") => &mut self.cached[1],
+            Within::Usage if is(b"num_cached_tokens") => &mut self.cached[2],
+            Within::Usage if is(b"cached_tokens") => &mut self.cached[3],
+            Within::Usage if is(b"cache_read_input_tokens") => &mut self.cached[4],
+            // Vercel and Anthropic behind gateways.
+            Within::Usage if is(b"cache_creation_input_tokens") => &mut self.cache_written[1],
+            Within::Usage => return None,
+            _ => return self.place_of_detail(within, key),
+        })
+    }
+
+    /// The same in one of the objects within.
+    #[inline(always)]
+    fn place_of_detail(&mut self, within: Within, key: &[u8]) -> Option<&mut u64> {
+        let is = |name: &[u8]| key == name;
+        Some(match within {
+            // OpenAI; the two others Anthropic behind gateways.
+            Within::Prompt if is(b"cached_tokens") => &mut self.cached[0],
+            Within::Prompt if is(b"cache_write_tokens") => &mut self.cache_written[0],
+            Within::Prompt if is(b"cache_read_tokens") => &mut self.cached[5],
+            Within::Prompt if is(b"cache_creation_tokens") => &mut self.cache_written[2],
+            Within::Completion if is(b"reasoning_tokens") => &mut self.reasoning[0],
+            _ => return None,
+        })
+    }
+
+    /// Of each number the first spelling that is more than 0: some providers fill in every one and mean one.
+    fn usage(&self) -> Usage {
+        let is_plausible = |count: &u64| *count <= MOST_TOKENS;
+        let first =
+            |told: &[u64]| told.iter().copied().find(|count| *count > 0 && is_plausible(count)).unwrap_or(0);
+        let lists = [&self.prompt[..], &self.cached, &self.cache_written, &self.completion, &self.reasoning];
+        let implausible = !lists.into_iter().flatten().all(is_plausible);
+        let prompt = first(&self.prompt);
+        Usage {
+            prompt,
+            cached: first(&self.cached).min(prompt),
+            cache_written: first(&self.cache_written).min(prompt),
+            completion: first(&self.completion),
+            reasoning: first(&self.reasoning),
+            implausible,
+        }
+    }
+}
+
+/// The key at the start of `text`, of at most 31 bytes, and what follows its colon.
+#[inline(always)]
+fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = text.strip_prefix(b"\"")?;
+    let (key, rest) = text.split_at(memchr::memchr2(b'"', b'\\', &text[..text.len().min(32)])?);
+    Some((key, rest.strip_prefix(b"\":")?))
+}
+
+/// The count at the start of `text`, 0 for a number that is none, and what follows it.
+#[inline(always)]
+fn split_count(text: &[u8]) -> (u64, &[u8]) {
+    let (mut count, mut digits) = (0, 0);
+    // What has more digits may be too large.
+    while let Some(digit @ b'0'..=b'9') = text.get(digits).filter(|_| digits < 19) {
+        count = count * 10 + u64::from(digit - b'0');
+        digits += 1;
+    }
+    let is_more = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+    let (_, rest) = text.split_at(digits);
+    if !rest.first().is_some_and(is_more) {
+        return (count, rest);
+    }
+    let end = text.iter().position(|byte| !is_more(byte)).unwrap_or(text.len());
+    (count_in(&text[..end]).unwrap_or(0), &text[end..])
+}
+
+/// A count of tokens; `None` for what is none, and the largest count for what is larger. Gateways in languages without
+/// integers write 12.0.
+fn count_in(number: &[u8]) -> Option<u64> {
+    let number = std::str::from_utf8(number).ok()?;
+    // A float beyond all counts becomes the largest.
+    let float = || number.parse().ok().filter(|count: &f64| *count >= 0.0).map(|count| count as u64);
+    number.parse().ok().or_else(float)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_cached_part_is_found_under_every_recorded_spelling() {
+        for (provider, usage, cached) in [
+            ("OpenAI", json!({"prompt_tokens_details": {"cached_tokens": 384}}), 384),
+            ("DeepSeek", json!({"prompt_cache_hit_tokens": 384, "prompt_cache_miss_tokens": 67}), 384),
+            ("Mistral", json!({"num_cached_tokens": 43}), 43),
+            ("Hugging Face", json!({"cached_tokens": 2}), 2),
+            ("a gateway to Anthropic", json!({"cache_read_input_tokens": 9}), 9),
+            ("both", json!({"prompt_tokens_details": {"cached_tokens": 0}, "cached_tokens": 7}), 7),
+            ("none", json!({"prompt_tokens_details": null}), 0),
+            ("another type", json!({"prompt_tokens_details": "x", "cached_tokens": "12"}), 0),
+            ("more than the prompt", json!({"cached_tokens": 99_999}), 1_000),
+        ] {
+            let mut usage = usage;
+            usage["prompt_tokens"] = json!(1_000);
+            assert_eq!(Usage::read(&usage).cached, cached, "{provider}");
+        }
+    }
+
+    #[test]
+    fn tokens_written_to_a_cache_are_told_by_openai_and_vercel() {
+        let openai = json!({"prompt_tokens": 4020, "prompt_tokens_details": {"cache_write_tokens": 4012}});
+        let vercel = json!({"prompt_tokens": 4020, "cache_creation_input_tokens": 4012});
+        for usage in [openai, vercel] {
+            assert_eq!(Usage::read(&usage).cache_written, 4012);
+        }
+    }
+
+    #[test]
+    fn totals_are_not_believed_and_odd_values_count_as_nothing() {
+        let xai = json!({"prompt_tokens": 66, "completion_tokens": 6, "total_tokens": 100,
+            "completion_tokens_details": {"reasoning_tokens": 28}});
+        let expected = Usage { prompt: 66, completion: 6, reasoning: 28, ..Usage::default() };
+        assert_eq!(Usage::read(&xai), expected);
+        let floats = json!({"prompt_tokens": 66.0, "completion_tokens": -1, "cost": {"total": 0.1}});
+        assert_eq!(Usage::read(&floats), Usage { prompt: 66, ..Usage::default() });
+        for nothing in [json!(null), json!("x"), json!([]), json!({"prompt_tokens": null})] {
+            assert_eq!(Usage::read(&nothing), Usage::default(), "{nothing}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_are_left_out_and_said_to_be() {
+        for (usage, prompt, completion, implausible) in [
+            (r#"{"prompt_tokens":18446744073709551615,"completion_tokens":7}"#, 0, 7, true),
+            (r#"{"prompt_tokens":99999999999999999999,"completion_tokens":7}"#, 0, 7, true),
+            (r#"{"prompt_tokens":9e14,"completion_tokens":7}"#, 0, 7, true),
+            (r#"{"prompt_tokens":-1,"completion_tokens":7.0}"#, 0, 7, false),
+            (r#"{"prompt_tokens":1e999,"completion_tokens":-0.5}"#, 0, 0, true),
+            (r#"{"prompt_tokens":1073741824,"completion_tokens":1073741825}"#, 1 << 30, 0, true),
+            (r#"{"prompt_tokens":18446744073709551615,"input_tokens":5}"#, 5, 0, true),
+        ] {
+            let expected = Usage { prompt, completion, implausible, ..Usage::default() };
+            assert_eq!(Usage::parse(usage.as_bytes()), expected, "{usage}");
+        }
+    }
+
+    #[test]
+    fn an_object_without_spaces_counts_as_the_same_with_spaces() {
+        let openai = r#"{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29,"prompt_tokens_details":{"cached_tokens":7,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":3}}"#;
+        for text in [
+            openai,
+            r#"{"prompt_tokens":66.0,"completion_tokens":007,"cost":1.5e-7}"#,
+            r#"{"prompt_tokens":18446744073709551615,"completion_tokens":99999999999999999999}"#,
+            r#"{"prompt_tokens":1-2,"completion_tokens":3}"#,
+            r#"{"prompt_tokens":5,"prompt_tokens":null,"output_tokens":"9","completion_tokens":6}"#,
+            r#"{"prompt_tokens":5,"a_key_as_long_as_no_provider_has_one":{"a":{"prompt_tokens":4}},"completion_tokens":6}"#,
+            r#"{"prompt_tokens":5,"prompt_tokens_details":{"cached_tokens":2,"more":{"cached_tokens":3}}}"#,
+            r#"{"prompt_tokens":5,"prompt_tokens_details":{},"completion_tokens":true}"#,
+            r#"{"prompt_tokens":5,"input\u005ftokens":6,"completion_tokens":}"#,
+            "{}",
+        ] {
+            let spaced = text.replace(':', ": ");
+            assert_eq!(Usage::parse(text.as_bytes()), Usage::parse(spaced.as_bytes()), "{text}");
+            // Behind it the scanner goes on at the same place.
+            let ends = [text, &spaced].map(|usage| {
+                let whole = format!("[{usage},1]");
+                let mut scanner = Scanner::new(whole.as_bytes());
+                scanner.array().and_then(|()| scanner.element()).unwrap();
+                Usage::pass(&mut scanner).map(|_| whole[scanner.at()..].to_owned())
+            });
+            assert_eq!(ends[0], ends[1], "{text}");
+        }
+        let expected = Usage { prompt: 19, cached: 7, completion: 10, reasoning: 3, ..Usage::default() };
+        assert_eq!(Usage::parse(openai.as_bytes()), expected);
+    }
+
+    #[test]
+    fn what_breaks_off_counts_as_far_as_it_was_read() {
+        let broken = br#"{"prompt_tokens": 66, "completion_tokens": "#;
+        assert_eq!(Usage::parse(broken), Usage { prompt: 66, ..Usage::default() });
+    }
+}

@@ -1,0 +1,177 @@
+//! What is held, what each word makes of it, and what limits count of it.
+
+use super::*;
+use crate::conversation::Transcript;
+use crate::conversation::identity::{HashKey, Identity};
+use crate::conversation::memo::NoMemo;
+use crate::exchange::judging::AnswerTools;
+use crate::plan::decision::Known;
+use crate::policy::REGISTRY;
+use crate::policy::set::PolicySet;
+use crate::wire::json::escape_into;
+
+/// A judge by the policies of `tables`, with somebody there to be asked.
+pub(crate) fn judging(tables: &str) -> Judging {
+    let mut root = toml::de::DeTable::parse(tables).unwrap();
+    let rules = REGISTRY.iter().filter_map(|entry| {
+        let table = root.get_mut().remove(entry.name)?;
+        Some((entry.build)(toml::de::ValueDeserializer::from(table)).unwrap())
+    });
+    let body = br#"{"messages":[{"role":"user","content":"q"}]}"#;
+    let request = crate::dialect::chat::parse(body).unwrap();
+    let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+    let transcript = Transcript::read(&request, body, &identity, &NoMemo);
+    let judge = PolicySet::new(rules.collect()).read(&transcript).1;
+    Judging::new(judge, AnswerTools::default(), false).asking(Some("K7PQ3M".to_owned()))
+}
+
+const HELD: &str = "[confirm]\ntools = [\"pay\"]\nform = \"held\"\n";
+
+fn call(name: &str, arguments: &str) -> Assembled {
+    let mut call = Assembled::default();
+    escape_into(name, &mut call.name);
+    escape_into(arguments, &mut call.arguments);
+    call
+}
+
+fn decide(judging: &mut Judging, name: &str, arguments: &str) -> Decision {
+    judging.decide(0, &call(name, arguments), Known::Whole, 1_000)
+}
+
+fn told(decision: Option<Decision>) -> String {
+    match decision {
+        Some(Decision::Withhold { reason, .. }) => format!("{}: {}", reason.kind.as_str(), reason.message),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_call_waits_with_its_arguments_as_they_are_and_as_they_are_read() {
+    let mut judging = judging(HELD);
+    assert_eq!(decide(&mut judging, "search", "{}"), Decision::Release);
+    assert_eq!(
+        decide(&mut judging, "pay", "{\"to\":\"\u{202e}x\"}"),
+        Decision::Hold { id: 0, arguments: None }
+    );
+    let held: Vec<&HeldCall> = judging.held().collect();
+    assert_eq!((held[0].tool.as_str(), held[0].arguments.as_str()), ("pay", "{\"to\":\"\u{202e}x\"}"));
+    assert_eq!(held[0].shown, "{\n  \"to\": \"\\u202ex\"\n}");
+    assert_eq!(judging.record.len(), 1, "it is told when it is settled");
+    assert_eq!(judging.settle(0, ApprovalDecision::Approved), Some(Decision::Release));
+    let judged = &judging.record[1];
+    assert_eq!((judged.acts.as_slice(), judged.objections.len()), ([("confirm", "approved")].as_slice(), 0));
+    assert_eq!(judging.settle(0, ApprovalDecision::Approved), None, "once");
+    assert_eq!(judging.held().count(), 0);
+}
+
+#[test]
+fn every_word_but_a_yes_withholds_the_call_and_says_why() {
+    for (word, why) in [
+        (ApprovalDecision::Declined, "the user declined it"),
+        (ApprovalDecision::Expired, "nobody answered in time"),
+        (ApprovalDecision::Stopped, "nobody can be asked now"),
+        (ApprovalDecision::Unasked, "nobody can be asked now"),
+    ] {
+        let mut judging = judging(HELD);
+        decide(&mut judging, "pay", "{}");
+        let told = told(judging.settle(0, word));
+        assert!(
+            told.starts_with("CONFIRMATION_REQUIRED: The call was not run: ") && told.contains(why),
+            "{told}"
+        );
+        assert_eq!(judging.record[0].objections.len(), 1);
+    }
+}
+
+#[test]
+fn what_was_declined_is_not_asked_about_twice_and_other_arguments_are() {
+    let mut judging = judging(HELD);
+    decide(&mut judging, "pay", r#"{"to":"a","sum":1}"#);
+    judging.settle(0, ApprovalDecision::Declined);
+    let again = decide(&mut judging, "pay", r#"{"sum":1.0, "to":"a"}"#);
+    assert!(told(Some(again)).contains("the user declined it"), "however it is spelled");
+    assert_eq!(
+        decide(&mut judging, "pay", r#"{"to":"b","sum":1}"#),
+        Decision::Hold { id: 1, arguments: None }
+    );
+}
+
+#[test]
+fn where_nobody_answered_nobody_is_asked_again() {
+    for silent in [ApprovalDecision::Expired, ApprovalDecision::Stopped, ApprovalDecision::Unasked] {
+        let mut judging = judging(HELD);
+        decide(&mut judging, "pay", "{}");
+        judging.settle(0, silent);
+        let again = decide(&mut judging, "pay", "{\"other\":1}");
+        assert!(matches!(again, Decision::Withhold { .. }), "{again:?}");
+    }
+}
+
+#[test]
+fn what_waits_counts_against_limits_until_somebody_says_no() {
+    let limited = format!("{HELD}[rate_limit]\ntools = {{ pay = {{ calls = 1, per = \"1h\" }} }}\n");
+    let mut judging = judging(&limited);
+    assert!(matches!(decide(&mut judging, "pay", "{}"), Decision::Hold { .. }));
+    let second = decide(&mut judging, "pay", "{\"n\":2}");
+    assert!(told(Some(second)).starts_with("RATE_LIMIT"), "nobody is asked about what would not run");
+    judging.settle(0, ApprovalDecision::Declined);
+    assert!(
+        matches!(decide(&mut judging, "pay", "{\"n\":3}"), Decision::Hold { .. }),
+        "a denied call never counts"
+    );
+    judging.settle(1, ApprovalDecision::Approved);
+    let fourth = decide(&mut judging, "pay", "{\"n\":4}");
+    assert!(told(Some(fourth)).starts_with("RATE_LIMIT"), "an approved one does");
+}
+
+#[test]
+fn a_no_leaves_what_other_calls_have_used() {
+    let limited = format!("{HELD}[rate_limit]\ndefault = {{ calls = 2, per = \"1h\" }}\n");
+    let mut judging = judging(&limited);
+    assert_eq!(decide(&mut judging, "search", "{}"), Decision::Release);
+    assert!(matches!(decide(&mut judging, "pay", "{}"), Decision::Hold { .. }));
+    assert_eq!(decide(&mut judging, "search", "{\"n\":2}"), Decision::Release);
+    judging.settle(0, ApprovalDecision::Declined);
+    let third = decide(&mut judging, "search", "{\"n\":3}");
+    assert!(told(Some(third)).starts_with("RATE_LIMIT"));
+}
+
+#[test]
+fn nobody_is_asked_about_what_cannot_be_shown() {
+    let short = format!("{HELD}max_chars = 9\n");
+    for (name, arguments, why) in
+        [("pay", "{\"to\":\"somebody\"}", "longer than the 9 characters"), ("pay", "{\"to\"", "not JSON")]
+    {
+        let decision = decide(&mut judging(&short), name, arguments);
+        assert!(told(Some(decision.clone())).contains(why), "{decision:?}");
+    }
+}
+
+#[test]
+fn every_choice_waits_for_itself() {
+    let mut judging = judging(HELD);
+    for choice in [0, 1] {
+        let decision = judging.decide(choice, &call("pay", "{}"), Known::Whole, 0);
+        assert_eq!(decision, Decision::Hold { id: choice, arguments: None });
+    }
+    judging.settle(1, ApprovalDecision::Approved);
+    assert_eq!(judging.held().map(|call| call.id).collect::<Vec<_>>(), [0]);
+}
+
+#[test]
+fn without_anybody_to_be_asked_and_once_the_model_is_to_answer_nothing_waits() {
+    let mut alone = judging(HELD).asking(None);
+    assert!(matches!(decide(&mut alone, "pay", "{}"), Decision::Withhold { .. }));
+    let mut landing = judging(HELD);
+    landing.land();
+    assert_eq!(decide(&mut landing, "pay", "{}"), Decision::Drop);
+}
+
+#[test]
+fn arguments_count_where_a_final_answer_must_be_a_call() {
+    let mut judging = judging("[loops]\nstrict = true\n");
+    judging.land();
+    assert!(!judging.needs_arguments(0, "final_answer"), "a call that is dropped");
+    judging.answers.any = true;
+    assert!(judging.needs_arguments(0, "final_answer"));
+}

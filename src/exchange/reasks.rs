@@ -1,0 +1,77 @@
+//! Asking the upstream again within one client request: the rounds that the client does not see, how often it was
+//! asked, and when the model is asked for its final answer. Counts and keeps; sends nothing.
+
+use crate::dialect::reply::ShownChoice;
+use crate::dialect::variant::Asking;
+use crate::plan::decision::Next;
+use bytes::Bytes;
+
+/// See the file's head.
+#[derive(Debug, Default)]
+pub struct Reasks {
+    /// The hidden rounds of each choice, oldest first.
+    rounds: Vec<(u32, Bytes)>,
+    /// Of these, those for which tools of ours gave all the answers.
+    served: u32,
+}
+
+impl Reasks {
+    /// How often the upstream was asked again.
+    pub fn count(&self) -> u32 {
+        u32::try_from(self.rounds.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Asks again for `choice`, all of whose calls were blocked in `round`, for what is `next`; where that was done `most`
+    /// times, for a final answer.
+    pub fn again(&mut self, (choice, next): (u32, Next), round: Bytes, most: u32) -> Asking {
+        let land = match next {
+            Next::OtherCalls => self.count() - self.served >= most,
+            Next::Served => false,
+            Next::FinalAnswer => true,
+        };
+        self.rounds.push((choice, round));
+        self.served += u32::from(next == Next::Served);
+        Asking { rounds: self.of(choice), land }
+    }
+
+    /// All rounds that the client is not shown before what it is shown of `choice`, oldest first.
+    pub fn hidden_behind(&self, choice: &dyn ShownChoice) -> Vec<Bytes> {
+        let mut rounds = self.of(choice.index());
+        if !choice.is_wholly_withheld() {
+            rounds.extend(choice.round());
+        }
+        rounds
+    }
+
+    fn of(&self, choice: u32) -> Vec<Bytes> {
+        self.rounds.iter().filter(|(of, _)| *of == choice).map(|(_, round)| round.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_final_answer_is_asked_for_after_so_many_times_and_what_we_served_counts_for_none() {
+        let mut reasks = Reasks::default();
+        let mut lands = |next| reasks.again((0, next), Bytes::new(), 2).land;
+        let (calls, served) = (Next::OtherCalls, Next::Served);
+        let nexts = [calls, served, calls, served, calls];
+        assert_eq!(nexts.map(&mut lands), [false, false, false, false, true]);
+        assert_eq!(reasks.count(), 5);
+    }
+
+    #[test]
+    fn a_final_answer_is_asked_for_at_once_where_no_call_of_the_turn_would_run() {
+        assert!(Reasks::default().again((0, Next::FinalAnswer), Bytes::new(), 2).land);
+    }
+
+    #[test]
+    fn each_choice_is_asked_again_with_its_own_rounds() {
+        let mut reasks = Reasks::default();
+        reasks.again((0, Next::OtherCalls), "a".into(), 3);
+        reasks.again((1, Next::OtherCalls), "b".into(), 3);
+        assert_eq!(reasks.again((0, Next::OtherCalls), "c".into(), 3).rounds, ["a", "c"]);
+    }
+}

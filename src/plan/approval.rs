@@ -1,0 +1,159 @@
+//! Approvals as plain data: the question that a person is asked, the calls that wait for the answer, and what each decision
+//! makes of them.
+
+use super::Reason;
+use crate::conversation::assembled::Assembled;
+
+/// What a person is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// As they read it.
+    pub text: String,
+    /// How many calls it is about: the first so many of the reply.
+    pub calls: usize,
+    pub(crate) token: String,
+    pub(crate) words: Vec<String>,
+    /// How long it stands, in ms.
+    pub(crate) expires_ms: u64,
+}
+
+/// Why nobody can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unaskable {
+    /// Nobody is there to be asked.
+    Nobody,
+    /// The arguments are longer than a person is shown, in characters.
+    TooLong { most: usize },
+    /// The arguments are not JSON, or the tool's name is none.
+    Unreadable,
+}
+
+/// Calls that wait for a person's yes. Found under the name of the message that asked, and so bound to principal,
+/// conversation and that very text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confirmation {
+    pub(crate) token: String,
+    pub(crate) words: Vec<String>,
+    /// As they were shown.
+    pub calls: Vec<Assembled>,
+    /// When the question lapses, in ms since the epoch.
+    pub expires_ms: u64,
+}
+
+/// What the model reads as the result of a call that needs a yes.
+pub fn put_off(reason: &Reason, question: Option<&Result<Question, Unaskable>>) -> Reason {
+    let message = match question {
+        Some(Ok(_)) => {
+            "The call was not run. The user is being asked to approve it; if they do, the same call follows below and \
+             is run. If they do not, do not make it again unless they ask for it."
+                .to_owned()
+        }
+        Some(Err(Unaskable::TooLong { most })) => format!(
+            "The call was not run: it needs the user's yes, and its arguments are longer than the {most} characters \
+             that a user is shown. Make it smaller, or do it in several calls."
+        ),
+        Some(Err(Unaskable::Unreadable)) => {
+            "The call was not run: it needs the user's yes, and its arguments are not JSON that could be shown. Call \
+             it again with valid arguments."
+                .to_owned()
+        }
+        Some(Err(Unaskable::Nobody)) => return reason.clone(),
+        None => {
+            "The call was not run: it needs the user's yes, and the user is asked only where such calls stand alone \
+             in a reply. Make it again alone."
+                .to_owned()
+        }
+    };
+    let retryable = !matches!(question, Some(Ok(_)));
+    Reason { message, retryable, ..reason.clone() }
+}
+
+impl Confirmation {
+    /// What waits once `question` was put about `calls` at `now_ms`.
+    pub fn new(question: &Question, calls: &[Assembled], now_ms: u64) -> Self {
+        Self {
+            token: question.token.clone(),
+            words: question.words.clone(),
+            calls: calls.to_vec(),
+            expires_ms: now_ms.saturating_add(question.expires_ms),
+        }
+    }
+
+    /// The same from what was kept of it elsewhere: what approves it, its calls, and when it lapses.
+    pub fn kept((token, words): (String, Vec<String>), calls: Vec<Assembled>, expires_ms: u64) -> Self {
+        Self { token, words, calls, expires_ms }
+    }
+
+    /// What approves it: the token, and words.
+    pub fn approvals(&self) -> (&str, &[String]) {
+        (&self.token, &self.words)
+    }
+
+    /// Whether `text` is a yes: the token or one of the words, and nothing else.
+    pub fn is_approved_by(&self, text: &str) -> bool {
+        let said = text.trim().to_lowercase();
+        said == self.token.to_lowercase() || self.words.contains(&said)
+    }
+
+    /// Bytes kept.
+    pub fn size(&self) -> usize {
+        self.token.len() + self.calls.iter().map(Assembled::size).sum::<usize>()
+    }
+}
+
+/// A call that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldCall {
+    /// Its number among all that have waited in this client request.
+    pub id: u32,
+    /// As the upstream gave it; empty where it gave none.
+    pub call_id: String,
+    pub tool: String,
+    /// As the program would get them, to the byte.
+    pub arguments: String,
+    /// The same to be read: a line for each value, nothing invisible.
+    pub shown: String,
+}
+
+/// What became of a call that waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApprovalDecision {
+    Approved,
+    Declined,
+    /// Nobody answered in time.
+    Expired,
+    /// toolrein is being stopped.
+    Stopped,
+    /// Nobody could be asked: too many wait, or the reply cannot be kept.
+    Unasked,
+}
+
+impl ApprovalDecision {
+    /// In metrics and the log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Approved => "approved",
+            Self::Declined => "declined",
+            Self::Expired => "expired",
+            Self::Stopped => "stopped",
+            Self::Unasked => "unasked",
+        }
+    }
+
+    /// What the model reads where it is no yes.
+    pub fn refusal(self, reason: &Reason) -> Reason {
+        let why = match self {
+            Self::Approved | Self::Declined => {
+                "the user declined it. Do not make it again unless the user asks for it."
+            }
+            Self::Expired => {
+                "it needs the user's yes, and nobody answered in time. Do not make it again now; tell the user what is \
+                 left to do."
+            }
+            Self::Stopped | Self::Unasked => {
+                "it needs the user's yes, and nobody can be asked now. Tell the user what is left to do."
+            }
+        };
+        Reason { message: format!("The call was not run: {why}"), retryable: false, ..reason.clone() }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a plan says of summaries: which batches have one, of which nobody knows any more, and which could have one; and
+//! how a summary that came gets into it. Asks nobody.
+
+use super::{Change, Edit, Plan};
+use crate::conversation::identity::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the policies know of the summaries of one conversation's batches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BatchSummaries {
+    /// Batches that are told with a summary.
+    pub told: usize,
+    /// Batches of earlier requests of which no decision is known: it was forgotten, or never made here.
+    pub lost: Vec<Hash>,
+    /// A summary that the request's last batch could have.
+    pub wanted: Option<SummaryWanted>,
+}
+
+/// Where in a plan a summary goes: behind the text that is put in the place of a cleared one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SummaryBlank {
+    /// The place of the cleared text's message.
+    pub message: usize,
+    /// Its place among the message's strings of text.
+    pub text: usize,
+    /// What the model reads before the summary and after it.
+    pub around: (&'static str, &'static str),
+}
+
+/// A summary that is worth asking for before the request is sent: see [`Plan::fulfil_summary`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SummaryWanted {
+    /// The name of what it is to be a summary of.
+    pub batch: Hash,
+    /// The name of the batch before, whose summary may have come too late for it.
+    pub earlier: Option<Hash>,
+    /// What is to be summarised: messages and places among their strings of text, oldest first.
+    pub texts: Vec<(usize, usize)>,
+    /// Who is asked, for how much, and how long that may take.
+    pub terms: Arc<SummaryTerms>,
+    /// Where it goes.
+    pub blank: SummaryBlank,
+}
+
+/// Who makes summaries, and within which bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SummaryTerms {
+    pub model: String,
+    /// How long a summary may be, in words.
+    pub words: usize,
+    /// How long a request may wait for one.
+    pub wait: Duration,
+    /// How long the model may take; what comes after `wait` is for the next batch.
+    pub timeout: Duration,
+    pub place: Place,
+}
+
+/// Where a model is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// What takes the place of the upstream's address. The caller's credentials never go there.
+    pub url: Option<String>,
+    /// The environment's variable that holds the key to be used in place of the caller's.
+    pub key_env: Option<String>,
+}
+
+impl Plan {
+    /// Puts the summary that is wanted into the plan; without one the plan stays as it is. The conversation need not be
+    /// read again: no estimate counts a summary's length, so it moves no boundary.
+    pub fn fulfil_summary(&mut self, summary: Option<&str>) {
+        let wanted = self.summaries.wanted.take();
+        if let Some((wanted, summary)) = wanted.zip(summary) {
+            self.put_summary(&wanted.blank, summary);
+        }
+    }
+
+    /// Lets the model read `summary` where `blank` says.
+    pub fn put_summary(&mut self, blank: &SummaryBlank, summary: &str) {
+        let is_blank = |edit: &Edit| {
+            let clears = |text: usize| edit.message == blank.message && text == blank.text;
+            matches!(edit.change, Change::Clear { text, .. } if clears(text))
+        };
+        let Some(at) = self.edits.iter().rposition(is_blank) else { return };
+        let edit = &mut self.edits[at];
+        if let Change::Clear { by, gone_chars, .. } = &mut edit.change {
+            let (before, after) = blank.around;
+            *by = format!("{by}{before}{summary}{after}").into();
+            *gone_chars = gone_chars.saturating_sub(summary.chars().count());
+        }
+        let remark = Edit { change: Change::Remark { word: "summarised", of: None }, ..edit.clone() };
+        self.edits.insert(at + 1, remark);
+        self.summaries.told += 1;
+    }
+}

@@ -1,0 +1,60 @@
+//! Members of JSON objects as readers differ on them: names that come twice, names in another case, values of another kind.
+
+use super::body::{Fault, Kind, Scanner, Span, Str};
+use super::json::in_one_case;
+
+/// One member of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub key: Str,
+    pub value: Span,
+}
+
+impl Member {
+    /// From the key's quote to the end of the value.
+    pub fn span(&self) -> Span {
+        Span { start: self.key.span.start - 1, end: self.value.end }
+    }
+}
+
+/// Which deciding members were read: the second of one name is a fault, since parsers differ on which one counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen(u32);
+
+impl Seen {
+    pub fn once(&mut self, member: u32) -> Result<(), Fault> {
+        let bit = 1 << member;
+        if self.0 & bit != 0 {
+            return Err(Fault::Duplicate);
+        }
+        self.0 |= bit;
+        Ok(())
+    }
+}
+
+/// Reads a string value; any other kind is passed and counts as absent.
+pub fn string_or_skip(scanner: &mut Scanner<'_>) -> Result<Option<Str>, Fault> {
+    let kind = scanner.peek()?;
+    if kind == Kind::String {
+        return scanner.string().map(Some);
+    }
+    scanner.skip_kind(kind)?;
+    Ok(None)
+}
+
+/// Whether a member called `key`, which is none of `names` or has a `value` of another kind, could be taken for one of
+/// them all the same: objects and lists in each other's place, unless there is nothing in them, and names that differ in
+/// case alone (Go's `encoding/json` ignores case).
+pub fn may_be_read_as(key: &[u8], value: &[u8], names: &[&[u8]]) -> bool {
+    let holds_anything = match value {
+        [b'{' | b'[', inner @ .., _] => !inner.trim_ascii().is_empty(),
+        _ => false,
+    };
+    holds_anything && (names.contains(&key) || differs_in_case(key, names))
+}
+
+/// Whether `key` is one of `names` but for the case of its letters.
+pub fn differs_in_case(key: &[u8], names: &[&[u8]]) -> bool {
+    let is_odd = key.len() <= 32 && key.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
+    is_odd && names.contains(&&*in_one_case(key))
+}
