@@ -304,7 +304,7 @@ fn a_summary_filled_in_gives_the_plan_that_reading_again_with_it_would_give() {
     let mut filled_in = 0;
     for reads in 8..30 {
         let body = Talk::begin().reads(reads).body();
-        for behind in [&[][..], &[history.clone()]] {
+        for behind in [&[][..], std::slice::from_ref(&history)] {
             let read = |known| {
                 let rules: Vec<_> = [small(STYLE)].into_iter().chain(behind.iter().cloned()).collect();
                 reading(&rules, &body, known, false)
