@@ -220,7 +220,7 @@ impl Duplicates {
         }
     }
 
-    fn add_call(&self, call: &Call<'_>, past: &mut Past) {
+    fn add_call(&self, call: &Call, past: &mut Past) {
         let kind = self.kind(&call.name);
         if kind != Kind::Retrieval {
             past.forget_found();

@@ -214,7 +214,7 @@ impl Loops {
         })
     }
 
-    fn add_call(&self, call: &Call<'_>, turn: &mut Turn) {
+    fn add_call(&self, call: &Call, turn: &mut Turn) {
         if self.strict && !self.is_exempt(&call.name) {
             turn.count(&call.name, call.arguments);
         }

@@ -65,8 +65,8 @@ impl<'a> RequestFacts<'a> {
             let name = decode(tool.name?, body);
             Some(DeclaredTool { name, parameters: tool.parameters.map(|span| span.of(body)) })
         });
-        let hidden: usize = transcript.hidden_rounds.iter().map(|(_, round)| round.len()).sum();
-        let most_chars = transcript.request.messages_span.len() + hidden;
+        let unseen: usize = transcript.hidden_rounds.iter().map(|(_, round)| round.len()).sum();
+        let most_chars = transcript.request.messages_span.len() + unseen;
         Self {
             tools: declared.collect(),
             takes_tools: takes_tools(transcript),
@@ -104,14 +104,15 @@ impl RequestFacts<'_> {
     /// Whether no estimate of the whole request comes to more than `tokens`, nor one of its beginning, whatever is cut:
     /// for who need not count it then. Looks no closer than it must.
     pub fn fits(&self, tokens: u64) -> bool {
-        let Transcript { request, hidden_rounds, token_factor, .. } = self.transcript;
+        let Transcript { request, .. } = self.transcript;
+        let (hidden_rounds, token_factor) = (&self.transcript.hidden_rounds, &self.transcript.token_factor);
         let most_of = |bytes| Estimate::most_of(bytes).scaled(*token_factor);
         if (self.tools_tokens + most_of(self.most_chars)).tokens() <= tokens {
             return true;
         }
-        let hidden: usize = hidden_rounds.iter().map(|(_, round)| round.len()).sum();
+        let unseen: usize = hidden_rounds.iter().map(|(_, round)| round.len()).sum();
         let replaced = |role| if role == Role::Tool { REPLACED } else { Estimate::ZERO };
-        let mut most = self.tools_tokens + most_of(hidden);
+        let mut most = self.tools_tokens + most_of(unseen);
         most += request.messages.iter().map(|message| replaced(message.role)).sum();
         // With the comma behind it: see `Estimate::most_of`.
         let bytes = |message: &Message| message.span.len() + 1;

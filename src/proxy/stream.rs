@@ -1,39 +1,23 @@
-//! A streamed reply on its way to the client: each chunk is judged as it arrives and handed on at once; further
-//! replies to asking again join the same stream. One task-free state machine per stream: dropped with the
-//! client's connection, it cancels the upstream.
+//! A streamed reply on its way to the client: the driver's part in it, which waits for the upstream, for people and for the
+//! client, and keeps within time and memory. What the client gets is the exchange's to say.
 
-mod asked;
-mod rejoined;
-mod wait;
-
-use self::asked::{Asked, ask, error_data};
-use self::rejoined::rejoined;
-use self::wait::{Step, wait};
-use super::alarm::Alarm;
-use super::body::{BodyError, ReplyBody};
-use super::clock::ms_at;
+use super::body::{BodyError, ReplyBody, UpBody};
 use super::coding;
+use super::driver::Driver;
 use super::error::ProxyError;
-use super::exchange::Exchange;
-use super::headers::retain;
+use super::handler::AppState;
 use super::memory::Reserved;
-use super::record::label;
+use super::record::note_sent;
 use super::upstream::EndsByClosing;
-use crate::rewrite::choice::next_of;
-use crate::rewrite::confirm::held::Word;
-use crate::rewrite::judging::Judging;
-use crate::rewrite::stream::{Ending, StreamJudge, StreamLimits};
+use super::wait::{Step, wait};
+use super::whole::Read;
+use crate::exchange::{Break, Input, Output, WholeReply};
 use crate::telemetry::metrics::StreamGuard;
-use crate::wire::error::{own_error_body, parse};
-use crate::wire::sse::write_event;
-use crate::wire::usage::Usage;
 use bytes::Bytes;
-use hyper::body::Frame;
-use hyper::body::Incoming;
-use hyper::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
+use hyper::body::{Frame, Incoming};
+use hyper::http::header::CONTENT_TYPE;
 use hyper::http::response::Parts;
-use hyper::http::{HeaderMap, HeaderValue, Response};
-use std::collections::VecDeque;
+use hyper::http::{HeaderMap, Response};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -47,83 +31,46 @@ const AFTER_DONE: Duration = Duration::from_secs(2);
 const COUNTED_EVERY: usize = 8 * 1024;
 
 /// Whether the reply is a stream of events.
-pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
+pub(super) fn is_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map_or(b"".as_slice(), |kind| kind.as_bytes());
     kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
 }
 
-/// Whether the reply to who `asked` for a stream, or did not, is one by its head. Whoever did not waits for the whole
-/// anyway: there, the first bytes decide.
-pub(crate) fn begins<B>(asked: bool, response: &Response<B>) -> bool {
-    asked && response.status().is_success() && is_stream(response.headers())
+/// What is waited for from the upstream.
+pub(super) enum FromUpstream {
+    Nothing,
+    /// Its body, and when its silence becomes too long.
+    Reading(Incoming, Instant),
+    /// The reply to asking again.
+    Asking(Pin<Box<dyn Future<Output = Asked> + Send>>),
 }
 
-/// The streamed reply for the client. Its head goes out at once.
-pub(crate) fn answer(
-    exchange: Box<Exchange>,
-    judging: Judging,
-    response: Response<Incoming>,
-) -> Response<ReplyBody> {
-    let (head, body) = response.into_parts();
-    answer_begun(exchange, judging, (head, Vec::new(), body))
+/// What asking again has brought.
+pub(super) enum Asked {
+    Stream { body: Incoming, ends_by_closing: bool },
+    Whole(WholeReply),
+    Failed(ProxyError),
 }
 
-/// The same for a stream of which these pieces have come.
-pub(crate) fn answer_begun(
-    mut exchange: Box<Exchange>,
-    judging: Judging,
-    (mut head, pieces, body): (Parts, Vec<Bytes>, Incoming),
-) -> Response<ReplyBody> {
-    let gateway = Arc::clone(&exchange.gateway);
-    exchange.let_go();
-    exchange.record.outcome.status = head.status.as_u16();
-    exchange.record.outcome.streamed = true;
-    if !exchange.is_observing() {
-        exchange.record.write_head(&mut head.headers, exchange.identity.explicit.as_deref());
+impl FromUpstream {
+    /// A body, and when its silence becomes too long.
+    pub(super) fn reading(body: Incoming, deadline: Instant) -> Self {
+        Self::Reading(body, deadline)
     }
-    let open = gateway.telemetry.metrics.stream_opened();
-    let idle = gateway.config.upstream.idle_timeout;
-    if coding::is_coded(&head.headers) {
-        exchange.record.unjudged("unreadable_coding");
-        if judging.is_strict() {
-            return exchange.fail(&ProxyError::ReplyUnjudged { why: "unreadable_coding" });
-        }
-        let tell = |(exchange, _): &mut (Box<Exchange>, StreamGuard), length| exchange.record.passes(length);
-        return Response::from_parts(head, ReplyBody::relay_told(body, idle, (exchange, open), tell));
-    }
-    if !exchange.is_observing() {
-        // What acts may change the length. Not `remove`, which moves another header to the gap.
-        retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH);
-    }
-    let phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
-    let mut streaming = Streaming::new(exchange, judging, (phase, open));
-    streaming.ends_by_closing = head.extensions.get::<EndsByClosing>().is_some();
-    for piece in &pieces {
-        streaming.push(piece);
-    }
-    streamed(head, streaming)
 }
 
-/// A stream of our own for the client, whose `events` are judged like an upstream's.
-pub(crate) fn answer_own(
-    mut exchange: Box<Exchange>,
-    judging: Judging,
-    events: &Bytes,
-) -> Response<ReplyBody> {
-    let mut head = Response::new(()).into_parts().0;
-    head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    head.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    exchange.record.outcome.status = head.status.as_u16();
-    exchange.record.outcome.streamed = true;
-    exchange.record.write_head(&mut head.headers, exchange.identity.explicit.as_deref());
-    let open = exchange.gateway.telemetry.metrics.stream_opened();
-    let mut streaming = Streaming::new(exchange, judging, (Phase::Over, open));
-    streaming.push(events);
-    streaming.finish();
-    streamed(head, streaming)
-}
-
-fn streamed(head: Parts, streaming: Streaming) -> Response<ReplyBody> {
+/// The streamed reply.
+pub(super) fn streamed(head: Parts, driver: Box<Driver>, from: FromUpstream) -> Response<ReplyBody> {
+    let open = driver.gateway.telemetry.metrics.stream_opened();
+    let streaming = Streaming {
+        driver,
+        from,
+        trailers: None,
+        shown: Instant::now(),
+        reserved: Reserved::default(),
+        uncounted: 0,
+        _open: open,
+    };
     let frames = futures_util::stream::unfold(Box::new(streaming), |mut streaming| async move {
         let frame = streaming.next().await?;
         Some((frame, streaming))
@@ -132,22 +79,11 @@ fn streamed(head: Parts, streaming: Streaming) -> Response<ReplyBody> {
 }
 
 struct Streaming {
-    exchange: Box<Exchange>,
-    judge: StreamJudge,
-    phase: Phase,
-    /// What the client gets next.
-    out: VecDeque<Bytes>,
-    /// Room for the pieces of a chunk while it is judged.
-    judged: Vec<Bytes>,
+    driver: Box<Driver>,
+    from: FromUpstream,
     trailers: Option<HeaderMap>,
-    /// How the stream breaks off behind what is still to go out.
-    broken: Option<BodyError>,
     /// When the client got something last.
     shown: Instant,
-    /// How many choices were finished when the ledger was told last.
-    remembered: usize,
-    /// See [`EndsByClosing`].
-    ends_by_closing: bool,
     /// The memory that is taken by what is kept.
     reserved: Reserved,
     /// Bytes that came since that was counted.
@@ -155,134 +91,129 @@ struct Streaming {
     _open: StreamGuard,
 }
 
-enum Phase {
-    /// The upstream's body, and when its silence becomes too long.
-    Reading(Incoming, Instant, Alarm),
-    Asking(Pin<Box<dyn Future<Output = Asked> + Send>>),
-    /// The reply has ended, but for calls that wait for a person's word.
-    Waiting,
-    Over,
-}
-
 impl Streaming {
-    fn new(exchange: Box<Exchange>, judging: Judging, (phase, open): (Phase, StreamGuard)) -> Self {
-        let limits = &exchange.gateway.config.limits;
-        let limits =
-            StreamLimits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
-        let mut judge = StreamJudge::new(judging, limits, true);
-        judge.cut_usage = exchange.pass.ask_usage;
-        judge.tell = exchange.tell();
-        Self {
-            exchange,
-            judge,
-            phase,
-            out: VecDeque::new(),
-            judged: Vec::new(),
-            trailers: None,
-            broken: None,
-            shown: Instant::now(),
-            remembered: 0,
-            ends_by_closing: false,
-            reserved: Reserved::default(),
-            uncounted: 0,
-            _open: open,
-        }
-    }
-
     /// The next frame for the client.
     async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
         loop {
-            if let Some(bytes) = self.out.pop_front() {
-                self.shown = self.exchange.record.lap().into();
-                self.exchange.record.first_byte();
-                self.exchange.record.outcome.reply_bytes += bytes.len() as u64;
-                return Some(Ok(Frame::data(bytes)));
-            }
-            if let Some(broken) = self.broken.take() {
-                self.phase = Phase::Over;
-                self.exchange.record.end();
-                return Some(Err(broken));
-            }
-            let due = self.shown + self.exchange.gateway.config.limits.keepalive_comment;
-            // What comes may all be for us: the arguments of a call that is not shown can take minutes.
-            let hiding = self.judge.is_hiding() || self.exchange.reasks.count() > 0;
-            match &mut self.phase {
-                Phase::Reading(..) if hiding && due <= Instant::now() => self.comment(),
-                Phase::Reading(body, deadline, alarm) => {
-                    let step = wait((body, alarm), *deadline, hiding.then_some(due)).await;
-                    self.step(step);
-                }
-                Phase::Asking(asking) => match timeout_at(due, asking).await {
-                    Ok(asked) => self.asked(asked),
-                    Err(_) => self.comment(),
-                },
-                Phase::Waiting => match timeout_at(due, self.exchange.word()).await {
-                    Ok(Some((id, word))) => self.settle(id, word),
-                    Ok(None) => self.finish(),
-                    Err(_) => self.comment(),
-                },
-                Phase::Over => {
-                    self.exchange.record.end();
-                    return self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)));
+            while let Some(output) = self.driver.exchange.next_output() {
+                match output {
+                    Output::Emit(bytes) => {
+                        self.shown = self.driver.record.lap().into();
+                        self.driver.record.first_byte();
+                        self.driver.exchange.record().reply_bytes += bytes.len() as u64;
+                        return Some(Ok(Frame::data(bytes)));
+                    }
+                    Output::BreakOff(how) => {
+                        self.driver.answered = true;
+                        return Some(Err(match how {
+                            Break::Upstream => BodyError::UpstreamCut,
+                            Break::Idle => BodyError::IdleTimeout,
+                        }));
+                    }
+                    Output::Send(outgoing) => {
+                        let request = self.driver.request(&outgoing);
+                        let asking = ask(Arc::clone(&self.driver.gateway), request);
+                        self.from = FromUpstream::Asking(Box::pin(asking));
+                    }
+                    Output::Done => {
+                        self.driver.answered = true;
+                        self.from = FromUpstream::Nothing;
+                    }
+                    other => self.driver.perform(other),
                 }
             }
+            if self.driver.answered {
+                return self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)));
+            }
+            self.wait().await;
         }
+    }
+
+    /// Waits for what happens next and tells the exchange.
+    async fn wait(&mut self) {
+        let due = self.shown + self.driver.gateway.config.limits.keepalive_comment;
+        // What comes may all be for us: the arguments of a call that is not shown can take minutes.
+        let hiding = self.driver.exchange.is_hiding();
+        match &mut self.from {
+            FromUpstream::Reading(..) if hiding && due <= Instant::now() => self.silence(),
+            FromUpstream::Reading(body, deadline) => {
+                let step = wait(body, *deadline, hiding.then_some(due)).await;
+                self.step(step);
+            }
+            FromUpstream::Asking(asking) => match timeout_at(due, asking).await {
+                Ok(asked) => self.asked(asked),
+                Err(_) => self.silence(),
+            },
+            FromUpstream::Nothing => match timeout_at(due, self.driver.decision()).await {
+                Ok(Some((id, word))) => self.driver.give(Input::Decided(id, word)),
+                // An exchange that waits for nothing has ended before; this one must not look as if it were whole.
+                Ok(None) => {
+                    let error = ProxyError::Internal { detail: "nothing is waited for".to_owned() };
+                    self.driver.give(Input::Cut(error, Break::Upstream));
+                }
+                Err(_) => self.silence(),
+            },
+        }
+    }
+
+    fn silence(&mut self) {
+        self.driver.record.rested();
+        self.shown = self.driver.record.lap().into();
+        self.driver.give(Input::Silence);
     }
 
     fn step(&mut self, step: Step) {
-        self.exchange.record.rested();
+        self.driver.record.rested();
+        let gateway = Arc::clone(&self.driver.gateway);
+        let idle = gateway.config.upstream.idle_timeout;
         match step {
             Step::Frame(frame) => {
-                let now = Instant::from(self.exchange.record.lap());
+                let now = Instant::from(self.driver.record.lap());
                 match frame.into_data() {
-                    Ok(data) => self.push(&data),
+                    Ok(data) => {
+                        let came = data.len();
+                        self.driver.give(Input::Bytes(data));
+                        self.reserve(came);
+                        self.driver.record.own_time();
+                    }
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
                 }
-                let idle = self.exchange.gateway.config.upstream.idle_timeout;
-                let patience = if self.judge.is_done() { AFTER_DONE.min(idle) } else { idle };
-                if let Phase::Reading(_, deadline, _) = &mut self.phase {
+                let patience = if self.driver.exchange.is_done() { AFTER_DONE.min(idle) } else { idle };
+                if let FromUpstream::Reading(_, deadline) = &mut self.from {
                     *deadline = now + patience;
                 }
             }
-            Step::End if self.ends_by_closing && !self.judge.is_whole() => {
-                let error =
-                    self.exchange.gateway.cut(&"the connection was closed before the stream had ended");
-                self.break_off(&error, BodyError::UpstreamCut);
+            Step::End => self.end(Input::End),
+            Step::Silence => self.silence(),
+            Step::Cut => self.end(Input::Cut(gateway.cut(&"the connection broke"), Break::Upstream)),
+            Step::TooSilent => self.end(Input::Cut(gateway.timed_out(idle), Break::Idle)),
+        }
+    }
+
+    /// The upstream's body has ended, in this way.
+    fn end(&mut self, input: Input) {
+        self.from = FromUpstream::Nothing;
+        self.driver.give(input);
+    }
+
+    fn asked(&mut self, asked: Asked) {
+        self.driver.record.rested();
+        self.from = FromUpstream::Nothing;
+        match asked {
+            Asked::Stream { body, ends_by_closing } => {
+                let idle = self.driver.gateway.config.upstream.idle_timeout;
+                self.from = FromUpstream::reading(body, Instant::now() + idle);
+                self.driver.give(Input::StreamBegins { ends_by_closing });
             }
-            Step::End => self.finish(),
-            Step::Silence => self.comment(),
-            // All has been said; that the connection ends badly is no loss.
-            Step::Cut | Step::TooSilent if self.judge.is_done() => self.finish(),
-            Step::Cut => {
-                self.break_off(&self.exchange.gateway.cut(&"the connection broke"), BodyError::UpstreamCut);
-            }
-            Step::TooSilent => {
-                let idle = self.exchange.gateway.config.upstream.idle_timeout;
-                self.break_off(&self.exchange.gateway.timed_out(idle), BodyError::IdleTimeout);
+            Asked::Whole(reply) => self.driver.give(Input::Reply(reply)),
+            Asked::Failed(error) => {
+                note_sent(self.driver.exchange.record(), Err(&error));
+                self.driver.give(Input::NotSent(error));
             }
         }
     }
 
-    /// Judges what came.
-    fn push(&mut self, data: &Bytes) {
-        let mut out = std::mem::take(&mut self.judged);
-        self.judge.push(data.clone(), ms_at(self.exchange.record.lap()), &mut out);
-        if !self.asks_anew(&mut out) {
-            rejoined(data, &mut out, &mut self.out);
-        }
-        out.clear();
-        self.judged = out;
-        if self.judge.spoiled {
-            let why = self.judge.unjudged.last().map_or("unjudged", |why| label(*why));
-            self.break_off(&ProxyError::ReplyUnjudged { why }, BodyError::UpstreamCut);
-        }
-        self.reserve(data.len());
-        self.exchange.show_held(&self.judge.judging);
-        self.tell_finished();
-        self.exchange.record.own_time();
-    }
-
-    /// Counts what is kept against the bound on all bodies, behind a piece of `came` bytes. To add it up takes a look at
+    /// Counts what is kept against the bound on all bodies, after a piece of `came` bytes. To add it up takes a look at
     /// every call, so that it is done once in a while.
     fn reserve(&mut self, came: usize) {
         self.uncounted += came;
@@ -290,165 +221,34 @@ impl Streaming {
             return;
         }
         self.uncounted = 0;
-        let kept = self.judge.kept_bytes();
-        let fits = self.exchange.gateway.memory.replies.reach(&mut self.reserved, kept);
+        let kept = self.driver.exchange.kept_bytes();
+        let fits = self.driver.gateway.memory.replies.reach(&mut self.reserved, kept);
         if kept < COUNTED_EVERY {
             self.reserved.shrink(kept);
         }
-        if !fits && !self.exchange.is_observing() {
-            self.break_off(&ProxyError::NoMemory, BodyError::UpstreamCut);
+        if !fits && !self.driver.gateway.is_observing() {
+            self.driver.give(Input::NoMemory);
         }
-    }
-
-    /// Before the client can act on a finish, the ledger knows what it was handed.
-    fn tell_finished(&mut self) {
-        let finished = self.judge.choices().iter().filter(|choice| choice.finish_shown).count();
-        let finished = finished + usize::from(self.judge.is_done());
-        if finished > self.remembered {
-            self.remembered = finished;
-            self.exchange.remember(self.judge.choices());
-            if self.judge.is_done() {
-                self.exchange.billed(self.judge.total_usage().as_ref().map(Usage::read).unwrap_or_default());
-            }
-        }
-        // Nor does the client's next request meet this one, however long the upstream takes to end its stream.
-        let choices = self.judge.choices();
-        if !choices.is_empty() && choices.iter().all(|choice| choice.finish_shown) {
-            self.exchange.passage = None;
-        }
-    }
-
-    /// A word has come on a call that waited.
-    fn settle(&mut self, id: u32, word: Word) {
-        self.exchange.record.rested();
-        let mut out = Vec::new();
-        self.judge.settle(id, word, &mut out);
-        self.out.extend(out);
-        self.tell_finished();
-        if !self.judge.is_waiting() {
-            self.finish();
-        }
-    }
-
-    /// Where the first event is an error: true if another form of the request is asked instead. Else the error
-    /// is put in its place in `out`.
-    fn asks_anew(&mut self, out: &mut Vec<Bytes>) -> bool {
-        let Some((error, raw, place)) = self.judge.take_head_error() else { return false };
-        let again = match self.exchange.pass.asking {
-            // An error that says nothing of its status is a refusal of what was asked.
-            Some(_) => self.exchange.lands_bare(error.status.unwrap_or(400)),
-            None => self.exchange.falls_back(error.status.unwrap_or(200), &error),
-        };
-        if !again {
-            self.judge.fail();
-            // No form was taken.
-            self.exchange.tried.clear();
-            out.insert(place, raw);
-            return false;
-        }
-        self.judge.restart(true);
-        self.judge.cut_usage = self.exchange.pass.ask_usage;
-        self.judge.tell = self.exchange.tell();
-        self.ask();
-        true
-    }
-
-    /// The upstream's body has ended, or no call waits any more.
-    fn finish(&mut self) {
-        let mut out = Vec::new();
-        let ending = self.judge.finish(ms_at(self.exchange.record.lap()), &mut out);
-        if self.asks_anew(&mut out) {
-            return;
-        }
-        self.out.extend(out);
-        self.exchange.show_held(&self.judge.judging);
-        match ending {
-            Ending::Waits => self.phase = Phase::Waiting,
-            Ending::Reask { choice, round } if !self.exchange.is_observing() => {
-                let next = next_of(self.judge.choices(), choice);
-                self.exchange.ask_again((choice, next), round, &mut self.judge.judging);
-                self.judge.continue_with(choice);
-                self.ask();
-            }
-            _ => {
-                self.exchange.taken();
-                self.exchange.remember(self.judge.choices());
-                self.phase = Phase::Over;
-            }
-        }
-    }
-
-    /// Sends the present form of the request.
-    fn ask(&mut self) {
-        let request = self.exchange.request();
-        self.phase = Phase::Asking(Box::pin(ask(Arc::clone(&self.exchange.gateway), request)));
-    }
-
-    fn asked(&mut self, asked: Asked) {
-        self.exchange.record.rested();
-        match asked {
-            Asked::Stream { body, ends_by_closing } => {
-                self.ends_by_closing = ends_by_closing;
-                let idle = self.exchange.gateway.config.upstream.idle_timeout;
-                self.phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
-            }
-            Asked::Whole(events) => {
-                self.phase = Phase::Over;
-                self.push(&events);
-                if matches!(self.phase, Phase::Over) {
-                    self.finish();
-                }
-            }
-            Asked::Refused { status, .. } if self.exchange.lands_bare(status) => self.ask(),
-            Asked::Refused { status, body } => {
-                let error = parse(&body).unwrap_or_default();
-                let falls_back =
-                    self.exchange.pass.asking.is_none() && self.exchange.falls_back(status, &error);
-                if falls_back {
-                    return self.ask();
-                }
-                self.out.push_back(write_event(&error_data(status, &body)));
-                self.exchange.record.outcome.error = Some("reask_failed");
-                self.broken = Some(BodyError::UpstreamCut);
-            }
-            Asked::Failed(error) => self.break_off(&error, BodyError::UpstreamCut),
-        }
-    }
-
-    /// Keeps the client's connection alive while it has to wait.
-    fn comment(&mut self) {
-        self.exchange.record.rested();
-        self.shown = self.exchange.record.lap().into();
-        if self.judge.at_boundary() {
-            self.out.push_back(Bytes::from_static(b": toolrein waits\n\n"));
-        }
-    }
-
-    /// Ends the stream visibly: an error event where one can stand, then a broken body.
-    fn break_off(&mut self, error: &ProxyError, broken: BodyError) {
-        if self.judge.at_boundary() {
-            let data = own_error_body(&error.message(), error.code());
-            self.out.push_back(write_event(data.as_bytes()));
-        }
-        self.exchange.record.outcome.error = Some(error.code());
-        self.broken = Some(broken);
     }
 }
 
-impl Drop for Streaming {
-    fn drop(&mut self) {
-        if !matches!(self.phase, Phase::Over) {
-            self.exchange.remember(self.judge.choices());
+/// Sends `request` in the middle of a stream, and reads a reply that is none.
+async fn ask(gateway: Arc<AppState>, request: hyper::http::Request<UpBody>) -> Asked {
+    let response = match gateway.upstream.send(request).await {
+        Ok(response) => response,
+        Err(error) => return Asked::Failed(error),
+    };
+    let is_events = response.status().is_success() && is_stream(response.headers());
+    if is_events && !coding::is_coded(response.headers()) {
+        let ends_by_closing = response.extensions().get::<EndsByClosing>().is_some();
+        return Asked::Stream { body: response.into_body(), ends_by_closing };
+    }
+    match Read::read(response, false, &gateway, None).await {
+        Ok(read) => {
+            let (status, body) = read.to_judge();
+            Asked::Whole(WholeReply { id: u32::MAX, status, body })
         }
-        if self.judge.is_done() {
-            self.exchange.record.end();
-        }
-        for why in &self.judge.unjudged {
-            self.exchange.record.unjudged(label(*why));
-        }
-        let now_ms = self.exchange.gateway.now_ms();
-        self.exchange.record.judged(&mut self.judge.judging, now_ms);
-        self.exchange.billed(self.judge.total_usage().as_ref().map(Usage::read).unwrap_or_default());
+        Err(error) => Asked::Failed(error),
     }
 }
 
@@ -457,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_told_by_its_content_type_in_any_spelling() {
+    fn a_stream_is_recognised_by_its_content_type_in_any_spelling() {
         for (kind, expected) in [
             ("text/event-stream", true),
             ("text/event-stream;charset=UTF-8", true),

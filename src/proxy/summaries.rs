@@ -9,7 +9,7 @@ pub(crate) use place::Places;
 
 use super::body::UpBody;
 use super::drain::Drain;
-use super::handler::Gateway;
+use super::handler::AppState;
 use super::read::{Patience, read_body};
 use crate::ledger::summaries::Pins;
 use crate::policy::plan::SummaryWanted;
@@ -86,7 +86,7 @@ impl Summariser {
     }
 }
 
-impl Gateway {
+impl AppState {
     /// The batch's summary, if it is decided that it has one. Returns after `wait` at the latest.
     pub(crate) async fn summarise(
         self: &Arc<Self>,

@@ -303,6 +303,11 @@ impl ChoiceState {
         Some(write_round(&self.said.carried, &withheld))
     }
 
+    /// Bytes of all text that the client sees of it, escapes as written, without what sets two replies apart.
+    pub fn text_bytes(&self) -> usize {
+        self.earlier_text.len() + self.said.text.len()
+    }
+
     /// Goes on with another reply of the upstream to the same client request.
     pub fn begin_next_reply(&mut self) {
         self.earlier_text = self.joined_text();
@@ -349,11 +354,6 @@ impl ChoiceState {
         let is_first = at > 0 && !self.decisions[..at].iter().any(is_released);
         let first = self.assembler.calls().first().filter(|_| is_first)?;
         first.extra.iter().find(|(key, _)| key == b"extra_content").map(|(_, value)| value.as_slice())
-    }
-
-    /// The text of earlier replies, escapes as written.
-    pub fn earlier_text(&self) -> &[u8] {
-        &self.earlier_text
     }
 
     fn joined_text(&self) -> Vec<u8> {

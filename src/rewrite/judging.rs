@@ -58,6 +58,8 @@ impl Decision {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
     pub tool: String,
+    /// As the upstream gave it; empty where it gave none.
+    pub id: String,
     pub decision: Decision,
     /// Every policy that objected, also where only observed.
     pub objections: Vec<(&'static str, Reason)>,
@@ -245,7 +247,7 @@ impl Judging {
         let wrapped =
             arguments.as_deref().and_then(|text| names().find_map(|name| wrapper::calls(&name, text)));
         if let Some(calls) = wrapped {
-            return self.decide_wrapper((choice, now_ms), &name, calls);
+            return self.decide_wrapper((choice, now_ms), call, calls);
         }
         let whole = known == Known::Whole;
         let mut ruling = self.ruling((choice, now_ms), call, arguments.as_deref());
@@ -253,7 +255,7 @@ impl Judging {
             self.answers.exempt(&mut ruling.objections);
         }
         if known == Known::Cut {
-            return self.decide_cut(name, ruling);
+            return self.decide_cut(call, ruling);
         }
         // An answer is let through over every limit, so nothing was done to it that could be told.
         let meant = self.judge.meant(&name);
@@ -293,8 +295,8 @@ impl Judging {
             (None, None, None) => Decision::Release,
         };
         let regret = regret.filter(|_| decision.is_hidden());
-        let decided = decision.clone();
-        let judged = Judged { tool: name, decision: decided, objections, acts, regret, unjudged: false };
+        let (id, decided) = (call.id(), decision.clone());
+        let judged = Judged { tool: name, id, decision: decided, objections, acts, regret, unjudged: false };
         self.record.push(judged);
         decision
     }
@@ -312,8 +314,8 @@ impl Judging {
             None => Decision::Release,
         };
         let unjudged = decision.is_released();
-        let (acts, regret, decided) = (Vec::new(), None, decision.clone());
-        self.record.push(Judged { tool, decision: decided, objections, acts, regret, unjudged });
+        let (id, acts, regret, decided) = (call.id(), Vec::new(), None, decision.clone());
+        self.record.push(Judged { tool, id, decision: decided, objections, acts, regret, unjudged });
         decision
     }
 

@@ -26,6 +26,7 @@ use identity::{Domain, Hash, Identity};
 use memo::{Derived, Memo};
 use released::{Releases, times};
 use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use summaries::Summaries;
@@ -37,15 +38,20 @@ pub struct Transcript<'a> {
     pub body: &'a [u8],
     pub memo: &'a dyn Memo,
     pub identity: &'a Identity,
-    pub calls: PairedCalls<'a>,
+    known: Known,
+}
+
+#[derive(Default)]
+/// What is known of a conversation beside its bytes.
+pub struct Known {
+    pub calls: PairedCalls,
     /// What the class estimate of tokens is multiplied by for this family of models, in percent.
     pub token_factor: u32,
     /// Tokens that the model takes, where that is known.
     pub context_window: Option<u32>,
     /// The upstream has refused this request because it is longer than the model takes.
     pub overflowed: bool,
-    /// How many messages those requests had that begin this one, were refused for their length and were taken in a
-    /// shorter form; ascending.
+    /// How many messages earlier requests had that were too long and were taken in a shorter form; ascending.
     pub overflows: Vec<usize>,
     /// The tier of the caller, as the operator named it.
     pub tier: Option<Arc<str>>,
@@ -53,35 +59,61 @@ pub struct Transcript<'a> {
     pub stopped: Option<Stopped>,
     /// Summaries of what was cleared, where somebody keeps them.
     pub summaries: Option<Arc<dyn Summaries>>,
-    /// When the request came, in ms since the epoch. For what is counted, never for what is written.
+    /// When the request came, in ms since the epoch. For what is counted alone.
     pub now_ms: u64,
     /// Rounds that the client was not shown, each with the place of the assistant message it stands before, in order.
     pub hidden_rounds: Vec<(usize, Bytes)>,
     /// When calls of each thing that is counted for the caller were handed out, in any conversation, in ms since the epoch.
     pub spent: Vec<Vec<u64>>,
-    /// The bytes of `body` where they are shared, for who keeps them longer than the transcript.
+    /// The bytes of `body` where they are shared.
     pub shared_body: Option<Bytes>,
     last_assistant: Option<usize>,
-    notes: Notes<'a>,
+    notes: Notes,
 }
 
-/// What was derived from each message.
-struct Notes<'a> {
-    /// Of those that are in [`Request::checkpoint`].
-    known: &'a [Note],
-    /// Of the others.
-    new: Vec<Note>,
-}
+/// What was derived from each message that is not in [`Request::checkpoint`], which has notes of its own.
+#[derive(Default)]
+struct Notes(Vec<Note>);
 
-impl<'a> Notes<'a> {
-    fn of_messages(request: &'a Request) -> Self {
-        let known = request.checkpoint.as_ref().map_or(&[][..], |checkpoint| &checkpoint.notes);
-        let new = (known.len()..request.messages.len()).map(|_| Note::default()).collect();
-        Self { known, new }
+impl Notes {
+    fn of_messages(request: &Request) -> Self {
+        let new = known_notes(request).len()..request.messages.len();
+        Self(new.map(|_| Note::default()).collect())
     }
 
-    fn of(&self, message: usize) -> &Note {
-        self.known.get(message).unwrap_or_else(|| &self.new[message - self.known.len()])
+    fn of<'a>(&'a self, request: &'a Request, message: usize) -> &'a Note {
+        let known = known_notes(request);
+        known.get(message).unwrap_or_else(|| &self.0[message - known.len()])
+    }
+}
+
+fn known_notes(request: &Request) -> &[Note] {
+    request.checkpoint.as_ref().map_or(&[][..], |checkpoint| &checkpoint.notes)
+}
+
+impl Known {
+    /// The conversation again that it was known of.
+    pub fn of<'a>(
+        self,
+        (request, body): (&'a Request, &'a [u8]),
+        identity: &'a Identity,
+        memo: &'a dyn Memo,
+    ) -> Transcript<'a> {
+        Transcript { request, body, memo, identity, known: self }
+    }
+}
+
+impl Deref for Transcript<'_> {
+    type Target = Known;
+
+    fn deref(&self) -> &Known {
+        &self.known
+    }
+}
+
+impl DerefMut for Transcript<'_> {
+    fn deref_mut(&mut self) -> &mut Known {
+        &mut self.known
     }
 }
 
@@ -109,16 +141,13 @@ pub struct View<'a> {
     note: &'a Note,
 }
 
-/// About so many bytes are counted of messages that nobody has counted, spread evenly over their long strings. Of the
-/// corpus' conversations with gpt-4o the first bills are foretold 1.2 % off so, as they are if all is counted, and those
-/// with gpt-4.1 2.0 % off instead of 1.6 % (`tests/tokens_eval.rs`).
+/// About so many bytes are counted of messages that nobody has counted, spread evenly over their long strings.
 pub const COUNTED: usize = 4 << 10;
 
-/// A message of fewer bytes is not looked up. To count it takes up to three times as long as that, but what comes again
-/// is mostly known by its bill or by its beginning, so that most messages are counted once in any case.
+/// A message of fewer bytes is not looked up.
 const LEAST_NAMED: usize = 1 << 10;
 
-/// Marks a count in a note as one from samples.
+/// Marks a sampled count.
 const SAMPLED: u64 = 1 << 63;
 
 impl<'a> View<'a> {
@@ -141,7 +170,7 @@ impl<'a> View<'a> {
         self.note_count(if let Derived::Tokens(counted) = derived { counted } else { count() })
     }
 
-    /// Remembers the count for who asks again: to hash a long message for every policy would cost more than all else.
+    /// Remembers the count for who asks again.
     fn note_count(&self, counted: Estimate) -> Estimate {
         self.note.counted.store(counted.hundredths() + 1, Ordering::Relaxed);
         counted.scaled(self.token_factor)
@@ -259,7 +288,7 @@ impl<'a> View<'a> {
 #[derive(Clone, Copy)]
 pub struct ToolResult<'a> {
     pub view: View<'a>,
-    pub call: Option<&'a Call<'a>>,
+    pub call: Option<&'a Call>,
     /// From the call's release to now, in ms, where the result is new in this request and the release is known.
     pub took_ms: Option<u64>,
 }
@@ -285,7 +314,7 @@ pub enum Event<'a> {
         message: usize,
         round: &'a Bytes,
     },
-    Call(&'a Call<'a>),
+    Call(&'a Call),
     Result(ToolResult<'a>),
     /// Every call of one reply is answered; the view is the result that completed the group.
     ResultsComplete(View<'a>),
@@ -313,26 +342,13 @@ impl<'a> Transcript<'a> {
         let notes = Notes::of_messages(request);
         let calls = PairedCalls::read((request, &notes), body, identity, memo);
         let last_assistant = request.messages.iter().rposition(|message| message.role == Role::Assistant);
-        Self {
-            request,
-            body,
-            memo,
-            identity,
-            calls,
-            token_factor: 100,
-            context_window: None,
-            overflowed: false,
-            overflows: Vec::new(),
-            tier: None,
-            stopped: None,
-            summaries: None,
-            now_ms: 0,
-            hidden_rounds: Vec::new(),
-            spent: Vec::new(),
-            shared_body: None,
-            last_assistant,
-            notes,
-        }
+        let known = Known { calls, token_factor: 100, last_assistant, notes, ..Known::default() };
+        known.of((request, body), identity, memo)
+    }
+
+    /// What is known of the conversation, to go on with it later.
+    pub fn keep(self) -> Known {
+        self.known
     }
 
     /// The estimated tokens of the tools that the request declares. Counted once for equal lists.
@@ -352,7 +368,7 @@ impl<'a> Transcript<'a> {
     }
 
     /// The newest `most` calls, the newest first.
-    pub fn newest_calls(&self, most: usize) -> impl Iterator<Item = &Call<'a>> {
+    pub fn newest_calls(&self, most: usize) -> impl Iterator<Item = &Call> {
         self.calls.calls.iter().rev().take(most)
     }
 
@@ -407,7 +423,7 @@ impl<'a> Transcript<'a> {
             memo: self.memo,
             identity: self.identity,
             token_factor: self.token_factor,
-            note: self.notes.of(index),
+            note: self.known.notes.of(self.request, index),
         }
     }
 

@@ -15,6 +15,7 @@ pub mod refusal;
 pub mod reply;
 pub mod request;
 pub mod smuggling;
+pub mod sniff;
 pub mod spelled;
 pub mod sse;
 pub mod usage;

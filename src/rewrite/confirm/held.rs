@@ -11,6 +11,8 @@ use crate::policy::plan::Reason;
 pub struct HeldCall {
     /// Its number among all that have waited in this client request.
     pub id: u32,
+    /// As the upstream gave it; empty where it gave none.
+    pub call_id: String,
     pub tool: String,
     /// As the program would get them, to the byte.
     pub arguments: String,

@@ -31,8 +31,16 @@ impl Judging {
         self.answers.exempt(&mut objections);
         let (policy, reason) = objections.iter().find(|(_, reason)| !reason.needs_yes())?.clone();
         let decision = Decision::Withhold { policy, reason: self.answers.advise(&reason) };
-        let (decided, acts, regret) = (decision.clone(), Vec::new(), None);
-        self.record.push(Judged { tool: name, decision: decided, objections, acts, regret, unjudged: false });
+        let (id, decided, acts, regret) = (call.id(), decision.clone(), Vec::new(), None);
+        self.record.push(Judged {
+            tool: name,
+            id,
+            decision: decided,
+            objections,
+            acts,
+            regret,
+            unjudged: false,
+        });
         Some(decision)
     }
 
@@ -98,7 +106,8 @@ impl Judging {
 
     /// Decides on a call in the middle of which the reply was cut. It passes as it came, so that the client sees where
     /// the reply ends, unless there is more against it than its arguments; asking again would be cut again.
-    pub(super) fn decide_cut(&mut self, tool: String, mut ruling: Ruling) -> Decision {
+    pub(super) fn decide_cut(&mut self, call: &Assembled, mut ruling: Ruling) -> Decision {
+        let tool = call.name();
         ruling.objections.retain(|(_, reason)| reason.kind != ReasonKind::Validation);
         let decision = match ruling.objections.is_empty() {
             _ if self.observe => Decision::Release,
@@ -108,6 +117,7 @@ impl Judging {
         let (decided, objections) = (decision.clone(), ruling.objections);
         self.record.push(Judged {
             tool,
+            id: call.id(),
             decision: decided,
             objections,
             acts: Vec::new(),
