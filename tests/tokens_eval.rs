@@ -108,6 +108,7 @@ impl Billed {
             histories: &histories,
             answered: None,
             quotas: &[],
+            stops: &[],
             bytes: Hash(0),
             now_ms: 0,
             now: Instant::now(),

@@ -140,6 +140,7 @@ fn ledger() -> Plot {
                 histories: &calls[..3],
                 answered: None,
                 quotas: &[],
+                stops: &[],
                 bytes: name(at % 50),
                 now_ms: at,
                 now: Instant::now(),

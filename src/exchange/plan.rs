@@ -4,7 +4,7 @@
 use super::error::ProxyError;
 use super::meter::Meter;
 use super::running::Running;
-use super::store::{CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota};
+use super::store::{CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota, Stop};
 use super::{Core, Now, Output, Phase, Shared, StoreQuery};
 use crate::config::AskUsage;
 use crate::policy::about::Counted;
@@ -16,9 +16,9 @@ use crate::rewrite::sent::Sent;
 use crate::rewrite::summary::question;
 use crate::telemetry::outcome::{Consent, Context, On, PrefixBreak, SummaryResult};
 use crate::transcript::Known as KnownConversation;
-use crate::transcript::Transcript;
 use crate::transcript::identity::{Domain, Hash};
 use crate::transcript::prompt::Histories;
+use crate::transcript::{Stopped, Transcript};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -113,6 +113,7 @@ impl Core {
             histories: histories.earlier.iter().map(|(_, name)| *name).collect(),
             bytes: if quotas.is_empty() { Hash::default() } else { self.name_of_bytes() },
             quotas,
+            stops: self.stops(conversation),
             model,
             request,
             conversation,
@@ -143,6 +144,7 @@ impl Core {
         transcript.shared_body = Some(body.clone());
         transcript.tier.clone_from(&self.tier);
         transcript.spent.clone_from(&facts.spent);
+        transcript.stopped = facts.stopped;
         transcript.overflows = facts.known_overflows(&transcript, sought.model);
         let (plan, judge) = self.policies().read(&transcript);
         let known = Known { facts, restored, lost };
@@ -363,6 +365,16 @@ impl Core {
             self.policies().leave_context(&mut plan);
         }
         plan
+    }
+
+    /// What may have been stopped of the request, where a policy acts on it.
+    fn stops(&self, conversation: Hash) -> Vec<Stop> {
+        if !self.policies().heeds_stops() {
+            return Vec::new();
+        }
+        let id = self.identity.explicit.clone().unwrap_or_else(|| conversation.spelled());
+        let caller = self.identity.principal.spelled();
+        vec![Stop { what: Stopped::Conversation, id }, Stop { what: Stopped::Caller, id: caller }]
     }
 
     /// A request's name, equal for equal bytes of one caller alone.

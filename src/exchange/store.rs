@@ -9,6 +9,7 @@ pub use update::Answered;
 
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;
+use crate::transcript::Stopped;
 use crate::transcript::identity::{CallKey, Hash};
 use crate::transcript::prompt::{Anchor, Ratio};
 use crate::transcript::released::{Release, Releases};
@@ -37,6 +38,8 @@ pub struct Ask<'a> {
     pub answered: Option<Hash>,
     /// What the caller has used of these is wanted.
     pub quotas: &'a [Quota],
+    /// The conversation and its caller, where it is wanted whether a person has stopped one of them.
+    pub stops: &'a [Stop],
     /// The request's name, equal for equal bytes alone.
     pub bytes: Hash,
     /// Now, in ms since the epoch.
@@ -54,6 +57,14 @@ pub struct Quota {
     pub calls: usize,
     /// How long a use counts, in ms.
     pub window_ms: u64,
+}
+
+/// A conversation or a caller that a person stops, by its id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Stop {
+    pub what: Stopped,
+    /// As logs show it: the conversation's id, or the caller's keyed hash in hexadecimal.
+    pub id: String,
 }
 
 /// A request that carries a yes.
@@ -83,6 +94,8 @@ pub struct Facts {
     pub spent: Vec<Vec<u64>>,
     /// Requests of the conversation that were refused for their length and taken in a shorter form.
     pub overflows: Vec<Overflow>,
+    /// A person has stopped the conversation or its caller.
+    pub stopped: Option<Stopped>,
     /// What the model's provider bills for an estimated token, as far as this process has learned.
     pub ratio: Option<Ratio>,
     /// The ledger that replicas share did not answer: this is what this process knows.

@@ -4,9 +4,10 @@
 //! A record is the digit of the format's version, a keyed hash of 32 hexadecimal digits over its name and its body,
 //! and the body.
 
-use crate::ledger::{ModelFacts, Overflow};
+use crate::ledger::{ModelFacts, Overflow, Stop};
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;
+use crate::transcript::Stopped;
 use crate::transcript::identity::{Domain, Hash, HashKey};
 use crate::transcript::prompt::{Anchor, Size};
 use crate::transcript::released::Release;
@@ -41,6 +42,7 @@ pub enum Kind {
     Request = b'n',
     Overflows = b'o',
     Quota = b'q',
+    Stops = b's',
 }
 
 /// One kind of record.
@@ -170,6 +172,26 @@ impl Record for Overflow {
         let (history, messages) = body.split_at_checked(DIGITS)?;
         let messages = usize::try_from(parse_number(messages)?).ok()?;
         Some(Self { messages, history: parse_hash(history)? })
+    }
+}
+
+impl Record for Stop {
+    fn write(&self) -> Vec<u8> {
+        let what = match self.what {
+            Stopped::Conversation => "c",
+            Stopped::Caller => "p",
+        };
+        [what, &self.id].concat().into_bytes()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (what, id) = std::str::from_utf8(body).ok()?.split_at_checked(1)?;
+        let what = match what {
+            "c" => Stopped::Conversation,
+            "p" => Stopped::Caller,
+            _ => return None,
+        };
+        Some(Self { what, id: id.to_owned() })
     }
 }
 

@@ -46,6 +46,8 @@ fn every_record_comes_back_as_it_was_and_broken_not_at_all() {
     comes_back(&Taken { request: Hash(3), at_ms: 9 });
     comes_back(&Overflow { messages: 40, history: Hash(4) });
     comes_back(&Seen);
+    comes_back(&Stop { what: Stopped::Conversation, id: "talk 1".to_owned() });
+    comes_back(&Stop { what: Stopped::Caller, id: Hash(5).spelled() });
     let size =
         Size { tools: Estimate::of_tokens(3), messages: Estimate::of_hundredths(12_345), sampled: true };
     comes_back(&Anchor { size, prompt: 120, completion: 0, edits: Hash(6), rounds: 7 });
