@@ -8,7 +8,7 @@ pub use self::ledger::LedgerError;
 
 use self::ledger::{Opened, Shared};
 use crate::admin::readiness::Readiness;
-use crate::admin::{Admin, BODY_BYTES, Bearer};
+use crate::admin::{Admin, BODY_BYTES, Bearer, StopScope};
 use crate::config::{self, Config, LogFormat, Target};
 use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
@@ -172,6 +172,7 @@ impl Running {
         let memory = BodyMemory::new(config.limits.total_bytes);
         let held_bytes = memory.clone();
         metrics.count_body_bytes_by(move || held_bytes.held());
+        let for_pages = Arc::clone(&ledger);
         let services =
             Services { telemetry: telemetry.clone(), ledger, key, held: Arc::clone(&held), memory };
         let summaries = Summariser::new(pins, places, drain.clone());
@@ -185,6 +186,8 @@ impl Running {
             readiness: readiness.clone(),
             loopback: config.listen.admin.ip().is_loopback(),
             held: Arc::clone(&held),
+            ledger: for_pages,
+            stop_scope: Arc::new(StopScope::of(&config)),
             bearer,
         };
         let settings = serve_settings(&config);
@@ -269,7 +272,7 @@ async fn answer(pages: Arc<Pages>, request: Request<Incoming>) -> Response<Reply
         true => read_body(&mut body, None, BODY_BYTES, pages.patience).await.ok(),
         false => None,
     };
-    let (head, body) = pages.admin.handle(&request, said.as_deref()).into_parts();
+    let (head, body) = pages.admin.handle(&request, said.as_deref()).await.into_parts();
     let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     Response::from_parts(head, ReplyBody::full(body))
 }

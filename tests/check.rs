@@ -161,10 +161,13 @@ fn check_tells_what_is_in_effect() {
         "    exhausted = \"answer\"",
         "    default = { calls = 60, per = \"60s\" }",
         "    max_chars = 16000",
-        "Off: quota, turn_limits, allow, states, duplicates, serial, min_conversation, fresh, injection, taint, read_more, confirm, history",
     ] {
         assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
     }
+    let on = ["budget", "rate_limit", "loops", "arguments", "truncate", "compact"];
+    let names = REGISTRY.iter().map(|entry| entry.name);
+    let off = format!("Off: {}", names.filter(|name| !on.contains(name)).collect::<Vec<_>>().join(", "));
+    assert!(report.lines().any(|reported| reported == off), "{off:?} is not in\n{report}");
     assert!(!report.contains("warning"), "{report}");
 }
 

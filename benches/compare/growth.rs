@@ -2,10 +2,9 @@
 //! sizes, the least of many rounds, and draws it; says nothing of how fast that is beside others.
 
 use super::bodies::{Body, conversation};
-use super::load;
 use super::plot::Plot;
 use super::subject::Subject;
-use super::upstream;
+use super::{load, upstream};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -139,6 +138,7 @@ fn ledger() -> Plot {
                 histories: &calls[..3],
                 answered: None,
                 quotas: &[],
+                stops: &[],
                 bytes: name(at % 50),
                 now_ms: at,
                 now: Instant::now(),

@@ -6,11 +6,13 @@ mod bearer;
 mod confirmations;
 mod host;
 pub mod readiness;
+mod stops;
 
 pub use bearer::Bearer;
+pub use stops::StopScope;
 
-use self::confirmations::Asked;
 use crate::dialect::error::own_error_body;
+use crate::ledger::Ledger;
 use crate::ledger::held::HeldCalls;
 use crate::telemetry::metrics::Metrics;
 use bytes::Bytes;
@@ -32,7 +34,9 @@ const INDEX: &str = "toolrein admin\n\n\
     /livez    200 while the process answers\n\
     /readyz   200 while requests are taken; 503 while starting or draining\n\
     /config   the configuration in force, secrets hidden\n\
-    /api/confirmations   calls that wait for a person's word; takes the bearer token\n";
+    /api/confirmations   calls that wait for a person's word; takes the bearer token\n\
+    /api/stops   what is stopped; takes the bearer token\n\
+    /api/conversations/ID/stop, /api/callers/HASH/stop   POST stops, DELETE ends that; take the bearer token\n";
 
 /// The longest body that is read.
 pub const BODY_BYTES: u64 = 1024;
@@ -48,8 +52,38 @@ pub struct Admin {
     pub loopback: bool,
     /// Calls that wait for a person's word.
     pub held: Arc<HeldCalls>,
+    /// Where stops are kept.
+    pub ledger: Arc<dyn Ledger>,
+    /// Where these have an effect.
+    pub stop_scope: Arc<StopScope>,
     /// What opens the pages for which it takes one; without it they do not exist.
     pub bearer: Option<Bearer>,
+}
+
+/// A page that takes the token, and what is asked of it.
+#[derive(Clone, Copy)]
+enum Asked<'a> {
+    Confirmations(confirmations::Asked<'a>),
+    Stops(stops::Asked<'a>),
+}
+
+impl<'a> Asked<'a> {
+    fn of(path: &'a str) -> Option<Self> {
+        let confirmations = confirmations::Asked::of(path).map(Self::Confirmations);
+        confirmations.or_else(|| stops::Asked::of(path).map(Self::Stops))
+    }
+
+    /// The methods that it takes.
+    fn methods(self) -> (&'static [Method], &'static str) {
+        match self {
+            Self::Confirmations(asked) => asked.methods(),
+            Self::Stops(asked) => asked.methods(),
+        }
+    }
+
+    fn has_body(self) -> bool {
+        matches!(self, Self::Confirmations(confirmations::Asked::Answer(_)))
+    }
 }
 
 /// A status, a content type and a body.
@@ -60,12 +94,12 @@ impl Admin {
     /// bring the token.
     pub fn reads_body<B>(&self, request: &Request<B>) -> bool {
         let asked = Asked::of(request.uri().path());
-        matches!(asked, Some(asked @ Asked::Answer(_)) if self.refusal(request, asked).is_none())
+        asked.is_some_and(|asked| asked.has_body() && self.refusal(request, asked).is_none())
     }
 
     /// Answers one request with its `body`; `None`: it was not to be read, or could not be.
-    pub fn handle<B>(&self, request: &Request<B>, body: Option<&[u8]>) -> Response<Full<Bytes>> {
-        let answer = self.answer(request, body.unwrap_or_default());
+    pub async fn handle(&self, request: &Request<()>, body: Option<&[u8]>) -> Response<Full<Bytes>> {
+        let answer = self.answer(request, body.unwrap_or_default()).await;
         let status = answer.0;
         let mut response = answer.respond(request.method() == Method::HEAD);
         let asked = Asked::of(request.uri().path());
@@ -82,14 +116,17 @@ impl Admin {
         response
     }
 
-    fn answer<B>(&self, request: &Request<B>, body: &[u8]) -> Answer {
+    async fn answer(&self, request: &Request<()>, body: &[u8]) -> Answer {
         if let Some(refusal) = self.host_refusal(request) {
             return refusal;
         }
         let path = request.uri().path();
         if let Some(asked) = Asked::of(path) {
-            let refusal = self.refusal(request, asked);
-            return refusal.unwrap_or_else(|| self.confirmations(asked, body));
+            return match (self.refusal(request, asked), asked) {
+                (Some(refusal), _) => refusal,
+                (None, Asked::Confirmations(asked)) => self.confirmations(asked, body),
+                (None, Asked::Stops(asked)) => self.stops(request.method(), asked).await,
+            };
         }
         let show: fn(&Self) -> Answer = match path {
             "/" => |_| Answer::text(StatusCode::OK, INDEX),
@@ -167,9 +204,13 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Config, Overrides, Source};
     use crate::ledger::held::{End, Shown};
+    use crate::ledger::memory::{Bounds, Memory};
+    use crate::policy::REGISTRY;
     use futures_util::FutureExt as _;
     use http_body_util::BodyExt;
+    use hyper::body::Incoming;
     use hyper::service::service_fn;
     use hyper_util::rt::TokioIo;
     use std::convert::Infallible;
@@ -184,8 +225,15 @@ mod tests {
             readiness: Readiness::starting(),
             loopback,
             held: Arc::default(),
+            ledger: Arc::new(Memory::new(&bounds())),
+            stop_scope: Arc::default(),
             bearer: Some(Bearer::new(TOKEN).unwrap()),
         }
+    }
+
+    fn bounds() -> Bounds {
+        let hour = Duration::from_secs(3_600);
+        Bounds { calls: 10, rounds_bytes: 10, conversations: 10, lifetime: hour, refusals: hour }
     }
 
     const TOKEN: &str = "a-token-of-the-tests";
@@ -193,7 +241,7 @@ mod tests {
     fn told(admin: &Admin, method: &str, path: &str, said: &str) -> (u16, String) {
         let request = Request::builder().method(method).uri(path).header("host", "127.0.0.1");
         let request = request.header("authorization", format!("Bearer {TOKEN}")).body(()).unwrap();
-        let response = admin.handle(&request, Some(said.as_bytes()));
+        let response = admin.handle(&request, Some(said.as_bytes())).now_or_never().unwrap();
         let status = response.status().as_u16();
         let body = response.into_body().collect().now_or_never().unwrap().unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())
@@ -204,7 +252,7 @@ mod tests {
     }
 
     fn ask(admin: &Admin, method: &str, path: &str) -> Response<Full<Bytes>> {
-        admin.handle(&request(method, path, "127.0.0.1:4243"), None)
+        admin.handle(&request(method, path, "127.0.0.1:4243"), None).now_or_never().unwrap()
     }
 
     fn header<'a>(response: &'a Response<Full<Bytes>>, name: &str) -> &'a str {
@@ -294,11 +342,17 @@ mod tests {
             (false, "toolrein.internal:4243", 200),
         ] {
             for path in ["/config", "/metrics", "/livez"] {
-                let response = admin(loopback).handle(&request("GET", path, host), None);
+                let response =
+                    admin(loopback).handle(&request("GET", path, host), None).now_or_never().unwrap();
                 assert_eq!(response.status().as_u16(), status, "{loopback} {host} {path}");
             }
         }
-        let refused = admin(true).handle(&request("POST", "/nothing", "rebound.example"), None);
+        let admin = admin(true);
+        let stop = Request::post("/api/conversations/x/stop").header("host", "rebound.example");
+        let stop = stop.header("authorization", format!("Bearer {TOKEN}")).body(()).unwrap();
+        assert_eq!(admin.handle(&stop, None).now_or_never().unwrap().status(), 403, "with the token too");
+        let refused =
+            admin.handle(&request("POST", "/nothing", "rebound.example"), None).now_or_never().unwrap();
         assert_eq!(refused.status(), 403, "a foreign page learns nothing of what there is");
     }
 
@@ -354,14 +408,16 @@ mod tests {
         let ask = |admin: &Admin, method: &str, path: &str, token: &str| {
             let request = Request::builder().method(method).uri(path).header("host", "127.0.0.1");
             let request = request.header("authorization", format!("Bearer {token}")).body(()).unwrap();
-            let response = admin.handle(&request, Some(b"{\"approve\":true}"));
+            let response = admin.handle(&request, Some(b"{\"approve\":true}")).now_or_never().unwrap();
             let allow = header(&response, "allow").to_owned();
             assert_eq!(response.status() == 401, !header(&response, "www-authenticate").is_empty());
             (response.status().as_u16(), allow, admin.reads_body(&request))
         };
         let nothing = String::new;
-        for path in ["/api/confirmations", "/api/confirmations/x"] {
-            for method in ["GET", "POST"] {
+        let stops = ["/api/stops", "/api/conversations/x/stop", "/api/callers/x/stop"];
+        let pages = ["/api/confirmations", "/api/confirmations/x"].into_iter().chain(stops);
+        for path in pages.clone() {
+            for method in ["GET", "POST", "DELETE"] {
                 assert_eq!(
                     ask(&admin, method, path, "a-token-of-others-"),
                     (401, nothing(), false),
@@ -372,10 +428,81 @@ mod tests {
         assert_eq!(ask(&admin, "POST", "/api/confirmations", TOKEN), (405, "GET, HEAD".to_owned(), false));
         assert_eq!(ask(&admin, "GET", "/api/confirmations/x", TOKEN), (405, "POST".to_owned(), false));
         assert_eq!(ask(&admin, "POST", "/api/confirmations/x", TOKEN), (404, nothing(), true));
+        assert_eq!(ask(&admin, "POST", "/api/stops", TOKEN), (405, "GET, HEAD".to_owned(), false));
+        for method in ["GET", "PUT", "OPTIONS"] {
+            for path in &stops[1..] {
+                assert_eq!(ask(&admin, method, path, TOKEN), (405, "POST, DELETE".to_owned(), false));
+            }
+        }
+        assert!(admin.ledger.stops(0).now_or_never().unwrap().stops.is_empty());
         admin.bearer = None;
-        for path in ["/api/confirmations", "/api/confirmations/x"] {
+        for path in pages {
             assert_eq!(ask(&admin, "POST", path, TOKEN), (404, nothing(), false), "{path}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_stopped_is_listed_and_goes_on_once_that_is_ended() {
+        let admin = admin(true);
+        let hash = "0123456789abcdef0123456789abcdef";
+        for (path, what, id) in [
+            ("/api/conversations/7f3a/stop", "conversation", "7f3a"),
+            ("/api/conversations/a%2Fb%20c/stop", "conversation", "a/b c"),
+            ("/api/conversations/a/stop/stop", "conversation", "a/stop"),
+            (&format!("/api/callers/{}/stop", hash.to_uppercase()), "caller", hash),
+        ] {
+            let (status, body) = told(&admin, "POST", path, "");
+            let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert_eq!((status, &body["what"], &body["id"]), (200, &what.into(), &id.into()), "{body}");
+            assert_eq!(body["stopped"], true);
+            let (_, list) = told(&admin, "GET", "/api/stops", "");
+            let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+            let expected = serde_json::json!([{"what": what, "id": id, "until": body["until"]}]);
+            assert_eq!((&list["data"], &list["complete"]), (&expected, &true.into()));
+            assert_eq!(told(&admin, "DELETE", path, "").0, 200);
+            let (status, body) = told(&admin, "DELETE", path, "");
+            assert!(status == 404 && body.contains("\"code\":\"not_stopped\""), "{body}");
+        }
+    }
+
+    #[test]
+    fn ids_that_nobody_can_have_are_refused() {
+        let admin = admin(true);
+        let long = format!("/api/conversations/{}/stop", "x".repeat(257));
+        for path in [
+            "/api/conversations//stop",
+            "/api/conversations/%20/stop",
+            "/api/conversations/a%0Ab/stop",
+            "/api/conversations/%ff/stop",
+            "/api/conversations/%C3%A9/stop",
+            &long,
+            "/api/callers//stop",
+            "/api/callers/0123456789abcdef/stop",
+            "/api/callers/0123456789abcdef0123456789abcdeg/stop",
+        ] {
+            for method in ["POST", "DELETE"] {
+                let (status, body) = told(&admin, method, path, "");
+                assert!(status == 400 && body.contains("\"code\":\"bad_id\""), "{path}: {body}");
+            }
+        }
+        for path in ["/api/conversations/a", "/api/conversations/stop", "/api/callers", "/api/stops/"] {
+            assert_eq!(told(&admin, "POST", path, "").0, 404, "{path}");
+        }
+    }
+
+    #[test]
+    fn where_a_stop_would_have_no_effect_the_answer_says_so() {
+        let path = "/api/conversations/a/stop";
+        let told_under = |settings: &str| {
+            let source = Source::Text { name: "proxy.toml".to_owned(), text: settings.to_owned() };
+            let config = Config::load(source, &Overrides::default(), REGISTRY).unwrap();
+            let admin = Admin { stop_scope: Arc::new(StopScope::of(&config)), ..admin(true) };
+            told(&admin, "POST", path, "")
+        };
+        let (status, body) = told_under("[policy.budget]\n");
+        assert!(status == 409 && body.contains("\"code\":\"stops_off\"") && body.contains("kill"), "{body}");
+        let (status, body) = told_under("mode = \"observe\"\n");
+        assert!(status == 409 && body.contains("\"code\":\"stops_off\"") && body.contains("mode"), "{body}");
     }
 
     #[tokio::test]
@@ -385,9 +512,10 @@ mod tests {
         let server = tokio::spawn(async move {
             let (socket, _) = listener.accept().await.unwrap();
             let admin = admin(true);
-            let service = service_fn(move |request| {
-                let response = admin.handle(&request, None);
-                async move { Ok::<_, Infallible>(response) }
+            let service = service_fn(move |request: Request<Incoming>| {
+                let (head, _) = request.into_parts();
+                let admin = admin.clone();
+                async move { Ok::<_, Infallible>(admin.handle(&Request::from_parts(head, ()), None).await) }
             });
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), service).await
         });

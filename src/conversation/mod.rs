@@ -122,7 +122,7 @@ impl DerefMut for Transcript<'_> {
 }
 
 /// What somebody has stopped while it ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stopped {
     /// The conversation of the request.
     Conversation,

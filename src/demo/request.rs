@@ -1,11 +1,10 @@
 //! A chat completions request as the simulated models read it: checked, with its choices made plain. Reads
 //! what bears on a reply and passes over the rest, as OpenAI does with members that it knows.
 
-use super::check;
 use super::ids::Ids;
 use super::model::Model;
-use super::order;
 use super::refusal::Refusal;
+use super::{check, order};
 use hyper::http::StatusCode;
 use serde_json::{Value, json};
 

@@ -3,12 +3,12 @@
 
 use super::error::ProxyError;
 use super::running::Running;
-use super::store::{CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota, SentRounds};
+use super::store::{CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota, SentRounds, Stop};
 use super::{Core, Now, Output, Phase, Shared, StoreQuery};
 use crate::config::AskUsage;
 use crate::conversation::histories::Histories;
 use crate::conversation::identity::{Domain, Hash};
-use crate::conversation::{Known as KnownConversation, Transcript};
+use crate::conversation::{Known as KnownConversation, Stopped, Transcript};
 use crate::dialect::summary::question;
 use crate::exchange::confirm::{Answer, answer, token};
 use crate::exchange::restore::{Place, names, places, restored};
@@ -112,6 +112,7 @@ impl Core {
             histories: histories.earlier.iter().map(|(_, name)| *name).collect(),
             bytes: if quotas.is_empty() { Hash::default() } else { self.name_of_bytes() },
             quotas,
+            stops: self.stops(conversation),
             model,
             request,
             conversation,
@@ -142,6 +143,7 @@ impl Core {
         transcript.shared_body = Some(body.clone());
         transcript.tier.clone_from(&self.tier);
         transcript.spent.clone_from(&facts.spent);
+        transcript.stopped = facts.stopped;
         transcript.overflows = facts.known_overflows(&transcript, sought.model);
         let (plan, judge) = self.policies().read(&transcript);
         let known = Known { facts, restored, lost };
@@ -360,6 +362,16 @@ impl Core {
             self.policies().leave_context(&mut plan);
         }
         plan
+    }
+
+    /// What may have been stopped of the request, where a policy acts on it.
+    fn stops(&self, conversation: Hash) -> Vec<Stop> {
+        if !self.policies().heeds_stops() {
+            return Vec::new();
+        }
+        let id = self.identity.explicit.clone().unwrap_or_else(|| conversation.spelled());
+        let caller = self.identity.principal.spelled();
+        vec![Stop { what: Stopped::Conversation, id }, Stop { what: Stopped::Caller, id: caller }]
     }
 
     /// A request's name, equal for equal bytes of one caller alone.

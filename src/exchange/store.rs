@@ -7,6 +7,7 @@ mod update;
 pub use calls::CallNames;
 pub use update::Answered;
 
+use crate::conversation::Stopped;
 use crate::conversation::identity::{CallKey, Hash};
 use crate::conversation::released::{Release, Releases};
 use crate::plan::approval::Confirmation;
@@ -48,6 +49,8 @@ pub struct Ask<'a> {
     pub answered: Option<Hash>,
     /// What the caller has used of these is wanted.
     pub quotas: &'a [Quota],
+    /// The conversation and its caller, where it is wanted whether a person has stopped one of them.
+    pub stops: &'a [Stop],
     /// The request's name, equal for equal bytes alone.
     pub bytes: Hash,
     /// Now, in ms since the epoch.
@@ -65,6 +68,14 @@ pub struct Quota {
     pub calls: usize,
     /// How long a use counts, in ms.
     pub window_ms: u64,
+}
+
+/// A conversation or a caller that a person stops, by its id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Stop {
+    pub what: Stopped,
+    /// As logs show it: the conversation's id, or the caller's keyed hash in hexadecimal.
+    pub id: String,
 }
 
 /// A request that carries a yes.
@@ -95,6 +106,8 @@ pub struct Facts {
     pub spent: Vec<Vec<u64>>,
     /// Requests of the conversation that were refused for their length and taken in a shorter form.
     pub overflows: Vec<Overflow>,
+    /// A person has stopped the conversation or its caller.
+    pub stopped: Option<Stopped>,
     /// The ledger that replicas share did not answer: this is what this process knows.
     pub away: bool,
     /// It answered, but takes no news: what this process and others hand out, they do not learn of each other.

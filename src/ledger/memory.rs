@@ -4,7 +4,8 @@
 use super::pending::Standing;
 use super::recent::Recent;
 use super::spent::{MOST_USES, Uses};
-use super::{Ask, Claim, Facts, Ledger, ModelFacts, News, Overflow};
+use super::stops::{Listed, StopError, Stops};
+use super::{Ask, Claim, Facts, Ledger, ModelFacts, News, Overflow, Stop};
 use crate::conversation::identity::Hash;
 use crate::conversation::memo::{Derived, Memo};
 use crate::conversation::released::{Releases, with};
@@ -51,6 +52,7 @@ pub struct Memory {
     asked: Recent<Option<Standing>>,
     spent: Recent<Arc<Uses>>,
     overflows: Recent<Arc<Vec<Overflow>>>,
+    pub(super) stops: Stops,
     models: Cache<Hash, ModelFacts>,
     /// Whether any is known: most upstreams refuse nothing, and every request asks.
     knows_models: AtomicBool,
@@ -79,6 +81,7 @@ impl Memory {
                 uses.len() as u64
             }),
             overflows: Recent::new(bounds.conversations, lifetime_ms, |_| 1),
+            stops: Stops::new(lifetime_ms),
             models: Cache::builder().max_capacity(MOST_MODELS).time_to_live(bounds.refusals).build(),
             knows_models: AtomicBool::new(false),
             sent_rounds: Recent::new(bounds.conversations, lifetime_ms, |_| 1),
@@ -176,6 +179,7 @@ impl Ledger for Memory {
                 .overflows
                 .find(&ask.conversation, now_ms)
                 .map_or_else(Vec::new, |all| all.to_vec()),
+            stopped: self.stops.find(ask.stops, ask.now_ms),
             away: false,
             unwritten: false,
         }))
@@ -218,6 +222,25 @@ impl Ledger for Memory {
 
     fn claim<'a>(&'a self, claim: Claim) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
         Box::pin(ready(self.take(claim)))
+    }
+
+    fn stop<'a>(
+        &'a self,
+        stop: Stop,
+        now_ms: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<u64, StopError>> + Send + 'a>> {
+        Box::pin(ready(self.stops.add(stop, now_ms)))
+    }
+
+    fn resume<'a>(
+        &'a self,
+        stop: Stop,
+    ) -> Pin<Box<dyn Future<Output = Result<bool, StopError>> + Send + 'a>> {
+        Box::pin(ready(Ok(self.stops.remove(&stop))))
+    }
+
+    fn stops<'a>(&'a self, now_ms: u64) -> Pin<Box<dyn Future<Output = Listed> + Send + 'a>> {
+        Box::pin(ready(Listed { stops: self.stops.list(now_ms), whole: true }))
     }
 
     fn conversations(&self) -> u64 {
@@ -293,6 +316,7 @@ mod tests {
             answered: None,
             histories: &[Hash(5), Hash(6)],
             quotas: &[],
+            stops: &[],
             bytes: Hash(request),
             now_ms: 0,
             now: Instant::now(),

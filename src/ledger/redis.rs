@@ -2,12 +2,13 @@
 //! at once and it goes on alone while the Redis is away. Adds up what both know; decides nothing.
 //!
 //! Shared are release times, hidden rounds, what models refuse, questions to people and who took their calls, uses of
-//! quotas, overflows, bills of histories, and which requests came before. Learned rates stay in the process, and so does
+//! quotas, overflows, bills of histories, stops, and which requests came before. Learned rates stay in the process, and so does
 //! what is bound to a client's connection.
 
 mod link;
 mod names;
 pub mod records;
+mod stops;
 mod tell;
 mod trip;
 mod uses;
@@ -21,7 +22,8 @@ use self::uses::{Change, Uses};
 use super::memory::{Bounds, MOST_OVERFLOWS, Memory};
 use super::pending::Standing;
 use super::recent::Recent;
-use super::{Ask, Claim, Facts, Ledger, News, Spent};
+use super::stops::{Listed, StopError};
+use super::{Ask, Claim, Facts, Ledger, News, Spent, Stop};
 use crate::conversation::identity::{Hash, HashKey};
 use crate::conversation::released::{Release, Releases, with};
 use crate::exchange::store::MOST_AT_ONE_PLACE;
@@ -132,6 +134,7 @@ impl Redis {
             facts.unwritten = self.link.heard_of_writes(written.as_ref().err().map(String::as_str));
         }
         self.count_spent(ask, &found.uses, facts);
+        self.add_stops(ask, &found.stops, facts);
         self.remember_releases((ask.calls, &facts.released), &found.released);
         merge(facts, found);
     }
@@ -254,6 +257,25 @@ impl Ledger for Redis {
             self.local.record(News { asked, ..News::default() });
             self.local.take(claim)
         })
+    }
+
+    fn stop<'a>(
+        &'a self,
+        stop: Stop,
+        now_ms: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<u64, StopError>> + Send + 'a>> {
+        Box::pin(self.stop_shared(stop, now_ms))
+    }
+
+    fn resume<'a>(
+        &'a self,
+        stop: Stop,
+    ) -> Pin<Box<dyn Future<Output = Result<bool, StopError>> + Send + 'a>> {
+        Box::pin(async move { self.resume_shared(&stop).await })
+    }
+
+    fn stops<'a>(&'a self, now_ms: u64) -> Pin<Box<dyn Future<Output = Listed> + Send + 'a>> {
+        Box::pin(self.list_shared(now_ms))
     }
 
     fn conversations(&self) -> u64 {

@@ -15,6 +15,8 @@ pub struct About {
     /// It decides which tools may be called at all: a call that none of these policies has judged must not reach the
     /// client. Policies that only limit how often or how much (budgets, rates, loops) leave it off.
     pub restricts_calls: bool,
+    /// It acts on what a person has stopped: only then is it looked up.
+    pub heeds_stops: bool,
     /// It changes what the model is shown of the conversation, to make it smaller or safer: such policies leave the
     /// conversations alone that are held out for comparison.
     pub edits_context: bool,

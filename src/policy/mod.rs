@@ -18,6 +18,7 @@ mod duplicates;
 mod fresh;
 mod history;
 mod injection;
+mod kill;
 mod loops;
 mod min_conversation;
 #[cfg(test)]
@@ -51,6 +52,8 @@ pub use request::{DeclaredTool, RequestFacts};
 
 /// Every policy, in the order in which they speak: the first that objects to a call gives the reason.
 pub const REGISTRY: &[Entry] = &[
+    // First, since its reason ends the turn.
+    Entry::of::<kill::Kill>(),
     Entry::of::<budget::Budget>(),
     Entry::of::<rate_limit::RateLimit>(),
     Entry::of::<quota::Quota>(),

@@ -177,6 +177,11 @@ impl PolicySet {
         self.abouts().any(|about| about.restricts_calls)
     }
 
+    /// Whether any policy acts on what a person has stopped.
+    pub fn heeds_stops(&self) -> bool {
+        self.abouts().any(|about| about.heeds_stops)
+    }
+
     /// Whether any policy is of use only where streams report their usage.
     pub fn needs_usage(&self) -> bool {
         self.abouts().any(|about| about.needs_usage)

@@ -2,12 +2,11 @@
 //! Knows nothing of what it says.
 
 use super::body::{BodyError, ReplyBody};
-use super::coding;
 use super::error::ProxyError;
 use super::handler::AppState;
 use super::memory::{Pool, Reserved};
 use super::record::Record;
-use super::stream;
+use super::{coding, stream};
 use crate::wire::sniff;
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _, stream as streams};

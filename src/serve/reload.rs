@@ -6,7 +6,7 @@ use super::{
     Pages, Running, SimulatedModel, StartError, bearer_of, configured, log_settings, patience,
     upstream_settings,
 };
-use crate::admin::Admin;
+use crate::admin::{Admin, StopScope};
 use crate::config::{Change, Config, Overrides, Source, Target};
 use crate::exchange::Shared;
 use crate::policy;
@@ -46,7 +46,12 @@ impl Running {
         let bearer = bearer_of(&config.admin)?;
         let gateway = renewed(&old, config, self.model.as_ref())?;
         let (config, telemetry) = (Arc::clone(&gateway.config), &self.telemetry);
-        let admin = Admin { config: config.effective.as_json().into(), bearer, ..pages.admin.clone() };
+        let admin = Admin {
+            config: config.effective.as_json().into(),
+            bearer,
+            stop_scope: Arc::new(StopScope::of(&config)),
+            ..pages.admin.clone()
+        };
         telemetry.log.set_level(log_settings(&config.log).level);
         self.filter.set(&config.log.level);
         telemetry.metrics.configure_tools(&config.named_tools());

@@ -5,13 +5,17 @@ use crate::server::{SECRET, Server};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use toolrein::conversation::Stopped;
 use toolrein::conversation::assembled::Assembled;
 use toolrein::conversation::identity::{Hash, HashKey};
 use toolrein::conversation::released::{NOTHING_HIDDEN, Release};
 use toolrein::exchange::store::Round;
 use toolrein::ledger::memory::{Bounds, Memory};
 use toolrein::ledger::redis::{Redis, Settings};
-use toolrein::ledger::{Ask, Claim, Facts, Ledger, ModelFacts, News, Overflow, Quota, SentRounds, Spent};
+use toolrein::ledger::stops::{Listed, MOST_STOPS, StopError};
+use toolrein::ledger::{
+    Ask, Claim, Facts, Ledger, ModelFacts, News, Overflow, Quota, SentRounds, Spent, Stop,
+};
 use toolrein::plan::approval::Confirmation;
 use toolrein::telemetry::metrics::Metrics;
 
@@ -74,6 +78,7 @@ fn ask<'a>() -> Ask<'a> {
         histories: &[],
         answered: None,
         quotas: &[],
+        stops: &[],
         bytes: nobody,
         now_ms: 1_000,
         now: Instant::now(),
@@ -205,6 +210,55 @@ over_every_ledger! {
     uses_of_a_quota_add_up_and_tries_of_one_request_count_once
     a_request_is_repeated_when_it_comes_again
     as_many_calls_as_a_request_may_ask_for_are_found
+    what_is_stopped_is_stopped_everywhere_until_it_is_ended_anywhere
+    a_stop_ends_by_itself_and_is_prolonged_when_it_is_set_again
+    more_stops_than_are_kept_are_refused
+}
+
+/// A conversation and its caller, as a request asks about them.
+fn stops() -> [Stop; 2] {
+    let (conversation, caller) = ("talk 1".to_owned(), "0123456789abcdef0123456789abcdef".to_owned());
+    [Stop { what: Stopped::Conversation, id: conversation }, Stop { what: Stopped::Caller, id: caller }]
+}
+
+async fn stopped(ledger: &Arc<dyn Ledger>, now_ms: u64) -> Option<Stopped> {
+    ledger.look_up(Ask { stops: &stops(), now_ms, ..ask() }).await.stopped
+}
+
+#[tokio::test]
+async fn a_stop_that_the_shared_ledger_did_not_take_holds_here_and_says_so() {
+    let server = Server::start();
+    let [one, other] = [open(&server, "").await, open(&server, "").await];
+    let [conversation, caller] = stops();
+    server.freeze();
+    assert_eq!(one.stop(conversation.clone(), 1_000).await, Err(StopError::Away));
+    let listed = one.stops(1_000).await;
+    assert_eq!((listed.stops.len(), listed.whole), (1, false));
+    server.thaw();
+    let late = async || other.stops(1_000).await.whole && one.stops(1_000).await.whole;
+    wait_for("the ledger to be back", late).await;
+    assert_eq!(stopped(&one, 1_000).await, Some(Stopped::Conversation));
+    // What was sent before the freeze ended may have arrived late, which stops it everywhere; sent again, it is sure to.
+    assert!(one.stop(conversation, 1_000).await.is_ok());
+    assert_eq!(stopped(&other, 1_000).await, Some(Stopped::Conversation));
+    assert!(one.stop(caller, 1_000).await.is_ok());
+    assert_eq!(other.stops(1_000).await.stops.len(), 2);
+}
+
+#[tokio::test]
+async fn what_another_replica_has_stopped_stays_stopped_while_the_ledger_is_away() {
+    let server = Server::start();
+    let [one, other] = [open(&server, "").await, open(&server, "").await];
+    let [conversation, _] = stops();
+    assert!(one.stop(conversation, 1_000).await.is_ok());
+    assert_eq!(stopped(&other, 1_000).await, Some(Stopped::Conversation));
+    drop(server);
+    let asked = async || {
+        let facts = other.look_up(Ask { stops: &stops(), ..ask() }).await;
+        assert_eq!(facts.stopped, Some(Stopped::Conversation));
+        facts.away
+    };
+    wait_for("the ledger to be away", asked).await;
 }
 
 mod cases {
@@ -379,6 +433,58 @@ mod cases {
             look_up(&pair.told, 2).await,
         ];
         assert_eq!(seen, [false, false, true, true]);
+    }
+
+    /// What both ledgers say.
+    async fn both(pair: &Pair, now_ms: u64) -> [(Option<Stopped>, Vec<(Stop, u64)>); 2] {
+        let of = async |ledger: &Arc<dyn Ledger>| {
+            let Listed { stops, whole } = ledger.stops(now_ms).await;
+            assert!(whole);
+            (stopped(ledger, now_ms).await, stops)
+        };
+        [of(&pair.told).await, of(&pair.asked).await]
+    }
+
+    pub async fn what_is_stopped_is_stopped_everywhere_until_it_is_ended_anywhere(pair: &Pair) {
+        for stop in stops() {
+            let until_ms = pair.told.stop(stop.clone(), 1_000).await.unwrap();
+            assert_eq!(until_ms, 1_000 + 3_600_000, "a lifetime");
+            let one = (Some(stop.what), vec![(stop.clone(), until_ms)]);
+            assert_eq!(both(pair, 1_000).await, [one.clone(), one]);
+            let others = [Stop { id: format!("{} ", stop.id), ..stop.clone() }];
+            assert_eq!(pair.asked.look_up(Ask { stops: &others, ..ask() }).await.stopped, None);
+            assert_eq!(pair.asked.resume(stop.clone()).await, Ok(true));
+            assert_eq!(both(pair, 1_000).await, [(None, vec![]), (None, vec![])]);
+            assert_eq!(pair.told.resume(stop.clone()).await, Ok(false), "there is none");
+        }
+    }
+
+    pub async fn a_stop_ends_by_itself_and_is_prolonged_when_it_is_set_again(pair: &Pair) {
+        let [stop, _] = stops();
+        let first = pair.told.stop(stop.clone(), 1_000).await.unwrap();
+        let second = pair.asked.stop(stop.clone(), 2_000).await.unwrap();
+        assert_eq!(second, first + 1_000);
+        for ledger in [&pair.told, &pair.asked] {
+            assert_eq!(stopped(ledger, first).await, Some(Stopped::Conversation));
+            assert_eq!(stopped(ledger, second).await, None);
+            assert_eq!(ledger.stops(second).await.stops, []);
+        }
+    }
+
+    pub async fn more_stops_than_are_kept_are_refused(pair: &Pair) {
+        let stop = |nth: usize| Stop { what: Stopped::Conversation, id: format!("talk {nth}") };
+        let set = async |ledger: &Arc<dyn Ledger>, nth, now_ms| ledger.stop(stop(nth), now_ms).await.err();
+        for nth in 0..MOST_STOPS {
+            set([&pair.told, &pair.asked][nth % 2], nth, 1_000).await;
+        }
+        let more = [set(&pair.told, MOST_STOPS, 1_000).await, set(&pair.asked, MOST_STOPS, 1_000).await];
+        assert_eq!(more, [Some(StopError::Full); 2]);
+        let counts = both(pair, 1_000).await.map(|(_, stops)| stops.len());
+        assert_eq!(counts, [MOST_STOPS; 2], "none was forgotten for it");
+        assert_eq!(set(&pair.told, 1, 1_000).await, None, "there already");
+        assert_eq!(pair.asked.resume(stop(7)).await, Ok(true));
+        let (again, later) = (set(&pair.asked, MOST_STOPS, 1_000), set(&pair.told, 0, 1_000 + 3_600_000));
+        assert_eq!((again.await, later.await), (None, None), "what has ended takes no room");
     }
 
     pub async fn as_many_calls_as_a_request_may_ask_for_are_found(pair: &Pair) {

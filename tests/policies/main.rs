@@ -21,6 +21,7 @@ mod duplicates;
 mod fresh;
 mod held;
 mod injection;
+mod kill;
 mod loops;
 mod min_conversation;
 mod quota;

@@ -273,6 +273,7 @@ impl Gateway {
             answered: answer.map(|answer| answer.anchor),
             // Callers' quotas have tests of their own.
             quotas: &[],
+            stops: &[],
             bytes: Hash(0),
             now_ms: self.now_ms,
             now: Instant::now(),

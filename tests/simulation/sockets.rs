@@ -1,9 +1,7 @@
 //! The same model, the same upstream that refuses, and the same clients with the built program between them, over real
 //! sockets: here the program's own order of steps is at work.
 
-use super::check;
 use super::client::Client;
-use super::forms;
 use super::model::{Ids, Model, streamed, whole};
 use super::support::client;
 use super::support::program::Toolrein;
@@ -11,6 +9,7 @@ use super::support::reply::Reply;
 use super::support::scripted::{Recorded, Scripted};
 use super::support::strict::violations;
 use super::upstream::{Dislike, Refused, Upstream};
+use super::{check, forms};
 use bytes::Bytes;
 use std::sync::{Arc, Mutex};
 use toolrein::dialect::error::parse_in_200;

@@ -76,7 +76,9 @@ impl Reader<'_, '_> {
             if tier.keys.is_empty() {
                 warnings.push(format!("tier.{name}: has no keys, so nobody is of it"));
             } else if !is_taken {
-                warnings.push(format!("tier.{name}: no profile names it, so it changes nothing"));
+                warnings.push(format!(
+                    "tier.{name}: no profile names it, so it matters only to policies that do"
+                ));
             }
         }
         for Draft { name, chosen, .. } in self.drafts.iter().filter(|_| !by_header) {

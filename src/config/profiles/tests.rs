@@ -316,7 +316,7 @@ fn what_is_probably_a_mistake_is_warned_of() {
         ),
         (
             format!("[policy.budget]\n[tier.free]\nkeys = [\"{key}\"]"),
-            Some("tier.free: no profile names it, so it changes nothing"),
+            Some("tier.free: no profile names it, so it matters only to policies that do"),
         ),
         (
             format!("[policy.budget]\n[tier.free]\nkeys = [\"{key}\"]\n[profile.x]\ntiers = [\"free\"]"),

@@ -4,11 +4,12 @@
 //! A record is the digit of the format's version, a keyed hash of 32 hexadecimal digits over its name and its body,
 //! and the body.
 
+use crate::conversation::Stopped;
 use crate::conversation::assembled::Assembled;
 use crate::conversation::identity::{Domain, Hash, HashKey};
 use crate::conversation::released::Release;
 use crate::exchange::store::Round;
-use crate::ledger::{ModelFacts, Overflow, SentRounds};
+use crate::ledger::{ModelFacts, Overflow, SentRounds, Stop};
 use crate::plan::approval::Confirmation;
 use crate::wire::body::Scanner;
 use bytes::Bytes;
@@ -39,6 +40,7 @@ pub enum Kind {
     Request = b'n',
     Overflows = b'o',
     Quota = b'q',
+    Stops = b's',
 }
 
 /// One kind of record.
@@ -168,6 +170,26 @@ impl Record for Overflow {
         let (history, messages) = body.split_at_checked(DIGITS)?;
         let messages = usize::try_from(parse_number(messages)?).ok()?;
         Some(Self { messages, history: parse_hash(history)? })
+    }
+}
+
+impl Record for Stop {
+    fn write(&self) -> Vec<u8> {
+        let what = match self.what {
+            Stopped::Conversation => "c",
+            Stopped::Caller => "p",
+        };
+        [what, &self.id].concat().into_bytes()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (what, id) = std::str::from_utf8(body).ok()?.split_at_checked(1)?;
+        let what = match what {
+            "c" => Stopped::Conversation,
+            "p" => Stopped::Caller,
+            _ => return None,
+        };
+        Some(Self { what, id: id.to_owned() })
     }
 }
 

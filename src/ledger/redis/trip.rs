@@ -3,6 +3,7 @@
 
 use super::names::Names;
 use super::records::{Kind, Record, Seen, Use, one_by_one};
+use super::stops::STOPS;
 use super::uses::most_read;
 use crate::conversation::identity::Hash;
 use crate::conversation::released::{MOST_RELEASES, Release};
@@ -10,7 +11,7 @@ use crate::exchange::store::{MOST_AT_ONE_PLACE, Round};
 use crate::ledger::memory::MOST_OVERFLOWS;
 use crate::ledger::{Ask, ModelFacts, Overflow, SentRounds};
 use crate::plan::approval::Confirmation;
-use ::redis::{Pipeline, Value, cmd, pipe};
+use ::redis::{FromRedisValue as _, Pipeline, Value, cmd, pipe};
 
 /// What is asked.
 pub(super) struct Trip<'a> {
@@ -30,6 +31,8 @@ pub(super) struct Found {
     pub(super) overflows: Vec<Overflow>,
     /// Of quotas.
     pub(super) uses: Vec<Vec<Use>>,
+    /// Until when each is stopped, in ms since the epoch; `None` outside: the ledger did not say.
+    pub(super) stops: Vec<Option<Option<u64>>>,
     /// Records that are none of ours.
     pub(super) unreadable: u64,
     /// Whether the request's name could be written down: else the refusal's code; `None` while it was known already.
@@ -73,6 +76,9 @@ impl Trip<'_> {
             let inside = commands.cmd("ZREVRANGEBYSCORE").arg(names.key((Kind::Quota, quota.name)));
             inside.arg("+inf").arg(gone).arg("LIMIT").arg(0).arg(most_read(quota.calls));
         }
+        for stop in ask.stops {
+            commands.cmd("ZSCORE").arg(names.key(STOPS)).arg(names.seals.seal(STOPS, stop));
+        }
         commands
     }
 
@@ -107,6 +113,7 @@ impl Trip<'_> {
         for quota in ask.quotas {
             found.uses.push(reader.all((Kind::Quota, quota.name)));
         }
+        found.stops = ask.stops.iter().map(|_| reader.score()).collect();
         found.unreadable = reader.unreadable;
         found
     }
@@ -146,6 +153,13 @@ impl Reader<'_> {
         let answer = self.next();
         self.unreadable += u64::from(!matches!(answer, Value::Int(_)));
         answer == Value::Int(1)
+    }
+
+    /// The score of a member, `None` inside where there is none.
+    fn score(&mut self) -> Option<Option<u64>> {
+        let score = Option::<f64>::from_redis_value(self.next()).ok();
+        self.unreadable += u64::from(score.is_none());
+        Some(score?.map(|score| score as u64))
     }
 
     fn list(&mut self) -> Vec<Value> {

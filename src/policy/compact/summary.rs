@@ -1,9 +1,8 @@
 //! What style "summary" adds to a batch: its settings, the batch's name, and what is wanted where nothing was decided
 //! yet. Asks nobody and waits for nobody.
 
-use super::super::ConfigError;
-use super::super::RequestFacts;
 use super::super::period::Period;
+use super::super::{ConfigError, RequestFacts};
 use super::marker::Old;
 use crate::conversation::identity::{Domain, Hash, HashKey};
 use crate::conversation::summaries::{Pin, Summaries};

@@ -49,6 +49,8 @@ fn every_record_comes_back_as_it_was_and_broken_not_at_all() {
     comes_back(&Overflow { messages: 40, history: Hash(4) });
     comes_back(&Seen);
     comes_back(&SentRounds { history: Hash(6), rounds: 7 });
+    comes_back(&Stop { what: Stopped::Conversation, id: "talk 1".to_owned() });
+    comes_back(&Stop { what: Stopped::Caller, id: Hash(5).spelled() });
     comes_back(&Use { request: Hash(1), nth: 2, at_ms: 5, tries: 3, calls: 4 });
 }
 

@@ -1,0 +1,180 @@
+//! The stop button: who holds the bearer token stops conversations and callers, sees what is stopped, and lets it go on.
+//! Reads and writes JSON; what a stop leads to is a policy's affair.
+
+use super::{Admin, Answer, JSON};
+use crate::config::{Config, Mode};
+use crate::conversation::Stopped;
+use crate::ledger::Stop;
+use crate::ledger::stops::{MOST_STOPS, StopError};
+use hyper::http::{Method, StatusCode};
+use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
+use std::time::{Duration, SystemTime};
+
+/// No conversation has a longer id.
+const MOST_ID_BYTES: usize = 256;
+/// Hexadecimal digits of a caller's hash.
+const HASH_DIGITS: usize = 32;
+
+/// What is asked of these pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked<'a> {
+    List,
+    /// The id as it stands in the path.
+    One(Stopped, &'a str),
+}
+
+/// Where a stop has an effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StopScope {
+    /// Why it has none anywhere.
+    off: Option<&'static str>,
+    /// The profiles in which it has none; `None` for requests without a profile.
+    except: Vec<Option<String>>,
+}
+
+impl StopScope {
+    /// Under this configuration.
+    pub fn of(config: &Config) -> Self {
+        let profiles = config.profiles.iter();
+        let profiles = profiles.map(|profile| (Some(profile.name.to_string()), &profile.policies));
+        let sets: Vec<_> = std::iter::once((None, &config.policies)).chain(profiles).collect();
+        let off = match config.mode {
+            Mode::Enforce if sets.iter().any(|(_, policies)| policies.heeds_stops()) => None,
+            Mode::Enforce => Some("the policy that blocks the calls of what is stopped (kill) is off"),
+            Mode::Observe | Mode::Off => Some("mode is not \"enforce\""),
+        };
+        let except = sets.into_iter().filter(|(_, policies)| !policies.heeds_stops());
+        Self { off, except: except.map(|(name, _)| name).collect() }
+    }
+}
+
+impl<'a> Asked<'a> {
+    /// What the path asks, if it is one of these.
+    pub(super) fn of(path: &'a str) -> Option<Self> {
+        if path == "/api/stops" {
+            return Some(Self::List);
+        }
+        let one = |start, what| {
+            let id = path.strip_prefix(start)?.strip_suffix("/stop")?;
+            Some(Self::One(what, id))
+        };
+        let conversation = one("/api/conversations/", Stopped::Conversation);
+        conversation.or_else(|| one("/api/callers/", Stopped::Caller))
+    }
+
+    /// The methods that it takes.
+    pub(super) fn methods(self) -> (&'static [Method], &'static str) {
+        match self {
+            Self::List => (&[Method::GET, Method::HEAD], "GET, HEAD"),
+            Self::One(..) => (&[Method::POST, Method::DELETE], "POST, DELETE"),
+        }
+    }
+}
+
+impl Admin {
+    pub(super) async fn stops(&self, method: &Method, asked: Asked<'_>) -> Answer {
+        let Asked::One(what, id) = asked else { return self.list_stops().await };
+        let Some(stop) = stop(what, id) else {
+            let message = match what {
+                Stopped::Conversation => "A conversation's id has 1 to 256 visible ASCII characters.",
+                Stopped::Caller => "A caller's id is its hash from the log: 32 hexadecimal digits.",
+            };
+            return Answer::error(StatusCode::BAD_REQUEST, message, "bad_id");
+        };
+        match *method {
+            Method::POST => self.stop(stop).await,
+            _ => self.resume(stop).await,
+        }
+    }
+
+    async fn list_stops(&self) -> Answer {
+        let mut listed = self.ledger.stops(now_ms()).await;
+        listed.stops.sort_by_key(|(_, until_ms)| *until_ms);
+        let data: Vec<Value> = listed.stops.iter().map(|(stop, until_ms)| line(stop, *until_ms)).collect();
+        let body = json!({"object": "list", "data": data, "complete": listed.whole});
+        Answer(StatusCode::OK, JSON, body.to_string().into())
+    }
+
+    async fn stop(&self, stop: Stop) -> Answer {
+        if let Some(why) = self.stop_scope.off {
+            let message = format!("Nothing would be stopped: {why}.");
+            return Answer::error(StatusCode::CONFLICT, &message, "stops_off");
+        }
+        let stopped = self.ledger.stop(stop.clone(), now_ms()).await;
+        if stopped != Err(StopError::Full) {
+            tracing::warn!(what = word(stop.what), id = stop.id, "stopped at the admin port");
+        }
+        match stopped {
+            Ok(until_ms) => {
+                let mut body = line(&stop, until_ms);
+                body["stopped"] = json!(true);
+                if !self.stop_scope.except.is_empty() {
+                    body["not_in_profiles"] = json!(self.stop_scope.except);
+                }
+                Answer(StatusCode::OK, JSON, body.to_string().into())
+            }
+            Err(StopError::Away) => away("It is stopped at this replica alone"),
+            Err(StopError::Full) => {
+                let message = format!("{MOST_STOPS} are stopped already: end some of these first.");
+                Answer::error(StatusCode::CONFLICT, &message, "too_many_stops")
+            }
+        }
+    }
+
+    async fn resume(&self, stop: Stop) -> Answer {
+        let resumed = self.ledger.resume(stop.clone()).await;
+        match resumed {
+            Ok(true) => {
+                tracing::info!(what = word(stop.what), id = stop.id, "a stop was ended at the admin port");
+                let body = json!({"what": word(stop.what), "id": stop.id, "stopped": false});
+                Answer(StatusCode::OK, JSON, body.to_string().into())
+            }
+            Ok(false) => {
+                let message =
+                    "Nothing with this id was stopped here; what the configuration stops ends there.";
+                Answer::error(StatusCode::NOT_FOUND, message, "not_stopped")
+            }
+            Err(_) => away("It goes on at this replica alone"),
+        }
+    }
+}
+
+/// What the path names; `None` if no conversation or caller can have such an id.
+fn stop(what: Stopped, id: &str) -> Option<Stop> {
+    let id = percent_decode_str(id).decode_utf8().ok()?;
+    let id = match what {
+        Stopped::Conversation => id.trim().to_owned(),
+        Stopped::Caller => id.to_ascii_lowercase(),
+    };
+    let is_id = match what {
+        Stopped::Conversation => {
+            (1..=MOST_ID_BYTES).contains(&id.len()) && id.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+        }
+        Stopped::Caller => id.len() == HASH_DIGITS && id.bytes().all(|byte| byte.is_ascii_hexdigit()),
+    };
+    is_id.then_some(Stop { what, id })
+}
+
+fn away(what: &str) -> Answer {
+    let message = format!("{what}: the state store that replicas share did not answer. Send it again.");
+    Answer::error(StatusCode::SERVICE_UNAVAILABLE, &message, "store_away")
+}
+
+fn line(stop: &Stop, until_ms: u64) -> Value {
+    let until = SystemTime::UNIX_EPOCH + Duration::from_millis(until_ms);
+    let until = humantime::format_rfc3339_millis(until).to_string();
+    json!({"what": word(stop.what), "id": stop.id, "until": until})
+}
+
+fn word(what: Stopped) -> &'static str {
+    match what {
+        Stopped::Conversation => "conversation",
+        Stopped::Caller => "caller",
+    }
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
