@@ -194,7 +194,8 @@ fn each_direct_dependency_has_its_line_and_no_other_crate_has() {
     direct.sort_unstable();
     let page = text_of("docs/dependencies.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |"));
-    let listed: Vec<&str> = rows.map(|(name, _)| name).filter(|name| !["crate", "---"].contains(name)).collect();
+    let listed: Vec<&str> =
+        rows.map(|(name, _)| name).filter(|name| !["crate", "---"].contains(name)).collect();
     assert_eq!(listed, direct);
 }
 

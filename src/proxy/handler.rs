@@ -174,7 +174,7 @@ impl Gateway {
             return refused(record, &error);
         }
         if !self.is_observing() {
-            coding::accept_readable(&mut parts.headers, request.stream);
+            coding::accept_decodable(&mut parts.headers);
         }
         let approved = match reading.answer.as_ref().zip(reading.facts.asked.as_ref()) {
             Some(asked) => Box::pin(self.approved(asked, &body, &mut record)).await,

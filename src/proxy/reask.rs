@@ -25,7 +25,6 @@ use hyper::body::{Body as _, Frame, Incoming};
 use hyper::http::header::CONTENT_TYPE;
 use hyper::http::response::Parts;
 use hyper::http::{HeaderMap, HeaderValue, Response};
-use std::borrow::Cow;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -177,9 +176,7 @@ impl Exchange {
         self.remember(judge.choices());
         self.tell_judged(&mut judge);
         if let Some(changed) = written {
-            for told_of_the_bytes in OF_THE_BYTES {
-                read.head.headers.remove(told_of_the_bytes);
-            }
+            coding::describe_no_bytes(&mut read.head.headers);
             read.pieces = vec![changed];
         }
         self.pass_on(read)
@@ -281,9 +278,6 @@ const SNIFFED_BYTES: usize = 1024;
 const SMALL_PIECE_BYTES: usize = 2 * 1024;
 /// How much of them is one piece then.
 const GATHERED_BYTES: usize = 64 * 1024;
-/// Headers that are true of the upstream's bytes alone.
-const OF_THE_BYTES: [&str; 7] =
-    ["content-length", "content-encoding", "etag", "content-md5", "digest", "content-digest", "repr-digest"];
 /// What the person reads where a model takes no tools.
 const TELL: &str = "(This model cannot use tools; the answer is given without them.)";
 
@@ -337,20 +331,12 @@ impl Read {
 
     /// Whether the body is a stream of events; `None` where too little has come to tell.
     fn is_stream(&self) -> Option<bool> {
-        let start = self.start();
-        // A coded stream could not be read anyway.
-        if start.starts_with(b"{") || coding::is_coded(&self.head.headers) {
-            return Some(false);
-        }
-        sniff::is_events(&start)
-    }
-
-    /// The first bytes, as many as came.
-    fn start(&self) -> Cow<'_, [u8]> {
-        match self.pieces.as_slice() {
-            [only] => Cow::Borrowed(only),
-            pieces => Cow::Owned(pieces.concat()),
-        }
+        let start = match self.pieces.as_slice() {
+            [only] => only.clone(),
+            pieces => pieces.concat().into(),
+        };
+        let Some(start) = coding::decoded_start(&self.head.headers, start) else { return Some(false) };
+        if start.starts_with(b"{") { Some(false) } else { sniff::is_events(&start) }
     }
 
     /// The stream that it is, if it is one: its head, what came of it, and the rest.
@@ -388,9 +374,7 @@ impl Read {
         }
         let events = self.decoded.as_ref().filter(|body| sniff::is_events(body) == Some(true));
         if let Some(whole) = events.and_then(whole_of) {
-            for told_of_the_bytes in OF_THE_BYTES {
-                self.head.headers.remove(told_of_the_bytes);
-            }
+            coding::describe_no_bytes(&mut self.head.headers);
             self.head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             (self.pieces, self.is_events) = (vec![whole.clone()], false);
             self.decoded = Some(whole);

@@ -3,6 +3,7 @@
 //! client's connection, it cancels the upstream.
 
 mod asked;
+mod coded;
 mod rejoined;
 mod wait;
 
@@ -24,6 +25,7 @@ use crate::rewrite::confirm::held::Word;
 use crate::rewrite::judging::Judging;
 use crate::rewrite::stream::{Ending, StreamJudge, StreamLimits};
 use crate::telemetry::metrics::StreamGuard;
+use crate::wire::coding::{CodingError, Decoder};
 use crate::wire::error::{own_error_body, parse};
 use crate::wire::sse::write_event;
 use crate::wire::usage::Usage;
@@ -38,6 +40,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
 
 /// How long a stream that said `[DONE]` may stay open: servers end it at once, some proxies never do.
@@ -83,23 +86,26 @@ pub(crate) fn answer_begun(
     }
     let open = gateway.telemetry.metrics.stream_opened();
     let idle = gateway.config.upstream.idle_timeout;
-    if coding::is_coded(&head.headers) {
+    let Ok(decoder) = coding::decoder(&head.headers) else {
         exchange.record.unjudged("unreadable_coding");
         if judging.is_strict() {
             return exchange.fail(&ProxyError::ReplyUnjudged { why: "unreadable_coding" });
         }
         let tell = |(exchange, _): &mut (Box<Exchange>, StreamGuard), length| exchange.record.passes(length);
         return Response::from_parts(head, ReplyBody::relay_told(body, idle, (exchange, open), tell));
-    }
-    if !exchange.is_observing() {
+    };
+    match &decoder {
+        _ if exchange.is_observing() => {}
+        Some(_) => coding::describe_no_bytes(&mut head.headers),
         // What acts may change the length. Not `remove`, which moves another header to the gap.
-        retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH);
+        None => retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH),
     }
     let phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
     let mut streaming = Streaming::new(exchange, judging, (phase, open));
     streaming.ends_by_closing = head.extensions.get::<EndsByClosing>().is_some();
-    for piece in &pieces {
-        streaming.push(piece);
+    streaming.decoder = decoder.map(Box::new);
+    for piece in pieces {
+        streaming.take(piece);
     }
     streamed(head, streaming)
 }
@@ -134,6 +140,8 @@ fn streamed(head: Parts, streaming: Streaming) -> Response<ReplyBody> {
 struct Streaming {
     exchange: Box<Exchange>,
     judge: StreamJudge,
+    /// Decodes what comes of the upstream's body; `None` where that is not compressed.
+    decoder: Option<Box<Decoder>>,
     phase: Phase,
     /// What the client gets next.
     out: VecDeque<Bytes>,
@@ -175,6 +183,7 @@ impl Streaming {
         Self {
             exchange,
             judge,
+            decoder: None,
             phase,
             out: VecDeque::new(),
             judged: Vec::new(),
@@ -203,6 +212,11 @@ impl Streaming {
                 self.exchange.record.end();
                 return Some(Err(broken));
             }
+            if self.decode() {
+                // A little compressed is a lot decoded: others are to have their turn.
+                consume_budget().await;
+                continue;
+            }
             let due = self.shown + self.exchange.gateway.config.limits.keepalive_comment;
             // What comes may all be for us: the arguments of a call that is not shown can take minutes.
             let hiding = self.judge.is_hiding() || self.exchange.reasks.count() > 0;
@@ -229,25 +243,33 @@ impl Streaming {
         }
     }
 
+    /// Sets how long the upstream may be silent from `now` on.
+    fn expect_more(&mut self, now: Instant) {
+        let idle = self.exchange.gateway.config.upstream.idle_timeout;
+        let patience = if self.judge.is_done() { AFTER_DONE.min(idle) } else { idle };
+        if let Phase::Reading(_, deadline, _) = &mut self.phase {
+            *deadline = now + patience;
+        }
+    }
+
     fn step(&mut self, step: Step) {
         self.exchange.record.rested();
         match step {
             Step::Frame(frame) => {
                 let now = Instant::from(self.exchange.record.lap());
                 match frame.into_data() {
-                    Ok(data) => self.push(&data),
+                    Ok(data) => self.take(data),
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
                 }
-                let idle = self.exchange.gateway.config.upstream.idle_timeout;
-                let patience = if self.judge.is_done() { AFTER_DONE.min(idle) } else { idle };
-                if let Phase::Reading(_, deadline, _) = &mut self.phase {
-                    *deadline = now + patience;
-                }
+                self.expect_more(now);
             }
             Step::End if self.ends_by_closing && !self.judge.is_whole() => {
                 let error =
                     self.exchange.gateway.cut(&"the connection was closed before the stream had ended");
                 self.break_off(&error, BodyError::UpstreamCut);
+            }
+            Step::End if self.ends_within_coding() && !self.judge.is_done() => {
+                self.break_off(&self.exchange.gateway.cut(&CodingError::Truncated), BodyError::UpstreamCut);
             }
             Step::End => self.finish(),
             Step::Silence => self.comment(),
@@ -263,11 +285,11 @@ impl Streaming {
         }
     }
 
-    /// Judges what came.
+    /// Judges a piece of the stream.
     fn push(&mut self, data: &Bytes) {
         let mut out = std::mem::take(&mut self.judged);
         self.judge.push(data.clone(), ms_at(self.exchange.record.lap()), &mut out);
-        if !self.asks_anew(&mut out) {
+        if !self.asks_anew(&mut out) && !self.passes_coded() {
             rejoined(data, &mut out, &mut self.out);
         }
         out.clear();
@@ -290,7 +312,8 @@ impl Streaming {
             return;
         }
         self.uncounted = 0;
-        let kept = self.judge.kept_bytes();
+        let decoding = self.decoder.as_ref().map_or(0, |decoder| decoder.kept_bytes());
+        let kept = self.judge.kept_bytes() + decoding;
         let fits = self.exchange.gateway.memory.replies.reach(&mut self.reserved, kept);
         if kept < COUNTED_EVERY {
             self.reserved.shrink(kept);
@@ -360,7 +383,9 @@ impl Streaming {
         if self.asks_anew(&mut out) {
             return;
         }
-        self.out.extend(out);
+        if !self.passes_coded() {
+            self.out.extend(out);
+        }
         self.exchange.show_held(&self.judge.judging);
         match ending {
             Ending::Waits => self.phase = Phase::Waiting,
@@ -381,14 +406,16 @@ impl Streaming {
     /// Sends the present form of the request.
     fn ask(&mut self) {
         let request = self.exchange.request();
+        // What is left of the reply before is of no concern.
+        self.decoder = None;
         self.phase = Phase::Asking(Box::pin(ask(Arc::clone(&self.exchange.gateway), request)));
     }
 
     fn asked(&mut self, asked: Asked) {
         self.exchange.record.rested();
         match asked {
-            Asked::Stream { body, ends_by_closing } => {
-                self.ends_by_closing = ends_by_closing;
+            Asked::Stream { body, decoder, ends_by_closing } => {
+                (self.decoder, self.ends_by_closing) = (decoder, ends_by_closing);
                 let idle = self.exchange.gateway.config.upstream.idle_timeout;
                 self.phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
             }

@@ -7,6 +7,7 @@ pub mod beginning;
 pub mod begun;
 pub mod body;
 pub mod call;
+pub mod coding;
 pub mod declared;
 pub mod error;
 pub mod json;

@@ -9,6 +9,7 @@ use crate::proxy::handler::Gateway;
 use crate::proxy::sniff;
 use crate::proxy::upstream::EndsByClosing;
 use crate::rewrite::other_form::stream_of;
+use crate::wire::coding::Decoder;
 use crate::wire::error::{own_error_body, parse};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
@@ -24,6 +25,8 @@ const ERROR_BYTES: usize = 64 * 1024;
 pub(super) enum Asked {
     Stream {
         body: Incoming,
+        /// `None` where the stream is not compressed.
+        decoder: Option<Box<Decoder>>,
         /// See [`EndsByClosing`].
         ends_by_closing: bool,
     },
@@ -43,9 +46,13 @@ pub(super) async fn ask(gateway: Arc<Gateway>, request: hyper::http::Request<UpB
         Err(error) => return Asked::Failed(error),
     };
     let status = response.status();
-    if status.is_success() && is_stream(response.headers()) && !coding::is_coded(response.headers()) {
+    if status.is_success()
+        && is_stream(response.headers())
+        && let Ok(decoder) = coding::decoder(response.headers())
+    {
         let ends_by_closing = response.extensions().get::<EndsByClosing>().is_some();
-        return Asked::Stream { body: response.into_body(), ends_by_closing };
+        let decoder = decoder.map(Box::new);
+        return Asked::Stream { body: response.into_body(), decoder, ends_by_closing };
     }
     let most = if status.is_success() { gateway.config.limits.reply_bytes } else { ERROR_BYTES };
     let (head, body) = response.into_parts();
