@@ -7,23 +7,13 @@ SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 VENV := .venv/.installed
 NODE_MODULES := tests/clients/node/node_modules/.installed
 
-# This machine, as rustc calls it.
-HOST = $(shell rustc -vV | sed -n 's/^host: //p')
-
 # How long each target is fuzzed, in seconds.
 FUZZ_SECONDS ?= 60
 FUZZ_IS := --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 FUZZ := cargo run --quiet --release $(FUZZ_IS) --
-GUIDED = target/fuzz-guided/$(HOST)/release/guided
+GUIDED = target/fuzz-guided/$$(rustc -vV | sed -n "s/^host: //p")/release/guided
 
-# The program as it is shipped: the compiler knows from a profile what is hot. The target is named so that the flags spare
-# the build's own programs, and so that the profile's names are the build's.
-RELEASE = cargo build --locked --release --target $(HOST)
-RELEASED = target/$(HOST)/release
-PROFILE := deploy/release.profdata
-PROFILING := target/profiling
-
-.PHONY: help test test-fast check deny audit sbom demo release profile bench instructions growth soak compare eval \
+.PHONY: help test test-fast check deny audit sbom demo release bench instructions growth soak compare eval \
 	fuzz fuzz-guided cargo-deny cargo-cyclonedx debian nginx valgrind clients
 
 help:
@@ -33,8 +23,7 @@ help:
 	@echo "make audit      known vulnerabilities of the dependencies (reads the public advisory database)"
 	@echo "make sbom       what the program is made of, as CycloneDX JSON: target/toolrein.cdx.json"
 	@echo "make demo       a simulated model that loops, and toolrein that stops it"
-	@echo "make release    the program as it is shipped, a tenth and more faster than by cargo alone: target/release/toolrein"
-	@echo "make profile    what that knows of the program's hot paths, made anew: deploy/release.profdata; ten minutes"
+	@echo "make release    the program as it is shipped: target/release/toolrein"
 	@echo "make fuzz       every reader of bytes from outside, FUZZ_SECONDS each (60); needs nothing but Rust"
 	@echo "make fuzz-guided  the same under libFuzzer, guided by coverage; installs nightly Rust and cargo-fuzz"
 	@echo "make bench      the core alone, then the whole program beside nginx: the table of docs/performance.md; a quarter of an hour"
@@ -87,19 +76,10 @@ cargo-deny:
 demo:
 	cargo run --locked --release -- demo
 
-# Alone: built beside others, whose dependencies ask for more, its functions would have other names.
 release:
-	RUSTFLAGS="-Cprofile-use=$(CURDIR)/$(PROFILE)" $(RELEASE) --bin toolrein
-	@mkdir -p target/release && cp $(RELEASED)/toolrein target/release/
+	cargo build --locked --release --bin toolrein
 
-# With the same settings as the release: the profile knows functions by names that depend on these.
-profile: compare
-	rustup component add llvm-tools
-	rm -rf $(PROFILING)/counts
-	RUSTFLAGS="-Cprofile-generate=$(CURDIR)/$(PROFILING)/counts" $(RELEASE) --target-dir $(PROFILING) --bin toolrein
-	taskset -c 1 target/release/examples/compare $(PROFILING)/$(HOST)/release/toolrein train
-	"$$(rustc --print sysroot)/lib/rustlib/$(HOST)/bin/llvm-profdata" merge --sparse -o $(PROFILE) $(PROFILING)/counts
-
+# The program in a build of its own: the examples' dependencies ask for more features.
 compare: nginx release
 	cargo build --locked --release --example compare
 

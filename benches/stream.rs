@@ -13,13 +13,13 @@ use toolrein::config::{Config, Overrides, Source};
 use toolrein::policy::REGISTRY;
 use toolrein::policy::set::PolicySet;
 use toolrein::rewrite::judging::{AnswerTools, Judging};
-use toolrein::rewrite::stream::{StreamJudge, StreamLimits};
+use toolrein::rewrite::reply::{Form, Limits, Options, ReplyJudge};
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Hash, HashKey, Identity};
 use toolrein::transcript::memo::NoMemo;
 use toolrein::wire::request::Request;
 
-const LIMITS: StreamLimits = StreamLimits { event: 1 << 20, held: 4 << 20, reply: 32 << 20 };
+const LIMITS: Limits = Limits { event: 1 << 20, held: 4 << 20, reply: 32 << 20 };
 
 fn main() {
     divan::main();
@@ -48,7 +48,8 @@ fn judge(bencher: Bencher<'_, '_>, events: Vec<Vec<u8>>) {
     counted
         .with_inputs(|| {
             let (_, judge) = policies.read(&transcript);
-            StreamJudge::new(Judging::new(judge, AnswerTools::default(), false), LIMITS, true)
+            let judging = Judging::new(judge, AnswerTools::default(), false);
+            ReplyJudge::new(judging, Form::Streamed, LIMITS, Options::default())
         })
         .bench_local_values(|mut judge| {
             let mut given = 0;

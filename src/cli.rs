@@ -426,7 +426,7 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
     for (name, settings) in &config.policy_settings {
         let summary = registry.iter().find(|entry| entry.name == *name).map_or("", |entry| entry.summary);
         put_policy(&mut report, &format!("{name}: {summary}"), settings);
-        put_diagram(&mut report, config.policies.diagram(name).as_deref());
+        put_diagram(&mut report, config.policies.diagram(name));
     }
     let on: Vec<&str> = config.policies.names().collect();
     if on.is_empty() {
@@ -440,7 +440,7 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
         put(&mut report, format_args!("\nProfile {}, {}:\n", profile.name, taken_by(config, profile)));
         for (name, settings) in profile.policy_settings() {
             put_policy(&mut report, name, &settings);
-            put_diagram(&mut report, profile.policies.diagram(name).as_deref());
+            put_diagram(&mut report, profile.policies.diagram(name));
         }
         let on: Vec<&str> = profile.policies.names().collect();
         put(&mut report, format_args!("\n  All that are on: {}\n", or_none(&on)));

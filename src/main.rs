@@ -48,8 +48,8 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
         Err(error) => return fail(&error, EXIT_FAILED),
     };
     runtime.block_on(async {
-        let hangups = match Hangups::heard() {
-            Ok(hangups) => hangups,
+        let reload_signal = match ReloadSignal::listen() {
+            Ok(reload_signal) => reload_signal,
             Err(error) => return fail(&error, EXIT_FAILED),
         };
         let running = match Running::start(config).await {
@@ -58,7 +58,7 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
         };
         let ended = tokio::select! {
             done = demonstrate(&running, demonstration) => done,
-            done = listen(hangups, || _ = running.reload(source, overrides, REGISTRY)) => done,
+            done = listen(reload_signal, || _ = running.reload(source, overrides, REGISTRY)) => done,
         };
         match ended {
             Ok(()) if running.stop().await => ExitCode::SUCCESS,
@@ -139,15 +139,15 @@ async fn demonstrate(running: &Running, demonstration: Option<DemoArgs>) -> io::
 }
 
 /// The signal to read the configuration again.
-struct Hangups {
+struct ReloadSignal {
     signal: Signal,
-    /// What is hung up may be the terminal.
+    /// The signal (SIGHUP) may mean that the terminal was closed.
     has_terminal: bool,
 }
 
-impl Hangups {
-    /// Heard from now on, so that none ends the program while it starts.
-    fn heard() -> io::Result<Self> {
+impl ReloadSignal {
+    /// Listens from now on, so that no signal ends the program while it starts.
+    fn listen() -> io::Result<Self> {
         Ok(Self { signal: signal(SignalKind::hangup())?, has_terminal: io::stderr().is_terminal() })
     }
 
@@ -159,13 +159,13 @@ impl Hangups {
 }
 
 /// Calls `reload` for every SIGHUP, until a signal comes that ends the program.
-async fn listen(mut hangups: Hangups, reload: impl Fn()) -> io::Result<()> {
+async fn listen(mut reload_signal: ReloadSignal, reload: impl Fn()) -> io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     loop {
         tokio::select! {
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
-            goes_on = hangups.next() => if goes_on { reload() } else { return Ok(()) },
+            goes_on = reload_signal.next() => if goes_on { reload() } else { return Ok(()) },
         }
     }
 }

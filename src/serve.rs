@@ -11,26 +11,30 @@ use crate::admin::readiness::Readiness;
 use crate::admin::{Admin, BODY_BYTES, Bearer};
 use crate::config::{self, Config, LogFormat, Target};
 use crate::demo;
+use crate::exchange;
 use crate::ledger::held::HeldCalls;
 use crate::ledger::memory::MemoCache;
 use crate::ledger::summaries::Pins;
 use crate::proxy::body::ReplyBody;
 use crate::proxy::drain::Drain;
-use crate::proxy::handler::{Gateway, Handler};
+use crate::proxy::handler::{AppState, Handler};
 use crate::proxy::memory::BodyMemory;
 use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{PlaceError, Places, Summariser};
-use crate::proxy::swap::Swap;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
-use crate::proxy::{Answering, Proxy, Seats, ServeSettings, Service};
+use crate::proxy::{Answering, ConnectionLimit, Proxy, ServeSettings, Service};
 use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
-use crate::telemetry::log::{Format, Level, Log, Settings};
+use crate::telemetry::log::{Configured, Format, Level, Log, Settings, Started};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::trace::{Filter, forward};
+use crate::transcript::identity::HashKey;
+use crate::transcript::memo::Memo;
+use arc_swap::ArcSwap;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::http::{Request, Response, Uri};
+use serde_json::json;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -55,6 +59,43 @@ const ADMIN_STALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How many connections may wait in the kernel until they are accepted. The kernel may allow fewer
 /// (`net.core.somaxconn`, 4096 since Linux 5.4).
 const BACKLOG: u32 = 4096;
+
+/// What outlives a configuration, as the start makes it.
+struct Services {
+    telemetry: Telemetry,
+    ledger: Arc<dyn crate::ledger::Ledger>,
+    key: HashKey,
+    held: Arc<HeldCalls>,
+    memory: BodyMemory,
+}
+
+impl Services {
+    fn gateway(self, config: &Arc<Config>, upstream: Upstream, summaries: Summariser) -> AppState {
+        let Self { telemetry, ledger, key, held, memory } = self;
+        let memo: Arc<dyn Memo> = Arc::new(MemoCache::new(config.ledger.memo_bytes));
+        let shared = Arc::new(exchange::Shared {
+            config: Arc::clone(config),
+            memo: Arc::clone(&memo),
+            key: key.clone(),
+            secret: crate::secret::random_key(),
+            upstream: upstream.name().to_owned(),
+            summaries: Arc::clone(&summaries.pins) as _,
+        });
+        AppState {
+            memory,
+            upstream: Arc::new(upstream),
+            ledger,
+            memo,
+            telemetry,
+            key,
+            held,
+            conversation_lock: Arc::default(),
+            summaries,
+            shared,
+            config: Arc::clone(config),
+        }
+    }
+}
 
 /// Why the program did not start.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +158,7 @@ impl Running {
         let log = Log::start(log_settings(&config.log));
         let filter = forward(&log, &config.log.level);
         for warning in &config.warnings {
-            log.note(Level::Warn, warning, &[]);
+            log.note(Level::Warn, warning, json!({}));
         }
         let bearer = bearer_of(&config.admin)?;
         let (base, model) = upstream_of(&config).await?;
@@ -132,18 +173,10 @@ impl Running {
         let memory = BodyMemory::new(config.limits.total_bytes);
         let held_bytes = memory.clone();
         metrics.count_body_bytes_by(move || held_bytes.held());
-        let gateway = Gateway {
-            memory,
-            upstream: Arc::new(Upstream::new(settings)?),
-            ledger,
-            memo: Arc::new(MemoCache::new(config.ledger.memo_bytes)),
-            telemetry: telemetry.clone(),
-            key,
-            held: Arc::clone(&held),
-            turnstile: Arc::default(),
-            summaries: Summariser::new(pins, places, drain.clone()),
-            config: Arc::clone(&config),
-        };
+        let services =
+            Services { telemetry: telemetry.clone(), ledger, key, held: Arc::clone(&held), memory };
+        let summaries = Summariser::new(pins, places, drain.clone());
+        let gateway = services.gateway(&config, Upstream::new(settings)?, summaries);
         let readiness = Readiness::starting();
         let admin_listener = listen("listen.admin", config.listen.admin)?;
         let proxy_listener = listen("listen.proxy", config.listen.proxy)?;
@@ -156,19 +189,20 @@ impl Running {
             bearer,
         };
         let settings = serve_settings(&config);
-        let seats = settings.seats.clone();
-        telemetry.metrics.count_connections_by(move || seats.taken() as u64);
+        let limit = settings.limit.clone();
+        telemetry.metrics.count_connections_by(move || limit.in_use() as u64);
         let for_admin = admin_settings(&settings);
         let failed = |key, address| move |error| StartError::Listen { key, address, error };
         // The admin server answers until the very end, so that probes see the drain.
-        let pages = Arc::new(AdminService(Swap::new(Pages { admin, patience: patience(&config) })));
+        let pages =
+            Arc::new(AdminService(ArcSwap::from_pointee(Pages { admin, patience: patience(&config) })));
         let admin = Proxy::start(admin_listener, Arc::clone(&pages), for_admin, Drain::new())
             .map_err(failed("listen.admin", config.listen.admin))?;
-        let handler = Arc::new(Handler(Swap::new(gateway)));
+        let handler = Arc::new(Handler(ArcSwap::from_pointee(gateway)));
         let proxy = Proxy::start(proxy_listener, Arc::clone(&handler), settings, drain.clone())
             .map_err(failed("listen.proxy", config.listen.proxy))?;
         let upstream = config.upstream.url.to_string();
-        telemetry.log.listening(proxy.address(), admin.address(), config.mode.as_str(), &upstream);
+        telemetry.log.listening(&started(&config, &upstream, proxy.address(), admin.address()));
         readiness.open();
         Ok(Self { proxy, admin, readiness, held, telemetry, filter, drain, shared, handler, pages, model })
     }
@@ -194,9 +228,9 @@ impl Running {
         // What waits for a person's word is refused, so that its clients get their replies before the end.
         self.held.stop();
         let log = self.telemetry.log.clone();
-        let drain_timeout = self.handler.0.now().config.limits.drain_timeout;
+        let drain_timeout = self.handler.0.load_full().config.limits.drain_timeout;
         let within = humantime::format_duration(drain_timeout).to_string();
-        log.note(Level::Info, "draining", &[("within", &within)]);
+        log.note(Level::Info, "draining", json!({ "within": within }));
         let finished = self.proxy.stop(drain_timeout).await;
         if !finished {
             // Here rather than by the runtime's end, so that what is cut is still recorded.
@@ -206,16 +240,16 @@ impl Running {
         self.shared.finish().await;
         self.admin.stop(Duration::ZERO).await;
         let word = if finished { "drained" } else { "streams were cut: limits.drain_timeout is over" };
-        log.note(if finished { Level::Info } else { Level::Warn }, word, &[]);
+        log.note(if finished { Level::Info } else { Level::Warn }, word, json!({}));
         // Off the runtime: it waits for the writing threads.
         let telemetry = self.telemetry.clone();
-        let _ = tokio::task::spawn_blocking(move || telemetry.finish(Duration::from_secs(2))).await;
+        let _ = tokio::task::spawn_blocking(move || telemetry.finish()).await;
         finished
     }
 }
 
 /// The admin pages as a service of the accept loop.
-struct AdminService(Swap<Pages>);
+struct AdminService(ArcSwap<Pages>);
 
 /// The admin pages of one configuration.
 struct Pages {
@@ -225,7 +259,7 @@ struct Pages {
 
 impl Service for AdminService {
     fn call(self: Arc<Self>, request: Request<Incoming>) -> Answering {
-        Box::pin(answer(self.0.now(), request))
+        Box::pin(answer(self.0.load_full(), request))
     }
 }
 
@@ -317,7 +351,7 @@ fn serve_settings(config: &Config) -> ServeSettings {
     ServeSettings {
         header_timeout: limits.header_timeout,
         stall_timeout: limits.stall_timeout,
-        seats: Seats::new(limits.connections),
+        limit: ConnectionLimit::new(limits.connections),
         closes_idle: false,
     }
 }
@@ -326,7 +360,7 @@ fn admin_settings(settings: &ServeSettings) -> ServeSettings {
     ServeSettings {
         header_timeout: settings.header_timeout.min(ADMIN_HEADER_TIMEOUT),
         stall_timeout: settings.stall_timeout.min(ADMIN_STALL_TIMEOUT),
-        seats: Seats::new(ADMIN_CONNECTIONS),
+        limit: ConnectionLimit::new(ADMIN_CONNECTIONS),
         closes_idle: true,
     }
 }
@@ -345,6 +379,24 @@ fn bearer_of(admin: &config::Admin) -> Result<Option<Bearer>, StartError> {
 fn audit_of(config: &Config) -> Result<Audit, StartError> {
     let Some(path) = config.audit.path() else { return Ok(Audit::off()) };
     Audit::open(path).map_err(|error| StartError::Audit { path: path.display().to_string(), error })
+}
+
+/// What the log says about the start.
+fn started<'a>(config: &'a Config, upstream: &'a str, proxy: SocketAddr, admin: SocketAddr) -> Started<'a> {
+    Started {
+        proxy: proxy.to_string(),
+        admin: admin.to_string(),
+        mode: config.mode.as_str(),
+        upstream,
+        version: env!("CARGO_PKG_VERSION"),
+        config: configured(config),
+    }
+}
+
+/// Which configuration is in force, for the log.
+fn configured(config: &Config) -> Configured<'_> {
+    let policies = config.policy_settings.iter().map(|(name, _)| *name).collect();
+    Configured { config: &config.source, config_hash: &config.hash, policies }
 }
 
 fn log_settings(log: &crate::config::Log) -> Settings {

@@ -18,7 +18,10 @@ const RUNGS: &[&[&str]] = &[
     &["transcript"],
     &["policy"],
     &["rewrite"],
-    &["config", "ledger", "proxy", "admin", "telemetry", "demo"],
+    &["secret"],
+    &["config", "telemetry"],
+    &["exchange"],
+    &["ledger", "proxy", "admin", "demo"],
     &["cli", "serve", "replay", "explain", ""],
 ];
 
@@ -73,7 +76,7 @@ fn telemetry_calls_nobody() {
 
 #[test]
 fn the_core_does_no_io_reads_no_clock_takes_no_lock_and_logs_nothing() {
-    let core = ["wire", "transcript", "policy", "rewrite"];
+    let core = ["wire", "transcript", "policy", "rewrite", "exchange"];
     let shell = [
         "tokio",
         "hyper",
@@ -92,8 +95,11 @@ fn the_core_does_no_io_reads_no_clock_takes_no_lock_and_logs_nothing() {
         "process",
     ];
     for source in shipped().iter().filter(|source| core.contains(&source.room())) {
-        let found: Vec<_> =
-            words(&source.code).map(|(_, word)| word).filter(|word| shell.contains(word)).collect();
+        // An exchange is told the time; it never asks for it.
+        let is_told = |word: &str| word == "Instant" && source.room() == "exchange";
+        assert!(!source.code.contains("Instant::now"), "{} reads the clock", source.path);
+        let names = words(&source.code).map(|(_, word)| word);
+        let found: Vec<_> = names.filter(|word| shell.contains(word) && !is_told(word)).collect();
         assert!(found.is_empty(), "{} names {found:?}", source.path);
     }
 }
@@ -111,17 +117,21 @@ fn no_policy_names_another() {
 }
 
 #[test]
-fn only_the_handler_sequences_core_and_shell() {
-    for source in shipped().iter().filter(|source| source.room() == "proxy") {
-        let names = source.names();
-        let names_any = |paths: &[&str]| names.iter().any(|name| paths.contains(&name.join("::").as_str()));
-        let sequences = names_any(&["policy::set::PolicySet", "transcript::Transcript"]);
-        let is_handler = source.path.starts_with("src/proxy/handler");
-        assert!(
-            is_handler || !sequences,
-            "{} reads transcripts or runs policies; that is the handler's",
-            source.path
-        );
+fn no_policy_reads_the_words_or_the_shapes_of_anothers_plan() {
+    let of_plans = ["Change", "Edit", "edits", "dropped", "hidden"];
+    for source in shipped().iter().filter(|source| source.room() == "policy" && source.module.len() > 1) {
+        let is_of_all = ["plan", "set"].contains(&source.module[1].as_str());
+        let found = words(&source.code).map(|(_, word)| word).find(|word| of_plans.contains(word));
+        assert!(is_of_all || found.is_none(), "{} names {found:?}; facts are asked of the plan", source.path);
+    }
+}
+
+#[test]
+fn only_the_exchange_sequences_the_steps_of_a_request() {
+    let steps = ["Transcript", "PolicySet", "Plan", "Judging", "Pass", "Fallbacks"];
+    for source in shipped().iter().filter(|source| ["proxy", "admin", "serve"].contains(&source.room())) {
+        let found = words(&source.code).map(|(_, word)| word).find(|word| steps.contains(word));
+        assert!(found.is_none(), "{} names {found:?}; that is the exchange's", source.path);
     }
 }
 

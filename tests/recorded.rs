@@ -15,8 +15,7 @@ use recordings::{Kind, Recording, of_corpus, own};
 use toolrein::rewrite::judging::Judging;
 use toolrein::rewrite::notice::Placement;
 use toolrein::rewrite::pass::Pass;
-use toolrein::rewrite::reply::WholeJudge;
-use toolrein::rewrite::stream::{Ending, StreamJudge, StreamLimits};
+use toolrein::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge};
 use world::{Facts, NOW_MS, lossy, read, shipped};
 
 fn recordings(kind: Kind) -> Vec<Recording> {
@@ -28,6 +27,22 @@ fn recordings(kind: Kind) -> Vec<Recording> {
 fn judging() -> Judging {
     let body = Bytes::from_static(br#"{"model":"m","messages":[{"role":"user","content":"q"}]}"#);
     read(&body, shipped(), &Facts::default()).judging()
+}
+
+fn judge(form: Form) -> ReplyJudge {
+    let limits = Limits { event: 1 << 20, held: 4 << 20, reply: 32 << 20 };
+    ReplyJudge::new(judging(), form, limits, Options::default())
+}
+
+/// How the reply ended, with an error of the upstream's given to the client.
+fn ended(judge: &mut ReplyJudge, out: &mut Vec<Bytes>) -> Ending {
+    match judge.finish(NOW_MS, out) {
+        Ending::Refused => {
+            judge.let_refusal_stand(NOW_MS, out);
+            judge.finish(NOW_MS, out)
+        }
+        ending => ending,
+    }
 }
 
 #[test]
@@ -48,11 +63,12 @@ fn every_recorded_request_is_read_and_sent_as_it_came() {
 fn every_recorded_reply_passes_as_it_came() {
     let mut calls = 0;
     for recording in recordings(Kind::Reply) {
-        let body = Bytes::from(recording.bytes);
-        let Ok(mut judge) = WholeJudge::read(&body, judging(), NOW_MS) else { continue };
+        let (mut judge, mut out) = (judge(Form::Whole), Vec::new());
+        judge.push(Bytes::from(recording.bytes.clone()), NOW_MS, &mut out);
+        assert_eq!(ended(&mut judge, &mut out), Ending::Complete, "{}", recording.name);
+        assert_eq!(lossy(&out.concat()), lossy(&recording.bytes), "{}", recording.name);
+        assert!(!judge.is_changed(), "{}", recording.name);
         calls += judge.judging.record.len();
-        assert_eq!(judge.pending(), None, "{}", recording.name);
-        assert_eq!(judge.write().as_deref().map(lossy), None, "{}", recording.name);
     }
     assert!(calls > 5, "only {calls} calls were judged");
 }
@@ -62,19 +78,18 @@ fn every_recorded_stream_passes_as_it_came_in_any_chunks() {
     let mut calls = 0;
     for recording in recordings(Kind::Stream) {
         for sizes in [vec![usize::MAX], vec![1], vec![3, 1, 50, 7], random_sizes(&recording.bytes)] {
-            let limits = StreamLimits { event: 1 << 20, held: 4 << 20, reply: 32 << 20 };
-            let mut judge = StreamJudge::new(judging(), limits, false);
-            let mut out = Vec::new();
+            let (mut judge, mut out) = (judge(Form::Streamed), Vec::new());
             let mut rest = recording.bytes.as_slice();
             for size in sizes.iter().cycle() {
                 let (chunk, left) = rest.split_at((*size).min(rest.len()));
                 judge.push(Bytes::copy_from_slice(chunk), NOW_MS, &mut out);
+                judge.let_refusal_stand(NOW_MS, &mut out);
                 rest = left;
                 if rest.is_empty() {
                     break;
                 }
             }
-            assert_eq!(judge.finish(NOW_MS, &mut out), Ending::Complete, "{}", recording.name);
+            assert_eq!(ended(&mut judge, &mut out), Ending::Complete, "{}", recording.name);
             assert_eq!(lossy(&out.concat()), lossy(&recording.bytes), "{} by {sizes:?}", recording.name);
             calls += judge.judging.record.len();
         }

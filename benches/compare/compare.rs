@@ -21,7 +21,6 @@ mod plot;
 mod soak;
 mod subject;
 mod table;
-mod train;
 mod upstream;
 
 use std::fs;
@@ -30,8 +29,8 @@ use std::path::Path;
 /// Chunks of one stream.
 pub const CHUNKS: usize = 200;
 
-const USAGE: &str = "usage: compare PATH_OF_TOOLREIN table [FILE] | cpu SIZE_OR_ACTING | instructions [FILE [ROW [FOLDER_FOR_PROFILES]]] \
-                     | growth FOLDER | soak SECONDS | train, or: compare floor PORT UPSTREAM";
+const USAGE: &str = "usage: compare PATH_OF_TOOLREIN table [FILE] | cpu SIZE_OR_ACTING_OR_STREAM | instructions [FILE [ROW [FOLDER_FOR_PROFILES]]] \
+                     | growth FOLDER | soak SECONDS, or: compare floor PORT UPSTREAM";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -56,7 +55,6 @@ fn main() {
             let seconds = seconds.parse().unwrap_or_else(|_| panic!("{USAGE}"));
             runtime.block_on(soak::endured(program, seconds));
         }
-        [program, "train"] => runtime.block_on(train::trained(program)),
         _ => panic!("{USAGE}"),
     }
 }

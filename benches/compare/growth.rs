@@ -20,8 +20,8 @@ use toolrein::rewrite::pass::{Pass, Source as Written};
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Hash, HashKey, Identity};
 use toolrein::transcript::memo::{Memo, NoMemo};
+use toolrein::transcript::prefix::read_request;
 use toolrein::transcript::released::{NOTHING_HIDDEN, Release};
-use toolrein::transcript::resumed::read_request;
 
 /// Measures and draws everything into `folder`.
 pub async fn drawn(program: &str, folder: &Path) {

@@ -5,7 +5,7 @@ use super::load::connect;
 use std::ffi::OsStr;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,14 +22,6 @@ pub struct Way<'a> {
     pub url: &'a str,
     pub mode: &'a str,
     pub config: &'a str,
-}
-
-/// nginx that adds TLS to an upstream: the ports of HTTP/2 and of HTTP/1.1, and the file of the authority.
-pub struct Secure {
-    pub http2: u16,
-    pub http1: u16,
-    pub authority: PathBuf,
-    _nginx: Subject,
 }
 
 /// A running proxy; ended when dropped.
@@ -57,27 +49,6 @@ impl Subject {
         fs::write(&config, text).unwrap();
         let child = pinned(&["nginx", "-p", &folder.to_string_lossy(), "-c", &config.to_string_lossy()]);
         Self { port, child: Some(child), reads: false, admin: 0 }.answering().await
-    }
-
-    /// nginx again, with TLS and a certificate of its own, as providers are reached.
-    pub async fn secure(folder: &Path, upstream: SocketAddr) -> Secure {
-        let (http2, http1) = (free_port(), free_port());
-        let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-        let [config, authority, key] = ["secure.conf", "own.pem", "own.key"].map(|name| folder.join(name));
-        fs::write(&authority, own.cert.pem()).unwrap();
-        fs::write(&key, own.signing_key.serialize_pem()).unwrap();
-        let listen = format!(
-            "listen 127.0.0.1:{http2} ssl http2; listen 127.0.0.1:{http1} ssl; \
-             ssl_certificate {}; ssl_certificate_key {};",
-            authority.display(),
-            key.display()
-        );
-        let text = include_str!("nginx.conf").replace("listen 127.0.0.1:PORT;", &listen);
-        fs::write(&config, text.replace("UPSTREAM", &upstream.to_string())).unwrap();
-        let child = started(&["nginx", "-p", &folder.to_string_lossy(), "-c", &config.to_string_lossy()]);
-        let nginx = Self { port: http1, child: Some(child), reads: false, admin: 0 };
-        nginx.listening().await;
-        Secure { http2, http1, authority, _nginx: nginx }
     }
 
     /// The pass-through made of hyper: this program itself.
@@ -196,13 +167,6 @@ impl Subject {
 
     fn id(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
-    }
-
-    /// Asks it to end, and waits until it has: only then does an instrumented program write what it counted.
-    pub fn end(mut self) {
-        let Some(mut child) = self.child.take() else { return };
-        let asked = Command::new("kill").arg(child.id().to_string()).status().unwrap();
-        assert!(asked.success() && child.wait().unwrap().success(), "a subject did not end well");
     }
 
     /// Waits for its first answer.

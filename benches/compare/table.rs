@@ -98,13 +98,18 @@ pub async fn measured(program: &str) -> String {
     .concat()
 }
 
-/// The CPU times of the requests whose size begins with `only`, or of acting, as Markdown: for quick looks.
+/// The CPU times of the requests whose size begins with `only`, of acting or of a stream's chunk, as Markdown: for quick looks.
 pub async fn cpu(program: &str, only: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let (upstream, subjects, _) = started(program, folder.path()).await;
     let (mut cpu, mut number) = (String::new(), 1);
     if only == "acting" {
         return acting::measured(program, folder.path(), upstream, &mut number).await;
+    }
+    if only == "stream" {
+        let streams = chunks(&subjects, &mut number).await;
+        ratios(&mut cpu, "streamed text, a chunk", &streams.map(|[cpu, ..]| (cpu, 0.0)));
+        return cpu;
     }
     for case in CASES.iter().filter(|case| case.name.starts_with(only)) {
         let body = bodies::conversation(case.bytes, case.results, false);

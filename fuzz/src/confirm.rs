@@ -5,7 +5,7 @@ use crate::world::{NOW_MS, TOKEN, choices, is_json, judging, lossy};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use toolrein::rewrite::confirm::{Confirmation, Handed, events, reply};
-use toolrein::rewrite::reply::WholeJudge;
+use toolrein::rewrite::reply::{Form, Limits, Options, ReplyJudge};
 use toolrein::transcript::identity::{Hash, HashKey};
 
 /// Everything on, and a history in which `pay_bill` is declared and nothing but a yes is wanting.
@@ -19,11 +19,14 @@ pub fn run(input: &[u8]) -> bool {
     let body = json!({"id": "r", "model": "m", "choices": [{"index": 0, "finish_reason": "tool_calls",
         "message": {"role": "assistant", "content": "I pay.", "tool_calls": calls}}]});
     let body = Bytes::from(body.to_string());
-    let mut judge = WholeJudge::read(&body, judging(SETTING), NOW_MS).unwrap();
-    let written = judge.write();
+    let limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 26 };
+    let mut judge = ReplyJudge::new(judging(SETTING), Form::Whole, limits, Options::default());
+    let mut written = Vec::new();
+    judge.push(body.clone(), NOW_MS, &mut written);
+    judge.finish(NOW_MS, &mut written);
     let [state] = judge.choices() else { panic!("one choice") };
     let Some((question, asked)) = state.asked() else { return false };
-    let out: Value = serde_json::from_slice(&written.unwrap()).unwrap();
+    let out: Value = serde_json::from_slice(&written.concat()).unwrap();
     assert!(out["choices"][0]["message"].get("tool_calls").is_none(), "shown and asked about: {out}");
     shows_all(&question.text, asked.len());
     let confirmation = Confirmation::new(question, asked, NOW_MS);

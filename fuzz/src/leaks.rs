@@ -5,8 +5,7 @@ use crate::tolerant::{Call, calls_in_reply, calls_in_stream};
 use crate::world::{NOW_MS, choices, judging_by, lossy};
 use bytes::Bytes;
 use toolrein::rewrite::judging::Judging;
-use toolrein::rewrite::reply::WholeJudge;
-use toolrein::rewrite::stream::{StreamJudge, StreamLimits};
+use toolrein::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge};
 
 /// The tools that may not be called.
 const FORBIDDEN: [&str; 2] = ["pay_bill", "send_mail"];
@@ -39,24 +38,24 @@ pub fn run(input: &[u8]) -> bool {
 
 /// What the client gets of a whole reply before the model is asked again; nothing where it is refused.
 fn whole(first: u8, body: &[u8]) -> Vec<u8> {
-    let body = Bytes::copy_from_slice(body);
-    let Ok(mut judge) = WholeJudge::read(&body, judging(first), NOW_MS) else { return Vec::new() };
-    if judge.is_unsafe() || judge.pending().is_some() {
-        return Vec::new();
-    }
-    judge.write().unwrap_or(body).to_vec()
+    judged(Form::Whole, first, std::iter::once(body))
 }
 
 /// The same of a stream.
 fn streamed(first: u8, stream: &[u8]) -> Vec<u8> {
-    let limits = StreamLimits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
-    let mut judge = StreamJudge::new(judging(first), limits, false);
+    judged(Form::Streamed, first, stream.chunks(usize::from(first) * 7 + 1))
+}
+
+fn judged<'a>(form: Form, first: u8, chunks: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
+    let mut judge = ReplyJudge::new(judging(first), form, limits, Options::default());
     let mut out = Vec::new();
-    for chunk in stream.chunks(usize::from(first) * 7 + 1) {
+    for chunk in chunks {
         judge.push(Bytes::copy_from_slice(chunk), NOW_MS, &mut out);
+        judge.let_refusal_stand(NOW_MS, &mut out);
     }
-    if !judge.spoiled {
-        judge.finish(NOW_MS, &mut out);
+    while judge.finish(NOW_MS, &mut out) == Ending::Refused {
+        judge.let_refusal_stand(NOW_MS, &mut out);
     }
     out.concat()
 }

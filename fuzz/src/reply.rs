@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use toolrein::rewrite::choice::ChoiceState;
 use toolrein::rewrite::judging::{Decision, Judging};
-use toolrein::rewrite::reply::WholeJudge;
+use toolrein::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge};
 use toolrein::wire::reply::Reply;
 
 /// How often the model is asked again before it has to land.
@@ -18,11 +18,14 @@ pub fn run(input: &[u8]) -> bool {
     let (choices, body) = choices(input);
     let body = Bytes::copy_from_slice(body);
     let reads = Reply::parse(&body).is_ok();
-    let judge = WholeJudge::read(&body, judging(choices), NOW_MS);
-    assert_eq!(judge.is_ok(), reads);
-    let Ok(mut judge) = judge else { return false };
+    let limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 26 };
+    let mut judge = ReplyJudge::new(judging(choices), Form::Whole, limits, Options::default());
     let mut rounds = 0;
-    while let Some((choice, round)) = judge.pending().filter(|_| !observes(choices)) {
+    let mut out = Vec::new();
+    judge.push(body.clone(), NOW_MS, &mut out);
+    let mut ending = judge.finish(NOW_MS, &mut out);
+    while let Ending::Reask { choice, hidden: round } = ending {
+        assert!(!observes(choices), "asks again while observing");
         let valid = is_json(&[b"[", round.as_ref(), b"]"].concat());
         assert!(valid || !is_json(&body), "a round that is no JSON: {}", lossy(&round));
         rounds += 1;
@@ -30,20 +33,24 @@ pub fn run(input: &[u8]) -> bool {
         if rounds > PATIENCE {
             judge.judging.land();
         }
-        if judge.continue_with(choice, &body, NOW_MS).is_err() {
-            return true;
-        }
+        judge.continue_with(choice);
+        judge.push(body.clone(), NOW_MS, &mut out);
+        ending = judge.finish(NOW_MS, &mut out);
     }
-    // A call that two readers take differently is written anew, or refused.
-    if judge.is_unsafe() {
-        return true;
+    // A call that two readers take differently is written anew, or refused; an error waits for a decision.
+    if ending != Ending::Complete {
+        return matches!(ending, Ending::BrokenOff(_));
     }
     let acted = has_acted(&judge.judging) || judge.choices().iter().any(ChoiceState::is_edited);
-    let written = judge.write();
+    let out = out.concat();
     if observes(choices) || (!acted && rounds == 0) {
-        assert!(written.is_none(), "changed without a reason: {}", lossy(&body));
+        assert!(!judge.is_changed(), "changed without a reason: {}", lossy(&body));
     }
-    let Some(out) = written else { return true };
+    if !judge.is_changed() {
+        assert_eq!(lossy(&out), lossy(&body));
+        return reads;
+    }
+    assert!(reads);
     assert!(Reply::parse(&out).is_ok(), "not read again: {}", lossy(&out));
     assert!(out.len() <= body.len() * (2 * rounds + 14) + 4_000, "{} became {}", body.len(), out.len());
     if is_json(&body) {
@@ -58,7 +65,7 @@ pub fn has_acted(judging: &Judging) -> bool {
     judging.record.iter().any(|judged| judged.decision != Decision::Release)
 }
 
-fn shows_released_calls(judge: &WholeJudge, out: &Value, body: &[u8]) {
+fn shows_released_calls(judge: &ReplyJudge, out: &Value, body: &[u8]) {
     for (at, state) in judge.choices().iter().enumerate() {
         let message = &out["choices"][at]["message"];
         let shown = message["tool_calls"].as_array().map_or(0, Vec::len);

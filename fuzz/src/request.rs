@@ -13,7 +13,7 @@ use toolrein::rewrite::pass::{Asking, Pass, Source, Tools};
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::Hash;
 use toolrein::transcript::memo::{Derived, Memo, NoMemo};
-use toolrein::transcript::resumed::read_request;
+use toolrein::transcript::prefix::read_request;
 use toolrein::wire::request::Request;
 
 /// A round of an earlier reply, put back before the messages that the input chooses.

@@ -7,7 +7,7 @@ use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
 use bytes::Bytes;
 use toolrein::rewrite::choice::ChoiceState;
 use toolrein::rewrite::judging::Judged;
-use toolrein::rewrite::stream::{Ending, StreamJudge, StreamLimits};
+use toolrein::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge};
 use toolrein::wire::sse::{Piece, Splitter, parse_fields};
 
 const PATIENCE: usize = 3;
@@ -71,11 +71,11 @@ fn all_json(stream: &[u8]) -> bool {
     })
 }
 
-fn limits(cutting: u8) -> StreamLimits {
+fn limits(cutting: u8) -> Limits {
     if cutting >= 240 {
-        StreamLimits { event: 1200, held: 600, reply: 1200 }
+        Limits { event: 1200, held: 600, reply: 1200 }
     } else {
-        StreamLimits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 }
+        Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 }
     }
 }
 
@@ -99,8 +99,8 @@ fn cut(stream: &[u8], cutting: u8) -> Vec<&[u8]> {
     pieces
 }
 
-fn judged(first: u8, limits: StreamLimits, pieces: &[&[u8]]) -> Seen {
-    let mut judge = StreamJudge::new(judging(first), limits, true);
+fn judged(first: u8, limits: Limits, pieces: &[&[u8]]) -> Seen {
+    let mut judge = ReplyJudge::new(judging(first), Form::Streamed, limits, Options::default());
     let mut out = Vec::new();
     let mut rounds = Vec::new();
     let mut errored = false;
@@ -108,11 +108,12 @@ fn judged(first: u8, limits: StreamLimits, pieces: &[&[u8]]) -> Seen {
         for piece in pieces {
             push(&mut judge, piece, &mut out, &mut errored);
         }
-        let mut last = Vec::new();
-        let ending = judge.finish(NOW_MS, &mut last);
-        errored |= takes_error(&mut judge, &mut last);
-        out.extend(last);
-        let Ending::Reask { choice, round } = ending else { break };
+        let mut ending = judge.finish(NOW_MS, &mut out);
+        while ending == Ending::Refused {
+            errored |= takes_error(&mut judge, &mut out);
+            ending = judge.finish(NOW_MS, &mut out);
+        }
+        let Ending::Reask { choice, hidden: round } = ending else { break };
         if observes(first) {
             break;
         }
@@ -125,36 +126,25 @@ fn judged(first: u8, limits: StreamLimits, pieces: &[&[u8]]) -> Seen {
     }
     // A call that two readers take differently is written anew.
     let is_edited = judge.choices().iter().any(ChoiceState::is_edited);
+    let spoiled = judge.broken_off().is_some();
     let untouched =
-        !has_acted(&judge.judging) && !is_edited && rounds.is_empty() && !errored && !judge.spoiled;
+        !has_acted(&judge.judging) && !is_edited && rounds.is_empty() && !errored && !spoiled;
     let out = out.concat();
-    if untouched && judge.unjudged.is_empty() {
+    if untouched && judge.unjudged().is_empty() {
         assert_eq!(lossy(&out), lossy(&pieces.concat()), "changed without a reason");
     }
-    Seen {
-        out,
-        record: judge.judging.record,
-        rounds,
-        unjudged: judge.unjudged.len(),
-        spoiled: judge.spoiled,
-        errored,
-    }
+    let unjudged = judge.unjudged().len();
+    Seen { out, record: judge.judging.record, rounds, unjudged, spoiled, errored }
 }
 
-fn push(judge: &mut StreamJudge, piece: &[u8], out: &mut Vec<Bytes>, errored: &mut bool) {
-    if judge.spoiled {
-        return;
-    }
-    let mut now = Vec::new();
-    judge.push(Bytes::copy_from_slice(piece), NOW_MS, &mut now);
-    *errored |= takes_error(judge, &mut now);
-    out.extend(now);
+fn push(judge: &mut ReplyJudge, piece: &[u8], out: &mut Vec<Bytes>, errored: &mut bool) {
+    judge.push(Bytes::copy_from_slice(piece), NOW_MS, out);
+    *errored |= takes_error(judge, out);
 }
 
 /// As the program does where no other form of the request is worth a try.
-fn takes_error(judge: &mut StreamJudge, out: &mut Vec<Bytes>) -> bool {
-    let Some((_, raw, place)) = judge.take_head_error() else { return false };
-    judge.fail();
-    out.insert(place, raw);
-    true
+fn takes_error(judge: &mut ReplyJudge, out: &mut Vec<Bytes>) -> bool {
+    let is_error = judge.refusal().is_some();
+    judge.let_refusal_stand(NOW_MS, out);
+    is_error
 }

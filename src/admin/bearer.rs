@@ -1,6 +1,7 @@
 //! The bearer token of the admin server: what it must look like, and whether a request brings it. Where it comes from is
 //! the configuration's affair, and what it opens is the routes'.
 
+use crate::secret::random_key;
 use crate::transcript::identity::{Domain, HashKey};
 use hyper::http::Request;
 use hyper::http::header::AUTHORIZATION;
@@ -29,7 +30,7 @@ impl Bearer {
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("expected a token of visible ASCII characters without spaces".to_owned());
         }
-        let key = HashKey::random();
+        let key = random_key();
         let hash = hash(&key, token.as_bytes());
         Ok(Self { key, hash })
     }

@@ -15,8 +15,8 @@ pub(super) fn contradictions(policies: &Layer<'_>, reask: &Reask, shipped: &[Str
     let mut warnings = Vec::new();
     for judge in rules() {
         for named in rules().filter(|named| named.name() != judge.name()) {
-            let mut idle = named.named_tools();
-            idle.retain(|tool| judge.forbids(tool) && !shipped.contains(tool));
+            let mut idle = named.about().named_tools.clone();
+            idle.retain(|tool| !judge.about().callable.includes(tool) && !shipped.contains(tool));
             if !idle.is_empty() {
                 warnings.push(format!(
                     "policy.{}: its settings for {} never come to bear, since policy.{} forbids these calls",
@@ -29,7 +29,7 @@ pub(super) fn contradictions(policies: &Layer<'_>, reask: &Reask, shipped: &[Str
         let by_default = Reask::default().answer_tools;
         let answers = reask.answer_tools.iter().filter(|tool| tool.is_exact() && !by_default.contains(tool));
         let mut open: Vec<String> = answers.map(|tool| tool.as_str().to_owned()).collect();
-        open.retain(|tool| judge.forbids(tool));
+        open.retain(|tool| !judge.about().callable.includes(tool));
         if !open.is_empty() {
             warnings.push(format!(
                 "reask.answer_tools: {} may be called although policy.{} forbids it: answers are never withheld",

@@ -2,13 +2,24 @@
 //! and programs; nothing reads them back.
 
 use super::document::quoted_key;
+use serde::Serialize;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// The effective settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effective {
     toml: String,
     json: String,
+}
+
+/// A key whose value is another one than before; `None` where it is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// Dotted.
+    pub key: String,
+    pub old: Option<String>,
+    pub new: Option<String>,
 }
 
 impl Effective {
@@ -28,6 +39,40 @@ impl Effective {
     /// As a JSON object.
     pub fn as_json(&self) -> &str {
         &self.json
+    }
+
+    /// What is otherwise in the settings `new`, by key.
+    pub fn changes(&self, new: &Self) -> Vec<Change> {
+        let (old, new) = (self.by_key(), new.by_key());
+        let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key)));
+        let changes = keys.map(|key| Change {
+            key: key.clone(),
+            old: old.get(key).cloned(),
+            new: new.get(key).cloned(),
+        });
+        let mut changes: Vec<Change> = changes.filter(|change| change.old != change.new).collect();
+        changes.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        changes
+    }
+
+    /// Each setting by its dotted key, as TOML.
+    fn by_key(&self) -> BTreeMap<String, String> {
+        let mut settings = BTreeMap::new();
+        // Written by `new`, so that it can be read.
+        if let Ok(Value::Object(table)) = serde_json::from_str(&self.json) {
+            flatten(&table, "", &mut settings);
+        }
+        settings
+    }
+}
+
+fn flatten(table: &Map<String, Value>, above: &str, settings: &mut BTreeMap<String, String>) {
+    for (key, value) in table {
+        let key = format!("{above}{}", quoted_key(key));
+        match value {
+            Value::Object(inner) if !inner.is_empty() => flatten(inner, &format!("{key}."), settings),
+            value => drop(settings.insert(key, inline(value))),
+        }
     }
 }
 
@@ -74,4 +119,38 @@ fn has_header(value: &Value, path: &[String]) -> bool {
     let Value::Object(table) = value else { return false };
     let deepest = if path.first().is_some_and(|top| top == "profile") { 4 } else { 2 };
     path.len() < deepest || table.values().any(Value::is_object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn effective(settings: &Value) -> Effective {
+        Effective::new(settings.as_object().unwrap())
+    }
+
+    #[test]
+    fn changes_are_named_by_key_with_the_old_value_and_the_new_one() {
+        let old = effective(
+            &json!({"mode": "enforce", "policy": {"budget": {"tool_calls": 50}, "loops": {"notice": 3}},
+            "conversation": {"headers": ["a"]}}),
+        );
+        let new =
+            effective(&json!({"mode": "enforce", "policy": {"budget": {"tool_calls": 20}, "fresh": {}},
+            "conversation": {"headers": ["a", "b"]}}));
+        let change = |key: &str, old: Option<&str>, new: Option<&str>| Change {
+            key: key.to_owned(),
+            old: old.map(str::to_owned),
+            new: new.map(str::to_owned),
+        };
+        let expected = [
+            change("conversation.headers", Some("[\"a\"]"), Some("[\"a\", \"b\"]")),
+            change("policy.budget.tool_calls", Some("50"), Some("20")),
+            change("policy.fresh", None, Some("{}")),
+            change("policy.loops.notice", Some("3"), None),
+        ];
+        assert_eq!(old.changes(&new), expected);
+        assert!(old.changes(&old).is_empty());
+    }
 }

@@ -27,7 +27,7 @@ mod units;
 mod windows;
 
 pub use caller::Caller;
-pub use effective::Effective;
+pub use effective::{Change, Effective};
 pub use error::{Problem, Problems};
 pub use file::Overrides;
 pub use profiles::{Profile, Profiles};
@@ -69,7 +69,10 @@ pub struct Config {
     /// The policies of requests that take no profile.
     pub policies: PolicySet,
     pub profiles: Profiles,
-    /// All of the above as text.
+    /// Where it was read from, and the beginning of the SHA-256 of that text, in hexadecimal.
+    pub source: String,
+    pub hash: String,
+    /// All of the settings as text.
     pub effective: Effective,
     /// The settings of each policy that is on, as TOML, one `key = value` each, in registry order.
     pub policy_settings: Vec<(&'static str, Vec<String>)>,
@@ -162,6 +165,8 @@ impl Config {
             warnings.extend(check::idle_warning(written.file.mode, base.on.len()));
         }
         let mut config = Self::new(written.file, &base, built.profiles, warnings);
+        config.hash = short_hash(&text);
+        config.source = name;
         config.warnings.extend(config.unset_keys());
         Ok(config)
     }
@@ -250,11 +255,19 @@ impl Config {
             models: file.model.into_iter().map(|(name, model)| (Pattern::new(name), model)).collect(),
             policies: base.set(),
             profiles,
+            source: String::new(),
+            hash: String::new(),
             effective: Effective::new(&all),
             policy_settings,
             warnings,
         }
     }
+}
+
+/// Enough of a hash to tell files apart.
+fn short_hash(text: &str) -> String {
+    let hash = KeyHash::of(text.as_bytes()).map(KeyHash::bytes).unwrap_or_default();
+    hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A policy's settings, `key = value` each; of tables of tables, each entry on a line of its own.

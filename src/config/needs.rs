@@ -6,7 +6,7 @@ use super::error::Problem;
 use super::file::File;
 use super::profiles::Profiles;
 use super::units::write_span;
-use crate::policy::plan::Confirming;
+use crate::policy::about::Confirming;
 use crate::policy::set::PolicySet;
 use std::time::Duration;
 

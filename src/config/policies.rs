@@ -60,7 +60,7 @@ impl<'a> Builder<'a> {
             let default = self.defaults.iter().find(|default| default.name == entry.name)?;
             (entry.build)(ValueDeserializer::from(default.value.clone())).ok()
         });
-        built.flat_map(|rule| rule.named_tools()).collect()
+        built.flat_map(|rule| rule.about().named_tools.clone()).collect()
     }
 
     /// The names of all policies.

@@ -76,7 +76,8 @@ pub struct Profiles {
     /// In the file's order.
     all: Vec<Profile>,
     by_model: Vec<(Pattern, usize)>,
-    by_key: HashMap<KeyHash, usize>,
+    /// The tier of each key, and the profile that the tier takes.
+    by_key: HashMap<KeyHash, (Arc<str>, Option<usize>)>,
 }
 
 impl Profiles {
@@ -109,14 +110,13 @@ impl Profiles {
         })
     }
 
-    /// Whether any depends on the caller's key.
-    pub fn ask_for_keys(&self) -> bool {
-        !self.by_key.is_empty()
-    }
-
-    /// The profile of the tier of the caller with `key`.
-    pub fn of_key(&self, key: &[u8]) -> Option<&Profile> {
-        self.all.get(*self.by_key.get(&KeyHash::of(key)?)?)
+    /// The tier of the caller with `key`, and the profile that it takes. Without tiers no key is hashed.
+    pub fn tier_of(&self, key: &[u8]) -> Option<(&Arc<str>, Option<&Profile>)> {
+        if self.by_key.is_empty() {
+            return None;
+        }
+        let (tier, profile) = self.by_key.get(&KeyHash::of(key)?)?;
+        Some((tier, profile.and_then(|at| self.all.get(at))))
     }
 
     /// The profile of `model`: by its exact name, else by the longest pattern that fits.

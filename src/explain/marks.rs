@@ -1,7 +1,8 @@
-//! Two texts beside each other: what both have, what is gone and what is ours, in one run after the other. Compares
-//! whole lines and the items of lists; knows nothing of policies or of pages.
+//! The diff of two texts: what both have, what is gone and what is ours, in one run after the other. Compares whole
+//! lines and the items of lists; knows nothing of policies or of pages.
 
-use std::collections::HashMap;
+use similar::{Algorithm, DiffTag, capture_diff_slices_deadline};
+use std::time::{Duration, Instant};
 
 /// Whose a run of text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,28 +18,32 @@ pub(super) enum Mark {
 /// A run of text of one mark.
 pub(super) type Run<'a> = (Mark, &'a str);
 
-/// Pieces shorter than this stand everywhere, and are looked for at their own place alone.
-const SHORT: usize = 4;
-/// Bytes in which two pieces must agree at an end before that is told.
+/// A comparison that takes longer than this goes on with a coarser one.
+const WITHIN: Duration = Duration::from_secs(1);
+/// Bytes in which two pieces must agree at an end before that is shown.
 const AGREEING: usize = 8;
 
 /// Both texts as runs: without `Ours` they spell `before`, without `Gone` they spell `after`.
 pub(super) fn compare<'a>(before: &'a str, after: &'a str) -> Vec<Run<'a>> {
-    // A notice behind it, or lines around it.
+    let mut runs = Vec::new();
     if let Some(at) = after.find(before).filter(|_| !before.is_empty()) {
+        // A notice behind it, or lines around it.
         let (head, tail) = (&after[..at], &after[at + before.len()..]);
-        let runs = [(Mark::Ours, head), (Mark::Same, before), (Mark::Ours, tail)];
-        return runs.into_iter().filter(|(_, text)| !text.is_empty()).collect();
+        runs.extend([(Mark::Ours, head), (Mark::Same, before), (Mark::Ours, tail)]);
+    } else {
+        let (old, new) = (pieces(before), pieces(after));
+        let (mut before, mut after) = (before, after);
+        for op in capture_diff_slices_deadline(Algorithm::Myers, &old, &new, Some(Instant::now() + WITHIN)) {
+            let gone = take(&mut before, &old[op.old_range()]);
+            let ours = take(&mut after, &new[op.new_range()]);
+            match op.tag() {
+                DiffTag::Equal => runs.push((Mark::Same, gone)),
+                DiffTag::Delete | DiffTag::Insert | DiffTag::Replace => runs.extend(narrowed(gone, ours)),
+            }
+        }
     }
-    let (old, new) = (pieces(before), pieces(after));
-    let head = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
-    let (old_rest, new_rest) = (&old[head..], &new[head..]);
-    let tail = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(old, new)| old == new).count();
-    let (old_rest, new_rest) = (&old_rest[..old_rest.len() - tail], &new_rest[..new_rest.len() - tail]);
-    let mut runs: Vec<Run<'a>> = old[..head].iter().map(|piece| (Mark::Same, *piece)).collect();
-    walk(old_rest, new_rest, &mut runs);
-    runs.extend(old[old.len() - tail..].iter().map(|piece| (Mark::Same, *piece)));
-    narrowed(&joined(&runs, before, after))
+    runs.retain(|(_, text)| !text.is_empty());
+    runs
 }
 
 /// Lines, and what commas divide in them.
@@ -46,70 +51,28 @@ fn pieces(text: &str) -> Vec<&str> {
     text.split_inclusive(['\n', ',']).collect()
 }
 
-/// Finds every new piece at the next place where the old text has it; what is passed over is gone.
-fn walk<'a>(old: &[&'a str], new: &[&'a str], runs: &mut Vec<Run<'a>>) {
-    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (at, piece) in old.iter().enumerate() {
-        places.entry(piece).or_default().push(at);
-    }
-    let mut at = 0;
-    for piece in new {
-        let known = places.get(piece).map_or(&[][..], Vec::as_slice);
-        let next = known.get(known.partition_point(|place| *place < at)).copied();
-        match next.filter(|next| *next == at || piece.trim().len() >= SHORT) {
-            Some(next) => {
-                runs.extend(old[at..next].iter().map(|piece| (Mark::Gone, *piece)));
-                runs.push((Mark::Same, piece));
-                at = next + 1;
-            }
-            None => runs.push((Mark::Ours, piece)),
-        }
-    }
-    runs.extend(old[at..].iter().map(|piece| (Mark::Gone, *piece)));
+/// Takes these pieces off the beginning of a text.
+fn take<'a>(text: &mut &'a str, pieces: &[&str]) -> &'a str {
+    let (taken, rest) = text.split_at(pieces.iter().map(|piece| piece.len()).sum());
+    *text = rest;
+    taken
 }
 
-/// Neighbours of one mark as one run; between what both have, what is gone stands before what is ours.
-fn joined<'a>(runs: &[Run<'a>], before: &'a str, after: &'a str) -> Vec<Run<'a>> {
-    let (mut joined, mut old, mut new) = (Vec::new(), 0, 0);
-    for group in runs.chunk_by(|one, other| (one.0 == Mark::Same) == (other.0 == Mark::Same)) {
-        let length = |mark| group.iter().filter(|run| run.0 == mark).map(|run| run.1.len()).sum::<usize>();
-        let (same, gone, ours) = (length(Mark::Same), length(Mark::Gone), length(Mark::Ours));
-        let all = [
-            (Mark::Same, &before[old..old + same]),
-            (Mark::Gone, &before[old + same..old + same + gone]),
-            (Mark::Ours, &after[new + same..new + same + ours]),
-        ];
-        joined.extend(all.into_iter().filter(|(_, text)| !text.is_empty()));
-        (old, new) = (old + same + gone, new + same + ours);
-    }
-    joined
+/// What the text that is gone and the one in its place both begin and end with is the same.
+fn narrowed<'a>(gone: &'a str, ours: &'a str) -> [Run<'a>; 4] {
+    let head = agreeing(gone.char_indices(), ours.char_indices());
+    let (same, gone, ours) = (&gone[..head], &gone[head..], &ours[head..]);
+    let tail = agreeing(gone.char_indices().rev(), ours.char_indices().rev());
+    let (gone, same_tail) = gone.split_at(gone.len() - tail);
+    [
+        (Mark::Same, same),
+        (Mark::Gone, gone),
+        (Mark::Ours, &ours[..ours.len() - tail]),
+        (Mark::Same, same_tail),
+    ]
 }
 
-/// Where something of ours takes the place of something gone, what both begin and end with is the same.
-fn narrowed<'a>(runs: &[Run<'a>]) -> Vec<Run<'a>> {
-    let mut out = Vec::new();
-    let mut at = 0;
-    while at < runs.len() {
-        let pair = runs.get(at).zip(runs.get(at + 1));
-        if let Some(((Mark::Gone, gone), (Mark::Ours, ours))) = pair {
-            let head = agreeing(gone.char_indices(), ours.char_indices());
-            let tail = agreeing(gone[head..].char_indices().rev(), ours[head..].char_indices().rev());
-            let (gone_end, ours_end) = (gone.len() - tail, ours.len() - tail);
-            out.push((Mark::Same, &gone[..head]));
-            out.push((Mark::Gone, &gone[head..gone_end]));
-            out.push((Mark::Ours, &ours[head..ours_end]));
-            out.push((Mark::Same, &gone[gone_end..]));
-            at += 2;
-        } else {
-            out.push(runs[at]);
-            at += 1;
-        }
-    }
-    out.retain(|(_, text)| !text.is_empty());
-    out
-}
-
-/// In how many bytes both agree, if that is worth telling.
+/// In how many bytes both agree, if that is worth showing.
 fn agreeing(one: impl Iterator<Item = (usize, char)>, other: impl Iterator<Item = (usize, char)>) -> usize {
     let both = one.zip(other).take_while(|((_, one), (_, other))| one == other);
     let bytes = both.map(|((_, letter), _)| letter.len_utf8()).sum();

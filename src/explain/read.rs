@@ -9,7 +9,8 @@ use crate::policy::REGISTRY;
 use crate::policy::plan::{Change, Plan};
 use crate::replay::one::{Chosen, Seen};
 use crate::rewrite::notice::Placement;
-use crate::transcript::identity::{Hash, HashKey, Identity};
+use crate::secret::random_key;
+use crate::transcript::identity::{Hash, Identity};
 use crate::transcript::memo::NoMemo;
 use crate::transcript::tokens::{TOOL_SCHEMA, estimate_json};
 use crate::transcript::{Transcript, View};
@@ -19,7 +20,7 @@ use crate::wire::request::{Choice, Request};
 
 /// Everything that is told of the conversation.
 pub(super) fn explain(config: &Config, chosen: &Chosen, seen: &Seen, profile: Option<&str>) -> Explained {
-    let identity = Identity { key: HashKey::random(), principal: Hash::default(), explicit: None };
+    let identity = Identity { key: random_key(), principal: Hash::default(), explicit: None };
     let recording = &chosen.recording;
     let sent = seen.sent.as_ref().and_then(|body| Some((body, Request::parse(body).ok()?)));
     let factor = config.token_factor(&recording.request.model_name(&recording.body));

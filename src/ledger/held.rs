@@ -2,7 +2,8 @@
 //! its exact arguments in one conversation, once, while its client is there. Keeps and hands over; who may answer, and
 //! what an answer leads to, is decided elsewhere. Lives and dies with the process that holds the clients' connections.
 
-use crate::transcript::identity::{Domain, HashKey};
+use crate::secret::random_key;
+use crate::transcript::identity::Domain;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -76,7 +77,7 @@ pub struct Ticket {
 impl HeldCalls {
     /// Lets a call wait until `until`.
     pub fn hold(self: &Arc<Self>, shown: Shown, until: Instant) -> Ticket {
-        let token = HashKey::random().hash(Domain::Confirmation, &[]).to_string();
+        let token = random_key().hash(Domain::Confirmation, &[]).to_string();
         let (sender, answer) = oneshot::channel();
         let mut inner = self.lock();
         let end = match (inner.stopped, inner.waiting.len() < MOST_WAITING) {

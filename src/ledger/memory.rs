@@ -261,9 +261,7 @@ impl MemoCache {
             let bytes = match derived {
                 Derived::Cut(Some((text, _))) => text.weight(),
                 Derived::Compiled(_) => COMPILED_BYTES,
-                Derived::Begun(begun) => begun.weight(),
-                Derived::Declared(lists) => lists.iter().map(|list| list.weight()).sum(),
-                Derived::Behind(_, bytes) => *bytes,
+                Derived::Checkpoint(checkpoint) => checkpoint.weight(),
                 _ => 0,
             };
             (bytes + ENTRY_BYTES) as u64

@@ -5,32 +5,19 @@
 mod anchors;
 pub mod held;
 pub mod memory;
-mod names;
 mod pending;
 pub mod ratios;
 mod recent;
 pub mod redis;
 mod spent;
 pub mod summaries;
-mod told;
 
-pub use names::CallNames;
-pub use spent::Spent;
-pub use told::Answered;
+pub use crate::exchange::store::{
+    Answered, Ask, CallNames, Claim, Cost, Facts, MOST_LOOKED_UP, ModelFacts, News, Overflow, Quota, Spent,
+};
 
-use crate::rewrite::confirm::Confirmation;
-use crate::rewrite::rounds::Round;
-use crate::transcript::identity::{CallKey, Hash};
-use crate::transcript::prompt::{Anchor, Ratio};
-use crate::transcript::released::{Release, Releases};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Instant;
-
-/// The most calls of one request that are looked up, the newest first: older ones are outside every window,
-/// and a request of a million calls must not cost a million look-ups. The same for replies.
-pub const MOST_LOOKED_UP: usize = 1024;
 
 /// Where facts are kept.
 pub trait Ledger: Send + Sync {
@@ -47,158 +34,4 @@ pub trait Ledger: Send + Sync {
 
     /// Conversations seen within the lifetime of a fact.
     fn conversations(&self) -> u64;
-}
-
-/// What one request wants to know.
-#[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
-    /// Calls whose release time is wanted.
-    pub calls: &'a [CallKey],
-    /// Where hidden rounds may belong.
-    pub places: &'a [Hash],
-    /// The model at its upstream.
-    pub model: Hash,
-    /// The request's own name, to tell a repetition.
-    pub request: Hash,
-    pub conversation: Hash,
-    /// Histories that may have been sent before.
-    pub histories: &'a [Hash],
-    /// The text to which the user has answered, where that may be a yes.
-    pub answered: Option<Hash>,
-    /// What the caller has used of these is wanted.
-    pub quotas: &'a [Quota],
-    /// The request's name, equal for equal bytes alone.
-    pub bytes: Hash,
-    /// Now, in ms since the epoch.
-    pub now_ms: u64,
-    /// The same by the clock that ages what is known, which nobody sets.
-    pub now: Instant,
-}
-
-/// A quota of one caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quota {
-    /// Its name for this caller.
-    pub name: Hash,
-    /// How many it allows: no more need be known.
-    pub calls: usize,
-    /// How long a use counts, in ms.
-    pub window_ms: u64,
-}
-
-/// A request that carries a yes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// The name of the text that asked.
-    pub anchor: Hash,
-    /// The request's name, equal for equal bytes alone.
-    pub request: Hash,
-    /// Now, in ms since the epoch.
-    pub now_ms: u64,
-}
-
-/// The answers, in the order asked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
-    /// When each call was handed out, and behind what; `None` where that is not known.
-    pub released: Vec<Option<Releases>>,
-    pub rounds: Vec<Vec<Round>>,
-    pub model: ModelFacts,
-    /// The same request came before.
-    pub repeated: bool,
-    /// What that text asked, if it did.
-    pub asked: Option<Arc<Confirmation>>,
-    pub anchors: Vec<Option<Anchor>>,
-    /// When calls of each quota were handed out, in ms since the epoch, but for earlier tries of the same request.
-    pub spent: Vec<Vec<u64>>,
-    /// Requests of the conversation that were refused for their length and taken in a shorter form.
-    pub overflows: Vec<Overflow>,
-    /// What the model's provider bills for an estimated token, as far as this process has learned.
-    pub ratio: Option<Ratio>,
-    /// The ledger that replicas share did not answer: this is what this process knows.
-    pub away: bool,
-    /// It answered, but takes no news: what this process and others hand out, they do not learn of each other.
-    pub unwritten: bool,
-}
-
-/// What a model at an upstream is known to refuse.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ModelFacts {
-    pub no_tools: bool,
-    pub no_tool_choice: bool,
-    /// Calls and results in the history.
-    pub no_tool_history: bool,
-    /// A system message that is not the first message.
-    pub no_late_system: bool,
-    /// To be asked for the usage of a stream.
-    pub no_stream_options: bool,
-}
-
-impl ModelFacts {
-    /// Everything.
-    pub const ALL: Self = Self {
-        no_tools: true,
-        no_tool_choice: true,
-        no_tool_history: true,
-        no_late_system: true,
-        no_stream_options: true,
-    };
-
-    /// What either knows.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            no_tools: self.no_tools || other.no_tools,
-            no_tool_choice: self.no_tool_choice || other.no_tool_choice,
-            no_tool_history: self.no_tool_history || other.no_tool_history,
-            no_late_system: self.no_late_system || other.no_late_system,
-            no_stream_options: self.no_stream_options || other.no_stream_options,
-        }
-    }
-}
-
-/// What one request brought.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct News {
-    /// Calls handed to the client. Each time is kept, since ids repeat at some providers.
-    pub released: Vec<(CallKey, Release)>,
-    /// Rounds by their place; of equal ones one is kept.
-    pub rounds: Vec<(Hash, Round)>,
-    pub model: Option<(Hash, ModelFacts)>,
-    /// Questions that were put, by the name of the text that holds each. What was told first stays.
-    pub asked: Vec<(Hash, Confirmation)>,
-    pub cost: Option<Cost>,
-    /// What quotas were used for.
-    pub spent: Vec<Spent>,
-    /// By the conversation: the request was refused for its length and taken in a shorter form.
-    pub overflow: Option<(Hash, Overflow)>,
-}
-
-/// A request that was refused for its length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overflow {
-    /// How many messages it had.
-    pub messages: usize,
-    /// The name of these.
-    pub history: Hash,
-}
-
-/// What the history of one request cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cost {
-    /// The model at its upstream.
-    pub model: Hash,
-    pub conversation: Hash,
-    /// The history's name.
-    pub history: Hash,
-    pub anchor: Anchor,
-}
-
-impl News {
-    /// Whether there is nothing to tell.
-    pub fn is_empty(&self) -> bool {
-        let told = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
-        let told = told && self.spent.is_empty() && self.overflow.is_none();
-        told && self.model.is_none() && self.cost.is_none()
-    }
 }

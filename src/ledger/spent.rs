@@ -1,6 +1,7 @@
 //! What callers have used of their quotas: when calls were handed out, each with the request that brought it, so that a
 //! client which sends a request again is not charged twice. Counts; allows and forbids nothing.
 
+use crate::exchange::store::Spent;
 use crate::transcript::identity::Hash;
 
 /// Within this time an equal request is another try of a client that lost the answer: the openai packages wait ten
@@ -9,21 +10,7 @@ pub(super) const AGAIN_WITHIN_MS: u64 = 15 * 60_000;
 /// The tries of one request that count once: the openai packages make three. Who sends it more often asks anew.
 pub(super) const MOST_TRIES: u32 = 3;
 /// Uses kept of one quota: each brought a call, so the largest that configuration allows is held.
-pub(super) const MOST_USES: usize = crate::policy::plan::MOST_COUNTED;
-
-/// Calls of one quota that a request brought.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spent {
-    /// The quota's name for its caller.
-    pub quota: Hash,
-    /// The request's own name.
-    pub request: Hash,
-    pub calls: usize,
-    /// In ms since the epoch.
-    pub at_ms: u64,
-    /// How long a use counts, in ms.
-    pub window_ms: u64,
-}
+pub(super) const MOST_USES: usize = crate::policy::about::MOST_COUNTED;
 
 /// The uses of one quota, oldest first.
 #[derive(Clone, Debug, Default)]

@@ -19,9 +19,10 @@
 //! With `except = ["delete_*"]` a call of `delete_all` is withheld with `MODE_RESTRICTED` and the names of up to
 //! ten tools that may be called.
 
-use super::pattern::{Pattern, any_concerns, any_fits};
+use super::about::{About, Callable};
+use super::pattern::Pattern;
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
-use super::{ConfigError, Evidence, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestFacts};
 use serde::Deserialize;
 use std::cmp::Reverse;
 
@@ -33,7 +34,9 @@ const LONGEST_NAME: usize = 64;
 
 /// See the file's head.
 pub struct Allow {
-    config: Config,
+    callable: Callable,
+    hide: bool,
+    undeclared: Undeclared,
 }
 
 /// `[policy.allow]`.
@@ -66,7 +69,6 @@ pub struct Declared(Vec<String>);
 impl Policy for Allow {
     const NAME: &'static str = "allow";
     const SUMMARY: &'static str = "lets only some tools be called, by name, and hides the others if asked to";
-    const RESTRICTS_CALLS: bool = true;
     type Config = Config;
     type State = Declared;
 
@@ -81,52 +83,45 @@ impl Policy for Allow {
             let text = format!("`{}` stands in `only` as well", pattern.as_str());
             problems.push(ConfigError::new("except", text));
         }
-        if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let Config { only, except, hide, undeclared } = config;
+        let callable = Callable { only: Some(only).filter(|only| !only.is_empty()), except };
+        Ok(Self { callable, hide, undeclared })
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
-    fn named_tools(&self) -> Vec<String> {
-        let patterns = self.config.only.iter().chain(&self.config.except);
-        patterns.filter(|pattern| pattern.is_exact()).map(|pattern| pattern.as_str().to_owned()).collect()
-    }
-
-    fn forbids(&self, name: &str) -> bool {
-        !self.allows(name)
+    fn about(&self) -> About {
+        let patterns = self.callable.only.iter().flatten().chain(&self.callable.except);
+        let exact = patterns.filter(|pattern| pattern.is_exact());
+        About {
+            named_tools: exact.map(|pattern| pattern.as_str().to_owned()).collect(),
+            callable: self.callable.clone(),
+            restricts_calls: true,
+            ..About::default()
+        }
     }
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut Declared, plan: &mut Plan) {
         state.0 = request.tools.iter().map(|tool| tool.name.clone().into_owned()).collect();
-        if self.config.hide {
-            for name in state.0.iter().filter(|name| !self.allows(name)) {
+        if self.hide {
+            for name in state.0.iter().filter(|name| !self.callable.includes(name)) {
                 plan.hide(name);
             }
         }
     }
 
-    fn evidence(&self, _name: &str, _state: &Declared) -> Evidence {
-        Evidence::Name
-    }
-
     fn judge(&self, call: &Proposed<'_>, state: &Declared) -> Verdict {
-        let problem = if !self.allows(call.name) {
+        let problem = if !self.callable.includes(call.name) {
             "may not be called here"
-        } else if self.config.undeclared == Undeclared::Withhold && !state.declares(call.name) {
+        } else if self.undeclared == Undeclared::Withhold && !state.declares(call.name) {
             "is not among the tools of this conversation"
         } else {
             return Verdict::Allow;
         };
-        let may: Vec<&str> = state.0.iter().map(String::as_str).filter(|name| self.allows(name)).collect();
-        Verdict::Withhold(reason(call.name, problem, may))
-    }
-}
-
-impl Allow {
-    fn allows(&self, name: &str) -> bool {
-        (self.config.only.is_empty() || any_fits(&self.config.only, name))
-            && !any_concerns(&self.config.except, name)
+        let may: Vec<&str> =
+            state.0.iter().map(String::as_str).filter(|name| self.callable.includes(name)).collect();
+        Verdict::Block(reason(call.name, problem, may))
     }
 }
 
@@ -146,12 +141,10 @@ fn reason(name: &str, problem: &str, mut may: Vec<&str>) -> Reason {
         (false, 0) => format!("You may call: {}.", told.join(", ")),
         (false, more) => format!("You may call: {} and {more} more.", told.join(", ")),
     };
-    Reason {
-        kind: ReasonKind::ModeRestricted,
-        message: format!("The call was not run: {} {problem}. {instead}", clipped(name)),
-        retryable: false,
-        numbers: Vec::new(),
-    }
+    Reason::new(
+        ReasonKind::ModeRestricted,
+        format!("The call was not run: {} {problem}. {instead}", clipped(name)),
+    )
 }
 
 /// How many characters two names share at their ends, case aside.
@@ -203,13 +196,10 @@ mod tests {
         let reason = withheld("except = [\"write\"]", &["read", "read_all", "write"], "write").unwrap();
         assert_eq!(
             reason,
-            Reason {
-                kind: ReasonKind::ModeRestricted,
-                message: "The call was not run: write may not be called here. You may call: read, read_all."
-                    .into(),
-                retryable: false,
-                numbers: vec![],
-            }
+            Reason::new(
+                ReasonKind::ModeRestricted,
+                "The call was not run: write may not be called here. You may call: read, read_all."
+            )
         );
         let none = withheld("except = [\"*\"]", &["read"], "read").unwrap();
         assert!(none.message.ends_with("No tool may be called; answer with what you have."));

@@ -4,49 +4,47 @@
 //! The arguments must be one JSON object that fits the JSON Schema in the tool's declaration and the operator's
 //! own limits (`tools`): length, pattern, the hosts that a URL may lead to. Absent, empty and null arguments
 //! count as none, which is right for a tool that needs none. Keys that harm programs in JavaScript are refused
-//! or taken out. A call that does not fit is withheld; the model reads where, which rule and what was expected, and
-//! may mend it.
+//! or taken out. A call that does not fit is blocked; the model is shown where, which rule and what was expected,
+//! and may correct it.
 //!
 //! The lenient form passes what does no harm: null for an optional parameter, a value outside an enum, a string
 //! that parses to the type that was expected, a number or truth value where text was. `strict` passes none of it.
 //!
 //! # Why
-//! Models get arguments wrong, and clients fail on them in ways that no model can mend. Schemas are sloppy too:
+//! Models get arguments wrong, and clients fail on them in ways that no model can correct. Schemas are sloppy too:
 //! of 3,922 calls known to be good, strict validation refuses 1.4 %, the lenient form 0.1 %, and it finds 97 % of
 //! the broken ones beside those that it passes by design (`tests/arguments_eval.rs`). Whatever cannot be
-//! judged passes: no schema, one that is too large or leads elsewhere, arguments that would take too long. The checker is
-//! our own: small, by the letter of 2020-12, with patterns whose time is linear in the text.
+//! judged passes: no schema, one that is too large or leads elsewhere, arguments that would take too long. The library
+//! `jsonschema` validates, by JSON Schema 2020-12 and with patterns whose time is linear in the text; ours are the
+//! schema that it is given, the bound on its work, the leniency and the messages.
 //!
 //! # State
 //! The schemas that the request declares, compiled at the first call that needs them and kept in the memo under
 //! the hash of their bytes.
 //!
 //! # Example
-//! A call of `weather` with `{"days":"many"}` is withheld with `VALIDATION` and "days: type, expected integer, found
+//! A call of `weather` with `{"days":"many"}` is blocked with `VALIDATION` and "days: type, expected integer, found
 //! string; city: required, expected string".
 
-mod checker;
-mod ecma;
-mod format;
+mod compile;
 mod lenient;
 mod limits;
-mod place;
 mod problem;
 mod schema;
 mod strip;
 mod validator;
 mod weight;
 
+use super::about::About;
 use super::pattern::{Pattern, best_concern, exact_names};
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
-use super::{ConfigError, Evidence, Policy, RequestFacts};
-use crate::transcript::identity::{Domain, Hash};
+use super::{ConfigError, Policy, RequestFacts};
+use crate::transcript::identity::Domain;
 use crate::transcript::memo::Derived;
 use crate::wire::body::{Fault, Scanner};
 use crate::wire::json::unescape;
 use limits::{Limit, Written};
-use place::Place;
-use problem::{Problem, message};
+use problem::{Problem, join, message};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -56,7 +54,7 @@ use validator::Deferred;
 /// Keys that reach the prototypes of JavaScript objects where a program merges what it was given.
 const UNSAFE_KEYS: [&str; 3] = ["__proto__", "constructor", "prototype"];
 
-/// The most keys that harm and are told, since each is told with its place, which may be long.
+/// The most keys that harm and are reported, since each is reported with its path, which may be long.
 const MOST_UNSAFE: usize = 100;
 
 /// See the file's head.
@@ -94,11 +92,6 @@ pub struct Declared(Arc<Schemas>);
 
 type Schemas = BTreeMap<String, Arc<Deferred>>;
 
-/// What a compiled schema takes for each byte of its text, and besides. Reckoned, not measured: a keyword of some 20
-/// bytes becomes a rule of 88 bytes and what that holds, each in memory of its own, and the text is kept.
-const BYTES_OF_A_BYTE: usize = 16;
-const BYTES_OF_A_SCHEMA: usize = 1024;
-
 impl Policy for Arguments {
     const NAME: &'static str = "arguments";
     const SUMMARY: &'static str = "holds the arguments of calls against the tool's JSON Schema";
@@ -124,46 +117,27 @@ impl Policy for Arguments {
         if problems.is_empty() { Ok(policy) } else { Err(problems) }
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
-    fn named_tools(&self) -> Vec<String> {
-        exact_names(&self.tools)
+    fn about(&self) -> About {
+        About { named_tools: exact_names(&self.tools), ..About::default() }
     }
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut Declared, _plan: &mut Plan) {
-        state.0 = match request.tools_name {
-            Some(name) => self.known_schemas(name, request),
-            None => Arc::new(read_schemas(request, |parameters| self.schema(parameters, request))),
-        };
-    }
-
-    fn resume(&self, _known: &Declared, opened: Declared) -> Option<Declared> {
-        Some(opened)
-    }
-
-    fn rest(&self, _state: &Declared) -> Declared {
-        Declared::default()
-    }
-
-    fn evidence(&self, name: &str, state: &Declared) -> Evidence {
-        let concerned = state.0.contains_key(name) || best_concern(&self.tools, name).is_some();
-        if concerned { Evidence::Arguments } else { Evidence::Nothing }
+        state.0 = Arc::new(read_schemas(request, |parameters| self.schema(parameters, request)));
     }
 
     fn judge(&self, call: &Proposed<'_>, state: &Declared) -> Verdict {
         let (schema, limits) = (state.0.get(call.name), best_concern(&self.tools, call.name));
-        let Some(text) = call.arguments.filter(|_| schema.is_some() || limits.is_some()) else {
+        if schema.is_none() && limits.is_none() {
             return Verdict::Allow;
-        };
+        }
+        let Some(text) = call.arguments else { return Verdict::NeedsArguments };
         let mut value = match parse(text) {
             Parsed::Object(value) => value,
             Parsed::OnlyByOthers if self.must_see(text, limits.is_some()) => {
-                return withhold(call.name, &[Problem::ambiguous()]);
+                return block(call.name, &[Problem::ambiguous()]);
             }
             Parsed::OnlyByOthers => return Verdict::Allow,
-            Parsed::Wrong(problem) => return withhold(call.name, &[problem]),
+            Parsed::Wrong(problem) => return block(call.name, &[problem]),
         };
         let validator = schema.and_then(|schema| schema.validator());
         let harms = |key: &str| {
@@ -173,42 +147,25 @@ impl Policy for Arguments {
         if let Some(Ok(Value::Object(clean))) = stripped.as_deref().map(serde_json::from_str) {
             value = Value::Object(clean);
         }
-        // First, since it mends what the lenient form passes: the rest looks at what the tool will make of it.
+        // First, since it fixes what the lenient form passes: the rest looks at what the tool will make of it.
         let unfit = validator.map_or_else(Vec::new, |validator| validator.problems(&mut value));
         let mut problems = Vec::new();
         if self.unsafe_keys != UnsafeKeys::Off {
             // In text within the arguments they cannot be stripped.
-            find_keys(&value, &Place::Root, &harms, &mut problems);
+            find_keys(&value, &mut String::new(), &harms, &mut problems);
         }
         problems.extend(unfit);
         let limits = limits.map_or(&[][..], Vec::as_slice);
         problems.extend(limits.iter().flat_map(|limit| limit.problems(&value)));
         match (problems.is_empty(), stripped) {
             (true, None) => Verdict::Allow,
-            (true, Some(text)) => Verdict::Rewrite(text),
-            (false, _) => withhold(call.name, &problems),
+            (true, Some(text)) => Verdict::Modify(text),
+            (false, _) => block(call.name, &problems),
         }
     }
 }
 
 impl Arguments {
-    /// Those of a list that was read before, all under its name: they are kept for as long as it is.
-    fn known_schemas(&self, name: Hash, request: &RequestFacts<'_>) -> Arc<Schemas> {
-        let name = [&b"all"[..], &name.0.to_le_bytes(), &[u8::from(self.strict)]];
-        let derived = request.memo.derive(request.key.hash(Domain::Schema, &name), &mut || {
-            let mut bytes = 0;
-            let schemas = read_schemas(request, |parameters| {
-                bytes += BYTES_OF_A_SCHEMA + parameters.len() * BYTES_OF_A_BYTE;
-                self.schema(parameters, request)
-            });
-            Derived::Behind(Arc::new(schemas), bytes)
-        });
-        match derived {
-            Derived::Behind(schemas, _) => schemas.downcast().unwrap_or_default(),
-            _ => Arc::default(),
-        }
-    }
-
     fn schema(&self, parameters: &[u8], request: &RequestFacts<'_>) -> Option<Arc<Deferred>> {
         let key = request.key.hash(Domain::Schema, &[parameters, &[u8::from(self.strict)]]);
         let derived = request
@@ -242,13 +199,12 @@ fn read_schemas(request: &RequestFacts<'_>, mut read: impl FnMut(&[u8]) -> Optio
     schemas
 }
 
-fn withhold(tool: &str, problems: &[Problem]) -> Verdict {
-    Verdict::Withhold(Reason {
-        kind: ReasonKind::Validation,
-        message: message(tool, problems),
-        retryable: true,
-        numbers: vec![("problems", problems.len() as u64)],
-    })
+fn block(tool: &str, problems: &[Problem]) -> Verdict {
+    Verdict::Block(
+        Reason::new(ReasonKind::Validation, message(tool, problems))
+            .retryable()
+            .with(vec![("problems", problems.len() as u64)]),
+    )
 }
 
 /// Arguments as read.
@@ -277,22 +233,27 @@ fn parse(text: &str) -> Parsed {
     }
 }
 
-/// Collects the keys that `harm`, anywhere in `value`, which stands at `place`: [`MOST_UNSAFE`] of them.
-fn find_keys(value: &Value, place: &Place<'_>, harms: &dyn Fn(&str) -> bool, problems: &mut Vec<Problem>) {
+/// Collects the keys that `harm`, anywhere in `value` at the JSON pointer `path`: [`MOST_UNSAFE`] of them.
+fn find_keys(value: &Value, path: &mut String, harms: &dyn Fn(&str) -> bool, problems: &mut Vec<Problem>) {
+    let above = path.len();
     match value {
         _ if problems.len() >= MOST_UNSAFE => {}
         Value::Object(members) => {
             for (key, value) in members {
                 if harms(key) {
-                    problems.push(Problem::unsafe_key(&place.pointer(), key));
+                    problems.push(Problem::unsafe_key(path, key));
                 } else {
-                    find_keys(value, &Place::Member(place, key), harms, problems);
+                    path.push_str(&join("", key));
+                    find_keys(value, path, harms, problems);
+                    path.truncate(above);
                 }
             }
         }
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                find_keys(item, &Place::Item(place, at), harms, problems);
+                path.push_str(&format!("/{at}"));
+                find_keys(item, path, harms, problems);
+                path.truncate(above);
             }
         }
         _ => {}

@@ -21,7 +21,7 @@
 //! left (28 %). Answer now with what you have, or ask the user.`
 
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
-use super::{ConfigError, Evidence, Policy};
+use super::{ConfigError, Policy};
 use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, View};
 use serde::Deserialize;
@@ -93,10 +93,6 @@ impl Policy for Budget {
         if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {
         match event {
             Event::TurnBegins(_) => {
@@ -129,24 +125,15 @@ impl Policy for Budget {
         }
     }
 
-    fn evidence(&self, _name: &str, _used: &Used) -> Evidence {
-        if self.config.exhausted == Exhausted::Answer { Evidence::Name } else { Evidence::Nothing }
-    }
-
     fn judge(&self, _call: &Proposed<'_>, used: &Used) -> Verdict {
         if self.config.exhausted != Exhausted::Answer || !self.is_exhausted(used) {
             return Verdict::Allow;
         }
-        Verdict::Withhold(Reason {
-            kind: ReasonKind::BudgetExceeded,
-            message: format!(
+        Verdict::Block(Reason::new(ReasonKind::BudgetExceeded, format!(
                 "The call was not run: {}. No tool calls left. Give your final answer now with what you have, or \
                  ask the user how to go on.",
                 self.facts(used)
-            ),
-            retryable: false,
-            numbers: self.numbers(used),
-        })
+            )).with(self.numbers(used)))
     }
 
     fn release(&self, _call: &Proposed<'_>, used: &mut Used) {

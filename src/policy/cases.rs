@@ -3,7 +3,7 @@
 
 use super::plan::Plan;
 use super::set::{Judge, PolicySet, Rule, Ruling};
-use super::{Evidence, Policy, build};
+use super::{Entry, Policy};
 use crate::transcript::Transcript;
 use crate::transcript::identity::{Hash, HashKey, Identity};
 use crate::transcript::memo::NoMemo;
@@ -12,10 +12,20 @@ use std::sync::Arc;
 
 /// The policy `P` with the settings of `table`.
 pub(crate) fn policy<P: Policy>(table: &str) -> Arc<dyn Rule> {
+    built(&Entry::of::<P>(), table)
+}
+
+/// The policy of the registry's `entry` with the settings of `table`.
+pub(crate) fn built(entry: &Entry, table: &str) -> Arc<dyn Rule> {
     let text = format!("table = {{}}\n[x]\n{table}");
     let mut root = toml::de::DeTable::parse(&text).unwrap();
     let value = root.get_mut().remove("x").unwrap();
-    build::<P>(toml::de::ValueDeserializer::from(value)).unwrap()
+    (entry.build)(toml::de::ValueDeserializer::from(value)).unwrap()
+}
+
+/// The least table with which the registry's `entry` can be built.
+pub(crate) fn default_of(entry: &Entry) -> &'static str {
+    if entry.name == "states" { "state.start.final = true" } else { "" }
 }
 
 /// Somebody's identity.
@@ -77,9 +87,9 @@ impl Conversation {
         Self(read(rule, body, &[]).1)
     }
 
-    /// How much of a call must be seen.
-    pub(crate) fn evidence(&mut self, tool: &str) -> Evidence {
-        self.0.evidence(0, tool)
+    /// Whether the arguments of a call must be known.
+    pub(crate) fn needs_arguments(&mut self, tool: &str) -> bool {
+        self.0.needs_arguments(0, tool)
     }
 
     /// Rules on the next call.

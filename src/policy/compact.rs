@@ -23,9 +23,10 @@
 mod marker;
 mod summary;
 
-use super::context::{CLEARED, Changes, Context, ResultText, new_text, reaches};
-use super::pattern::Pattern;
-use super::plan::{Change, Plan, SummaryPlace, SummaryTerms};
+use super::about::About;
+use super::context::{CLEARED, Context, ResultText, reaches};
+use super::pattern::{Pattern, exact_among};
+use super::plan::{Plan, SummaryTerms};
 use super::work::step;
 use super::{ConfigError, Policy, RequestFacts};
 use crate::transcript::identity::Hash;
@@ -117,7 +118,6 @@ pub struct State {
 impl Policy for Compact {
     const NAME: &'static str = "compact";
     const SUMMARY: &'static str = "clears old tool results, rarely and in batches, when the context fills up";
-    const EDITS_CONTEXT: bool = true;
     type Config = Config;
     type State = State;
 
@@ -133,22 +133,14 @@ impl Policy for Compact {
         if problems.is_empty() { Ok(Self { config, terms }) } else { Err(problems) }
     }
 
-    fn resumes(&self) -> bool {
-        // What summaries are there changes with time.
-        self.config.style == Style::Clear
-    }
-
-    fn named_tools(&self) -> Vec<String> {
-        let exact = self.config.exempt.iter().filter(|pattern| pattern.is_exact());
-        exact.map(|pattern| pattern.as_str().to_owned()).collect()
-    }
-
-    fn cuts(&self) -> bool {
-        true
-    }
-
-    fn asks_for_summaries(&self) -> Option<SummaryPlace> {
-        (self.config.style == Style::Summary).then(|| self.terms.place.clone())
+    fn about(&self) -> About {
+        About {
+            named_tools: exact_among(&self.config.exempt),
+            edits_context: true,
+            cuts_results: true,
+            summaries: (self.config.style == Style::Summary).then(|| self.terms.place.clone()),
+            ..About::default()
+        }
     }
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
@@ -164,18 +156,6 @@ impl Policy for Compact {
         if !state.idle {
             state.body = request.body();
         }
-    }
-
-    fn resume(&self, known: &State, opened: State) -> Option<State> {
-        if opened.idle {
-            return Some(opened);
-        }
-        // The beginning stands at the same places in this request.
-        (!known.idle).then(|| State { body: opened.body, ..known.clone() })
-    }
-
-    fn rest(&self, state: &State) -> State {
-        State { body: Bytes::new(), ..state.clone() }
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {
@@ -262,24 +242,17 @@ impl Compact {
             plan.clear(old.message, old.text, old.marker(&quote).into(), quote.gone_chars());
         }
         let quote = newest.quote(&state.body, by);
-        let named = state.pinned.as_ref().and_then(|pinned| Some((pinned, pinned.name(&batch)?)));
-        let pin = named.and_then(|(pinned, name)| pinned.pin(name));
-        let Some(Pin::Summary(summary)) = &pin else {
-            plan.clear(newest.message, newest.text, newest.marker(&quote).into(), quote.gone_chars());
-            let (pinned, name) = named?;
-            match why {
-                Why::History if pin.is_none() => plan.summaries.lost.push(name),
-                Why::Now if pin.is_none() => plan.summaries.wanted = Some(pinned.wanted(name, &batch)),
-                // What is forced is in a hurry.
-                Why::History | Why::Now | Why::Forced => {}
-            }
-            return Some(name);
-        };
-        let gone_chars = quote.gone_chars().saturating_sub(summary.chars().count());
-        plan.clear(newest.message, newest.text, newest.marker_with(&quote, summary).into(), gone_chars);
-        plan.remark_on(newest.message, "summarised");
-        plan.summaries.told += 1;
-        named.map(|(_, name)| name)
+        plan.clear(newest.message, newest.text, newest.marker(&quote).into(), quote.gone_chars());
+        let pinned = state.pinned.as_ref()?;
+        let name = pinned.name(&batch)?;
+        match (pinned.pin(name), why) {
+            (Some(Pin::Summary(summary)), _) => plan.put_summary(&newest.blank(), &summary),
+            (None, Why::History) => plan.summaries.lost.push(name),
+            (None, Why::Now) => plan.summaries.wanted = Some(pinned.wanted(name, &batch, newest.blank())),
+            // What is forced is in a hurry.
+            (None, Why::Forced) | (Some(Pin::Cleared), _) => {}
+        }
+        Some(name)
     }
 
     /// Remembers which texts of a result may be cleared later.
@@ -292,19 +265,19 @@ impl Compact {
         if view.message.odd || self.config.exempt.iter().any(|pattern| pattern.matches(result.tool())) {
             return;
         }
-        let (changes, flagged) = (Changes::of(plan), flagged(plan));
+        let facts = plan.facts_here();
         for (at, written) in new.zip(view.message.content.texts()) {
             step();
             let text = state.context.texts()[at];
             let size = text.alone();
-            let change = changes.shown(text.text, false);
+            let facts = facts.text(text.text);
             // A marker would quote what the model shall not read.
-            if size < LEAST || matches!(change, Some(Change::WithholdText { .. })) {
+            if size < LEAST || facts.is_some_and(|facts| facts.blocked) {
                 continue;
             }
-            let reader = state.reader;
-            let mut old = Old::read(result, (at, text.text, written), (change.map(new_text), reader));
-            old.suspicious = flagged.contains(&text.text);
+            let instead = facts.and_then(|facts| facts.replaced).map(|by| &**by);
+            let mut old = Old::read(result, (at, text.text, written), (instead, state.reader));
+            old.suspicious = facts.is_some_and(|facts| facts.flagged);
             state.potential += size.saturating_sub(CLEARED);
             state.old.push(old);
         }
@@ -339,12 +312,6 @@ impl State {
             self.potential = self.old.iter().map(|old| texts[old.at].alone().saturating_sub(CLEARED)).sum();
         }
     }
-}
-
-/// The texts of the event being read around which lines of ours stand.
-fn flagged(plan: &Plan) -> HashSet<usize> {
-    let text = |change: &Change| if let Change::Surround { text, .. } = change { Some(*text) } else { None };
-    plan.planned_here().filter_map(|edit| text(&edit.change)).collect()
 }
 
 #[cfg(test)]

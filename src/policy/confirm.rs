@@ -23,10 +23,11 @@
 //! The model calls `delete_file` with `{"path":"/tmp/a"}`. In `chat` the user reads the call and `reply with K7PQ3M`,
 //! answers `k7pq3m`, and the program gets that call. In `held` a dialogue lists it and posts `{"approve":true}`.
 
+use super::about::{About, Confirming, YesForm};
 use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
 use super::period::Period;
-use super::plan::{Confirming, Proposed, Reason, ReasonKind, Verdict, YesForm};
-use super::{ConfigError, Evidence, Policy};
+use super::plan::{Proposed, Reason, ReasonKind, Verdict};
+use super::{ConfigError, Policy};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -83,7 +84,6 @@ impl Default for Config {
 impl Policy for Confirm {
     const NAME: &'static str = "confirm";
     const SUMMARY: &'static str = "asks the user before certain tools run, and runs exactly what was shown";
-    const RESTRICTS_CALLS: bool = true;
     type Config = Config;
     type State = ();
 
@@ -107,40 +107,29 @@ impl Policy for Confirm {
         if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
-    fn named_tools(&self) -> Vec<String> {
-        exact_among(&self.config.tools)
-    }
-
-    fn confirming(&self) -> Option<Confirming> {
+    fn about(&self) -> About {
         let words = self.config.words.iter().map(|word| word.trim().to_lowercase());
         let form = match self.config.form {
             Form::Chat => YesForm::Chat,
             Form::Held => YesForm::Held { hold_ms: self.config.hold.millis() },
         };
-        Some(Confirming {
+        let approvals = Confirming {
             form,
             words: words.collect(),
             expires_ms: self.config.expires.millis(),
             max_chars: self.config.max_chars,
-        })
-    }
-
-    fn evidence(&self, name: &str, _state: &()) -> Evidence {
-        match self.config.form {
-            _ if !any_concerns(&self.config.tools, name) => Evidence::Nothing,
-            Form::Chat => Evidence::Name,
-            // What is shown to somebody else is shown whole.
-            Form::Held => Evidence::Arguments,
+        };
+        About {
+            named_tools: exact_among(&self.config.tools),
+            restricts_calls: true,
+            approvals: Some(approvals),
+            ..About::default()
         }
     }
 
     fn judge(&self, call: &Proposed<'_>, _state: &()) -> Verdict {
         if any_concerns(&self.config.tools, call.name) {
-            Verdict::Withhold(reason(self.config.form, call.name))
+            Verdict::Ask(reason(self.config.form, call.name))
         } else {
             Verdict::Allow
         }
@@ -155,12 +144,8 @@ fn reason(form: Form, tool: &str) -> Reason {
         }
         Form::Held => ("nobody can be asked now. Tell the user what is left to do.", false),
     };
-    Reason {
-        kind: ReasonKind::ConfirmationRequired,
-        message: format!("The call was not run: {tool} needs the user's yes, and {why}"),
-        retryable,
-        numbers: Vec::new(),
-    }
+    let message = format!("The call was not run: {tool} needs the user's yes, and {why}");
+    Reason { retryable, ..Reason::new(ReasonKind::ConfirmationRequired, message) }
 }
 
 #[cfg(test)]
@@ -178,14 +163,14 @@ mod tests {
             assert_eq!(ruling.is_allowed(), passes, "{tool}");
             let kinds: Vec<ReasonKind> = ruling.objections.iter().map(|(_, reason)| reason.kind).collect();
             assert!(passes || kinds == [ReasonKind::ConfirmationRequired]);
-            assert_eq!(conversation.evidence(tool) == Evidence::Nothing, passes);
+            assert!(!conversation.needs_arguments(tool));
         }
     }
 
     #[test]
     fn words_are_compared_without_case_and_white_space() {
         let rule = policy::<Confirm>("words = [\" Go Ahead \"]\nexpires = \"90s\"\nmax_chars = 9");
-        let confirming = rule.confirming().unwrap();
+        let confirming = rule.about().approvals.clone().unwrap();
         let words = vec!["go ahead".into()];
         let expected = Confirming { form: YesForm::Chat, words, expires_ms: 90_000, max_chars: 9 };
         assert_eq!(confirming, expected);
@@ -195,10 +180,9 @@ mod tests {
     fn held_calls_are_judged_whole_and_wait_as_long_as_is_said() {
         for (table, hold_ms) in [("", 120_000), ("hold = \"5s\"", 5_000)] {
             let rule = policy::<Confirm>(&format!("tools = [\"pay\"]\nform = \"held\"\n{table}"));
-            assert_eq!(rule.confirming().unwrap().hold_ms(), Some(hold_ms));
+            assert_eq!(rule.about().approvals.as_ref().unwrap().hold_ms(), Some(hold_ms));
             let mut conversation = Conversation::new(&rule);
-            assert_eq!(conversation.evidence("pay"), Evidence::Arguments);
-            assert_eq!(conversation.evidence("search"), Evidence::Nothing);
+            assert!(conversation.needs_arguments("pay") && !conversation.needs_arguments("search"));
             let reason = conversation.judge("pay", "{}", 0).objections.remove(0).1;
             assert!(reason.message.contains("nobody can be asked now") && !reason.retryable);
         }

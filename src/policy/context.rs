@@ -11,13 +11,12 @@ mod measure;
 pub use measure::characters;
 
 use super::RequestFacts;
-use super::plan::{Change, Plan};
+use super::plan::{Gone, Plan, TakenIn};
 use super::work::step;
 use crate::transcript::tokens::Estimate;
 use crate::transcript::{Event, ToolResult};
 use bytes::Bytes;
 use measure::Measure;
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// What a cleared text is reckoned with: its marker of two lines and 200 characters, 100 tokens within a third.
@@ -33,9 +32,8 @@ pub struct Context {
     messages: Vec<Estimate>,
     /// The texts of results, oldest first.
     texts: Vec<ResultText>,
-    /// How many of the plan's edits and drops are in the sums.
-    edits: usize,
-    dropped: usize,
+    /// What of the plan is in the sums.
+    taken_in: TakenIn,
     /// The round before the reply to come.
     round: Option<Bytes>,
 }
@@ -115,26 +113,29 @@ impl Context {
     /// Takes in what was cleared and dropped since it did so last; says whether there was anything.
     pub fn settle(&mut self, plan: &Plan) -> bool {
         let mut any = false;
-        for edit in &plan.edits[self.edits..] {
-            let Change::Clear { text, .. } = edit.change else { continue };
+        for gone in plan.gone_since(&mut self.taken_in) {
             any = true;
-            let place = (edit.message, text);
-            if let Ok(at) = self.texts.binary_search_by_key(&place, |known| (known.message, known.text)) {
-                self.texts[at].gone = true;
-                self.show(at, self.measure.cleared());
+            match gone {
+                Gone::Text { message, text } => {
+                    let place = (message, text);
+                    if let Ok(at) =
+                        self.texts.binary_search_by_key(&place, |known| (known.message, known.text))
+                    {
+                        self.texts[at].gone = true;
+                        self.show(at, self.measure.cleared());
+                    }
+                }
+                Gone::Messages(messages) => {
+                    let place = |message: usize| self.texts.partition_point(|text| text.message < message);
+                    let gone = place(messages.start)..place(messages.end);
+                    self.forget(messages);
+                    for text in &mut self.texts[gone] {
+                        step();
+                        text.gone = true;
+                    }
+                }
             }
         }
-        for dropped in &plan.dropped[self.dropped..] {
-            any = true;
-            self.forget(dropped.messages.clone());
-            let place = |message: usize| self.texts.partition_point(|text| text.message < message);
-            let gone = place(dropped.messages.start)..place(dropped.messages.end);
-            for text in &mut self.texts[gone] {
-                step();
-                text.gone = true;
-            }
-        }
-        (self.edits, self.dropped) = (plan.edits.len(), plan.dropped.len());
         if any {
             self.follow_pointers();
         }
@@ -179,31 +180,24 @@ impl Context {
         let single = view.message.content.texts().nth(1).is_none();
         let measure = self.measure;
         let mut sum = measure.frame(view);
-        let changes = Changes::of(plan);
+        let facts = plan.facts_here();
         for (at, text) in view.message.content.texts().enumerate() {
             // The whole message is counted already, for other policies too.
             let own = || match single {
                 true => measure.message(view).saturating_sub(sum),
                 false => measure.text(view, text),
             };
-            let shown_as = |pointing: bool| {
-                changes.shown(at, pointing).map_or_else(own, |change| measure.other(view, new_text(change)))
-            };
-            let mut read = ResultText {
-                message: view.index,
-                text: at,
-                shown: shown_as(true),
-                points: None,
-                gone: false,
-            };
-            if let Some(Change::Point { original, .. }) = changes.shown(at, true) {
-                let alone = shown_as(false);
-                if self.is_gone(*original) {
-                    read.shown = alone;
-                } else {
-                    read.points = Some((*original, alone));
+            let facts = facts.text(at);
+            let replaced = facts.and_then(|facts| facts.replaced);
+            let alone = || replaced.map_or_else(own, |by| measure.other(view, by));
+            let pointer = facts.filter(|facts| !facts.blocked).and_then(|facts| facts.pointer);
+            let (shown, points) = match pointer {
+                Some((by, original)) if !self.is_gone(original) => {
+                    (measure.other(view, by), Some((original, alone())))
                 }
-            }
+                _ => (alone(), None),
+            };
+            let read = ResultText { message: view.index, text: at, shown, points, gone: false };
             sum += read.shown;
             self.texts.push(read);
         }
@@ -216,63 +210,4 @@ pub fn reaches(places: &mut Vec<usize>, message: usize) -> bool {
     let known = places.len();
     places.retain(|place| *place > message);
     places.len() < known
-}
-
-/// What the texts of the event being read become by what is planned so far: the strongest change of each, and of equal
-/// ones the first, as the rewriting has it. Read in one pass, since an event may have any number of texts.
-pub struct Changes<'a> {
-    /// By the text, without pointers and with them.
-    alone: HashMap<usize, &'a Change>,
-    pointing: HashMap<usize, &'a Change>,
-}
-
-impl<'a> Changes<'a> {
-    pub fn of(plan: &'a Plan) -> Self {
-        let mut changes = Self { alone: HashMap::new(), pointing: HashMap::new() };
-        // Newest first, so that of equals the first planned is the last that is seen.
-        for edit in plan.planned_here() {
-            step();
-            let Some((text, strength)) = strength(&edit.change) else { continue };
-            let stronger = |known: &mut HashMap<usize, &'a Change>| {
-                let before = known.get(&text).and_then(|known| self::strength(known));
-                if before.is_none_or(|(_, before)| before <= strength) {
-                    known.insert(text, &edit.change);
-                }
-            };
-            stronger(&mut changes.pointing);
-            if !matches!(edit.change, Change::Point { .. }) {
-                stronger(&mut changes.alone);
-            }
-        }
-        changes
-    }
-
-    /// What becomes of the `text`-th text, pointers left out if they are not `pointing`.
-    pub fn shown(&self, text: usize, pointing: bool) -> Option<&'a Change> {
-        let known = if pointing { &self.pointing } else { &self.alone };
-        known.get(&text).copied()
-    }
-}
-
-/// The text that a change puts another in the place of, and how it compares with others that do.
-fn strength(change: &Change) -> Option<(usize, u8)> {
-    match change {
-        Change::Clear { text, .. } | Change::WithholdText { text, .. } => Some((*text, 3)),
-        Change::Point { text, .. } => Some((*text, 2)),
-        Change::Shorten { text, .. } => Some((*text, 1)),
-        Change::Clean { .. } | Change::Surround { .. } | Change::Notice { .. } | Change::Remark { .. } => {
-            None
-        }
-    }
-}
-
-/// The text that `change` puts in the place of another; empty where it puts none.
-pub fn new_text(change: &Change) -> &str {
-    match change {
-        Change::Clear { by, .. }
-        | Change::WithholdText { by, .. }
-        | Change::Point { by, .. }
-        | Change::Shorten { by, .. } => by,
-        Change::Clean { .. } | Change::Surround { .. } | Change::Notice { .. } | Change::Remark { .. } => "",
-    }
 }

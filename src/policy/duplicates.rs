@@ -25,11 +25,12 @@
 
 mod past;
 
+use super::about::About;
 use super::path::Path;
 use super::pattern::{Pattern, any_concerns, any_fits, best_concern, exact_among, exact_names, problem_of};
 use super::period::Period;
-use super::plan::{Change, Plan, Proposed, Reason, ReasonKind, Verdict};
-use super::{ConfigError, Evidence, Policy};
+use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use super::{ConfigError, Policy};
 use crate::transcript::calls::Call;
 use crate::transcript::identity::Hash;
 use crate::transcript::names::dispatch_form;
@@ -107,7 +108,6 @@ enum Kind {
 impl Policy for Duplicates {
     const NAME: &'static str = "duplicates";
     const SUMMARY: &'static str = "withholds an action that has succeeded before, and tells its result";
-    const RESTRICTS_CALLS: bool = true;
     type Config = Config;
     type State = Past;
 
@@ -139,14 +139,10 @@ impl Policy for Duplicates {
         Ok(Self { tools, keys, keyless, retrieval, window_ms })
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
-    fn named_tools(&self) -> Vec<String> {
-        let mut named = exact_names(&self.keys);
-        named.extend(exact_among(&self.tools).into_iter().chain(exact_among(&self.retrieval)));
-        named
+    fn about(&self) -> About {
+        let mut named_tools = exact_names(&self.keys);
+        named_tools.extend(exact_among(&self.tools).into_iter().chain(exact_among(&self.retrieval)));
+        About { named_tools, restricts_calls: true, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, past: &mut Past, plan: &mut Plan) {
@@ -160,19 +156,21 @@ impl Policy for Duplicates {
         }
     }
 
-    fn evidence(&self, name: &str, _past: &Past) -> Evidence {
-        if self.kind(name) == Kind::Other { Evidence::Nothing } else { Evidence::Arguments }
-    }
-
     fn judge(&self, call: &Proposed<'_>, past: &Past) -> Verdict {
-        let Some(arguments) = call.arguments_hash else { return Verdict::Allow };
+        let kind = self.kind(call.name);
+        if kind == Kind::Other {
+            return Verdict::Allow;
+        }
+        let Some(arguments) = call.arguments_hash else { return Verdict::NeedsArguments };
         let recent = |at_ms, turn| past.is_recent(at_ms, turn, self.window_ms, call.now_ms);
-        match self.kind(call.name) {
+        match kind {
             Kind::Other => Verdict::Allow,
             Kind::Retrieval => {
                 let found = past.found(call.name, arguments);
                 let found = found.filter(|found| recent(found.released_ms, past.turn));
-                found.map_or(Verdict::Allow, |found| Verdict::Answer(found.text.to_string()))
+                let answer =
+                    |found: &Found| Verdict::Answer { content: found.text.to_string(), re_requests: None };
+                found.map_or(Verdict::Allow, answer)
             }
             Kind::Action => {
                 let same = self.same(call.name, arguments, call.arguments.unwrap_or_default());
@@ -181,7 +179,7 @@ impl Policy for Duplicates {
                 let equal = past.equal(&form, &same).filter(|deed| recent(deed.released_ms, deed.turn));
                 let equal: Vec<&Deed> = equal.collect();
                 let Some(last) = equal.last() else { return Verdict::Allow };
-                Verdict::Withhold(self.reason(call.name, &last.end, equal.len()))
+                Verdict::Block(self.reason(call.name, &last.end, equal.len()))
             }
         }
     }
@@ -222,7 +220,7 @@ impl Duplicates {
         }
     }
 
-    fn add_call(&self, call: &Call<'_>, past: &mut Past) {
+    fn add_call(&self, call: &Call, past: &mut Past) {
         let kind = self.kind(&call.name);
         if kind != Kind::Retrieval {
             past.forget_found();
@@ -284,20 +282,14 @@ impl Duplicates {
                  Use the result of that one."
             ),
         };
-        Reason {
-            kind: ReasonKind::Duplicate,
-            message,
-            retryable: false,
-            numbers: vec![("earlier_calls", earlier_calls as u64)],
-        }
+        Reason::new(ReasonKind::Duplicate, message).with(vec![("earlier_calls", earlier_calls as u64)])
     }
 }
 
 /// The text of a result as the model reads it, unless an earlier policy changes it: what was kept from the model
 /// must not come back by this way.
 fn readable(result: &ToolResult<'_>, plan: &Plan) -> Option<String> {
-    let changed = |change: &Change| !matches!(change, Change::Notice { .. } | Change::Remark { .. });
-    if plan.planned_here().any(|edit| changed(&edit.change)) {
+    if plan.changes_text_here() {
         return None;
     }
     let texts: Vec<_> = result.view.texts().collect();

@@ -26,9 +26,10 @@
 mod rule;
 mod words;
 
+use super::about::About;
 use super::pattern::exact_among;
-use super::plan::{Change, Plan, Proposed, Verdict};
-use super::{ConfigError, Evidence, Policy};
+use super::plan::{Plan, Proposed, Verdict};
+use super::{ConfigError, Policy};
 use crate::transcript::outcome::has_failed;
 use crate::transcript::{Event, ToolResult};
 use rule::{Rule, Written};
@@ -114,7 +115,6 @@ enum Problem<'a> {
 impl Policy for Fresh {
     const NAME: &'static str = "fresh";
     const SUMMARY: &'static str = "holds arguments to the newest value that another tool's result gave";
-    const RESTRICTS_CALLS: bool = true;
     type Config = Config;
     type State = Known;
 
@@ -128,8 +128,10 @@ impl Policy for Fresh {
         Ok(Self { rules: rules.into_iter().flatten().collect(), unknown: config.unknown })
     }
 
-    fn named_tools(&self) -> Vec<String> {
-        self.rules.iter().flat_map(|rule| exact_among(&[rule.tool.clone(), rule.from.clone()])).collect()
+    fn about(&self) -> About {
+        let tools = |rule: &Rule| exact_among(&[rule.tool.clone(), rule.from.clone()]);
+        let named_tools = self.rules.iter().flat_map(tools).collect();
+        About { named_tools, restricts_calls: true, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, known: &mut Known, plan: &mut Plan) {
@@ -144,18 +146,13 @@ impl Policy for Fresh {
         }
     }
 
-    fn evidence(&self, name: &str, _known: &Known) -> Evidence {
-        let ruled = self.rules.iter().any(|rule| rule.tool.concerns(name));
-        if ruled { Evidence::Arguments } else { Evidence::Nothing }
-    }
-
     fn judge(&self, call: &Proposed<'_>, known: &Known) -> Verdict {
-        let Some(arguments) = call.arguments else { return Verdict::Allow };
         let rules = self.rules.iter().enumerate().filter(|(_, rule)| rule.tool.concerns(call.name));
         for (at, rule) in rules {
+            let Some(arguments) = call.arguments else { return Verdict::NeedsArguments };
             let values = rule.argument.values(arguments);
             if let Some(problem) = self.problem((at, rule), &values, known, call.now_ms) {
-                return Verdict::Withhold(words::reason(call.name, rule, &problem));
+                return Verdict::Block(words::reason(call.name, rule, &problem));
             }
         }
         Verdict::Allow
@@ -189,7 +186,7 @@ impl Fresh {
                 calls,
                 // Of times that cannot be told apart, the one that allows less.
                 released_ms: call.earliest_ms.or(call.released_ms),
-                told: !is_changed(plan),
+                told: !plan.changes_text_here(),
             };
             known.given_by(at).take(newest);
         }
@@ -275,12 +272,6 @@ impl Given {
         }
         self.newest = Some(newer);
     }
-}
-
-/// Whether a policy before this one keeps the result, or a part of it, from the model.
-fn is_changed(plan: &Plan) -> bool {
-    let changes = |change: &Change| !matches!(change, Change::Notice { .. } | Change::Remark { .. });
-    plan.planned_here().any(|edit| changes(&edit.change))
 }
 
 #[cfg(test)]

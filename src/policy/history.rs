@@ -19,6 +19,7 @@
 //! With `max_tokens = 60000` and `down_to = 0.7` a chat of 61,000 tokens goes on with its newest turns of at most 42,000
 //! tokens, and the next turns are dropped when it has grown to 60,000 again.
 
+use super::about::About;
 use super::context::{Context, reaches};
 use super::plan::Plan;
 use super::{ConfigError, Policy, RequestFacts};
@@ -88,7 +89,6 @@ struct Batch {
 impl Policy for History {
     const NAME: &'static str = "history";
     const SUMMARY: &'static str = "drops the oldest turns of a conversation that outgrows the context";
-    const EDITS_CONTEXT: bool = true;
     type Config = Config;
     type State = State;
 
@@ -101,6 +101,10 @@ impl Policy for History {
             problems.push(ConfigError::new("context_window", "expected at least 1000 tokens"));
         }
         if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
+    }
+
+    fn about(&self) -> About {
+        About { edits_context: true, ..About::default() }
     }
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut State, _plan: &mut Plan) {

@@ -30,7 +30,8 @@ mod scan;
 mod structures;
 mod window;
 
-use super::pattern::Pattern;
+use super::about::About;
+use super::pattern::{Pattern, exact_among};
 use super::plan::Plan;
 use super::{ConfigError, Policy};
 use crate::transcript::identity::Domain;
@@ -104,7 +105,6 @@ impl Policy for Injection {
     const NAME: &'static str = "injection";
     const SUMMARY: &'static str =
         "marks tool results that seem to carry instructions, takes out hidden characters";
-    const EDITS_CONTEXT: bool = true;
     type Config = Config;
     type State = ();
 
@@ -115,13 +115,8 @@ impl Policy for Injection {
         Ok(Self { action: config.action, score: config.score, exempt: config.exempt })
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
-    fn named_tools(&self) -> Vec<String> {
-        let exact = self.exempt.iter().filter(|pattern| pattern.is_exact());
-        exact.map(|pattern| pattern.as_str().to_owned()).collect()
+    fn about(&self) -> About {
+        About { named_tools: exact_among(&self.exempt), edits_context: true, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, _state: &mut (), plan: &mut Plan) {
@@ -136,6 +131,7 @@ impl Policy for Injection {
                 plan.clean(at, scanned.smuggled);
             }
             if scanned.findings.score >= self.score {
+                plan.flag(at);
                 self.act(at, scanned, plan);
                 flagged.push(scanned.findings);
             }

@@ -26,10 +26,11 @@
 mod trail;
 mod words;
 
-use super::pattern::{Pattern, exact_names};
+use super::about::About;
+use super::pattern::{Pattern, exact_among};
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use super::work::step;
-use super::{ConfigError, Evidence, Policy};
+use super::{ConfigError, Policy};
 use crate::transcript::calls::Call;
 use crate::transcript::identity::Hash;
 use crate::transcript::outcome::{Answer, Emptiness, has_failed, is_empty};
@@ -158,13 +159,8 @@ impl Policy for Loops {
         })
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
-    fn named_tools(&self) -> Vec<String> {
-        let exempt: Vec<_> = self.exempt.iter().map(|pattern| (pattern.clone(), ())).collect();
-        exact_names(&exempt)
+    fn about(&self) -> About {
+        About { named_tools: exact_among(&self.exempt), ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, turn: &mut Turn, plan: &mut Plan) {
@@ -183,23 +179,16 @@ impl Policy for Loops {
         }
     }
 
-    fn evidence(&self, name: &str, turn: &Turn) -> Evidence {
-        if self.is_exempt(name) {
-            return Evidence::Nothing;
-        }
-        let counts = self.strict && self.notice > 0;
-        if counts || self.closed(turn).any(|circle| circle.has_tool(name)) {
-            return Evidence::Arguments;
-        }
-        if self.strict && self.empty > 0 { Evidence::Name } else { Evidence::Nothing }
-    }
-
     fn judge(&self, call: &Proposed<'_>, turn: &Turn) -> Verdict {
         if self.is_exempt(call.name) {
             return Verdict::Allow;
         }
-        let reason = self.strict_reason(call, turn).or_else(|| self.reason(call, turn));
-        reason.map_or(Verdict::Allow, Verdict::Withhold)
+        if let Some(reason) = self.strict_reason(call, turn).or_else(|| self.reason(call, turn)) {
+            return Verdict::Block(reason);
+        }
+        let counts = self.strict && self.notice > 0;
+        let compares = || counts || self.closed(turn).any(|circle| circle.has_tool(call.name));
+        if call.arguments.is_none() && compares() { Verdict::NeedsArguments } else { Verdict::Allow }
     }
 
     fn release(&self, call: &Proposed<'_>, turn: &mut Turn) {
@@ -225,7 +214,7 @@ impl Loops {
         })
     }
 
-    fn add_call(&self, call: &Call<'_>, turn: &mut Turn) {
+    fn add_call(&self, call: &Call, turn: &mut Turn) {
         if self.strict && !self.is_exempt(&call.name) {
             turn.count(&call.name, call.arguments);
         }
@@ -317,7 +306,7 @@ fn enough(setting: usize, length: usize) -> usize {
 }
 
 fn reason(message: String, numbers: Vec<(&'static str, u64)>) -> Reason {
-    Reason { kind: ReasonKind::LoopDetected, message, retryable: false, numbers }
+    Reason::new(ReasonKind::LoopDetected, message).with(numbers)
 }
 
 impl Turn {
@@ -429,7 +418,7 @@ mod tests {
     fn reasons(table: &str, messages: &str, calls: &[Pair]) -> Vec<Option<Reason>> {
         let mut judge = read_messages(&policy::<Loops>(table), messages).1;
         let mut rule = |(tool, arguments, _): &Pair| {
-            let arguments = (judge.evidence(0, tool) == Evidence::Arguments).then_some(*arguments);
+            let arguments = judge.needs_arguments(0, tool).then_some(*arguments);
             judge.rule(0, tool, arguments, 0).objections.pop().map(|(_, reason)| reason)
         };
         calls.iter().map(&mut rule).collect()
@@ -667,17 +656,17 @@ mod tests {
 
     #[test]
     fn arguments_are_asked_for_only_where_a_call_could_close_a_circle() {
-        for (table, pairs, tool, evidence) in [
-            ("", vec![RAIN; 3], "weather", Evidence::Nothing),
-            ("", vec![RAIN; 4], "weather", Evidence::Arguments),
-            ("", vec![RAIN; 4], "fog", Evidence::Nothing),
-            ("", [RAIN, FOG].repeat(4), "weather", Evidence::Arguments),
-            ("strict = true", vec![], "weather", Evidence::Arguments),
-            ("strict = true", vec![], "think", Evidence::Nothing),
-            ("strict = true\nnotice = 0", vec![], "weather", Evidence::Name),
+        for (table, pairs, tool, needed) in [
+            ("", vec![RAIN; 3], "weather", false),
+            ("", vec![RAIN; 4], "weather", true),
+            ("", vec![RAIN; 4], "fog", false),
+            ("", [RAIN, FOG].repeat(4), "weather", true),
+            ("strict = true", vec![], "weather", true),
+            ("strict = true", vec![], "think", false),
+            ("strict = true\nnotice = 0", vec![], "weather", false),
         ] {
             let mut judge = read_messages(&policy::<Loops>(table), &one_by_one(&pairs)).1;
-            assert_eq!(judge.evidence(0, tool), evidence, "{table} {tool}");
+            assert_eq!(judge.needs_arguments(0, tool), needed, "{table} {tool}");
         }
     }
 

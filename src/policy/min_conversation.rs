@@ -18,9 +18,10 @@
 //! With `award_points = { min_exchanges = 2 }` a call after the first question and its answer is withheld with
 //! `CONVERSATION_TOO_SHORT`, `exchanges = 1`, `min_exchanges = 2`.
 
+use super::about::About;
 use super::pattern::{Pattern, best_concern, exact_names};
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
-use super::{ConfigError, Evidence, Policy};
+use super::{ConfigError, Policy};
 use crate::transcript::{Event, View};
 use crate::wire::message::Content;
 use serde::Deserialize;
@@ -81,12 +82,8 @@ impl Policy for MinConversation {
         Ok(Self { tools })
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
-    fn named_tools(&self) -> Vec<String> {
-        exact_names(&self.tools)
+    fn about(&self) -> About {
+        About { named_tools: exact_names(&self.tools), ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, said: &mut Said, _plan: &mut Plan) {
@@ -98,19 +95,13 @@ impl Policy for MinConversation {
         }
     }
 
-    fn evidence(&self, name: &str, said: &Said) -> Evidence {
-        let short =
-            best_concern(&self.tools, name).is_some_and(|demand| demand.missing(said).next().is_some());
-        if short { Evidence::Name } else { Evidence::Nothing }
-    }
-
     fn judge(&self, call: &Proposed<'_>, said: &Said) -> Verdict {
         let Some(demand) = best_concern(&self.tools, call.name) else { return Verdict::Allow };
         let missing: Vec<Missing> = demand.missing(said).collect();
         if missing.is_empty() {
             return Verdict::Allow;
         }
-        Verdict::Withhold(reason(call.name, &missing))
+        Verdict::Block(reason(call.name, &missing))
     }
 }
 
@@ -192,16 +183,11 @@ fn reason(tool: &str, missing: &[Missing]) -> Reason {
     let told: Vec<String> =
         missing.iter().map(|Missing { has, needs, what, .. }| format!("{has} of {needs} {what}")).collect();
     let numbers = missing.iter().flat_map(|it| [(it.names[0], it.has), (it.names[1], it.needs)]).collect();
-    Reason {
-        kind: ReasonKind::ConversationTooShort,
-        message: format!(
+    Reason::new(ReasonKind::ConversationTooShort, format!(
             "The call was not run: {tool} needs a longer conversation first; so far there were {}. Answer the user \
              in text and go on talking; call it when the user has said more.",
             told.join(", ")
-        ),
-        retryable: true,
-        numbers,
-    }
+        )).retryable().with(numbers)
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
-//! What policies decide, as plain data: edits of events, verdicts on calls, a refusal of the request. Says
+//! Plans: what policies decide, as plain data: edits of events, verdicts on calls, a refusal of the request. Says
 //! what shall be, never how bytes change.
 
+mod facts;
 mod summaries;
+mod verdict;
 
-use super::work::step;
-pub use summaries::{BatchSummaries, Place as SummaryPlace, SummaryTerms, SummaryWanted};
+pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
+pub use summaries::{BatchSummaries, Place as SummaryPlace, SummaryBlank, SummaryTerms, SummaryWanted};
+pub use verdict::{Proposed, Reason, ReasonKind, Verdict};
 
-use super::pattern::Pattern;
-use crate::transcript::identity::Hash;
 use crate::wire::spelled::Spelled;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -29,10 +30,14 @@ pub struct Plan {
     pub one_at_a_time: bool,
     /// The request shall not be sent, only answered with this.
     pub refusal: Option<Refusal>,
-    /// The tool of ours by which the model reads a result whole, by the number of its call.
-    reader: Option<&'static str>,
+    /// Tools of ours that the model may call.
+    own: Vec<OwnTool>,
+    /// Calls of the reply that nobody can judge are not passed on.
+    restricts_calls: bool,
     /// What is known of summaries in the place of cleared results.
     pub summaries: BatchSummaries,
+    /// Texts of results that may hold instructions: the places of their messages, and their own.
+    flagged: Vec<(usize, usize)>,
     /// Where the fold stands: set by the runner, so that a policy can edit only what it reads.
     at: Place,
 }
@@ -59,6 +64,14 @@ pub struct Declared {
     pub policy: &'static str,
     /// An item of `tools`, as JSON.
     pub tool: Arc<str>,
+}
+
+/// A tool of ours that the model may call, also where it is not shown it: it may have read of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OwnTool {
+    policy: &'static str,
+    name: &'static str,
+    reads_results: bool,
 }
 
 /// A result that was cut, and that the model asked for once more.
@@ -203,12 +216,6 @@ impl Plan {
         self.edits.push(Edit { message, decided, policy, change: Change::Clear { text, by, gone_chars } });
     }
 
-    /// Tells the operator, and nobody else, of the earlier `message`.
-    pub fn remark_on(&mut self, message: usize, word: &'static str) {
-        let Place { message: decided, policy } = self.at;
-        self.edits.push(Edit { message, decided, policy, change: Change::Remark { word, of: None } });
-    }
-
     /// Drops whole turns: the earlier `messages`. The same rules as for [`clear`](Self::clear).
     pub fn drop_turns(&mut self, messages: Range<usize>) {
         let Place { message: decided, policy } = self.at;
@@ -261,22 +268,6 @@ impl Plan {
         edits.filter(move |(at, edit)| !is_reserve(edit, self.edits.get(at + 1))).map(|(_, edit)| edit)
     }
 
-    /// What was planned so far for the message being read, by any policy before this one.
-    pub fn planned_here(&self) -> impl Iterator<Item = &Edit> {
-        let here = self.at.message;
-        self.edits
-            .iter()
-            .rev()
-            .take_while(move |edit| edit.decided == here)
-            .inspect(|_| step())
-            .filter(move |edit| edit.message == here)
-    }
-
-    /// Whether a policy before this one has said `word` of the message being read.
-    pub fn remarked_here(&self, word: &str) -> bool {
-        self.planned_here().any(|edit| edit.change.word() == word)
-    }
-
     /// Lets the model read `text` right after the event being read.
     pub fn notice(&mut self, word: &'static str, text: String) {
         self.edit(Change::Notice { text, word });
@@ -300,21 +291,37 @@ impl Plan {
         }
     }
 
-    /// Declares a tool of ours, `tool` as JSON, at the end of the client's. To be a function of the configuration and
-    /// the declared tools alone.
+    /// Makes `name` a tool of this policy's own: the policy alone judges its calls, and the client never sees them.
+    /// `reads_results`: what is said in the place of a result may name it as the way to read that result. To be a
+    /// function of the configuration and the declared tools alone.
+    pub fn own(&mut self, name: &'static str, reads_results: bool) {
+        self.own.push(OwnTool { policy: self.at.policy, name, reads_results });
+    }
+
+    /// Declares a tool of ours, `tool` as JSON, at the end of the client's. The same holds as for [`own`](Self::own).
     pub fn declare(&mut self, tool: Arc<str>) {
         self.declared.push(Declared { policy: self.at.policy, tool });
     }
 
-    /// Lets what is said in the place of a result name `tool` as the way to read it. The same holds as for
-    /// [`declare`](Self::declare).
-    pub fn offer_reader(&mut self, tool: &'static str) {
-        self.reader = Some(tool);
+    /// The tools of ours that the model may call, each with its policy.
+    pub fn own_tools(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
+        self.own.iter().map(|own| (own.name, own.policy))
     }
 
-    /// The tool of ours by which the model reads a result whole, if there is one.
+    /// The tool of ours by which the model reads a result whole, by the number of its call, if there is one.
     pub fn reader(&self) -> Option<&'static str> {
-        self.reader
+        self.own.iter().find(|own| own.reads_results).map(|own| own.name)
+    }
+
+    /// Keeps calls of the reply from the client that nobody can judge, as where a policy decides which tools may be
+    /// called at all.
+    pub fn restrict_calls(&mut self) {
+        self.restricts_calls = true;
+    }
+
+    /// See [`restrict_calls`](Self::restrict_calls).
+    pub fn restricts_calls(&self) -> bool {
+        self.restricts_calls
     }
 
     /// Tells the operator that a cut result of `tool` was asked for once more; it is new where the event being read is.
@@ -353,134 +360,6 @@ impl Plan {
     fn edit(&mut self, change: Change) {
         let Place { message, policy } = self.at;
         self.edits.push(Edit { message, decided: message, policy, change });
-    }
-}
-
-/// A call that the model has just made, as far as it is known when it is judged.
-#[derive(Clone, Copy, Debug)]
-pub struct Proposed<'a> {
-    pub name: &'a str,
-    /// Its arguments as JSON text; `None` where it is judged by name.
-    pub arguments: Option<&'a str>,
-    /// Their hash, equal for every spelling of the same JSON, as in [`Call::arguments`](crate::transcript::calls::Call).
-    pub arguments_hash: Option<Hash>,
-    /// Now, in ms since the epoch.
-    pub now_ms: u64,
-}
-
-/// A ruling on a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Allow,
-    /// The client sees the call with these arguments instead, JSON text. Policies behind judge the new ones.
-    Rewrite(String),
-    /// The client does not see the call; the model is told why.
-    Withhold(Reason),
-    /// The client does not see the call; the model reads this as its result.
-    Answer(String),
-}
-
-/// Why a call is withheld, in words that the model can act on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reason {
-    pub kind: ReasonKind,
-    pub message: String,
-    /// The model may call again later.
-    pub retryable: bool,
-    /// Numbers with units in their names, for the model and for programs.
-    pub numbers: Vec<(&'static str, u64)>,
-}
-
-impl Reason {
-    /// Whether a person's yes is all that is wanting.
-    pub fn needs_yes(&self) -> bool {
-        self.kind == ReasonKind::ConfirmationRequired
-    }
-}
-
-/// The closed list of reasons, as the model reads them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReasonKind {
-    RateLimit,
-    BudgetExceeded,
-    LoopDetected,
-    Validation,
-    ModeRestricted,
-    StateRestricted,
-    ConfirmationRequired,
-    Duplicate,
-    StaleReference,
-    ConversationTooShort,
-    TurnLocked,
-}
-
-impl ReasonKind {
-    /// Whether it is about how many calls there are, not about which.
-    pub fn is_limit(self) -> bool {
-        matches!(self, Self::RateLimit | Self::BudgetExceeded | Self::LoopDetected | Self::TurnLocked)
-    }
-
-    /// As written in the envelope.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::RateLimit => "RATE_LIMIT",
-            Self::BudgetExceeded => "BUDGET_EXCEEDED",
-            Self::LoopDetected => "LOOP_DETECTED",
-            Self::Validation => "VALIDATION",
-            Self::ModeRestricted => "MODE_RESTRICTED",
-            Self::StateRestricted => "STATE_RESTRICTED",
-            Self::ConfirmationRequired => "CONFIRMATION_REQUIRED",
-            Self::Duplicate => "DUPLICATE",
-            Self::StaleReference => "STALE_REFERENCE",
-            Self::ConversationTooShort => "CONVERSATION_TOO_SHORT",
-            Self::TurnLocked => "TURN_LOCKED",
-        }
-    }
-}
-
-/// How a person is asked about calls that need a yes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Confirming {
-    pub form: YesForm,
-    /// What a person may say for the token, in lower case.
-    pub words: Vec<String>,
-    /// How long a question stands, in ms.
-    pub expires_ms: u64,
-    /// The most characters of arguments that are shown. Beyond, nobody is asked: what is hidden cannot be approved.
-    pub max_chars: usize,
-}
-
-/// The most calls that are counted of one thing for a caller: their times are kept.
-pub const MOST_COUNTED: usize = 10_000;
-
-/// What a policy counts for a caller over all its conversations.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counted {
-    pub name: String,
-    /// The tools whose calls count, by name or pattern.
-    pub tools: Vec<Pattern>,
-    /// How many are allowed within that time; no more than [`MOST_COUNTED`].
-    pub calls: usize,
-    /// How long a call counts, in ms.
-    pub window_ms: u64,
-}
-
-/// The way in which a person says yes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum YesForm {
-    /// In the conversation, by the user's next message.
-    Chat,
-    /// Beside it, while the reply waits: this long at most, in ms.
-    Held { hold_ms: u64 },
-}
-
-impl Confirming {
-    /// How long a reply waits, in ms, where it does.
-    pub fn hold_ms(&self) -> Option<u64> {
-        match self.form {
-            YesForm::Chat => None,
-            YesForm::Held { hold_ms } => Some(hold_ms),
-        }
     }
 }
 

@@ -20,16 +20,18 @@
 //! With `limits = { images = { tools = ["*image*"], calls = 20, per = "5h" } }` the 21st image within five hours is
 //! withheld with `RATE_LIMIT`, `used = 20`, `limit = 20`, `window_ms = 18000000` and the wait in `retry_after_ms`.
 
+use super::about::{About, Counted, MOST_COUNTED};
 use super::pattern::{Pattern, best_concern, exact_names, problem_of};
 use super::period::Period;
-use super::plan::{Counted, MOST_COUNTED, Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
-use super::{ConfigError, Evidence, Policy, RequestFacts};
+use super::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
+use super::{ConfigError, Policy, RequestFacts};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// See the file's head.
 pub struct Quota {
-    limits: Vec<(String, Limit)>,
+    limits: Vec<(Arc<str>, Limit)>,
     /// Names and patterns of tools, each with the place of its quota.
     tools: Vec<(Pattern, usize)>,
 }
@@ -91,34 +93,28 @@ impl Policy for Quota {
                     None => quota.tools.push((tool, at)),
                 }
             }
-            quota.limits.push((name.clone(), Limit { calls: written.calls, per: written.per }));
+            quota.limits.push((name.into(), Limit { calls: written.calls, per: written.per }));
         }
         if problems.is_empty() { Ok(quota) } else { Err(problems) }
     }
 
-    fn named_tools(&self) -> Vec<String> {
-        exact_names(&self.tools)
-    }
-
-    fn counted(&self) -> Vec<Counted> {
-        let limits = self.limits.iter().enumerate();
-        limits
-            .map(|(at, (name, limit))| Counted {
-                name: name.clone(),
-                tools: self.tools.iter().filter(|(_, of)| *of == at).map(|(tool, _)| tool.clone()).collect(),
-                calls: limit.calls,
-                window_ms: limit.per.millis(),
-            })
-            .collect()
+    fn about(&self) -> About {
+        let tools = |quota: usize| {
+            let tools = self.tools.iter().filter(move |(_, of)| *of == quota);
+            tools.map(|(tool, _)| tool.clone()).collect()
+        };
+        let counted = self.limits.iter().enumerate().map(|(at, (name, limit))| Counted {
+            name: Arc::clone(name),
+            tools: tools(at),
+            calls: limit.calls,
+            window_ms: limit.per.millis(),
+        });
+        About { named_tools: exact_names(&self.tools), quotas: counted.collect(), ..About::default() }
     }
 
     fn open(&self, request: &RequestFacts<'_>, spent: &mut Spent, _plan: &mut Plan) {
         spent.0 = request.spent.to_vec();
         spent.0.resize(self.limits.len(), Vec::new());
-    }
-
-    fn evidence(&self, name: &str, _spent: &Spent) -> Evidence {
-        if best_concern(&self.tools, name).is_some() { Evidence::Name } else { Evidence::Nothing }
     }
 
     fn judge(&self, call: &Proposed<'_>, spent: &Spent) -> Verdict {
@@ -130,7 +126,7 @@ impl Policy for Quota {
         // A call is free again when so many have left the window that one more fits.
         let leaves = inside[inside.len() - limit.calls].saturating_add(limit.per.millis());
         let retry_after_ms = leaves.saturating_sub(call.now_ms);
-        Verdict::Withhold(limit.reason((call.name, name), inside.len(), retry_after_ms))
+        Verdict::Block(limit.reason((call.name, name), inside.len(), retry_after_ms))
     }
 
     fn release(&self, call: &Proposed<'_>, spent: &mut Spent) {
@@ -142,7 +138,7 @@ impl Policy for Quota {
 
     fn usage(&self, spent: &Spent, now_ms: u64) -> Vec<Usage> {
         let used = self.limits.iter().zip(&spent.0).map(|((name, limit), times)| Usage {
-            tool: name.clone(),
+            tool: name.to_string(),
             used: limit.per.inside(times, now_ms).len() as u64,
             limit: limit.calls as u64,
         });
@@ -161,22 +157,17 @@ impl Quota {
 impl Limit {
     fn reason(self, (tool, name): (&str, &str), used: usize, retry_after_ms: u64) -> Reason {
         let minutes = retry_after_ms.div_ceil(60_000);
-        Reason {
-            kind: ReasonKind::RateLimit,
-            message: format!(
+        Reason::new(ReasonKind::RateLimit, format!(
                 "The call was not run: the user's quota \"{name}\" of {} calls within {} is used up. {tool} can be \
                  called again in {minutes} min. Go on without it, or tell the user what is missing.",
                 self.calls,
                 humantime::format_duration(self.per.0),
-            ),
-            retryable: true,
-            numbers: vec![
+            )).retryable().with(vec![
                 ("used", used as u64),
                 ("limit", self.calls as u64),
                 ("window_ms", self.per.millis()),
                 ("retry_after_ms", retry_after_ms),
-            ],
-        }
+            ])
     }
 }
 
@@ -245,9 +236,9 @@ mod tests {
 
     #[test]
     fn what_is_counted_is_told_with_its_tools_and_window() {
-        let counted = policy::<Quota>(IMAGES).counted();
+        let counted = policy::<Quota>(IMAGES).about().quotas.clone();
         assert_eq!(
-            (counted[0].name.as_str(), counted[0].tools.len(), counted[0].calls, counted[0].window_ms),
+            (&*counted[0].name, counted[0].tools.len(), counted[0].calls, counted[0].window_ms),
             ("images", 2, 3, 5 * HOUR)
         );
     }

@@ -17,10 +17,11 @@
 //! With `weather = { calls = 3, per = "60s" }` the fourth call within a minute is withheld with
 //! `RATE_LIMIT`, `used = 3`, `limit = 3`, `window_ms = 60000` and the wait in `retry_after_ms`.
 
+use super::about::About;
 use super::pattern::{Pattern, best_concern, exact_names};
 use super::period::Period;
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
-use super::{ConfigError, Evidence, Policy};
+use super::{ConfigError, Policy};
 use crate::transcript::Event;
 use crate::transcript::names::dispatch_form;
 use serde::Deserialize;
@@ -75,12 +76,8 @@ impl Policy for RateLimit {
         Ok(Self { default: config.default, tools })
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
-    fn named_tools(&self) -> Vec<String> {
-        exact_names(&self.tools)
+    fn about(&self) -> About {
+        About { named_tools: exact_names(&self.tools), ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, state: &mut Released, _plan: &mut Plan) {
@@ -92,10 +89,6 @@ impl Policy for RateLimit {
         }
     }
 
-    fn evidence(&self, name: &str, _state: &Released) -> Evidence {
-        if self.limit(name).is_some() { Evidence::Name } else { Evidence::Nothing }
-    }
-
     fn judge(&self, call: &Proposed<'_>, state: &Released) -> Verdict {
         let Some(limit) = self.limit(call.name) else { return Verdict::Allow };
         let inside = state.within(call.name, limit, call.now_ms);
@@ -105,7 +98,7 @@ impl Policy for RateLimit {
         // The call is free again when so many have left the window that one more fits.
         let leaves = inside[inside.len() - limit.calls].saturating_add(limit.per.millis());
         let retry_after_ms = leaves.saturating_sub(call.now_ms);
-        Verdict::Withhold(limit.reason(call.name, inside.len(), retry_after_ms))
+        Verdict::Block(limit.reason(call.name, inside.len(), retry_after_ms))
     }
 
     fn release(&self, call: &Proposed<'_>, state: &mut Released) {
@@ -154,22 +147,17 @@ impl Released {
 impl Limit {
     fn reason(self, tool: &str, used: usize, retry_after_ms: u64) -> Reason {
         let seconds = retry_after_ms.div_ceil(1000);
-        Reason {
-            kind: ReasonKind::RateLimit,
-            message: format!(
+        Reason::new(ReasonKind::RateLimit, format!(
                 "The call was not run: {tool} was called {used} times within {}, {} are allowed. It can be called \
                  again in {seconds} s. Go on with what you have, use another tool, or tell the user what is missing.",
                 humantime::format_duration(self.per.0),
                 self.calls
-            ),
-            retryable: true,
-            numbers: vec![
+            )).retryable().with(vec![
                 ("used", used as u64),
                 ("limit", self.calls as u64),
                 ("window_ms", self.per.millis()),
                 ("retry_after_ms", retry_after_ms),
-            ],
-        }
+            ])
     }
 }
 

@@ -24,8 +24,9 @@ mod asked;
 mod found;
 mod search;
 
-use super::plan::{Change, Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
-use super::{ConfigError, Evidence, Policy, RequestFacts};
+use super::about::About;
+use super::plan::{Plan, Proposed, Reason, ReasonKind, TextFacts, Usage, Verdict};
+use super::{ConfigError, Policy, RequestFacts};
 use crate::transcript::{Event, ToolResult};
 use crate::wire::body::Str;
 use crate::wire::json::decode;
@@ -110,7 +111,6 @@ enum Source {
 impl Policy for ReadMore {
     const NAME: &'static str = "read_more";
     const SUMMARY: &'static str = "lets the model read what was cut of a result, without the client";
-    const EDITS_CONTEXT: bool = true;
     type Config = Config;
     type State = State;
 
@@ -129,6 +129,10 @@ impl Policy for ReadMore {
         Ok(Self { config, declaration: DECLARATION.trim_end().into() })
     }
 
+    fn about(&self) -> About {
+        About { edits_context: true, ..About::default() }
+    }
+
     fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
         let is_taken = request.tools.iter().any(|tool| tool.name == TOOL);
         state.on = request.takes_tools && request.cuts && !is_taken;
@@ -136,8 +140,8 @@ impl Policy for ReadMore {
             return;
         }
         state.body = request.body();
-        // What stands in the place of results depends on nothing that changes in a conversation.
-        plan.offer_reader(TOOL);
+        // Also where it is not declared: what is in the place of results depends on nothing that changes in a conversation.
+        plan.own(TOOL, true);
         if !request.forced {
             plan.declare(Arc::clone(&self.declaration));
         }
@@ -158,35 +162,26 @@ impl Policy for ReadMore {
         }
     }
 
-    fn owns(&self, name: &str, state: &State) -> bool {
-        state.on && name == TOOL
-    }
-
-    fn evidence(&self, name: &str, state: &State) -> Evidence {
-        if self.owns(name, state) { Evidence::Arguments } else { Evidence::Nothing }
-    }
-
     fn judge(&self, call: &Proposed<'_>, state: &State) -> Verdict {
-        if !self.owns(call.name, state) {
+        if !state.on || call.name != TOOL {
             return Verdict::Allow;
         }
         if state.reads >= self.config.reads {
-            return Verdict::Withhold(self.reason(state.reads));
+            return Verdict::Block(self.reason(state.reads));
         }
-        let answer = Asked::read(call.arguments.unwrap_or_default()).and_then(|asked| {
-            let kept = state.kept(asked.call)?;
-            Ok(kept.answer(&asked, &state.body, self.config.max_chars))
-        });
-        Verdict::Answer(answer.unwrap_or_else(|problem| format!("[toolrein: {problem}]")))
-    }
-
-    fn regrets(&self, call: &Proposed<'_>, state: &State) -> Option<String> {
-        let asked = Asked::read(call.arguments?).ok()?;
-        state.kept(asked.call).ok().map(|kept| kept.tool.clone())
+        let asked = Asked::read(call.arguments.unwrap_or_default());
+        let found = asked.and_then(|asked| Ok((state.kept(asked.call)?, asked)));
+        match found {
+            Ok((kept, asked)) => Verdict::Answer {
+                content: kept.answer(&asked, &state.body, self.config.max_chars),
+                re_requests: Some(kept.tool.clone()),
+            },
+            Err(problem) => Verdict::Answer { content: format!("[toolrein: {problem}]"), re_requests: None },
+        }
     }
 
     fn release(&self, call: &Proposed<'_>, state: &mut State) {
-        state.reads += u64::from(self.owns(call.name, state));
+        state.reads += u64::from(state.on && call.name == TOOL);
     }
 
     fn usage(&self, state: &State, _now_ms: u64) -> Vec<Usage> {
@@ -198,15 +193,10 @@ impl Policy for ReadMore {
 impl ReadMore {
     fn reason(&self, used: u64) -> Reason {
         let limit = self.config.reads;
-        Reason {
-            kind: ReasonKind::BudgetExceeded,
-            message: format!(
+        Reason::new(ReasonKind::BudgetExceeded, format!(
                 "{TOOL} was used {limit} times in this turn, and not more is possible until the user speaks again. Go on \
                  with what you have read, or call the tool itself for a narrower part."
-            ),
-            retryable: false,
-            numbers: vec![("used", used), ("limit", limit)],
-        }
+            )).with(vec![("used", used), ("limit", limit)])
     }
 }
 
@@ -251,22 +241,20 @@ impl Kept {
 fn kept(result: &ToolResult<'_>, plan: &Plan) -> Option<Kept> {
     let message = result.view.message;
     let call = result.call.filter(|_| !message.odd)?;
-    let texts = message.content.texts().enumerate().map(|(at, place)| text(at, place, plan)).collect();
+    let facts = plan.facts_here();
+    let texts = message.content.texts().enumerate().map(|(at, place)| text(facts.text(at), place)).collect();
     Some(Kept { call: call.ordinal, tool: call.name.to_string(), texts })
 }
 
-fn text(at: usize, place: Str, plan: &Plan) -> Text {
+fn text(facts: Option<&TextFacts<'_>>, place: Str) -> Text {
     let mut kept = Text { source: Source::Sent(place), cleaned: false, around: Vec::new() };
-    for edit in plan.planned_here() {
-        match &edit.change {
-            Change::WithholdText { text, .. } if *text == at => kept.source = Source::Withheld,
-            Change::Shorten { text, by, .. } if *text == at && matches!(kept.source, Source::Sent(_)) => {
-                kept.source = Source::Edited(by.clone());
-            }
-            Change::Clean { text, .. } if *text == at => kept.cleaned = true,
-            Change::Surround { text, before, after } if *text == at => kept.around.push((before, after)),
-            _ => {}
-        }
+    if let Some(facts) = facts {
+        kept.source = match facts.replaced {
+            _ if facts.blocked => Source::Withheld,
+            Some(by) => Source::Edited(by.clone()),
+            None => kept.source,
+        };
+        (kept.cleaned, kept.around) = (facts.cleaned, facts.around.clone());
     }
     kept
 }

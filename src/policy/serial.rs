@@ -18,9 +18,10 @@
 //! The model calls `show_next_card` and `award_points` at once. The card is shown; `award_points` is withheld
 //! with `TURN_LOCKED` and "call it again when you have the result".
 
+use super::about::About;
 use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
-use super::{ConfigError, Evidence, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestFacts};
 use serde::Deserialize;
 
 /// See the file's head.
@@ -49,7 +50,6 @@ pub struct Running(Option<String>);
 impl Policy for Serial {
     const NAME: &'static str = "serial";
     const SUMMARY: &'static str = "lets tools be called one at a time: of parallel calls the first passes";
-    const RESTRICTS_CALLS: bool = true;
     type Config = Config;
     type State = Running;
 
@@ -60,12 +60,8 @@ impl Policy for Serial {
         }
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
-    fn named_tools(&self) -> Vec<String> {
-        exact_among(&self.tools)
+    fn about(&self) -> About {
+        About { named_tools: exact_among(&self.tools), restricts_calls: true, ..About::default() }
     }
 
     fn open(&self, request: &RequestFacts<'_>, _running: &mut Running, plan: &mut Plan) {
@@ -75,15 +71,9 @@ impl Policy for Serial {
         }
     }
 
-    fn evidence(&self, name: &str, _running: &Running) -> Evidence {
-        if any_concerns(&self.tools, name) { Evidence::Name } else { Evidence::Nothing }
-    }
-
     fn judge(&self, call: &Proposed<'_>, running: &Running) -> Verdict {
         match &running.0 {
-            Some(first) if any_concerns(&self.tools, call.name) => {
-                Verdict::Withhold(reason(call.name, first))
-            }
+            Some(first) if any_concerns(&self.tools, call.name) => Verdict::Block(reason(call.name, first)),
             _ => Verdict::Allow,
         }
     }
@@ -96,15 +86,10 @@ impl Policy for Serial {
 }
 
 fn reason(tool: &str, first: &str) -> Reason {
-    Reason {
-        kind: ReasonKind::TurnLocked,
-        message: format!(
+    Reason::new(ReasonKind::TurnLocked, format!(
             "The call was not run: {tool} is called one at a time, and your call of {first} stands before it in the \
              same reply. Call it again when you have the result."
-        ),
-        retryable: true,
-        numbers: Vec::new(),
-    }
+        )).retryable()
 }
 
 #[cfg(test)]

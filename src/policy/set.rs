@@ -1,54 +1,25 @@
-//! The configured policies run as one: a single fold over the transcript gives the plan, and the folds'
-//! states then judge the calls of the reply. Knows the order of policies and nothing of what they do.
+//! The configured policies run as one: a single fold over the transcript gives the plan, and the folds' states then judge
+//! the calls of the reply. Knows the order of policies and nothing of what they do.
 
-mod facts;
-mod passed;
-mod readings;
-mod resumed;
+mod judge;
 mod ruling;
 
+pub use self::judge::Judge;
 pub use self::ruling::Ruling;
 
-use self::facts::facts_of;
-use self::passed::Passed;
-use self::resumed::Stands;
+use super::about::{About, Confirming, Counted};
 use super::pattern::{Pattern, best_concern};
-use super::plan::{Change, Confirming, Counted, Edit, Plan, Proposed, SummaryPlace, Usage, Verdict};
-use super::{Evidence, Policy, RequestFacts};
-use crate::transcript::calls::canonical_hash;
-use crate::transcript::identity::{Hash, HashKey};
-use crate::transcript::names::meant;
+use super::plan::{Change, Edit, Plan, Proposed, SummaryPlace, Usage, Verdict};
+use super::{Policy, RequestFacts};
 use crate::transcript::{Event, Transcript};
-use std::any::Any;
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A configured policy whose type is forgotten.
 pub trait Rule: Send + Sync {
     /// See [`Policy::NAME`].
     fn name(&self) -> &'static str;
-    /// See [`Policy::named_tools`].
-    fn named_tools(&self) -> Vec<String>;
-    /// See [`Policy::EDITS_CONTEXT`].
-    fn edits_context(&self) -> bool;
-    /// See [`Policy::RESTRICTS_CALLS`].
-    fn restricts_calls(&self) -> bool;
-    /// See [`Policy::needs_usage`].
-    fn needs_usage(&self) -> bool;
-    /// See [`Policy::diagram`].
-    fn diagram(&self) -> Option<String>;
-    /// See [`Policy::forbids`].
-    fn forbids(&self, name: &str) -> bool;
-    /// See [`Policy::cuts`].
-    fn cuts(&self) -> bool;
-    /// See [`Policy::confirming`].
-    fn confirming(&self) -> Option<Confirming>;
-    /// See [`Policy::counted`].
-    fn counted(&self) -> Vec<Counted>;
-    /// See [`Policy::asks_for_summaries`].
-    fn asks_for_summaries(&self) -> Option<SummaryPlace>;
-    /// See [`Policy::resumes`].
-    fn resumes(&self) -> bool;
+    /// See [`Policy::about`].
+    fn about(&self) -> &About;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
 }
@@ -59,21 +30,15 @@ pub trait Fold: Send + Sync {
     fn open(&mut self, request: &RequestFacts<'_>, plan: &mut Plan);
     fn read(&mut self, event: &Event<'_>, plan: &mut Plan);
     fn close(&self, plan: &mut Plan);
-    fn owns(&self, name: &str) -> bool;
-    fn evidence(&self, name: &str) -> Evidence;
     fn judge(&self, call: &Proposed<'_>) -> Verdict;
-    fn regrets(&self, call: &Proposed<'_>) -> Option<String>;
     fn release(&mut self, call: &Proposed<'_>);
     fn usage(&self, now_ms: u64) -> Vec<Usage>;
     /// The same fold with a copy of the state.
     fn fork(&self) -> Box<dyn Fold>;
-    /// The same to be kept for the requests to come.
-    fn rest(&self) -> Box<dyn Fold>;
-    /// Goes on from where `known` stands, which is of the same policy; whether that can be.
-    fn resume(&mut self, known: &dyn Fold) -> bool;
-    /// For [`resume`](Self::resume).
-    fn as_any(&self) -> &dyn Any;
 }
+
+/// The states of all policies, in registry order.
+type Folds = Vec<Box<dyn Fold>>;
 
 /// A policy and its state.
 struct Running<P: Policy> {
@@ -82,12 +47,15 @@ struct Running<P: Policy> {
 }
 
 /// A policy as a [`Rule`].
-pub struct RuleOf<P>(Arc<P>);
+pub struct RuleOf<P> {
+    policy: Arc<P>,
+    about: About,
+}
 
 impl<P: Policy> RuleOf<P> {
     /// The policy as a rule.
     pub fn new(policy: P) -> Self {
-        Self(Arc::new(policy))
+        Self { about: policy.about(), policy: Arc::new(policy) }
     }
 }
 
@@ -96,52 +64,12 @@ impl<P: Policy> Rule for RuleOf<P> {
         P::NAME
     }
 
-    fn named_tools(&self) -> Vec<String> {
-        self.0.named_tools()
-    }
-
-    fn edits_context(&self) -> bool {
-        P::EDITS_CONTEXT
-    }
-
-    fn restricts_calls(&self) -> bool {
-        P::RESTRICTS_CALLS
-    }
-
-    fn needs_usage(&self) -> bool {
-        self.0.needs_usage()
-    }
-
-    fn diagram(&self) -> Option<String> {
-        self.0.diagram()
-    }
-
-    fn forbids(&self, name: &str) -> bool {
-        self.0.forbids(name)
-    }
-
-    fn cuts(&self) -> bool {
-        self.0.cuts()
-    }
-
-    fn confirming(&self) -> Option<Confirming> {
-        self.0.confirming()
-    }
-
-    fn counted(&self) -> Vec<Counted> {
-        self.0.counted()
-    }
-
-    fn asks_for_summaries(&self) -> Option<SummaryPlace> {
-        self.0.asks_for_summaries()
-    }
-
-    fn resumes(&self) -> bool {
-        self.0.resumes()
+    fn about(&self) -> &About {
+        &self.about
     }
 
     fn start(&self) -> Box<dyn Fold> {
-        Box::new(Running { policy: Arc::clone(&self.0), state: P::State::default() })
+        Box::new(Running { policy: Arc::clone(&self.policy), state: P::State::default() })
     }
 }
 
@@ -162,20 +90,8 @@ impl<P: Policy> Fold for Running<P> {
         self.policy.close(&self.state, plan);
     }
 
-    fn owns(&self, name: &str) -> bool {
-        self.policy.owns(name, &self.state)
-    }
-
-    fn evidence(&self, name: &str) -> Evidence {
-        self.policy.evidence(name, &self.state)
-    }
-
     fn judge(&self, call: &Proposed<'_>) -> Verdict {
         self.policy.judge(call, &self.state)
-    }
-
-    fn regrets(&self, call: &Proposed<'_>) -> Option<String> {
-        self.policy.regrets(call, &self.state)
     }
 
     fn release(&mut self, call: &Proposed<'_>) {
@@ -188,20 +104,6 @@ impl<P: Policy> Fold for Running<P> {
 
     fn fork(&self) -> Box<dyn Fold> {
         Box::new(Self { policy: Arc::clone(&self.policy), state: self.state.clone() })
-    }
-
-    fn rest(&self) -> Box<dyn Fold> {
-        Box::new(Self { policy: Arc::clone(&self.policy), state: self.policy.rest(&self.state) })
-    }
-
-    fn resume(&mut self, known: &dyn Fold) -> bool {
-        let Some(known) = known.as_any().downcast_ref::<Self>() else { return false };
-        let resumed = self.policy.resume(&known.state, std::mem::take(&mut self.state));
-        resumed.map(|state| self.state = state).is_some()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
@@ -216,10 +118,6 @@ pub struct PolicySet {
     counted: Arc<[Counted]>,
     /// Names and patterns of tools, each with its place in it.
     counts: Arc<[(Pattern, usize)]>,
-    /// Every policy can go on from where it stood.
-    resumes: bool,
-    /// The set itself and its copies.
-    this: Arc<()>,
 }
 
 impl Default for PolicySet {
@@ -231,17 +129,20 @@ impl Default for PolicySet {
 impl PolicySet {
     /// A set of `rules`, which must be in registry order.
     pub fn new(rules: Vec<Arc<dyn Rule>>) -> Self {
-        let confirming = rules.iter().find_map(|rule| rule.confirming()).map(Arc::new);
-        let counted: Arc<[Counted]> = rules.iter().flat_map(|rule| rule.counted()).collect();
+        let confirming = rules.iter().find_map(|rule| rule.about().approvals.clone()).map(Arc::new);
+        let counted: Arc<[Counted]> = rules.iter().flat_map(|rule| rule.about().quotas.clone()).collect();
         let places = counted.iter().enumerate();
         let counts =
             places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
-        let resumes = rules.iter().all(|rule| rule.resumes());
         let names = rules.iter().map(|rule| rule.name()).collect();
-        Self { rules, names, confirming, counted, counts, resumes, this: Arc::default() }
+        Self { rules, names, confirming, counted, counts }
     }
 
-    /// What the ledger is to count for each caller.
+    fn abouts(&self) -> impl Iterator<Item = &About> {
+        self.rules.iter().map(|rule| rule.about())
+    }
+
+    /// What is to be counted for each caller.
     pub fn counted(&self) -> &[Counted] {
         &self.counted
     }
@@ -251,14 +152,14 @@ impl PolicySet {
         best_concern(&self.counts, name).copied()
     }
 
-    /// How a person is asked about calls that need a yes, where somebody is to be asked.
+    /// How a person is asked about calls that need an approval, where somebody is to be asked.
     pub fn confirming(&self) -> Option<&Arc<Confirming>> {
         self.confirming.as_ref()
     }
 
     /// Where other models are asked for summaries.
     pub fn summary_places(&self) -> impl Iterator<Item = SummaryPlace> + '_ {
-        self.rules.iter().filter_map(|rule| rule.asks_for_summaries())
+        self.abouts().filter_map(|about| about.summaries.clone())
     }
 
     /// The names of the policies that are on.
@@ -268,17 +169,17 @@ impl PolicySet {
 
     /// The tools that the policies' settings name.
     pub fn named_tools(&self) -> Vec<String> {
-        self.rules.iter().flat_map(|rule| rule.named_tools()).collect()
+        self.abouts().flat_map(|about| about.named_tools.clone()).collect()
     }
 
-    /// Whether any policy that is on decides which tools may be called: see [`Policy::RESTRICTS_CALLS`].
+    /// Whether any policy that is on decides which tools may be called: see [`About::restricts_calls`].
     pub fn restricts_calls(&self) -> bool {
-        self.rules.iter().any(|rule| rule.restricts_calls())
+        self.abouts().any(|about| about.restricts_calls)
     }
 
-    /// Whether any policy is of use only where streams tell their usage.
+    /// Whether any policy is of use only where streams report their usage.
     pub fn needs_usage(&self) -> bool {
-        self.rules.iter().any(|rule| rule.needs_usage())
+        self.abouts().any(|about| about.needs_usage)
     }
 
     /// Whether `plan` changes what the model is shown of the conversation's own texts.
@@ -299,197 +200,38 @@ impl PolicySet {
     }
 
     fn is_of_context(&self, policy: &str) -> bool {
-        self.rules.iter().any(|rule| rule.name() == policy && rule.edits_context())
+        self.rules.iter().any(|rule| rule.name() == policy && rule.about().edits_context)
     }
 
     /// What the settings of the policy `name` amount to as a drawing, where it has one.
-    pub fn diagram(&self, name: &str) -> Option<String> {
-        self.rules.iter().find(|rule| rule.name() == name)?.diagram()
+    pub fn diagram(&self, name: &str) -> Option<&str> {
+        self.rules.iter().find(|rule| rule.name() == name)?.about().diagram.as_deref()
     }
 
     /// Reads the whole transcript: what shall change, and a judge that knows the conversation.
     pub fn read(&self, transcript: &Transcript<'_>) -> (Plan, Judge) {
-        let mut facts = facts_of(transcript);
-        facts.cuts = self.rules.iter().any(|rule| rule.cuts());
-        let stands = Stands::of(self, transcript);
-        let (mut folds, mut plan) = self.open(&facts);
-        let (from, mut keep) = stands.begin((&mut folds, &mut plan), || self.open(&facts));
+        let facts = RequestFacts::of(transcript, self.abouts().any(|about| about.cuts_results));
+        let mut plan = Plan::default();
+        let mut folds: Folds = self.rules.iter().map(|rule| rule.start()).collect();
+        for (fold, name) in folds.iter_mut().zip(self.names()) {
+            plan.stand_at(0, name);
+            fold.open(&facts, &mut plan);
+        }
         // Not a loop: an iterator that is made of several walks itself in fewer steps.
-        transcript.events_from(from).for_each(|event| {
+        transcript.events().for_each(|event| {
             let message = event.message();
-            if let Some(keeping) = keep.take_if(|keeping| keeping.is_at(message)) {
-                stands.keep(*keeping, &folds, &plan);
-            }
             for (fold, name) in folds.iter_mut().zip(self.names()) {
                 plan.stand_at(message, name);
                 fold.read(&event, &mut plan);
             }
         });
-        if let Some(keeping) = keep {
-            stands.keep(*keeping, &folds, &plan);
-        }
         for (fold, name) in folds.iter().zip(self.names()) {
             plan.stand_at(transcript.request.messages.len(), name);
             fold.close(&mut plan);
         }
-        let key = transcript.identity.key.clone();
-        let confirming = self.confirming.clone();
-        let declared = facts.tools.iter().map(|tool| tool.name.clone().into_owned()).collect();
-        let (choices, restricts, passed) = (Vec::new(), self.restricts_calls(), Vec::new());
-        (plan, Judge { folds, choices, key, declared, confirming, approved: false, restricts, passed })
+        let judge = Judge::new(self, &facts, folds, &plan);
+        (plan, judge)
     }
-}
-
-type Folds = Vec<Box<dyn Fold>>;
-
-impl PolicySet {
-    /// The folds before the first event.
-    fn open(&self, facts: &RequestFacts<'_>) -> (Folds, Plan) {
-        let mut plan = Plan::default();
-        let mut folds: Folds = self.rules.iter().map(|rule| rule.start()).collect();
-        for (fold, name) in folds.iter_mut().zip(self.names()) {
-            plan.stand_at(0, name);
-            fold.open(facts, &mut plan);
-        }
-        (folds, plan)
-    }
-}
-
-/// Rules on the calls of a reply, each choice on its own.
-pub struct Judge {
-    folds: Vec<Box<dyn Fold>>,
-    /// The folds as each choice has moved them, by choice index.
-    choices: Vec<(u32, Vec<Box<dyn Fold>>)>,
-    key: HashKey,
-    /// The tools that the request declares.
-    declared: Vec<String>,
-    confirming: Option<Arc<Confirming>>,
-    /// A person has said yes to the calls that come.
-    approved: bool,
-    /// See [`PolicySet::restricts_calls`].
-    restricts: bool,
-    /// The calls that were let through, where one may have to be taken back.
-    passed: Vec<Passed>,
-}
-
-impl Judge {
-    /// How much of a call of the tool `name` in `choice` must be seen before all policies can rule.
-    pub fn evidence(&mut self, choice: u32, name: &str) -> Evidence {
-        let name = &*self.meant(name).into_owned();
-        let folds = self.folds_of(choice);
-        if folds.iter().any(|fold| fold.owns(name)) {
-            return Evidence::Arguments;
-        }
-        folds.iter().map(|fold| fold.evidence(name)).max().unwrap_or(Evidence::Nothing)
-    }
-
-    /// The declared tool that a call of `name` means; `name` where it means none.
-    pub fn meant<'a>(&'a self, name: &'a str) -> Cow<'a, str> {
-        meant(name, self.declared.iter().map(String::as_str)).unwrap_or(name).into()
-    }
-
-    /// See [`PolicySet::confirming`].
-    pub fn confirming(&self) -> Option<&Confirming> {
-        self.confirming.as_deref()
-    }
-
-    /// Whether a person has said yes to the calls that come: then nobody objects for want of it.
-    pub fn approve(&mut self, approved: bool) {
-        self.approved = approved;
-    }
-
-    /// See [`Self::approve`].
-    pub fn is_approved(&self) -> bool {
-        self.approved
-    }
-
-    /// Rules on the next call of `choice`: a call of the tool `name` with `arguments`, where they are known.
-    pub fn rule(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Ruling {
-        let (key, approved) = (self.key.clone(), self.approved);
-        let name = &*self.meant(name).into_owned();
-        let folds = self.folds_of(choice);
-        if let Some(owner) = folds.iter_mut().find(|fold| fold.owns(name)) {
-            let arguments_hash = arguments.map(|text| canonical_hash(text, &key));
-            let call = Proposed { name, arguments, arguments_hash, now_ms };
-            let ruling = rule_alone(&mut **owner, &call);
-            if ruling.answer.is_some() {
-                self.keep_passed(choice, &call);
-            }
-            return ruling;
-        }
-        let mut ruling = Ruling::default();
-        let mut arguments = arguments.map(Cow::Borrowed);
-        let mut arguments_hash = arguments.as_deref().map(|text| canonical_hash(text, &key));
-        for fold in folds.iter() {
-            match fold.judge(&Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms }) {
-                Verdict::Allow => {}
-                Verdict::Withhold(reason) if approved && reason.needs_yes() => {}
-                Verdict::Withhold(reason) => ruling.objections.push((fold.name(), reason)),
-                Verdict::Answer(text) => {
-                    ruling.answer.get_or_insert((fold.name(), text));
-                }
-                Verdict::Rewrite(text) => {
-                    arguments_hash = Some(canonical_hash(&text, &key));
-                    arguments = Some(Cow::Owned(text.clone()));
-                    ruling.rewritten = Some((fold.name(), text));
-                }
-            }
-        }
-        if ruling.is_allowed() {
-            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms };
-            for fold in folds {
-                fold.release(&call);
-            }
-            self.keep_passed(choice, &call);
-        }
-        ruling
-    }
-
-    /// The name of arguments, equal for every spelling of the same JSON.
-    pub fn arguments_hash(&self, arguments: &str) -> Hash {
-        canonical_hash(arguments, &self.key)
-    }
-
-    /// Whether `name` is a tool of ours.
-    pub fn owns(&self, name: &str) -> bool {
-        self.folds.iter().any(|fold| fold.owns(name))
-    }
-
-    /// What the conversation has used of each limit, by policy.
-    pub fn usage(&self, now_ms: u64) -> Vec<(&'static str, Usage)> {
-        // With the calls of the reply, where one has been judged.
-        let folds = self.choices.first().map_or(&self.folds, |(_, folds)| folds);
-        let mut named = Vec::new();
-        for fold in folds {
-            named.extend(fold.usage(now_ms).into_iter().map(|usage| (fold.name(), usage)));
-        }
-        named
-    }
-
-    fn folds_of(&mut self, choice: u32) -> &mut Vec<Box<dyn Fold>> {
-        let known = self.choices.iter().position(|(index, _)| *index == choice);
-        let at = known.unwrap_or_else(|| {
-            let forked = self.folds.iter().map(|fold| fold.fork()).collect();
-            self.choices.push((choice, forked));
-            self.choices.len() - 1
-        });
-        &mut self.choices[at].1
-    }
-}
-
-/// The ruling on a call of the policy's own tool.
-fn rule_alone(owner: &mut dyn Fold, call: &Proposed<'_>) -> Ruling {
-    let mut ruling = Ruling { own: true, ..Ruling::default() };
-    match owner.judge(call) {
-        Verdict::Answer(text) => {
-            ruling.regret = owner.regrets(call);
-            ruling.answer = Some((owner.name(), text));
-            owner.release(call);
-        }
-        Verdict::Withhold(reason) => ruling.objections.push((owner.name(), reason)),
-        Verdict::Allow | Verdict::Rewrite(_) => {}
-    }
-    ruling
 }
 
 #[cfg(test)]
@@ -497,7 +239,7 @@ mod tests {
     use super::*;
     use crate::policy::allow::Allow;
     use crate::policy::budget::Budget;
-    use crate::policy::cases::policy;
+    use crate::policy::cases::{built, default_of, policy};
 
     #[test]
     fn a_set_restricts_calls_where_one_of_its_policies_decides_which_tools_may_be_called() {
@@ -511,7 +253,7 @@ mod tests {
     fn these_policies_restrict_calls_and_no_others() {
         let restricting: Vec<_> = crate::policy::REGISTRY
             .iter()
-            .filter(|entry| entry.restricts_calls)
+            .filter(|entry| built(entry, default_of(entry)).about().restricts_calls)
             .map(|entry| entry.name)
             .collect();
         let expected =

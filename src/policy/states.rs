@@ -29,8 +29,9 @@ mod text;
 mod words;
 mod written;
 
+use super::about::About;
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
-use super::{ConfigError, Evidence, Policy, RequestFacts};
+use super::{ConfigError, Policy, RequestFacts};
 use crate::transcript::Event;
 use machine::{Happening, Machine, Position, Said};
 use std::sync::Arc;
@@ -59,7 +60,6 @@ impl Default for Standing {
 impl Policy for States {
     const NAME: &'static str = "states";
     const SUMMARY: &'static str = "a state machine over the conversation: which tools may be called when";
-    const RESTRICTS_CALLS: bool = true;
     type Config = written::Config;
     type State = Standing;
 
@@ -67,16 +67,14 @@ impl Policy for States {
         check::check(&config).map(Self)
     }
 
-    fn named_tools(&self) -> Vec<String> {
-        self.0.named_tools()
-    }
-
-    fn forbids(&self, name: &str) -> bool {
-        !self.0.allows_ever(name)
-    }
-
-    fn diagram(&self) -> Option<String> {
-        Some(diagram::mermaid(&self.0))
+    fn about(&self) -> About {
+        About {
+            named_tools: self.0.named_tools(),
+            callable: self.0.callable(),
+            restricts_calls: true,
+            diagram: Some(diagram::mermaid(&self.0)),
+            ..About::default()
+        }
     }
 
     fn open(&self, request: &RequestFacts<'_>, standing: &mut Standing, _plan: &mut Plan) {
@@ -111,25 +109,22 @@ impl Policy for States {
         }
     }
 
-    fn evidence(&self, _name: &str, _standing: &Standing) -> Evidence {
-        if self.0.restricts() { Evidence::Name } else { Evidence::Nothing }
-    }
-
     fn judge(&self, call: &Proposed<'_>, standing: &Standing) -> Verdict {
         if self.0.allows(standing.position.state, call.name) {
             return Verdict::Allow;
         }
         let route = self.0.route(standing.position.state, call.name);
-        Verdict::Withhold(Reason {
-            kind: ReasonKind::StateRestricted,
-            message: words::withheld(
-                &self.0,
-                &standing.position,
-                call.name,
-                (&standing.declared, route.as_deref()),
-            ),
+        Verdict::Block(Reason {
             retryable: route.is_some(),
-            numbers: Vec::new(),
+            ..Reason::new(
+                ReasonKind::StateRestricted,
+                words::withheld(
+                    &self.0,
+                    &standing.position,
+                    call.name,
+                    (&standing.declared, route.as_deref()),
+                ),
+            )
         })
     }
 

@@ -16,14 +16,12 @@
 //! `fetch` brings a page that is flagged; in the same turn the model calls `send_mail`, which is withheld with
 //! `MODE_RESTRICTED` and `flagged_results = 1`, while `search` goes on.
 
+use super::about::About;
 use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
-use super::{ConfigError, Evidence, Policy};
+use super::{ConfigError, Policy};
 use crate::transcript::Event;
 use serde::Deserialize;
-
-/// What a policy remarks of a result that is not to be trusted.
-const FLAGGED: &str = "flagged";
 
 /// See the file's head.
 pub struct Taint {
@@ -66,7 +64,6 @@ pub struct Tainted {
 impl Policy for Taint {
     const NAME: &'static str = "taint";
     const SUMMARY: &'static str = "keeps tools that change things from running behind a suspicious result";
-    const RESTRICTS_CALLS: bool = true;
     type Config = Config;
     type State = Tainted;
 
@@ -75,36 +72,25 @@ impl Policy for Taint {
         if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
-    fn named_tools(&self) -> Vec<String> {
-        exact_among(&self.config.tools)
+    fn about(&self) -> About {
+        About { named_tools: exact_among(&self.config.tools), restricts_calls: true, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, tainted: &mut Tainted, plan: &mut Plan) {
         match event {
             Event::TurnBegins(_) => *tainted = Tainted::default(),
-            Event::Result(_) if plan.remarked_here(FLAGGED) => tainted.results += 1,
+            Event::Result(_) if plan.is_flagged_here() => tainted.results += 1,
             _ => {}
         }
     }
 
-    fn evidence(&self, name: &str, tainted: &Tainted) -> Evidence {
-        match self.config.action {
-            _ if !self.holds(name, tainted) => Evidence::Nothing,
-            Action::Withhold => Evidence::Name,
-            // Whoever is asked is shown the arguments.
-            Action::Confirm => Evidence::Arguments,
-        }
-    }
-
     fn judge(&self, call: &Proposed<'_>, tainted: &Tainted) -> Verdict {
-        if !self.holds(call.name, tainted) {
-            return Verdict::Allow;
+        let reason = || reason(self.config.action, call.name, tainted.results);
+        match self.config.action {
+            _ if !self.holds(call.name, tainted) => Verdict::Allow,
+            Action::Withhold => Verdict::Block(reason()),
+            Action::Confirm => Verdict::Ask(reason()),
         }
-        Verdict::Withhold(reason(self.config.action, call.name, tainted.results))
     }
 }
 
@@ -131,15 +117,14 @@ fn reason(action: Action, tool: &str, results: u64) -> Reason {
             ),
         ),
     };
-    Reason {
+    Reason::new(
         kind,
-        message: format!(
+        format!(
             "The call was not run: a tool result in this turn may hold instructions that are not the user's, \
              {consequence}"
         ),
-        retryable: false,
-        numbers: vec![("flagged_results", results)],
-    }
+    )
+    .with(vec![("flagged_results", results)])
 }
 
 #[cfg(test)]

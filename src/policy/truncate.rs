@@ -28,6 +28,7 @@ mod cut;
 mod regret;
 mod seen;
 
+use super::about::About;
 use super::pattern::{Pattern, best_match, exact_names};
 use super::plan::Plan;
 use super::{ConfigError, Policy, RequestFacts};
@@ -85,7 +86,6 @@ impl Policy for Truncate {
     const NAME: &'static str = "truncate";
     const SUMMARY: &'static str =
         "shortens bloated and repeated tool results, once, and says how much is gone";
-    const EDITS_CONTEXT: bool = true;
     type Config = Config;
     type State = State;
 
@@ -105,16 +105,14 @@ impl Policy for Truncate {
         Ok(Self { max_chars: config.max_chars, tools, blob_chars, duplicates: config.duplicates })
     }
 
-    fn resumes(&self) -> bool {
-        true
-    }
-
-    fn named_tools(&self) -> Vec<String> {
-        exact_names(&self.tools)
-    }
-
-    fn cuts(&self) -> bool {
-        self.max_chars > 0 || self.duplicates || self.tools.iter().any(|(_, limit)| *limit > 0)
+    fn about(&self) -> About {
+        let limits = self.tools.iter().any(|(_, limit)| *limit > 0);
+        About {
+            named_tools: exact_names(&self.tools),
+            edits_context: true,
+            cuts_results: self.max_chars > 0 || self.duplicates || limits,
+            ..About::default()
+        }
     }
 
     fn open(&self, _request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {

@@ -20,10 +20,11 @@
 //! With `categories = { retrieval = { tools = ["search*"], calls = 3 } }` the fourth search of a turn is withheld
 //! with `BUDGET_EXCEEDED`, `calls_used = 3`, `calls_limit = 3`; other tools go on.
 
+use super::about::About;
 use super::pattern::{Pattern, best_concern, exact_names};
 use super::period::Period;
 use super::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
-use super::{ConfigError, Evidence, Policy};
+use super::{ConfigError, Policy};
 use crate::transcript::{Event, ToolResult};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -91,7 +92,6 @@ struct Count {
 impl Policy for TurnLimits {
     const NAME: &'static str = "turn_limits";
     const SUMMARY: &'static str = "limits the calls of a turn, in all, at once and by category of tool";
-    const RESTRICTS_CALLS: bool = true;
     type Config = Config;
     type State = Used;
 
@@ -120,13 +120,8 @@ impl Policy for TurnLimits {
         if problems.is_empty() { Ok(limits) } else { Err(problems) }
     }
 
-    fn resumes(&self) -> bool {
-        // A call is told as slow only while its result is new.
-        self.categories.iter().all(|category| category.slow_ms == 0)
-    }
-
-    fn named_tools(&self) -> Vec<String> {
-        exact_names(&self.tools)
+    fn about(&self) -> About {
+        About { named_tools: exact_names(&self.tools), restricts_calls: true, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {
@@ -151,16 +146,10 @@ impl Policy for TurnLimits {
         }
     }
 
-    fn evidence(&self, name: &str, _used: &Used) -> Evidence {
-        let limited =
-            self.calls > 0 || self.parallel > 0 || self.category(name).is_some_and(|(_, it)| it.calls > 0);
-        if limited { Evidence::Name } else { Evidence::Nothing }
-    }
-
     fn judge(&self, call: &Proposed<'_>, used: &Used) -> Verdict {
         if self.calls > 0 && used.all.calls >= self.calls {
             let what = format!("{} of {} tool calls of this turn are used", used.all.calls, self.calls);
-            return Verdict::Withhold(used_up(&what, ANSWER, (used.all.calls, self.calls)));
+            return Verdict::Block(used_up(&what, ANSWER, (used.all.calls, self.calls)));
         }
         if let Some((at, category)) = self.category(call.name).filter(|(_, category)| category.calls > 0) {
             let calls = used.category(at).calls;
@@ -169,11 +158,11 @@ impl Policy for TurnLimits {
                     "{calls} of {} calls of {} tools in this turn are used",
                     category.calls, category.name
                 );
-                return Verdict::Withhold(used_up(&what, OTHER_TOOLS, (calls, category.calls)));
+                return Verdict::Block(used_up(&what, OTHER_TOOLS, (calls, category.calls)));
             }
         }
         if self.parallel > 0 && used.in_reply >= self.parallel {
-            return Verdict::Withhold(self.too_many_at_once(used.in_reply));
+            return Verdict::Block(self.too_many_at_once(used.in_reply));
         }
         Verdict::Allow
     }
@@ -246,16 +235,11 @@ impl TurnLimits {
     }
 
     fn too_many_at_once(&self, in_reply: u64) -> Reason {
-        Reason {
-            kind: ReasonKind::BudgetExceeded,
-            message: format!(
+        Reason::new(ReasonKind::BudgetExceeded, format!(
                 "The call was not run: {} calls at once are allowed, and so many of your reply were run. Call fewer \
                  at once; this one can be made again in your next reply.",
                 self.parallel
-            ),
-            retryable: true,
-            numbers: vec![("calls_in_reply", in_reply), ("calls_limit", self.parallel)],
-        }
+            )).retryable().with(vec![("calls_in_reply", in_reply), ("calls_limit", self.parallel)])
     }
 }
 
@@ -280,12 +264,8 @@ impl Count {
 }
 
 fn used_up(what: &str, advice: &str, (used, limit): (u64, u64)) -> Reason {
-    Reason {
-        kind: ReasonKind::BudgetExceeded,
-        message: format!("The call was not run: {what}. {advice}"),
-        retryable: false,
-        numbers: vec![("calls_used", used), ("calls_limit", limit)],
-    }
+    Reason::new(ReasonKind::BudgetExceeded, format!("The call was not run: {what}. {advice}"))
+        .with(vec![("calls_used", used), ("calls_limit", limit)])
 }
 
 fn no_bound() -> Period {
@@ -384,14 +364,17 @@ mod tests {
 
     #[test]
     fn names_are_enough_and_tools_without_a_limit_are_not_looked_at() {
-        for (table, tool, evidence) in [
-            ("calls = 1", "f", Evidence::Name),
-            ("parallel = 1", "f", Evidence::Name),
-            (SEARCHES, "searchAll", Evidence::Name),
-            (SEARCHES, "f", Evidence::Nothing),
-            ("categories.a = { tools = [\"f\"], slow = \"1s\" }", "f", Evidence::Nothing),
+        for (table, tool, is_limited) in [
+            ("calls = 1", "f", true),
+            ("parallel = 1", "f", true),
+            (SEARCHES, "searchAll", true),
+            (SEARCHES, "f", false),
+            ("categories.a = { tools = [\"f\"], slow = \"1s\" }", "f", false),
         ] {
-            assert_eq!(judge(table, &turn("f", 0)).evidence(0, tool), evidence, "{table} {tool}");
+            let mut judge = judge(table, &turn("f", 0));
+            assert!(!judge.needs_arguments(0, tool), "{table} {tool}");
+            let last = allowed(&mut judge, &[tool; 4])[3];
+            assert_eq!(last, !is_limited, "{table} {tool}");
         }
     }
 

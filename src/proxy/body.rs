@@ -5,7 +5,7 @@
 //! know what the bytes mean.
 
 use super::Served;
-use super::timed::{Timed, UploadClock};
+use super::idle_timeout::{IdleTimeout, UploadClock};
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use hyper::body::Incoming;
@@ -68,9 +68,9 @@ pub enum UpBody {
     /// Bytes in memory; `content-length` is exact.
     Rope(Box<Rope>),
     /// The client's body, chunk by chunk as it arrives, with trailers.
-    Relay(Box<Timed>),
+    Relay(Box<IdleTimeout>),
     /// The same behind what was read of it already.
-    Continued { read: Box<Rope>, rest: Box<Timed> },
+    Continued { read: Box<Rope>, rest: Box<IdleTimeout> },
 }
 
 impl UpBody {
@@ -81,12 +81,16 @@ impl UpBody {
 
     /// The client's body as it comes; breaks with [`BodyError::IdleTimeout`] after `idle` of silence.
     pub fn relay(body: Incoming, idle: Duration) -> Self {
-        if body.is_end_stream() { Self::Empty } else { Self::Relay(Box::new(Timed::upload(body, idle))) }
+        if body.is_end_stream() {
+            Self::Empty
+        } else {
+            Self::Relay(Box::new(IdleTimeout::upload(body, idle)))
+        }
     }
 
     /// A body of which `read` has come already, and the rest as it comes, within `idle` of silence each time.
     pub fn continued(read: Vec<Bytes>, rest: Incoming, idle: Duration) -> Self {
-        Self::Continued { read: Box::new(Rope::new(read)), rest: Box::new(Timed::upload(rest, idle)) }
+        Self::Continued { read: Box::new(Rope::new(read)), rest: Box::new(IdleTimeout::upload(rest, idle)) }
     }
 
     /// The same body once more, sharing its bytes; `None` for a relayed one, which exists only once.
@@ -163,7 +167,7 @@ pub struct ReplyBody {
 enum Reply {
     Rope(Rope),
     Relay {
-        body: Timed,
+        body: IdleTimeout,
         /// Dropped with the body, whichever way that ends.
         _guard: Box<dyn Any + Send>,
     },
@@ -189,7 +193,7 @@ impl ReplyBody {
     /// The upstream's body: every frame as it arrives, trailers too. Breaks with
     /// [`BodyError::IdleTimeout`] after `idle` of silence; holds `guard` until it is dropped.
     pub fn relay(body: Incoming, idle: Duration, guard: impl Send + 'static) -> Self {
-        Self::of(Reply::Relay { body: Timed::download(body, idle), _guard: Box::new(guard) })
+        Self::of(Reply::Relay { body: IdleTimeout::download(body, idle), _guard: Box::new(guard) })
     }
 
     /// As [`Self::relay`]; `tell` learns the length of each piece, and `None` at the proper end.
@@ -203,7 +207,7 @@ impl ReplyBody {
             tell(&mut guard, None);
             return Self::relay(body, idle, guard);
         }
-        let body = Timed::download(body, idle);
+        let body = IdleTimeout::download(body, idle);
         Self::from_stream(stream::unfold((body, guard), move |(mut body, mut guard)| async move {
             let frame = poll_fn(|context| body.poll_frame(context)).await;
             if let Some(Ok(data)) = frame.as_ref().map(|frame| frame.as_ref().map(Frame::data_ref)) {

@@ -1,15 +1,19 @@
 //! Content codings in headers: which may be asked for, which a body is in, and what is no longer true of a body that was
-//! decoded or edited. The bytes are the affair of [`crate::wire::coding`].
+//! decoded or edited. The bytes are the affair of the streaming decoder.
 
+use super::decoder::{CodingError, Decoder, is_known};
 use super::headers::retain;
-use crate::wire::coding::{CodingError, Decoder, is_known};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use hyper::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use hyper::http::{HeaderMap, HeaderValue};
+use tokio::task::coop::consume_budget;
 
 /// Headers that are true of the upstream's bytes alone.
 const OF_THE_BYTES: [&str; 7] =
     ["content-length", "content-encoding", "etag", "content-md5", "digest", "content-digest", "repr-digest"];
+
+/// Most that may come out between two codings where only the first bytes are wanted.
+const START_BYTES: usize = 64 * 1024;
 
 /// Takes codings that cannot be decoded out of `accept-encoding`. A header without any stays as it is.
 pub(crate) fn accept_decodable(headers: &mut HeaderMap) {
@@ -44,31 +48,35 @@ pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_ENCODING).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// The decoder of a body under these headers; `None` where it is not coded.
-pub(crate) fn decoder(headers: &HeaderMap) -> Result<Option<Decoder>, CodingError> {
-    Decoder::new(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes))
+/// The decoder of a body under these headers, `None` where it is not coded. At most `limit` bytes may come out between two
+/// codings.
+pub(crate) fn decoder(headers: &HeaderMap, limit: usize) -> Result<Option<Decoder>, CodingError> {
+    Decoder::new(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes), limit)
 }
 
 /// The body decoded; `None` where its coding is unknown or broken, or more than `limit` bytes come out.
-pub(crate) fn decode(headers: &HeaderMap, body: &Bytes, limit: usize) -> Option<Bytes> {
-    match decoder(headers).ok()? {
-        Some(decoder) => decoder.decode(body.clone(), limit).ok(),
-        None => Some(body.clone()),
+pub(crate) async fn decode(headers: &HeaderMap, body: &Bytes, limit: usize) -> Option<Bytes> {
+    let Some(mut decoder) = decoder(headers, limit).ok()? else { return Some(body.clone()) };
+    decoder.push(body.clone());
+    decoder.end();
+    let mut decoded = BytesMut::new();
+    while let Some(piece) = decoder.decode() {
+        let piece = piece.ok()?;
+        if decoded.len() + piece.len() > limit {
+            return None;
+        }
+        decoded.extend_from_slice(&piece);
+        // A little compressed is a lot decoded: others are to have their turn.
+        consume_budget().await;
     }
+    Some(decoded.freeze())
 }
 
-/// The first bytes of a body of which `start` has come, decoded.
+/// The first bytes of a body of which `start` has come, decoded; `None` where they cannot be.
 pub(crate) fn decoded_start(headers: &HeaderMap, start: Bytes) -> Option<Bytes> {
-    let Some(mut decoder) = decoder(headers).ok()? else { return Some(start) };
+    let Some(mut decoder) = decoder(headers, START_BYTES).ok()? else { return Some(start) };
     decoder.push(start);
-    let mut decoded = Bytes::new();
-    while decoded.is_empty() {
-        match decoder.step() {
-            Some(piece) => decoded = piece.ok()?,
-            None => break,
-        }
-    }
-    Some(decoded)
+    decoder.decode().unwrap_or(Ok(Bytes::new())).ok()
 }
 
 /// Removes what is not true of a body that was decoded or edited. The other headers keep their order.

@@ -1,13 +1,13 @@
-//! Connections to the upstream: TCP and TLS within one time limit, and a note on each of whether it
-//! has served before and whether the upstream has spoken since we last wrote.
+//! The connector to the upstream: TCP and TLS within one time limit, and a note on each connection of whether it has
+//! served before and whether the upstream has sent anything since we last wrote.
 //!
-//! It keeps no pool and sends no request; the note is what `upstream` tells a stale connection by.
+//! It keeps no pool and sends no request; the note is how `upstream` recognises a stale connection.
 
+use hyper::http::{Extensions, Uri};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::{Connection as _, HttpConnector};
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tower_service::Service as _;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tower_service::Service;
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -31,6 +32,7 @@ pub(super) enum Offer {
 }
 
 /// Makes connections.
+#[derive(Clone)]
 pub(super) struct Connector {
     inner: HttpsConnector<HttpConnector>,
     within: Duration,
@@ -48,16 +50,18 @@ pub(super) type Conn = TokioIo<Noted>;
 pub(super) struct Noted {
     stream: TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>,
     note: Note,
+    _ended: DropGuard,
 }
 
-/// What is known of one connection; shared by the connection and who keeps it.
+/// What is known of one connection; shared by the connection and its requests.
 #[derive(Clone, Default)]
-pub(super) struct Note(Arc<Flags>);
+pub(super) struct Note(Arc<State>);
 
 #[derive(Default)]
-struct Flags {
+struct State {
     served: AtomicBool,
     silent: AtomicBool,
+    ended: CancellationToken,
 }
 
 impl Connector {
@@ -74,22 +78,42 @@ impl Connector {
         };
         Self { inner, within }
     }
+}
 
-    /// A new connection to the host of `address`.
-    pub(super) async fn connect(&self, address: hyper::http::Uri) -> Result<Conn, BoxError> {
-        let mut inner = self.inner.clone();
-        let connecting = async {
-            poll_fn(|context| inner.poll_ready(context)).await?;
-            inner.call(address).await
-        };
-        match tokio::time::timeout(self.within, connecting).await {
-            Ok(stream) => Ok(TokioIo::new(Noted { stream: TokioIo::new(stream?), note: Note::default() })),
-            Err(_) => Err(ConnectTimeout(self.within).into()),
-        }
+impl Service<Uri> for Connector {
+    type Response = Conn;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Conn, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, address: Uri) -> Self::Future {
+        let connecting = tokio::time::timeout(self.within, self.inner.call(address));
+        let timeout = ConnectTimeout(self.within);
+        Box::pin(async move {
+            let stream = connecting.await.map_err(|_| timeout)??;
+            let note = Note::default();
+            let ended = note.0.ended.clone().drop_guard();
+            Ok(TokioIo::new(Noted { stream: TokioIo::new(stream), note, _ended: ended }))
+        })
     }
 }
 
 impl Note {
+    /// The note on a connection.
+    pub(super) fn of(connection: &Connected) -> Self {
+        let mut extensions = Extensions::new();
+        connection.get_extras(&mut extensions);
+        Self::taken_from(&mut extensions)
+    }
+
+    /// The note on the connection that a response with these extensions came on.
+    pub(super) fn taken_from(extensions: &mut Extensions) -> Self {
+        extensions.remove().unwrap_or_default()
+    }
+
     /// A response came on it.
     pub(super) fn mark_served(&self) {
         self.0.served.store(true, Ordering::Relaxed);
@@ -101,6 +125,11 @@ impl Note {
         self.0.served.load(Ordering::Relaxed) && self.0.silent.load(Ordering::Relaxed)
     }
 
+    /// Returns when the connection is closed.
+    pub(super) async fn ended(&self) {
+        self.0.ended.cancelled().await;
+    }
+
     fn heard(&self) {
         self.0.silent.store(false, Ordering::Relaxed);
     }
@@ -110,14 +139,13 @@ impl Note {
     }
 }
 
-impl Noted {
-    pub(super) fn note(&self) -> Note {
-        self.note.clone()
-    }
-
-    /// Whether HTTP/2 was agreed on in the TLS handshake.
-    pub(super) fn speaks_http2(&self) -> bool {
-        self.stream.inner().connected().is_negotiated_h2()
+impl Connection for Noted {
+    fn connected(&self) -> Connected {
+        let connected = Connected::new().extra(self.note.clone());
+        match self.stream.inner().connected().is_negotiated_h2() {
+            true => connected.negotiated_h2(),
+            false => connected,
+        }
     }
 }
 

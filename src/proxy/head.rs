@@ -42,6 +42,11 @@ impl Head {
         Self { came: Some(parts), written: Written::default() }
     }
 
+    /// The head as it came, until it is sent.
+    pub(crate) fn came(&self) -> Option<&Parts> {
+        self.came.as_ref()
+    }
+
     /// Takes no more room than it needs, since it is kept for as long as a stream lasts.
     pub(crate) fn let_go(&mut self) {
         self.written.text.shrink_to_fit();

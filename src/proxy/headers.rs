@@ -25,6 +25,8 @@ pub fn strip_request(headers: &mut HeaderMap, is_http1: bool) {
     strip(headers, |name, value| match name {
         // Half of what clients of OpenAI send; no other rule concerns it.
         _ if name.starts_with("x-") => !name.starts_with(OWN_PREFIX),
+        // HTTP/2 has it in `:authority`, and for the rest hyper-util writes it.
+        "host" => is_http1,
         "connection" => is_http1 && value.as_bytes().eq_ignore_ascii_case(b"keep-alive"),
         "expect" => false,
         _ => !is_hop_by_hop(name, value),

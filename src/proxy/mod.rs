@@ -1,59 +1,54 @@
-//! The proxy's door: connections accepted and served until the drain, for the proxy and the admin port
+//! The accept loop: connections accepted and served until the drain, for the proxy and the admin port
 //! alike.
 //!
 //! Responsible for the accept loop, for HTTP/1.1 and HTTP/2 on one port, and for keeping one
 //! connection's trouble away from the others. What a request means is the service's business.
 
-mod alarm;
-mod approved;
 pub mod body;
 mod caller;
+mod client;
 mod clock;
 mod coding;
 mod connect;
+mod connection_limit;
+pub mod conversation_lock;
 mod credential;
+pub mod decoder;
 pub mod drain;
-pub mod error;
-mod exchange;
-pub mod fallback;
+mod driver;
 pub mod handler;
 mod head;
 pub mod headers;
-mod held;
 mod hints;
+mod idle_timeout;
 pub mod memory;
-mod meter;
 mod open;
-mod patient;
-mod pool;
 mod profile;
 pub mod read;
-mod reask;
 mod record;
 pub mod relay;
 pub mod respond;
-mod seats;
-mod sniff;
 mod spelling;
 mod stream;
 pub mod summaries;
-pub mod swap;
 mod target;
-mod timed;
 mod tls;
-pub mod turnstile;
 mod upgrade;
 pub mod upstream;
 mod version;
+mod wait;
+mod whole;
+mod write_timeout;
 
-use self::alarm::Alarm;
+pub use crate::exchange::error;
+
 use self::body::ReplyBody;
-use self::drain::{Drain, DrainGuard};
+pub use self::connection_limit::ConnectionLimit;
+use self::connection_limit::{ConnectionPermit, ReservedPermit};
+use self::drain::Drain;
 use self::open::OpenConnections;
-use self::patient::Patient;
-pub use self::seats::Seats;
-use self::seats::{FreeSeat, Seat};
 use self::version::{Builders, is_http1};
+use self::write_timeout::WriteTimeout;
 use hyper::body::Body;
 use hyper::body::Incoming;
 use hyper::http::{Method, Request, Response};
@@ -62,18 +57,17 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Sleep, sleep, timeout};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// HTTP/2: how much a client may send ahead on one stream, and on all of a connection. A request with
 /// a long conversation is some hundred KiB.
@@ -111,7 +105,7 @@ pub struct ServeSettings {
     /// How long a client may take nothing of what is sent to it.
     pub stall_timeout: Duration,
     /// How many connections there may be at once.
-    pub seats: Seats,
+    pub limit: ConnectionLimit,
     /// When there are as many, one that idles is closed for the next, which otherwise waits until it is accepted.
     pub closes_idle: bool,
 }
@@ -119,7 +113,7 @@ pub struct ServeSettings {
 impl Default for ServeSettings {
     fn default() -> Self {
         let (header_timeout, stall_timeout) = (Duration::from_secs(100), Duration::from_secs(300));
-        Self { header_timeout, stall_timeout, seats: Seats::default(), closes_idle: false }
+        Self { header_timeout, stall_timeout, limit: ConnectionLimit::default(), closes_idle: false }
     }
 }
 
@@ -168,18 +162,18 @@ pub async fn serve<S: Service>(
     drain: Drain,
 ) {
     let (builders, open) = (Arc::new(Builders::new(&settings)), OpenConnections::default());
-    let door = Door { service, builders, settings, drain, open };
+    let acceptor = Acceptor { service, builders, settings, drain, open };
     let mut pause = ACCEPT_PAUSE;
     loop {
         let accepted = tokio::select! {
             biased;
-            () = door.drain.begun() => return door.let_in_the_last(listener),
-            accepted = door.accept(&listener) => accepted,
+            () = acceptor.drain.begun() => return acceptor.serve_queued(listener),
+            accepted = acceptor.accept(&listener) => accepted,
         };
         match accepted {
-            Ok((stream, place)) => {
+            Ok((stream, permit)) => {
                 pause = ACCEPT_PAUSE;
-                door.let_in(stream, place);
+                acceptor.serve(stream, permit);
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
@@ -192,7 +186,7 @@ pub async fn serve<S: Service>(
 }
 
 /// What every connection is served with.
-struct Door<S> {
+struct Acceptor<S> {
     service: Arc<S>,
     builders: Arc<Builders>,
     settings: ServeSettings,
@@ -201,34 +195,34 @@ struct Door<S> {
     open: OpenConnections,
 }
 
-impl<S: Service> Door<S> {
-    /// The next connection, once there is a place for it.
-    async fn accept(&self, listener: &TcpListener) -> io::Result<(TcpStream, FreeSeat)> {
+impl<S: Service> Acceptor<S> {
+    /// The next connection, once there is a permit for it.
+    async fn accept(&self, listener: &TcpListener) -> io::Result<(TcpStream, ReservedPermit)> {
         if self.settings.closes_idle {
             let (stream, _) = listener.accept().await?;
-            return Ok((stream, self.place_of_an_idle_one().await));
+            return Ok((stream, self.permit_of_an_idle_one().await));
         }
-        let Some(place) = self.settings.seats.take().await else {
+        let Some(permit) = self.settings.limit.acquire().await else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        listener.accept().await.map(|(stream, _)| (stream, place))
+        listener.accept().await.map(|(stream, _)| (stream, permit))
     }
 
-    /// A place, for which a connection that idles is closed where none is free.
-    async fn place_of_an_idle_one(&self) -> FreeSeat {
+    /// A permit, for which a connection that idles is closed where none is free.
+    async fn permit_of_an_idle_one(&self) -> ReservedPermit {
         loop {
-            if let Some(place) = self.settings.seats.take_now() {
-                return place;
+            if let Some(permit) = self.settings.limit.try_acquire() {
+                return permit;
             }
             self.open.close_an_idle_one();
             // Where none idles, one will soon.
-            if let Ok(Some(place)) = timeout(IDLES_WITHIN, self.settings.seats.take()).await {
-                return place;
+            if let Ok(Some(permit)) = timeout(IDLES_WITHIN, self.settings.limit.acquire()).await {
+                return permit;
             }
         }
     }
 
-    fn let_in(&self, stream: TcpStream, place: FreeSeat) {
+    fn serve(&self, stream: TcpStream, permit: ReservedPermit) {
         let asked = Arc::new(Asked::default());
         let connection = Connection {
             service: self.service.clone(),
@@ -236,7 +230,7 @@ impl<S: Service> Door<S> {
             header_timeout: self.settings.header_timeout,
             stall_timeout: self.settings.stall_timeout,
             drain: self.drain.clone(),
-            seat: place.seat(),
+            permit: permit.into_use(),
             _guard: self.drain.guard(),
         };
         // A panic ends this task, and with it this connection alone.
@@ -247,14 +241,14 @@ impl<S: Service> Door<S> {
     }
 
     /// Who is in the kernel's queue already takes the connection for made; to close now would break it.
-    fn let_in_the_last(&self, listener: TcpListener) {
+    fn serve_queued(&self, listener: TcpListener) {
         let Ok(listener) = listener.into_std() else { return };
-        while let Some(place) = self.settings.seats.take_now()
+        while let Some(permit) = self.settings.limit.try_acquire()
             && let Ok((stream, _)) = listener.accept()
         {
             let ready = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
             if let Ok(stream) = ready {
-                self.let_in(stream, place);
+                self.serve(stream, permit);
             }
         }
     }
@@ -272,8 +266,8 @@ struct Connection<S> {
     header_timeout: Duration,
     stall_timeout: Duration,
     drain: Drain,
-    seat: Seat,
-    _guard: DrainGuard,
+    permit: ConnectionPermit,
+    _guard: TaskTrackerToken,
 }
 
 /// What a connection has brought.
@@ -300,11 +294,11 @@ impl<S: Service> Connection<S> {
         // Fails only on a connection that is already gone.
         let _ = stream.set_nodelay(true);
         let service = service_fn({
-            let (service, asked, seat) = (self.service.clone(), asked.clone(), self.seat.clone());
+            let (service, asked, permit) = (self.service.clone(), asked.clone(), self.permit.clone());
             move |mut request: Request<Incoming>| {
                 if headers::is_upgrade(&request) {
-                    // The tunnel that may come of it outlives the connection that is served here, and keeps its place.
-                    request.extensions_mut().insert(seat.clone());
+                    // The tunnel that may come of it outlives the connection that is served here, and keeps its permit.
+                    request.extensions_mut().insert(permit.clone());
                 }
                 if !asked.yet.swap(true, Ordering::Relaxed) {
                     asked.first.notify_one();
@@ -314,61 +308,41 @@ impl<S: Service> Connection<S> {
                 answer(*request.method() == Method::HEAD, service.clone().call(request), served)
             }
         });
-        let mut silence =
-            Silence { of: self.header_timeout, since: Some(Instant::now()), alarm: Alarm::default() };
+        let mut first_within = pin!(sleep(self.header_timeout));
         let is_http1 = tokio::select! {
             biased;
             is_http1 = is_http1(&stream) => is_http1,
             () = self.drain.over() => return,
             () = self.closing(&asked) => return,
-            () = poll_fn(|context| silence.poll(context)) => return,
+            () = &mut first_within => return,
         };
-        let stream = TokioIo::new(Patient::new(stream, self.stall_timeout));
+        let stream = TokioIo::new(WriteTimeout::new(stream, self.stall_timeout));
         if is_http1 {
             let connection = self.builders.http1.serve_connection(stream, service).with_upgrades();
             let end = http1::UpgradeableConnection::graceful_shutdown;
-            let is_answering = || asked.answering.load(Ordering::Relaxed);
-            self.drive((connection, end), &asked, (silence, is_answering)).await;
+            self.drive((connection, end), &asked, first_within).await;
         } else {
             let connection = self.builders.either.serve_connection_with_upgrades(stream, service);
             let end = auto::UpgradeableConnection::graceful_shutdown;
-            // Pings tell whether the client is alive.
-            let has_asked = || asked.yet.load(Ordering::Relaxed);
-            Box::pin(self.drive((connection, end), &asked, (silence, has_asked))).await;
+            Box::pin(self.drive((connection, end), &asked, first_within)).await;
         }
     }
 
-    /// Serves `connection` to its end; `end` lets it take no further request once the drain begins. It may not keep
-    /// silent for too long, except where it need not speak.
+    /// Serves `connection` to its end; `end` lets it take no further request once the drain begins. `first_within` bounds
+    /// the wait for the first request. The heads of later ones are bounded by hyper, and pings show whether a client of
+    /// HTTP/2 is alive.
     async fn drive<C, E: std::fmt::Display>(
         &self,
         (connection, end): (C, fn(Pin<&mut C>)),
         asked: &Asked,
-        (mut silence, is_excused): (Silence, impl Fn() -> bool),
+        mut first_within: Pin<&mut Sleep>,
     ) where
         C: Future<Output = Result<(), E>>,
     {
         let mut connection = pin!(connection);
         let mut closing = pin!(self.closing(asked));
-        // Who has asked once is woken when the drain begins; to ask with every wake cost 600 instructions a request.
-        let mut has_asked = false;
-        let mut closing = poll_fn(|context| {
-            if std::mem::replace(&mut has_asked, true) && !self.drain.is_begun() {
-                return Poll::Pending;
-            }
-            closing.as_mut().poll(context)
-        });
-        // Not hyper's bound, which makes a timer for each head, and none for a client that sends nothing.
-        let mut too_silent = poll_fn(|context| {
-            if is_excused() {
-                silence.since = None;
-                return Poll::Pending;
-            }
-            silence.poll(context)
-        });
-        let mut draining = false;
+        let (mut draining, mut has_asked) = (false, false);
         loop {
-            // Whatever wakes the connection, all of these are looked at: so no more of them than may be.
             tokio::select! {
                 biased;
                 ended = connection.as_mut() => {
@@ -382,7 +356,12 @@ impl<S: Service> Connection<S> {
                     end(connection.as_mut());
                     draining = true;
                 }
-                () = &mut too_silent => return,
+                () = &mut first_within, if !has_asked => {
+                    has_asked = asked.yet.load(Ordering::Relaxed);
+                    if !has_asked {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -397,22 +376,6 @@ impl<S: Service> Connection<S> {
                 () = self.drain.over() => {}
             }
         }
-    }
-}
-
-/// How long a client may take to send a head.
-struct Silence {
-    of: Duration,
-    /// Since when it is waited for, as far as is known.
-    since: Option<Instant>,
-    alarm: Alarm,
-}
-
-impl Silence {
-    /// Ready when it has lasted too long.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let since = *self.since.get_or_insert_with(Instant::now);
-        self.alarm.poll_end(since + self.of, context)
     }
 }
 

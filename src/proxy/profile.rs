@@ -6,6 +6,7 @@ use super::error::ProxyError;
 use crate::config::{Config, Mode, Profile, Profiles};
 use crate::wire::request::Request;
 use hyper::http::{HeaderMap, HeaderName, HeaderValue};
+use std::sync::Arc;
 
 /// The client's choice.
 static PROFILE: HeaderName = HeaderName::from_static("x-toolrein-profile");
@@ -57,10 +58,12 @@ pub(super) fn may_restrict_calls(
 /// The profile of the first key that is of a tier. Every key counts: which one the upstream goes by is its own
 /// affair, and a caller that adds another shall not leave its tier by that.
 fn of_tier<'a>(profiles: &'a Profiles, credentials: &Credentials<'_>) -> Option<&'a Profile> {
-    if !profiles.ask_for_keys() {
-        return None;
-    }
-    credentials.iter().find_map(|key| profiles.of_key(key))
+    credentials.iter().find_map(|key| profiles.tier_of(key)?.1)
+}
+
+/// The tier of the caller: that of the first key that is of one.
+pub(super) fn tier(profiles: &Profiles, credentials: &Credentials<'_>) -> Option<Arc<str>> {
+    credentials.iter().find_map(|key| profiles.tier_of(key)).map(|(tier, _)| Arc::clone(tier))
 }
 
 #[cfg(test)]

@@ -5,14 +5,17 @@ use super::error::ProxyError;
 use crate::wire::error::own_error_body;
 use bytes::Bytes;
 use hyper::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
-use hyper::http::{HeaderValue, Response};
+use hyper::http::{HeaderValue, Response, StatusCode};
 
 /// `{"error":{"message","type":"toolrein_error","param":null,"code"}}` with the error's status, and
 /// `x-should-retry` where it is known: OpenAI's SDKs obey it.
 pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
     let body = own_error_body(&error.message(), error.code());
     let mut response = Response::new(ReplyBody::full(Bytes::from(body)));
-    *response.status_mut() = error.status();
+    *response.status_mut() =
+        StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    // For the record of the request.
+    response.extensions_mut().insert(error.clone());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(retry) = error.retry() {

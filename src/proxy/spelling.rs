@@ -4,6 +4,8 @@
 //! Responsible for percent-encoding of any depth, path parameters, backslashes, dot segments, empty segments and the
 //! case of letters. It only recognises: what is sent upstream keeps the client's spelling (`target`).
 
+use percent_encoding::percent_decode;
+
 /// What the governed paths end with.
 const CHAT: [&str; 2] = ["chat", "completions"];
 /// How often a path is decoded step by step. Each server on the way may decode once; three in a row are more than
@@ -106,14 +108,7 @@ fn folded(text: &[u8]) -> String {
 
 /// The text with its `%xx` decoded, once.
 pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((first, behind)) = rest.split_first() {
-        let escape = escape_at(rest);
-        out.push(escape.unwrap_or(*first));
-        rest = if escape.is_some() { &rest[3..] } else { behind };
-    }
-    out
+    percent_decode(text).collect()
 }
 
 /// The text decoded again and again, until no escape is left. In one pass: a decoded byte may end an escape that began
@@ -123,20 +118,14 @@ fn fully_decoded(text: &[u8]) -> Vec<u8> {
     for byte in text {
         out.push(*byte);
         while let Some(at) = out.len().checked_sub(3)
-            && let Some(escaped) = escape_at(&out[at..])
+            && out[at] == b'%'
+            && let Ok([escaped]) = <[u8; 1]>::try_from(decoded(&out[at..]))
         {
             out.truncate(at);
             out.push(escaped);
         }
     }
     out
-}
-
-/// The byte that the escape at the start of `text` stands for.
-fn escape_at(text: &[u8]) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let [b'%', high, low, ..] = *text else { return None };
-    Some((digit(high)? << 4 | digit(low)?) as u8)
 }
 
 #[cfg(test)]

@@ -1,40 +1,26 @@
-//! A streamed reply on its way to the client: each chunk is judged as it arrives and handed on at once; further
-//! replies to asking again join the same stream. One task-free state machine per stream: dropped with the
-//! client's connection, it cancels the upstream.
+//! A streamed reply on its way to the client: the driver's part in it, which waits for the upstream, for people and for the
+//! client, and keeps within time and memory. What the client gets is the exchange's to say. A compressed stream is decoded
+//! bit by bit as the client takes it, and reaches the client decoded; while only observing, the client gets the bytes as they
+//! came, and a decoded copy is judged.
 
-mod asked;
-mod coded;
-mod rejoined;
-mod wait;
-
-use self::asked::{Asked, ask, error_data};
-use self::rejoined::rejoined;
-use self::wait::{Step, wait};
-use super::alarm::Alarm;
-use super::body::{BodyError, ReplyBody};
-use super::clock::ms_at;
+use super::body::{BodyError, ReplyBody, UpBody};
 use super::coding;
+use super::decoder::Decoder;
+use super::driver::Driver;
 use super::error::ProxyError;
-use super::exchange::Exchange;
-use super::headers::retain;
+use super::handler::AppState;
 use super::memory::Reserved;
-use super::record::label;
+use super::record::note_sent;
 use super::upstream::EndsByClosing;
-use crate::rewrite::choice::is_served;
-use crate::rewrite::confirm::held::Word;
-use crate::rewrite::judging::Judging;
-use crate::rewrite::stream::{Ending, StreamJudge, StreamLimits};
+use super::wait::{Step, wait};
+use super::whole::Read;
+use crate::exchange::{Break, Input, Output, WholeReply};
 use crate::telemetry::metrics::StreamGuard;
-use crate::wire::coding::{CodingError, Decoder};
-use crate::wire::error::{own_error_body, parse};
-use crate::wire::sse::write_event;
-use crate::wire::usage::Usage;
 use bytes::Bytes;
-use hyper::body::Frame;
-use hyper::body::Incoming;
-use hyper::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
+use hyper::body::{Frame, Incoming};
+use hyper::http::header::CONTENT_TYPE;
 use hyper::http::response::Parts;
-use hyper::http::{HeaderMap, HeaderValue, Response};
+use hyper::http::{HeaderMap, Response};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -50,112 +36,50 @@ const AFTER_DONE: Duration = Duration::from_secs(2);
 const COUNTED_EVERY: usize = 8 * 1024;
 
 /// Whether the reply is a stream of events.
-pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
+pub(super) fn is_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map_or(b"".as_slice(), |kind| kind.as_bytes());
     kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
 }
 
-/// Whether the reply to who `asked` for a stream, or did not, is one by its head. Whoever did not waits for the whole
-/// anyway: there, the first bytes decide.
-pub(crate) fn begins<B>(asked: bool, response: &Response<B>) -> bool {
-    asked && response.status().is_success() && is_stream(response.headers())
+/// What is waited for from the upstream.
+pub(super) enum FromUpstream {
+    Nothing,
+    /// Its body, and when its silence becomes too long.
+    Reading(Incoming, Instant),
+    /// The reply to asking again.
+    Asking(Pin<Box<dyn Future<Output = Asked> + Send>>),
 }
 
-/// The streamed reply for the client. Its head goes out at once.
-pub(crate) fn answer(
-    exchange: Box<Exchange>,
-    judging: Judging,
-    response: Response<Incoming>,
-) -> Response<ReplyBody> {
-    let (head, body) = response.into_parts();
-    answer_begun(exchange, judging, (head, Vec::new(), body))
+/// What asking again has brought.
+pub(super) enum Asked {
+    Stream {
+        body: Incoming,
+        /// `None` where it is not compressed.
+        decoder: Option<Decoder>,
+        ends_by_closing: bool,
+    },
+    Whole(WholeReply),
+    Failed(ProxyError),
 }
 
-/// The same for a stream of which these pieces have come.
-pub(crate) fn answer_begun(
-    mut exchange: Box<Exchange>,
-    judging: Judging,
-    (mut head, pieces, body): (Parts, Vec<Bytes>, Incoming),
-) -> Response<ReplyBody> {
-    let gateway = Arc::clone(&exchange.gateway);
-    exchange.let_go();
-    exchange.record.outcome.status = head.status.as_u16();
-    exchange.record.outcome.streamed = true;
-    if !exchange.is_observing() {
-        exchange.record.write_head(&mut head.headers, exchange.identity.explicit.as_deref());
+impl FromUpstream {
+    /// A body, and when its silence becomes too long.
+    pub(super) fn reading(body: Incoming, deadline: Instant) -> Self {
+        Self::Reading(body, deadline)
     }
-    let open = gateway.telemetry.metrics.stream_opened();
-    let idle = gateway.config.upstream.idle_timeout;
-    let Ok(decoder) = coding::decoder(&head.headers) else {
-        exchange.record.unjudged("unreadable_coding");
-        if judging.is_strict() {
-            return exchange.fail(&ProxyError::ReplyUnjudged { why: "unreadable_coding" });
-        }
-        let tell = |(exchange, _): &mut (Box<Exchange>, StreamGuard), length| exchange.record.passes(length);
-        return Response::from_parts(head, ReplyBody::relay_told(body, idle, (exchange, open), tell));
-    };
-    match &decoder {
-        _ if exchange.is_observing() => {}
-        Some(_) => coding::describe_no_bytes(&mut head.headers),
-        // What acts may change the length. Not `remove`, which moves another header to the gap.
-        None => retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH),
-    }
-    let phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
-    let mut streaming = Streaming::new(exchange, judging, (phase, open));
-    streaming.ends_by_closing = head.extensions.get::<EndsByClosing>().is_some();
-    streaming.decoder = decoder.map(Box::new);
-    for piece in pieces {
-        streaming.take(piece);
-    }
-    streamed(head, streaming)
 }
 
-/// A stream of our own for the client, whose `events` are judged like an upstream's.
-pub(crate) fn answer_own(
-    mut exchange: Box<Exchange>,
-    judging: Judging,
-    events: &Bytes,
-) -> Response<ReplyBody> {
-    let mut head = Response::new(()).into_parts().0;
-    head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    head.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    exchange.record.outcome.status = head.status.as_u16();
-    exchange.record.outcome.streamed = true;
-    exchange.record.write_head(&mut head.headers, exchange.identity.explicit.as_deref());
-    let open = exchange.gateway.telemetry.metrics.stream_opened();
-    let mut streaming = Streaming::new(exchange, judging, (Phase::Over, open));
-    streaming.push(events);
-    streaming.finish();
-    streamed(head, streaming)
-}
-
-fn streamed(head: Parts, streaming: Streaming) -> Response<ReplyBody> {
-    let frames = futures_util::stream::unfold(Box::new(streaming), |mut streaming| async move {
-        let frame = streaming.next().await?;
-        Some((frame, streaming))
-    });
-    Response::from_parts(head, ReplyBody::from_stream(frames))
-}
-
-struct Streaming {
-    exchange: Box<Exchange>,
-    judge: StreamJudge,
-    /// Decodes what comes of the upstream's body; `None` where that is not compressed.
+/// The streamed reply.
+pub(super) struct Streaming {
+    driver: Box<Driver>,
+    from: FromUpstream,
+    /// Decodes the upstream's body; `None` where that is not compressed.
     decoder: Option<Box<Decoder>>,
-    phase: Phase,
-    /// What the client gets next.
-    out: VecDeque<Bytes>,
-    /// Room for the pieces of a chunk while it is judged.
-    judged: Vec<Bytes>,
+    /// While only observing: what came compressed and goes to the client so.
+    coded: VecDeque<Bytes>,
     trailers: Option<HeaderMap>,
-    /// How the stream breaks off behind what is still to go out.
-    broken: Option<BodyError>,
     /// When the client got something last.
     shown: Instant,
-    /// How many choices were finished when the ledger was told last.
-    remembered: usize,
-    /// See [`EndsByClosing`].
-    ends_by_closing: bool,
     /// The memory that is taken by what is kept.
     reserved: Reserved,
     /// Bytes that came since that was counted.
@@ -163,148 +87,226 @@ struct Streaming {
     _open: StreamGuard,
 }
 
-enum Phase {
-    /// The upstream's body, and when its silence becomes too long.
-    Reading(Incoming, Instant, Alarm),
-    Asking(Pin<Box<dyn Future<Output = Asked> + Send>>),
-    /// The reply has ended, but for calls that wait for a person's word.
-    Waiting,
-    Over,
-}
-
 impl Streaming {
-    fn new(exchange: Box<Exchange>, judging: Judging, (phase, open): (Phase, StreamGuard)) -> Self {
-        let limits = &exchange.gateway.config.limits;
-        let limits =
-            StreamLimits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
-        let mut judge = StreamJudge::new(judging, limits, true);
-        judge.cut_usage = exchange.pass.ask_usage;
-        judge.tell = exchange.tell();
+    pub(super) fn new(driver: Box<Driver>, from: FromUpstream) -> Self {
+        let open = driver.gateway.telemetry.metrics.stream_opened();
         Self {
-            exchange,
-            judge,
+            driver,
+            from,
             decoder: None,
-            phase,
-            out: VecDeque::new(),
-            judged: Vec::new(),
+            coded: VecDeque::new(),
             trailers: None,
-            broken: None,
             shown: Instant::now(),
-            remembered: 0,
-            ends_by_closing: false,
             reserved: Reserved::default(),
             uncounted: 0,
             _open: open,
         }
     }
 
+    /// The same with a `decoder` of the upstream's body, of which these pieces have come.
+    pub(super) fn begun(mut self, decoder: Option<Decoder>, pieces: Vec<Bytes>) -> Self {
+        self.decoder = decoder.map(Box::new);
+        pieces.into_iter().for_each(|piece| self.take(piece));
+        self
+    }
+
+    pub(super) fn into_response(self, head: Parts) -> Response<ReplyBody> {
+        let frames = futures_util::stream::unfold(Box::new(self), |mut streaming| async move {
+            let frame = streaming.next().await?;
+            Some((frame, streaming))
+        });
+        Response::from_parts(head, ReplyBody::from_stream(frames))
+    }
+
     /// The next frame for the client.
     async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
         loop {
-            if let Some(bytes) = self.out.pop_front() {
-                self.shown = self.exchange.record.lap().into();
-                self.exchange.record.first_byte();
-                self.exchange.record.outcome.reply_bytes += bytes.len() as u64;
-                return Some(Ok(Frame::data(bytes)));
+            if let Some(bytes) = self.coded.pop_front() {
+                return Some(Ok(self.shown(bytes)));
             }
-            if let Some(broken) = self.broken.take() {
-                self.phase = Phase::Over;
-                self.exchange.record.end();
-                return Some(Err(broken));
+            while let Some(output) = self.driver.exchange.next_output() {
+                match output {
+                    Output::Emit(_) if self.passes_coded() => {}
+                    Output::Emit(bytes) => return Some(Ok(self.shown(bytes))),
+                    Output::BreakOff(how) => {
+                        self.driver.answered = true;
+                        return Some(Err(match how {
+                            Break::Upstream => BodyError::UpstreamCut,
+                            Break::Idle => BodyError::IdleTimeout,
+                        }));
+                    }
+                    Output::Send(outgoing) => {
+                        let request = self.driver.request(&outgoing);
+                        let asking = ask(Arc::clone(&self.driver.gateway), request);
+                        // What is left of the reply before is of no concern.
+                        self.decoder = None;
+                        self.from = FromUpstream::Asking(Box::pin(asking));
+                    }
+                    Output::Done => {
+                        self.driver.answered = true;
+                        self.from = FromUpstream::Nothing;
+                    }
+                    other => self.driver.perform(other),
+                }
+            }
+            if self.driver.answered {
+                return self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)));
             }
             if self.decode() {
                 // A little compressed is a lot decoded: others are to have their turn.
                 consume_budget().await;
-                continue;
-            }
-            let due = self.shown + self.exchange.gateway.config.limits.keepalive_comment;
-            // What comes may all be for us: the arguments of a call that is not shown can take minutes.
-            let hiding = self.judge.is_hiding() || self.exchange.reasks.count() > 0;
-            match &mut self.phase {
-                Phase::Reading(..) if hiding && due <= Instant::now() => self.comment(),
-                Phase::Reading(body, deadline, alarm) => {
-                    let step = wait((body, alarm), *deadline, hiding.then_some(due)).await;
-                    self.step(step);
-                }
-                Phase::Asking(asking) => match timeout_at(due, asking).await {
-                    Ok(asked) => self.asked(asked),
-                    Err(_) => self.comment(),
-                },
-                Phase::Waiting => match timeout_at(due, self.exchange.word()).await {
-                    Ok(Some((id, word))) => self.settle(id, word),
-                    Ok(None) => self.finish(),
-                    Err(_) => self.comment(),
-                },
-                Phase::Over => {
-                    self.exchange.record.end();
-                    return self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)));
-                }
+            } else {
+                self.wait().await;
             }
         }
     }
 
-    /// Sets how long the upstream may be silent from `now` on.
-    fn expect_more(&mut self, now: Instant) {
-        let idle = self.exchange.gateway.config.upstream.idle_timeout;
-        let patience = if self.judge.is_done() { AFTER_DONE.min(idle) } else { idle };
-        if let Phase::Reading(_, deadline, _) = &mut self.phase {
-            *deadline = now + patience;
+    /// A frame that goes to the client now.
+    fn shown(&mut self, bytes: Bytes) -> Frame<Bytes> {
+        self.shown = self.driver.record.lap().into();
+        self.driver.record.first_byte();
+        self.driver.exchange.record().reply_bytes += bytes.len() as u64;
+        Frame::data(bytes)
+    }
+
+    /// Waits for what happens next and tells the exchange.
+    async fn wait(&mut self) {
+        let due = self.shown + self.driver.gateway.config.limits.keepalive_comment;
+        // What comes may all be for us: the arguments of a call that is not shown can take minutes.
+        let hiding = self.driver.exchange.is_hiding();
+        match &mut self.from {
+            FromUpstream::Reading(..) if hiding && due <= Instant::now() => self.silence(),
+            FromUpstream::Reading(body, deadline) => {
+                let step = wait(body, *deadline, hiding.then_some(due)).await;
+                self.step(step);
+            }
+            FromUpstream::Asking(asking) => match timeout_at(due, asking).await {
+                Ok(asked) => self.asked(asked),
+                Err(_) => self.silence(),
+            },
+            FromUpstream::Nothing => match timeout_at(due, self.driver.decision()).await {
+                Ok(Some((id, word))) => self.driver.give(Input::Decided(id, word)),
+                // An exchange that waits for nothing has ended before; this one must not look as if it were whole.
+                Ok(None) => {
+                    let error = ProxyError::Internal { detail: "nothing is waited for".to_owned() };
+                    self.driver.give(Input::Cut(error, Break::Upstream));
+                }
+                Err(_) => self.silence(),
+            },
         }
+    }
+
+    fn silence(&mut self) {
+        self.driver.record.rested();
+        self.shown = self.driver.record.lap().into();
+        self.driver.give(Input::Silence);
     }
 
     fn step(&mut self, step: Step) {
-        self.exchange.record.rested();
+        self.driver.record.rested();
+        let gateway = Arc::clone(&self.driver.gateway);
+        let idle = gateway.config.upstream.idle_timeout;
         match step {
             Step::Frame(frame) => {
-                let now = Instant::from(self.exchange.record.lap());
+                let now = Instant::from(self.driver.record.lap());
                 match frame.into_data() {
                     Ok(data) => self.take(data),
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
                 }
                 self.expect_more(now);
             }
-            Step::End if self.ends_by_closing && !self.judge.is_whole() => {
-                let error =
-                    self.exchange.gateway.cut(&"the connection was closed before the stream had ended");
-                self.break_off(&error, BodyError::UpstreamCut);
+            Step::End => match &mut self.decoder {
+                Some(decoder) => decoder.end(),
+                None => self.end(Input::End),
+            },
+            Step::Silence => self.silence(),
+            Step::Cut => self.end(Input::Cut(gateway.cut(&"the connection broke"), Break::Upstream)),
+            Step::TooSilent => self.end(Input::Cut(gateway.timed_out(idle), Break::Idle)),
+        }
+    }
+
+    /// Takes what came of the upstream's body.
+    fn take(&mut self, data: Bytes) {
+        let Some(decoder) = &mut self.decoder else { return self.judge(data) };
+        if self.driver.gateway.is_observing() {
+            self.coded.push_back(data.clone());
+        }
+        decoder.push(data);
+    }
+
+    /// Has the next piece judged that can be decoded of what came; false if there is none.
+    fn decode(&mut self) -> bool {
+        let Some(decoder) = self.decoder.as_mut().filter(|_| matches!(self.from, FromUpstream::Reading(..)))
+        else {
+            return false;
+        };
+        let gateway = &self.driver.gateway;
+        match decoder.decode() {
+            Some(Ok(piece)) => {
+                self.judge(piece);
+                let now = self.driver.record.lap().into();
+                self.expect_more(now);
             }
-            Step::End if self.ends_within_coding() && !self.judge.is_done() => {
-                self.break_off(&self.exchange.gateway.cut(&CodingError::Truncated), BodyError::UpstreamCut);
+            // The client gets all that came, whatever it is.
+            Some(Err(_)) if gateway.is_observing() => {
+                self.driver.exchange.record().unjudged.push("unreadable_coding");
             }
-            Step::End => self.finish(),
-            Step::Silence => self.comment(),
-            // All has been said; that the connection ends badly is no loss.
-            Step::Cut | Step::TooSilent if self.judge.is_done() => self.finish(),
-            Step::Cut => {
-                self.break_off(&self.exchange.gateway.cut(&"the connection broke"), BodyError::UpstreamCut);
+            Some(Err(error)) => {
+                let error = gateway.cut(&error);
+                self.end(Input::Cut(error, Break::Upstream));
             }
-            Step::TooSilent => {
-                let idle = self.exchange.gateway.config.upstream.idle_timeout;
-                self.break_off(&self.exchange.gateway.timed_out(idle), BodyError::IdleTimeout);
+            None if decoder.has_ended() => self.end(Input::End),
+            None => return false,
+        }
+        true
+    }
+
+    /// Whether the client gets the upstream's compressed bytes, of which a copy is judged.
+    fn passes_coded(&self) -> bool {
+        self.decoder.is_some() && self.driver.gateway.is_observing()
+    }
+
+    fn judge(&mut self, data: Bytes) {
+        let came = data.len();
+        self.driver.give(Input::Bytes(data));
+        self.reserve(came);
+        self.driver.record.own_time();
+    }
+
+    /// Sets how long the upstream may be silent from `now` on.
+    fn expect_more(&mut self, now: Instant) {
+        let idle = self.driver.gateway.config.upstream.idle_timeout;
+        let patience = if self.driver.exchange.is_done() { AFTER_DONE.min(idle) } else { idle };
+        if let FromUpstream::Reading(_, deadline) = &mut self.from {
+            *deadline = now + patience;
+        }
+    }
+
+    /// The upstream's body has ended, in this way.
+    fn end(&mut self, input: Input) {
+        self.from = FromUpstream::Nothing;
+        self.driver.give(input);
+    }
+
+    fn asked(&mut self, asked: Asked) {
+        self.driver.record.rested();
+        self.from = FromUpstream::Nothing;
+        match asked {
+            Asked::Stream { body, decoder, ends_by_closing } => {
+                self.decoder = decoder.map(Box::new);
+                let idle = self.driver.gateway.config.upstream.idle_timeout;
+                self.from = FromUpstream::reading(body, Instant::now() + idle);
+                self.driver.give(Input::StreamBegins { ends_by_closing });
+            }
+            Asked::Whole(reply) => self.driver.give(Input::Reply(reply)),
+            Asked::Failed(error) => {
+                note_sent(self.driver.exchange.record(), Err(&error));
+                self.driver.give(Input::NotSent(error));
             }
         }
     }
 
-    /// Judges a piece of the stream.
-    fn push(&mut self, data: &Bytes) {
-        let mut out = std::mem::take(&mut self.judged);
-        self.judge.push(data.clone(), ms_at(self.exchange.record.lap()), &mut out);
-        if !self.asks_anew(&mut out) && !self.passes_coded() {
-            rejoined(data, &mut out, &mut self.out);
-        }
-        out.clear();
-        self.judged = out;
-        if self.judge.spoiled {
-            let why = self.judge.unjudged.last().map_or("unjudged", |why| label(*why));
-            self.break_off(&ProxyError::ReplyUnjudged { why }, BodyError::UpstreamCut);
-        }
-        self.reserve(data.len());
-        self.exchange.show_held(&self.judge.judging);
-        self.tell_finished();
-        self.exchange.record.own_time();
-    }
-
-    /// Counts what is kept against the bound on all bodies, behind a piece of `came` bytes. To add it up takes a look at
+    /// Counts what is kept against the bound on all bodies, after a piece of `came` bytes. To add it up takes a look at
     /// every call, so that it is done once in a while.
     fn reserve(&mut self, came: usize) {
         self.uncounted += came;
@@ -313,169 +315,37 @@ impl Streaming {
         }
         self.uncounted = 0;
         let decoding = self.decoder.as_ref().map_or(0, |decoder| decoder.kept_bytes());
-        let kept = self.judge.kept_bytes() + decoding;
-        let fits = self.exchange.gateway.memory.replies.reach(&mut self.reserved, kept);
+        let kept = self.driver.exchange.kept_bytes() + decoding;
+        let fits = self.driver.gateway.memory.replies.reach(&mut self.reserved, kept);
         if kept < COUNTED_EVERY {
             self.reserved.shrink(kept);
         }
-        if !fits && !self.exchange.is_observing() {
-            self.break_off(&ProxyError::NoMemory, BodyError::UpstreamCut);
+        if !fits && !self.driver.gateway.is_observing() {
+            self.driver.give(Input::NoMemory);
         }
-    }
-
-    /// Before the client can act on a finish, the ledger knows what it was handed.
-    fn tell_finished(&mut self) {
-        let finished = self.judge.choices().iter().filter(|choice| choice.finish_shown).count();
-        let finished = finished + usize::from(self.judge.is_done());
-        if finished > self.remembered {
-            self.remembered = finished;
-            self.exchange.remember(self.judge.choices());
-            if self.judge.is_done() {
-                self.exchange.billed(self.judge.total_usage().as_ref().map(Usage::read).unwrap_or_default());
-            }
-        }
-        // Nor does the client's next request meet this one, however long the upstream takes to end its stream.
-        let choices = self.judge.choices();
-        if !choices.is_empty() && choices.iter().all(|choice| choice.finish_shown) {
-            self.exchange.passage = None;
-        }
-    }
-
-    /// A word has come on a call that waited.
-    fn settle(&mut self, id: u32, word: Word) {
-        self.exchange.record.rested();
-        let mut out = Vec::new();
-        self.judge.settle(id, word, &mut out);
-        self.out.extend(out);
-        self.tell_finished();
-        if !self.judge.is_waiting() {
-            self.finish();
-        }
-    }
-
-    /// Where the first event is an error: true if another form of the request is asked instead. Else the error
-    /// is put in its place in `out`.
-    fn asks_anew(&mut self, out: &mut Vec<Bytes>) -> bool {
-        let Some((error, raw, place)) = self.judge.take_head_error() else { return false };
-        let again = match self.exchange.pass.asking {
-            // An error that says nothing of its status is a refusal of what was asked.
-            Some(_) => self.exchange.lands_bare(error.status.unwrap_or(400)),
-            None => self.exchange.falls_back(error.status.unwrap_or(200), &error),
-        };
-        if !again {
-            self.judge.fail();
-            // No form was taken.
-            self.exchange.tried.clear();
-            out.insert(place, raw);
-            return false;
-        }
-        self.judge.restart(true);
-        self.judge.cut_usage = self.exchange.pass.ask_usage;
-        self.judge.tell = self.exchange.tell();
-        self.ask();
-        true
-    }
-
-    /// The upstream's body has ended, or no call waits any more.
-    fn finish(&mut self) {
-        let mut out = Vec::new();
-        let ending = self.judge.finish(ms_at(self.exchange.record.lap()), &mut out);
-        if self.asks_anew(&mut out) {
-            return;
-        }
-        if !self.passes_coded() {
-            self.out.extend(out);
-        }
-        self.exchange.show_held(&self.judge.judging);
-        match ending {
-            Ending::Waits => self.phase = Phase::Waiting,
-            Ending::Reask { choice, round } if !self.exchange.is_observing() => {
-                let served = is_served(self.judge.choices(), choice);
-                self.exchange.ask_again((choice, served), round, &mut self.judge.judging);
-                self.judge.continue_with(choice);
-                self.ask();
-            }
-            _ => {
-                self.exchange.taken();
-                self.exchange.remember(self.judge.choices());
-                self.phase = Phase::Over;
-            }
-        }
-    }
-
-    /// Sends the present form of the request.
-    fn ask(&mut self) {
-        let request = self.exchange.request();
-        // What is left of the reply before is of no concern.
-        self.decoder = None;
-        self.phase = Phase::Asking(Box::pin(ask(Arc::clone(&self.exchange.gateway), request)));
-    }
-
-    fn asked(&mut self, asked: Asked) {
-        self.exchange.record.rested();
-        match asked {
-            Asked::Stream { body, decoder, ends_by_closing } => {
-                (self.decoder, self.ends_by_closing) = (decoder, ends_by_closing);
-                let idle = self.exchange.gateway.config.upstream.idle_timeout;
-                self.phase = Phase::Reading(body, Instant::now() + idle, Alarm::default());
-            }
-            Asked::Whole(events) => {
-                self.phase = Phase::Over;
-                self.push(&events);
-                if matches!(self.phase, Phase::Over) {
-                    self.finish();
-                }
-            }
-            Asked::Refused { status, .. } if self.exchange.lands_bare(status) => self.ask(),
-            Asked::Refused { status, body } => {
-                let error = parse(&body).unwrap_or_default();
-                let falls_back =
-                    self.exchange.pass.asking.is_none() && self.exchange.falls_back(status, &error);
-                if falls_back {
-                    return self.ask();
-                }
-                self.out.push_back(write_event(&error_data(status, &body)));
-                self.exchange.record.outcome.error = Some("reask_failed");
-                self.broken = Some(BodyError::UpstreamCut);
-            }
-            Asked::Failed(error) => self.break_off(&error, BodyError::UpstreamCut),
-        }
-    }
-
-    /// Keeps the client's connection alive while it has to wait.
-    fn comment(&mut self) {
-        self.exchange.record.rested();
-        self.shown = self.exchange.record.lap().into();
-        if self.judge.at_boundary() {
-            self.out.push_back(Bytes::from_static(b": toolrein waits\n\n"));
-        }
-    }
-
-    /// Ends the stream visibly: an error event where one can stand, then a broken body.
-    fn break_off(&mut self, error: &ProxyError, broken: BodyError) {
-        if self.judge.at_boundary() {
-            let data = own_error_body(&error.message(), error.code());
-            self.out.push_back(write_event(data.as_bytes()));
-        }
-        self.exchange.record.outcome.error = Some(error.code());
-        self.broken = Some(broken);
     }
 }
 
-impl Drop for Streaming {
-    fn drop(&mut self) {
-        if !matches!(self.phase, Phase::Over) {
-            self.exchange.remember(self.judge.choices());
+/// Sends `request` in the middle of a stream, and reads a reply that is none.
+async fn ask(gateway: Arc<AppState>, request: hyper::http::Request<UpBody>) -> Asked {
+    let response = match gateway.upstream.send(request).await {
+        Ok(response) => response,
+        Err(error) => return Asked::Failed(error),
+    };
+    let is_events = response.status().is_success() && is_stream(response.headers());
+    let decoder = coding::decoder(response.headers(), gateway.config.limits.reply_bytes);
+    if let Ok(decoder) = decoder
+        && is_events
+    {
+        let ends_by_closing = response.extensions().get::<EndsByClosing>().is_some();
+        return Asked::Stream { body: response.into_body(), decoder, ends_by_closing };
+    }
+    match Read::read(response, false, &gateway, None).await {
+        Ok(read) => {
+            let (status, body) = read.to_judge();
+            Asked::Whole(WholeReply { id: u32::MAX, status, body })
         }
-        if self.judge.is_done() {
-            self.exchange.record.end();
-        }
-        for why in &self.judge.unjudged {
-            self.exchange.record.unjudged(label(*why));
-        }
-        let now_ms = self.exchange.gateway.now_ms();
-        self.exchange.record.judged(&mut self.judge.judging, now_ms);
-        self.exchange.billed(self.judge.total_usage().as_ref().map(Usage::read).unwrap_or_default());
+        Err(error) => Asked::Failed(error),
     }
 }
 
@@ -484,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_is_told_by_its_content_type_in_any_spelling() {
+    fn a_stream_is_recognised_by_its_content_type_in_any_spelling() {
         for (kind, expected) in [
             ("text/event-stream", true),
             ("text/event-stream;charset=UTF-8", true),

@@ -9,7 +9,7 @@ pub(crate) use place::Places;
 
 use super::body::UpBody;
 use super::drain::Drain;
-use super::handler::Gateway;
+use super::handler::AppState;
 use super::read::{Patience, read_body};
 use crate::ledger::summaries::Pins;
 use crate::policy::plan::SummaryWanted;
@@ -86,9 +86,20 @@ impl Summariser {
     }
 }
 
-impl Gateway {
+impl AppState {
+    /// The batch's summary, if it is decided that it has one. Returns after `wait` at the latest.
+    pub(crate) async fn summarise(
+        self: &Arc<Self>,
+        wanted: &SummaryWanted,
+        parts: &Parts,
+        question: Bytes,
+    ) -> Option<Arc<str>> {
+        self.decide(wanted, parts, question).await;
+        self.summaries.pins.pinned(wanted.batch)?.summary()
+    }
+
     /// Returns when it is decided whether the batch has a summary, after `wait` at the latest.
-    pub(crate) async fn summarise(self: &Arc<Self>, wanted: &SummaryWanted, parts: &Parts, question: Bytes) {
+    async fn decide(self: &Arc<Self>, wanted: &SummaryWanted, parts: &Parts, question: Bytes) {
         let until = Instant::now() + wanted.terms.wait;
         let mut told = match self.summaries.enter(wanted.batch) {
             Entry::Decided => return,

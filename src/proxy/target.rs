@@ -55,12 +55,12 @@ impl Base {
         self.host.clone()
     }
 
-    /// Where connections lead: scheme and host.
-    pub(super) fn origin(&self) -> Uri {
+    /// The URL of a path at the upstream.
+    pub(super) fn url(&self, path: PathAndQuery) -> Uri {
         let mut parts = hyper::http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
-        parts.path_and_query = Some(PathAndQuery::from_static("/"));
+        parts.path_and_query = Some(path);
         // All three are there, so it is a URL.
         Uri::from_parts(parts).unwrap_or_default()
     }
@@ -94,9 +94,7 @@ mod tests {
 
     fn target(base: &str, asked: &str) -> String {
         let base = Base::new(&base.parse().unwrap()).unwrap();
-        let mut parts = base.origin().into_parts();
-        parts.path_and_query = Some(base.target(&asked.parse().unwrap()).unwrap());
-        Uri::from_parts(parts).unwrap().to_string()
+        base.url(base.target(&asked.parse().unwrap()).unwrap()).to_string()
     }
 
     #[test]

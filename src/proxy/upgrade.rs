@@ -4,11 +4,11 @@
 //! does not know what flows through the tunnel.
 
 use super::body::{ReplyBody, UpBody};
+use super::connection_limit::ConnectionPermit;
 use super::error::ProxyError;
 use super::headers::{self, strip_hop_by_hop};
 use super::relay::reply;
 use super::respond::error_response;
-use super::seats::Seat;
 use super::upstream::Upstream;
 use futures_util::future::try_join;
 use hyper::body::Incoming;
@@ -36,7 +36,7 @@ pub(super) async fn upgrade(
     let protocol = headers::offered(request.headers());
     let protocol = protocol.unwrap_or_else(|| HeaderValue::from_static("websocket"));
     let client = hyper::upgrade::on(&mut request);
-    let seat = request.extensions_mut().remove::<Seat>();
+    let permit = request.extensions_mut().remove::<ConnectionPermit>();
     let request = request.map(|body| UpBody::relay(body, idle));
     let mut response = match upstream.send_upgrade(request, protocol.clone()).await {
         Ok(response) => response,
@@ -58,7 +58,7 @@ pub(super) async fn upgrade(
         if let Err(error) = tunnel(client, server, idle).await {
             tracing::debug!(%error, "a tunnel ended early");
         }
-        drop((guard, seat));
+        drop((guard, permit));
     });
     strip_hop_by_hop(response.headers_mut());
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));

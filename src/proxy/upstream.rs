@@ -5,11 +5,11 @@
 //! does not judge statuses: a 500 of the upstream's is a response like any other.
 
 use super::body::{BodyError, UpBody};
-use super::connect::{ConnectTimeout, Connector, Offer};
+use super::client::{self, FirstByte, Keep, SendError, UpstreamClient};
+use super::connect::{ConnectTimeout, Connector, Note, Offer};
 use super::error::ProxyError;
 use super::headers;
 use super::hints::MOST_HINTS;
-use super::pool::{FirstByte, Pool, Trouble};
 use super::spelling;
 use super::target::Base;
 use super::tls::{self, CaFileError};
@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use hyper::http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use hyper::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::upgrade::OnUpgrade;
+use hyper_util::client::legacy::Error as ClientError;
 use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -67,9 +68,11 @@ pub struct EndsByClosing;
 /// One upstream with its pool of connections.
 pub struct Upstream {
     base: Base,
-    pool: Pool,
+    pooled: UpstreamClient,
+    /// For requests that met a stale connection: who closed one while it idled may have closed them all.
+    fresh: UpstreamClient,
     /// Upgrades leave HTTP/1.1, so they must not be negotiated to HTTP/2, and never return to a pool.
-    upgrades: Pool,
+    upgrades: UpstreamClient,
     first_byte: Duration,
     idle: Duration,
     /// Connections are known to speak HTTP/1.1 before they are made.
@@ -85,11 +88,12 @@ impl Upstream {
         let tls = if base.is_https() { tls::client_config(ca_file.as_deref())? } else { tls::no_trust() };
         let base_is_https = base.is_https();
         let prior_knowledge = http2 && !base_is_https;
-        let pooled = Connector::new(tls.clone(), Offer::Http1And2, connect);
-        let single = Connector::new(tls, Offer::Http1, connect);
+        let either = Connector::new(tls.clone(), Offer::Http1And2, connect);
+        let http1 = Connector::new(tls, Offer::Http1, connect);
         Ok(Self {
-            pool: Pool::new(pooled, base.origin(), prior_knowledge),
-            upgrades: Pool::new(single, base.origin(), false).single(),
+            pooled: client::client(either.clone(), prior_knowledge, Keep::All),
+            fresh: client::client(either, prior_knowledge, Keep::None),
+            upgrades: client::client(http1, false, Keep::None),
             base,
             first_byte,
             idle,
@@ -124,9 +128,9 @@ impl Upstream {
     /// Sends what [`prepare`](Self::prepare) made of a request.
     pub(super) async fn send_prepared(
         &self,
-        prepared: Result<Box<Request<UpBody>>, ProxyError>,
+        prepared: Result<Request<UpBody>, ProxyError>,
     ) -> Result<Response<Incoming>, ProxyError> {
-        let response = self.exchange(&self.pool, prepared?).await?;
+        let response = self.exchange(&self.pooled, prepared?).await?;
         self.still_http(response)
     }
 
@@ -137,12 +141,12 @@ impl Upstream {
         mut make: impl FnMut() -> Request<UpBody> + Send,
         started: Instant,
     ) -> Result<Response<Incoming>, ProxyError> {
-        let mut sent = self.attempt(&self.pool, self.prepare(make())?, started, false).await;
+        let mut sent = self.attempt(&self.pooled, self.prepare(make())?, started).await;
         if let Err(failure) = &sent
             && failure.stale
             && started.elapsed() < STALE_WITHIN
         {
-            sent = Box::pin(self.attempt_again(&self.pool, self.prepare(make())?)).await;
+            sent = self.attempt_again(self.prepare(make())?).await;
         }
         self.still_http(sent.map_err(|failure| failure.error)?)
     }
@@ -170,62 +174,59 @@ impl Upstream {
         self.exchange(&self.upgrades, request).await
     }
 
-    /// The request for the upstream. In a box, since it goes through many hands.
-    pub(super) fn prepare(&self, request: Request<UpBody>) -> Result<Box<Request<UpBody>>, ProxyError> {
+    /// The request for the upstream.
+    pub(super) fn prepare(&self, request: Request<UpBody>) -> Result<Request<UpBody>, ProxyError> {
         let (mut parts, body) = request.into_parts();
         let Some(path) = parts.uri.path_and_query() else {
             return Err(ProxyError::BadTarget { target: parts.uri.to_string() });
         };
-        parts.uri = Uri::from(self.base.target(path)?);
+        parts.uri = self.base.url(self.base.target(path)?);
         parts.version = Version::HTTP_11;
         parts.extensions.remove::<OnUpgrade>();
         headers::strip_request(&mut parts.headers, self.is_http1);
-        parts.headers.insert(HOST, self.base.host());
+        if self.is_http1 {
+            parts.headers.insert(HOST, self.base.host());
+        }
         frame(&mut parts.headers, &parts.method, &body);
-        Ok(Box::new(Request::from_parts(parts, body)))
+        Ok(Request::from_parts(parts, body))
     }
 
     async fn exchange(
         &self,
-        pool: &Pool,
-        request: Box<Request<UpBody>>,
+        client: &UpstreamClient,
+        request: Request<UpBody>,
     ) -> Result<Response<Incoming>, ProxyError> {
         let again = copy(&request);
         let started = Instant::now();
-        let failure = match self.attempt(pool, request, started, false).await {
+        let failure = match self.attempt(client, request, started).await {
             Ok(response) => return Ok(response),
             Err(failure) => failure,
         };
         match again {
             Some(again) if failure.stale && started.elapsed() < STALE_WITHIN => {
-                Box::pin(self.attempt_again(pool, again)).await.map_err(|failure| failure.error)
+                self.attempt_again(again).await.map_err(|failure| failure.error)
             }
             _ => Err(failure.error),
         }
     }
 
-    async fn attempt_again(
-        &self,
-        pool: &Pool,
-        request: Box<Request<UpBody>>,
-    ) -> Result<Response<Incoming>, Failure> {
+    async fn attempt_again(&self, request: Request<UpBody>) -> Result<Response<Incoming>, Failure> {
         tracing::debug!(upstream = self.name(), "the connection was stale; sending once more");
-        // On a new connection: who closed one while it idled may have closed them all.
-        let mut response = self.attempt(pool, request, Instant::now(), true).await?;
+        let mut response = self.attempt(&self.fresh, request, Instant::now()).await?;
         response.extensions_mut().insert(Retried);
         Ok(response)
     }
 
     async fn attempt(
         &self,
-        pool: &Pool,
-        request: Box<Request<UpBody>>,
+        client: &UpstreamClient,
+        request: Request<UpBody>,
         began: Instant,
-        anew: bool,
     ) -> Result<Response<Incoming>, Failure> {
         let first_byte = FirstByte { began, within: self.first_byte, upload: request.body().upload_clock() };
-        match pool.send(request, first_byte, anew).await {
+        match client::send(client, request, first_byte).await {
             Ok(mut response) => {
+                Note::taken_from(response.extensions_mut()).mark_served();
                 let is_framed = |name| response.headers().contains_key(name);
                 if response.version() < Version::HTTP_2
                     && !is_framed(CONTENT_LENGTH)
@@ -237,7 +238,7 @@ impl Upstream {
                 *response.version_mut() = Version::HTTP_11;
                 Ok(response)
             }
-            Err(trouble) => Err(self.failure(&trouble)),
+            Err(error) => Err(self.failure(&error)),
         }
     }
 
@@ -246,18 +247,21 @@ impl Upstream {
         Failure { error: ProxyError::UpstreamTimeout { host: self.name().into(), waited_ms }, stale: false }
     }
 
-    fn failure(&self, trouble: &Trouble) -> Failure {
+    fn failure(&self, error: &SendError) -> Failure {
         let host = self.name().to_owned();
-        let (error, stale): (&(dyn Error + 'static), _) = match trouble {
-            Trouble::Connect(error) => (&**error, false),
-            Trouble::Exchange { error, note } => (error, note.looks_stale()),
-            Trouble::Silence => return self.timeout(),
-            Trouble::Hints => {
+        let error = match error {
+            SendError::Client(error) => error,
+            SendError::Left => {
+                let detail = "it closed the connection".to_owned();
+                return Failure { error: ProxyError::UpstreamCut { host, detail }, stale: true };
+            }
+            SendError::Timeout => return self.timeout(),
+            SendError::Hints => {
                 let error = ProxyError::UpstreamHints { host, count: MOST_HINTS };
                 return Failure { error, stale: false };
             }
         };
-        let is_connect = matches!(trouble, Trouble::Connect(_));
+        let (is_connect, stale) = (error.is_connect(), is_stale(error));
         let detail = deepest(error);
         let error = if let Some(cause) = find::<BodyError>(error) {
             match cause {
@@ -294,8 +298,14 @@ fn shown(url: &Uri) -> String {
 /// What became of one attempt.
 struct Failure {
     error: ProxyError,
-    /// The connection had served before, and said nothing to this request before it broke.
+    /// The connection was a kept one that had closed already; see [`is_stale`].
     stale: bool,
+}
+
+/// Whether the connection was closed before it took the request, or most likely before the request arrived.
+fn is_stale(error: &ClientError) -> bool {
+    find::<hyper::Error>(error).is_some_and(hyper::Error::is_canceled)
+        || error.connect_info().is_some_and(|connection| Note::of(connection).looks_stale())
 }
 
 /// Makes the headers say the body's length. A relayed body keeps what the client declared.
@@ -326,8 +336,8 @@ fn tells(headers: &HeaderMap, length: u64) -> bool {
 }
 
 /// The same request once more, if its body can be sent twice.
-fn copy(request: &Request<UpBody>) -> Option<Box<Request<UpBody>>> {
-    let mut copy = Box::new(Request::new(request.body().try_clone()?));
+fn copy(request: &Request<UpBody>) -> Option<Request<UpBody>> {
+    let mut copy = Request::new(request.body().try_clone()?);
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.headers_mut() = request.headers().clone();

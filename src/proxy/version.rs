@@ -18,7 +18,7 @@ impl Builders {
     pub(super) fn new(settings: &ServeSettings) -> Self {
         let mut http1 = http1::Builder::new();
         // No `date` of our own: responses pass as the upstream made them.
-        http1.header_read_timeout(None).auto_date_header(false);
+        http1.timer(TokioTimer::new()).header_read_timeout(settings.header_timeout).auto_date_header(false);
         let mut either = auto::Builder::new(TokioExecutor::new());
         either
             .http1()

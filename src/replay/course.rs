@@ -9,17 +9,18 @@ use super::recording::{Recording, Step};
 use super::tally::{Acts, Conversation, Event, Figures, Use};
 use super::times::Clock;
 use crate::config::{Config, Profile};
+use crate::exchange::fallback::placement;
 use crate::ledger::memory::MemoCache;
 use crate::ledger::{MOST_LOOKED_UP, ModelFacts};
 use crate::policy::plan::{Change, Edit, Plan, Refusal};
 use crate::policy::set::Judge;
-use crate::proxy::fallback::placement;
 use crate::rewrite::judging::{AnswerTools, Decision, Judging, Known};
 use crate::rewrite::pass::{Pass, Source};
 use crate::rewrite::splice::Rope;
 use crate::rewrite::texts::saved_tokens;
+use crate::secret::random_key;
 use crate::transcript::Transcript;
-use crate::transcript::identity::{Hash, HashKey, Identity};
+use crate::transcript::identity::{Hash, Identity};
 use crate::wire::assemble::Assembler;
 use crate::wire::call::ToolCall;
 use crate::wire::request::Request;
@@ -46,7 +47,7 @@ pub(super) struct Replayer<'a> {
 impl<'a> Replayer<'a> {
     /// Replays by `config`.
     pub(super) fn new(config: &'a Config, options: &Options) -> Self {
-        let identity = Identity { key: HashKey::random(), principal: Hash::default(), explicit: None };
+        let identity = Identity { key: random_key(), principal: Hash::default(), explicit: None };
         let profile = options.profile.as_ref().and_then(|name| config.profiles.named(name).ok());
         let (pace, verbose) = (options.pace, options.verbose);
         Self { config, profile, memo: MemoCache::new(config.ledger.memo_bytes), identity, pace, verbose }

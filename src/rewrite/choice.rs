@@ -8,6 +8,7 @@ pub use self::deciding::AddedCall;
 use self::deciding::{Counts, Mark, Repeats};
 use super::confirm::{Question, Unaskable, put_off, written};
 use super::judging::Decision;
+use super::reasks::Next;
 use super::rounds::{Withheld, envelope, write_round};
 use crate::wire::assemble::{Assembled, Assembler};
 use crate::wire::json::{escape_into, unescape};
@@ -200,11 +201,18 @@ impl ChoiceState {
         Some(told)
     }
 
-    /// Whether all calls were answered by tools of ours, which keep bounds of their own.
-    fn is_served(&self) -> bool {
+    /// What is next where the client saw none of its calls.
+    fn next(&self) -> Next {
         let is_own =
             |decision: &Option<Decision>| matches!(decision, Some(Decision::Answer { own: true, .. }));
-        !self.decisions.is_empty() && self.decisions.iter().all(is_own)
+        let is_final = |decision: &Option<Decision>| matches!(decision, Some(Decision::Withhold { reason, .. }) if reason.is_final);
+        if self.decisions.iter().any(is_final) {
+            Next::FinalAnswer
+        } else if !self.decisions.is_empty() && self.decisions.iter().all(is_own) {
+            Next::Served
+        } else {
+            Next::OtherCalls
+        }
     }
 
     /// Whether a call was withheld, or answered in the client's place.
@@ -244,20 +252,10 @@ impl ChoiceState {
         !self.earlier_text.is_empty() && !self.text_shown
     }
 
-    /// Adds text alone, escapes as written.
-    pub fn add_plain_text(&mut self, text: &[u8]) {
-        self.said.text.extend_from_slice(text);
-    }
-
-    /// Learns that the client was shown a role or text of this choice.
-    pub fn text_shown(&mut self, has_role: bool, has_text: bool) {
-        self.role_sent |= has_role;
-        self.text_shown |= has_text;
-    }
-
     /// Learns that the client was shown an event of this choice.
     pub fn shown(&mut self, event: &Choice) {
-        self.text_shown(event.delta.role.is_some(), event.delta.content.has_text());
+        self.role_sent |= event.delta.role.is_some();
+        self.text_shown |= event.delta.content.has_text();
         let is_held = self.is_wholly_withheld();
         self.finish_shown |= event.finish.is_some() && !is_held;
         self.finish_held |= event.finish.is_some() && is_held;
@@ -303,6 +301,11 @@ impl ChoiceState {
             return None;
         }
         Some(write_round(&self.said.carried, &withheld))
+    }
+
+    /// Bytes of all text that the client sees of it, escapes as written, without what sets two replies apart.
+    pub fn text_bytes(&self) -> usize {
+        self.earlier_text.len() + self.said.text.len()
     }
 
     /// Goes on with another reply of the upstream to the same client request.
@@ -353,11 +356,6 @@ impl ChoiceState {
         first.extra.iter().find(|(key, _)| key == b"extra_content").map(|(_, value)| value.as_slice())
     }
 
-    /// The text of earlier replies, escapes as written.
-    pub fn earlier_text(&self) -> &[u8] {
-        &self.earlier_text
-    }
-
     fn joined_text(&self) -> Vec<u8> {
         let blank_line: &[u8] =
             if self.earlier_text.is_empty() || self.said.text.is_empty() { b"" } else { br"\n\n" };
@@ -365,9 +363,10 @@ impl ChoiceState {
     }
 }
 
-/// Whether all calls of the choice with this index were answered by tools of ours.
-pub fn is_served(choices: &[ChoiceState], index: u32) -> bool {
-    choices.iter().any(|choice| choice.index == index && choice.is_served())
+/// What is next for the choice at `index`, of whose calls the client saw none.
+pub fn next_of(choices: &[ChoiceState], index: u32) -> Next {
+    let choice = choices.iter().find(|choice| choice.index == index);
+    choice.map_or(Next::OtherCalls, ChoiceState::next)
 }
 
 fn is_released(decision: &Option<Decision>) -> bool {

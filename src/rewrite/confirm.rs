@@ -10,7 +10,8 @@ pub(in crate::rewrite) use handed::written;
 pub use handed::{Handed, events, reply};
 
 use super::restore::{Place, anchor_of, text_of};
-use crate::policy::plan::{Confirming, Reason};
+use crate::policy::about::Confirming;
+use crate::policy::plan::Reason;
 use crate::transcript::Transcript;
 use crate::transcript::identity::Hash;
 use crate::wire::assemble::Assembled;

@@ -9,7 +9,6 @@ use self::holding::Holding;
 #[cfg(test)]
 pub(super) use self::holding::tests as holding_tests;
 use super::confirm::{Question, Unaskable, ask};
-use crate::policy::Evidence;
 use crate::policy::pattern::{Pattern, any_fits};
 use crate::policy::plan::{Reason, ReasonKind, Usage};
 use crate::policy::set::{Judge, Ruling};
@@ -59,6 +58,8 @@ impl Decision {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
     pub tool: String,
+    /// As the upstream gave it; empty where it gave none.
+    pub id: String,
     pub decision: Decision,
     /// Every policy that objected, also where only observed.
     pub objections: Vec<(&'static str, Reason)>,
@@ -223,19 +224,19 @@ impl Judging {
         self.landing
     }
 
-    /// How much of a call must be seen to decide on it. While observing, calls are decided when whole.
-    pub fn evidence(&mut self, choice: u32, name: &str) -> Evidence {
+    /// Whether a call must be whole to be decided on. While observing, all must.
+    pub fn needs_arguments(&mut self, choice: u32, name: &str) -> bool {
         if self.observe || wrapper::is_name(name) {
-            return Evidence::Arguments;
+            return true;
         }
         // A forced call may have to wait, and then it is shown whole.
         let meant = self.judge.meant(name);
         let is_open = if self.holds() { self.is_operators(&meant) } else { self.answers.is_by_name(&meant) };
         // Asked for a final answer, the model may still have to answer by a call, whose arguments count.
         if (self.landing && !self.answers.any) || (is_open && !self.judge.owns(name)) {
-            return Evidence::Name;
+            return false;
         }
-        self.judge.evidence(choice, name)
+        self.judge.needs_arguments(choice, name)
     }
 
     /// Decides on the next call of `choice`.
@@ -246,7 +247,7 @@ impl Judging {
         let wrapped =
             arguments.as_deref().and_then(|text| names().find_map(|name| wrapper::calls(&name, text)));
         if let Some(calls) = wrapped {
-            return self.decide_wrapper((choice, now_ms), &name, calls);
+            return self.decide_wrapper((choice, now_ms), call, calls);
         }
         let whole = known == Known::Whole;
         let mut ruling = self.ruling((choice, now_ms), call, arguments.as_deref());
@@ -254,7 +255,7 @@ impl Judging {
             self.answers.exempt(&mut ruling.objections);
         }
         if known == Known::Cut {
-            return self.decide_cut(name, ruling);
+            return self.decide_cut(call, ruling);
         }
         // An answer is let through over every limit, so nothing was done to it that could be told.
         let meant = self.judge.meant(&name);
@@ -294,8 +295,8 @@ impl Judging {
             (None, None, None) => Decision::Release,
         };
         let regret = regret.filter(|_| decision.is_hidden());
-        let decided = decision.clone();
-        let judged = Judged { tool: name, decision: decided, objections, acts, regret, unjudged: false };
+        let (id, decided) = (call.id(), decision.clone());
+        let judged = Judged { tool: name, id, decision: decided, objections, acts, regret, unjudged: false };
         self.record.push(judged);
         decision
     }
@@ -313,8 +314,8 @@ impl Judging {
             None => Decision::Release,
         };
         let unjudged = decision.is_released();
-        let (acts, regret, decided) = (Vec::new(), None, decision.clone());
-        self.record.push(Judged { tool, decision: decided, objections, acts, regret, unjudged });
+        let (id, acts, regret, decided) = (call.id(), Vec::new(), None, decision.clone());
+        self.record.push(Judged { tool, id, decision: decided, objections, acts, regret, unjudged });
         decision
     }
 
@@ -338,15 +339,13 @@ impl Judging {
 
 /// Why an approved call is withheld after all.
 fn changed() -> Reason {
-    Reason {
-        kind: ReasonKind::Validation,
-        message:
-            "The call was not run: its arguments would no longer be those that the user approved. Make the \
+    Reason::new(
+        ReasonKind::Validation,
+        "The call was not run: its arguments would no longer be those that the user approved. Make the \
                   call again if it is still wanted."
-                .to_owned(),
-        retryable: true,
-        numbers: Vec::new(),
-    }
+            .to_owned(),
+    )
+    .retryable()
 }
 
 /// What was done to a call beside objecting to it.

@@ -3,12 +3,9 @@
 
 pub mod choice;
 pub mod confirm;
-pub mod event;
 pub mod flatten;
 pub mod judging;
-pub mod markup;
 pub mod notice;
-pub mod other_form;
 pub mod pass;
 pub mod reasks;
 pub mod reply;
@@ -17,7 +14,5 @@ pub mod restore;
 pub mod rounds;
 pub mod sent;
 pub mod splice;
-pub mod stream;
 pub mod summary;
 pub mod texts;
-pub mod usage;

@@ -5,6 +5,17 @@ use super::choice::ChoiceState;
 use super::pass::Asking;
 use bytes::Bytes;
 
+/// What is next for a choice, none of whose calls the client saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The model may make other calls.
+    OtherCalls,
+    /// It may go on as often as it likes: tools of ours gave all the answers, and these keep bounds of their own.
+    Served,
+    /// It is to give its final answer: a call was blocked for a reason that holds for every call of the turn.
+    FinalAnswer,
+}
+
 /// See the file's head.
 #[derive(Debug, Default)]
 pub struct Reasks {
@@ -20,13 +31,16 @@ impl Reasks {
         u32::try_from(self.rounds.len()).unwrap_or(u32::MAX)
     }
 
-    /// Asks again for `choice`, all of whose calls were withheld in `round`; where that was done `most` times, for a
-    /// final answer. Where tools of ours gave all the answers (`served`), the model may go on: these keep bounds of
-    /// their own.
-    pub fn again(&mut self, (choice, served): (u32, bool), round: Bytes, most: u32) -> Asking {
-        let land = !served && self.count() - self.served >= most;
+    /// Asks again for `choice`, all of whose calls were blocked in `round`, for what is `next`; where that was done `most`
+    /// times, for a final answer.
+    pub fn again(&mut self, (choice, next): (u32, Next), round: Bytes, most: u32) -> Asking {
+        let land = match next {
+            Next::OtherCalls => self.count() - self.served >= most,
+            Next::Served => false,
+            Next::FinalAnswer => true,
+        };
         self.rounds.push((choice, round));
-        self.served += u32::from(served);
+        self.served += u32::from(next == Next::Served);
         Asking { rounds: self.of(choice), land }
     }
 
@@ -51,16 +65,23 @@ mod tests {
     #[test]
     fn a_final_answer_is_asked_for_after_so_many_times_and_what_we_served_counts_for_none() {
         let mut reasks = Reasks::default();
-        let mut lands = |served| reasks.again((0, served), Bytes::new(), 2).land;
-        assert_eq!([false, true, false, true, false].map(&mut lands), [false, false, false, false, true]);
+        let mut lands = |next| reasks.again((0, next), Bytes::new(), 2).land;
+        let (calls, served) = (Next::OtherCalls, Next::Served);
+        let nexts = [calls, served, calls, served, calls];
+        assert_eq!(nexts.map(&mut lands), [false, false, false, false, true]);
         assert_eq!(reasks.count(), 5);
+    }
+
+    #[test]
+    fn a_final_answer_is_asked_for_at_once_where_no_call_of_the_turn_would_run() {
+        assert!(Reasks::default().again((0, Next::FinalAnswer), Bytes::new(), 2).land);
     }
 
     #[test]
     fn each_choice_is_asked_again_with_its_own_rounds() {
         let mut reasks = Reasks::default();
-        reasks.again((0, false), "a".into(), 3);
-        reasks.again((1, false), "b".into(), 3);
-        assert_eq!(reasks.again((0, false), "c".into(), 3).rounds, ["a", "c"]);
+        reasks.again((0, Next::OtherCalls), "a".into(), 3);
+        reasks.again((1, Next::OtherCalls), "b".into(), 3);
+        assert_eq!(reasks.again((0, Next::OtherCalls), "c".into(), 3).rounds, ["a", "c"]);
     }
 }

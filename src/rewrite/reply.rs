@@ -1,293 +1,409 @@
-//! A whole reply, judged: calls that are withheld are taken out, replies to further asking take the place of
-//! the choices they were asked for, and the client gets one coherent body. Asks nobody again by itself.
+//! The judge of one client request's replies: reads them, decides on each call, and gives the client one coherent
+//! reply. A whole reply is a stream of one chunk. What nothing acts on goes out as it came, byte for byte. Asks nobody
+//! again by itself.
 
+mod bounds;
+mod edit;
+mod ended;
+mod judge;
+mod lines;
+mod markup;
+mod other_form;
+mod queue;
+mod reader;
+mod usage;
+mod words;
+mod writer;
+
+pub use other_form::error_data;
+pub use words::NO_ANSWER;
+
+use self::edit::Continuation;
+use self::markup::Cleaner;
+use self::queue::Queue;
+use self::reader::Reader;
+use self::usage::Usages;
 use super::choice::ChoiceState;
 use super::confirm::held::Word;
-use super::event::{CallAt, edit_calls, is_emptied};
 use super::judging::Judging;
-use super::markup::cleaned;
-use super::splice::Splices;
-use super::stream::NO_ANSWER;
-use super::usage;
-use crate::wire::body::{Fault, Span};
-use crate::wire::call::ToolCall;
-use crate::wire::json::{decode, quote};
-use crate::wire::message::Content;
-use crate::wire::reply::{Choice, Delta, Form, Reply};
-use crate::wire::usage::Usage;
+use crate::wire::error::UpstreamError;
 use bytes::Bytes;
 use serde_json::Value;
-use std::collections::BTreeSet;
 
-/// Judges one client request's whole reply, over all replies that it takes.
-pub struct WholeJudge {
-    pub judging: Judging,
-    body: Bytes,
-    reply: Reply,
-    choices: Vec<ChoiceState>,
-    /// The calls of each choice.
-    calls: Vec<Vec<CallAt>>,
-    replaced: Vec<Replaced>,
-    /// The usage of all replies together, as JSON.
-    usage: Option<Bytes>,
+/// The status of a reply of which nothing else is said.
+const OK: u16 = 200;
+
+/// How the client gets its reply, and how one reply of the upstream comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As server-sent events.
+    Streamed,
+    /// As one JSON body.
+    Whole,
+}
+
+/// Bounds of one reply, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Longest event that is judged.
+    pub event: usize,
+    /// Most of a stream that is held back.
+    pub held: usize,
+    /// Most that is kept of one reply: of a stream its text and calls, of a whole reply its body.
+    pub reply: usize,
+}
+
+/// What the caller asked for in the client's place. May change with the form of the request, until a reply is taken.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The stream's usage was asked for by us alone: the client gets none.
+    pub cut_usage: bool,
     /// A line to the person who reads the answer, put before it.
-    pub tell: Option<String>,
+    pub preface: Option<String>,
 }
 
-/// A choice that another reply brought.
-struct Replaced {
-    /// The client's index of it.
-    index: u32,
-    /// A reply that holds this choice alone.
-    alone: Bytes,
-    calls: Vec<CallAt>,
+/// Why something passed unjudged, or was broken off because it must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unjudged {
+    EventTooLong,
+    HeldTooMuch,
+    ReplyTooLong,
+    NotJson,
+    /// Two readers may see different calls in it.
+    Ambiguous,
 }
 
-impl WholeJudge {
-    /// Judges the reply in `body`.
-    ///
-    /// # Errors
-    /// A [`Fault`] where it cannot be read; it is to be passed on as it came.
-    pub fn read(body: &Bytes, judging: Judging, now_ms: u64) -> Result<Box<Self>, Fault> {
-        Ok(Self::judge(Reply::read(body, Form::Whole)?, body.clone(), judging, now_ms))
+/// How a reply of the upstream ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Everything is with the client.
+    Complete,
+    /// Every call of this choice was blocked: the model is to be asked again with the hidden exchange appended.
+    Reask { choice: u32, hidden: Bytes },
+    /// Calls wait for a person's decision: to be finished again once all are settled.
+    Waits,
+    /// The reply is the upstream's error, which waits for the caller's decision: see [`ReplyJudge::refusal`].
+    Refused,
+    /// The rest must not reach the client unjudged.
+    BrokenOff(Unjudged),
+}
+
+/// A reply that is the upstream's error.
+#[derive(Debug)]
+pub struct Refusal {
+    pub error: UpstreamError,
+    /// Its bytes, as the client gets them if it stands.
+    pub raw: Bytes,
+}
+
+/// Judges one client request's reply, over all replies that it takes.
+pub struct ReplyJudge {
+    pub judging: Judging,
+    pub options: Options,
+    form: Form,
+    limits: Limits,
+    reader: Reader,
+    phase: Phase,
+    choices: Vec<ChoiceState>,
+    /// What the client has not got yet.
+    queue: Queue,
+    /// What of the first reply all later ones must repeat.
+    head: Option<Continuation>,
+    /// The place of the choice that the present reply goes on with, after the first reply.
+    continuing: Option<usize>,
+    usage: Usages,
+    /// Takes the markup of calls out of a final answer.
+    markup: Option<Cleaner>,
+    unjudged: Vec<Unjudged>,
+    /// The client gets other bytes than came.
+    is_changed: bool,
+}
+
+/// Where the present reply is.
+#[derive(Debug)]
+enum Phase {
+    /// Nothing has come of it that counts.
+    Head,
+    /// It began with the upstream's error, which waits for the caller's decision.
+    Refused(Refusal),
+    /// What comes is judged.
+    Reading,
+    /// It said that it failed: the upstream is not asked again, and nothing of ours follows.
+    Failed,
+    /// It is read along no further.
+    Unjudged,
+    /// The client gets nothing more: what follows can no longer be told from what is blocked.
+    BrokenOff(Unjudged),
+    /// The upstream has said that nothing more comes.
+    Done {
+        failed: bool,
+        /// The event that said so, where calls wait in front of it.
+        held: Option<Bytes>,
+    },
+}
+
+impl Phase {
+    fn begin_reading(&mut self) {
+        if matches!(self, Self::Head) {
+            *self = Self::Reading;
+        }
     }
 
-    /// Judges `reply`, which was read from `body`.
-    pub fn judge(reply: Reply, body: Bytes, judging: Judging, now_ms: u64) -> Box<Self> {
-        let choices = Vec::with_capacity(reply.choices.len());
-        let (calls, usage) = (Vec::with_capacity(reply.choices.len()), read_usage(&reply, &body));
-        // It is large and stays to the end.
-        let mut judge =
-            Box::new(Self { judging, body, reply, choices, calls, replaced: Vec::new(), usage, tell: None });
-        let Self { judging, body, reply, choices, calls, .. } = &mut *judge;
-        // Mostly there is one choice, and nothing to tell it from.
-        let own = if reply.choices.len() > 1 { own_indexes(&reply.choices) } else { Vec::new() };
-        for (at, choice) in reply.choices.iter().enumerate() {
-            let mut state = ChoiceState::new(own.get(at).copied().unwrap_or(choice.index));
-            calls.push(read_choice(&mut state, choice, body, judging, now_ms));
-            choices.push(state);
+    fn fail(&mut self) {
+        match self {
+            Self::Head | Self::Reading => *self = Self::Failed,
+            Self::Done { failed, .. } => *failed = true,
+            Self::Refused(_) | Self::Failed | Self::Unjudged | Self::BrokenOff(_) => {}
         }
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(self, Self::Failed | Self::Done { failed: true, .. })
+    }
+
+    fn is_stopped(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::BrokenOff(_))
+    }
+}
+
+impl ReplyJudge {
+    /// A judge at the start of a reply that the client gets in this form; the first one is expected to come in it too.
+    pub fn new(judging: Judging, form: Form, limits: Limits, options: Options) -> Self {
+        let reader = Reader::new(form, limits, judging.is_strict());
+        let mut judge = Self {
+            judging,
+            options,
+            form,
+            limits,
+            reader,
+            phase: Phase::Head,
+            choices: Vec::new(),
+            queue: Queue::default(),
+            head: None,
+            continuing: None,
+            usage: Usages::default(),
+            markup: None,
+            unjudged: Vec::new(),
+            is_changed: false,
+        };
+        judge.begin(form, OK);
         judge
     }
 
-    /// Whether clients may see other calls than were judged: those that a reader differs on go unnoticed where all are
-    /// let through, and are not taken out where some are not.
-    pub fn is_unsafe(&self) -> bool {
-        if self.judging.is_strict() {
-            // Ambiguous calls go out as they were judged.
-            return self.reply.ambiguous;
-        }
-        let acts = self.choices.iter().any(ChoiceState::is_edited);
-        self.reply.is_ambiguous() && acts && !self.judging.observes()
+    /// Says how the next reply comes: the first one, one to another form of a request that was refused, or the one
+    /// after [`continue_with`](Self::continue_with); and with which HTTP status.
+    pub fn begin(&mut self, form: Form, status: u16) {
+        self.reader.begin(form, status);
+        self.phase = Phase::Head;
+        self.markup = self.judging.is_landing().then(Cleaner::default);
     }
 
-    /// Whether clients may see other calls than were judged, for all that is done.
-    pub fn is_ambiguous(&self) -> bool {
-        if self.judging.is_strict() { self.reply.ambiguous } else { self.reply.is_ambiguous() }
+    /// The client gets its reply in this form after all. To be said before anything was judged.
+    pub fn turn_to(&mut self, form: Form) {
+        self.form = form;
+        self.reader = Reader::new(form, self.limits, self.judging.is_strict());
+        self.begin(form, OK);
     }
 
-    /// Whether a call waits for a person's word, or all calls of a choice were withheld.
-    pub fn is_open(&self) -> bool {
-        self.choices.iter().any(|state| state.is_waiting() || state.is_wholly_withheld())
-    }
-
-    /// The first choice whose calls were all withheld, with the round to append before asking again.
-    pub fn pending(&self) -> Option<(u32, Bytes)> {
-        let state = self.choices.iter().find(|state| state.is_wholly_withheld())?;
-        state.round().map(|round| (state.index, round))
-    }
-
-    /// Learns the word on a call that waited for one.
-    pub fn settle(&mut self, id: u32, word: Word) {
-        if let Some(decision) = self.judging.settle(id, word) {
-            self.choices.iter_mut().for_each(|state| state.settle(id, &decision));
+    /// Takes the next bytes of the upstream; what the client shall get is appended to `out`: of a stream at once, of a
+    /// whole reply when it is complete.
+    pub fn push(&mut self, bytes: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        if !matches!(self.phase, Phase::BrokenOff(_)) {
+            self.reader.push(bytes);
+            self.read_on(now_ms, out);
         }
     }
 
-    /// Takes the reply to asking again for `choice`.
-    ///
-    /// # Errors
-    /// A [`Fault`] where it cannot be read, may be read in different ways, or holds no choice.
-    pub fn continue_with(&mut self, choice: u32, body: &Bytes, now_ms: u64) -> Result<(), Fault> {
-        let body = &if self.judging.is_landing() { cleaned(body) } else { body.clone() };
-        let reply = Reply::read(body, Form::Whole)?;
-        if reply.ambiguous || (reply.is_ambiguous() && !self.judging.is_strict()) {
-            return Err(Fault::Duplicate);
+    /// The upstream's reply has ended as it should, or all its calls that waited are settled.
+    pub fn finish(&mut self, now_ms: u64, out: &mut Vec<Bytes>) -> Ending {
+        self.read_on(now_ms, out);
+        if !self.phase.is_stopped() {
+            self.reader.finish();
+            self.read_on(now_ms, out);
         }
-        let answer = reply.choices.first().ok_or(Fault::Type)?;
-        let alone = [br#"{"choices":["#, answer.span.of(body), b"]}"].concat();
-        let Some(state) = self.choices.iter_mut().find(|state| state.index == choice) else { return Ok(()) };
-        state.begin_next_reply();
-        let calls = read_choice(state, answer, body, &mut self.judging, now_ms);
-        self.replaced.retain(|replaced| replaced.index != choice);
-        self.replaced.push(Replaced { index: choice, alone: alone.into(), calls });
-        if let Some(later) = read_usage(&reply, body) {
-            self.usage = Some(match self.usage.take() {
-                Some(earlier) => usage::sum(&value(&earlier), &value(&later)).to_string().into(),
-                None => later,
-            });
+        if !self.phase.is_stopped() {
+            self.say_held_text(now_ms, out);
         }
-        Ok(())
+        match &self.phase {
+            Phase::Refused(_) => return Ending::Refused,
+            Phase::BrokenOff(why) => return Ending::BrokenOff(*why),
+            _ => {}
+        }
+        self.finish_choices(now_ms, out);
+        let end = out.len();
+        let ending = self.ending(out);
+        if self.reader.take_open() && (out.len() > end || ending != Ending::Complete) {
+            writer::end_event(out, end);
+        }
+        ending
     }
 
-    /// The choices as the client gets them.
+    /// Goes on with a further reply to the same request, for the choice that is asked again.
+    pub fn continue_with(&mut self, choice: u32) {
+        let known = self.choices.iter().position(|state| state.index == choice);
+        let place = known.unwrap_or_else(|| self.add_choice(choice));
+        self.choices[place].begin_next_reply();
+        self.continuing = Some(place);
+        self.usage.begin_next_reply();
+        self.begin(self.form, OK);
+    }
+
+    /// The upstream's error that the present reply is. The caller sends the request in another form and
+    /// [begins](Self::begin) again, or [lets it stand](Self::let_refusal_stand).
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match &self.phase {
+            Phase::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    /// Gives the upstream's error out, and whatever came behind it.
+    pub fn let_refusal_stand(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
+        if !matches!(self.phase, Phase::Refused(_)) {
+            return;
+        }
+        if let Phase::Refused(Refusal { raw, .. }) = std::mem::replace(&mut self.phase, Phase::Failed) {
+            // The error of asking again takes the place of a whole reply.
+            self.queue.clear();
+            out.push(raw);
+        }
+        self.read_on(now_ms, out);
+    }
+
+    /// Learns the decision on a call that waited for one, and gives out what waited for it.
+    pub fn settle(&mut self, id: u32, decision: Word, out: &mut Vec<Bytes>) {
+        self.settle_one(id, decision);
+        self.drain(out);
+    }
+
+    /// Whether calls wait for a person's decision.
+    pub fn is_waiting(&self) -> bool {
+        self.choices.iter().any(ChoiceState::is_waiting)
+    }
+
+    /// The choices as the client has them.
     pub fn choices(&self) -> &[ChoiceState] {
         &self.choices
     }
 
-    /// Usage of all replies together.
-    pub fn usage(&self) -> Option<Usage> {
-        if self.replaced.is_empty() && self.reply.usage.is_some() {
-            return Some(self.reply.tokens);
-        }
-        self.usage.as_deref().map(Usage::parse)
+    /// The usage of the last reply, as it came.
+    pub fn usage(&self) -> Option<Value> {
+        self.usage.last()
     }
 
-    /// The body for the client; `None` if the reply goes out as it came.
-    pub fn write(&mut self) -> Option<Bytes> {
-        if self.judging.observes()
-            || (self.replaced.is_empty()
-                && self.tell.is_none()
-                && !self.choices.iter().any(ChoiceState::is_edited))
-        {
-            return None;
-        }
-        if let Some(tell) = &self.tell {
-            for state in &mut self.choices {
-                state.preface(tell);
-            }
-        }
-        let mut splices = Splices::default();
-        for ((choice, calls), state) in self.reply.choices.iter().zip(&self.calls).zip(&mut self.choices) {
-            match self.replaced.iter().find(|replaced| replaced.index == state.index) {
-                Some(replaced) => splices.replace(choice.span, rewritten_choice(replaced, state)),
-                None => edit_choice(&self.body, choice, calls, state, &mut splices),
-            }
-        }
-        if let (Some(member), Some(sum), false) = (self.reply.usage, &self.usage, self.replaced.is_empty()) {
-            splices.replace(member.value, sum.clone());
-        }
-        Some(splices.apply(&self.body).join())
+    /// The usage of all replies together, for metrics.
+    pub fn total_usage(&self) -> Option<Value> {
+        self.usage.total()
     }
-}
 
-/// The index under which each choice goes: that which it says, or where one before it says the same, one that none of
-/// them says. Else what is asked again for one of them would be taken for the other, without end.
-fn own_indexes(choices: &[Choice]) -> Vec<u32> {
-    let said: BTreeSet<u32> = choices.iter().map(|choice| choice.index).collect();
-    let mut free = (0..).filter(|index| !said.contains(index));
-    let mut seen = BTreeSet::new();
-    let own = |choice: &Choice| {
-        if seen.insert(choice.index) { choice.index } else { free.next().unwrap_or(choice.index) }
-    };
-    choices.iter().map(own).collect()
-}
+    /// Bytes that are kept: what is held back or not whole yet, and what is known of the choices.
+    pub fn kept_bytes(&self) -> usize {
+        let choices: usize = self.choices.iter().map(ChoiceState::size).sum();
+        self.reader.bytes() + self.queue.bytes() + choices
+    }
 
-fn read_usage(reply: &Reply, body: &Bytes) -> Option<Bytes> {
-    reply.told_usage().map(|usage| body.slice(usage.range()))
-}
+    /// Whether anything is held back for now.
+    pub fn is_holding(&self) -> bool {
+        !self.queue.is_empty()
+    }
 
-fn value(json: &[u8]) -> Value {
-    serde_json::from_slice(json).unwrap_or_default()
-}
+    /// Whether something of this reply does not reach the client, for now or for good.
+    pub fn is_hiding(&self) -> bool {
+        self.is_holding() || self.choices.iter().any(ChoiceState::is_edited)
+    }
 
-/// Judges the calls of `choice` and tells where each of them is.
-fn read_choice(
-    state: &mut ChoiceState,
-    choice: &Choice,
-    body: &[u8],
-    judging: &mut Judging,
-    now_ms: u64,
-) -> Vec<CallAt> {
-    state.add_text(&choice.delta, body);
-    let mut calls = Vec::new();
-    let mut known: Vec<(usize, &ToolCall)> = Vec::new();
-    for (delta, call) in choice.calls_by_form() {
-        if let Some(known) = state.repeated(call, &known, body) {
-            calls.push(CallAt { choice: 0, delta, call: known, carries: true, begins: false });
-            continue;
+    /// Whether an event of ours may be written now.
+    pub fn at_boundary(&self) -> bool {
+        self.reader.at_boundary()
+    }
+
+    /// Whether the upstream has said that nothing more comes.
+    pub fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Done { .. })
+    }
+
+    /// Whether the client gets other bytes than came.
+    pub fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    /// Why something passed unjudged or was broken off, each reason once.
+    pub fn unjudged(&self) -> &[Unjudged] {
+        &self.unjudged
+    }
+
+    /// Why the client must get nothing more of the reply, if so.
+    pub fn broken_off(&self) -> Option<Unjudged> {
+        match self.phase {
+            Phase::BrokenOff(why) => Some(why),
+            _ => None,
         }
-        let is_beside = delta >= choice.delta.calls.len();
-        let (at, begins) = match is_beside {
-            true => state.add_call_beside(call, body, judging.is_strict()),
-            false => (state.add_whole_call(call, body, judging.is_strict()), true),
-        };
-        known.push((at, call));
-        let call = at;
-        calls.push(CallAt { choice: 0, delta, call, carries: true, begins });
     }
-    if let Some(finish) = choice.finish {
-        state.ends_by(&decode(finish, body));
-    }
-    state.finish_calls(judging, now_ms);
-    calls
-}
 
-/// The choice object of a reply that holds it alone, edited.
-fn rewritten_choice(Replaced { alone, calls, .. }: &Replaced, state: &mut ChoiceState) -> Bytes {
-    let Ok(reply) = Reply::read(alone, Form::Whole) else { return Bytes::from_static(b"{}") };
-    let mut splices = Splices::default();
-    if let Some(choice) = reply.choices.first() {
-        if let Some(index) = choice.member(alone, b"index").filter(|_| choice.index != state.index) {
-            splices.replace(index.value, state.index.to_string());
+    fn settle_one(&mut self, id: u32, decision: Word) {
+        if let Some(decision) = self.judging.settle(id, decision) {
+            self.choices.iter_mut().for_each(|state| state.settle(id, &decision));
         }
-        edit_choice(alone, choice, calls, state, &mut splices);
     }
-    let whole = splices.apply(alone).join();
-    whole.slice(br#"{"choices":["#.len()..whole.len() - b"]}".len())
-}
 
-fn edit_choice(
-    body: &Bytes,
-    choice: &Choice,
-    calls: &[CallAt],
-    state: &mut ChoiceState,
-    splices: &mut Splices,
-) {
-    let asked = state.ask(0).is_some();
-    let spoken = state.is_silent() && (state.is_edited() || state.is_continued());
-    if spoken {
-        state.speak(NO_ANSWER);
+    /// Nobody can be asked about what waits.
+    fn settle_all(&mut self) {
+        let ids: Vec<u32> = self.judging.held().map(|call| call.id).collect();
+        ids.into_iter().for_each(|id| self.settle_one(id, Word::Unasked));
     }
-    edit_calls(body, choice, calls, state, splices);
-    let message = &choice.delta;
-    let text = state.text();
-    if spoken
-        || asked
-        || message.content.texts().map(|text| text.span.len()).sum::<usize>() == 0
-        || !state.earlier_text().is_empty()
-    {
-        let left =
-            message.members.iter().filter(|member| !is_emptied(body, message, calls, state, member)).count();
-        set_content(body, (message, left), &text, splices);
-    }
-    if let Some(finish) = choice.finish
-        && state.is_edited()
-        && !state.releases()
-        && !state.is_cut()
-    {
-        splices.replace(finish.quoted(), "\"stop\"");
-    }
-}
 
-/// Makes `text` what the message says, which has so many members `left`.
-fn set_content(body: &[u8], (message, left): (&Delta, usize), text: &str, splices: &mut Splices) {
-    if text.is_empty() {
-        return;
+    /// Decides on everything that is left, and gives it out.
+    fn finish_choices(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
+        for state in &mut self.choices {
+            state.finish_calls(&mut self.judging, now_ms);
+        }
+        self.drain(out);
     }
-    match message.member(body, b"content") {
-        Some(member) if !matches!(message.content, Content::Other(_)) => {
-            splices.replace(member.value, quote(text));
+
+    fn ending(&mut self, out: &mut Vec<Bytes>) -> Ending {
+        let failed = self.phase.has_failed();
+        if failed {
+            self.settle_all();
+            self.drain(out);
         }
-        Some(_) => {}
-        None if message.span.is_empty() => {}
-        None => {
-            let start = Span { start: message.span.start + 1, end: message.span.start + 1 };
-            let comma = if left == 0 { "" } else { "," };
-            splices.replace(start, format!("\"content\":{}{comma}", quote(text)));
+        if self.is_waiting() {
+            return Ending::Waits;
         }
+        let pending = self.choices.iter().find(|state| self.is_asked_again(state)).filter(|_| !failed);
+        if let Some((choice, hidden)) = pending.and_then(|state| Some((state.index, state.round()?))) {
+            return Ending::Reask { choice, hidden };
+        }
+        match self.form {
+            Form::Streamed => self.end_stream(out),
+            Form::Whole => self.give_body(out),
+        }
+        Ending::Complete
+    }
+
+    /// Whether all calls of a choice were blocked. What comes behind a finish that the client has is not asked for
+    /// again: nothing could follow it.
+    fn is_asked_again(&self, state: &ChoiceState) -> bool {
+        state.is_wholly_withheld() && !state.finish_shown && !self.judging.observes()
+    }
+
+    fn is_pending(&self) -> bool {
+        self.choices.iter().any(|state| self.is_asked_again(state))
+    }
+
+    /// Adds a choice of a stream; its place.
+    fn add_choice(&mut self, index: u32) -> usize {
+        self.choices.push(ChoiceState::streamed(index));
+        self.choices.len() - 1
     }
 }
 
 #[cfg(test)]
-mod quirks;
+mod held;
+#[cfg(test)]
+mod order;
+#[cfg(test)]
+mod stream_quirks;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod whole_quirks;

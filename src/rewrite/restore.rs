@@ -83,7 +83,7 @@ enum Before {
 
 fn before_call(
     transcript: &Transcript<'_>,
-    call: &Call<'_>,
+    call: &Call,
     (here, own): (&[Round], &[Round]),
     released: &[Option<Releases>],
 ) -> Before {

@@ -169,12 +169,8 @@ mod tests {
         (call.id, call.name) = (b"call_1".to_vec(), b"search".to_vec());
         call.arguments = arguments.as_bytes().to_vec();
         call.extra = vec![(b"extra_content".to_vec(), br#"{"s":"\u002b"}"#.to_vec())];
-        let reason = Reason {
-            kind: ReasonKind::RateLimit,
-            message: "wait".into(),
-            retryable: true,
-            numbers: vec![("retry_after_ms", 41_000)],
-        };
+        let reason =
+            Reason::new(ReasonKind::RateLimit, "wait").retryable().with(vec![("retry_after_ms", 41_000)]);
         Withheld { call, result: envelope("rate_limit", &reason) }
     }
 

@@ -108,7 +108,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::plan::{SummaryPlace, SummaryTerms};
+    use crate::policy::plan::{SummaryBlank, SummaryPlace, SummaryTerms};
     use crate::transcript::identity::{Hash, HashKey, Identity};
     use crate::transcript::memo::NoMemo;
     use crate::wire::request::Request;
@@ -174,6 +174,7 @@ mod tests {
             // More than are asked about.
             texts: vec![(1, 0); 150],
             terms: Arc::new(terms),
+            blank: SummaryBlank { message: 1, text: 0, around: ("", "") },
         };
         let question: Value = serde_json::from_slice(&question(&transcript, &wanted)).unwrap();
         let told = question["messages"][1]["content"].as_str().unwrap();

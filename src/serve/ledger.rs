@@ -5,6 +5,7 @@ use crate::config::{Config, KeyHash};
 use crate::ledger::Ledger;
 use crate::ledger::memory::{Bounds, Memory};
 use crate::ledger::redis::{AddressError, Redis, Settings};
+use crate::secret::random_key;
 use crate::telemetry::metrics::Metrics;
 use crate::transcript::identity::HashKey;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ pub(super) async fn open(config: &Config, metrics: &Arc<Metrics>) -> Result<Open
         true => shared(config, metrics).await?,
         false => {
             let ledger = Arc::new(Memory::new(&bounds(config)));
-            Opened { ledger, key: HashKey::random(), shared: Shared(None) }
+            Opened { ledger, key: random_key(), shared: Shared(None) }
         }
     };
     let ledger = Arc::clone(&opened.ledger);

@@ -12,7 +12,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// Longest text, in characters; as in the log.
 const MAX_TEXT_CHARS: usize = 200;
@@ -48,10 +48,12 @@ impl Audit {
         }
     }
 
-    /// Waits until what was recorded so far is written, at most `within`; whether it was. To be called at the
-    /// program's end, off the runtime.
-    pub fn finish(&self, within: Duration) -> bool {
-        self.0.as_ref().is_none_or(|queue| queue.finish(within))
+    /// Writes what was recorded so far and ends the record; waits a second at most. To be called at the program's
+    /// end, off the runtime.
+    pub fn finish(&self) {
+        if let Some(queue) = &self.0 {
+            queue.finish();
+        }
     }
 
     /// Lines that were lost since this was last asked.
@@ -82,8 +84,11 @@ struct Decision<'a> {
     /// Its place among the calls judged in this request, from 0.
     call: usize,
     tool: Cow<'a, str>,
-    /// What became of the call: `allowed`, `withheld`, `answered`, `unjudged`.
+    /// What became of the call: `allow`, `block`, `modify`, `answer` or `ask`.
     verdict: &'static str,
+    /// It was allowed because nobody could rule on it.
+    #[serde(skip_serializing_if = "is_false")]
+    unjudged: bool,
     policy: Option<&'static str>,
     reason: Option<&'static str>,
     /// The model reads this policy's words.
@@ -130,6 +135,7 @@ fn decisions_on((call, judged): (usize, &JudgedCall)) -> Vec<Decision<'_>> {
         call,
         tool: bounded::name(&judged.tool),
         verdict,
+        unjudged: judged.unjudged,
         policy: None,
         reason: None,
         spoke: false,
@@ -153,6 +159,10 @@ fn deed(action: &Action) -> Deed<'_> {
 
 fn is_zero(number: &usize) -> bool {
     *number == 0
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// The file at a path, whichever that is now: one that was moved away or deleted is replaced by a new one.

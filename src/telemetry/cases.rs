@@ -1,8 +1,9 @@
 //! Outcomes and sinks for the tests of this folder.
 
+use super::endpoint::Endpoint;
 use super::outcome::{
-    CallVerdict, Context, Fallback, Foretold, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak,
-    Route, SHORTENED, Said, Times, Tokens,
+    Context, Fallback, Foretold, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route, SHORTENED,
+    Said, Times, Tokens, Verdict,
 };
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -35,26 +36,17 @@ pub(super) fn rich() -> Outcome {
     outcome.conversation = Some("talk-1".to_owned());
     outcome.model = Some("gpt-4o".to_owned());
     outcome.profile = Some("chat".into());
+    outcome.caller = Some("c0ffee".to_owned());
+    outcome.method = "POST".to_owned();
+    outcome.path = "/v1/chat/completions".to_owned();
+    outcome.endpoint = Endpoint::ChatCompletions;
     outcome.mode = "enforce";
     outcome.status = 200;
     outcome.streamed = true;
     outcome.act(On::Request, "truncate", SHORTENED, 2);
     outcome.act(On::Request, "budget", "notice", 1);
     outcome.act(On::Reply, "rate_limit", "withheld", 1);
-    let call =
-        |tool: &str, verdict| JudgedCall { tool: tool.to_owned(), verdict, said: vec![], is_spoken: false };
-    outcome.judged = vec![
-        call("search", CallVerdict::Allowed),
-        call("search", CallVerdict::Allowed),
-        JudgedCall {
-            said: [("rate_limit", "RATE_LIMIT"), ("loops", "LOOP_DETECTED")]
-                .map(|(policy, reason)| Said { policy, reason })
-                .into(),
-            is_spoken: true,
-            ..call("weather", CallVerdict::Withheld)
-        },
-        call("weather", CallVerdict::Unjudged),
-    ];
+    outcome.judged = calls();
     let result = |tool: &str, bytes, tokens, took| NewResult { tool: tool.to_owned(), bytes, tokens, took };
     outcome.results = vec![
         result("search", 5_120, 1_280, Some(Duration::from_millis(350))),
@@ -70,7 +62,8 @@ pub(super) fn rich() -> Outcome {
     };
     outcome.foretold = Some(Foretold { tokens: 2_970, basis: "usage", billed: 3_000 });
     outcome.context = Context { touched: true, held_out: false };
-    outcome.billed_requests = 2;
+    outcome.upstream_requests = 2;
+    outcome.upstream_request_id = Some("up-1".to_owned());
     outcome.fallbacks = vec![Fallback::Placement];
     outcome.prefix_breaks = vec![PrefixBreak::Ledger];
     outcome.unjudged = vec!["event_too_long"];
@@ -90,4 +83,27 @@ pub(super) fn rich() -> Outcome {
     outcome.reply_bytes = 900;
     outcome.traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
     outcome
+}
+
+fn calls() -> Vec<JudgedCall> {
+    let call = |tool: &str, verdict| JudgedCall {
+        tool: tool.to_owned(),
+        id: "call-0".to_owned(),
+        verdict,
+        unjudged: false,
+        said: vec![],
+        is_spoken: false,
+    };
+    vec![
+        call("search", Verdict::Allow),
+        call("search", Verdict::Allow),
+        JudgedCall {
+            said: [("rate_limit", "RATE_LIMIT"), ("loops", "LOOP_DETECTED")]
+                .map(|(policy, reason)| Said { policy, reason })
+                .into(),
+            is_spoken: true,
+            ..call("weather", Verdict::Block)
+        },
+        JudgedCall { unjudged: true, ..call("weather", Verdict::Allow) },
+    ]
 }

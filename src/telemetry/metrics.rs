@@ -224,11 +224,6 @@ impl Metrics {
         self.ledger.fail(op, count);
     }
 
-    /// Counts a request that the shared ledger told nothing of: refused, or read with what this process knows.
-    pub fn count_without_ledger(&self, refused: bool) {
-        self.ledger.miss(refused);
-    }
-
     /// Tells whether the ledger answers.
     pub fn ledger_answers(&self, answers: bool) {
         self.ledger.answers(answers);
@@ -252,11 +247,12 @@ impl Metrics {
             self.by_profile.with_label_values(&[&**profile]).inc();
         }
         self.client_gone.inc_by(outcome.client_gone.into());
+        outcome.without_store.into_iter().for_each(|refused| self.ledger.miss(refused));
         self.times.record(outcome);
         self.deeds.record(outcome);
         self.record_tokens(outcome);
         for call in &outcome.judged {
-            self.tools.tool(&call.tool).call(call.verdict);
+            self.tools.tool(&call.tool).call(call);
         }
         for regret in outcome.regrets.iter().filter(|regret| !outcome.repeated || regret.on == On::Reply) {
             self.tools.tool(&regret.tool).regret();
@@ -416,6 +412,7 @@ impl Deeds {
             self.lost_rounds.inc_by(outcome.lost_rounds.into());
         }
         outcome.fallbacks.iter().for_each(|kind| self.fallbacks.add(kind.as_str(), 1));
+        outcome.summaries.iter().for_each(|result| self.summaries.kinds.add(result.as_str(), 1));
         outcome.unjudged.iter().for_each(|why| self.unjudged.add(why, 1));
         outcome.ungoverned.iter().for_each(|why| self.ungoverned.add(why, 1));
         self.reasks.inc_by(outcome.reasks.into());

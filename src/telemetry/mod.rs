@@ -3,6 +3,7 @@
 
 pub mod audit;
 mod bounded;
+pub mod endpoint;
 mod families;
 mod gauges;
 pub mod ledger;
@@ -11,6 +12,7 @@ pub mod log;
 pub mod metrics;
 pub mod outcome;
 mod queue;
+mod request;
 mod tools;
 pub mod trace;
 
@@ -22,7 +24,6 @@ use log::Log;
 use metrics::Metrics;
 use outcome::Outcome;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Where outcomes go. Cheap to clone.
 #[derive(Clone)]
@@ -42,11 +43,11 @@ impl Telemetry {
         self.metrics.add_lost_audit_lines(self.audit.take_lost());
     }
 
-    /// Waits until what was logged and recorded so far is written, at most `within` each. To be called at the
+    /// Writes what was logged and recorded so far and ends both; waits a second at most for each. To be called at the
     /// program's end, off the runtime.
-    pub fn finish(&self, within: Duration) {
-        self.log.finish(within);
-        self.audit.finish(within);
+    pub fn finish(&self) {
+        self.log.finish();
+        self.audit.finish();
     }
 }
 
@@ -74,9 +75,9 @@ mod tests {
         let log = Log::open(Settings { format: Format::Json, level: Level::Info }, Broken);
         let telemetry = Telemetry { metrics: Arc::new(Metrics::new(&[]).unwrap()), log, audit: Audit::off() };
         telemetry.record(&Outcome::new(Route::Relay));
-        assert!(telemetry.log.finish(Duration::from_secs(10)), "a line that failed is settled too");
+        telemetry.log.finish();
+        // The thread has ended, so this one is lost too.
         telemetry.record(&Outcome::new(Route::Relay));
-        telemetry.log.finish(Duration::from_secs(10));
         telemetry.metrics.add_lost_log_lines(telemetry.log.take_lost());
         let text = telemetry.metrics.render();
         assert!(text.contains("\ntoolrein_log_lines_lost_total 2\n"), "{text}");

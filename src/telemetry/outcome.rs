@@ -1,6 +1,7 @@
 //! The record of one client request as plain data, filled in while the request runs and recorded once at its
 //! end. Knows no type of the rest of the program, neither counts nor writes anything.
 
+use super::endpoint::Endpoint;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,12 @@ pub struct Outcome {
     pub model: Option<String>,
     /// The name of the profile that the request took.
     pub profile: Option<Arc<str>>,
+    /// A keyed hash of the caller's credential.
+    pub caller: Option<String>,
+    /// The request's method and the path that it asks for, without its query.
+    pub method: String,
+    pub path: String,
+    pub endpoint: Endpoint,
     pub route: Route,
     /// `enforce`, `observe` or `off`.
     pub mode: &'static str,
@@ -43,12 +50,18 @@ pub struct Outcome {
     /// What the prompt was expected to cost; `None` where it was not read.
     pub foretold: Option<Foretold>,
     pub context: Context,
-    /// Requests made upstream for this one.
-    pub billed_requests: u32,
+    /// Requests that the upstream was sent for this one.
+    pub upstream_requests: u32,
+    /// The upstream's own name for the last of them.
+    pub upstream_request_id: Option<String>,
     pub fallbacks: Vec<Fallback>,
     pub prefix_breaks: Vec<PrefixBreak>,
     /// Why replies, or parts of them, passed without being judged: `event_too_long`, `held_too_much`, ...
     pub unjudged: Vec<&'static str>,
+    /// The state store told nothing of it; whether it was refused for that.
+    pub without_store: Option<bool>,
+    /// What was found of summaries that were decided on before.
+    pub summaries: Vec<SummaryResult>,
     /// Hidden rounds that should have been put back and could not.
     pub lost_rounds: u32,
     pub reasks: u32,
@@ -114,7 +127,11 @@ pub struct Regret {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JudgedCall {
     pub tool: String,
-    pub verdict: CallVerdict,
+    /// As the upstream gave it; empty where it gave none.
+    pub id: String,
+    pub verdict: Verdict,
+    /// It was allowed because nobody could rule on it.
+    pub unjudged: bool,
     /// What policies said of it, in registry order; every objection, also where it is only observed.
     pub said: Vec<Said>,
     /// The model reads the words of the first of them.
@@ -132,13 +149,17 @@ pub struct Said {
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallVerdict {
-    Allowed,
-    Withheld,
-    /// Answered by a policy in the client's place.
-    Answered,
-    /// Handed out although nobody could rule on it.
-    Unjudged,
+pub enum Verdict {
+    /// The client got it as it was.
+    Allow,
+    /// The client did not get it.
+    Block,
+    /// The client got it with other arguments.
+    Modify,
+    /// A policy answered it in the client's place.
+    Answer,
+    /// A person was asked about it.
+    Ask,
 }
 
 /// What came of asking a person about a call, or about all those of one question.
@@ -365,16 +386,15 @@ impl Route {
     }
 }
 
-impl CallVerdict {
-    pub(super) const ALL: [Self; 4] = [Self::Allowed, Self::Withheld, Self::Answered, Self::Unjudged];
-
-    /// As in labels and fields.
+impl Verdict {
+    /// As in fields.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Allowed => "allowed",
-            Self::Withheld => "withheld",
-            Self::Answered => "answered",
-            Self::Unjudged => "unjudged",
+            Self::Allow => "allow",
+            Self::Block => "block",
+            Self::Modify => "modify",
+            Self::Answer => "answer",
+            Self::Ask => "ask",
         }
     }
 }

@@ -1,146 +1,128 @@
-//! A bounded queue of lines in front of one thread that writes them. Takes a line without ever waiting for
-//! the disk or the terminal; a line that finds the queue full is lost and counted. Knows nothing of what the
-//! lines say.
+//! A bounded queue of lines in front of one thread that writes them (`tracing-appender`). Nobody who hands in a line
+//! waits for the disk or the terminal: a line that finds the queue full, or that cannot be written, is lost and counted.
+//! Knows nothing of what the lines say.
 
-use std::io::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
-/// Bytes that may wait to be written: some ten thousand lines, a second or more of full load.
-const MAX_WAITING_BYTES: usize = 4 * 1024 * 1024;
-/// The buffers keep this much between bursts.
-const KEPT_BYTES: usize = 64 * 1024;
-/// The writer rests this long after each write, so that under load lines go out by the hundred, and senders
-/// need no system call to wake it for every one of them.
+/// Bytes that may wait to be written: some thousand lines, which is a tenth of a second at full load.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// A shorter line counts as this many, so that the number of lines is bounded too.
+const LEAST_BYTES: usize = 512;
+const MAX_LINES: usize = MAX_BYTES / LEAST_BYTES;
+/// So much is written at once.
+const BATCH_BYTES: usize = 64 * 1024;
+/// The writer rests this long after each write, so that under load lines go out by the hundred, and senders need no
+/// system call to wake it for every one of them.
 const REST: Duration = Duration::from_millis(10);
 
-/// The sending side. When it is dropped the thread writes what waits, and ends.
-pub(super) struct Queue(Arc<Shared>);
-
-struct Shared {
-    /// A std mutex: held for a copy of one line or a swap, never across a write or an await.
-    state: Mutex<State>,
-    filled: Condvar,
-    settled: Condvar,
-    lost: AtomicU64,
-}
-
-#[derive(Default)]
-struct State {
-    waiting: Vec<u8>,
-    /// Lines taken so far, and lines of them that are written or given up.
-    taken: u64,
-    settled: u64,
-    writer_sleeps: bool,
-    closed: bool,
+/// The sending side.
+pub(super) struct Queue {
+    writer: NonBlocking,
+    /// Lines that the queue of tracing-appender had no room for.
+    dropped: ErrorCounter,
+    /// Bytes that wait, by [`weight`].
+    waiting: Arc<AtomicUsize>,
+    /// Lines that could not be written, came too late, or were too many bytes.
+    failed: Arc<AtomicU64>,
+    closed: AtomicBool,
+    /// Lost lines that [`Self::take_lost`] has returned so far.
+    taken: AtomicU64,
+    /// Writes what waits when it is dropped. A std mutex: held for a swap.
+    guard: Mutex<Option<WorkerGuard>>,
 }
 
 impl Queue {
     /// A queue whose lines go to `sink`, written by a thread of this `name`.
     pub(super) fn new(name: &str, sink: impl Write + Send + 'static) -> Self {
-        let shared = Arc::new(Shared {
-            state: Mutex::default(),
-            filled: Condvar::new(),
-            settled: Condvar::new(),
-            lost: AtomicU64::new(0),
-        });
-        let writer = Arc::clone(&shared);
-        let started = thread::Builder::new().name(name.to_owned()).spawn(move || writer.write_all_to(sink));
-        if started.is_err() {
-            // Nobody will write: every line counts as lost.
-            shared.lock().closed = true;
-        }
-        Self(shared)
+        let (failed, waiting) = (Arc::<AtomicU64>::default(), Arc::<AtomicUsize>::default());
+        let (failures, queued) = (Arc::clone(&failed), Arc::clone(&waiting));
+        let batches = Batches { sink, batch: Vec::new(), lines: 0, queued, failed: failures };
+        let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(MAX_LINES);
+        let (writer, guard) = builder.thread_name(name).finish(batches);
+        let dropped = writer.error_counter();
+        let (closed, taken, guard) = (AtomicBool::new(false), AtomicU64::new(0), Mutex::new(Some(guard)));
+        Self { writer, dropped, waiting, failed, closed, taken, guard }
     }
 
     /// Takes one line, its end included.
     pub(super) fn push(&self, line: &[u8]) {
-        let mut state = self.0.lock();
-        if state.closed || state.waiting.len() + line.len() > MAX_WAITING_BYTES {
-            drop(state);
-            self.0.lost.fetch_add(1, Ordering::Relaxed);
+        let weight = weight(line);
+        let is_full = self.waiting.fetch_add(weight, Ordering::Relaxed) + weight > MAX_BYTES;
+        if is_full || self.closed.load(Ordering::Relaxed) {
+            self.waiting.fetch_sub(weight, Ordering::Relaxed);
+            self.failed.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        state.waiting.extend_from_slice(line);
-        state.taken += 1;
-        let wake = std::mem::take(&mut state.writer_sleeps);
-        drop(state);
-        if wake {
-            self.0.filled.notify_one();
-        }
+        // It fails only where it waits for room, which this one does not.
+        let _ = self.writer.clone().write_all(line);
     }
 
-    /// Waits until every line taken so far is settled, at most `within`; whether it came to that.
-    pub(super) fn finish(&self, within: Duration) -> bool {
-        let state = self.0.lock();
-        let target = state.taken;
-        let waited = self.0.settled.wait_timeout_while(state, within, |state| state.settled < target);
-        let (_state, time) = waited.unwrap_or_else(PoisonError::into_inner);
-        !time.timed_out()
+    /// Writes what waits and ends the thread; waits a second at most. Lines that come later are lost.
+    pub(super) fn finish(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        drop(self.guard.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Lines lost since this was last asked.
     pub(super) fn take_lost(&self) -> u64 {
-        // Read first: a load costs nothing, and there is next to never anything to take.
-        match self.0.lost.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => self.0.lost.swap(0, Ordering::Relaxed),
-        }
+        let lost = self.dropped.dropped_lines() as u64 + self.failed.load(Ordering::Relaxed);
+        lost.saturating_sub(self.taken.fetch_max(lost, Ordering::Relaxed))
     }
 }
 
-impl Drop for Queue {
-    fn drop(&mut self) {
-        self.0.lock().closed = true;
-        self.0.filled.notify_one();
+/// Writes lines by the batch, and counts those of a batch that could not be written. Never fails, since the thread
+/// would drop the error.
+struct Batches<W> {
+    sink: W,
+    batch: Vec<u8>,
+    lines: u64,
+    /// Bytes that wait.
+    queued: Arc<AtomicUsize>,
+    failed: Arc<AtomicU64>,
+}
+
+fn weight(line: &[u8]) -> usize {
+    line.len().max(LEAST_BYTES)
+}
+
+impl<W: Write> Write for Batches<W> {
+    /// Takes one line.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.queued.fetch_sub(weight(line), Ordering::Relaxed);
+        self.batch.extend_from_slice(line);
+        self.lines += 1;
+        if self.batch.len() >= BATCH_BYTES {
+            self.settle();
+        }
+        Ok(line.len())
+    }
+
+    /// Called whenever the queue is empty.
+    fn flush(&mut self) -> io::Result<()> {
+        self.settle();
+        thread::sleep(REST);
+        Ok(())
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The thread's whole life.
-    fn write_all_to(&self, mut sink: impl Write) {
-        let mut batch = Vec::new();
-        while let Some(upto) = self.next_batch(&mut batch) {
-            let written = sink.write_all(&batch).and_then(|()| sink.flush());
-            let mut state = self.lock();
-            if written.is_err() {
-                self.lost.fetch_add(upto - state.settled, Ordering::Relaxed);
-            }
-            state.settled = upto;
-            drop(state);
-            self.settled.notify_all();
-            batch.clear();
-            batch.shrink_to(KEPT_BYTES);
-            thread::sleep(REST);
+impl<W: Write> Batches<W> {
+    fn settle(&mut self) {
+        if self.lines > 0 && self.sink.write_all(&self.batch).and_then(|()| self.sink.flush()).is_err() {
+            self.failed.fetch_add(self.lines, Ordering::Relaxed);
         }
-    }
-
-    /// Swaps what waits into `batch`, sleeping until there is something; the number of the last line in it.
-    /// `None` when the queue is closed and empty.
-    fn next_batch(&self, batch: &mut Vec<u8>) -> Option<u64> {
-        let mut state = self.lock();
-        while state.waiting.is_empty() {
-            if state.closed {
-                return None;
-            }
-            state.writer_sleeps = true;
-            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        std::mem::swap(&mut state.waiting, batch);
-        Some(state.taken)
+        self.lines = 0;
+        self.batch.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
     const SOON: Duration = Duration::from_secs(20);
@@ -176,44 +158,35 @@ mod tests {
             text.extend(written.recv_timeout(SOON).unwrap());
         }
         assert_eq!(String::from_utf8(text).unwrap(), expected);
-        assert!(queue.finish(SOON));
         assert_eq!(queue.take_lost(), 0);
     }
 
     #[test]
     fn a_writer_that_hangs_blocks_nobody_and_what_does_not_fit_is_counted() {
-        let (queue, written) = gated();
-        let line = vec![b'x'; MAX_WAITING_BYTES / 4];
-        // The writer takes one batch and hangs on it; then four more lines fit, however the first went out.
-        for _ in 0..20 {
-            queue.push(&line);
+        for (length, fit) in [(64, MAX_LINES as u64), (BATCH_BYTES, (MAX_BYTES / BATCH_BYTES) as u64)] {
+            let (queue, written) = gated();
+            let line = b"x".repeat(length);
+            // The writer takes at most one batch out of the queue and hangs on it.
+            let batch = (BATCH_BYTES / length) as u64;
+            let all = fit + batch + 20;
+            (0..all).for_each(|_| queue.push(&line));
+            let lost = queue.take_lost();
+            assert!((20..=20 + batch).contains(&lost), "{lost}");
+            assert_eq!(queue.take_lost(), 0);
+            drop(written);
+            queue.finish();
+            assert_eq!(lost + queue.take_lost(), all, "what could not be written is counted too");
         }
-        assert!(!queue.finish(Duration::ZERO));
-        let lost = queue.take_lost();
-        assert!((12..=16).contains(&lost), "{lost}");
-        assert_eq!(queue.take_lost(), 0);
-        let mut bytes = 0;
-        while bytes < (20 - lost as usize) * line.len() {
-            bytes += written.recv_timeout(SOON).unwrap().len();
-        }
-        assert!(queue.finish(SOON));
     }
 
     #[test]
-    fn what_waits_is_written_when_the_queue_is_dropped_and_the_thread_ends() {
+    fn what_waits_is_written_at_the_end_and_what_comes_later_is_lost() {
         let (queue, written) = gated();
         queue.push(b"last words\n");
-        drop(queue);
-        assert_eq!(written.recv_timeout(SOON).unwrap(), b"last words\n");
-        assert!(written.recv_timeout(SOON).is_err(), "the thread has dropped its end");
-    }
-
-    #[test]
-    fn lines_are_lost_and_settled_where_the_writer_fails() {
-        let (queue, written) = gated();
-        drop(written);
-        queue.push(b"one\n");
-        assert!(queue.finish(SOON));
+        let reader = thread::spawn(move || written.recv_timeout(SOON).unwrap());
+        queue.finish();
+        assert_eq!(reader.join().unwrap(), b"last words\n");
+        queue.push(b"too late\n");
         assert_eq!(queue.take_lost(), 1);
     }
 }

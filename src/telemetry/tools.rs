@@ -3,7 +3,7 @@
 
 use super::bounded;
 use super::families::Maker;
-use super::outcome::{CallVerdict, NewResult};
+use super::outcome::{JudgedCall, NewResult, Verdict};
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use prometheus::{Error, Histogram, HistogramVec, IntCounter, IntCounterVec};
@@ -43,9 +43,12 @@ struct Families {
     seconds: HistogramVec,
 }
 
+/// The labels of calls.
+const VERDICTS: [&str; 4] = ["allowed", "withheld", "answered", "unjudged"];
+
 /// The resolved metrics of one tool.
 pub(super) struct Tool {
-    calls: [IntCounter; CallVerdict::ALL.len()],
+    calls: [IntCounter; VERDICTS.len()],
     regrets: IntCounter,
     bytes: Histogram,
     tokens: Histogram,
@@ -135,7 +138,7 @@ impl Tools {
 impl Families {
     fn tool(&self, name: &str) -> Tool {
         Tool {
-            calls: CallVerdict::ALL.map(|verdict| self.calls.with_label_values(&[name, verdict.as_str()])),
+            calls: VERDICTS.map(|verdict| self.calls.with_label_values(&[name, verdict])),
             regrets: self.regrets.with_label_values(&[name]),
             bytes: self.bytes.with_label_values(&[name]),
             tokens: self.tokens.with_label_values(&[name]),
@@ -144,10 +147,20 @@ impl Families {
     }
 }
 
+/// Which of [`VERDICTS`] a call has.
+fn label(call: &JudgedCall) -> usize {
+    match call.verdict {
+        _ if call.unjudged => 3,
+        Verdict::Allow | Verdict::Modify => 0,
+        Verdict::Block | Verdict::Ask => 1,
+        Verdict::Answer => 2,
+    }
+}
+
 impl Tool {
     /// Counts one call.
-    pub(super) fn call(&self, verdict: CallVerdict) {
-        self.calls[verdict as usize].inc();
+    pub(super) fn call(&self, call: &JudgedCall) {
+        self.calls[label(call)].inc();
     }
 
     /// Counts one cut result that was asked for once more.
@@ -167,7 +180,13 @@ impl Tool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cases::rich;
     use super::*;
+
+    fn passed() -> JudgedCall {
+        rich().judged[0].clone()
+    }
+
     use prometheus::Registry;
     use std::collections::BTreeMap;
     use std::time::Duration;
@@ -190,15 +209,15 @@ mod tests {
     fn a_hundred_unknown_tools_and_all_configured_ones_have_series_and_the_rest_share_one() {
         let registry = Registry::new();
         let tools = tools(&registry, &["search"]);
-        tools.tool("search").call(CallVerdict::Allowed);
+        tools.tool("search").call(&passed());
         for _ in 0..2 {
             for n in 0..1_000 {
-                tools.tool(&format!("invented_{n}")).call(CallVerdict::Allowed);
+                tools.tool(&format!("invented_{n}")).call(&passed());
             }
         }
         tools.configure(&["late".to_owned()]);
-        tools.tool("late").call(CallVerdict::Allowed);
-        tools.tool("search").call(CallVerdict::Allowed);
+        tools.tool("late").call(&passed());
+        tools.tool("search").call(&passed());
         let allowed = allowed(&registry);
         assert_eq!(allowed.len(), 103);
         for (tool, count) in
@@ -212,9 +231,9 @@ mod tests {
     fn a_tool_that_is_called_other_takes_no_place_and_is_no_harm() {
         let registry = Registry::new();
         let tools = tools(&registry, &[]);
-        tools.tool(OTHER).call(CallVerdict::Allowed);
+        tools.tool(OTHER).call(&passed());
         for n in 0..101 {
-            tools.tool(&n.to_string()).call(CallVerdict::Allowed);
+            tools.tool(&n.to_string()).call(&passed());
         }
         let allowed = allowed(&registry);
         assert_eq!((allowed.len(), allowed[OTHER], allowed["99"]), (101, 2, 1));
@@ -225,7 +244,7 @@ mod tests {
         let registry = Registry::new();
         let tools = tools(&registry, &[]);
         for name in ["a\nb", "a\u{1b}b", "\"} 1\n# HELP", &"long".repeat(100_000), ""] {
-            tools.tool(name).call(CallVerdict::Allowed);
+            tools.tool(name).call(&passed());
         }
         let names: Vec<String> = allowed(&registry).into_keys().collect();
         let long = format!("{}lon…", "long".repeat(15));
@@ -237,11 +256,14 @@ mod tests {
         let registry = Registry::new();
         let tools = tools(&registry, &[]);
         let tool = tools.tool("search");
-        for (verdict, times) in
-            [(CallVerdict::Allowed, 3), (CallVerdict::Withheld, 2), (CallVerdict::Unjudged, 1)]
-        {
-            (0..times).for_each(|_| tool.call(verdict));
-            assert_eq!(tools.families.calls.with_label_values(&["search", verdict.as_str()]).get(), times);
+        let call = |verdict, unjudged| JudgedCall { verdict, unjudged, ..passed() };
+        for (call, verdict, times) in [
+            (passed(), "allowed", 3),
+            (call(Verdict::Block, false), "withheld", 2),
+            (call(Verdict::Allow, true), "unjudged", 1),
+        ] {
+            (0..times).for_each(|_| tool.call(&call));
+            assert_eq!(tools.families.calls.with_label_values(&["search", verdict]).get(), times);
         }
         let result = |took| NewResult { tool: "search".to_owned(), bytes: 5_000, tokens: 1_250, took };
         tool.result(&result(None));

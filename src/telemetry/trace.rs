@@ -1,10 +1,9 @@
-//! What libraries (and our own shell) say through `tracing`, brought to the log as lines like all others.
+//! What libraries (and our own shell) log through `tracing`, brought to the log as lines like all others.
 //! Filters by module; decides no wording.
 
 use super::log::{Level, Log};
-use std::fmt::{Debug, Display};
-use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
+use tracing_serde::fields::AsMap as _;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, registry, reload};
@@ -37,43 +36,12 @@ struct Forward(Log);
 
 impl<S: Subscriber> Layer<S> for Forward {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        let mut fields = Fields::default();
-        event.record(&mut fields);
         let level = match *event.metadata().level() {
             tracing::Level::ERROR => Level::Error,
             tracing::Level::WARN => Level::Warn,
             tracing::Level::INFO => Level::Info,
             _ => Level::Debug,
         };
-        let target = event.metadata().target();
-        let mut shown: Vec<(&str, &dyn Display)> = vec![("target", &target)];
-        shown.extend(fields.rest.iter().map(|(name, value)| (*name, value as &dyn Display)));
-        self.0.forwarded(level, &fields.message, &shown);
-    }
-}
-
-/// An event's message and its other fields, as text.
-#[derive(Default)]
-struct Fields {
-    message: String,
-    rest: Vec<(&'static str, String)>,
-}
-
-impl Visit for Fields {
-    /// As it is: by default a text is written with its quotes.
-    fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "message" {
-            self.message = value.to_owned();
-        } else {
-            self.rest.push((field.name(), value.to_owned()));
-        }
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == "message" {
-            self.message = format!("{value:?}");
-        } else {
-            self.rest.push((field.name(), format!("{value:?}")));
-        }
+        self.0.forwarded(level, event.metadata().target(), event.field_map());
     }
 }

@@ -2,8 +2,8 @@
 //! position; the key that names each call, and the digest of what the model saw before it. Knows no policy and no time
 //! of its own.
 
-use super::beginnings::Beginnings;
-use super::context::with_message;
+use super::Notes;
+use super::context::{content_hash, context_behind};
 use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::ids::is_random;
 use super::memo::{Derived, Memo};
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 
 /// One tool call that the model made earlier in the conversation.
 #[derive(Clone, Debug)]
-pub struct Call<'a> {
+pub struct Call {
     /// The place of its assistant message.
     pub message: usize,
     /// Its place among the calls of that message.
@@ -28,15 +28,15 @@ pub struct Call<'a> {
     /// The digest of what the model saw before it made the call.
     pub context: Hash,
     /// As bytes, since it is only compared and hashed; empty where it has none.
-    id: Cow<'a, [u8]>,
+    id: Box<[u8]>,
     /// The tool that it means: a declared one where its name is near that one's ([`meant`]), else as the model wrote it.
-    pub name: Cow<'a, str>,
+    pub name: String,
     /// As the model wrote it, where that is another.
-    written_name: Option<Cow<'a, str>>,
+    written_name: Option<String>,
     /// The hash of its canonical arguments.
     pub arguments: Hash,
-    /// Its arguments as the request holds them, in the request's body.
-    written: (Arguments, &'a [u8]),
+    /// Its arguments as the request holds them, in bytes of their own.
+    written: (Arguments, Box<[u8]>),
     /// The place of the message that answers it.
     pub result: Option<usize>,
     /// When it was handed to the client, in ms since the epoch, where the ledger knows. Of several times that cannot be
@@ -46,11 +46,11 @@ pub struct Call<'a> {
     pub earliest_ms: Option<u64>,
 }
 
-impl<'a> Call<'a> {
+impl Call {
     /// Its arguments as JSON text, spelled as the client sent them; empty where it sent none.
-    pub fn arguments_text(&self) -> Cow<'a, str> {
-        let (arguments, body) = self.written;
-        arguments.text(body)
+    pub fn arguments_text(&self) -> Cow<'_, str> {
+        let (arguments, written) = &self.written;
+        arguments.text(written)
     }
 
     /// Whether its id was drawn at random, by its shape.
@@ -64,47 +64,27 @@ impl<'a> Call<'a> {
     }
 
     /// Gives it the name of the tool that it means.
-    fn mean(&mut self, declared: &[Cow<'a, str>]) {
+    fn mean(&mut self, declared: &[Cow<'_, str>]) {
         let is_meant = |name: &str| meant(name, declared.iter().map(|name| &**name)).map(str::to_owned);
-        if declared.is_empty() || declared.contains(&self.name) {
+        if declared.is_empty() || declared.iter().any(|name| *name == self.name) {
             return;
         }
         if let Some(meant) = is_meant(&self.name) {
-            self.written_name = Some(std::mem::replace(&mut self.name, meant.into()));
+            self.written_name = Some(std::mem::replace(&mut self.name, meant));
         }
     }
-
-    /// The names of the call in the conversation that begins with `root`.
-    fn named(&self, root: Hash, identity: &Identity, memo: &dyn Memo) -> Named {
-        let (arguments, body) = self.written;
-        let arguments = arguments_hash_of(&arguments, body, identity, memo);
-        Named { arguments, key: identity.call_key(root, &self.id, &self.name, arguments) }
-    }
-}
-
-/// The names of a call: the hash of its arguments, and its key.
-#[derive(Clone, Copy)]
-struct Named {
-    arguments: Hash,
-    key: CallKey,
 }
 
 /// Every call, and what answers it.
 #[derive(Default)]
-pub struct PairedCalls<'a> {
-    pub calls: Vec<Call<'a>>,
+pub struct PairedCalls {
+    pub calls: Vec<Call>,
     /// See [`Identity::root`]: named once, since each name takes 500 instructions.
     pub root: Hash,
     /// The digest of all messages: what the model sees before its next reply.
     pub context: Hash,
     /// For each message: what was before it, and the first of its own calls or of the call it answers.
     by_message: Vec<Place>,
-}
-
-/// What is known behind a beginning: the names of its calls, and the digest before each message and behind the last.
-struct Known {
-    named: Vec<Named>,
-    contexts: Vec<Hash>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -118,17 +98,18 @@ struct Place {
     completes: bool,
 }
 
-impl<'a> PairedCalls<'a> {
+impl PairedCalls {
     /// Finds and pairs the calls of `request`.
-    pub fn read(request: &Request, body: &'a [u8], identity: &Identity, memo: &dyn Memo) -> Self {
+    pub(super) fn read(
+        (request, notes): (&Request, &Notes),
+        body: &[u8],
+        identity: &Identity,
+        memo: &dyn Memo,
+    ) -> Self {
         let root = identity.root();
         let by_message = Vec::with_capacity(request.messages.len());
         let calls: usize = request.messages.iter().map(|message| message.calls.len()).sum();
         let mut paired = Self { calls: Vec::with_capacity(calls), root, context: root, by_message };
-        let beginnings = Beginnings { request, memo, key: &identity.key, what: "calls", owner: root };
-        let found = beginnings.find::<Known>();
-        let (named, contexts) =
-            found.as_ref().map_or((&[][..], &[][..]), |(_, known)| (&*known.named, &*known.contexts));
         let declared = request.tools.iter().filter(|_| calls > 0).filter_map(|tool| tool.name);
         let declared: Vec<Cow<'_, str>> = declared.map(|name| decode(name, body)).collect();
         // The calls of the last assistant message, as far as they are not answered.
@@ -138,12 +119,14 @@ impl<'a> PairedCalls<'a> {
             place.first = paired.calls.len();
             match message.role {
                 Role::Assistant => {
-                    for (position, call) in message.calls.iter().enumerate() {
+                    let hash = |call: &ToolCall| arguments_hash_of(&call.arguments, body, identity, memo).0;
+                    let hashes = || message.calls.iter().map(hash).collect();
+                    let arguments = notes.of(request, index).arguments.get_or_init(hashes);
+                    for (position, (call, arguments)) in message.calls.iter().zip(arguments).enumerate() {
                         let mut call = read_call(call, body);
-                        let known = named.get(paired.calls.len()).copied();
-                        let named = known.unwrap_or_else(|| call.named(root, identity, memo));
-                        (call.arguments, call.key, call.context) =
-                            (named.arguments, named.key, place.context_before);
+                        call.arguments = Hash(*arguments);
+                        call.key = identity.call_key(root, &call.id, &call.name, call.arguments);
+                        call.context = place.context_before;
                         (call.message, call.position) = (index, position);
                         call.mean(&declared);
                         call.ordinal = paired.calls.len() + 1;
@@ -163,34 +146,23 @@ impl<'a> PairedCalls<'a> {
                 _ => {}
             }
             place.end = paired.calls.len();
-            paired.context = contexts.get(index + 1).copied().unwrap_or_else(|| {
-                let keys = paired.calls[place.first..].iter().map(|call| call.key);
-                with_message(paired.context, (message, body), keys, &identity.key)
-            });
+            let keys = paired.calls[place.first..].iter().map(|call| call.key);
+            let content =
+                notes.of(request, index).content.get_or_init(|| content_hash(message, body, &identity.key).0);
+            paired.context = context_behind(paired.context, Hash(*content), keys, &identity.key);
             paired.by_message.push(place);
-        }
-        if let Some(at) = beginnings.news(found.as_ref().map(|(at, _)| *at)) {
-            let known = paired.known_before(at.messages);
-            let bytes = size_of_val(&*known.named) + size_of_val(&*known.contexts);
-            beginnings.keep(at, known, bytes);
         }
         paired
     }
 
-    fn known_before(&self, messages: usize) -> Known {
-        let named = self.calls.iter().take_while(|call| call.message < messages);
-        let named = named.map(|call| Named { arguments: call.arguments, key: call.key }).collect();
-        Known { named, contexts: (0..=messages).map(|index| self.context_before(index)).collect() }
-    }
-
     /// The calls that the assistant message at `index` made.
-    pub fn made_by(&self, index: usize) -> &[Call<'a>] {
+    pub fn made_by(&self, index: usize) -> &[Call] {
         let place = self.by_message[index];
         &self.calls[place.first..place.end]
     }
 
     /// The call that the tool message at `index` answers.
-    pub fn answered_by(&self, index: usize) -> Option<&Call<'a>> {
+    pub fn answered_by(&self, index: usize) -> Option<&Call> {
         self.by_message[index].answers.map(|call| &self.calls[call])
     }
 
@@ -212,7 +184,7 @@ impl<'a> PairedCalls<'a> {
     }
 
     /// The key that `call` has without its id.
-    pub fn nameless_key(&self, call: &Call<'_>, identity: &Identity) -> CallKey {
+    pub fn nameless_key(&self, call: &Call, identity: &Identity) -> CallKey {
         identity.call_key(self.root, b"", call.written_name(), call.arguments)
     }
 }
@@ -259,18 +231,18 @@ fn remembered(name: Hash, memo: &dyn Memo, hash: impl Fn() -> Hash) -> Hash {
     }
 }
 
-fn read_call<'a>(call: &ToolCall, body: &'a [u8]) -> Call<'a> {
+fn read_call(call: &ToolCall, body: &[u8]) -> Call {
     Call {
         message: 0,
         position: 0,
         ordinal: 0,
         key: Hash::default(),
         context: Hash::default(),
-        id: call.id.map_or([].as_slice().into(), |id| decode_bytes(id, body)),
-        name: call.name.map_or("".into(), |name| decode(name, body)),
+        id: call.id.map_or_else(Box::default, |id| decode_bytes(id, body).into()),
+        name: call.name.map_or_else(String::new, |name| decode(name, body).into_owned()),
         written_name: None,
         arguments: Hash::default(),
-        written: (call.arguments, body),
+        written: call.arguments.cut_out(body),
         result: None,
         released_ms: None,
         earliest_ms: None,
@@ -283,7 +255,7 @@ const MOST_SEARCHED: usize = 256;
 
 /// Takes the open call that a result answers: the first with its id, else the first open one, since some
 /// providers give no ids and some clients change them.
-fn take_answered(open: &mut VecDeque<usize>, id: Option<&[u8]>, calls: &[Call<'_>]) -> Option<usize> {
+fn take_answered(open: &mut VecDeque<usize>, id: Option<&[u8]>, calls: &[Call]) -> Option<usize> {
     let near = || open.iter().take(MOST_SEARCHED);
     let by_id = id.and_then(|id| near().position(|call| *calls[*call].id == *id));
     open.remove(by_id.unwrap_or(0))

@@ -11,17 +11,26 @@ use std::borrow::Cow;
 
 type Piece<'a> = Cow<'a, [u8]>;
 
-/// The digest of `context` and one more message, whose calls have these keys.
-pub(super) fn with_message(
-    context: Hash,
-    (message, body): (&Message, &[u8]),
+/// The digest behind `before` and one more message, of which `content` is the hash of what it says. `calls`: their keys.
+pub(super) fn context_behind(
+    before: Hash,
+    content: Hash,
     calls: impl Iterator<Item = Hash>,
     key: &HashKey,
 ) -> Hash {
+    let mut bytes = Vec::with_capacity(64);
+    for hash in [before, content].into_iter().chain(calls) {
+        bytes.extend_from_slice(&hash.0.to_le_bytes());
+    }
+    key.hash(Domain::Context, &[&bytes])
+}
+
+/// The hash of what a message says, without its calls.
+pub(super) fn content_hash(message: &Message, body: &[u8], key: &HashKey) -> Hash {
     let named = |tag: &'static [u8], text: Option<_>| {
         text.map(|text| [Piece::Borrowed(tag), decode_bytes(text, body)]).into_iter().flatten()
     };
-    let mut pieces: Vec<Piece<'_>> = vec![context.0.to_le_bytes().to_vec().into()];
+    let mut pieces: Vec<Piece<'_>> = Vec::new();
     match message.role {
         Role::System | Role::User => {
             let role: &[u8] = if message.role == Role::User { b"user" } else { b"system" };
@@ -31,7 +40,6 @@ pub(super) fn with_message(
         }
         Role::Assistant => {
             pieces.push(b"assistant".into());
-            pieces.extend(calls.map(|call| call.0.to_le_bytes().to_vec().into()));
             pieces.extend(content(&message.content, body));
         }
         Role::Tool => {

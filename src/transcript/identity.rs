@@ -4,7 +4,6 @@
 use crate::wire::message::Role;
 use crate::wire::request::Request;
 use highway::{HighwayHash, HighwayHasher, Key};
-use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// A keyed 128-bit hash; equal only for equal inputs, also against somebody who picks the inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,9 +40,8 @@ pub enum Domain {
     Confirmation,
     Quota,
     Summary,
-    Begun,
+    Prefix,
     Record,
-    Behind,
     Hidden,
 }
 
@@ -75,12 +73,6 @@ impl Hash {
 const JOINED_BYTES: usize = 128;
 
 impl HashKey {
-    /// A fresh secret from the operating system's randomness (through the standard library's hash seeds).
-    pub fn random() -> Self {
-        let word = || RandomState::new().build_hasher().finish();
-        Self([word(), word(), word(), word()])
-    }
-
     /// The key that a secret of 32 random bytes is: for processes that must agree on names.
     pub fn of(secret: [u8; 32]) -> Self {
         let mut words = [0; 4];

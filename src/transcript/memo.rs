@@ -4,8 +4,7 @@
 
 use super::identity::Hash;
 use super::tokens::Estimate;
-use crate::wire::begun::Begun;
-use crate::wire::declared::Declared;
+use crate::wire::checkpoint::Checkpoint;
 use crate::wire::spelled::Spelled;
 use std::any::Any;
 use std::sync::Arc;
@@ -20,14 +19,9 @@ pub enum Derived {
     /// A shortened text and the characters that are gone; `None` where the text is left as it is.
     Cut(Option<(Spelled, usize)>),
     /// The beginning of a request, as it was read.
-    Begun(Arc<Begun>),
-    /// Lists of tools, as they were read, which start alike.
-    Declared(Arc<[Arc<Declared>]>),
+    Checkpoint(Arc<Checkpoint>),
     /// What one policy compiled, such as a validator; it knows the type again.
     Compiled(Arc<dyn Any + Send + Sync>),
-    /// What is known behind the beginning of a request, and the memory that it takes, about: see
-    /// [`Beginnings`](super::beginnings::Beginnings).
-    Behind(Arc<dyn Any + Send + Sync>, usize),
 }
 
 /// A cache of derived values. Implementations may forget at any time.
@@ -41,7 +35,7 @@ pub trait Memo: Send + Sync {
         None
     }
 
-    /// Keeps what somebody derived by himself.
+    /// Keeps a value that was computed elsewhere.
     fn keep(&self, _key: Hash, _derived: Derived) {}
 }
 

@@ -1,7 +1,6 @@
 //! Facts about one conversation, read from the request that carries it whole: its events in order, its
 //! calls paired with their results, its turns, its identity. Reads; decides nothing and writes nothing.
 
-pub mod beginnings;
 pub mod calls;
 mod context;
 pub mod identity;
@@ -9,25 +8,25 @@ pub mod ids;
 pub mod memo;
 pub mod names;
 pub mod outcome;
+pub mod prefix;
 pub mod prompt;
 pub mod released;
-pub mod resumed;
 pub mod summaries;
 pub mod tokens;
 
-use crate::wire::begun::Note;
 use crate::wire::body::{Span, Str};
 use crate::wire::call::Arguments;
+use crate::wire::checkpoint::Note;
 use crate::wire::json::decode;
 use crate::wire::message::{Content, Message, Role};
 use crate::wire::request::Request;
-use beginnings::Beginnings;
 use bytes::Bytes;
 use calls::{Call, PairedCalls};
 use identity::{Domain, Hash, Identity};
 use memo::{Derived, Memo};
 use released::{Releases, times};
 use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use summaries::Summaries;
@@ -39,29 +38,92 @@ pub struct Transcript<'a> {
     pub body: &'a [u8],
     pub memo: &'a dyn Memo,
     pub identity: &'a Identity,
-    pub calls: PairedCalls<'a>,
+    known: Known,
+}
+
+#[derive(Default)]
+/// What is known of a conversation beside its bytes.
+pub struct Known {
+    pub calls: PairedCalls,
     /// What the class estimate of tokens is multiplied by for this family of models, in percent.
     pub token_factor: u32,
     /// Tokens that the model takes, where that is known.
     pub context_window: Option<u32>,
     /// The upstream has refused this request because it is longer than the model takes.
     pub overflowed: bool,
-    /// How many messages those requests had that begin this one, were refused for their length and were taken in a
-    /// shorter form; ascending.
+    /// How many messages earlier requests had that were too long and were taken in a shorter form; ascending.
     pub overflows: Vec<usize>,
+    /// The tier of the caller, as the operator named it.
+    pub tier: Option<Arc<str>>,
+    /// What somebody has stopped.
+    pub stopped: Option<Stopped>,
     /// Summaries of what was cleared, where somebody keeps them.
     pub summaries: Option<Arc<dyn Summaries>>,
-    /// When the request came, in ms since the epoch. For what is counted, never for what is written.
+    /// When the request came, in ms since the epoch. For what is counted alone.
     pub now_ms: u64,
     /// Rounds that the client was not shown, each with the place of the assistant message it stands before, in order.
     pub hidden_rounds: Vec<(usize, Bytes)>,
     /// When calls of each thing that is counted for the caller were handed out, in any conversation, in ms since the epoch.
     pub spent: Vec<Vec<u64>>,
-    /// The bytes of `body` where they are shared, for who keeps them longer than the transcript.
+    /// The bytes of `body` where they are shared.
     pub shared_body: Option<Bytes>,
     last_assistant: Option<usize>,
-    /// What was derived from the messages behind those of [`Request::begun`].
-    notes: Vec<Note>,
+    notes: Notes,
+}
+
+/// What was derived from each message that is not in [`Request::checkpoint`], which has notes of its own.
+#[derive(Default)]
+struct Notes(Vec<Note>);
+
+impl Notes {
+    fn of_messages(request: &Request) -> Self {
+        let new = known_notes(request).len()..request.messages.len();
+        Self(new.map(|_| Note::default()).collect())
+    }
+
+    fn of<'a>(&'a self, request: &'a Request, message: usize) -> &'a Note {
+        let known = known_notes(request);
+        known.get(message).unwrap_or_else(|| &self.0[message - known.len()])
+    }
+}
+
+fn known_notes(request: &Request) -> &[Note] {
+    request.checkpoint.as_ref().map_or(&[][..], |checkpoint| &checkpoint.notes)
+}
+
+impl Known {
+    /// The conversation again that it was known of.
+    pub fn of<'a>(
+        self,
+        (request, body): (&'a Request, &'a [u8]),
+        identity: &'a Identity,
+        memo: &'a dyn Memo,
+    ) -> Transcript<'a> {
+        Transcript { request, body, memo, identity, known: self }
+    }
+}
+
+impl Deref for Transcript<'_> {
+    type Target = Known;
+
+    fn deref(&self) -> &Known {
+        &self.known
+    }
+}
+
+impl DerefMut for Transcript<'_> {
+    fn deref_mut(&mut self) -> &mut Known {
+        &mut self.known
+    }
+}
+
+/// What somebody has stopped while it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The conversation of the request.
+    Conversation,
+    /// All conversations of its caller.
+    Caller,
 }
 
 /// A message with the bytes it stands in.
@@ -79,16 +141,13 @@ pub struct View<'a> {
     note: &'a Note,
 }
 
-/// About so many bytes are counted of messages that nobody has counted, spread evenly over their long strings. Of the
-/// corpus' conversations with gpt-4o the first bills are foretold 1.2 % off so, as they are if all is counted, and those
-/// with gpt-4.1 2.0 % off instead of 1.6 % (`tests/tokens_eval.rs`).
+/// About so many bytes are counted of messages that nobody has counted, spread evenly over their long strings.
 pub const COUNTED: usize = 4 << 10;
 
-/// A message of fewer bytes is not looked up. To count it takes up to three times as long as that, but what comes again
-/// is mostly known by its bill or by its beginning, so that most messages are counted once in any case.
+/// A message of fewer bytes is not looked up.
 const LEAST_NAMED: usize = 1 << 10;
 
-/// Marks a count in a note as one from samples.
+/// Marks a sampled count.
 const SAMPLED: u64 = 1 << 63;
 
 impl<'a> View<'a> {
@@ -111,7 +170,7 @@ impl<'a> View<'a> {
         self.note_count(if let Derived::Tokens(counted) = derived { counted } else { count() })
     }
 
-    /// Remembers the count for who asks again: to hash a long message for every policy would cost more than all else.
+    /// Remembers the count for who asks again.
     fn note_count(&self, counted: Estimate) -> Estimate {
         self.note.counted.store(counted.hundredths() + 1, Ordering::Relaxed);
         counted.scaled(self.token_factor)
@@ -229,7 +288,7 @@ impl<'a> View<'a> {
 #[derive(Clone, Copy)]
 pub struct ToolResult<'a> {
     pub view: View<'a>,
-    pub call: Option<&'a Call<'a>>,
+    pub call: Option<&'a Call>,
     /// From the call's release to now, in ms, where the result is new in this request and the release is known.
     pub took_ms: Option<u64>,
 }
@@ -255,7 +314,7 @@ pub enum Event<'a> {
         message: usize,
         round: &'a Bytes,
     },
-    Call(&'a Call<'a>),
+    Call(&'a Call),
     Result(ToolResult<'a>),
     /// Every call of one reply is answered; the view is the result that completed the group.
     ResultsComplete(View<'a>),
@@ -280,27 +339,16 @@ impl Event<'_> {
 impl<'a> Transcript<'a> {
     /// Reads the conversation in `request`, which was read from `body`.
     pub fn read(request: &'a Request, body: &'a [u8], identity: &'a Identity, memo: &'a dyn Memo) -> Self {
-        let calls = PairedCalls::read(request, body, identity, memo);
-        let known = request.begun.as_ref().map_or(0, |begun| begun.notes.len());
+        let notes = Notes::of_messages(request);
+        let calls = PairedCalls::read((request, &notes), body, identity, memo);
         let last_assistant = request.messages.iter().rposition(|message| message.role == Role::Assistant);
-        Self {
-            request,
-            body,
-            memo,
-            identity,
-            calls,
-            token_factor: 100,
-            context_window: None,
-            overflowed: false,
-            overflows: Vec::new(),
-            summaries: None,
-            now_ms: 0,
-            hidden_rounds: Vec::new(),
-            spent: Vec::new(),
-            shared_body: None,
-            last_assistant,
-            notes: (known..request.messages.len()).map(|_| Note::default()).collect(),
-        }
+        let known = Known { calls, token_factor: 100, last_assistant, notes, ..Known::default() };
+        known.of((request, body), identity, memo)
+    }
+
+    /// What is known of the conversation, to go on with it later.
+    pub fn keep(self) -> Known {
+        self.known
     }
 
     /// The estimated tokens of the tools that the request declares. Counted once for equal lists.
@@ -309,34 +357,18 @@ impl<'a> Transcript<'a> {
             let tools = self.request.tools.iter();
             tools.map(|tool| TOOL_SCHEMA + estimate_json(tool.span.of(self.body))).sum::<Estimate>()
         };
-        let counted = match self.request.known_tools() {
-            Some(known) => match known.counted.load(Ordering::Relaxed).checked_sub(1) {
-                Some(counted) => Estimate::of_hundredths(counted),
-                None => {
-                    let counted = count();
-                    known.counted.store(counted.hundredths() + 1, Ordering::Relaxed);
-                    counted
-                }
-            },
-            None => count(),
-        };
+        if self.request.tools.is_empty() {
+            return Estimate::ZERO;
+        }
+        let tools = self.request.tools.iter().map(|tool| tool.span.of(self.body));
+        let key = self.identity.key.hash_all(Domain::Tokens, std::iter::once(&b"tools"[..]).chain(tools));
+        let derived = self.memo.derive(key, &mut || Derived::Tokens(count()));
+        let counted = if let Derived::Tokens(counted) = derived { counted } else { count() };
         counted.scaled(self.token_factor)
     }
 
-    /// Names the tools that the request declares.
-    pub fn declared_name(&self) -> Hash {
-        let name = || {
-            let tools: Vec<&[u8]> = self.request.tools.iter().map(|tool| tool.span.of(self.body)).collect();
-            self.identity.key.hash(Domain::Behind, &tools)
-        };
-        match self.request.known_tools() {
-            Some(known) => Hash(*known.name.get_or_init(|| name().0)),
-            None => name(),
-        }
-    }
-
     /// The newest `most` calls, the newest first.
-    pub fn newest_calls(&self, most: usize) -> impl Iterator<Item = &Call<'a>> {
+    pub fn newest_calls(&self, most: usize) -> impl Iterator<Item = &Call> {
         self.calls.calls.iter().rev().take(most)
     }
 
@@ -362,14 +394,8 @@ impl<'a> Transcript<'a> {
 
     /// Every event, oldest first.
     pub fn events(&'a self) -> impl Iterator<Item = Event<'a>> {
-        self.events_from(0)
-    }
-
-    /// The events of the messages from `first` on.
-    pub fn events_from(&'a self, first: usize) -> impl Iterator<Item = Event<'a>> {
         let mut turns = TurnTracker::default();
-        self.request.messages[..first].iter().for_each(|message| turns.pass(message));
-        (first..self.request.messages.len()).flat_map(move |index| self.events_of(index, &mut turns))
+        (0..self.request.messages.len()).flat_map(move |index| self.events_of(index, &mut turns))
     }
 
     /// The results among the messages from `first` on.
@@ -397,13 +423,8 @@ impl<'a> Transcript<'a> {
             memo: self.memo,
             identity: self.identity,
             token_factor: self.token_factor,
-            note: self.note(index),
+            note: self.known.notes.of(self.request, index),
         }
-    }
-
-    fn note(&self, index: usize) -> &Note {
-        let known = self.request.begun.as_ref().map_or(&[][..], |begun| &begun.notes);
-        known.get(index).unwrap_or_else(|| &self.notes[index - known.len()])
     }
 
     /// The place of the last assistant message; what stands behind it is new in this request.
@@ -436,11 +457,6 @@ impl<'a> Transcript<'a> {
         hidden.into_iter().chain([first]).chain(second).chain(calls)
     }
 
-    /// What is known behind the beginnings of the request, as `what` for `owner`.
-    pub fn beginnings(&self, what: &'static str, owner: Hash) -> Beginnings<'_> {
-        Beginnings { request: self.request, memo: self.memo, key: &self.identity.key, what, owner }
-    }
-
     fn hidden_round(&self, index: usize) -> Option<&Bytes> {
         let at = self.hidden_rounds.binary_search_by_key(&index, |(message, _)| *message).ok()?;
         self.hidden_rounds.get(at).map(|(_, round)| round)
@@ -461,17 +477,6 @@ impl TurnTracker {
         self.begun = true;
         self.assistant_answered = false;
         begins
-    }
-
-    /// Takes in a message whose events nobody reads.
-    fn pass(&mut self, message: &Message) {
-        match message.role {
-            Role::User => {
-                self.user_begins_turn();
-            }
-            Role::Assistant => self.assistant(message),
-            Role::System | Role::Tool | Role::Other => {}
-        }
     }
 
     fn assistant(&mut self, message: &Message) {

@@ -149,35 +149,22 @@ pub fn history(transcript: &Transcript<'_>, model: Hash, count: usize) -> Option
 }
 
 /// Messages as far as they were named.
-#[derive(Clone)]
 struct Told {
     chain: Chain,
     /// The last replies, oldest first: how many messages stand before each, and their name.
     earlier: Vec<(usize, Hash)>,
 }
 
-/// All messages, as far as they were named before from memory.
+/// Names all messages.
 fn told(transcript: &Transcript<'_>) -> Told {
-    let beginnings = transcript.beginnings("histories", Hash::default());
-    let found = beginnings.find::<Told>();
-    let new = || Told { chain: transcript.identity.key.chain(Domain::History), earlier: Vec::new() };
-    let mut told = found.as_ref().map_or_else(new, |(_, told)| Told::clone(told));
-    let first = found.as_ref().map_or(0, |(at, _)| at.messages);
-    let mut news = beginnings.news(found.map(|(at, _)| at));
-    let keep = |at, told: &Told| beginnings.keep(at, told.clone(), size_of::<Told>());
-    for (index, message) in transcript.request.messages.iter().enumerate().skip(first) {
-        if let Some(at) = news.take_if(|at| at.messages == index) {
-            keep(at, &told);
-        }
+    let mut told = Told { chain: transcript.identity.key.chain(Domain::History), earlier: Vec::new() };
+    for (index, message) in transcript.request.messages.iter().enumerate() {
         if index > 0 && message.role == Role::Assistant {
             let surplus = (told.earlier.len() + 1).saturating_sub(MOST_EARLIER);
             told.earlier.drain(..surplus);
             told.earlier.push((index, told.chain.name()));
         }
         add(&mut told.chain, message, transcript.body);
-    }
-    if let Some(at) = news {
-        keep(at, &told);
     }
     told
 }

@@ -57,7 +57,7 @@ pub fn with(known: &[Release], more: Release) -> Releases {
 
 /// The earliest and the latest time at which `call` may have been handed out, in ms since the epoch: by what its own
 /// conversation shows where that is known, else by all.
-pub fn times(call: &Call<'_>, releases: &[Release]) -> Option<(u64, u64)> {
+pub fn times(call: &Call, releases: &[Release]) -> Option<(u64, u64)> {
     let span = |fits: &dyn Fn(&Release) -> bool| {
         let times = || releases.iter().filter(|one| fits(one)).map(|one| one.at_ms);
         times().min().zip(times().max())
@@ -67,7 +67,7 @@ pub fn times(call: &Call<'_>, releases: &[Release]) -> Option<(u64, u64)> {
 
 /// What is known of the hidden exchange before `call`. A call whose id is random is known by its id, if that came in one
 /// conversation alone: the client may have edited what stands before it. Any other is known in its own context only.
-pub fn hidden_before(call: &Call<'_>, releases: &[Release]) -> Hidden {
+pub fn hidden_before(call: &Call, releases: &[Release]) -> Hidden {
     let one_of = |mut hidden: &mut dyn Iterator<Item = Hash>| {
         let first = hidden.next()?;
         let is_one = (&mut hidden).all(|other| other == first);
@@ -97,7 +97,7 @@ mod tests {
     use crate::wire::request::Request;
 
     /// What `asked` says of a call with this id, of which each context's times are known; context 0 is its own.
-    fn of_call<T>(id: &str, known: &[(u128, u128, u64)], asked: impl Fn(&Call<'_>, &[Release]) -> T) -> T {
+    fn of_call<T>(id: &str, known: &[(u128, u128, u64)], asked: impl Fn(&Call, &[Release]) -> T) -> T {
         let body = format!(
             r#"{{"messages":[{{"role":"user","content":"q"}},{{"role":"assistant","tool_calls":[{{"id":"{id}","function":{{"name":"f","arguments":"{{}}"}}}}]}}]}}"#
         );

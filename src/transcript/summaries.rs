@@ -12,6 +12,13 @@ pub enum Pin {
     Summary(Arc<str>),
 }
 
+impl Pin {
+    /// The summary that was decided on.
+    pub fn summary(self) -> Option<Arc<str>> {
+        if let Self::Summary(summary) = self { Some(summary) } else { None }
+    }
+}
+
 /// The decisions of this process. What is told of a batch once, it is told for as long as it is remembered.
 pub trait Summaries: Send + Sync {
     /// What was decided for the results named `batch`; `None` where nobody remembers a decision.

@@ -44,6 +44,22 @@ impl Arguments {
         }
     }
 
+    /// The same in bytes of their own.
+    pub fn cut_out(&self, body: &[u8]) -> (Self, Box<[u8]>) {
+        let own = |span: Span| (Span::new(0, span.len()), span.of(body).into());
+        match *self {
+            Self::Text(text) => {
+                let (span, bytes) = own(text.span);
+                (Self::Text(Str { span, ..text }), bytes)
+            }
+            Self::Value(span) => {
+                let (span, bytes) = own(span);
+                (Self::Value(span), bytes)
+            }
+            Self::Absent | Self::Null(_) => (*self, Box::default()),
+        }
+    }
+
     /// The arguments as JSON text, escapes resolved; empty where there are none.
     pub fn text<'a>(&self, body: &'a [u8]) -> std::borrow::Cow<'a, str> {
         match self {

@@ -1,14 +1,11 @@
 //! The OpenAI wire format, read and written losslessly. Knows where things stand in the bytes; knows
 //! nothing of conversations, policies or sockets.
 
-pub mod alike;
 pub mod assemble;
 pub mod beginning;
-pub mod begun;
 pub mod body;
 pub mod call;
-pub mod coding;
-pub mod declared;
+pub mod checkpoint;
 pub mod error;
 pub mod json;
 pub mod markup;
@@ -18,6 +15,7 @@ pub mod refusal;
 pub mod reply;
 pub mod request;
 pub mod smuggling;
+pub mod sniff;
 pub mod spelled;
 pub mod sse;
 pub mod usage;

@@ -1,9 +1,8 @@
 //! A chat-completions request as spans: found in one pass over the body, nothing copied.
 //! Responsible for which members matter to toolrein and where they stand; decides nothing.
 
-use super::begun::{Beginning, Begun, Head, List};
 use super::body::{Fault, Kind, Scanner, Span, Str};
-use super::declared::{Declared, KnownTools};
+use super::checkpoint::{Checkpoint, Head, List};
 use super::json::{decode, decode_bytes, in_one_case, is_named};
 use super::message::{Message, Seen, string_or_skip};
 use std::sync::Arc;
@@ -56,8 +55,6 @@ pub struct Request {
     pub tools: Vec<Tool>,
     /// A `tools` or `functions` member is present, be it empty.
     pub declares_tools: bool,
-    /// What is known of their list, where it was read before.
-    pub declared: Option<Arc<Declared>>,
     pub choice: Choice,
     pub stream: bool,
     /// The client asked for a usage chunk.
@@ -68,11 +65,8 @@ pub struct Request {
     pub structured: bool,
     /// A string somewhere holds `\u0000` or half of a surrogate pair.
     pub odd: bool,
-    /// What is known of its beginning, where it was read for the next request of the conversation too.
-    pub begun: Option<Arc<Begun>>,
-    /// Beginnings under whose names more may be known: that of [`Self::begun`], and the shorter one that was known before
-    /// where that is news.
-    pub beginnings: [Option<Beginning>; 2],
+    /// Its first messages, where they were read before or are kept for the next request of the conversation.
+    pub checkpoint: Option<Arc<Checkpoint>>,
 }
 
 impl Request {
@@ -82,23 +76,11 @@ impl Request {
     /// A [`Fault`] where the body is no chat-completions request that toolrein can read; the upstream is
     /// to judge it then.
     pub fn parse(body: &[u8]) -> Result<Self, Fault> {
-        Self::parse_known(body, &|_| None)
+        Self::read(body, None)
     }
 
-    /// As [`parse`](Self::parse), with `known` lists of tools not read again.
-    ///
-    /// # Errors
-    /// See [`parse`](Self::parse).
-    pub fn parse_known(body: &[u8], known: KnownTools<'_>) -> Result<Self, Fault> {
-        Self::read(body, known, None)
-    }
-
-    /// As [`parse_known`](Self::parse_known). What stands before the messages goes into `head`, where there is one.
-    pub(super) fn read(
-        body: &[u8],
-        known: KnownTools<'_>,
-        head: Option<&mut Option<Head>>,
-    ) -> Result<Self, Fault> {
+    /// As [`parse`](Self::parse). What is before the messages goes into `head`, where there is one.
+    pub(super) fn read(body: &[u8], head: Option<&mut Option<Head>>) -> Result<Self, Fault> {
         if body.len() > u32::MAX as usize {
             return Err(Fault::Size);
         }
@@ -115,7 +97,7 @@ impl Request {
         request.messages.reserve(body.len() / BYTES_A_MESSAGE + 4);
         request.span = Span::new(start, start);
         scanner.object()?;
-        request.rest(&mut scanner, known, &mut Seen::default(), head)?;
+        request.rest(&mut scanner, &mut Seen::default(), head)?;
         Ok(request)
     }
 
@@ -123,7 +105,6 @@ impl Request {
     pub(super) fn rest(
         &mut self,
         scanner: &mut Scanner<'_>,
-        known: KnownTools<'_>,
         seen: &mut Seen,
         mut head: Option<&mut Option<Head>>,
     ) -> Result<(), Fault> {
@@ -137,11 +118,10 @@ impl Request {
                 let mut seen = *seen;
                 seen.once(MESSAGES)?;
                 let list = List { key, start: scanner.at() };
-                // Without what holds the list's text: what is kept of a head is to weigh what it takes.
-                let request = Self { odd: scanner.odd(), declared: None, ..self.clone() };
+                let request = Self { odd: scanner.odd(), ..self.clone() };
                 **head = Some(Head { request, seen, list });
             }
-            let value = self.member(key, scanner, known, seen)?;
+            let value = self.member(key, scanner, seen)?;
             self.members.push(Member { key, value });
         }
         self.span = Span::new(self.span.range().start, scanner.at());
@@ -155,23 +135,12 @@ impl Request {
         self.members.iter().find(|member| is_named(member.key, body, name)).map(|member| member.value)
     }
 
-    /// What is known of all its tools.
-    pub fn known_tools(&self) -> Option<&Declared> {
-        self.declared.as_deref().filter(|declared| declared.is_all_of(self))
-    }
-
     /// The model's name; empty where there is none.
     pub fn model_name<'a>(&self, body: &'a [u8]) -> std::borrow::Cow<'a, str> {
         self.model.map_or("".into(), |model| decode(model, body))
     }
 
-    fn member(
-        &mut self,
-        key: Str,
-        scanner: &mut Scanner<'_>,
-        known: KnownTools<'_>,
-        seen: &mut Seen,
-    ) -> Result<Span, Fault> {
+    fn member(&mut self, key: Str, scanner: &mut Scanner<'_>, seen: &mut Seen) -> Result<Span, Fault> {
         let kind = scanner.peek()?;
         let start = scanner.at();
         let name = decode_bytes(key, scanner.text());
@@ -181,7 +150,7 @@ impl Request {
         match &*name {
             b"model" => self.model = string_or_skip(scanner)?,
             b"messages" => self.parse_messages(scanner)?,
-            b"tools" | b"functions" => self.parse_tools(scanner, known)?,
+            b"tools" | b"functions" => self.parse_tools(scanner)?,
             b"tool_choice" | b"function_call" => self.choice = self.choice.stronger(parse_choice(scanner)?),
             b"stream" => {
                 self.stream = kind == Kind::True;
@@ -229,19 +198,12 @@ impl Request {
         Ok(self.messages_span)
     }
 
-    fn parse_tools(&mut self, scanner: &mut Scanner<'_>, known: KnownTools<'_>) -> Result<(), Fault> {
+    fn parse_tools(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
         if scanner.peek()? != Kind::Array {
             scanner.skip()?;
             return Ok(());
         }
         self.declares_tools = true;
-        let (start, rest) = (scanner.at(), &scanner.text()[scanner.at()..]);
-        if let Some(declared) = known(rest).filter(|declared| declared.begins(rest)) {
-            scanner.pass(declared.bytes());
-            self.tools.extend(declared.tools_at(start));
-            self.declared = Some(declared);
-            return Ok(());
-        }
         scanner.array()?;
         while scanner.element()? {
             let tool = parse_tool(scanner)?;

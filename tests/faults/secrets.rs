@@ -50,7 +50,8 @@ fn no_credential_and_no_word_of_a_conversation_stands_in_anything_that_the_progr
     let upstream = Scripted::start(|nth, request| match nth % 4 {
         0 => Reply::speech(
             request,
-            &Speech::calls(&[(CANARY, "f", &format!("{{\"a\":\"{CANARY}\"}}")), ("d", "f", "{}")]),
+            // The ids of a reply's calls are logged as the upstream gives them, like the names of tools.
+            &Speech::calls(&[("c", "f", &format!("{{\"a\":\"{CANARY}\"}}")), ("d", "f", "{}")]),
         ),
         1 => Reply::error(401, CANARY, CANARY, CANARY).header("www-authenticate", CANARY),
         2 => Reply::stream([format!("data: {CANARY}\n\n"), "data: {\"cho".into()]).cut_after(1),

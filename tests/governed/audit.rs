@@ -30,7 +30,7 @@ fn strict(file: &Path, mode: &str) -> String {
 #[test]
 fn a_decision_is_recorded_with_every_policy_that_objected() {
     let folder = tempfile::tempdir().unwrap();
-    for (mode, verdict) in [("enforce", "withheld"), ("observe", "allowed")] {
+    for (mode, verdict) in [("enforce", "block"), ("observe", "allow")] {
         let file = folder.path().join(mode);
         let upstream = Scripted::start(calling(2));
         let toolrein = Toolrein::before(&upstream, &strict(&file, mode));
@@ -44,7 +44,7 @@ fn a_decision_is_recorded_with_every_policy_that_objected() {
             };
             let reason = json!("BUDGET_EXCEEDED");
             let expected = json!([
-                decision(0, "allowed", Value::Null, Value::Null, false),
+                decision(0, "allow", Value::Null, Value::Null, false),
                 decision(1, verdict, json!("budget"), reason.clone(), mode == "enforce"),
                 decision(1, verdict, json!("turn_limits"), reason, false),
             ]);
@@ -54,12 +54,10 @@ fn a_decision_is_recorded_with_every_policy_that_objected() {
             assert!(actions.contains(&withheld("budget")) && actions.contains(&withheld("turn_limits")));
             let told = log_line(&toolrein, nth);
             assert_eq!(line["request_id"], told["request_id"], "the log names the same request");
-            let said = told["calls"][1].as_str().unwrap().to_owned();
-            let expected = match mode {
-                "enforce" => "f=withheld by=budget reason=BUDGET_EXCEEDED also=turn_limits:BUDGET_EXCEEDED",
-                _ => "f=allowed said=budget:BUDGET_EXCEEDED,turn_limits:BUDGET_EXCEEDED",
-            };
-            assert_eq!(said, expected);
+            let call = &told["tool_calls"][1];
+            let expected = (&json!(verdict), &json!("budget"), &json!("BUDGET_EXCEEDED"));
+            assert_eq!((&call["verdict"], &call["policy"], &call["reason"]), expected, "{told}");
+            assert_eq!(call["also"], json!([{"policy": "turn_limits", "reason": "BUDGET_EXCEEDED"}]));
         }
     }
 }

@@ -115,7 +115,8 @@ fn the_next_bill_is_foretold_from_the_last_one() {
         for (nth, results) in [vec![], vec!["r"], vec!["r", "s"]].into_iter().enumerate() {
             chat(&toolrein, after(&results, stream));
             let line = log_line(&toolrein, nth);
-            let (basis, foretold) = (line["foretold_by"].as_str(), line["tokens_foretold"].as_u64().unwrap());
+            let (basis, foretold) =
+                (line["predicted_by"].as_str(), line["tokens_predicted"].as_u64().unwrap());
             match nth {
                 0 => assert_eq!((basis, foretold < 100), (Some("class"), true), "{line}"),
                 _ => {

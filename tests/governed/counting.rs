@@ -126,7 +126,7 @@ fn tokens_are_counted_as_billed_over_all_replies_of_a_request() {
         assert!(reply.text().contains("\"prompt_tokens\":200"), "{}", reply.text());
         expect(3.0);
         let line = log_line(&toolrein, 1);
-        assert_eq!((&line["tokens_prompt"], &line["billed_requests"]), (&200.into(), &2.into()));
+        assert_eq!((&line["tokens_prompt"], &line["upstream_requests"]), (&200.into(), &2.into()));
     }
 }
 

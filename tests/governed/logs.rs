@@ -1,20 +1,23 @@
 //! One line for each request, and nowhere a word of what was said or a credential.
 
 use crate::support::client::{Request, get};
-use crate::support::program::Toolrein;
+use crate::support::program::{Toolrein, before};
 use crate::support::reply::{Gate, Reply, Speech};
 use crate::support::scripted::Scripted;
+use crate::support::until;
 use crate::talk::{BOTH, after_groups, budget, calling, chat, log_line, long_text, question, request_lines};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 #[test]
 fn a_request_has_one_line_with_the_promised_fields() {
-    let upstream = Scripted::start(calling(2));
+    let calls = calling(2);
+    let upstream = Scripted::start(move |nth, request| calls(nth, request).header("x-request-id", "up-9"));
     let policies = format!("{}[policy.truncate]\nmax_chars = 1000\n", budget(3));
     let toolrein = Toolrein::before(&upstream, &policies);
     let long = long_text(3000);
+    let act = |policy: &str, action: &str| json!({"policy": policy, "action": action, "count": 1});
     for (nth, stream) in BOTH.into_iter().enumerate() {
         let body = after_groups(&[&[&long, "short"]], stream);
         let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -31,16 +34,29 @@ fn a_request_has_one_line_with_the_promised_fields() {
             ("route", json!("chat")),
             ("mode", json!("enforce")),
             ("status", json!(200)),
-            ("billed_requests", json!(1)),
+            ("method", json!("POST")),
+            ("path", json!("/v1/chat/completions")),
+            ("endpoint", json!("chat_completions")),
+            ("upstream_requests", json!(1)),
+            ("upstream_request_id", json!("up-9")),
             ("request_bytes", json!(body.len())),
             ("reply_bytes", json!(reply.body.len())),
-            ("actions", json!(["truncate=1", "budget=withheld"])),
-            ("calls", json!(["f=allowed", "f=withheld by=budget reason=BUDGET_EXCEEDED"])),
+            ("actions", json!([act("truncate", "shortened"), act("budget", "withheld")])),
+            (
+                "tool_calls",
+                json!([
+                    {"name": "f", "id": format!("call_{nth}_0"), "verdict": "allow"},
+                    {"name": "f", "id": format!("call_{nth}_1"), "verdict": "block", "policy": "budget",
+                        "reason": "BUDGET_EXCEEDED", "used": 3, "limit": 3},
+                ]),
+            ),
         ] {
             assert_eq!(line[field], expected, "{field}, streamed {stream}: {line}");
         }
         assert_eq!(line["streamed"] == true, stream);
-        assert!(line["limits"][0].as_str().is_some_and(|limit| limit.ends_with("/3 by=budget")), "{line}");
+        let limit = &line["limits"][0];
+        assert_eq!((&limit["policy"], &limit["limit"]), (&json!("budget"), &json!(3)), "{line}");
+        assert_eq!(line["caller"].as_str().map(str::len), Some(32), "a hash: {line}");
         assert_eq!(line["results"].as_array().unwrap().len(), 2, "{line}");
         for field in ["timestamp", "total_ms", "overhead_ms", "upstream_ms", "first_byte_ms"] {
             assert!(line[field].is_string() || line[field].is_number(), "{field}: {line}");
@@ -51,6 +67,76 @@ fn a_request_has_one_line_with_the_promised_fields() {
     let lines = toolrein.stop();
     let requests = lines.iter().filter(|line| line.contains("\"message\":\"request\"")).count();
     assert_eq!(requests, 2);
+}
+
+#[test]
+fn a_relayed_request_has_a_line_with_its_method_and_path() {
+    let upstream =
+        Scripted::start(|_, _| Reply::json(200, &json!({"data": []})).header("request-id", "up-7"));
+    let toolrein = Toolrein::before(&upstream, "");
+    for (method, path, endpoint) in [
+        ("GET", "/v1/models", "models"),
+        ("POST", "/v1/responses", "responses"),
+        ("POST", "/v1/messages", "messages"),
+        ("DELETE", "/v1/files/f-1", "files"),
+        ("GET", "/elsewhere", "other"),
+    ] {
+        Request::new(method, &format!("{}{path}?api-key={SECRET}", toolrein.origin()), "").send();
+        let line = log_line(&toolrein, upstream.requests().len() - 1);
+        assert_eq!((&line["method"], &line["path"]), (&json!(method), &json!(path)), "{line}");
+        assert_eq!((&line["endpoint"], &line["route"]), (&json!(endpoint), &json!("relay")), "{line}");
+        let expected = (&json!(1), &json!("up-7"));
+        assert_eq!((&line["upstream_requests"], &line["upstream_request_id"]), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_request_that_was_never_sent_counts_as_none() {
+    let toolrein = Toolrein::start(&before("http://127.0.0.1:9/v1", ""));
+    chat(&toolrein, question(false));
+    Request::new("GET", &format!("{}/v1/models", toolrein.origin()), "").send();
+    for nth in 0..2 {
+        let line = log_line(&toolrein, nth);
+        assert_eq!(line["error"], "upstream_unreachable", "{line}");
+        assert_eq!(line.get("upstream_requests"), None, "{line}");
+    }
+}
+
+/// The line with this message.
+fn line_of(toolrein: &Toolrein, message: &str) -> Value {
+    let lines = || toolrein.logs().into_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+    until(message, || lines().find(|line| line["message"] == message))
+}
+
+#[test]
+fn the_start_names_the_configuration_its_hash_and_the_policies_that_are_on() {
+    let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("ok")));
+    let hash = |settings: &str| {
+        let toolrein = Toolrein::before(&upstream, settings);
+        let line = line_of(&toolrein, "listening");
+        assert_eq!(line["policies"], json!(["budget"]), "{line}");
+        assert_eq!(line["config"], json!(toolrein.config_file().to_str().unwrap()));
+        line["config_hash"].as_str().unwrap().to_owned()
+    };
+    let first = hash(&budget(3));
+    assert!(first.len() == 12 && first.bytes().all(|digit| digit.is_ascii_hexdigit()), "{first}");
+    assert_eq!(hash(&budget(3)), first, "the same file has the same hash in another process");
+    assert_ne!(hash(&budget(4)), first);
+}
+
+#[test]
+fn a_reload_logs_what_has_changed() {
+    let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("ok")));
+    let toolrein = Toolrein::before(&upstream, &budget(3));
+    let started = line_of(&toolrein, "listening");
+    assert!(toolrein.reload(&before(&upstream.base_url(), &format!("mode = \"observe\"\n{}", budget(4)))));
+    let line = line_of(&toolrein, "the configuration was read again");
+    let expected = json!([
+        {"key": "mode", "old": "\"enforce\"", "new": "\"observe\""},
+        {"key": "policy.budget.tool_calls", "old": "3", "new": "4"},
+    ]);
+    assert_eq!((&line["changes"], &line["mode"]), (&expected, &json!("observe")), "{line}");
+    assert!(line["config_hash"].is_string() && line["config_hash"] != started["config_hash"], "{line}");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn a_request_over_a_budget_that_rejects_never_reaches_the_upstream() {
         assert_eq!(upstream.requests().len(), nth + 1);
         let line = log_line(&toolrein, 2 * nth + 1);
         assert_eq!((&line["error"], &line["status"]), (&"budget_exceeded".into(), &400.into()));
-        assert_eq!(line.get("billed_requests"), None);
+        assert_eq!(line.get("upstream_requests"), None);
     }
     toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\",status=\"400\"}", 2.0);
 }

@@ -303,7 +303,7 @@ fn what_was_withheld_is_told_though_asking_again_fails() {
             toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\"}", 1.0);
             assert!((toolrein.metric(withheld) - 1.0).abs() < 0.5, "failure {nth}, streamed: {stream}");
             let line = log_line(&toolrein, 0);
-            assert_eq!((&line["reasks"], &line["billed_requests"]), (&1.into(), &2.into()), "{line}");
+            assert_eq!((&line["reasks"], &line["upstream_requests"]), (&1.into(), &2.into()), "{line}");
         }
     }
 }

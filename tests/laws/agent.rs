@@ -13,11 +13,12 @@ use toolrein::rewrite::choice::ChoiceState;
 use toolrein::rewrite::judging::Judging;
 use toolrein::rewrite::notice::Placement;
 use toolrein::rewrite::pass::{Asking, Pass};
-use toolrein::rewrite::reply::WholeJudge;
+use toolrein::rewrite::reply::{Ending, Form, Limits, NO_ANSWER, Options, ReplyJudge};
 use toolrein::rewrite::restore::{Asked, joined, release, released_keys, remembered};
-use toolrein::rewrite::stream::{Ending, NO_ANSWER, StreamJudge, StreamLimits};
 use toolrein::transcript::memo::NoMemo;
 use toolrein::transcript::released::with;
+
+const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
 
 /// What a model answers.
 #[derive(Clone, Debug)]
@@ -217,15 +218,16 @@ impl<'a> Agent<'a> {
 
     fn whole(&mut self, reading: &Reading, judging: Judging, answer: &Answer) -> Judged {
         let body = Bytes::from(self.reply(answer).to_string());
-        let mut judge = WholeJudge::read(&body, judging, self.now_ms).ok().unwrap();
-        let mut rounds = Vec::new();
-        while let Some((choice, round)) = judge.pending() {
-            rounds.push(round);
+        let mut judge = ReplyJudge::new(judging, Form::Whole, LIMITS, Options::default());
+        let (mut out, mut rounds) = (Vec::new(), Vec::new());
+        judge.push(body, self.now_ms, &mut out);
+        while let Ending::Reask { choice, hidden } = judge.finish(self.now_ms, &mut out) {
+            rounds.push(hidden);
             let answer = self.ask_again(reading, &rounds, &mut judge.judging)?;
-            let next = self.reply(&answer).to_string().into();
-            judge.continue_with(choice, &next, self.now_ms).unwrap();
+            judge.continue_with(choice);
+            judge.push(self.reply(&answer).to_string().into(), self.now_ms, &mut out);
         }
-        let written = judge.write().unwrap_or(body);
+        let written = out.concat();
         let mut reply: Value = serde_json::from_slice(&written)
             .map_err(|error| TestCaseError::fail(format!("{error}: {}", lossy(&written))))?;
         let [state] = judge.choices() else { panic!("one choice") };
@@ -235,12 +237,11 @@ impl<'a> Agent<'a> {
     }
 
     fn streamed(&mut self, reading: &Reading, judging: Judging, answer: &Answer) -> Judged {
-        let limits = StreamLimits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
-        let mut judge = StreamJudge::new(judging, limits, true);
+        let mut judge = ReplyJudge::new(judging, Form::Streamed, LIMITS, Options::default());
         let (mut out, mut rounds) = (Vec::new(), Vec::new());
         judge.push(self.events(answer).into(), self.now_ms, &mut out);
-        while let Ending::Reask { choice, round } = judge.finish(self.now_ms, &mut out) {
-            rounds.push(round);
+        while let Ending::Reask { choice, hidden } = judge.finish(self.now_ms, &mut out) {
+            rounds.push(hidden);
             let answer = self.ask_again(reading, &rounds, &mut judge.judging)?;
             judge.continue_with(choice);
             judge.push(self.events(&answer).into(), self.now_ms, &mut out);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::json;
 use toolrein::rewrite::judging::Judging;
-use toolrein::rewrite::stream::{Ending, StreamJudge, StreamLimits};
+use toolrein::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge};
 
 /// A judge whose budget has room for so many calls.
 fn judging(room: usize) -> Judging {
@@ -23,11 +23,12 @@ fn judging(room: usize) -> Judging {
 }
 
 fn judged<'a>(chunks: impl Iterator<Item = &'a [u8]>, room: usize) -> (Vec<u8>, Ending) {
-    let limits = StreamLimits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
-    let mut judge = StreamJudge::new(judging(room), limits, false);
+    let limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
+    let mut judge = ReplyJudge::new(judging(room), Form::Streamed, limits, Options::default());
     let mut out = Vec::new();
     for chunk in chunks {
         judge.push(Bytes::copy_from_slice(chunk), NOW_MS, &mut out);
+        judge.let_refusal_stand(NOW_MS, &mut out);
     }
     let ending = judge.finish(NOW_MS, &mut out);
     (out.concat(), ending)

@@ -10,8 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolrein::policy::set::PolicySet;
 use toolrein::rewrite::judging::Judging;
-use toolrein::rewrite::reply::WholeJudge;
-use toolrein::rewrite::stream::{StreamJudge, StreamLimits};
+use toolrein::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge};
 
 /// The tools whose calls must never be seen.
 const FORBIDDEN: &str = "evil";
@@ -25,6 +24,8 @@ const SETS: [&str; 3] = [
 
 const TOOLS: [&str; 4] = ["ok", "evil", "evil_two", "say"];
 
+const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
+
 fn judging(set: &PolicySet) -> Judging {
     let tool = |name: &str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}});
     let tools: Vec<Value> = TOOLS.map(tool).to_vec();
@@ -35,29 +36,29 @@ fn judging(set: &PolicySet) -> Judging {
 
 /// What the client gets of a stream, in chunks of these sizes, before the model would be asked again.
 fn streamed(set: &PolicySet, stream: &[u8], sizes: &[usize]) -> Vec<u8> {
-    let limits = StreamLimits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
-    let mut judge = StreamJudge::new(judging(set), limits, false);
+    let mut judge = ReplyJudge::new(judging(set), Form::Streamed, LIMITS, Options::default());
     let (mut out, mut rest, mut sizes) = (Vec::new(), stream, sizes.iter().cycle());
-    while !rest.is_empty() && !judge.spoiled {
+    while !rest.is_empty() {
         let (chunk, behind) = rest.split_at((*sizes.next().unwrap_or(&64)).clamp(1, rest.len()));
         judge.push(Bytes::copy_from_slice(chunk), NOW_MS, &mut out);
+        judge.let_refusal_stand(NOW_MS, &mut out);
         rest = behind;
     }
-    if !judge.spoiled {
-        judge.finish(NOW_MS, &mut out);
+    while judge.finish(NOW_MS, &mut out) == Ending::Refused {
+        judge.let_refusal_stand(NOW_MS, &mut out);
     }
     out.concat()
 }
 
 /// What the client gets of a whole reply; nothing where it is refused.
 fn whole(set: &PolicySet, body: &[u8]) -> Vec<u8> {
-    let body = Bytes::copy_from_slice(body);
-    // What cannot be read is refused under these policies.
-    let Ok(mut judge) = WholeJudge::read(&body, judging(set), NOW_MS) else { return Vec::new() };
-    if judge.is_unsafe() || judge.pending().is_some() {
-        return Vec::new();
+    let mut judge = ReplyJudge::new(judging(set), Form::Whole, LIMITS, Options::default());
+    let mut out = Vec::new();
+    judge.push(Bytes::copy_from_slice(body), NOW_MS, &mut out);
+    while judge.finish(NOW_MS, &mut out) == Ending::Refused {
+        judge.let_refusal_stand(NOW_MS, &mut out);
     }
-    judge.write().unwrap_or(body).to_vec()
+    out.concat()
 }
 
 fn forbidden(calls: Vec<Call>) -> Vec<Call> {

@@ -9,10 +9,10 @@ mod chunking;
 mod crossing;
 mod generate;
 mod leaks;
+mod memory;
 mod panics;
 mod recordings;
 mod repetition;
-mod resumption;
 mod sequence;
 mod spelling;
 #[path = "../support/strict.rs"]

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolrein::policy::set::PolicySet;
 use toolrein::rewrite::notice::Placement;
-use toolrein::rewrite::reply::WholeJudge;
+use toolrein::rewrite::reply::{Form, Limits, Options, ReplyJudge};
 
 #[test]
 fn what_a_strict_provider_takes_it_takes_in_every_form() {
@@ -66,6 +66,9 @@ fn judged_rounds(talk: &Conversation, facts: &Facts) -> Vec<Bytes> {
     let reply = json!({"choices": [{"index": 0, "finish_reason": "tool_calls",
         "message": {"role": "assistant", "content": "I \u{e9} look", "reasoning_content": "hm", "tool_calls": calls}}]});
     let judging = read(&talk.body(), low(), facts).judging();
-    let judge = WholeJudge::read(&reply.to_string().into(), judging, NOW_MS).ok().unwrap();
+    let limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
+    let mut judge = ReplyJudge::new(judging, Form::Whole, limits, Options::default());
+    judge.push(reply.to_string().into(), NOW_MS, &mut Vec::new());
+    judge.finish(NOW_MS, &mut Vec::new());
     judge.choices().iter().filter_map(|choice| choice.round()).collect()
 }

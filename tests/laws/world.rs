@@ -17,8 +17,8 @@ use toolrein::rewrite::splice::Rope;
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Hash, HashKey, Identity};
 use toolrein::transcript::memo::{Derived, Memo, NoMemo};
+use toolrein::transcript::prefix::read_request;
 use toolrein::transcript::released::Releases;
-use toolrein::transcript::resumed::read_request;
 use toolrein::transcript::summaries::{Pin, Summaries};
 use toolrein::wire::request::Request;
 
@@ -247,13 +247,6 @@ impl Memo for KeepAll {
 
     fn keep(&self, key: Hash, derived: Derived) {
         self.0.lock().unwrap().insert(key, derived);
-    }
-}
-
-impl KeepAll {
-    /// How much is known behind beginnings of requests.
-    pub fn behind(&self) -> usize {
-        self.0.lock().unwrap().values().filter(|derived| matches!(derived, Derived::Behind(..))).count()
     }
 }
 

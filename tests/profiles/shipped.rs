@@ -315,7 +315,7 @@ fn slow_results(system: &str, takes: Duration) -> f64 {
     let logged = program.logs().concat();
     let slow = counted("retrieval") + counted("other");
     assert_eq!(told.contains("turn_limits=slow:other"), slow > 0.0, "{told}");
-    assert_eq!(logged.contains("turn_limits=slow:retrieval"), slow > 0.0, "{logged}");
+    assert_eq!(logged.contains("\"action\":\"slow:retrieval\""), slow > 0.0, "{logged}");
     assert_eq!(said.calls.len(), 1, "a late result is still a result");
     upstream.assert_clean();
     slow

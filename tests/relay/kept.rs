@@ -6,19 +6,27 @@ use futures_util::future::join_all;
 use futures_util::stream;
 use http_body_util::BodyExt as _;
 use hyper::body::{Frame, Incoming};
-use hyper::http::{Request, Response};
+use hyper::http::header::HOST;
+use hyper::http::{Request, Response, Version};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use std::convert::Infallible;
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::TcpListener;
 use toolrein::proxy::body::{ReplyBody, UpBody};
+use toolrein::proxy::error::ProxyError;
 use toolrein::proxy::upstream::{Upstream, UpstreamSettings};
 
 /// Answers in two pieces, the second of which the head does not wait for.
-async fn answer(_: Request<Incoming>) -> Result<Response<ReplyBody>, Infallible> {
+async fn answer(request: Request<Incoming>) -> Result<Response<ReplyBody>, Infallible> {
+    // As the version has it, and no second time: nginx refuses a request of HTTP/2 with a `host` beside `:authority`.
+    let hosts = request.headers().get_all(HOST).iter().count();
+    let (is_http2, names_authority) =
+        (request.version() == Version::HTTP_2, request.uri().authority().is_some());
+    assert_eq!((hosts, names_authority), if is_http2 { (0, true) } else { (1, false) });
     let pieces = stream::unfold(0, |piece| async move {
         tokio::task::yield_now().await;
         (piece < 2).then(|| (Ok(Frame::data(Bytes::from_static(b"ok"))), piece + 1))
@@ -46,7 +54,7 @@ async fn counting(http2: bool) -> (Upstream, Arc<AtomicUsize>) {
 }
 
 async fn ask(upstream: &Upstream) -> Response<Incoming> {
-    let request = Request::get("/v1/models").body(UpBody::Empty).unwrap();
+    let request = Request::get("/v1/models").header(HOST, "us").body(UpBody::Empty).unwrap();
     soon("a response", upstream.send(request)).await.unwrap()
 }
 
@@ -73,4 +81,31 @@ async fn requests_that_come_together_take_a_connection_of_http1_each_and_leave_t
     }
     // A connection is free a moment after its response was read: one may be missed, fifty are not.
     assert!(count.load(Ordering::Relaxed) < 20, "{count:?}");
+}
+
+/// An upstream that ends each connection behind its first answer without saying so before.
+fn curt() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            // A thread each: the client may open one more than it uses.
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 1024]);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+            });
+        }
+    });
+    base
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_given_to_a_connection_while_it_ends_is_not_left_there() {
+    let upstream = Upstream::new(settings(&curt())).unwrap();
+    for nth in 0..10_000 {
+        let request = Request::get("/v1/models").body(UpBody::Empty).unwrap();
+        let sent = upstream.send(request).await;
+        assert!(!matches!(sent, Err(ProxyError::UpstreamTimeout { .. })), "request {nth} hangs");
+    }
 }

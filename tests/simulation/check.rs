@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use toolrein::policy::plan::{Change, Edit};
 use toolrein::rewrite::judging::{Decision, Judged};
 use toolrein::rewrite::pass::Pass;
-use toolrein::rewrite::stream::NO_ANSWER;
+use toolrein::rewrite::reply::NO_ANSWER;
 
 /// What is wrong, in words.
 pub type Found = Result<(), String>;

@@ -6,16 +6,15 @@ use super::model::{Model, streamed, whole};
 use super::upstream::Refused;
 use bytes::Bytes;
 use serde_json::Value;
+use toolrein::exchange::fallback::{Fallbacks, Subject, lands_bare, learned, placement};
 use toolrein::ledger::{Answered, Cost, Ledger as _, News, Overflow};
-use toolrein::proxy::fallback::{Fallbacks, Subject, lands_bare, learned, placement};
-use toolrein::rewrite::choice::{ChoiceState, is_served};
+use toolrein::rewrite::choice::{ChoiceState, next_of};
 use toolrein::rewrite::confirm::{Handed, events, reply};
 use toolrein::rewrite::judging::{AnswerTools, Judging};
 use toolrein::rewrite::pass::{Pass, Source, Tools};
-use toolrein::rewrite::reasks::Reasks;
-use toolrein::rewrite::reply::WholeJudge;
+use toolrein::rewrite::reasks::{Next, Reasks};
+use toolrein::rewrite::reply::{Ending, Form, Limits, Options, Refusal, ReplyJudge};
 use toolrein::rewrite::restore::Asked;
-use toolrein::rewrite::stream::{Ending, StreamJudge, StreamLimits};
 use toolrein::telemetry::outcome::Fallback;
 use toolrein::transcript::identity::Hash;
 use toolrein::wire::error::{UpstreamError, parse, parse_in_200};
@@ -23,7 +22,7 @@ use toolrein::wire::refusal::overflows;
 use toolrein::wire::request::{Choice, Request};
 use toolrein::wire::sse::write_event;
 
-const LIMITS: StreamLimits = StreamLimits { event: 1 << 20, held: 1 << 22, reply: 1 << 25 };
+const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 22, reply: 1 << 25 };
 
 /// See the file's head.
 pub struct Exchange<'a> {
@@ -188,17 +187,19 @@ impl<'a> Exchange<'a> {
 
     fn whole(&mut self, judging: Judging, body: Bytes) {
         let now_ms = self.gateway.now_ms;
-        let mut judge = WholeJudge::read(&body, judging, now_ms).ok().unwrap();
-        while let Some((choice, round)) = judge.pending().filter(|_| !self.passed.observed) {
-            let served = is_served(judge.choices(), choice);
-            self.ask_again((choice, served), round, &mut judge.judging);
+        let mut judge = ReplyJudge::new(judging, Form::Whole, LIMITS, Options::default());
+        let mut out = Vec::new();
+        judge.push(body, now_ms, &mut out);
+        while let Ending::Reask { choice, hidden } = judge.finish(now_ms, &mut out) {
+            let next = next_of(judge.choices(), choice);
+            self.ask_again((choice, next), hidden, &mut judge.judging);
             let Some(again) = self.asked_whole() else { return self.end(judge.judging) };
-            judge.continue_with(choice, &again, now_ms).unwrap();
+            judge.continue_with(choice);
+            judge.push(again, now_ms, &mut out);
         }
-        let written = judge.write();
         self.remember(judge.choices());
         self.end(judge.judging);
-        self.passed.reply = Some(written.unwrap_or(body));
+        self.passed.reply = Some(out.concat().into());
     }
 
     /// The reply to asking again; `None` where the client gets the upstream's error.
@@ -218,14 +219,14 @@ impl<'a> Exchange<'a> {
     }
 
     fn streamed(&mut self, judging: Judging, begun: Bytes) {
-        let mut judge = StreamJudge::new(judging, LIMITS, true);
+        let mut judge = ReplyJudge::new(judging, Form::Streamed, LIMITS, Options::default());
         let (mut out, mut stream) = (Vec::new(), begun);
         loop {
             match self.read(&mut judge, stream, &mut out) {
-                None => judge.restart(true),
-                Some(Ending::Reask { choice, round }) if !self.passed.observed => {
-                    let served = is_served(judge.choices(), choice);
-                    self.ask_again((choice, served), round, &mut judge.judging);
+                None => judge.begin(Form::Streamed, 200),
+                Some(Ending::Reask { choice, hidden }) if !self.passed.observed => {
+                    let next = next_of(judge.choices(), choice);
+                    self.ask_again((choice, next), hidden, &mut judge.judging);
                     judge.continue_with(choice);
                 }
                 Some(_) => break,
@@ -250,7 +251,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Reads a stream to its end; `None` where it is an error and another form is to be asked for.
-    fn read(&mut self, judge: &mut StreamJudge, mut rest: Bytes, out: &mut Vec<Bytes>) -> Option<Ending> {
+    fn read(&mut self, judge: &mut ReplyJudge, mut rest: Bytes, out: &mut Vec<Bytes>) -> Option<Ending> {
         while !rest.is_empty() {
             let length = 1 + self.model.numbers.below(rest.len().min(700));
             let mut now = Vec::new();
@@ -260,25 +261,26 @@ impl<'a> Exchange<'a> {
             }
             out.extend(now);
         }
-        let mut now = Vec::new();
-        let ending = judge.finish(self.gateway.now_ms, &mut now);
-        if self.asks_anew(judge, &mut now) {
-            return None;
+        loop {
+            let ending = judge.finish(self.gateway.now_ms, out);
+            if ending != Ending::Refused {
+                return Some(ending);
+            }
+            if self.asks_anew(judge, out) {
+                return None;
+            }
         }
-        out.extend(now);
-        Some(ending)
     }
 
-    fn asks_anew(&mut self, judge: &mut StreamJudge, out: &mut Vec<Bytes>) -> bool {
-        let Some((error, raw, place)) = judge.take_head_error() else { return false };
+    fn asks_anew(&mut self, judge: &mut ReplyJudge, out: &mut Vec<Bytes>) -> bool {
+        let Some(Refusal { error, raw }) = judge.refusal() else { return false };
         let again = match self.pass.asking {
             Some(_) => self.lands_bare(error.status.unwrap_or(400)),
-            None => self.falls_back(error.status.unwrap_or(200), &error),
+            None => self.falls_back(error.status.unwrap_or(200), error),
         };
         if !again {
-            judge.fail();
             self.passed.error = Some(raw.clone());
-            out.insert(place, raw);
+            judge.let_refusal_stand(self.gateway.now_ms, out);
         }
         again
     }
@@ -341,7 +343,7 @@ impl<'a> Exchange<'a> {
         self.passed.learned = true;
     }
 
-    fn ask_again(&mut self, which: (u32, bool), round: Bytes, judging: &mut Judging) {
+    fn ask_again(&mut self, which: (u32, Next), round: Bytes, judging: &mut Judging) {
         self.taken();
         self.rounds.push((which.0, round.clone()));
         // A yes is to one reply.

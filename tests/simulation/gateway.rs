@@ -24,8 +24,8 @@ use toolrein::rewrite::sent::Sent;
 use toolrein::telemetry::outcome::Fallback;
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Domain, Hash, HashKey, Identity};
+use toolrein::transcript::prefix::read_request;
 use toolrein::transcript::prompt::{Anchor, Histories};
-use toolrein::transcript::resumed::read_request;
 use toolrein::wire::request::Request;
 
 const BOUNDS: Bounds = Bounds {

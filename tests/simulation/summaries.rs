@@ -10,7 +10,7 @@ use toolrein::policy::plan::{BatchSummaries, Plan, SummaryWanted};
 use toolrein::policy::set::{Judge, PolicySet};
 use toolrein::rewrite::summary::question;
 use toolrein::transcript::Transcript;
-use toolrein::transcript::summaries::Pin;
+use toolrein::transcript::summaries::{Pin, Summaries as _};
 
 /// For how long decisions are kept: longer than any run.
 const LIFETIME: Duration = Duration::from_secs(86_400);
@@ -51,14 +51,14 @@ impl Summaries {
         }
     }
 
-    /// Reads the transcript through the policies; once more where a summary was asked for. Tells the question.
+    /// Reads the transcript through the policies, and fills in the summary that was asked for. Tells the question.
     pub fn decide(
         &mut self,
         policies: &PolicySet,
         transcript: &Transcript<'_>,
         (leave, now_ms): (bool, u64),
     ) -> (Plan, Judge, Option<Bytes>) {
-        let (plan, judge) = policies.read(transcript);
+        let (mut plan, judge) = policies.read(transcript);
         let known = plan.summaries != BatchSummaries::default();
         if !known || leave || plan.refusal.is_some() || transcript.request.odd {
             return (plan, judge, None);
@@ -85,7 +85,9 @@ impl Summaries {
                 self.pins.decide(wanted, None);
             }
         }
-        let (plan, judge) = policies.read(transcript);
+        // With what came late for the batch before.
+        let summary = self.pins.pinned(wanted.batch).and_then(Pin::summary);
+        plan.fulfil_summary(summary.as_deref());
         (plan, judge, Some(question))
     }
 }

@@ -1,10 +1,12 @@
 //! Bodies in content codings, with flush points where a server would write. It encodes alone: what is decoded is the
 //! program's affair.
 
-use compression_codecs::brotli::params::EncoderParams;
-use compression_codecs::core::Level;
-use compression_codecs::core::util::{PartialBuffer, WriteBuffer};
-use compression_codecs::{BrotliEncoder, DeflateEncoder, EncodeV2, GzipEncoder, ZlibEncoder, ZstdEncoder};
+use async_compression::codecs::brotli::params::EncoderParams;
+use async_compression::codecs::core::Level;
+use async_compression::codecs::core::util::{PartialBuffer, WriteBuffer};
+use async_compression::codecs::{
+    BrotliEncoder, DeflateEncoder, EncodeV2, GzipEncoder, ZlibEncoder, ZstdEncoder,
+};
 
 /// Every coding: what `content-encoding` says, and whether `deflate` is sent raw.
 pub const CODINGS: [(&str, bool); 5] =

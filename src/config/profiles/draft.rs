@@ -8,6 +8,7 @@ use crate::config::error::Problem;
 use crate::config::file::{File, is_table, not_a_table};
 use crate::config::policies::{Builder, Layer};
 use std::collections::HashMap;
+use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -105,13 +106,19 @@ impl<'a> Reader<'_, 'a> {
             layers.insert(&draft.name, layer);
         }
         let mut profiles = Profiles::default();
+        for (name, tier) in &file.tier {
+            let name: Arc<str> = name.as_str().into();
+            profiles.by_key.extend(tier.keys.iter().map(|key| (*key, (Arc::clone(&name), None))));
+        }
         for draft in &self.drafts {
             let Some(layer) = layers.get(draft.name.as_str()) else { continue };
             let at = profiles.all.len();
             profiles.all.push(self.profile(draft, layer));
             profiles.by_model.extend(draft.chosen.models.iter().map(|model| (model.clone(), at)));
             let tiers = draft.chosen.tiers.iter().filter_map(|tier| file.tier.get(tier));
-            profiles.by_key.extend(tiers.flat_map(|tier| &tier.keys).map(|key| (*key, at)));
+            for key in tiers.flat_map(|tier| &tier.keys) {
+                profiles.by_key.entry(*key).and_modify(|(_, profile)| *profile = Some(at));
+            }
         }
         self.problems.extend(problems);
         profiles

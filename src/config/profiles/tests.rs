@@ -135,7 +135,7 @@ fn models_and_keys_find_their_profile() {
     ] {
         assert_eq!(of(model).as_deref(), profile, "{model}");
     }
-    let of = |key: &[u8]| config.profiles.of_key(key).map(|profile| profile.name.to_string());
+    let of = |key: &[u8]| config.profiles.tier_of(key).map(|(_, profile)| profile.unwrap().name.to_string());
     assert_eq!((of(b"sk-1").as_deref(), of(b"sk-2")), (Some("one"), None));
 }
 

@@ -245,6 +245,6 @@ mod tests {
         }
         known.bound();
         let (found, _) = known.come(&[], (Hash(u128::MAX), 20_000), quota(MOST_USES, day));
-        assert_eq!((found.len(), found.first()), (crate::policy::plan::MOST_COUNTED, Some(&5)));
+        assert_eq!((found.len(), found.first()), (crate::policy::about::MOST_COUNTED, Some(&5)));
     }
 }

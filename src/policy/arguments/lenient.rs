@@ -1,19 +1,21 @@
-//! What the lenient form passes of what a schema forbids, since the tools behind it take it: null for an
+//! What the lenient form passes of what a schema forbids, since the tools behind it accept it: null for an
 //! absent parameter, values outside an enum, values whose text or whose parsed text has the right type.
 
-use super::checker::{Assertion, Error, Kind, Type, Types};
-use super::problem::parent;
+use super::problem::{parent, schema_of};
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::json::SerdeJson;
+use jsonschema::{JsonType, JsonTypeSet, ValidationError};
 use serde_json::Value;
 
 /// A change to arguments that makes them what the tool will take them for.
-pub struct Mend {
+pub struct Fix {
     /// The JSON pointer of the value.
-    pub place: String,
+    pub path: String,
     /// What the value becomes; `None`: it is absent.
     value: Option<Value>,
 }
 
-impl Mend {
+impl Fix {
     /// Whether it takes a value away.
     pub fn removes(&self) -> bool {
         self.value.is_none()
@@ -23,12 +25,12 @@ impl Mend {
     pub fn apply(self, arguments: &mut Value) {
         match self.value {
             Some(value) => {
-                if let Some(place) = arguments.pointer_mut(&self.place) {
-                    *place = value;
+                if let Some(found) = arguments.pointer_mut(&self.path) {
+                    *found = value;
                 }
             }
             None => {
-                if let Some((within, key)) = parent(&self.place)
+                if let Some((within, key)) = parent(&self.path)
                     && let Some(Value::Object(members)) = arguments.pointer_mut(within)
                 {
                     members.shift_remove(&key);
@@ -38,55 +40,60 @@ impl Mend {
     }
 }
 
-/// What is to be mended where `error` is passed, be it nothing; `None` where it is not passed. `arguments` are
-/// what was validated.
-pub fn excuse(error: &Error<'_>, arguments: &Value) -> Option<Vec<Mend>> {
+/// What is to be fixed where `error` against `schema` is passed, be it nothing; `None` where it is not passed.
+/// `arguments` are what was validated.
+pub fn excuse(error: &ValidationError<'_>, schema: &Value, arguments: &Value) -> Option<Vec<Fix>> {
+    use ValidationErrorKind::{
+        AnyOf, Constant, Enum, OneOfMultipleValid, OneOfNotValid, RegexEngineFailure, Type,
+    };
+    let (found, path) = (error.instance().as_ref(), error.instance_path().as_str());
     let judges_value = matches!(
-        error.kind,
-        Kind::Assertion(Assertion::Type(_) | Assertion::Options(_) | Assertion::Constant(_))
-            | Kind::Any(_)
-            | Kind::One(_)
+        error.kind(),
+        Type { .. } | Enum { .. } | Constant { .. } | AnyOf { .. } | OneOfNotValid { .. }
     );
     // Whether the parameter is optional shows when it is gone: `required` objects then.
-    if judges_value && error.found.is_null() && is_member(&error.place, arguments) {
-        return Some(vec![Mend { place: error.place.clone(), value: None }]);
+    if judges_value && found.is_null() && is_member(path, arguments) {
+        return Some(vec![Fix { path: path.to_owned(), value: None }]);
     }
-    match &error.kind {
-        Kind::Assertion(Assertion::Type(types)) => {
-            let value = Some(coerced(error.found, types)?);
-            Some(vec![Mend { place: error.place.clone(), value }])
+    match error.kind() {
+        Type { kind } => {
+            let value = Some(coerced(found, types_of(kind))?);
+            Some(vec![Fix { path: path.to_owned(), value }])
         }
-        Kind::Assertion(Assertion::Options(options)) => is_advice(error, options.all()).then(Vec::new),
-        Kind::Assertion(Assertion::Constant(constant)) => {
-            is_advice(error, std::slice::from_ref(constant)).then(Vec::new)
+        Enum { options } => {
+            let options = options.as_array().map_or(&[][..], Vec::as_slice);
+            is_advice(error, schema, options).then(Vec::new)
         }
-        Kind::Any(branches) | Kind::One(branches) => {
-            branches.iter().find_map(|branch| excuse_all(branch, arguments))
+        Constant { expected_value } => {
+            is_advice(error, schema, std::slice::from_ref(expected_value)).then(Vec::new)
         }
-        // Written where `anyOf` was meant.
-        Kind::SeveralOfOne => Some(Vec::new()),
+        AnyOf { context } | OneOfNotValid { context } => {
+            context.iter().find_map(|branch| excuse_all(branch, schema, arguments))
+        }
+        // `oneOf` is often written where `anyOf` was meant. A pattern that the engine fails on says nothing.
+        OneOfMultipleValid { .. } | RegexEngineFailure { .. } => Some(Vec::new()),
         _ => None,
     }
 }
 
-fn excuse_all(errors: &[Error<'_>], arguments: &Value) -> Option<Vec<Mend>> {
-    let mut mends = Vec::new();
+fn excuse_all(errors: &[ValidationError<'_>], schema: &Value, arguments: &Value) -> Option<Vec<Fix>> {
+    let mut fixes = Vec::new();
     for error in errors {
-        mends.extend(excuse(error, arguments)?);
+        fixes.extend(excuse(error, schema, arguments)?);
     }
-    Some(mends)
+    Some(fixes)
 }
 
-fn is_member(place: &str, arguments: &Value) -> bool {
-    parent(place).and_then(|(within, _)| arguments.pointer(within)).is_some_and(Value::is_object)
+fn is_member(path: &str, arguments: &Value) -> bool {
+    parent(path).and_then(|(within, _)| arguments.pointer(within)).is_some_and(Value::is_object)
 }
 
 /// Whether what was found is of the kind of the options, though none of them: enums leave out what the description
-/// names, so they advise. Where a type stands beside the enum, that has spoken already.
-fn is_advice(error: &Error<'_>, options: &[Value]) -> bool {
-    let found = error.found;
+/// names, so they advise. Where a type is beside the enum, that has been checked already.
+fn is_advice(error: &ValidationError<'_>, schema: &Value, options: &[Value]) -> bool {
+    let found = error.instance().as_ref();
     let is_simple = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
-    error.is_beside_type()
+    schema_of(error, schema).is_some_and(|owner| owner.contains_key("type"))
         || options.iter().any(|option| {
             (is_simple(option) && is_simple(found))
                 || (option.is_array() && found.is_array())
@@ -94,12 +101,22 @@ fn is_advice(error: &Error<'_>, options: &[Value]) -> bool {
         })
 }
 
+/// The types that an error names.
+pub fn types_of(kind: &TypeKind) -> JsonTypeSet {
+    match kind {
+        TypeKind::Single(single) => JsonTypeSet::from(*single),
+        TypeKind::Multiple(types) => *types,
+    }
+}
+
 /// `found` as a value of an expected type: the value that a string spells, or the text of a number or truth
 /// value.
-fn coerced(found: &Value, expected: &Types) -> Option<Value> {
+fn coerced(found: &Value, expected: JsonTypeSet) -> Option<Value> {
     match found {
-        Value::String(text) => spelled(text).filter(|value| expected.take(value)),
-        Value::Number(_) | Value::Bool(_) if expected.contain(Type::String) => {
+        Value::String(text) => {
+            spelled(text).filter(|value| expected.contains_value_type::<SerdeJson>(&value))
+        }
+        Value::Number(_) | Value::Bool(_) if expected.contains(JsonType::String) => {
             Some(Value::String(found.to_string()))
         }
         _ => None,

@@ -1,15 +1,15 @@
 //! The operator's own limits on single arguments: length, pattern, and the hosts that a URL may lead to. A URL
 //! is read narrowly, since programs differ in what they make of odd ones; what a server redirects to is not seen.
 
-use super::ecma::compile;
+use super::compile::compile_pattern;
 use super::problem::{Problem, join};
 use crate::policy::pattern::Pattern;
-use regex::Regex;
+use jsonschema::Validator;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The most hosts that the model is told.
-const TOLD: usize = 3;
+/// The most hosts that the model is shown.
+const MOST_REPORTED: usize = 3;
 
 /// A limit as written: `{ max_chars = 400, pattern = "^[a-z]+$", hosts = ["*.example.org"] }`.
 #[derive(Debug, Default, Deserialize)]
@@ -26,9 +26,9 @@ pub struct Written {
 /// A limit of one argument, checked.
 pub struct Limit {
     /// The argument, and the members that lead to the text within it.
-    path: Vec<String>,
+    steps: Vec<String>,
     max_chars: Option<usize>,
-    pattern: Option<(String, Regex)>,
+    pattern: Option<(String, Validator)>,
     /// In lower case.
     hosts: Vec<Pattern>,
 }
@@ -40,7 +40,7 @@ impl Limit {
     /// The key that is wrong and what would be right.
     pub fn new(argument: &str, written: Written) -> Result<Self, (&'static str, String)> {
         let pattern = match written.pattern {
-            Some(text) => match compile(&text) {
+            Some(text) => match compile_pattern(&text) {
                 Some(compiled) => Some((text, compiled)),
                 None => {
                     let text = "expected a regular expression without look-around and back-references";
@@ -58,66 +58,66 @@ impl Limit {
         }
         let hosts =
             written.hosts.iter().map(|host| Pattern::new(host.as_str().to_ascii_lowercase())).collect();
-        let path = argument.split('.').map(str::to_owned).collect();
-        Ok(Self { path, max_chars: written.max_chars, pattern, hosts })
+        let steps = argument.split('.').map(str::to_owned).collect();
+        Ok(Self { steps, max_chars: written.max_chars, pattern, hosts })
     }
 
     /// What `arguments` have that is over the limit.
     pub fn problems(&self, arguments: &Value) -> Vec<Problem> {
         let mut problems = Vec::new();
-        self.search(arguments, "", &self.path, &mut problems);
+        self.search(arguments, "", &self.steps, &mut problems);
         problems
     }
 
-    /// Finds the limited texts in `value` at `place`: every item of an array counts.
-    fn search(&self, value: &Value, place: &str, path: &[String], problems: &mut Vec<Problem>) {
-        match (value, path) {
+    /// Finds the limited texts in `value` at `path`: every item of an array counts.
+    fn search(&self, value: &Value, path: &str, steps: &[String], problems: &mut Vec<Problem>) {
+        match (value, steps) {
             (Value::Array(items), _) => {
                 for (at, item) in items.iter().enumerate() {
-                    self.search(item, &join(place, &at.to_string()), path, problems);
+                    self.search(item, &join(path, &at.to_string()), steps, problems);
                 }
             }
             (Value::Object(members), [key, rest @ ..]) => {
                 if let Some(member) = members.get(key) {
-                    self.search(member, &join(place, key), rest, problems);
+                    self.search(member, &join(path, key), rest, problems);
                 }
             }
-            (value, []) => problems.extend(self.judge(value, place)),
-            // JSON within a string: some tools take it for what it spells.
+            (value, []) => problems.extend(self.judge(value, path)),
+            // JSON within a string: some tools parse it.
             (Value::String(text), _) => {
                 if let Ok(spelled @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(text) {
-                    self.search(&spelled, place, path, problems);
+                    self.search(&spelled, path, steps, problems);
                 }
             }
             _ => {}
         }
     }
 
-    fn judge(&self, value: &Value, place: &str) -> Option<Problem> {
+    fn judge(&self, value: &Value, path: &str) -> Option<Problem> {
         let text = match value {
             Value::Null => return None,
             Value::String(text) => text,
             // A host or a pattern cannot be seen in anything but text.
             _ if !self.hosts.is_empty() || self.pattern.is_some() => {
-                return Some(Problem::new(place, "type", "string"));
+                return Some(Problem::new(path, "type", "string"));
             }
             _ => return None,
         };
         if let Some(most) = self.max_chars.filter(|most| text.chars().nth(*most).is_some()) {
-            return Some(Problem::new(place, "max_chars", &format!("at most {most} characters")));
+            return Some(Problem::new(path, "max_chars", &format!("at most {most} characters")));
         }
         if let Some((pattern, compiled)) = &self.pattern
-            && !compiled.is_match(text)
+            && !compiled.is_valid(value)
         {
-            return Some(Problem::new(place, "pattern", &format!("a match of {pattern}")));
+            return Some(Problem::new(path, "pattern", &format!("a match of {pattern}")));
         }
         let leads_elsewhere = !self.hosts.is_empty()
             && !host_of(text).is_some_and(|host| self.hosts.iter().any(|allowed| allowed.matches(&host)));
-        leads_elsewhere.then(|| Problem::new(place, "hosts", &self.told_hosts()))
+        leads_elsewhere.then(|| Problem::new(path, "hosts", &self.reported_hosts()))
     }
 
-    fn told_hosts(&self) -> String {
-        let hosts: Vec<&str> = self.hosts.iter().take(TOLD).map(Pattern::as_str).collect();
+    fn reported_hosts(&self) -> String {
+        let hosts: Vec<&str> = self.hosts.iter().take(MOST_REPORTED).map(Pattern::as_str).collect();
         format!("a plain http(s) URL of {}", hosts.join(" or "))
     }
 }

@@ -1,18 +1,20 @@
 //! What is wrong with arguments in words that a model can act on: where, which rule, what was expected. Short,
 //! and without the values that were found, which may be long or secret.
 
-use super::checker::{Assertion, Bound, Count, Error, Kind, Of, Types};
-use serde_json::Value;
+use super::lenient::types_of;
+use jsonschema::ValidationError;
+use jsonschema::error::ValidationErrorKind;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// The most problems that are told at once.
-const TOLD: usize = 3;
+/// The most problems that are reported at once.
+const MOST_REPORTED: usize = 3;
 
-/// The longest key, place and expectation that are repeated, in characters. With [`TOLD`] and a tool's name
-/// they keep a message under 600.
+/// The longest key, path and expectation that are repeated, in characters. With [`MOST_REPORTED`] and a tool's
+/// name they keep a message under 600.
 const LONGEST_KEY: usize = 40;
-const LONGEST_PLACE: usize = 60;
+const LONGEST_PATH: usize = 60;
 const LONGEST_EXPECTATION: usize = 70;
 const LONGEST_TOOL: usize = 64;
 
@@ -20,17 +22,17 @@ const LONGEST_TOOL: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where, as one would write it in a program: `passengers[0].age`.
-    place: String,
+    path: String,
     /// The schema's keyword or the setting that objects.
     rule: Cow<'static, str>,
     expected: String,
 }
 
 impl Problem {
-    /// A problem of the value at the JSON pointer `place`.
-    pub fn new(place: &str, rule: impl Into<Cow<'static, str>>, expected: &str) -> Self {
+    /// A problem of the value at the JSON pointer `path`.
+    pub fn new(path: &str, rule: impl Into<Cow<'static, str>>, expected: &str) -> Self {
         let expected = clipped(expected, LONGEST_EXPECTATION);
-        Self { place: readable(place), rule: rule.into(), expected }
+        Self { path: readable(path), rule: rule.into(), expected }
     }
 
     /// The arguments are no JSON.
@@ -49,101 +51,122 @@ impl Problem {
     }
 
     /// An object holds a key that none should hold.
-    pub fn unsafe_key(place: &str, key: &str) -> Self {
-        Self::new(place, "unsafe_keys", &format!("no key {key}"))
+    pub fn unsafe_key(path: &str, key: &str) -> Self {
+        Self::new(path, "unsafe_keys", &format!("no key {key}"))
     }
 
     /// The arguments do not fit, and to say why would take too long.
-    pub fn untold() -> Self {
+    pub fn unexplained() -> Self {
         Self::new("", "schema", "what the tool's parameters declare")
     }
 
-    /// What `error` says. `nulls` are places where null stood and was taken for absent.
-    pub fn of(error: &Error<'_>, nulls: &HashSet<String>) -> Vec<Self> {
-        let place = &error.place;
-        let (place, expected) = match &error.kind {
-            Kind::Any(branches) | Kind::One(branches) => {
-                if let Some(branch) = meant(branches, place) {
-                    return branch.iter().flat_map(|error| Self::of(error, nulls)).collect();
-                }
-                (place.clone(), union(branches, error.found))
-            }
-            Kind::Required(name) => {
-                let place = join(place, name);
-                let found = if nulls.contains(&place) { ", found null" } else { "" };
-                let declared = error.declared_types(name).map_or("a value".to_owned(), one_of);
-                (place, format!("{declared}{found}"))
-            }
-            Kind::Additional(names) | Kind::UnevaluatedProperties(names) => {
-                let first = names.first().copied().unwrap_or_default();
-                (join(place, first), declared_names(&error.declared_names()))
-            }
-            kind => (place.clone(), expectation(kind, error.found)),
+    /// What `error` against `schema` says. `nulls` are the paths of null values that were taken for absent.
+    pub fn of(error: &ValidationError<'_>, schema: &Value, nulls: &HashSet<String>) -> Vec<Self> {
+        use ValidationErrorKind::{
+            AdditionalProperties, AnyOf, OneOfNotValid, Required, UnevaluatedProperties,
         };
-        vec![Self::new(&place, error.kind.keyword(), &expected)]
+        let (kind, path) = (error.kind(), error.instance_path().as_str());
+        let owner = schema_of(error, schema);
+        let (path, expected) = match kind {
+            AnyOf { context } | OneOfNotValid { context } => {
+                if let Some(branch) = meant(context, path) {
+                    return branch.iter().flat_map(|error| Self::of(error, schema, nulls)).collect();
+                }
+                (path.to_owned(), union(context, error.instance()))
+            }
+            Required { property } => {
+                let name = property.as_str().unwrap_or_default();
+                let path = join(path, name);
+                let found = if nulls.contains(&path) { ", found null" } else { "" };
+                let declared = declared_types(owner, name).unwrap_or_else(|| "a value".to_owned());
+                (path, format!("{declared}{found}"))
+            }
+            AdditionalProperties { unexpected } | UnevaluatedProperties { unexpected } => {
+                let first = unexpected.first().map_or("", String::as_str);
+                (join(path, first), declared_names(owner))
+            }
+            kind => (path.to_owned(), expectation(kind, error.instance())),
+        };
+        vec![Self::new(&path, kind.keyword().to_owned(), &expected)]
     }
 }
 
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}, expected {}", self.place, self.rule, self.expected)
+        write!(f, "{}: {}, expected {}", self.path, self.rule, self.expected)
     }
 }
 
 /// What the model reads of `problems` with its call of `tool`.
 pub fn message(tool: &str, problems: &[Problem]) -> String {
-    let mut told: Vec<String> = Vec::new();
+    let mut reported: Vec<String> = Vec::new();
     for problem in problems.iter().map(ToString::to_string) {
-        if told.len() < TOLD && !told.contains(&problem) {
-            told.push(problem);
+        if reported.len() < MOST_REPORTED && !reported.contains(&problem) {
+            reported.push(problem);
         }
     }
-    let more = problems.len().saturating_sub(told.len());
+    let more = problems.len().saturating_sub(reported.len());
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     let tool = clipped(tool, LONGEST_TOOL);
     format!(
-        "The call was not run: its arguments do not fit {tool}. {}{more}. Mend them and call again.",
-        told.join("; ")
+        "The call was not run: its arguments do not fit {tool}. {}{more}. Correct them and call again.",
+        reported.join("; ")
     )
 }
 
-/// The JSON pointer of the member `key` of what stands at `place`.
-pub fn join(place: &str, key: &str) -> String {
-    format!("{place}/{}", key.replace('~', "~0").replace('/', "~1"))
+/// The JSON pointer of the member `key` of the value at `path`.
+pub fn join(path: &str, key: &str) -> String {
+    format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// The JSON pointer of what holds the value at `place`, and the value's key; `None` at the root.
-pub fn parent(place: &str) -> Option<(&str, String)> {
-    let (within, key) = place.rsplit_once('/')?;
+/// The JSON pointer of what holds the value at `path`, and the value's key; `None` at the root.
+pub fn parent(path: &str) -> Option<(&str, String)> {
+    let (within, key) = path.rsplit_once('/')?;
     Some((within, key.replace("~1", "/").replace("~0", "~")))
 }
 
-fn declared_names(names: &[&str]) -> String {
-    match names {
-        [] => "no such member".to_owned(),
-        names => format!("only {}", names.join(", ")),
+/// The schema that holds the keyword which `error` names.
+pub fn schema_of<'a>(error: &ValidationError<'_>, schema: &'a Value) -> Option<&'a Map<String, Value>> {
+    let (within, _) = error.schema_path().as_str().rsplit_once('/')?;
+    schema.pointer(within)?.as_object()
+}
+
+fn declared_names(owner: Option<&Map<String, Value>>) -> String {
+    let declared = owner.and_then(|owner| owner.get("properties")?.as_object());
+    match declared.filter(|declared| !declared.is_empty()) {
+        Some(declared) => {
+            format!("only {}", declared.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
+        }
+        None => "no such member".to_owned(),
     }
 }
 
-/// The one branch of a union that takes values of this kind at all: its objections are the ones that help.
-fn meant<'a, 'b>(branches: &'a [Vec<Error<'b>>], place: &str) -> Option<&'a [Error<'b>]> {
-    let is_of_kind = |error: &Error<'_>| {
-        let of_kind = matches!(
-            error.kind,
-            Kind::Assertion(Assertion::Type(_) | Assertion::Options(_) | Assertion::Constant(_))
-        );
-        of_kind && error.place == place
+/// The types that are declared for the member `name`.
+fn declared_types(owner: Option<&Map<String, Value>>, name: &str) -> Option<String> {
+    match owner?.get("properties")?.get(name)?.get("type")? {
+        Value::String(single) => Some(single.clone()),
+        Value::Array(types) => Some(types.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or ")),
+        _ => None,
+    }
+}
+
+/// The one branch of a union that accepts values of this kind at all: its objections are the ones that help.
+fn meant<'a, 'b>(branches: &'a [Vec<ValidationError<'b>>], path: &str) -> Option<&'a [ValidationError<'b>]> {
+    use ValidationErrorKind::{Constant, Enum, Type};
+    let is_of_kind = |error: &ValidationError<'_>| {
+        matches!(error.kind(), Type { .. } | Enum { .. } | Constant { .. })
+            && error.instance_path().as_str() == path
     };
     let mut branches = branches.iter().filter(|branch| !branch.is_empty() && !branch.iter().any(is_of_kind));
     let first = branches.next()?;
     branches.next().is_none().then_some(first)
 }
 
-fn union(branches: &[Vec<Error<'_>>], found: &Value) -> String {
+fn union(branches: &[Vec<ValidationError<'_>>], found: &Value) -> String {
     let mut names: Vec<&str> = Vec::new();
     for error in branches.iter().flatten() {
-        if let Kind::Assertion(Assertion::Type(types)) = &error.kind {
-            names.extend(types.names());
+        if let ValidationErrorKind::Type { kind } = error.kind() {
+            names.extend(types_of(kind).iter().map(|one| one.as_str()));
         }
     }
     names.dedup();
@@ -153,45 +176,37 @@ fn union(branches: &[Vec<Error<'_>>], found: &Value) -> String {
     format!("{}, found {}", names.join(" or "), kind_of(found))
 }
 
-fn expectation(kind: &Kind<'_>, found: &Value) -> String {
+fn expectation(kind: &ValidationErrorKind, found: &Value) -> String {
+    use ValidationErrorKind as Kind;
     match kind {
-        Kind::Assertion(assertion) => demand(assertion, found),
-        Kind::SeveralOfOne => "a match of one of the declared forms alone".to_owned(),
-        Kind::PropertyNames => "other names of members".to_owned(),
+        Kind::FalseSchema => "nothing here".to_owned(),
+        Kind::Type { kind } => {
+            let names: Vec<&str> = types_of(kind).iter().map(|one| one.as_str()).collect();
+            format!("{}, found {}", names.join(" or "), kind_of(found))
+        }
+        Kind::Enum { options } => {
+            let options = options.as_array().into_iter().flatten().map(Value::to_string);
+            format!("one of {}", options.collect::<Vec<_>>().join(", "))
+        }
+        Kind::Constant { expected_value } => expected_value.to_string(),
+        Kind::Minimum { limit } => format!("at least {limit}"),
+        Kind::Maximum { limit } => format!("at most {limit}"),
+        Kind::ExclusiveMinimum { limit } => format!("more than {limit}"),
+        Kind::ExclusiveMaximum { limit } => format!("less than {limit}"),
+        Kind::MultipleOf { multiple_of } => format!("a multiple of {multiple_of}"),
+        Kind::MinLength { limit } => format!("at least {limit} characters"),
+        Kind::MaxLength { limit } => format!("at most {limit} characters"),
+        Kind::MinItems { limit } => format!("at least {limit} items"),
+        Kind::MaxItems { limit } => format!("at most {limit} items"),
+        Kind::MinProperties { limit } => format!("at least {limit} members"),
+        Kind::MaxProperties { limit } => format!("at most {limit} members"),
+        Kind::Pattern { pattern } => format!("a match of {pattern}"),
+        Kind::Format { format } => format!("format {format}"),
+        Kind::UniqueItems => "no item twice".to_owned(),
+        Kind::OneOfMultipleValid { .. } => "a match of one of the declared forms alone".to_owned(),
+        Kind::PropertyNames { .. } => "other names of members".to_owned(),
         _ => "what the tool's parameters declare".to_owned(),
     }
-}
-
-fn demand(assertion: &Assertion, found: &Value) -> String {
-    match assertion {
-        Assertion::Nothing => "nothing here".to_owned(),
-        Assertion::Type(types) => format!("{}, found {}", one_of(types), kind_of(found)),
-        Assertion::Options(options) => {
-            let options: Vec<String> = options.all().iter().map(Value::to_string).collect();
-            format!("one of {}", options.join(", "))
-        }
-        Assertion::Constant(constant) => constant.to_string(),
-        Assertion::Bound(Bound::Minimum, limit) => format!("at least {limit}"),
-        Assertion::Bound(Bound::Maximum, limit) => format!("at most {limit}"),
-        Assertion::Bound(Bound::ExclusiveMinimum, limit) => format!("more than {limit}"),
-        Assertion::Bound(Bound::ExclusiveMaximum, limit) => format!("less than {limit}"),
-        Assertion::MultipleOf(divisor) => format!("a multiple of {divisor}"),
-        Assertion::Count(Count { of, is_least, limit }) => {
-            let unit = match of {
-                Of::Characters => "characters",
-                Of::Items => "items",
-                Of::Members => "members",
-            };
-            format!("at {} {limit} {unit}", if *is_least { "least" } else { "most" })
-        }
-        Assertion::Pattern(pattern, _) => format!("a match of {pattern}"),
-        Assertion::Format(format) => format!("format {}", format.name()),
-        Assertion::Unique => "no item twice".to_owned(),
-    }
-}
-
-fn one_of(types: &Types) -> String {
-    types.names().collect::<Vec<_>>().join(" or ")
 }
 
 fn kind_of(value: &Value) -> &'static str {
@@ -206,9 +221,9 @@ fn kind_of(value: &Value) -> &'static str {
 }
 
 /// A JSON pointer as one would write it in a program.
-fn readable(place: &str) -> String {
+fn readable(path: &str) -> String {
     let mut out = String::new();
-    for segment in place.split('/').skip(1) {
+    for segment in path.split('/').skip(1) {
         if !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit()) {
             out.push_str(&format!("[{}]", clipped(segment, LONGEST_KEY)));
             continue;
@@ -219,7 +234,7 @@ fn readable(place: &str) -> String {
         let key = segment.replace("~1", "/").replace("~0", "~");
         out.push_str(&clipped(&key, LONGEST_KEY));
     }
-    if out.is_empty() { "arguments".to_owned() } else { clipped(&out, LONGEST_PLACE) }
+    if out.is_empty() { "arguments".to_owned() } else { clipped(&out, LONGEST_PATH) }
 }
 
 /// `text` without control characters, cut after `most` characters.

@@ -2,14 +2,51 @@
 //! shape that JSON Schema 2020-12 asks for. Older drafts, OpenAPI's `nullable` and the type names of programming
 //! languages are translated; what cannot be understood is left out, so that it refuses nothing.
 
-use super::ecma;
+use super::compile::compile_pattern;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 /// The deepest nesting of schemas that is read: those of real tools have less than ten levels.
 const DEEPEST: usize = 32;
 
 /// The most regular expressions in one schema, each of which may take up to 128 KiB; further ones are left out.
-pub const MOST_PATTERNS: usize = 32;
+const MOST_PATTERNS: usize = 32;
+
+/// The most work of compiling them: of each its bytes times one more than its backslashes, since the library parses a
+/// pattern anew for each class such as `\d`.
+const MOST_PATTERN_WORK: usize = 64 * 1024;
+
+/// What a reference may hold and a URI may not.
+const NOT_IN_A_URI: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// The formats that are checked. The library has more, whose checks cost more than one pass over the text.
+const FORMATS: [&str; 12] = [
+    "date",
+    "time",
+    "date-time",
+    "duration",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "uri",
+    "uri-reference",
+    "uuid",
+    "json-pointer",
+];
 
 /// Where the schemas of a keyword apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +57,8 @@ pub enum Applies {
     Below,
     /// To one member of the value each.
     Named,
+    /// To the members or items that no other schema has evaluated.
+    Rest,
     /// Nowhere, until something refers to them.
     Apart,
 }
@@ -35,7 +74,8 @@ pub enum Shape {
     Positive,
     Flag,
     Pattern,
-    Text,
+    Reference,
+    Format,
     Names,
     NamesByName,
     Type,
@@ -44,8 +84,8 @@ pub enum Shape {
 }
 
 /// The keywords that are kept.
-pub const KEYWORDS: &[(&str, Shape)] = &[
-    ("$ref", Shape::Text),
+const KEYWORDS: &[(&str, Shape)] = &[
+    ("$ref", Shape::Reference),
     ("$defs", Shape::Map(Applies::Apart)),
     ("definitions", Shape::Map(Applies::Apart)),
     ("type", Shape::Type),
@@ -54,7 +94,7 @@ pub const KEYWORDS: &[(&str, Shape)] = &[
     ("properties", Shape::Map(Applies::Named)),
     ("patternProperties", Shape::Map(Applies::Below)),
     ("additionalProperties", Shape::Schema(Applies::Below)),
-    ("unevaluatedProperties", Shape::Schema(Applies::Below)),
+    ("unevaluatedProperties", Shape::Schema(Applies::Rest)),
     ("propertyNames", Shape::Schema(Applies::Below)),
     ("required", Shape::Names),
     ("dependentRequired", Shape::NamesByName),
@@ -63,7 +103,7 @@ pub const KEYWORDS: &[(&str, Shape)] = &[
     ("maxProperties", Shape::Count),
     ("prefixItems", Shape::List(Applies::Below)),
     ("items", Shape::Schema(Applies::Below)),
-    ("unevaluatedItems", Shape::Schema(Applies::Below)),
+    ("unevaluatedItems", Shape::Schema(Applies::Rest)),
     ("contains", Shape::Schema(Applies::Below)),
     ("minContains", Shape::Count),
     ("maxContains", Shape::Count),
@@ -80,7 +120,7 @@ pub const KEYWORDS: &[(&str, Shape)] = &[
     ("minLength", Shape::Count),
     ("maxLength", Shape::Count),
     ("pattern", Shape::Pattern),
-    ("format", Shape::Text),
+    ("format", Shape::Format),
     ("minimum", Shape::Number),
     ("maximum", Shape::Number),
     ("exclusiveMinimum", Shape::Number),
@@ -88,10 +128,15 @@ pub const KEYWORDS: &[(&str, Shape)] = &[
     ("multipleOf", Shape::Positive),
 ];
 
-/// The schema that arguments are held against; `None` where it is too deep. That arguments are
-/// an object is for others to see, so the root takes every type.
+/// What the value of `keyword` must be; `None` where it is not kept.
+pub fn shape_of(keyword: &str) -> Option<Shape> {
+    KEYWORDS.iter().find(|(known, _)| *known == keyword).map(|(_, shape)| *shape)
+}
+
+/// The schema that arguments are validated against; `None` where it is too deep. Whether arguments are
+/// an object is checked elsewhere, so the root accepts every type.
 pub fn read(written: &Value) -> Option<Value> {
-    let mut reader = Reader { patterns: 0 };
+    let mut reader = Reader { patterns: 0, work: 0 };
     let mut schema = reader.schema(written, 0)?;
     if let Some(members) = schema.as_object_mut() {
         members.remove("type");
@@ -100,13 +145,15 @@ pub fn read(written: &Value) -> Option<Value> {
 }
 
 /// A count, which may be written as `3.0`.
-pub fn count(value: &Value) -> Option<u64> {
+fn count(value: &Value) -> Option<u64> {
     let is_count = |number: &f64| (0.0..=f64::from(u32::MAX)).contains(number) && number.fract() == 0.0;
     value.as_u64().or_else(|| value.as_f64().filter(is_count).map(|number| number as u64))
 }
 
+/// What was read so far.
 struct Reader {
     patterns: usize,
+    work: usize,
 }
 
 impl Reader {
@@ -120,8 +167,8 @@ impl Reader {
         }
         let mut schema = Map::new();
         for (keyword, value) in &translated(written) {
-            let Some((_, shape)) = KEYWORDS.iter().find(|(known, _)| known == keyword) else { continue };
-            if let Some(value) = self.keyword(*shape, keyword, value, depth)? {
+            let Some(shape) = shape_of(keyword) else { continue };
+            if let Some(value) = self.keyword(shape, keyword, value, depth)? {
                 schema.insert(keyword.clone(), value);
             }
         }
@@ -143,13 +190,14 @@ impl Reader {
             Shape::Map(_) => return self.map(name, value, depth),
             Shape::Pattern => value.as_str().is_some_and(|pattern| self.takes_pattern(pattern)),
             Shape::Type => return Some(read_type(value)),
-            Shape::Count => count(value).is_some(),
+            Shape::Count => return Some(count(value).map(Value::from)),
+            Shape::Reference => return Some(value.as_str().map(reference)),
+            Shape::Names => return Some(names(value)),
+            Shape::NamesByName => return Some(names_by_name(value)),
             Shape::Number => value.is_number(),
             Shape::Positive => value.as_f64().is_some_and(|number| number > 0.0),
             Shape::Flag => value.is_boolean(),
-            Shape::Text => value.is_string(),
-            Shape::Names => is_names(value),
-            Shape::NamesByName => value.as_object().is_some_and(|names| names.values().all(is_names)),
+            Shape::Format => value.as_str().is_some_and(|name| FORMATS.contains(&name)),
             Shape::Options => value.as_array().is_some_and(|options| !options.is_empty()),
             Shape::Anything => true,
         };
@@ -173,10 +221,12 @@ impl Reader {
         Some(Some(Value::Object(schemas)))
     }
 
-    /// Whether `pattern` is one that we can match, and one of the first.
+    /// Whether `pattern` is one that the engine can match, and within the bounds.
     fn takes_pattern(&mut self, pattern: &str) -> bool {
+        let work = pattern.len().saturating_mul(1 + pattern.matches('\\').count());
         self.patterns += 1;
-        self.patterns <= MOST_PATTERNS && ecma::compile(pattern).is_some()
+        self.work = self.work.saturating_add(work);
+        self.patterns <= MOST_PATTERNS && self.work <= MOST_PATTERN_WORK && compile_pattern(pattern).is_some()
     }
 }
 
@@ -204,7 +254,9 @@ fn translated(written: &Map<String, Value>) -> Map<String, Value> {
 
 fn or_null(mut schema: Map<String, Value>) -> Value {
     match schema.get_mut("type") {
+        Some(Value::Array(types)) if types.contains(&json!("null")) => {}
         Some(Value::Array(types)) => types.push(json!("null")),
+        Some(single) if single == "null" => {}
         Some(single) => *single = json!([single, "null"]),
         None => return json!({ "anyOf": [schema, { "type": "null" }] }),
     }
@@ -214,8 +266,22 @@ fn or_null(mut schema: Map<String, Value>) -> Value {
     Value::Object(schema)
 }
 
-fn is_names(value: &Value) -> bool {
-    value.as_array().is_some_and(|names| names.iter().all(Value::is_string))
+/// A reference as a URI.
+fn reference(written: &str) -> Value {
+    Value::from(utf8_percent_encode(written, NOT_IN_A_URI).to_string())
+}
+
+/// Names, each once.
+fn names(written: &Value) -> Option<Value> {
+    let names: Option<BTreeSet<&str>> = written.as_array()?.iter().map(Value::as_str).collect();
+    let mut left = names?;
+    let once = written.as_array()?.iter().filter(|name| name.as_str().is_some_and(|name| left.remove(name)));
+    Some(once.cloned().collect())
+}
+
+fn names_by_name(written: &Value) -> Option<Value> {
+    let members = written.as_object()?.iter().map(|(name, value)| Some((name.clone(), names(value)?)));
+    members.collect::<Option<Map<_, _>>>().map(Value::Object)
 }
 
 /// One or several types in JSON Schema's words; `None` where one of them says nothing that we know.
@@ -267,7 +333,7 @@ mod tests {
                 json!({"items": [{"type": "float"}], "additionalItems": false}),
                 json!({"prefixItems": [{"type": "number"}], "items": false}),
             ),
-            (json!({"minLength": 3.0, "maxLength": 2.5, "minItems": -1}), json!({"minLength": 3.0})),
+            (json!({"minLength": 3.0, "maxLength": 2.5, "minItems": -1}), json!({"minLength": 3})),
             (json!({"minimum": 3, "exclusiveMinimum": true}), json!({"exclusiveMinimum": 3})),
             (json!({"minimum": 3, "exclusiveMinimum": false}), json!({"minimum": 3})),
             (json!({"required": true, "enum": [], "anyOf": [], "minLength": "3", "items": 7}), json!({})),
@@ -279,6 +345,16 @@ mod tests {
                 json!({"not": {"type": "string", "enum": ["a"], "nullable": true}}),
                 json!({"not": {"type": ["string", "null"], "enum": ["a", null]}}),
             ),
+            (
+                json!({"not": {"type": ["string", "null"], "nullable": true}}),
+                json!({"not": {"type": ["string", "null"]}}),
+            ),
+            (
+                json!({"required": ["b", "a", "b"], "dependentRequired": {"a": ["c", "c"]}}),
+                json!({"required": ["b", "a"], "dependentRequired": {"a": ["c"]}}),
+            ),
+            (json!({"format": "color", "not": {"format": "date"}}), json!({"not": {"format": "date"}})),
+            (json!({"$ref": "#/$defs/List<A B>%20"}), json!({"$ref": "#/$defs/List%3CA%20B%3E%20"})),
             (
                 json!({"not": {"$ref": "#/$defs/a", "nullable": true}}),
                 json!({"not": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]}}),
@@ -299,6 +375,14 @@ mod tests {
     fn patterns_beyond_the_first_are_left_out() {
         let patterns = json!({ "allOf": vec![json!({ "pattern": "a" }); MOST_PATTERNS + 2] });
         assert_eq!(read(&patterns).unwrap().to_string().matches("pattern").count(), MOST_PATTERNS);
+    }
+
+    #[test]
+    fn patterns_that_would_take_long_to_compile_are_left_out() {
+        let long = json!({ "pattern": r"\d".repeat(300) });
+        assert_eq!(read(&long), Some(json!({})));
+        let usual = json!({ "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?Z$" });
+        assert_eq!(read(&usual), Some(usual));
     }
 
     #[test]

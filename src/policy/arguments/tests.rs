@@ -12,12 +12,12 @@ fn objection(table: &str, schema: &Value, arguments: &str) -> Option<Reason> {
     talk.judge("f", arguments, 0).objections.pop().map(|(_, reason)| reason)
 }
 
-/// The problems that the model reads.
-fn told(table: &str, schema: &Value, arguments: &str) -> String {
+/// The problems that the model is shown.
+fn reported(table: &str, schema: &Value, arguments: &str) -> String {
     let message = objection(table, schema, arguments).map_or(String::new(), |reason| reason.message);
     let start = "The call was not run: its arguments do not fit f. ";
-    let told = message.strip_prefix(start).unwrap_or_default();
-    told.strip_suffix(". Mend them and call again.").unwrap_or(told).to_owned()
+    let problems = message.strip_prefix(start).unwrap_or_default();
+    problems.strip_suffix(". Correct them and call again.").unwrap_or(problems).to_owned()
 }
 
 fn weather() -> Value {
@@ -54,7 +54,7 @@ fn arguments_that_fit_pass_in_both_forms() {
 }
 
 #[test]
-fn the_model_reads_where_which_rule_and_what_was_expected() {
+fn the_model_is_shown_where_which_rule_and_what_was_expected() {
     for (arguments, expected) in [
         (r#"{}"#, "city: required, expected string"),
         (r#"{"city":null}"#, "city: required, expected string, found null"),
@@ -75,17 +75,12 @@ fn the_model_reads_where_which_rule_and_what_was_expected() {
             "town: additionalProperties, expected only city, days, unit, alerts, hours, place, until, tags; city: required, expected string",
         ),
     ] {
-        assert_eq!(told("", &weather(), arguments), expected, "{arguments}");
+        assert_eq!(reported("", &weather(), arguments), expected, "{arguments}");
         assert!(objection("strict = true", &weather(), arguments).is_some(), "{arguments}");
     }
     assert_eq!(
         objection("", &weather(), "{}").unwrap(),
-        Reason {
-            kind: ReasonKind::Validation,
-            message: "The call was not run: its arguments do not fit f. city: required, expected string. Mend them and call again.".into(),
-            retryable: true,
-            numbers: vec![("problems", 1)],
-        }
+        Reason::new(ReasonKind::Validation, "The call was not run: its arguments do not fit f. city: required, expected string. Correct them and call again.").retryable().with(vec![("problems", 1)])
     );
 }
 
@@ -138,7 +133,7 @@ fn no_arguments_are_right_where_the_tool_needs_none() {
     for arguments in ["", "  ", "null", "{}"] {
         for table in ["", "strict = true"] {
             assert_eq!(objection(table, &free, arguments), None, "{arguments:?}");
-            assert_eq!(told(table, &single, arguments), "a: required, expected string", "{arguments:?}");
+            assert_eq!(reported(table, &single, arguments), "a: required, expected string", "{arguments:?}");
         }
     }
 }
@@ -163,7 +158,7 @@ fn what_is_no_json_object_is_refused_whatever_the_schema() {
             "arguments: JSON, expected one JSON object, found key must be a string at line 1 column 2",
         ),
     ] {
-        assert_eq!(told("", &weather(), arguments), expected, "{arguments}");
+        assert_eq!(reported("", &weather(), arguments), expected, "{arguments}");
         assert!(objection("", &json!({"$ref": "https://example.com/"}), arguments).is_some(), "{arguments}");
         assert!(objection("strict = true", &json!({}), arguments).is_some(), "{arguments}");
     }
@@ -176,7 +171,7 @@ fn json_that_other_programs_take_is_not_ours_to_refuse() {
         assert_eq!(objection("", &weather(), arguments), None, "{arguments}");
         for table in ["strict = true", "tools.f.url = { hosts = [\"a.b\"] }"] {
             assert!(
-                told(table, &weather(), arguments).starts_with("arguments: JSON, expected"),
+                reported(table, &weather(), arguments).starts_with("arguments: JSON, expected"),
                 "{arguments}"
             );
         }
@@ -194,10 +189,13 @@ fn keys_that_reach_prototypes_are_refused_unless_the_operator_says_so() {
         r#"{"\u005f_proto__":1}"#,
         r#"{"options":"{\"__proto__\":{}}"}"#,
     ] {
-        assert!(told("", &open, arguments).contains("unsafe_keys, expected no key"), "{arguments}");
+        assert!(reported("", &open, arguments).contains("unsafe_keys, expected no key"), "{arguments}");
         assert_eq!(objection("unsafe_keys = \"off\"", &open, arguments), None, "{arguments}");
     }
-    assert_eq!(told("", &open, r#"{"a":[{"prototype":1}]}"#), "a[0]: unsafe_keys, expected no key prototype");
+    assert_eq!(
+        reported("", &open, r#"{"a":[{"prototype":1}]}"#),
+        "a[0]: unsafe_keys, expected no key prototype"
+    );
     for arguments in [r#"{"a":"__proto__"}"#, r#"{"a":{"prototypes":1,"Constructor":2}}"#] {
         assert_eq!(objection("", &open, arguments), None, "{arguments}");
     }
@@ -210,7 +208,10 @@ fn keys_that_reach_prototypes_are_refused_unless_the_operator_says_so() {
 fn formats_bind_in_the_strict_form_alone() {
     let schema = json!({"properties": {"on": {"type": "string", "format": "date"}}});
     assert_eq!(objection("", &schema, r#"{"on":"tomorrow"}"#), None);
-    assert_eq!(told("strict = true", &schema, r#"{"on":"tomorrow"}"#), "on: format, expected format date");
+    assert_eq!(
+        reported("strict = true", &schema, r#"{"on":"tomorrow"}"#),
+        "on: format, expected format date"
+    );
     assert_eq!(objection("strict = true", &schema, r#"{"on":"2026-01-31"}"#), None);
 }
 
@@ -239,13 +240,8 @@ fn tools_without_a_schema_are_not_held_back_and_others_until_they_are_whole() {
     let body = declaring(&[("f", "{}"), ("g", "null")]);
     let policy = policy::<Arguments>("[x.tools.h]\nurl = { max_chars = 3 }");
     let mut talk = Conversation::over(&policy, &body);
-    for (tool, evidence) in [
-        ("f", Evidence::Arguments),
-        ("g", Evidence::Nothing),
-        ("h", Evidence::Arguments),
-        ("undeclared", Evidence::Nothing),
-    ] {
-        assert_eq!(talk.evidence(tool), evidence, "{tool}");
+    for (tool, needed) in [("f", true), ("g", false), ("h", true), ("undeclared", false)] {
+        assert_eq!(talk.needs_arguments(tool), needed, "{tool}");
     }
     assert!(talk.judge("g", "no json", 0).is_allowed());
     assert!(!talk.judge("h", "no json", 0).is_allowed());
@@ -265,7 +261,7 @@ fn a_recursive_schema_is_judged_at_every_depth() {
         |node: &str| format!(r#"{{"tree":{{"name":"a","children":[{{"name":"b","children":[{node}]}}]}}}}"#);
     assert_eq!(objection("", &schema, &leaf(r#"{"name":"c"}"#)), None);
     assert_eq!(
-        told("", &schema, &leaf(r#"{"title":"c"}"#)),
+        reported("", &schema, &leaf(r#"{"title":"c"}"#)),
         "tree.children[0].children[0].name: required, expected string"
     );
 }
@@ -322,12 +318,44 @@ fn long_texts_and_lists_that_are_read_often_take_no_time() {
     }
     let object = json!({"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]});
     let nulls = json!({ "a": vec![json!({"b": null}); 45_000] }).to_string();
-    assert!(told("", &json!({"properties": {"a": {"items": object}}}), &nulls).contains("found null"));
+    assert!(reported("", &json!({"properties": {"a": {"items": object}}}), &nulls).contains("found null"));
     let key = "k".repeat(1 << 20);
     let harmful = json!({ key.clone(): vec![json!({"__proto__": 1}); 50_000] }).to_string();
     assert!(objection("", &json!({}), &harmful).is_some());
     let harmless = json!({ key: vec![1; 500_000] }).to_string();
     assert_eq!(objection("", &json!({}), &harmless), None);
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+}
+
+#[test]
+fn schemas_made_to_take_long_to_compile_take_no_time() {
+    let reference = |at: usize| json!({ "$ref": format!("#/$defs/d{at}") });
+    let chain: Value = (0..900)
+        .map(|at| (format!("d{at}"), json!({"properties": {"x": reference(at + 1), "y": reference(at + 1)}})))
+        .chain([("d900".to_owned(), json!({}))])
+        .collect();
+    let unevaluated = (0..13).fold(
+        json!({"unevaluatedProperties": false}),
+        |inner, _| json!({"allOf": [inner, {"not": {}}], "unevaluatedProperties": false}),
+    );
+    let started = Instant::now();
+    for schema in [
+        json!({"$ref": "#/$defs/d0"}),
+        unevaluated,
+        json!({"prefixItems": vec![json!({"type": "string"}); 2_000]}),
+        json!({"pattern": "(".repeat(60_000)}),
+        json!({"pattern": r"\s".repeat(20_000)}),
+        json!({"pattern": r"\cA".repeat(20_000)}),
+        json!({"pattern": r"\p{L}".repeat(10_000)}),
+        json!({"allOf": vec![json!({"pattern": r"\s".repeat(40)}); 500]}),
+        json!({"patternProperties": (0..500).map(|at| (format!("(a{{1000}}){{{at}}}"), json!({}))).collect::<Value>()}),
+        json!({"enum": Vec::from_iter(0..10_000)}),
+        json!({"const": "x".repeat(60_000)}),
+        json!({"minLength": u64::MAX, "maxItems": u64::MAX, "multipleOf": 5e-324, "maximum": 1e308}),
+    ] {
+        let schema = json!({"properties": {"a": schema, "b": {"type": "integer"}}, "$defs": chain});
+        objection("strict = true", &schema, r#"{"a":{"x":{"y":1}},"b":{}}"#);
+    }
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
 
@@ -359,7 +387,7 @@ fn messages_are_short_and_repeat_no_long_value() {
     let reason = talk.judge(&name, &arguments, 0).objections.pop().unwrap().1;
     assert!(reason.message.chars().count() <= 600, "{}", reason.message);
     assert!(!reason.message.contains(&"secret".repeat(8)), "{}", reason.message);
-    assert!(reason.message.contains(" more. Mend"), "{}", reason.message);
+    assert!(reason.message.contains(" more. Correct"), "{}", reason.message);
 }
 
 #[test]
@@ -374,13 +402,13 @@ fn the_operators_limits_hold_with_and_without_a_schema() {
                 "q: max_chars, expected at most 3 characters; url: hosts, expected a plain http(s) URL of *.example.org",
             ),
         ] {
-            assert_eq!(told(table, &schema, arguments), expected, "{schema} {arguments}");
+            assert_eq!(reported(table, &schema, arguments), expected, "{schema} {arguments}");
         }
     }
 }
 
 #[test]
-fn limits_that_cannot_be_held_are_told_with_their_key() {
+fn limits_that_cannot_be_held_are_reported_with_their_key() {
     let table = "[tools.fetch]\nurl = { pattern = \"(\" }\nquery = { hosts = [\"http://a\"] }";
     let problems = Arguments::new(toml::from_str(table).unwrap()).err().unwrap();
     let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
@@ -388,8 +416,8 @@ fn limits_that_cannot_be_held_are_told_with_their_key() {
 }
 
 #[test]
-fn it_stands_in_the_registry_behind_allow_and_before_truncate() {
+fn it_is_in_the_registry_after_allow_and_before_truncate() {
     let names: Vec<&str> = crate::policy::REGISTRY.iter().map(|entry: &Entry| entry.name).collect();
-    let place = |name: &str| names.iter().position(|known| *known == name).unwrap();
-    assert!(place("allow") < place("arguments") && place("arguments") < place("truncate"));
+    let position = |name: &str| names.iter().position(|known| *known == name).unwrap();
+    assert!(position("allow") < position("arguments") && position("arguments") < position("truncate"));
 }

@@ -1,11 +1,12 @@
 //! One tool's schema, compiled when a call first needs it, and what it finds wrong with arguments. Bounds the
 //! work on both sides: what is too much is not judged.
 
-use super::checker::{Checker, Error};
-use super::lenient::{Mend, excuse};
+use super::compile::compile;
+use super::lenient::{Fix, excuse};
 use super::problem::Problem;
 use super::schema;
 use super::weight::Weight;
+use jsonschema::ValidationError;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -13,13 +14,13 @@ use std::sync::OnceLock;
 /// The longest schema that is compiled, in bytes: the longest in the corpus of real tools has 9 KB.
 const LONGEST: usize = 64 * 1024;
 
-/// The most looks that a validation may take; one takes some tens of nanoseconds.
+/// The most looks that a verdict may take; one takes some tens of nanoseconds, a division by a fraction a microsecond.
 const MOST_LOOKS: u64 = 1_000_000;
 
-/// The same where errors are collected, each of which is kept in memory.
+/// The same where errors are collected: each takes some 500 bytes, so that all take at most some 50 MB.
 const MOST_LOOKS_FOR_ERRORS: u64 = 100_000;
 
-/// How often arguments are mended and looked at again: once for each string within a string.
+/// How often arguments are fixed and validated again: once for each string within a string.
 const ROUNDS: usize = 4;
 
 /// A schema as declared, compiled at most once. Most tools that a request declares are never called.
@@ -32,7 +33,9 @@ pub struct Deferred {
 
 /// A compiled schema.
 pub struct Validator {
-    checker: Checker,
+    /// As [`schema::read`] leaves it.
+    schema: Value,
+    compiled: jsonschema::Validator,
     weight: Weight,
     strict: bool,
     /// The names that the schema gives to parameters, at any depth.
@@ -56,10 +59,10 @@ impl Validator {
     fn compile(written: &[u8], strict: bool) -> Option<Self> {
         let schema = schema::read(&serde_json::from_slice(written).ok()?)?;
         let weight = Weight::of(&schema)?;
-        let checker = Checker::compile(&schema, strict)?;
+        let compiled = compile(&schema, strict)?;
         let mut names = Vec::new();
         collect_names(&schema, &mut names);
-        Some(Self { checker, weight, strict, names })
+        Some(Self { schema, compiled, weight, strict, names })
     }
 
     /// Whether `key` is the name of a parameter rather than an attempt on an object's prototype.
@@ -67,55 +70,55 @@ impl Validator {
         key != "__proto__" && self.names.iter().any(|name| name == key)
     }
 
-    /// What is wrong with `value`. The lenient form mends what it passes, so that `value` becomes what the tool will
+    /// What is wrong with `value`. The lenient form fixes what it passes, so that `value` becomes what the tool will
     /// make of it.
     pub fn problems(&self, value: &mut Value) -> Vec<Problem> {
-        // Values of parameters that the lenient form takes for absent, to be told apart from those that are.
+        // Values of parameters that the lenient form takes for absent, to be distinguished from those that are.
         let mut nulls = HashSet::new();
         let mut problems = Vec::new();
         for _ in 0..ROUNDS {
-            let Some(looks) = self.weight.of_value(value).filter(|looks| *looks <= MOST_LOOKS) else {
+            let Some(looks) = self.weight.of_value(value).filter(|looks| looks.verdict <= MOST_LOOKS) else {
                 return Vec::new();
             };
-            if self.checker.is_valid(value) {
+            if self.compiled.is_valid(value) {
                 return Vec::new();
             }
-            let errors = (looks <= MOST_LOOKS_FOR_ERRORS).then(|| self.checker.errors(value)).flatten();
-            let Some(errors) = errors else {
-                return if self.strict { vec![Problem::untold()] } else { Vec::new() };
-            };
+            if looks.report > MOST_LOOKS_FOR_ERRORS {
+                return if self.strict { vec![Problem::unexplained()] } else { Vec::new() };
+            }
+            let errors: Vec<_> = self.compiled.iter_errors(value).collect();
             problems.clear();
-            let mends = self.judge(&errors, value, &nulls, &mut problems);
+            let fixes = self.judge(&errors, value, &nulls, &mut problems);
             drop(errors);
-            if mends.is_empty() {
+            if fixes.is_empty() {
                 break;
             }
-            for mend in mends {
-                if mend.removes() {
-                    nulls.insert(mend.place.clone());
+            for fix in fixes {
+                if fix.removes() {
+                    nulls.insert(fix.path.clone());
                 }
-                mend.apply(value);
+                fix.apply(value);
             }
         }
         problems
     }
 
-    /// Collects what is wrong with `value`; what can be passed is returned to be mended, or is nothing.
+    /// Collects what is wrong with `value`; what can be passed is returned to be fixed, or is nothing.
     fn judge(
         &self,
-        errors: &[Error<'_>],
+        errors: &[ValidationError<'_>],
         value: &Value,
         nulls: &HashSet<String>,
         problems: &mut Vec<Problem>,
-    ) -> Vec<Mend> {
-        let mut mends = Vec::new();
+    ) -> Vec<Fix> {
+        let mut fixes = Vec::new();
         for error in errors {
-            match if self.strict { None } else { excuse(error, value) } {
-                Some(more) => mends.extend(more),
-                None => problems.extend(Problem::of(error, nulls)),
+            match if self.strict { None } else { excuse(error, &self.schema, value) } {
+                Some(more) => fixes.extend(more),
+                None => problems.extend(Problem::of(error, &self.schema, nulls)),
             }
         }
-        mends
+        fixes
     }
 }
 
@@ -128,5 +131,47 @@ fn collect_names(schema: &Value, names: &mut Vec<String>) {
         }
         Value::Array(items) => items.iter().for_each(|item| collect_names(item, names)),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The stack of a worker is 2 MiB; of that, a validation may take three quarters.
+    #[test]
+    fn the_deepest_validation_fits_the_stack() {
+        let chains = [
+            json!({"allOf": [7]}),
+            json!({"anyOf": [{"type": "null"}, 7]}),
+            json!({"oneOf": [7]}),
+            json!({"not": 7}),
+            json!({"if": 7, "then": true, "else": false}),
+            json!({"dependentSchemas": {"c": 7}, "unevaluatedProperties": false}),
+        ];
+        let below = [
+            json!({"properties": {"c": {"$ref": "#"}}}),
+            json!({"additionalProperties": {"$ref": "#"}, "unevaluatedProperties": false}),
+            json!({"unevaluatedProperties": {"$ref": "#"}}),
+        ];
+        let nested = (0..63).fold(json!(7), |inner, _| json!({ "c": inner }));
+        for (chain, below) in chains.iter().flat_map(|chain| below.iter().map(move |below| (chain, below))) {
+            let link = |inner: &Value| chain.to_string().replace('7', &inner.to_string());
+            let schema = (0..14).fold(below.clone(), |inner, _| serde_json::from_str(&link(&inner)).unwrap());
+            let weight = Weight::of(&schema).unwrap();
+            let looks = weight.of_value(&nested).unwrap();
+            let nested = nested.clone();
+            let validate = move || {
+                let compiled = compile(&schema, false).unwrap();
+                if looks.verdict <= MOST_LOOKS {
+                    let _ = compiled.is_valid(&nested);
+                }
+                if looks.report <= MOST_LOOKS_FOR_ERRORS {
+                    drop(compiled.iter_errors(&nested).collect::<Vec<_>>());
+                }
+            };
+            std::thread::Builder::new().stack_size(3 << 19).spawn(validate).unwrap().join().unwrap();
+        }
     }
 }

@@ -1,8 +1,9 @@
-//! How much work a schema makes of a value: what it refers to, and how often each part of a value is looked at,
-//! at most. A schema whose references go in a circle without going deeper has no such bound, and one that refers
-//! to something outside cannot be judged by. Looks at schemas; validates nothing.
+//! The cost bound of a schema: what it refers to, how often the library looks at each part of a value at most, and what
+//! its errors take in memory. A schema whose references go in a circle without going deeper has no such bound, and one
+//! that refers to something outside cannot be judged by. Looks at schemas; validates nothing.
 
-use super::schema::{Applies, KEYWORDS, Shape};
+use super::schema::{Applies, Shape, shape_of};
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
@@ -18,54 +19,80 @@ const DEEPEST: usize = 64;
 /// How many bytes of text a pattern reads in the time of one look, or of ten where it is hard.
 const TEXT_A_LOOK: usize = 512;
 
-/// How many numbers or names a value is held against in the time of one look. The texts of an enum are found at once.
+/// How many options or names a value is compared with in the time of one look. An enum of strings alone is a hash set.
 const OPTIONS_A_LOOK: u64 = 8;
+
+/// How many looks for a verdict take the time of one for errors.
+const VERDICT_LOOKS_A_REPORT: u64 = 10;
+
+/// The keywords for which the library takes a verdict before it collects errors.
+const TRYING: [&str; 5] = ["anyOf", "oneOf", "if", "not", "contains"];
 
 /// How often a value is looked at, by its depth within the arguments.
 #[derive(Debug)]
-pub struct Weight(Vec<u64>);
+pub struct Weight {
+    verdict: Vec<u64>,
+    report: Vec<u64>,
+}
+
+/// How many looks a validation takes at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looks {
+    /// For the verdict alone.
+    pub verdict: u64,
+    /// For all errors; in memory, each takes some hundreds of bytes.
+    pub report: u64,
+}
 
 impl Weight {
     /// The weight of a schema as [`super::schema::read`] leaves it; `None` where it has no bound or leads elsewhere.
     pub fn of(schema: &Value) -> Option<Self> {
         let graph = Graph::read(schema)?;
         let order = graph.order()?;
-        let mut levels = Vec::with_capacity(DEEPEST);
-        let mut above = vec![0_u64; graph.nodes.len()];
+        let mut weight = Self { verdict: Vec::with_capacity(DEEPEST), report: Vec::with_capacity(DEEPEST) };
+        let mut above = vec![Counts::default(); graph.nodes.len()];
         for depth in 0..DEEPEST {
-            let mut level = vec![0; graph.nodes.len()];
+            let mut level = vec![Counts::default(); graph.nodes.len()];
             for node in &order {
-                let Node { here, named, below, reads } = &graph.nodes[*node];
-                level[*node] = reads.at(depth);
-                let one = named.iter().map(|child| above[*child]).max().unwrap_or(0);
-                let each = below.iter().map(|child| above[*child]);
-                let sum = here.iter().map(|child| level[*child]).chain(each).chain([one]);
-                level[*node] = sum.fold(level[*node], u64::saturating_add);
+                level[*node] = graph.nodes[*node].counts(depth, &level, &above);
             }
-            levels.push(level[0]);
+            weight.verdict.push(level[0].verdict);
+            weight.report.push(level[0].report);
             above = level;
         }
-        Some(Self(levels))
+        Some(weight)
     }
 
     /// How many looks `value` takes at most; `None` where it is too deep to judge.
-    pub fn of_value(&self, value: &Value) -> Option<u64> {
-        let mut total = 0_u64;
-        let mut open = vec![(value, 0, 0)];
-        while let Some((value, depth, key)) = open.pop() {
-            let text = value.as_str().map_or(0, str::len).saturating_add(key);
-            let looks = 1 + (text / TEXT_A_LOOK) as u64;
-            total = total.saturating_add(self.0.get(depth)?.saturating_mul(looks));
+    pub fn of_value(&self, value: &Value) -> Option<Looks> {
+        let mut looks = Looks { verdict: 0, report: 0 };
+        let mut open = vec![(value, 0, 0, 0)];
+        while let Some((value, depth, key, path)) = open.pop() {
+            let text = 1 + (value.as_str().map_or(0, str::len).saturating_add(key) / TEXT_A_LOOK) as u64;
+            // Each error holds its path.
+            let path = path + key;
+            let reported = text.saturating_add((path / TEXT_A_LOOK) as u64);
+            looks.verdict = looks.verdict.saturating_add(self.verdict.get(depth)?.saturating_mul(text));
+            looks.report = looks.report.saturating_add(self.report.get(depth)?.saturating_mul(reported));
             match value {
                 Value::Object(members) => {
-                    open.extend(members.iter().map(|(key, value)| (value, depth + 1, key.len())));
+                    open.extend(members.iter().map(|(key, value)| (value, depth + 1, key.len(), path)));
                 }
-                Value::Array(items) => open.extend(items.iter().map(|value| (value, depth + 1, 0))),
+                Value::Array(items) => open.extend(items.iter().map(|value| (value, depth + 1, 0, path))),
                 _ => {}
             }
         }
-        Some(total)
+        Some(looks)
     }
+}
+
+/// How often one schema makes the library look at a value some levels down.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    verdict: u64,
+    /// To find what the schema has evaluated, for an `unevaluated` keyword above it.
+    evaluated: u64,
+    report: u64,
 }
 
 /// One schema's parts, by where they apply.
@@ -74,7 +101,50 @@ struct Node {
     here: Vec<usize>,
     named: Vec<usize>,
     below: Vec<usize>,
-    reads: Reads,
+    /// The schemas of what nothing else has evaluated.
+    rest: Vec<usize>,
+    /// What it looks at by itself.
+    verdict: Reads,
+    report: Reads,
+    /// Whether the library takes a verdict before it collects errors.
+    tries_first: bool,
+}
+
+impl Node {
+    /// The counts `depth` levels down, from those of its parts: `level` at the same depth, `above` one less.
+    fn counts(&self, depth: usize, level: &[Counts], above: &[Counts]) -> Counts {
+        let sum = |parts: &[usize], of: &[Counts], count: fn(&Counts) -> u64| {
+            parts.iter().map(|part| count(&of[*part])).fold(0, u64::saturating_add)
+        };
+        let parts = |count: fn(&Counts) -> u64| {
+            let named = self.named.iter().map(|part| count(&above[*part])).max().unwrap_or(0);
+            sum(&self.here, level, count).saturating_add(sum(&self.below, above, count)).saturating_add(named)
+        };
+        let (verdict, report) = (|counts: &Counts| counts.verdict, |counts: &Counts| counts.report);
+        // The library validates each part that applies to the value once more, and asks what it has evaluated.
+        let evaluated = sum(&self.here, level, |counts| counts.verdict.saturating_add(counts.evaluated))
+            .saturating_add(sum(&self.rest, above, verdict));
+        let again = if self.rest.is_empty() { 0 } else { evaluated };
+        let verdicts = self.verdict.at(depth).saturating_add(parts(verdict)).saturating_add(again);
+        let tries_first = self.tries_first || !self.rest.is_empty();
+        let first = if tries_first { verdicts / VERDICT_LOOKS_A_REPORT } else { 0 };
+        let reports = self.report.at(depth).saturating_add(parts(report)).saturating_add(first);
+        Counts {
+            verdict: verdicts,
+            evaluated,
+            report: reports.saturating_add(sum(&self.rest, above, report)),
+        }
+    }
+
+    fn add(&mut self, applies: Applies, part: usize) {
+        match applies {
+            Applies::Here => self.here.push(part),
+            Applies::Named => self.named.push(part),
+            Applies::Below => self.below.push(part),
+            Applies::Rest => self.rest.push(part),
+            Applies::Apart => {}
+        }
+    }
 }
 
 /// What one schema looks at by itself.
@@ -89,18 +159,31 @@ struct Reads {
 }
 
 impl Reads {
-    /// What `schema` takes; more where it is one of those that keep what they have seen of a value.
-    fn of(schema: &Value, keeps_seen: bool) -> Self {
-        let options = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
-        let options = options.chain(schema.get("const")).filter(|option| !option.is_string());
-        let (plain, whole): (Vec<_>, Vec<_>) =
-            options.partition(|option| !option.is_array() && !option.is_object());
+    /// For the verdict of `schema`; more where it is one of those that note what they have evaluated.
+    fn for_verdict(schema: &Value, notes_evaluated: bool) -> Self {
+        let options = schema.get("enum").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let options = if options.iter().all(Value::is_string) { &[][..] } else { options };
+        let whole = options.iter().chain(schema.get("const"));
+        let whole = whole.filter(|option| option.is_array() || option.is_object()).count();
         let is_unique = schema.get("uniqueItems") == Some(&Value::Bool(true));
         let names = schema.get("dependentRequired").and_then(Value::as_object).map_or(0, Map::len);
         Self {
-            here: 1 + (plain.len() + names) as u64 / OPTIONS_A_LOOK,
-            parts: u64::from(keeps_seen),
-            below: whole.len() as u64 + u64::from(is_unique),
+            here: 1 + (options.len() + names + required(schema)) as u64 / OPTIONS_A_LOOK,
+            parts: u64::from(notes_evaluated),
+            below: whole as u64 + u64::from(is_unique),
+        }
+    }
+
+    /// For the errors of `schema`: each missing name is one, and some hold a copy of what the schema says. In a schema
+    /// with unions an error may hold a copy of the value.
+    fn for_report(schema: &Value, verdict: &Self, has_unions: bool) -> Self {
+        let named = schema.get("dependentRequired").and_then(Value::as_object).into_iter().flatten();
+        let named = named.filter_map(|(_, names)| names.as_array()).map(Vec::len).sum::<usize>();
+        let errors = verdict.here.max((required(schema) + named) as u64);
+        Self {
+            here: errors + (schema.to_string().len() / TEXT_A_LOOK) as u64,
+            parts: verdict.parts,
+            below: verdict.below + u64::from(has_unions),
         }
     }
 
@@ -114,11 +197,16 @@ impl Reads {
     }
 }
 
+/// How many members `schema` requires.
+fn required(schema: &Value) -> usize {
+    schema.get("required").and_then(Value::as_array).map_or(0, Vec::len)
+}
+
 /// The schemas that can be reached; the root is the first.
 #[derive(Default)]
 struct Graph<'a> {
     nodes: Vec<Node>,
-    /// Each schema's place in memory, which names it, and its node.
+    /// Each schema's address in memory, which identifies it, and its node.
     known: HashMap<usize, usize>,
     open: Vec<(usize, &'a Value)>,
 }
@@ -127,9 +215,13 @@ impl<'a> Graph<'a> {
     fn read(root: &'a Value) -> Option<Self> {
         let mut graph = Self::default();
         graph.node(root)?;
-        let keeps_seen = says(root, "unevaluatedProperties") || says(root, "unevaluatedItems");
+        let notes_evaluated = says(root, "unevaluatedProperties") || says(root, "unevaluatedItems");
+        let has_unions = says(root, "anyOf") || says(root, "oneOf");
         while let Some((node, schema)) = graph.open.pop() {
-            graph.nodes[node].reads = Reads::of(schema, keeps_seen);
+            let verdict = Reads::for_verdict(schema, notes_evaluated);
+            let tries_first = TRYING.iter().any(|keyword| schema.get(keyword).is_some());
+            let report = Reads::for_report(schema, &verdict, has_unions);
+            graph.nodes[node] = Node { verdict, report, tries_first, ..Node::default() };
             for (applies, part) in parts(schema) {
                 let part = graph.node(part)?;
                 graph.nodes[node].add(applies, part);
@@ -143,13 +235,13 @@ impl<'a> Graph<'a> {
     }
 
     fn node(&mut self, schema: &'a Value) -> Option<usize> {
-        let place = std::ptr::from_ref(schema).addr();
-        if let Some(known) = self.known.get(&place) {
+        let address = std::ptr::from_ref(schema).addr();
+        if let Some(known) = self.known.get(&address) {
             return Some(*known);
         }
         let node = self.nodes.len();
         self.nodes.push(Node::default());
-        self.known.insert(place, node);
+        self.known.insert(address, node);
         self.open.push((node, schema));
         (self.nodes.len() <= MOST_NODES).then_some(node)
     }
@@ -187,18 +279,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-impl Node {
-    fn add(&mut self, applies: Applies, part: usize) {
-        match applies {
-            Applies::Here => self.here.push(part),
-            Applies::Named => self.named.push(part),
-            Applies::Below => self.below.push(part),
-            Applies::Apart => {}
-        }
-    }
-}
-
-/// Whether `keyword` stands anywhere in `schema`.
+/// Whether `keyword` is anywhere in `schema`.
 fn says(schema: &Value, keyword: &str) -> bool {
     match schema {
         Value::Object(members) => {
@@ -213,8 +294,7 @@ fn says(schema: &Value, keyword: &str) -> bool {
 fn parts(schema: &Value) -> Vec<(Applies, &Value)> {
     let mut parts = Vec::new();
     for (keyword, value) in schema.as_object().into_iter().flatten() {
-        let shape = KEYWORDS.iter().find(|(known, _)| known == keyword).map(|(_, shape)| *shape);
-        match (shape, value) {
+        match (shape_of(keyword), value) {
             (Some(Shape::Schema(applies)), schema) => parts.push((applies, schema)),
             (Some(Shape::List(applies)), Value::Array(schemas)) => {
                 parts.extend(schemas.iter().map(|schema| (applies, schema)));
@@ -228,26 +308,24 @@ fn parts(schema: &Value) -> Vec<(Applies, &Value)> {
     parts
 }
 
-/// What a reference within the same document points at.
-pub fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
-    let pointer = reference.strip_prefix('#')?;
-    root.pointer(&percent_decoded(pointer)?).filter(|schema| schema.is_object() || schema.is_boolean())
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first == b'%' {
-            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &after[2..];
-        } else {
-            bytes.push(*first);
-        }
+/// The schema that a reference within the same document points at; `None` for anything else, such as an example, which
+/// has not been through [`super::schema::read`].
+fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+    let pointer = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
+    if pointer.is_empty() {
+        return Some(root);
     }
-    String::from_utf8(bytes).ok()
+    let mut segments = pointer.strip_prefix('/')?.split('/');
+    let mut schema = root;
+    while let Some(keyword) = segments.next() {
+        let value = schema.get(keyword)?;
+        schema = match shape_of(keyword)? {
+            Shape::Schema(_) => value,
+            Shape::List(_) | Shape::Map(_) => value.pointer(&format!("/{}", segments.next()?))?,
+            _ => return None,
+        };
+    }
+    Some(schema)
 }
 
 #[cfg(test)]
@@ -256,7 +334,7 @@ mod tests {
     use serde_json::json;
 
     fn weighs(schema: &Value, value: &Value) -> Option<u64> {
-        Weight::of(schema)?.of_value(value)
+        Weight::of(schema)?.of_value(value).map(|looks| looks.verdict)
     }
 
     #[test]
@@ -273,10 +351,45 @@ mod tests {
             (json!({"uniqueItems": false, "const": "a", "enum": ["a", "b"]}), json!([[1, 2], 3]), 1),
             (json!({"enum": [[1], [2], 7]}), json!([[1, 2], 3]), 9),
             (json!({"enum": Vec::from_iter(0..80)}), json!([1]), 11),
-            (json!({"allOf": [{}, {"items": {}}], "unevaluatedItems": false}), json!([1, 2]), 13),
+            (json!({"allOf": [{}, {"items": {}}], "unevaluatedItems": false}), json!([1, 2]), 21),
         ] {
             assert_eq!(weighs(&schema, &value), Some(expected), "{schema}");
         }
+    }
+
+    #[test]
+    fn errors_weigh_what_they_hold() {
+        let reports =
+            |schema: &Value, value: &Value| Weight::of(schema).unwrap().of_value(value).unwrap().report;
+        let names: Vec<String> = (0..5_000).map(|at| format!("n{at}")).collect();
+        let copied = |member: Value| json!({"properties": {"a": member}});
+        let long = json!({"a": {"b": "x".repeat(1 << 20)}});
+        for (schema, value, least) in [
+            (json!({"items": {"required": names}}), json!(vec![json!({}); 20]), 100_000),
+            (
+                json!({"additionalProperties": {"items": {}}}),
+                json!({ "k".repeat(1 << 20): vec![1; 50] }),
+                100_000,
+            ),
+            (copied(json!({"anyOf": vec![json!({"type": "null"}); 50]})), long, 100_000),
+            (json!({"items": {"not": {"const": "x".repeat(60_000)}}}), json!(vec![1; 1_000]), 100_000),
+            (json!({"items": {"pattern": "b".repeat(60_000)}}), json!(vec!["a"; 1_000]), 100_000),
+        ] {
+            assert!(reports(&schema, &value) >= least, "{:.100}", schema.to_string());
+        }
+        assert_eq!(reports(&json!({"items": {"required": ["a"]}}), &json!([{}, {}])), 3);
+    }
+
+    #[test]
+    fn what_nothing_has_evaluated_is_asked_of_every_part_again() {
+        let nested = |levels: usize| {
+            (0..levels).fold(
+                json!({"unevaluatedItems": false}),
+                |inner, _| json!({"allOf": [inner], "unevaluatedItems": false}),
+            )
+        };
+        assert!(weighs(&nested(3), &json!([1])).unwrap() < 200);
+        assert!(weighs(&nested(14), &json!([1])).unwrap() > 1 << 14);
     }
 
     #[test]
@@ -293,10 +406,17 @@ mod tests {
 
     #[test]
     fn references_that_lead_nowhere_outside_or_in_a_circle_have_no_weight() {
-        for reference in
-            ["#/$defs/none", "https://example.com/x.json", "other.json#/a", "#anchor", "#/$defs/%zz"]
-        {
-            assert!(Weight::of(&json!({"$ref": reference, "$defs": {"a": {}}})).is_none(), "{reference}");
+        for reference in [
+            "#/$defs/none",
+            "https://example.com/x.json",
+            "other.json#/a",
+            "#anchor",
+            "#/$defs/%zz",
+            "#/$defs",
+            "#/const/a",
+        ] {
+            let schema = json!({"$ref": reference, "$defs": {"a": {}}, "const": {"a": {}}});
+            assert!(Weight::of(&schema).is_none(), "{reference}");
         }
         assert!(Weight::of(&json!({"$ref": "#"})).is_none());
         let circle = json!({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"not": {"$ref": "#/$defs/a"}}}});

@@ -4,7 +4,7 @@
 use super::super::ConfigError;
 use super::super::RequestFacts;
 use super::super::period::Period;
-use super::super::plan::{SummaryPlace, SummaryTerms, SummaryWanted};
+use super::super::plan::{SummaryBlank, SummaryPlace, SummaryTerms, SummaryWanted};
 use super::marker::Old;
 use crate::transcript::identity::{Domain, Hash, HashKey};
 use crate::transcript::summaries::{Pin, Summaries};
@@ -155,12 +155,12 @@ impl Pinned {
         self.known.pinned(batch)
     }
 
-    /// What is asked for where nothing was decided yet. What was flagged as suspicious is left out: a summary would
-    /// carry it past the lines that say so.
-    pub(super) fn wanted(&self, name: Hash, batch: &[&Old]) -> SummaryWanted {
+    /// What is asked for where nothing was decided yet, to go into `blank`. What was flagged as suspicious is left out: a
+    /// summary would carry it past the lines that say so.
+    pub(super) fn wanted(&self, name: Hash, batch: &[&Old], blank: SummaryBlank) -> SummaryWanted {
         let plain = batch.iter().filter(|old| !old.suspicious);
         let texts = plain.map(|old| (old.message, old.text)).collect();
-        SummaryWanted { batch: name, earlier: self.earlier, texts, terms: Arc::clone(&self.terms) }
+        SummaryWanted { batch: name, earlier: self.earlier, texts, terms: Arc::clone(&self.terms), blank }
     }
 
     /// The batch named `name` is behind us.

@@ -1,10 +1,11 @@
 //! Cases of compaction: what is cleared when, what stays, what a marker says.
 
 use super::super::cases::{plan_of, plan_together, policy};
+use super::super::history::History;
 use super::super::truncate::Truncate;
 use super::*;
 use crate::policy::cases::somebody;
-use crate::policy::plan::BatchSummaries;
+use crate::policy::plan::{BatchSummaries, Change};
 use crate::policy::set::{PolicySet, Rule};
 use crate::policy::story::marking;
 use crate::transcript::Transcript;
@@ -70,7 +71,7 @@ fn cleared(plan: &Plan) -> Vec<(usize, usize)> {
 }
 
 fn markers(plan: &Plan) -> Vec<String> {
-    plan.cleared().map(|edit| new_text(&edit.change).to_owned()).collect()
+    plan.cleared().map(|edit| edit.change.text().to_owned()).collect()
 }
 
 #[test]
@@ -236,12 +237,16 @@ fn summarising_behind(
     known: impl Summaries + 'static,
     overflowed: bool,
 ) -> Plan {
+    let rules: Vec<_> = rules.iter().cloned().chain([small(STYLE)]).collect();
+    reading(&rules, body, known, overflowed)
+}
+
+fn reading(rules: &[Arc<dyn Rule>], body: &str, known: impl Summaries + 'static, overflowed: bool) -> Plan {
     let (request, identity) = (Request::parse(body.as_bytes()).unwrap(), somebody());
     let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     transcript.overflowed = overflowed;
     transcript.summaries = Some(Arc::new(known));
-    let rules = rules.iter().cloned().chain([small(STYLE)]).collect();
-    PolicySet::new(rules).read(&transcript).0
+    PolicySet::new(rules.to_vec()).read(&transcript).0
 }
 
 #[test]
@@ -294,6 +299,35 @@ fn the_newest_marker_of_a_batch_holds_its_summary_also_when_the_batch_is_history
 }
 
 #[test]
+fn a_summary_filled_in_gives_the_plan_that_reading_again_with_it_would_give() {
+    let history = policy::<History>("max_tokens = 8000");
+    let mut filled_in = 0;
+    for reads in 8..30 {
+        let body = Talk::begin().reads(reads).body();
+        for behind in [&[][..], std::slice::from_ref(&history)] {
+            let read = |known| {
+                let rules: Vec<_> = [small(STYLE)].into_iter().chain(behind.iter().cloned()).collect();
+                reading(&rules, &body, known, false)
+            };
+            let mut plan = read(Known(None));
+            let Some(wanted) = plan.summaries.wanted.clone() else { continue };
+            for (pin, summary) in [(Pin::Cleared, None), (told(), Some("All in all."))] {
+                let mut again = read(Known(Some((wanted.batch, pin))));
+                again.summaries.lost.clone_from(&plan.summaries.lost);
+                let mut plan = plan.clone();
+                plan.fulfil_summary(summary);
+                assert_eq!(plan, again);
+                filled_in += usize::from(summary.is_some());
+            }
+            plan.change_nothing();
+            plan.fulfil_summary(Some("All in all."));
+            assert_eq!(plan.summaries, BatchSummaries::default());
+        }
+    }
+    assert!(filled_in > 4, "{filled_in}");
+}
+
+#[test]
 fn what_a_summary_says_moves_no_boundary() {
     for reads in 8..30 {
         let body = Talk::begin().reads(reads).body();
@@ -322,7 +356,7 @@ fn each_batch_knows_the_one_before() {
 
 #[test]
 fn flagged_results_are_not_summarised_and_a_batch_of_these_alone_has_no_summary() {
-    let flag = |mark| marking(mark, |plan| plan.surround(0, "<", ">"));
+    let flag = |mark| marking(mark, |plan| plan.flag(0));
     let talk = Talk::begin().calls("look", &[format!("FLAG {}", thousands(1, 1)).into()]).reads(9);
     let wanted = |rules: &[Arc<dyn Rule>]| {
         summarising_behind(rules, &talk.body(), Known(None), false).summaries.wanted

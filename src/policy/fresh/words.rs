@@ -52,12 +52,9 @@ pub fn reason(tool: &str, rule: &Rule, problem: &Problem<'_>) -> Reason {
             )
         }
     };
-    Reason {
-        kind: ReasonKind::StaleReference,
-        message: format!("The call was not run: {what}."),
-        retryable: true,
-        numbers,
-    }
+    Reason::new(ReasonKind::StaleReference, format!("The call was not run: {what}."))
+        .retryable()
+        .with(numbers)
 }
 
 fn current(from: &str, newest: &Newest) -> String {

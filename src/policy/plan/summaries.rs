@@ -1,6 +1,7 @@
-//! What a plan says of summaries: which batches have one, of which nobody knows any more, and which could have one.
-//! Plain data.
+//! What a plan says of summaries: which batches have one, of which nobody knows any more, and which could have one; and
+//! how a summary that came gets into it. Asks nobody.
 
+use super::{Change, Edit, Plan};
 use crate::transcript::identity::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,18 @@ pub struct BatchSummaries {
     pub wanted: Option<SummaryWanted>,
 }
 
-/// A summary that is worth asking for before the request is sent. Without one the plan stands as it is.
+/// Where in a plan a summary goes: behind the text that is put in the place of a cleared one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SummaryBlank {
+    /// The place of the cleared text's message.
+    pub message: usize,
+    /// Its place among the message's strings of text.
+    pub text: usize,
+    /// What the model reads before the summary and after it.
+    pub around: (&'static str, &'static str),
+}
+
+/// A summary that is worth asking for before the request is sent: see [`Plan::fulfil_summary`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummaryWanted {
     /// The name of what it is to be a summary of.
@@ -27,6 +39,8 @@ pub struct SummaryWanted {
     pub texts: Vec<(usize, usize)>,
     /// Who is asked, for how much, and how long that may take.
     pub terms: Arc<SummaryTerms>,
+    /// Where it goes.
+    pub blank: SummaryBlank,
 }
 
 /// Who makes summaries, and within which bounds.
@@ -49,4 +63,33 @@ pub struct Place {
     pub url: Option<String>,
     /// The environment's variable that holds the key to be used in place of the caller's.
     pub key_env: Option<String>,
+}
+
+impl Plan {
+    /// Puts the summary that is wanted into the plan; without one the plan stays as it is. The conversation need not be
+    /// read again: no estimate counts a summary's length, so it moves no boundary.
+    pub fn fulfil_summary(&mut self, summary: Option<&str>) {
+        let wanted = self.summaries.wanted.take();
+        if let Some((wanted, summary)) = wanted.zip(summary) {
+            self.put_summary(&wanted.blank, summary);
+        }
+    }
+
+    /// Lets the model read `summary` where `blank` says.
+    pub fn put_summary(&mut self, blank: &SummaryBlank, summary: &str) {
+        let is_blank = |edit: &Edit| {
+            let clears = |text: usize| edit.message == blank.message && text == blank.text;
+            matches!(edit.change, Change::Clear { text, .. } if clears(text))
+        };
+        let Some(at) = self.edits.iter().rposition(is_blank) else { return };
+        let edit = &mut self.edits[at];
+        if let Change::Clear { by, gone_chars, .. } = &mut edit.change {
+            let (before, after) = blank.around;
+            *by = format!("{by}{before}{summary}{after}").into();
+            *gone_chars = gone_chars.saturating_sub(summary.chars().count());
+        }
+        let remark = Edit { change: Change::Remark { word: "summarised", of: None }, ..edit.clone() };
+        self.edits.insert(at + 1, remark);
+        self.summaries.told += 1;
+    }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::policy::cases::{policy, somebody};
 use crate::policy::compact::Compact;
+use crate::policy::plan::Change;
 use crate::policy::set::{Judge, PolicySet, Rule, Ruling};
 use crate::policy::truncate::Truncate;
 use crate::transcript::Transcript;

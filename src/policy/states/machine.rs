@@ -3,6 +3,7 @@
 
 use super::text::{count_words, is_question};
 use super::written::Trigger;
+use crate::policy::about::Callable;
 use crate::policy::pattern::Pattern;
 use crate::transcript::outcome::{Emptiness, has_failed, is_empty};
 use crate::transcript::{ToolResult, View};
@@ -91,7 +92,15 @@ impl Machine {
 
     /// Whether `tool` may be called in any state.
     pub fn allows_ever(&self, tool: &str) -> bool {
-        (0..self.states.len()).any(|state| self.allows(state, tool))
+        self.callable().includes(tool)
+    }
+
+    /// The tools that may be called in any state.
+    pub fn callable(&self) -> Callable {
+        let listed: Option<Vec<&Vec<Pattern>>> =
+            self.states.iter().map(|state| state.tools.as_ref()).collect();
+        let only = listed.map(|listed| listed.into_iter().flatten().chain(&self.always).cloned().collect());
+        Callable { only, except: Vec::new() }
     }
 
     /// Whether any tool is ever withheld.

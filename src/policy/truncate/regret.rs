@@ -36,14 +36,14 @@ impl Regrets {
     }
 
     /// The result of `call` was cut.
-    pub(super) fn cut(&mut self, call: &Call<'_>) {
+    pub(super) fn cut(&mut self, call: &Call) {
         let asked = self.cut.entry(call.name.to_string()).or_default();
         asked.arguments.insert(call.arguments);
         asked.places.extend(places(call));
     }
 
     /// A call was made.
-    pub(super) fn call(&mut self, call: &Call<'_>) {
+    pub(super) fn call(&mut self, call: &Call) {
         let Some(asked) = self.before.get(&*call.name) else { return };
         let is_place = |place: &(String, String)| {
             step();
@@ -55,7 +55,7 @@ impl Regrets {
     }
 
     /// The tool, where `call`, whose result is read, asked for a cut one once more.
-    pub(super) fn regretted(&self, call: &Call<'_>) -> Option<String> {
+    pub(super) fn regretted(&self, call: &Call) -> Option<String> {
         self.again.contains(&(call.message, call.position)).then(|| call.name.to_string())
     }
 }
@@ -66,7 +66,7 @@ const MAX_ARGUMENTS_BYTES: usize = 4_096;
 const PLACE_NAMES: [&str; 5] = ["path", "file", "url", "uri", "page"];
 
 /// The arguments of `call` that name a place.
-fn places(call: &Call<'_>) -> Vec<(String, String)> {
+fn places(call: &Call) -> Vec<(String, String)> {
     let text = call.arguments_text();
     if text.len() > MAX_ARGUMENTS_BYTES {
         return Vec::new();

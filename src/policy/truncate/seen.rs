@@ -78,7 +78,7 @@ pub(super) struct Pointer {
 
 impl Seen {
     /// A call was made.
-    pub(super) fn call(&mut self, call: &Call<'_>) {
+    pub(super) fn call(&mut self, call: &Call) {
         if call.message != self.reply_message {
             self.reply.clear();
             self.reply_message = call.message;

@@ -3,13 +3,16 @@
 
 use super::Unaskable;
 use super::shown::{is_plain_name, pretty_text};
-use crate::policy::plan::{Confirming, Reason};
+use crate::policy::about::Confirming;
+use crate::policy::plan::Reason;
 
 /// A call that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldCall {
     /// Its number among all that have waited in this client request.
     pub id: u32,
+    /// As the upstream gave it; empty where it gave none.
+    pub call_id: String,
     pub tool: String,
     /// As the program would get them, to the byte.
     pub arguments: String,

@@ -1,7 +1,7 @@
 //! What a person reads, what counts as a yes, and what is handed out for it.
 
 use super::*;
-use crate::policy::plan::YesForm;
+use crate::policy::about::YesForm;
 use crate::transcript::identity::HashKey;
 use crate::wire::json::escape_into;
 use proptest::prelude::*;

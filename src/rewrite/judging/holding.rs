@@ -2,7 +2,8 @@
 //! the word is there. Holds data; waits for nothing.
 
 use super::{Decision, Judged, Judging};
-use crate::policy::plan::{Confirming, Reason};
+use crate::policy::about::Confirming;
+use crate::policy::plan::Reason;
 use crate::policy::set::Ruling;
 use crate::rewrite::confirm::held::{HeldCall, Word, shown};
 use crate::rewrite::confirm::put_off;
@@ -64,7 +65,7 @@ impl Judging {
         match self.askable(&tool, (&arguments, call.custom), hash, reason) {
             Err(reason) => {
                 let decision = Decision::Withhold { policy, reason };
-                self.tell(tool, decision.clone(), ruling.objections, Vec::new());
+                self.tell((tool, call.id()), decision.clone(), ruling.objections, Vec::new());
                 decision
             }
             Ok(shown) => {
@@ -73,7 +74,7 @@ impl Judging {
                 self.judge.approve(false);
                 self.holding.next += 1;
                 self.holding.waiting.push(Waiting {
-                    call: HeldCall { id, tool, arguments, shown },
+                    call: HeldCall { id, call_id: call.id(), tool, arguments, shown },
                     choice,
                     arguments: hash,
                     passed: self.judge.passed(),
@@ -98,7 +99,7 @@ impl Judging {
             };
             let mut acts = vec![(policy, word.as_str())];
             acts.extend(mended.then_some((policy, "rewritten")));
-            self.tell(call.tool, decision.clone(), Vec::new(), acts);
+            self.tell((call.tool, call.call_id), decision.clone(), Vec::new(), acts);
             return Some(decision);
         }
         self.judge.take_back(choice, passed);
@@ -107,7 +108,7 @@ impl Judging {
             Word::Declined => self.holding.declined.push((call.tool.clone(), arguments)),
             silent => self.holding.silent = Some(silent),
         }
-        self.tell(call.tool, decision.clone(), objections, Vec::new());
+        self.tell((call.tool, call.call_id), decision.clone(), objections, Vec::new());
         Some(decision)
     }
 
@@ -130,12 +131,12 @@ impl Judging {
 
     fn tell(
         &mut self,
-        tool: String,
+        (tool, id): (String, String),
         decision: Decision,
         objections: Vec<(&'static str, Reason)>,
         acts: Vec<(&'static str, &'static str)>,
     ) {
-        self.record.push(Judged { tool, decision, objections, acts, regret: None, unjudged: false });
+        self.record.push(Judged { tool, id, decision, objections, acts, regret: None, unjudged: false });
     }
 }
 

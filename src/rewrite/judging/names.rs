@@ -2,7 +2,6 @@
 //! client may read for a call whose name comes in pieces.
 
 use super::{Decision, Judged, Judging, wrapper};
-use crate::policy::Evidence;
 use crate::policy::plan::ReasonKind;
 use crate::policy::set::Ruling;
 use crate::wire::assemble::Assembled;
@@ -18,7 +17,7 @@ impl Judging {
     pub fn needs_name_alone(&mut self, choice: u32, call: &Assembled) -> bool {
         let may_stand_for_others =
             call.has_other_names() && call.other_names().iter().any(|name| wrapper::is_name(name));
-        !may_stand_for_others && self.evidence(choice, &call.name()) <= Evidence::Name
+        !may_stand_for_others && !self.needs_arguments(choice, &call.name())
     }
 
     /// Blocks `call` if a policy objects to it by its name alone.
@@ -32,8 +31,16 @@ impl Judging {
         self.answers.exempt(&mut objections);
         let (policy, reason) = objections.iter().find(|(_, reason)| !reason.needs_yes())?.clone();
         let decision = Decision::Withhold { policy, reason: self.answers.advise(&reason) };
-        let (decided, acts, regret) = (decision.clone(), Vec::new(), None);
-        self.record.push(Judged { tool: name, decision: decided, objections, acts, regret, unjudged: false });
+        let (id, decided, acts, regret) = (call.id(), decision.clone(), Vec::new(), None);
+        self.record.push(Judged {
+            tool: name,
+            id,
+            decision: decided,
+            objections,
+            acts,
+            regret,
+            unjudged: false,
+        });
         Some(decision)
     }
 
@@ -51,9 +58,8 @@ impl Judging {
             if wrapper::is_name(name) {
                 return true;
             }
-            let needs_more = self.judge.declares(name)
-                && self.evidence(choice, name) == Evidence::Arguments
-                && !call.is_whole();
+            let needs_more =
+                self.judge.declares(name) && self.needs_arguments(choice, name) && !call.is_whole();
             needs_more || !self.objections_to_name(choice, name, Some(&arguments), now_ms).is_empty()
         })
     }
@@ -100,7 +106,8 @@ impl Judging {
 
     /// Decides on a call in the middle of which the reply was cut. It passes as it came, so that the client sees where
     /// the reply ends, unless there is more against it than its arguments; asking again would be cut again.
-    pub(super) fn decide_cut(&mut self, tool: String, mut ruling: Ruling) -> Decision {
+    pub(super) fn decide_cut(&mut self, call: &Assembled, mut ruling: Ruling) -> Decision {
+        let tool = call.name();
         ruling.objections.retain(|(_, reason)| reason.kind != ReasonKind::Validation);
         let decision = match ruling.objections.is_empty() {
             _ if self.observe => Decision::Release,
@@ -110,6 +117,7 @@ impl Judging {
         let (decided, objections) = (decision.clone(), ruling.objections);
         self.record.push(Judged {
             tool,
+            id: call.id(),
             decision: decided,
             objections,
             acts: Vec::new(),

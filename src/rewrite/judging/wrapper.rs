@@ -79,9 +79,10 @@ impl Judging {
     pub(super) fn decide_wrapper(
         &mut self,
         (choice, now_ms): (u32, u64),
-        name: &str,
+        call: &Assembled,
         wrapped: Wrapped,
     ) -> Decision {
+        let (name, id) = (call.name(), call.id());
         let Wrapped { mut arguments, calls } = wrapped;
         let checkpoint = self.judge.checkpoint(choice);
         let is_readable = (1..=MOST_CALLS).contains(&calls.len());
@@ -96,7 +97,7 @@ impl Judging {
             block = block.or_else(|| objection(&call.name, &ruling));
             rulings.push(ruling);
         }
-        let own = self.judge.objections_to_reading(choice, name, None, now_ms);
+        let own = self.judge.objections_to_reading(choice, &name, None, now_ms);
         let block = block.or_else(|| own.into_iter().next());
         let is_changed = rewrite(&mut arguments, &calls, &rulings);
         let decision = match block {
@@ -111,8 +112,8 @@ impl Judging {
         }
         for (call, ruling) in calls.into_iter().zip(rulings) {
             let (decision, objections) = (decision.clone(), ruling.objections);
-            let (acts, regret, unjudged) = (Vec::new(), None, false);
-            self.record.push(Judged { tool: call.name, decision, objections, acts, regret, unjudged });
+            let (id, acts, regret, unjudged) = (id.clone(), Vec::new(), None, false);
+            self.record.push(Judged { tool: call.name, id, decision, objections, acts, regret, unjudged });
         }
         decision
     }
@@ -127,7 +128,7 @@ fn objection(name: &str, ruling: &Ruling) -> Option<(&'static str, Reason)> {
     let message = format!(
         "The calls were not run: the result of the call of {name} is known. Make the others without it."
     );
-    Some((policy, Reason { kind: ReasonKind::Duplicate, message, retryable: true, numbers: Vec::new() }))
+    Some((policy, Reason::new(ReasonKind::Duplicate, message).retryable()))
 }
 
 /// Writes into `arguments` what policies made of the calls' own; whether there was any of it.
@@ -149,5 +150,5 @@ fn unreadable() -> Reason {
     let message = format!(
         "The calls were not run: the arguments are not JSON that holds 1 to {MOST_CALLS} calls. Make the calls one by one."
     );
-    Reason { kind: ReasonKind::Validation, message, retryable: true, numbers: Vec::new() }
+    Reason::new(ReasonKind::Validation, message).retryable()
 }

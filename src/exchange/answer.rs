@@ -1,0 +1,469 @@
+//! The phases judge and answer: replies are judged as they come, and the client gets one coherent reply, as a stream or
+//! whole, however often the model is asked again. A whole reply is a stream of one chunk.
+
+mod rejoined;
+
+use self::rejoined::rejoined;
+use super::error::ProxyError;
+use super::notes::label;
+use super::running::{Replying, Running};
+use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
+use crate::rewrite::choice::next_of;
+use crate::rewrite::judging::Judging;
+use crate::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge, Unjudged, error_data};
+use crate::wire::error::{own_error_body, parse};
+use crate::wire::sniff;
+use crate::wire::sse::write_event;
+use crate::wire::usage::Usage;
+use bytes::Bytes;
+
+/// The client's reply, and the upstream's of which it is made.
+pub(super) struct Replies {
+    pub(super) judge: ReplyJudge,
+    form: Form,
+    upstream: Upstream,
+    /// The HTTP status of the present reply.
+    status: u16,
+    /// Its number, if it came whole, and the form in which it came.
+    present: (u32, Form),
+    /// Whose bytes go out where nothing acts on a whole reply.
+    source: Source,
+    /// Of a whole reply, what the client gets; of a stream, room for the pieces of a chunk.
+    out: Vec<Bytes>,
+    /// How many choices were finished when the store was told last.
+    remembered: usize,
+}
+
+/// What comes from the upstream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Upstream {
+    /// Its stream. `ends_by_closing`: nothing but the end of the connection ends it.
+    Reading { ends_by_closing: bool },
+    /// It was asked once more.
+    Asked,
+    /// Its reply has ended, but for calls that wait for a person's decision.
+    Waiting,
+    /// Nothing more.
+    Over,
+}
+
+/// Whose bytes go to the client where nothing acts.
+enum Source {
+    /// The upstream's reply of this number.
+    Upstream(u32),
+    /// Ours.
+    Own(Bytes),
+}
+
+const OK: u16 = 200;
+
+impl Replies {
+    pub(super) fn is_over(&self) -> bool {
+        self.upstream == Upstream::Over
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        self.form == Form::Streamed
+    }
+}
+
+impl Running {
+    /// The first reply is a stream: its head goes out at once.
+    pub(super) fn begin_stream(
+        &mut self,
+        core: &mut Core,
+        judging: Judging,
+        ends_by_closing: bool,
+    ) -> Replying {
+        core.record.streamed = true;
+        core.outputs.push_back(Output::BeginStream { own: false });
+        let mut replies = self.replies_of(core, judging, Form::Streamed, Source::Own(Bytes::new()));
+        replies.upstream = Upstream::Reading { ends_by_closing };
+        Replying::Judged(replies)
+    }
+
+    /// The first reply came whole.
+    pub(super) fn begin_whole(
+        &mut self,
+        core: &mut Core,
+        judging: Judging,
+        reply: WholeReply,
+        now: Now,
+    ) -> Replying {
+        let mut replies = self.replies_of(core, judging, Form::Whole, Source::Upstream(reply.id));
+        self.take_whole(core, &mut replies, reply, now);
+        Replying::Judged(replies)
+    }
+
+    /// A reply of ours, judged like an upstream's.
+    pub(super) fn own_reply(
+        &mut self,
+        core: &mut Core,
+        judging: Judging,
+        body: &Bytes,
+        now: Now,
+    ) -> Replying {
+        let form = if core.request.stream { Form::Streamed } else { Form::Whole };
+        let mut replies = self.replies_of(core, judging, form, Source::Own(body.clone()));
+        if form == Form::Streamed {
+            core.record.streamed = true;
+            core.outputs.push_back(Output::BeginStream { own: true });
+        }
+        self.judge_body(core, &mut replies, (form, OK), body, now);
+        Replying::Judged(replies)
+    }
+
+    fn replies_of(&self, core: &Core, judging: Judging, form: Form, source: Source) -> Box<Replies> {
+        let limits = &core.shared.config.limits;
+        let limits = Limits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
+        let judge = ReplyJudge::new(judging, form, limits, self.options(core));
+        let (upstream, out) = (Upstream::Asked, Vec::new());
+        Box::new(Replies {
+            judge,
+            form,
+            upstream,
+            status: OK,
+            present: (0, form),
+            source,
+            out,
+            remembered: 0,
+        })
+    }
+
+    fn options(&self, core: &Core) -> Options {
+        Options { cut_usage: self.pass.ask_usage, preface: self.preface(core) }
+    }
+
+    /// Takes what happened.
+    pub(super) fn on_replies(&mut self, core: &mut Core, replies: &mut Replies, input: Input, now: Now) {
+        let (upstream, is_done) = (replies.upstream, replies.judge.is_done());
+        match (upstream, input) {
+            (Upstream::Over, _) => {}
+            (Upstream::Reading { .. }, Input::Bytes(data)) => self.push(core, replies, &data, now),
+            (Upstream::Reading { ends_by_closing: true }, Input::End) if !replies.judge.is_whole() => {
+                let error = core.cut("the connection was closed before the stream had ended");
+                replies.fail(core, error, Break::Upstream);
+            }
+            (Upstream::Reading { .. }, Input::End) => self.finish(core, replies, now),
+            // All has been said; that the connection ends badly is no loss.
+            (Upstream::Reading { .. }, Input::Cut(..)) if is_done => self.finish(core, replies, now),
+            (Upstream::Asked, Input::StreamBegins { ends_by_closing }) => {
+                if self.pass.asking.is_none() && replies.form == Form::Whole {
+                    return self.turn_to_stream(core, replies, ends_by_closing);
+                }
+                (replies.status, replies.upstream) = (OK, Upstream::Reading { ends_by_closing });
+                replies.judge.begin(Form::Streamed, OK);
+            }
+            (Upstream::Asked, Input::Reply(reply)) => self.take_whole(core, replies, reply, now),
+            (_, Input::Decided(id, word)) => {
+                if self.decided(core, id, word) {
+                    replies.judge.settle(id, word, &mut replies.out);
+                    replies.give(core);
+                    self.note_finished(core, replies, now);
+                }
+                if upstream == Upstream::Waiting && !replies.judge.is_waiting() {
+                    self.finish(core, replies, now);
+                }
+            }
+            (_, Input::NotSent(error)) => replies.fail(core, error, Break::Upstream),
+            (_, Input::Cut(error, how)) => replies.fail(core, error, how),
+            (_, Input::NoMemory) => replies.fail(core, ProxyError::NoMemory, Break::Upstream),
+            // Keeps the client's connection alive while it has to wait.
+            (_, Input::Silence) if replies.is_stream() && replies.judge.at_boundary() => {
+                core.outputs.push_back(Output::Emit(Bytes::from_static(b": toolrein waits\n\n")));
+            }
+            _ => {}
+        }
+    }
+
+    /// A reply that came to its end, or as far as it was read.
+    fn take_whole(&mut self, core: &mut Core, replies: &mut Replies, reply: WholeReply, now: Now) {
+        let WholeReply { id, status, body } = reply;
+        let is_success = (200..300).contains(&status);
+        replies.status = status;
+        if replies.is_stream() && !is_success {
+            return self.refused_stream(core, replies, &body.unwrap_or_default());
+        }
+        let body = match body {
+            Ok(body) => body,
+            Err(why) => return self.unread(core, replies, (id, is_success), why),
+        };
+        if self.pass.asking.is_none() {
+            replies.source = Source::Upstream(id);
+        }
+        // A first reply in the other form is taken as a stream before it comes here; an error of events stays one.
+        let may_be_events = self.pass.asking.is_some() || replies.is_stream();
+        let is_events = may_be_events && sniff::is_events(&body) == Some(true);
+        let form = if is_events { Form::Streamed } else { Form::Whole };
+        replies.present = (id, form);
+        self.judge_body(core, replies, (form, status), &body, now);
+    }
+
+    fn judge_body(
+        &mut self,
+        core: &mut Core,
+        replies: &mut Replies,
+        (form, status): (Form, u16),
+        body: &Bytes,
+        now: Now,
+    ) {
+        replies.judge.begin(form, status);
+        replies.upstream = Upstream::Reading { ends_by_closing: false };
+        self.push(core, replies, body, now);
+        if matches!(replies.upstream, Upstream::Reading { .. }) {
+            self.finish(core, replies, now);
+        }
+    }
+
+    /// A whole reply whose bytes cannot be had.
+    fn unread(
+        &mut self,
+        core: &mut Core,
+        replies: &mut Replies,
+        (id, is_success): (u32, bool),
+        why: &'static str,
+    ) {
+        if self.pass.asking.is_some() {
+            if self.lands_bare(core, replies.status) {
+                return self.ask(core, replies);
+            }
+            if is_success {
+                // It would go to the client unjudged.
+                return replies.fail(core, core.unreadable(), Break::Upstream);
+            }
+        } else if is_success {
+            core.note_unjudged(why);
+            if replies.judge.judging.is_strict() {
+                return replies.fail(core, ProxyError::ReplyUnjudged { why }, Break::Upstream);
+            }
+        }
+        replies.answer(core, Answer::AsItCame(id));
+    }
+
+    /// The upstream refuses by its status to be asked again in the middle of a stream.
+    fn refused_stream(&mut self, core: &mut Core, replies: &mut Replies, body: &[u8]) {
+        let status = replies.status;
+        let again = self.lands_bare(core, status)
+            || (self.pass.asking.is_none()
+                && self.falls_back(core, status, &parse(body).unwrap_or_default()));
+        if again {
+            return self.ask(core, replies);
+        }
+        core.outputs.push_back(Output::Emit(write_event(&error_data(status, body))));
+        core.record.error = Some("reask_failed");
+        core.outputs.push_back(Output::BreakOff(Break::Upstream));
+        replies.upstream = Upstream::Over;
+    }
+
+    /// Another form of the request is answered by a stream, although a whole reply was asked for.
+    fn turn_to_stream(&mut self, core: &mut Core, replies: &mut Replies, ends_by_closing: bool) {
+        core.record.streamed = true;
+        core.outputs.push_back(Output::BeginStream { own: false });
+        replies.form = Form::Streamed;
+        replies.judge.turn_to(Form::Streamed);
+        replies.upstream = Upstream::Reading { ends_by_closing };
+    }
+
+    /// Judges what came.
+    fn push(&mut self, core: &mut Core, replies: &mut Replies, data: &Bytes, now: Now) {
+        replies.judge.push(data.clone(), now.ms, &mut replies.out);
+        if self.asks_anew(core, replies, now) {
+            return;
+        }
+        if replies.is_stream() {
+            let outputs = &mut core.outputs;
+            rejoined(data, &mut replies.out, |piece| outputs.push_back(Output::Emit(piece)));
+            if let Some(why) = replies.judge.broken_off() {
+                let error = ProxyError::ReplyUnjudged { why: label(why) };
+                replies.fail(core, error, Break::Upstream);
+            }
+            self.ask_approvals(core, &replies.judge.judging);
+            self.note_finished(core, replies, now);
+        }
+    }
+
+    /// Before the client can act on a finish, the store knows what it was handed.
+    fn note_finished(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
+        if !replies.is_stream() {
+            return;
+        }
+        let judge = &replies.judge;
+        let finished = judge.choices().iter().filter(|choice| choice.finish_shown).count();
+        let finished = finished + usize::from(judge.is_done());
+        if finished > replies.remembered {
+            replies.remembered = finished;
+            // In front of what the client is given now.
+            let given = std::mem::take(&mut core.outputs);
+            self.remember(core, judge.choices(), now.ms);
+            if judge.is_done() {
+                self.bill(core, judge);
+            }
+            core.outputs.extend(given);
+        }
+        // Nor does the client's next request meet this one, however long the upstream takes to end its stream.
+        let choices = judge.choices();
+        if !choices.is_empty() && choices.iter().all(|choice| choice.finish_shown) {
+            core.outputs.push_back(Output::Dismiss);
+        }
+    }
+
+    fn bill(&mut self, core: &mut Core, judge: &ReplyJudge) {
+        self.billed(core, judge.total_usage().as_ref().map(Usage::read).unwrap_or_default());
+    }
+
+    /// Where the reply is an error: true if the exchange goes on without it, since another form of the request is asked
+    /// instead, or since it was all of a whole reply. Else the error is given out.
+    fn asks_anew(&mut self, core: &mut Core, replies: &mut Replies, now: Now) -> bool {
+        let Some(refusal) = replies.judge.refusal() else { return false };
+        let error = &refusal.error;
+        let is_success = (200..300).contains(&replies.status);
+        let said = error.status.filter(|_| is_success);
+        let again = match self.pass.asking {
+            // An error that says nothing of its status is a refusal of what was asked.
+            Some(_) => self.lands_bare(core, said.unwrap_or(if is_success { 400 } else { replies.status })),
+            None => self.falls_back(core, said.unwrap_or(replies.status), error),
+        };
+        if again {
+            replies.judge.options = self.options(core);
+            self.ask(core, replies);
+            return true;
+        }
+        // No form was taken.
+        self.tried.clear();
+        if replies.is_stream() {
+            replies.judge.let_refusal_stand(now.ms, &mut replies.out);
+            return false;
+        }
+        let (id, form) = replies.present;
+        let converted = (form == Form::Streamed).then(|| vec![refusal.raw.clone()]);
+        replies.answer(core, converted.map_or(Answer::AsItCame(id), |body| Answer::Edited(id, body)));
+        true
+    }
+
+    /// The upstream's reply has ended, or no call waits any more.
+    fn finish(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
+        let ending = loop {
+            let ending = replies.judge.finish(now.ms, &mut replies.out);
+            if ending != Ending::Refused {
+                break ending;
+            }
+            if self.asks_anew(core, replies, now) {
+                return;
+            }
+        };
+        replies.give(core);
+        self.ask_approvals(core, &replies.judge.judging);
+        match ending {
+            Ending::Waits => {
+                replies.upstream = Upstream::Waiting;
+                if !replies.is_stream() {
+                    // At once: the client may leave meanwhile.
+                    self.note(core, replies, now);
+                }
+            }
+            Ending::Reask { choice, hidden } if !core.is_observing() => {
+                if !replies.is_stream() {
+                    self.note(core, replies, now);
+                }
+                let next = next_of(replies.judge.choices(), choice);
+                self.ask_again(core, (choice, next), hidden, &mut replies.judge.judging);
+                replies.judge.continue_with(choice);
+                self.ask(core, replies);
+            }
+            Ending::BrokenOff(_) if !replies.is_stream() && self.reasks.count() > 0 => {
+                replies.fail(core, core.unreadable(), Break::Upstream);
+            }
+            Ending::BrokenOff(why) => {
+                core.note_unjudged(label(why));
+                replies.fail(core, ProxyError::ReplyUnjudged { why: label(why) }, Break::Upstream);
+            }
+            _ => self.complete(core, replies, now),
+        }
+    }
+
+    /// Everything has come that the client gets.
+    fn complete(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
+        self.taken(core);
+        let is_unread = |why: &Unjudged| matches!(why, Unjudged::NotJson | Unjudged::ReplyTooLong);
+        if replies.is_stream() || !replies.judge.unjudged().iter().any(is_unread) {
+            self.remember(core, replies.judge.choices(), now.ms);
+        }
+        if replies.is_stream() {
+            replies.upstream = Upstream::Over;
+            return core.outputs.push_back(Output::Done);
+        }
+        self.note(core, replies, now);
+        let out = std::mem::take(&mut replies.out);
+        let answer = match (&replies.source, replies.judge.is_changed()) {
+            (Source::Upstream(id), true) => Answer::Edited(*id, out),
+            (Source::Upstream(id), false) => Answer::AsItCame(*id),
+            (Source::Own(_), true) => Answer::Own(out),
+            (Source::Own(body), false) => Answer::Own(vec![body.clone()]),
+        };
+        replies.answer(core, answer);
+    }
+
+    /// Asks the upstream once more, in the present form.
+    fn ask(&mut self, core: &mut Core, replies: &mut Replies) {
+        replies.upstream = Upstream::Asked;
+        self.send(core);
+    }
+
+    /// Notes what became of calls; a client that left a stream has what it was given.
+    pub(super) fn close_replies(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
+        if replies.is_stream() && replies.upstream != Upstream::Over {
+            self.remember(core, replies.judge.choices(), now.ms);
+        }
+        self.note(core, replies, now);
+    }
+
+    fn note(&mut self, core: &mut Core, replies: &Replies, now: Now) {
+        for why in replies.judge.unjudged() {
+            core.note_unjudged(label(*why));
+        }
+        core.note_judged(&replies.judge.judging, &mut self.noted, now.ms);
+        self.bill(core, &replies.judge);
+    }
+}
+
+impl Replies {
+    /// Gives out what was judged of a stream.
+    fn give(&mut self, core: &mut Core) {
+        if self.is_stream() {
+            core.outputs.extend(self.out.drain(..).map(Output::Emit));
+        }
+    }
+
+    /// The whole reply for the client.
+    fn answer(&mut self, core: &mut Core, answer: Answer) {
+        core.answer(answer);
+        self.upstream = Upstream::Over;
+    }
+
+    /// Ends the reply visibly: a whole one is an error of ours, a stream gets an error event where one can stand, and then
+    /// breaks off.
+    fn fail(&mut self, core: &mut Core, error: ProxyError, how: Break) {
+        self.upstream = Upstream::Over;
+        if !self.is_stream() {
+            return core.answer_error(error);
+        }
+        if self.judge.at_boundary() {
+            let data = own_error_body(&error.message(), error.code());
+            core.outputs.push_back(Output::Emit(write_event(data.as_bytes())));
+        }
+        core.record.error = Some(error.code());
+        core.outputs.push_back(Output::BreakOff(how));
+    }
+}
+
+impl Core {
+    /// The upstream answered what cannot be read.
+    fn unreadable(&self) -> ProxyError {
+        self.cut("its answer is no chat completion")
+    }
+
+    /// The upstream broke off.
+    fn cut(&self, detail: &str) -> ProxyError {
+        ProxyError::UpstreamCut { host: self.shared.upstream.clone(), detail: detail.to_owned() }
+    }
+}

@@ -1,0 +1,278 @@
+//! What can go wrong in the proxy: one closed list, and the one place where each becomes a status, a
+//! code, a text for the person who reads it, and advice on retrying.
+//!
+//! Errors that the upstream reports itself are no errors of ours: they pass through. Configuration
+//! errors are elsewhere.
+
+/// Why a request was answered by toolrein instead of the upstream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProxyError {
+    /// The request is longer than a governed route takes; the limit in bytes.
+    RequestTooLong { limit: u64 },
+    /// The client stopped sending in the middle of its request, or took too long.
+    ClientTimeout,
+    /// The client went away in the middle of its request.
+    ClientCut,
+    /// No connection to the upstream: name, network, refused, or too slow.
+    UpstreamConnect { host: String, detail: String },
+    /// No TLS session with the upstream. `transient`: it broke off, as opposed to being refused.
+    UpstreamTls { host: String, detail: String, transient: bool },
+    /// The upstream took the request and did not begin to answer in time.
+    UpstreamTimeout { host: String, waited_ms: u64 },
+    /// The upstream sent more than this many informational responses (1xx), and no answer.
+    UpstreamHints { host: String, count: u32 },
+    /// The upstream broke off, or answered what is not HTTP.
+    UpstreamCut { host: String, detail: String },
+    /// The upstream's reply cannot be judged, and a policy decides which tools may be called.
+    ReplyUnjudged { why: &'static str },
+    /// The request's target makes no address at the upstream.
+    BadTarget { target: String },
+    /// A method that a gateway to one upstream has no use for (CONNECT).
+    MethodNotAllowed { method: String },
+    /// Several credentials that differ: who the caller is cannot be said. How the caller is configured to be named.
+    AmbiguousCredentials { caller: String },
+    /// Another request of the same conversation is in flight, and the operator wants one at a time.
+    ConversationBusy { waited_ms: u64 },
+    /// The request cannot be read, so that its reply could not be judged, and a policy that is on restricts calls. `why`:
+    /// the label under which unread requests are counted. `answered`: the upstream has read it all the same.
+    RequestUnreadable { why: &'static str, answered: bool },
+    /// The ledger that replicas share does not answer, and the operator wants nothing to go on without it.
+    LedgerAway,
+    /// The bodies that are held take all the memory that they may.
+    NoMemory,
+    /// The operator's configuration refuses this request.
+    Refused { code: &'static str, message: String },
+    /// A fault of toolrein's own; the text is for the log and holds no secret.
+    Internal { detail: String },
+}
+
+/// Whose fault an error is. A closed label for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fault {
+    Client,
+    Upstream,
+    Us,
+}
+
+impl ProxyError {
+    /// Whether the upstream was sent the request, or a part of it, where this ended the sending.
+    pub fn is_sent(&self) -> bool {
+        matches!(
+            self,
+            Self::ClientTimeout
+                | Self::ClientCut
+                | Self::UpstreamTimeout { .. }
+                | Self::UpstreamHints { .. }
+                | Self::UpstreamCut { .. }
+        )
+    }
+
+    /// The HTTP status of the answer.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::RequestTooLong { .. } => 413,
+            Self::ClientTimeout => 408,
+            Self::ClientCut
+            | Self::BadTarget { .. }
+            | Self::RequestUnreadable { .. }
+            | Self::AmbiguousCredentials { .. }
+            | Self::Refused { .. } => 400,
+            Self::ConversationBusy { .. } => 409,
+            Self::UpstreamConnect { .. }
+            | Self::UpstreamTls { .. }
+            | Self::UpstreamCut { .. }
+            | Self::ReplyUnjudged { .. } => 502,
+            Self::UpstreamTimeout { .. } | Self::UpstreamHints { .. } => 504,
+            Self::MethodNotAllowed { .. } => 405,
+            Self::LedgerAway | Self::NoMemory => 503,
+            Self::Internal { .. } => 500,
+        }
+    }
+
+    /// The stable `code` of the answer's body, also a metric label.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::RequestTooLong { .. } => "request_too_large",
+            Self::ClientTimeout => "request_timeout",
+            Self::ClientCut => "request_incomplete",
+            Self::UpstreamConnect { .. } => "upstream_unreachable",
+            Self::UpstreamTls { .. } => "upstream_tls",
+            Self::UpstreamTimeout { .. } | Self::UpstreamHints { .. } => "upstream_timeout",
+            Self::UpstreamCut { .. } => "upstream_cut",
+            Self::ReplyUnjudged { .. } => "reply_unjudged",
+            Self::BadTarget { .. } => "bad_target",
+            Self::MethodNotAllowed { .. } => "method_not_allowed",
+            Self::AmbiguousCredentials { .. } => "ambiguous_credentials",
+            Self::ConversationBusy { .. } => "conversation_busy",
+            Self::RequestUnreadable { .. } => "request_unreadable",
+            Self::LedgerAway => "ledger_away",
+            Self::NoMemory => "out_of_memory",
+            Self::Refused { code, .. } => code,
+            Self::Internal { .. } => "internal_error",
+        }
+    }
+
+    /// What happened and what to try, for the person who reads it.
+    pub fn message(&self) -> String {
+        match self {
+            Self::RequestTooLong { limit } => format!(
+                "The request is longer than {limit} bytes, the most that toolrein takes. Send less, or raise \
+                 limits.request_bytes."
+            ),
+            Self::ClientTimeout => {
+                "The request's body did not arrive whole in time (limits.body_timeout, limits.upload_timeout). Send it \
+                 again."
+                    .into()
+            }
+            Self::ClientCut => "The request's body broke off before it was whole.".into(),
+            Self::BadTarget { target } => format!(
+                "The request's target {target} makes no address at the upstream. Send a path such as \
+                 /v1/chat/completions."
+            ),
+            Self::MethodNotAllowed { method } => {
+                format!("toolrein stands in front of one upstream and does not serve {method} requests.")
+            }
+            Self::AmbiguousCredentials { caller } => format!(
+                "The request carries more than one credential, so that toolrein cannot say who the caller is \
+                 (conversation.caller = {caller:?}). Send one API key, in one header. Where a second one belongs to a \
+                 gateway, set conversation.caller = \"header:NAME\" to the header that names the caller."
+            ),
+            Self::ConversationBusy { waited_ms } => busy(*waited_ms),
+            Self::RequestUnreadable { why, answered } => unreadable(why, *answered),
+            Self::LedgerAway => {
+                "The ledger that toolrein's replicas share does not answer or refuses writes, and ledger.strict refuses \
+                 requests without it. The request was not processed; send it again later."
+                    .into()
+            }
+            Self::NoMemory => {
+                "toolrein holds as many bytes of requests and replies as limits.total_bytes allows. Send the request \
+                 again later, or raise limits.total_bytes and the memory of the machine or pod."
+                    .into()
+            }
+            Self::Refused { message, .. } => message.clone(),
+            Self::Internal { .. } => {
+                "toolrein failed on this request. Its log says more; please report it.".into()
+            }
+            Self::UpstreamConnect { .. }
+            | Self::UpstreamTls { .. }
+            | Self::UpstreamTimeout { .. }
+            | Self::UpstreamHints { .. }
+            | Self::UpstreamCut { .. }
+            | Self::ReplyUnjudged { .. } => self.of_the_upstream(),
+        }
+    }
+
+    /// The message of an error that is the upstream's.
+    fn of_the_upstream(&self) -> String {
+        match self {
+            Self::UpstreamConnect { host, detail } => format!(
+                "toolrein could not connect to the upstream {host}: {detail}. Check that it runs and that \
+                 upstream.url is right; the request was not processed, so it can be sent again."
+            ),
+            Self::UpstreamTls { host, detail, transient } => {
+                let advice = if *transient {
+                    "Send the request again; if it persists, check that the upstream speaks TLS on this port."
+                } else {
+                    "Check that upstream.url names the right host; for a private authority set upstream.ca_file."
+                };
+                format!("toolrein could not establish TLS with the upstream {host}: {detail}. {advice}")
+            }
+            Self::UpstreamTimeout { host, waited_ms } => format!(
+                "The upstream {host} did not begin to answer within {waited_ms} ms. Send the request again, or \
+                 raise the upstream's time limits in toolrein's configuration."
+            ),
+            Self::UpstreamHints { host, count } => format!(
+                "The upstream {host} sent more than {count} informational responses (1xx) and did not begin to answer. Send \
+                 the request again; if it persists, the upstream is at fault."
+            ),
+            Self::UpstreamCut { host, detail } => {
+                format!("The upstream {host} broke off before it answered: {detail}. Send the request again.")
+            }
+            Self::ReplyUnjudged { why } => format!(
+                "toolrein refused the upstream's reply: it could not judge the tool calls in it ({why}), and a policy \
+                 decides which tools may be called. upstream.unjudged = \"pass\" lets such replies through."
+            ),
+            _ => String::new(),
+        }
+    }
+
+    /// Whether sending the same request again may help; `None` where we cannot tell.
+    pub fn retry(&self) -> Option<bool> {
+        match self {
+            Self::UpstreamConnect { .. }
+            | Self::UpstreamTimeout { .. }
+            | Self::UpstreamHints { .. }
+            | Self::UpstreamCut { .. }
+            | Self::LedgerAway
+            | Self::NoMemory => Some(true),
+            Self::UpstreamTls { transient, .. } => Some(*transient),
+            Self::RequestTooLong { .. }
+            | Self::ReplyUnjudged { .. }
+            | Self::BadTarget { .. }
+            | Self::MethodNotAllowed { .. }
+            | Self::AmbiguousCredentials { .. }
+            | Self::ConversationBusy { .. }
+            | Self::RequestUnreadable { .. }
+            | Self::Refused { .. } => Some(false),
+            Self::ClientTimeout | Self::ClientCut | Self::Internal { .. } => None,
+        }
+    }
+
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::RequestTooLong { .. }
+            | Self::ClientTimeout
+            | Self::ClientCut
+            | Self::BadTarget { .. }
+            | Self::MethodNotAllowed { .. }
+            | Self::AmbiguousCredentials { .. }
+            | Self::ConversationBusy { .. }
+            | Self::RequestUnreadable { .. }
+            | Self::Refused { .. } => Fault::Client,
+            Self::UpstreamConnect { .. }
+            | Self::UpstreamTls { .. }
+            | Self::UpstreamTimeout { .. }
+            | Self::UpstreamHints { .. }
+            | Self::UpstreamCut { .. }
+            | Self::ReplyUnjudged { .. } => Fault::Upstream,
+            Self::LedgerAway | Self::NoMemory | Self::Internal { .. } => Fault::Us,
+        }
+    }
+}
+
+/// What is said of a request that cannot be read.
+fn unreadable(why: &str, answered: bool) -> String {
+    let done = if answered {
+        "The upstream answered it, and that answer was not passed on."
+    } else {
+        "It was not sent to the upstream."
+    };
+    format!(
+        "toolrein cannot read this request ({why}), so it cannot judge the calls in an answer to it, and a policy that \
+         restricts calls is on. {done} Send one JSON object in UTF-8, uncompressed, each of whose members occurs once, \
+         or set upstream.unjudged to \"pass\"."
+    )
+}
+
+/// Another request of the conversation is in flight, and was for this long.
+fn busy(waited_ms: u64) -> String {
+    if waited_ms == 0 {
+        return "Another request of this conversation is in flight. Send the next one when it has been answered.".into();
+    }
+    format!(
+        "Another request of this conversation was still in flight after {waited_ms} ms. Send the next one when it has \
+         been answered, or raise conversation.in_flight_wait."
+    )
+}
+
+impl std::fmt::Display for ProxyError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Internal { detail } => write!(formatter, "internal error: {detail}"),
+            other => formatter.write_str(&other.message()),
+        }
+    }
+}
+
+impl std::error::Error for ProxyError {}

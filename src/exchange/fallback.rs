@@ -1,0 +1,375 @@
+//! What to try after an upstream's refusal: once more without tools, without `tool_choice`, with the tool
+//! history as text, with notices at another place, or without asking for usage. Chooses the next form; sends nothing.
+
+use crate::config::{Overflow, PlacementChoice, ToolsUnsupported};
+use crate::exchange::store::ModelFacts;
+use crate::policy::pattern::Pattern;
+use crate::policy::plan::Plan;
+use crate::rewrite::notice::Placement;
+use crate::rewrite::pass::{Pass, Tools};
+use crate::telemetry::outcome::Fallback;
+use crate::wire::error::UpstreamError;
+use crate::wire::message::Role;
+use crate::wire::refusal::{
+    Refusal, alternative, classify, may_be_about_the_form, misses_tools, refuses_stream_options,
+};
+use crate::wire::request::{Choice, Request};
+
+/// The most second tries of one client request, whatever their reasons: clients retry too, and the tries
+/// multiply.
+const MOST: u32 = 3;
+
+/// What may still be tried for one client request.
+#[derive(Clone, Debug)]
+pub struct Fallbacks {
+    left: u32,
+    /// The request may be made shorter.
+    overflow: bool,
+    /// Tools may be taken away.
+    tools: bool,
+    declares_tools: bool,
+    has_history: bool,
+    has_choice: bool,
+    /// System messages of ours stand late in the conversation.
+    late_system: bool,
+}
+
+/// What a request is, as far as its fallbacks depend on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    pub mode: ToolsUnsupported,
+    pub overflow: Overflow,
+    /// The client must be answered by a call, so that an answer without tools is of no use to it.
+    pub forced: bool,
+    /// A policy wants a notice somewhere, and may have it.
+    pub notices: bool,
+    /// Calls that the client was not shown are put back.
+    pub restored: bool,
+}
+
+impl Fallbacks {
+    /// Everything that may be tried for `request`.
+    pub fn new(request: &Request, subject: Subject) -> Self {
+        let is_history = |role| role == Role::Tool;
+        let calls = |message: &crate::wire::message::Message| !message.calls.is_empty();
+        Self {
+            left: MOST,
+            // Where parsers differ on what its strings say, nothing is changed.
+            overflow: subject.overflow == Overflow::Retry && !request.odd,
+            tools: subject.mode == ToolsUnsupported::Retry && !subject.forced,
+            declares_tools: request.declares_tools,
+            has_history: subject.restored
+                || request.messages.iter().any(|message| is_history(message.role) || calls(message)),
+            has_choice: request.choice != Choice::Auto || request.declares_tools,
+            late_system: subject.notices,
+        }
+    }
+
+    /// The form to begin with, by what is known of the model.
+    pub fn first(&self, request: &Request, placement: Placement, known: ModelFacts) -> Pass {
+        let mut pass = Pass::plain(placement);
+        if self.tools && request.declares_tools && known.no_tools {
+            pass.tools = Tools::Dropped;
+        } else if self.tools && request.declares_tools && known.no_tool_choice {
+            pass.tools = Tools::WithoutChoice;
+        }
+        pass.flat = self.tools && self.has_history && known.no_tool_history;
+        pass
+    }
+
+    /// The form to try after the upstream answered `pass` with `error`, and what it is called; `None` where the error
+    /// stands.
+    pub fn after(&mut self, status: u16, error: &UpstreamError, pass: &Pass) -> Option<(Pass, Fallback)> {
+        let refusal = refused(status, error, pass);
+        if let Some(next) = refusal.and_then(|refusal| self.next(refusal, pass)) {
+            return Some(next);
+        }
+        if let Some(next) = alternative(status, error).and_then(|refusal| self.next(refusal, pass)) {
+            return Some(next);
+        }
+        // Nobody knows all the wordings in which templates refuse a message, and the client did not write ours.
+        let is_other = matches!(refusal, None | Some(Refusal::ToolHistory | Refusal::LateSystem));
+        let may_be_ours = is_other && self.places_late_system(pass) && may_be_about_the_form(status, error);
+        if may_be_ours { self.next(Refusal::LateSystem, pass) } else { None }
+    }
+
+    /// The form to try after `refusal` of `pass`, and what it is called; `None` where the refusal stands.
+    fn next(&mut self, refusal: Refusal, pass: &Pass) -> Option<(Pass, Fallback)> {
+        let mut next = pass.clone();
+        let fallback = match refusal {
+            Refusal::Tools if self.tools && self.declares_tools && pass.tools != Tools::Dropped => {
+                next.tools = Tools::Dropped;
+                Fallback::Tools
+            }
+            Refusal::ToolChoice if self.tools && self.has_choice && pass.tools == Tools::Kept => {
+                next.tools = Tools::WithoutChoice;
+                Fallback::ToolChoice
+            }
+            // Where no tools are declared, those of the history are all that can be meant.
+            Refusal::Tools if self.declares_tools => return None,
+            Refusal::Tools | Refusal::ToolHistory if self.tools && self.has_history && !pass.flat => {
+                next.flat = true;
+                Fallback::Flattened
+            }
+            Refusal::LateSystem if self.places_late_system(pass) => {
+                next.placement = Placement::Suffix;
+                Fallback::Placement
+            }
+            Refusal::StreamOptions if pass.ask_usage => {
+                next.ask_usage = false;
+                Fallback::StreamOptions
+            }
+            _ => return None,
+        };
+        self.left = self.left.checked_sub(1)?;
+        Some((next, fallback))
+    }
+
+    /// Whether a request that was refused for its length may be sent once more in a shorter form.
+    pub fn may_shorten(&self) -> bool {
+        self.overflow && self.left > 0
+    }
+
+    /// A shorter form is sent, by `plan`.
+    pub fn shorten(&mut self, plan: &Plan) {
+        self.overflow = false;
+        // It tells the model what is gone.
+        self.late_system |= plan.has_notices();
+        self.left = self.left.saturating_sub(1);
+    }
+
+    fn places_late_system(&self, pass: &Pass) -> bool {
+        pass.placement == Placement::System && (self.late_system || pass.tools == Tools::Dropped)
+    }
+}
+
+/// What of a request in the form `pass` the upstream's error refuses.
+fn refused(status: u16, error: &UpstreamError, pass: &Pass) -> Option<Refusal> {
+    if pass.ask_usage && refuses_stream_options(status, error) {
+        return Some(Refusal::StreamOptions);
+    }
+    // With its tools gone a request may be refused for the calls left in its history.
+    let bare = pass.tools == Tools::Dropped && !pass.flat;
+    classify(status, error).or_else(|| (bare && misses_tools(error)).then_some(Refusal::ToolHistory))
+}
+
+/// Whether the model is to be asked for its final answer without tools, after the upstream refused to be asked for it.
+pub fn lands_bare(status: u16, pass: &Pass) -> bool {
+    let landing = pass.asking.as_ref().is_some_and(|asking| asking.land);
+    // A rate limit or a failure is no refusal.
+    landing && matches!(status, 400 | 404 | 405 | 422) && pass.tools != Tools::Dropped
+}
+
+/// What a model is known to refuse, after it has taken `pass`.
+pub fn learned(tried: &[Fallback]) -> ModelFacts {
+    ModelFacts {
+        no_tools: tried.contains(&Fallback::Tools),
+        no_tool_choice: tried.contains(&Fallback::ToolChoice) && !tried.contains(&Fallback::Tools),
+        no_tool_history: tried.contains(&Fallback::Flattened),
+        no_late_system: tried.contains(&Fallback::Placement),
+        no_stream_options: tried.contains(&Fallback::StreamOptions),
+    }
+}
+
+/// Where notices go for `model`.
+pub fn placement(
+    choice: PlacementChoice,
+    system_models: &[Pattern],
+    model: &str,
+    known: ModelFacts,
+) -> Placement {
+    match choice {
+        PlacementChoice::Leading => Placement::Leading,
+        PlacementChoice::Suffix => Placement::Suffix,
+        _ if known.no_late_system => Placement::Suffix,
+        PlacementChoice::System => Placement::System,
+        PlacementChoice::Auto if system_models.iter().any(|pattern| pattern.matches(model)) => {
+            Placement::System
+        }
+        PlacementChoice::Auto => Placement::Suffix,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RETRY: Subject = Subject {
+        mode: ToolsUnsupported::Retry,
+        overflow: Overflow::Retry,
+        forced: false,
+        notices: true,
+        restored: false,
+    };
+
+    fn request(body: &str) -> Request {
+        Request::parse(body.as_bytes()).unwrap()
+    }
+
+    fn with_tools() -> Request {
+        request(
+            r#"{"messages":[{"role":"user","content":"q"},{"role":"tool","tool_call_id":"a","content":""}],"tools":[{}]}"#,
+        )
+    }
+
+    #[test]
+    fn each_refusal_is_followed_by_the_form_that_leaves_out_what_was_refused() {
+        let plain = Pass::plain(Placement::System);
+        for (refusal, expected, fallback) in [
+            (Refusal::Tools, Pass { tools: Tools::Dropped, ..plain.clone() }, Fallback::Tools),
+            (
+                Refusal::ToolChoice,
+                Pass { tools: Tools::WithoutChoice, ..plain.clone() },
+                Fallback::ToolChoice,
+            ),
+            (Refusal::ToolHistory, Pass { flat: true, ..plain.clone() }, Fallback::Flattened),
+            (
+                Refusal::LateSystem,
+                Pass { placement: Placement::Suffix, ..plain.clone() },
+                Fallback::Placement,
+            ),
+        ] {
+            let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+            let (next, told) = fallbacks.next(refusal, &plain).unwrap();
+            assert_eq!((&next, told), (&expected, fallback));
+            assert_eq!(fallbacks.next(refusal, &next), None, "each once");
+        }
+    }
+
+    #[test]
+    fn a_request_that_declares_no_tools_is_never_tried_without_them() {
+        let plain = Pass::plain(Placement::System);
+        let talk = request(r#"{"messages":[{"role":"user","content":"q"}]}"#);
+        assert_eq!(Fallbacks::new(&talk, RETRY).next(Refusal::Tools, &plain), None);
+        let told = request(r#"{"messages":[{"role":"tool","tool_call_id":"a","content":""}]}"#);
+        let (next, told) = Fallbacks::new(&told, RETRY).next(Refusal::Tools, &plain).unwrap();
+        assert_eq!((next, told), (Pass { flat: true, ..plain }, Fallback::Flattened));
+    }
+
+    #[test]
+    fn an_error_that_names_the_roles_is_tried_as_each_thing_that_it_may_mean() {
+        let messages = vec!["Only user and assistant roles are supported!".to_owned()];
+        let error = UpstreamError { messages, ..UpstreamError::default() };
+        let plain = Pass::plain(Placement::System);
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let (next, first) = fallbacks.after(500, &error, &plain).unwrap();
+        let (last, second) = fallbacks.after(500, &error, &next).unwrap();
+        assert_eq!((first, second), (Fallback::Placement, Fallback::Flattened));
+        assert_eq!(fallbacks.after(500, &error, &last), None);
+        let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
+        assert_eq!(fallbacks.after(500, &error, &plain).unwrap().1, Fallback::Flattened);
+    }
+
+    #[test]
+    fn calls_that_are_put_back_are_history_too() {
+        let talk = request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}]}"#);
+        let plain = Pass::plain(Placement::System);
+        for restored in [false, true] {
+            let mut fallbacks = Fallbacks::new(&talk, Subject { restored, ..RETRY });
+            let known = ModelFacts { no_tool_history: true, ..ModelFacts::default() };
+            assert_eq!(fallbacks.first(&talk, Placement::System, known).flat, restored);
+            assert_eq!(fallbacks.next(Refusal::ToolHistory, &plain).is_some(), restored);
+        }
+    }
+
+    #[test]
+    fn usage_is_asked_for_no_more_where_that_is_refused_even_if_tools_are_forced() {
+        let asking = Pass { ask_usage: true, ..Pass::plain(Placement::System) };
+        let mut fallbacks =
+            Fallbacks::new(&with_tools(), Subject { forced: true, mode: ToolsUnsupported::Pass, ..RETRY });
+        let (next, told) = fallbacks.next(Refusal::StreamOptions, &asking).unwrap();
+        assert_eq!((&next, told), (&Pass::plain(Placement::System), Fallback::StreamOptions));
+        assert_eq!(fallbacks.next(Refusal::StreamOptions, &next), None, "once");
+        assert!(learned(&[told]).no_stream_options && !learned(&[]).no_stream_options);
+    }
+
+    #[test]
+    fn there_are_three_second_tries_at_most() {
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let mut pass = Pass::plain(Placement::System);
+        for refusal in [Refusal::ToolChoice, Refusal::Tools, Refusal::ToolHistory] {
+            pass = fallbacks.next(refusal, &pass).unwrap().0;
+        }
+        assert_eq!(fallbacks.next(Refusal::LateSystem, &pass), None);
+    }
+
+    #[test]
+    fn a_request_is_shortened_once_and_within_the_three_tries() {
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        assert!(fallbacks.may_shorten());
+        fallbacks.shorten(&Plan::default());
+        assert!(!fallbacks.may_shorten());
+        let mut pass = Pass::plain(Placement::System);
+        for refusal in [Refusal::ToolChoice, Refusal::Tools] {
+            pass = fallbacks.next(refusal, &pass).unwrap().0;
+        }
+        assert_eq!(fallbacks.next(Refusal::ToolHistory, &pass), None);
+        let passing = Fallbacks::new(&with_tools(), Subject { overflow: Overflow::Pass, ..RETRY });
+        assert!(!passing.may_shorten());
+    }
+
+    #[test]
+    fn what_is_said_of_dropped_turns_may_be_placed_once_more() {
+        let mut plan = Plan::default();
+        for refused in [None, Some(Fallback::Placement)] {
+            let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
+            fallbacks.shorten(&plan);
+            let next = fallbacks.next(Refusal::LateSystem, &Pass::plain(Placement::System));
+            assert_eq!(next.map(|(_, fallback)| fallback), refused);
+            plan.tell_dropped(0, "gone".to_owned());
+        }
+    }
+
+    #[test]
+    fn forced_answers_and_passing_operators_keep_their_tools() {
+        let plain = Pass::plain(Placement::System);
+        for subject in [Subject { forced: true, ..RETRY }, Subject { mode: ToolsUnsupported::Pass, ..RETRY }]
+        {
+            let mut fallbacks = Fallbacks::new(&with_tools(), subject);
+            for refusal in [Refusal::Tools, Refusal::ToolChoice, Refusal::ToolHistory] {
+                assert_eq!(fallbacks.next(refusal, &plain), None);
+            }
+            let no_tools = ModelFacts { no_tools: true, no_tool_history: true, ..ModelFacts::default() };
+            assert_eq!(fallbacks.first(&with_tools(), Placement::System, no_tools), plain);
+        }
+    }
+
+    #[test]
+    fn a_clients_own_late_system_message_is_its_own_affair() {
+        let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
+        assert_eq!(fallbacks.next(Refusal::LateSystem, &Pass::plain(Placement::System)), None);
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        assert_eq!(fallbacks.next(Refusal::LateSystem, &Pass::plain(Placement::Suffix)), None);
+    }
+
+    #[test]
+    fn what_is_known_of_a_model_is_left_out_at_once() {
+        let fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let no_tools = ModelFacts { no_tools: true, ..ModelFacts::default() };
+        assert_eq!(fallbacks.first(&with_tools(), Placement::System, no_tools).tools, Tools::Dropped);
+        let plain_chat = request(r#"{"messages":[{"role":"user","content":"q"}]}"#);
+        let fallbacks = Fallbacks::new(&plain_chat, RETRY);
+        assert_eq!(
+            fallbacks.first(&plain_chat, Placement::System, no_tools),
+            Pass::plain(Placement::System),
+            "a request without tools stays as it is"
+        );
+    }
+
+    #[test]
+    fn notices_go_where_the_model_takes_them() {
+        let late = ModelFacts { no_late_system: true, ..ModelFacts::default() };
+        let models = [Pattern::new("gpt-*")];
+        for (choice, model, known, expected) in [
+            (PlacementChoice::Auto, "gpt-5", ModelFacts::default(), Placement::System),
+            (PlacementChoice::Auto, "claude", ModelFacts::default(), Placement::Suffix),
+            (PlacementChoice::Auto, "gpt-5", late, Placement::Suffix),
+            (PlacementChoice::System, "claude", ModelFacts::default(), Placement::System),
+            (PlacementChoice::System, "claude", late, Placement::Suffix),
+            (PlacementChoice::Leading, "gpt-5", late, Placement::Leading),
+            (PlacementChoice::Suffix, "gpt-5", ModelFacts::default(), Placement::Suffix),
+        ] {
+            assert_eq!(placement(choice, &models, model, known), expected);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! A request that is sent, in whatever form and however often: what is known of it, and the calls of its replies that wait
+//! for a person's decision.
+
+use super::answer::Replies;
+use super::error::ProxyError;
+use super::fallback::Fallbacks;
+use super::meter::Meter;
+use super::plan::{Approved, Length};
+use super::{Core, Input, Now, Output};
+use crate::config::Tell;
+use crate::rewrite::confirm::held::Word;
+use crate::rewrite::confirm::{Handed, events, reply};
+use crate::rewrite::judging::Judging;
+use crate::rewrite::pass::{Pass, Tools};
+use crate::rewrite::reasks::Reasks;
+use crate::telemetry::outcome::{Consent, Fallback, JudgedCall, Verdict};
+use crate::transcript::identity::Hash;
+use bytes::Bytes;
+
+/// What the person reads where a model takes no tools.
+const NO_TOOLS: &str = "(This model cannot use tools; the answer is given without them.)";
+
+/// A request that goes to the upstream, in whatever form and however often, and what comes back.
+pub(super) struct Running {
+    /// Hidden exchanges that are put back, each with the place of its message.
+    pub(super) restored: Vec<(usize, Bytes)>,
+    /// The digest of all that the model sees of the conversation.
+    pub(super) context: Hash,
+    /// The model at its upstream.
+    pub(super) model: Hash,
+    pub(super) length: Length,
+    pub(super) pass: Pass,
+    pub(super) fallbacks: Fallbacks,
+    pub(super) tried: Vec<Fallback>,
+    pub(super) reasks: Reasks,
+    /// The tools were taken away for the final answer alone.
+    pub(super) bare: bool,
+    /// The client must or may be answered by a call, so that tools stay open to the end.
+    pub(super) keeps_tools: bool,
+    /// What the first reply is going to cost; `None` once that is reported.
+    pub(super) meter: Option<Meter>,
+    /// The name of the whole request, made once: a stream of many choices asks for it at every finish.
+    pub(super) name: Option<Hash>,
+    /// How many judged calls are in the record.
+    pub(super) noted: usize,
+    /// The calls that wait for a person's decision, as they are recorded if the client leaves.
+    pub(super) held: Vec<(u32, JudgedCall)>,
+    pub(super) replying: Replying,
+}
+
+/// How far the replies are.
+pub(super) enum Replying {
+    /// No reply has come that the client gets.
+    Nothing(Box<Judging>),
+    Judged(Box<Replies>),
+    Over,
+}
+
+impl Running {
+    /// Takes what happened.
+    pub(super) fn on(&mut self, core: &mut Core, input: Input, now: Now) {
+        self.replying = match (std::mem::replace(&mut self.replying, Replying::Over), input) {
+            (replying, Input::Resent) => {
+                core.record.fallbacks.push(Fallback::Stale);
+                replying
+            }
+            (Replying::Nothing(judging), Input::StreamBegins { ends_by_closing }) => {
+                self.begin_stream(core, *judging, ends_by_closing)
+            }
+            (Replying::Nothing(judging), Input::Reply(reply)) => self.begin_whole(core, *judging, reply, now),
+            (Replying::Nothing(_), Input::NotSent(error) | Input::Cut(error, _)) => self.fail(core, error),
+            (Replying::Judged(mut replies), input) => {
+                self.on_replies(core, &mut replies, input, now);
+                Replying::Judged(replies)
+            }
+            (replying, _) => replying,
+        };
+    }
+
+    pub(super) fn fail(&mut self, core: &mut Core, error: ProxyError) -> Replying {
+        core.answer_error(error);
+        Replying::Over
+    }
+
+    /// Hands out the calls that a person has approved: limits judge them as they would the model's own.
+    pub(super) fn hand_out(&mut self, core: &mut Core, (anchor, confirmation): &Approved, now: Now) {
+        let Replying::Nothing(mut judging) = std::mem::replace(&mut self.replying, Replying::Over) else {
+            return;
+        };
+        let model = core.request.model_name(&core.body).into_owned();
+        let (key, created, usage) = (&core.identity.key, now.ms / 1000, core.request.include_usage);
+        let handed = Handed { anchor: *anchor, key, model: &model, created, usage };
+        judging.approve(true);
+        let is_stream = core.request.stream;
+        let body = if is_stream { events(confirmation, &handed) } else { reply(confirmation, &handed) };
+        self.replying = self.own_reply(core, *judging, &body, now);
+    }
+
+    /// The line to the person, where the answer comes without the tools that the client offered.
+    pub(super) fn preface(&self, core: &Core) -> Option<String> {
+        let wanted = core.shared.config.upstream.tools_unsupported_tell == Tell::Text;
+        let is_without = self.pass.tools == Tools::Dropped && !core.request.structured;
+        (wanted && is_without && !self.bare && !core.is_observing()).then(|| NO_TOOLS.to_owned())
+    }
+
+    /// Has people asked about the calls that have come to wait, and no longer about those that the judge has given up.
+    pub(super) fn ask_approvals(&mut self, core: &mut Core, judging: &Judging) {
+        if self.held.is_empty() && judging.held().next().is_none() {
+            return;
+        }
+        let is_held = |id: u32| judging.held().any(|call| call.id == id);
+        for (id, _) in self.held.extract_if(.., |(id, _)| !is_held(*id)) {
+            core.record.confirmations.push(Consent::Unasked);
+            core.outputs.push_back(Output::WithdrawApproval(id));
+        }
+        for call in judging.held() {
+            if self.held.iter().any(|(id, _)| *id == call.id) {
+                continue;
+            }
+            let (tool, id, verdict) = (call.tool.clone(), call.call_id.clone(), Verdict::Ask);
+            let (said, unjudged, is_spoken) = (Vec::new(), false, false);
+            self.held.push((call.id, JudgedCall { tool, id, verdict, unjudged, said, is_spoken }));
+            core.outputs.push_back(Output::AskApproval(call.clone(), judging.hold_ms()));
+        }
+    }
+
+    /// Notes a decision; false if nobody waits for it.
+    pub(super) fn decided(&mut self, core: &mut Core, id: u32, word: Word) -> bool {
+        let waited = self.held.len();
+        self.held.retain(|(held, _)| *held != id);
+        if self.held.len() == waited {
+            return false;
+        }
+        core.record.confirmations.push(match word {
+            Word::Approved => Consent::Approved,
+            Word::Declined => Consent::Declined,
+            Word::Expired => Consent::Expired,
+            Word::Stopped => Consent::Stopped,
+            Word::Unasked => Consent::Unasked,
+        });
+        true
+    }
+
+    /// Notes what became of calls, also of a reply that did not come to its end.
+    pub(super) fn close(&mut self, core: &mut Core, now: Now) {
+        for (_, call) in self.held.drain(..) {
+            core.record.confirmations.push(Consent::Left);
+            core.record.judged.push(call);
+        }
+        if let Replying::Judged(mut replies) = std::mem::replace(&mut self.replying, Replying::Over) {
+            self.close_replies(core, &mut replies, now);
+            self.replying = Replying::Judged(replies);
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        match &self.replying {
+            Replying::Nothing(_) => false,
+            Replying::Judged(replies) => replies.is_over(),
+            Replying::Over => true,
+        }
+    }
+
+    pub(super) fn takes_stream(&self, core: &Core) -> bool {
+        match &self.replying {
+            Replying::Nothing(_) => core.request.stream,
+            Replying::Judged(replies) => replies.is_stream(),
+            Replying::Over => false,
+        }
+    }
+
+    pub(super) fn awaits_first_reply(&self) -> bool {
+        match &self.replying {
+            Replying::Nothing(_) => true,
+            Replying::Judged(replies) => !replies.is_stream() && self.pass.asking.is_none(),
+            Replying::Over => false,
+        }
+    }
+
+    pub(super) fn is_hiding(&self) -> bool {
+        self.replies().is_some_and(|replies| replies.judge.is_hiding() || self.reasks.count() > 0)
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.replies().is_some_and(|replies| replies.is_stream() && replies.judge.is_done())
+    }
+
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.replies().map_or(0, |replies| replies.judge.kept_bytes())
+    }
+
+    pub(super) fn judging(&self) -> Option<&Judging> {
+        match &self.replying {
+            Replying::Nothing(judging) => Some(judging),
+            Replying::Judged(replies) => Some(&replies.judge.judging),
+            Replying::Over => None,
+        }
+    }
+
+    fn replies(&self) -> Option<&Replies> {
+        if let Replying::Judged(replies) = &self.replying { Some(replies) } else { None }
+    }
+}

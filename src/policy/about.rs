@@ -1,0 +1,96 @@
+//! What a policy's settings amount to, as plain data: what the shell, the configuration's checks and other policies need
+//! to know of it before any request comes. Asked once, when the set is built.
+
+use super::pattern::{Pattern, any_concerns, any_fits};
+use super::plan::SummaryPlace;
+use std::sync::Arc;
+
+/// See the file's head. The default is that of a policy that needs nothing.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// The tools that the settings name, patterns left out.
+    pub named_tools: Vec<String>,
+    /// The tools that a conversation may ever call while the policy is on.
+    pub callable: Callable,
+    /// It decides which tools may be called at all: a call that none of these policies has judged must not reach the
+    /// client. Policies that only limit how often or how much (budgets, rates, loops) leave it off.
+    pub restricts_calls: bool,
+    /// It changes what the model is shown of the conversation, to make it smaller or safer: such policies leave the
+    /// conversations alone that are held out for comparison.
+    pub edits_context: bool,
+    /// It may shorten or clear what tools have given.
+    pub cuts_results: bool,
+    /// It is of use only where streams report their usage: with `ask_usage = "auto"` they are asked for it.
+    pub needs_usage: bool,
+    /// How a person is asked about calls that need an approval, whichever policy wants it.
+    pub approvals: Option<Confirming>,
+    /// What is to be counted for it, for each caller over all conversations.
+    pub quotas: Vec<Counted>,
+    /// Where another model is asked for summaries.
+    pub summaries: Option<SummaryPlace>,
+    /// What the settings amount to as a drawing in Mermaid, where that is easier to see than to read.
+    pub diagram: Option<String>,
+}
+
+/// Which tools may be called, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Callable {
+    /// Only these; `None`: all.
+    pub only: Option<Vec<Pattern>>,
+    /// None of these, although they fit `only`.
+    pub except: Vec<Pattern>,
+}
+
+impl Callable {
+    /// Whether the tool `name` may be called.
+    pub fn includes(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| any_fits(only, name)) && !any_concerns(&self.except, name)
+    }
+}
+
+/// How a person is asked about calls that need an approval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confirming {
+    pub form: YesForm,
+    /// What a person may say for the token, in lower case.
+    pub words: Vec<String>,
+    /// How long a question is open, in ms.
+    pub expires_ms: u64,
+    /// The most characters of arguments that are shown. Beyond, nobody is asked: what is hidden cannot be approved.
+    pub max_chars: usize,
+}
+
+/// The way in which a person approves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum YesForm {
+    /// In the conversation, by the user's next message.
+    Chat,
+    /// Beside it, while the reply waits: this long at most, in ms.
+    Held { hold_ms: u64 },
+}
+
+impl Confirming {
+    /// How long a reply waits, in ms, where it does.
+    pub fn hold_ms(&self) -> Option<u64> {
+        match self.form {
+            YesForm::Chat => None,
+            YesForm::Held { hold_ms } => Some(hold_ms),
+        }
+    }
+}
+
+/// The most calls that are counted of one thing for a caller: their times are kept.
+pub const MOST_COUNTED: usize = 10_000;
+
+/// What a policy counts for a caller over all its conversations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// As the operator named it.
+    pub name: Arc<str>,
+    /// The tools whose calls count, by name or pattern.
+    pub tools: Vec<Pattern>,
+    /// How many are allowed within that time; no more than [`MOST_COUNTED`].
+    pub calls: usize,
+    /// How long a call counts, in ms.
+    pub window_ms: u64,
+}

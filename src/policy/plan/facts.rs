@@ -1,0 +1,130 @@
+//! Typed facts: what the plans of some policies mean to the policies after them, so that none of these reads a word or a
+//! shape of another's edits. Reports what was planned; plans nothing.
+
+use super::super::work::step;
+use super::{Change, Edit, Plan};
+use crate::wire::spelled::Spelled;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// What policies before this one have planned for one text of the result being read.
+#[derive(Debug, Default)]
+pub struct TextFacts<'a> {
+    /// It may hold instructions that do not come from the user.
+    pub flagged: bool,
+    /// The model shall not read it.
+    pub blocked: bool,
+    /// The text that the model reads in its place, pointers left out.
+    pub replaced: Option<&'a Spelled>,
+    /// A text that only says which earlier message holds an equal one, and the place of that message. Not shown where the
+    /// text is blocked.
+    pub pointer: Option<(&'a Spelled, usize)>,
+    /// Characters that hide text from people are taken out of it.
+    pub cleaned: bool,
+    /// Lines of ours before and after it.
+    pub around: Vec<(&'static str, &'static str)>,
+}
+
+/// The facts of all texts of the result being read, made in one pass: a result may have any number of texts.
+#[derive(Debug, Default)]
+pub struct ResultFacts<'a>(HashMap<usize, TextFacts<'a>>);
+
+/// What is no longer shown of earlier messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// A text that is cleared.
+    Text { message: usize, text: usize },
+    /// Messages that are dropped with their turns.
+    Messages(Range<usize>),
+}
+
+/// How much of a plan a policy has taken in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TakenIn {
+    edits: usize,
+    dropped: usize,
+}
+
+impl<'a> ResultFacts<'a> {
+    /// The facts of the `text`-th text, where anything was planned for it.
+    pub fn text(&self, text: usize) -> Option<&TextFacts<'a>> {
+        self.0.get(&text)
+    }
+
+    fn take(&mut self, change: &'a Change) {
+        let text = match change {
+            Change::Clear { text, .. }
+            | Change::WithholdText { text, .. }
+            | Change::Point { text, .. }
+            | Change::Shorten { text, .. }
+            | Change::Clean { text, .. }
+            | Change::Surround { text, .. } => *text,
+            Change::Notice { .. } | Change::Remark { .. } => return,
+        };
+        let facts = self.0.entry(text).or_default();
+        match change {
+            Change::WithholdText { by, .. } => (facts.blocked, facts.replaced) = (true, Some(by)),
+            Change::Shorten { by, .. } if !facts.blocked => facts.replaced = Some(by),
+            Change::Point { by, original, .. } => facts.pointer = Some((by, *original)),
+            Change::Clean { .. } => facts.cleaned = true,
+            Change::Surround { before, after, .. } => facts.around.push((before, after)),
+            // Only earlier messages are cleared.
+            Change::Shorten { .. } | Change::Clear { .. } | Change::Notice { .. } | Change::Remark { .. } => {
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// Says that the `text`-th string of text of the event being read may hold instructions that do not come from the
+    /// user.
+    pub fn flag(&mut self, text: usize) {
+        self.flagged.push((self.at.message, text));
+    }
+
+    /// Whether a policy before this one has flagged the result being read.
+    pub fn is_flagged_here(&self) -> bool {
+        self.flagged.last().is_some_and(|(message, _)| *message == self.at.message)
+    }
+
+    /// Whether a policy before this one changes any text of the result being read.
+    pub fn changes_text_here(&self) -> bool {
+        let changes = |change: &Change| !matches!(change, Change::Notice { .. } | Change::Remark { .. });
+        self.planned_here().any(|edit| changes(&edit.change))
+    }
+
+    /// What policies before this one have planned for the texts of the result being read.
+    pub fn facts_here(&self) -> ResultFacts<'_> {
+        let mut facts = ResultFacts::default();
+        // Newest first, so that of equal changes the first planned is the last that is taken.
+        for edit in self.planned_here() {
+            facts.take(&edit.change);
+        }
+        let here = self.at.message;
+        for (_, text) in self.flagged.iter().rev().take_while(|(message, _)| *message == here) {
+            facts.0.entry(*text).or_default().flagged = true;
+        }
+        facts
+    }
+
+    /// What was cleared and dropped since `taken_in`, which is moved on.
+    pub fn gone_since<'a>(&'a self, taken_in: &mut TakenIn) -> impl Iterator<Item = Gone> + use<'a> {
+        let TakenIn { edits, dropped } = *taken_in;
+        *taken_in = TakenIn { edits: self.edits.len(), dropped: self.dropped.len() };
+        let cleared = self.edits[edits..].iter().filter_map(|edit| match edit.change {
+            Change::Clear { text, .. } => Some(Gone::Text { message: edit.message, text }),
+            _ => None,
+        });
+        cleared.chain(self.dropped[dropped..].iter().map(|dropped| Gone::Messages(dropped.messages.clone())))
+    }
+
+    fn planned_here(&self) -> impl Iterator<Item = &Edit> {
+        let here = self.at.message;
+        self.edits
+            .iter()
+            .rev()
+            .take_while(move |edit| edit.decided == here)
+            .inspect(|_| step())
+            .filter(move |edit| edit.message == here)
+    }
+}

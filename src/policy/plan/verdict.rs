@@ -1,0 +1,115 @@
+//! Verdicts: what a policy says of one call that the model has made, and why, as plain data.
+
+use crate::transcript::identity::Hash;
+
+/// A call that the model has just made, as far as it is known when it is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Proposed<'a> {
+    pub name: &'a str,
+    /// Its arguments as JSON text; `None` where it is judged by name.
+    pub arguments: Option<&'a str>,
+    /// Their hash, equal for every spelling of the same JSON, as in [`Call::arguments`](crate::transcript::calls::Call).
+    pub arguments_hash: Option<Hash>,
+    /// Now, in ms since the epoch.
+    pub now_ms: u64,
+}
+
+/// What a policy says of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Allow,
+    /// The client does not see the call; the model reads why.
+    Block(Reason),
+    /// The call needs a person's approval; without one it is blocked for this reason. What the person is asked about is
+    /// the whole call.
+    Ask(Reason),
+    /// The client sees the call with these arguments instead, JSON text. Policies after this one judge the new ones.
+    Modify(String),
+    /// The client does not see the call; the model reads `content` as its result.
+    Answer {
+        content: String,
+        /// The tool whose cut result the call asked for once more.
+        re_requests: Option<String>,
+    },
+    /// It depends on the arguments, which are not known yet. A call whose arguments never can be known is allowed.
+    NeedsArguments,
+}
+
+/// Why a call is blocked, in words that the model can act on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    pub kind: ReasonKind,
+    pub message: String,
+    /// The model may call again later.
+    pub retryable: bool,
+    /// It holds for every call of this turn, so that asking the model for other calls would be in vain.
+    pub is_final: bool,
+    /// Numbers with units in their names, for the model and for programs.
+    pub numbers: Vec<(&'static str, u64)>,
+}
+
+impl Reason {
+    /// A reason for which the call is not to be made again, without numbers.
+    pub fn new(kind: ReasonKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retryable: false, is_final: false, numbers: Vec::new() }
+    }
+
+    /// The same of a call that may be made again later.
+    #[must_use]
+    pub fn retryable(self) -> Self {
+        Self { retryable: true, ..self }
+    }
+
+    /// The same with `numbers`.
+    #[must_use]
+    pub fn with(self, numbers: Vec<(&'static str, u64)>) -> Self {
+        Self { numbers, ..self }
+    }
+
+    /// Whether a person's approval is all that is wanting.
+    pub fn needs_yes(&self) -> bool {
+        self.kind == ReasonKind::ConfirmationRequired
+    }
+}
+
+/// The closed list of reasons, as the model reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReasonKind {
+    RateLimit,
+    BudgetExceeded,
+    LoopDetected,
+    Validation,
+    ModeRestricted,
+    StateRestricted,
+    ConfirmationRequired,
+    Duplicate,
+    StaleReference,
+    ConversationTooShort,
+    TurnLocked,
+    Stopped,
+}
+
+impl ReasonKind {
+    /// Whether it is about how many calls there are, not about which.
+    pub fn is_limit(self) -> bool {
+        matches!(self, Self::RateLimit | Self::BudgetExceeded | Self::LoopDetected | Self::TurnLocked)
+    }
+
+    /// As written in the envelope.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RateLimit => "RATE_LIMIT",
+            Self::BudgetExceeded => "BUDGET_EXCEEDED",
+            Self::LoopDetected => "LOOP_DETECTED",
+            Self::Validation => "VALIDATION",
+            Self::ModeRestricted => "MODE_RESTRICTED",
+            Self::StateRestricted => "STATE_RESTRICTED",
+            Self::ConfirmationRequired => "CONFIRMATION_REQUIRED",
+            Self::Duplicate => "DUPLICATE",
+            Self::StaleReference => "STALE_REFERENCE",
+            Self::ConversationTooShort => "CONVERSATION_TOO_SHORT",
+            Self::TurnLocked => "TURN_LOCKED",
+            Self::Stopped => "STOPPED",
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The judge of one reply: every policy's verdict on each of its calls, taken together. Each choice is judged on its own.
+//! Knows the order of policies and nothing of what they do.
+
+mod passed;
+mod readings;
+
+use super::{Fold, Folds, PolicySet, Ruling};
+use crate::policy::RequestFacts;
+use crate::policy::about::Confirming;
+use crate::policy::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
+use crate::transcript::calls::canonical_hash;
+use crate::transcript::identity::{Hash, HashKey};
+use crate::transcript::names::meant;
+use passed::Passed;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// See the file's head.
+pub struct Judge {
+    folds: Folds,
+    /// The folds as each choice has moved them, by choice index.
+    choices: Vec<(u32, Folds)>,
+    key: HashKey,
+    /// The tools that the request declares.
+    declared: Vec<String>,
+    /// The tools of ours, each with the place of the fold that alone judges its calls.
+    own: Vec<(&'static str, usize)>,
+    confirming: Option<Arc<Confirming>>,
+    /// A person has approved the calls that come.
+    approved: bool,
+    /// See [`PolicySet::restricts_calls`] and [`Plan::restrict_calls`].
+    restricts: bool,
+    /// The calls that were let through, where one may have to be taken back.
+    passed: Vec<Passed>,
+}
+
+impl Judge {
+    /// The judge of the reply to the request of which `facts` are known and which `folds` have read.
+    pub(super) fn new(set: &PolicySet, facts: &RequestFacts<'_>, folds: Folds, plan: &Plan) -> Self {
+        let place = |policy: &str| set.names().position(|name| name == policy);
+        Self {
+            folds,
+            choices: Vec::new(),
+            key: facts.key.clone(),
+            declared: facts.tools.iter().map(|tool| tool.name.clone().into_owned()).collect(),
+            own: plan.own_tools().filter_map(|(name, policy)| Some((name, place(policy)?))).collect(),
+            confirming: set.confirming.clone(),
+            approved: false,
+            restricts: set.restricts_calls() || plan.restricts_calls(),
+            passed: Vec::new(),
+        }
+    }
+
+    /// Whether the arguments of a call of the tool `name` in `choice` must be known before all policies can judge it.
+    pub fn needs_arguments(&mut self, choice: u32, name: &str) -> bool {
+        let name = &*self.meant(name).into_owned();
+        if self.owns(name) {
+            return true;
+        }
+        // A person who is asked while the reply waits is shown the whole call.
+        let asks = self.confirming().and_then(Confirming::hold_ms).is_some();
+        // That arguments are needed depends on no time.
+        let call = Proposed { name, arguments: None, arguments_hash: None, now_ms: 0 };
+        let needs = |verdict| match verdict {
+            Verdict::NeedsArguments => true,
+            Verdict::Ask(_) => asks,
+            _ => false,
+        };
+        self.folds_of(choice).iter().any(|fold| needs(fold.judge(&call)))
+    }
+
+    /// The declared tool that a call of `name` means; `name` where it means none.
+    pub fn meant<'a>(&'a self, name: &'a str) -> Cow<'a, str> {
+        meant(name, self.declared.iter().map(String::as_str)).unwrap_or(name).into()
+    }
+
+    /// See [`PolicySet::confirming`].
+    pub fn confirming(&self) -> Option<&Confirming> {
+        self.confirming.as_deref()
+    }
+
+    /// Whether a person has approved the calls that come: then nobody objects for want of it.
+    pub fn approve(&mut self, approved: bool) {
+        self.approved = approved;
+    }
+
+    /// See [`Self::approve`].
+    pub fn is_approved(&self) -> bool {
+        self.approved
+    }
+
+    /// Judges the next call of `choice`: a call of the tool `name` with `arguments`, where they are known.
+    pub fn rule(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Ruling {
+        let (key, approved) = (self.key.clone(), self.approved);
+        let name = &*self.meant(name).into_owned();
+        let mut arguments_hash = arguments.map(|text| canonical_hash(text, &key));
+        let mut arguments = arguments.map(Cow::Borrowed);
+        if let Some(owner) = self.owner(name) {
+            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms };
+            let ruling = rule_alone(&mut *self.folds_of(choice)[owner], &call);
+            if ruling.answer.is_some() {
+                self.keep_passed(choice, &call);
+            }
+            return ruling;
+        }
+        let mut ruling = Ruling::default();
+        let folds = self.folds_of(choice);
+        for fold in folds.iter() {
+            match fold.judge(&Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms }) {
+                Verdict::Answer { content, .. } => {
+                    ruling.answer.get_or_insert((fold.name(), content));
+                }
+                Verdict::Modify(text) => {
+                    arguments_hash = Some(canonical_hash(&text, &key));
+                    arguments = Some(Cow::Owned(text.clone()));
+                    ruling.rewritten = Some((fold.name(), text));
+                }
+                other => ruling.objections.extend(objection(&**fold, other, approved)),
+            }
+        }
+        if ruling.is_allowed() {
+            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms };
+            for fold in folds {
+                fold.release(&call);
+            }
+            self.keep_passed(choice, &call);
+        }
+        ruling
+    }
+
+    /// The name of arguments, equal for every spelling of the same JSON.
+    pub fn arguments_hash(&self, arguments: &str) -> Hash {
+        canonical_hash(arguments, &self.key)
+    }
+
+    /// Whether `name` is a tool of ours.
+    pub fn owns(&self, name: &str) -> bool {
+        self.owner(name).is_some()
+    }
+
+    /// What the conversation has used of each limit, by policy.
+    pub fn usage(&self, now_ms: u64) -> Vec<(&'static str, Usage)> {
+        // With the calls of the reply, where one has been judged.
+        let folds = self.choices.first().map_or(&self.folds, |(_, folds)| folds);
+        let mut named = Vec::new();
+        for fold in folds {
+            named.extend(fold.usage(now_ms).into_iter().map(|usage| (fold.name(), usage)));
+        }
+        named
+    }
+
+    /// The place of the fold that alone judges calls of the tool `name`, where it is one of ours.
+    fn owner(&self, name: &str) -> Option<usize> {
+        self.own.iter().find(|(own, _)| *own == name).map(|(_, owner)| *owner)
+    }
+
+    fn folds_of(&mut self, choice: u32) -> &mut Folds {
+        let known = self.choices.iter().position(|(index, _)| *index == choice);
+        let at = known.unwrap_or_else(|| {
+            let forked = self.folds.iter().map(|fold| fold.fork()).collect();
+            self.choices.push((choice, forked));
+            self.choices.len() - 1
+        });
+        &mut self.choices[at].1
+    }
+}
+
+/// What `fold` objects by its verdict; where a person has `approved` the call, not the want of that.
+fn objection(fold: &dyn Fold, verdict: Verdict, approved: bool) -> Option<(&'static str, Reason)> {
+    match verdict {
+        Verdict::Block(reason) => Some((fold.name(), reason)),
+        Verdict::Ask(reason) if !approved => {
+            Some((fold.name(), Reason { kind: ReasonKind::ConfirmationRequired, ..reason }))
+        }
+        _ => None,
+    }
+}
+
+/// The ruling on a call of the policy's own tool.
+fn rule_alone(owner: &mut dyn Fold, call: &Proposed<'_>) -> Ruling {
+    let mut ruling = Ruling { own: true, ..Ruling::default() };
+    match owner.judge(call) {
+        Verdict::Answer { content, re_requests } => {
+            ruling.regret = re_requests;
+            ruling.answer = Some((owner.name(), content));
+            owner.release(call);
+        }
+        other => ruling.objections.extend(objection(owner, other, false)),
+    }
+    ruling
+}

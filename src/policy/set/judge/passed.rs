@@ -1,0 +1,52 @@
+//! The calls that a judge has let through, where one of them may have to be taken back: a person was asked about it, and
+//! said no. Kept only where people are asked while a reply waits.
+
+use super::{Folds, Judge};
+use crate::policy::about::Confirming;
+use crate::policy::plan::Proposed;
+use crate::transcript::identity::Hash;
+
+/// A call that was let through, as the folds learned of it.
+pub(super) struct Passed {
+    choice: u32,
+    name: String,
+    arguments: Option<String>,
+    arguments_hash: Option<Hash>,
+    now_ms: u64,
+}
+
+impl Judge {
+    /// A call that was let through is not made after all: what limits have counted of `choice` is counted anew without
+    /// it. `nth` is [`Self::passed`] right after it was let through.
+    pub fn take_back(&mut self, choice: u32, nth: usize) {
+        let Some(at) = nth.checked_sub(1).filter(|at| *at < self.passed.len()) else { return };
+        // Its place stays, so that the numbers of others do.
+        self.passed[at].choice = u32::MAX;
+        let mut folds: Folds = self.folds.iter().map(|fold| fold.fork()).collect();
+        for passed in self.passed.iter().filter(|passed| passed.choice == choice) {
+            let Passed { name, arguments, arguments_hash, now_ms, .. } = passed;
+            let (arguments_hash, now_ms) = (*arguments_hash, *now_ms);
+            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms };
+            match self.owner(name) {
+                Some(owner) => folds[owner].release(&call),
+                None => folds.iter_mut().for_each(|fold| fold.release(&call)),
+            }
+        }
+        self.choices.retain(|(index, _)| *index != choice);
+        self.choices.push((choice, folds));
+    }
+
+    /// How many calls were let through, where they may have to be taken back.
+    pub fn passed(&self) -> usize {
+        self.passed.len()
+    }
+
+    pub(super) fn keep_passed(&mut self, choice: u32, call: &Proposed<'_>) {
+        if self.confirming().and_then(Confirming::hold_ms).is_none() {
+            return;
+        }
+        let (name, arguments) = (call.name.to_owned(), call.arguments.map(str::to_owned));
+        let (arguments_hash, now_ms) = (call.arguments_hash, call.now_ms);
+        self.passed.push(Passed { choice, name, arguments, arguments_hash, now_ms });
+    }
+}

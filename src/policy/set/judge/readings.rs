@@ -1,0 +1,81 @@
+//! What policies object to a call that is not, or not yet, to be let through: one of which only the name is known, one
+//! that a client may read in another way, calls that are judged together. Asks the folds; only
+//! [`Judge::rule`] moves them on.
+
+use super::{Folds, Judge, objection};
+use crate::policy::plan::{Proposed, Reason};
+use crate::transcript::names::meant;
+
+/// Objections with the policies that raise them, in registry order.
+pub type Objections = Vec<(&'static str, Reason)>;
+
+/// The folds of a choice as they were, to go back to.
+pub struct Checkpoint {
+    folds: Folds,
+    passed: usize,
+}
+
+impl Judge {
+    /// Whether calls that nobody can judge must not reach the client.
+    pub fn restricts_calls(&self) -> bool {
+        self.restricts
+    }
+
+    /// Whether the request declares the tool that a call of `name` means.
+    pub fn declares(&self, name: &str) -> bool {
+        meant(name, self.declared.iter().map(String::as_str)).is_some()
+    }
+
+    /// Whether `name` is that of a declared tool, and none is declared whose name goes on from it.
+    pub fn is_complete(&self, name: &str) -> bool {
+        let goes_on = |tool: &String| tool != name && tool.starts_with(name);
+        self.declared.iter().any(|tool| tool == name) && !self.declared.iter().any(goes_on)
+    }
+
+    /// What policies object to a call of the tool `name` whatever its arguments are: more calls in the reply only use
+    /// limits up.
+    pub fn objections_by_name(&mut self, choice: u32, name: &str, now_ms: u64) -> Objections {
+        self.objections(choice, name, None, now_ms)
+    }
+
+    /// What policies object to a call of the tool `name` that is not made, but that a client may take another call for.
+    /// Objections that any unknown name would meet do not count unless the tool is declared: no client has such a tool.
+    pub fn objections_to_reading(
+        &mut self,
+        choice: u32,
+        name: &str,
+        arguments: Option<&str>,
+        now_ms: u64,
+    ) -> Objections {
+        let mut objections = self.objections(choice, name, arguments, now_ms);
+        if !self.declares(name) && !objections.is_empty() {
+            let to_any = self.objections(choice, NO_TOOL, arguments, now_ms);
+            objections.retain(|(policy, _)| !to_any.iter().any(|(other, _)| other == policy));
+        }
+        objections
+    }
+
+    fn objections(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Objections {
+        let arguments_hash = arguments.map(|arguments| self.arguments_hash(arguments));
+        let name = &*self.meant(name).into_owned();
+        let call = Proposed { name, arguments, arguments_hash, now_ms };
+        let approved = self.approved;
+        let folds = self.folds_of(choice).iter();
+        folds.filter_map(|fold| objection(&**fold, fold.judge(&call), approved)).collect()
+    }
+
+    /// Where the limits of `choice` are now.
+    pub fn checkpoint(&mut self, choice: u32) -> Checkpoint {
+        let folds = self.folds_of(choice).iter().map(|fold| fold.fork()).collect();
+        Checkpoint { folds, passed: self.passed.len() }
+    }
+
+    /// Takes back every call of `choice` that was let through since.
+    pub fn go_back(&mut self, choice: u32, checkpoint: Checkpoint) {
+        *self.folds_of(choice) = checkpoint.folds;
+        self.passed.truncate(checkpoint.passed);
+    }
+}
+
+/// A name that no tool can have.
+const NO_TOOL: &str = "\u{0}";

@@ -1,0 +1,128 @@
+//! The HTTP client of the upstream: hyper-util's with its connection pool, and the time limit of one request.
+//!
+//! Responsible for how connections are kept and for how long the head of a response is waited for. What is sent, and
+//! whether it is sent again, is `upstream`'s affair.
+
+use super::body::UpBody;
+use super::connect::{Connector, Note};
+use super::hints::Hints;
+use super::idle_timeout::UploadClock;
+use hyper::body::Incoming;
+use hyper::http::{Request, Response};
+use hyper_util::client::legacy::connect::{CaptureConnection, capture_connection};
+use hyper_util::client::legacy::{Client, Error};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// How long an unused connection is kept. Most servers keep theirs for 60 s and more; for those that do
+/// not (uvicorn: 5 s), the pool sees the closing, or the request is sent once more.
+const IDLE: Duration = Duration::from_secs(50);
+/// HTTP/2: how much the upstream may send ahead on one stream, and on all of a connection.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+/// HTTP/2: how long a response's head may be.
+const HEADER_LIST_BYTES: u32 = 64 * 1024;
+/// HTTP/2: silence after which a ping asks whether the connection is alive, and the time to answer it.
+const PING_EVERY: Duration = Duration::from_secs(20);
+const PING_WITHIN: Duration = Duration::from_secs(10);
+/// How long hyper may take to report the end of a connection. It is done in the same moment.
+const REPORTED_WITHIN: Duration = Duration::from_millis(100);
+
+/// Sends requests over connections that it makes and keeps.
+pub(super) type UpstreamClient = Client<Connector, UpBody>;
+
+/// How many unused connections a client keeps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// As many as were in use at once.
+    All,
+    /// None: every request has a connection of its own.
+    None,
+}
+
+/// Why there is no response.
+pub(super) enum SendError {
+    /// No connection could be made, or it broke, or the request's own body did.
+    Client(Error),
+    /// The connection ended before it took the request, which was left in its queue.
+    Left,
+    /// The upstream did not answer in time.
+    Timeout,
+    /// Nothing but informational responses came, and too many of them.
+    Hints,
+}
+
+/// How long the upstream may take to answer.
+pub(super) struct FirstByte {
+    /// When the request began to be sent.
+    pub(super) began: Instant,
+    /// From the last byte of the request, or from its sending where it is in memory.
+    pub(super) within: Duration,
+    /// A long upload is not the upstream's silence: its time starts with the last chunk.
+    pub(super) upload: Option<Arc<UploadClock>>,
+}
+
+/// A client that connects by `connector`; `http2`: HTTP/2 is spoken without asking.
+pub(super) fn client(connector: Connector, http2: bool, keep: Keep) -> UpstreamClient {
+    let mut builder = Client::builder(TokioExecutor::new());
+    builder
+        // `upstream` sends again what met a stale connection, once.
+        .retry_canceled_requests(false)
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .http2_only(http2)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_max_header_list_size(HEADER_LIST_BYTES)
+        .http2_keep_alive_interval(PING_EVERY)
+        .http2_keep_alive_timeout(PING_WITHIN);
+    if keep == Keep::None {
+        builder.pool_max_idle_per_host(0);
+    }
+    builder.build(connector)
+}
+
+/// Sends a request and waits for the head of the response. Dropping the future closes or resets what it has opened.
+pub(super) async fn send(
+    client: &UpstreamClient,
+    mut request: Request<UpBody>,
+    first_byte: FirstByte,
+) -> Result<Response<Incoming>, SendError> {
+    let hints = Hints::of(&mut request);
+    let connection = capture_connection(&mut request);
+    tokio::select! {
+        biased;
+        response = client.request(request) => response.map_err(SendError::Client),
+        () = hints.too_many() => Err(SendError::Hints),
+        () = ended(connection) => Err(SendError::Left),
+        () = first_byte.over() => Err(SendError::Timeout),
+    }
+}
+
+/// Returns when the request's connection has ended and hyper should have said so. It says nothing of a request that came
+/// into its queue while the connection emptied that for the last time (hyperium/hyper#4122).
+async fn ended(mut connection: CaptureConnection) {
+    let note = connection.wait_for_connection_metadata().await.as_ref().map(Note::of);
+    match note {
+        Some(note) => note.ended().await,
+        None => std::future::pending().await,
+    }
+    sleep(REPORTED_WITHIN).await;
+}
+
+impl FirstByte {
+    /// Returns when the time is over. An upload moves its end on.
+    async fn over(&self) {
+        loop {
+            let last = self.upload.as_ref().and_then(|upload| upload.last());
+            let end = last.map_or(self.began, |last| last.max(self.began)) + self.within;
+            if end <= Instant::now() {
+                return;
+            }
+            sleep_until(end).await;
+        }
+    }
+}

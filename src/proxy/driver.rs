@@ -1,0 +1,377 @@
+//! The driver of an exchange: sockets, timers, the state store, and people's approvals. It does what the exchange says and
+//! tells it what happened; it decides nothing. One task-free state machine per request: dropped with the client's
+//! connection, it cancels the upstream and records the request.
+
+use super::body::{ReplyBody, UpBody};
+use super::clock::ms_at;
+use super::coding;
+use super::conversation_lock::{ConversationGuard, Entry};
+use super::decoder::Decoder;
+use super::error::ProxyError;
+use super::handler::AppState;
+use super::head::Head;
+use super::headers::retain;
+use super::record::{Record, note_sent, write_head};
+use super::respond::error_response;
+use super::stream::{FromUpstream, Streaming, is_stream};
+use super::upstream::{EndsByClosing, Retried};
+use super::whole::Read;
+use crate::exchange::{Admission, Answer, Exchange, Input, Now, Outgoing, Output, WholeReply};
+use crate::ledger::held::{End, Shown, Ticket};
+use crate::ledger::{Claim, Facts};
+use crate::rewrite::confirm::held::{HeldCall, Word};
+use crate::telemetry::metrics::StreamGuard;
+use crate::transcript::summaries::Pin;
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
+use hyper::http::response::Parts;
+use hyper::http::{HeaderValue, Response, Version};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
+
+/// See the file's head.
+pub(super) struct Driver {
+    pub(super) gateway: Arc<AppState>,
+    pub(super) exchange: Exchange,
+    pub(super) record: Record,
+    head: Head,
+    /// The whole replies of the upstream, by their numbers.
+    replies: Vec<Read>,
+    /// The calls that wait for a person's decision.
+    tickets: Vec<(u32, Ticket)>,
+    /// When the wait for decisions ends for all: set by the first of them.
+    until: Option<Instant>,
+    /// Keeps other requests of the conversation waiting, where the operator wants one at a time.
+    passage: Option<ConversationGuard>,
+    /// The reply has gone out, or is about to.
+    pub(super) answered: bool,
+}
+
+impl Driver {
+    pub(super) fn new(gateway: Arc<AppState>, exchange: Exchange, record: Record, head: Head) -> Box<Self> {
+        Box::new(Self {
+            gateway,
+            exchange,
+            record,
+            head,
+            replies: Vec::new(),
+            tickets: Vec::new(),
+            until: None,
+            passage: None,
+            answered: false,
+        })
+    }
+
+    /// Drives the exchange until there is a reply for the client.
+    pub(super) async fn run(mut self: Box<Self>) -> Response<ReplyBody> {
+        loop {
+            let Some(output) = self.exchange.next_output() else {
+                match self.decision().await {
+                    Some((id, word)) => self.give(Input::Decided(id, word)),
+                    // Nothing is waited for: an exchange that says nothing more has answered.
+                    None => return self.fail(&ProxyError::Internal { detail: "no reply".to_owned() }),
+                }
+                continue;
+            };
+            match output {
+                Output::Answer(answer) => return self.answer(answer),
+                Output::BeginStream { own: true } => {
+                    return self.stream(own_head(), |driver| Streaming::new(driver, FromUpstream::Nothing));
+                }
+                Output::Admit { conversation, patience } => {
+                    let entry = self.gateway.conversation_lock.enter(conversation, patience).await;
+                    self.record.rested();
+                    let (admission, passage) = match entry {
+                        Entry::Free(passage) => (Admission::Free, Some(passage)),
+                        Entry::Waited(passage) => (Admission::Waited, Some(passage)),
+                        Entry::Busy => (Admission::Busy, None),
+                    };
+                    self.passage = passage;
+                    self.give(Input::Admitted(admission));
+                }
+                Output::LookUp(query) => {
+                    let facts: Facts = self.gateway.ledger.look_up(query.ask()).await;
+                    self.give(Input::Facts(Box::new(facts)));
+                }
+                Output::Claim { anchor, request } => {
+                    let claim = Claim { anchor, request, now_ms: self.gateway.now_ms() };
+                    let claimed = self.gateway.ledger.claim(claim).await;
+                    self.give(Input::Claimed(claimed));
+                }
+                Output::Summarise { wanted, question } => {
+                    self.record.own_time();
+                    let summary = match self.head.came() {
+                        Some(parts) => self.gateway.summarise(&wanted, parts, question).await,
+                        None => None,
+                    };
+                    self.record.upstream_time();
+                    self.give(Input::Summarised(summary));
+                }
+                Output::Send(outgoing) => {
+                    self.record.own_time();
+                    if let Some(begun) = self.send(outgoing).await {
+                        return self.begin(begun);
+                    }
+                }
+                other => self.perform(other),
+            }
+        }
+    }
+
+    /// Does what takes no time.
+    pub(super) fn perform(&mut self, output: Output) {
+        match output {
+            Output::Store(news) => self.gateway.ledger.record(news),
+            Output::SummariesLost(batches) => {
+                // Told as cleared from now on, whatever it was before.
+                batches.into_iter().for_each(|batch| {
+                    self.gateway.summaries.pins.pin(batch, Pin::Cleared);
+                });
+            }
+            Output::Dismiss => self.passage = None,
+            Output::AskApproval(call, hold_ms) => {
+                let ticket = self.hold(&call, hold_ms);
+                self.tickets.push((call.id, ticket));
+            }
+            Output::WithdrawApproval(id) => self.tickets.retain(|(held, _)| *held != id),
+            _ => {}
+        }
+    }
+
+    /// Tells the exchange what happened.
+    pub(super) fn give(&mut self, input: Input) {
+        let now = self.now();
+        self.exchange.on(input, now);
+    }
+
+    pub(super) fn now(&self) -> Now {
+        let at = self.record.lap();
+        Now { at, ms: ms_at(at) }
+    }
+
+    /// The next decision on a call that waits; `None` if none does. May be dropped and asked again.
+    pub(super) async fn decision(&mut self) -> Option<(u32, Word)> {
+        let (id, ticket) = self.tickets.first_mut()?;
+        let (id, end) = (*id, ticket.word().await);
+        self.tickets.remove(0);
+        self.record.rested();
+        let word = match end {
+            End::Approved => Word::Approved,
+            End::Declined => Word::Declined,
+            End::Expired => Word::Expired,
+            End::Stopped => Word::Stopped,
+            End::Refused | End::Left => Word::Unasked,
+        };
+        Some((id, word))
+    }
+
+    fn hold(&mut self, call: &HeldCall, hold_ms: u64) -> Ticket {
+        let now = Instant::now();
+        let until = *self.until.get_or_insert_with(|| now + Duration::from_millis(hold_ms));
+        let since = SystemTime::now();
+        let shown = Shown {
+            tool: call.tool.clone(),
+            arguments: call.arguments.clone(),
+            readable: call.shown.clone(),
+            conversation: self.exchange.record().conversation.clone().unwrap_or_default(),
+            since,
+            expires: since + (until - now),
+        };
+        self.gateway.held.hold(shown, until)
+    }
+
+    /// The request as it goes up.
+    pub(super) fn request(&mut self, outgoing: &Outgoing) -> hyper::http::Request<UpBody> {
+        request(&mut self.head, outgoing)
+    }
+
+    /// Sends the request and gives the exchange its reply; a stream is not read here but returned.
+    async fn send(&mut self, outgoing: Outgoing) -> Option<Begun> {
+        let started = self.record.lap().into();
+        let (head, upstream) = (&mut self.head, &self.gateway.upstream);
+        // In a box, or every future around it would have room for it, and be as long to move.
+        let sent = Box::pin(upstream.send_made(|| request(head, &outgoing), started)).await;
+        self.record.upstream_time();
+        note_sent(self.exchange.record(), sent.as_ref().map(Response::headers));
+        let mut response = match sent {
+            Ok(response) => response,
+            Err(error) => {
+                self.give(Input::NotSent(error));
+                return None;
+            }
+        };
+        if response.extensions_mut().remove::<Retried>().is_some() {
+            self.give(Input::Resent);
+        }
+        // Ours is the client's version, whatever the upstream spoke.
+        *response.version_mut() = Version::HTTP_11;
+        let is_events = response.status().is_success() && is_stream(response.headers());
+        let is_first = self.exchange.awaits_first_reply();
+        let ends_by_closing = response.extensions().get::<EndsByClosing>().is_some();
+        let decoder = coding::decoder(response.headers(), self.gateway.config.limits.reply_bytes);
+        if is_first && self.exchange.takes_stream() && is_events {
+            if let Ok(decoder) = decoder {
+                let (head, body) = response.into_parts();
+                return Some(Begun { head, pieces: Vec::new(), body, decoder, ends_by_closing });
+            }
+            self.take(Read::unread(response));
+            return None;
+        }
+        match Read::read(response, is_first, &self.gateway, Some(&mut self.record)).await {
+            Ok(mut read) => {
+                if let Some((head, pieces, body)) = read.take_stream() {
+                    // Its first bytes were decoded, or nobody would know that it is a stream.
+                    let decoder = decoder.unwrap_or_default();
+                    return Some(Begun { head, pieces, body, decoder, ends_by_closing });
+                }
+                self.take(read);
+            }
+            Err(error) => self.give(Input::NotSent(error)),
+        }
+        None
+    }
+
+    /// Gives the exchange a whole reply.
+    fn take(&mut self, read: Box<Read>) {
+        let (status, body) = read.to_judge();
+        let id = u32::try_from(self.replies.len()).unwrap_or(u32::MAX);
+        self.replies.push(*read);
+        self.give(Input::Reply(WholeReply { id, status, body }));
+    }
+
+    /// The reply to the client, a stream that goes out at once.
+    fn begin(mut self: Box<Self>, begun: Begun) -> Response<ReplyBody> {
+        let Begun { mut head, pieces, body, decoder, ends_by_closing } = begun;
+        self.exchange.shrink();
+        self.head.let_go();
+        self.give(Input::StreamBegins { ends_by_closing });
+        match &decoder {
+            _ if self.gateway.is_observing() => {}
+            Some(_) => coding::describe_no_bytes(&mut head.headers),
+            // What acts may change the length. Not `remove`, which moves another header to the gap.
+            None => retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH),
+        }
+        let idle = self.gateway.config.upstream.idle_timeout;
+        let from = FromUpstream::reading(body, Instant::now() + idle);
+        self.stream(head, |driver| Streaming::new(driver, from).begun(decoder, pieces))
+    }
+
+    fn stream(
+        mut self: Box<Self>,
+        mut head: Parts,
+        streaming: impl FnOnce(Box<Self>) -> Streaming,
+    ) -> Response<ReplyBody> {
+        self.exchange.record().status = head.status.as_u16();
+        self.write_head(&mut head);
+        streaming(self).into_response(head)
+    }
+
+    /// The whole reply to the client.
+    fn answer(mut self: Box<Self>, answer: Answer) -> Response<ReplyBody> {
+        let mut read = match answer {
+            Answer::Error(error) => return self.fail(&error),
+            Answer::Own(pieces) => *Read::own(pieces),
+            Answer::AsItCame(id) | Answer::Edited(id, _) if id as usize >= self.replies.len() => {
+                return self.fail(&ProxyError::Internal { detail: "an unknown reply".to_owned() });
+            }
+            Answer::AsItCame(id) => self.replies.swap_remove(id as usize),
+            Answer::Edited(id, pieces) => {
+                let mut read = self.replies.swap_remove(id as usize);
+                read.edit(pieces);
+                read
+            }
+        };
+        self.write_head(&mut read.head);
+        self.exchange.record().status = read.head.status.as_u16();
+        let read = match read.into_unread() {
+            Ok((head, body)) => return self.relay(head, body),
+            Err(read) => read,
+        };
+        self.answered = true;
+        let (response, bytes) = read.into_response(self.gateway.config.upstream.idle_timeout);
+        self.exchange.record().reply_bytes = bytes;
+        self.record.answers();
+        response
+    }
+
+    /// Passes on a stream that nobody here can decode. The request lasts as long as it does.
+    fn relay(self: Box<Self>, head: Parts, body: Incoming) -> Response<ReplyBody> {
+        let open = self.gateway.telemetry.metrics.stream_opened();
+        let idle = self.gateway.config.upstream.idle_timeout;
+        let pass = |(driver, _): &mut (Box<Self>, StreamGuard), length: Option<usize>| match length {
+            Some(length) => {
+                driver.record.first_byte();
+                driver.exchange.record().reply_bytes += length as u64;
+            }
+            None => driver.answered = true,
+        };
+        Response::from_parts(head, ReplyBody::relay_told(body, idle, (self, open), pass))
+    }
+
+    fn fail(mut self: Box<Self>, error: &ProxyError) -> Response<ReplyBody> {
+        let mut response = error_response(error);
+        let explicit = self.exchange.explicit_conversation().map(str::to_owned);
+        let record = self.exchange.record();
+        record.status = error.status();
+        record.error = Some(error.code());
+        write_head(record, response.headers_mut(), explicit.as_deref());
+        self.answered = true;
+        response
+    }
+
+    fn write_head(&mut self, head: &mut Parts) {
+        if self.gateway.is_observing() {
+            return;
+        }
+        let explicit = self.exchange.explicit_conversation().map(str::to_owned);
+        write_head(self.exchange.record(), &mut head.headers, explicit.as_deref());
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let is_done = self.exchange.is_done();
+        let at = self.record.now();
+        self.exchange.close(Now { at, ms: ms_at(at) });
+        while let Some(output) = self.exchange.next_output() {
+            if let Output::Store(news) = output {
+                self.gateway.ledger.record(news);
+            }
+        }
+        std::mem::swap(&mut *self.record.outcome, self.exchange.record());
+        if self.answered || is_done {
+            self.record.end();
+        }
+    }
+}
+
+/// A stream of which so much has come.
+struct Begun {
+    head: Parts,
+    pieces: Vec<Bytes>,
+    body: Incoming,
+    /// `None` where it is not compressed.
+    decoder: Option<Decoder>,
+    ends_by_closing: bool,
+}
+
+/// The head of a stream of ours.
+fn own_head() -> Parts {
+    let mut head = Response::new(()).into_parts().0;
+    head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    head.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    head
+}
+
+fn request(head: &mut Head, outgoing: &Outgoing) -> hyper::http::Request<UpBody> {
+    let mut parts = head.again();
+    // Not true of other bytes than the client's. Looked for first, since removing disturbs the order.
+    for digest in ["content-md5", "digest", "content-digest"] {
+        if outgoing.pieces.len() > 1 && parts.headers.contains_key(digest) {
+            parts.headers.remove(digest);
+        }
+    }
+    hyper::http::Request::from_parts(parts, UpBody::rope(outgoing.pieces.clone()))
+}

@@ -1,0 +1,109 @@
+//! The idle timeout of a received body: the frames of hyper's `Incoming`, untouched, and an error where they stop coming.
+//! It does not bound the whole length of a transfer, nor its size.
+
+use super::body::BodyError;
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::body::{Body, Frame, SizeHint};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct IdleTimeout {
+    incoming: Incoming,
+    idle: Duration,
+    /// Made when the body first lets us wait: most requests never do.
+    sleep: Option<Pin<Box<Sleep>>>,
+    is_waiting: bool,
+    /// A frame has come.
+    has_begun: bool,
+    /// What a broken connection means: it depends on which side it is.
+    cut: BodyError,
+    clock: Option<Arc<UploadClock>>,
+}
+
+/// When the last frame of an upload was seen. The upstream's time to answer starts there. What was there when the
+/// sending began is not looked at: nearly every upload is one frame, and a look at the clock costs as much as to pass it.
+#[derive(Debug, Default)]
+pub(super) struct UploadClock {
+    /// When it was looked at first.
+    started: OnceLock<Instant>,
+    last_ms: AtomicU64,
+}
+
+impl IdleTimeout {
+    pub(super) fn upload(incoming: Incoming, idle: Duration) -> Self {
+        Self { clock: Some(Arc::default()), ..Self::new(incoming, idle, BodyError::ClientCut) }
+    }
+
+    pub(super) fn download(incoming: Incoming, idle: Duration) -> Self {
+        Self::new(incoming, idle, BodyError::UpstreamCut)
+    }
+
+    fn new(incoming: Incoming, idle: Duration, cut: BodyError) -> Self {
+        Self { incoming, idle, sleep: None, is_waiting: false, has_begun: false, cut, clock: None }
+    }
+
+    pub(super) fn upload_clock(&self) -> Option<Arc<UploadClock>> {
+        self.clock.clone()
+    }
+
+    pub(super) fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+
+    pub(super) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match Pin::new(&mut self.incoming).poll_frame(context) {
+            Poll::Ready(frame) => {
+                let was_there = !self.is_waiting && !self.has_begun;
+                (self.is_waiting, self.has_begun) = (false, true);
+                if let Some(clock) = self.clock.as_ref().filter(|_| !was_there) {
+                    clock.touch();
+                }
+                Poll::Ready(frame.map(|frame| frame.map_err(|_| self.cut)))
+            }
+            Poll::Pending => self.poll_silence(context).map(|()| Some(Err(BodyError::IdleTimeout))),
+        }
+    }
+
+    /// Ready when the silence has lasted too long.
+    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let begins = !std::mem::replace(&mut self.is_waiting, true);
+        let end = || Instant::now() + self.idle;
+        let sleep = match &mut self.sleep {
+            Some(sleep) => {
+                if begins {
+                    sleep.as_mut().reset(end());
+                }
+                sleep
+            }
+            None => self.sleep.insert(Box::pin(sleep_until(end()))),
+        };
+        sleep.as_mut().poll(context)
+    }
+}
+
+impl UploadClock {
+    fn touch(&self) {
+        let started = self.started.get_or_init(Instant::now);
+        let passed = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_ms.store(passed, Ordering::Relaxed);
+    }
+
+    /// When the last frame was seen; `None` while none was waited for.
+    pub(super) fn last(&self) -> Option<Instant> {
+        Some(*self.started.get()? + Duration::from_millis(self.last_ms.load(Ordering::Relaxed)))
+    }
+}

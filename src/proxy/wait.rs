@@ -1,0 +1,28 @@
+//! The wait for the upstream's next frame: until it comes, or until silence has lasted. Knows nothing of what frames
+//! hold.
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::body::{Frame, Incoming};
+use tokio::time::{Instant, timeout_at};
+
+/// What the wait for the upstream has brought.
+pub(super) enum Step {
+    Frame(Frame<Bytes>),
+    End,
+    Cut,
+    Silence,
+    TooSilent,
+}
+
+/// Waits for the next frame until `deadline`, or until a comment is `due` if that is earlier.
+pub(super) async fn wait(body: &mut Incoming, deadline: Instant, due: Option<Instant>) -> Step {
+    let until = due.map_or(deadline, |due| deadline.min(due));
+    match timeout_at(until, body.frame()).await {
+        Ok(Some(Ok(frame))) => Step::Frame(frame),
+        Ok(Some(Err(_))) => Step::Cut,
+        Ok(None) => Step::End,
+        Err(_) if Instant::now() < deadline => Step::Silence,
+        Err(_) => Step::TooSilent,
+    }
+}

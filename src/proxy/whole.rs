@@ -1,0 +1,242 @@
+//! A whole reply of the upstream: read within bounds of size, time and memory, decoded to be judged, and kept as it came.
+//! Knows nothing of what it says.
+
+use super::body::{BodyError, ReplyBody};
+use super::coding;
+use super::error::ProxyError;
+use super::handler::AppState;
+use super::memory::{Pool, Reserved};
+use super::record::Record;
+use super::stream;
+use crate::wire::sniff;
+use bytes::{Bytes, BytesMut};
+use futures_util::{FutureExt as _, StreamExt as _, stream as streams};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Frame, Incoming};
+use hyper::http::header::CONTENT_TYPE;
+use hyper::http::response::Parts;
+use hyper::http::{HeaderMap, HeaderValue, Response};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// A reply that was read as far as its bound allows. In a box wherever it goes, since it goes through many hands.
+pub(crate) struct Read {
+    pub(super) head: Parts,
+    pieces: Vec<Bytes>,
+    /// Small ones behind these.
+    small: BytesMut,
+    trailers: Option<HeaderMap>,
+    /// What is left of a reply over the bound, or of a stream.
+    rest: Option<Incoming>,
+    /// It is a stream of events under another name.
+    is_events: bool,
+    /// The body decoded, where it came whole and can be decoded.
+    decoded: Option<Bytes>,
+    /// The memory that the pieces take.
+    reserved: Reserved,
+}
+
+/// Most that is looked at to tell what a reply is.
+const SNIFFED_BYTES: usize = 1024;
+/// Pieces below this are copied.
+const SMALL_PIECE_BYTES: usize = 2 * 1024;
+/// How much of them is one piece then.
+const GATHERED_BYTES: usize = 64 * 1024;
+
+impl Read {
+    /// Reads a reply: to its end, or as far as its bounds allow, or, where it `may_stream`, until it turns out to be a
+    /// stream of events.
+    pub(crate) async fn read(
+        response: Response<Incoming>,
+        may_stream: bool,
+        gateway: &AppState,
+        record: Option<&mut Record>,
+    ) -> Result<Box<Self>, ProxyError> {
+        let (head, mut body) = response.into_parts();
+        let mut read = Self::begin(head);
+        let observes = gateway.is_observing();
+        let (limit, idle) = (gateway.config.limits.reply_bytes, gateway.config.upstream.idle_timeout);
+        let (mut unknown, mut size, mut waited) = (may_stream && read.head.status.is_success(), 0, false);
+        while !body.is_end_stream() {
+            // Most frames are here already: no timer is made for them.
+            let frame = match body.frame().now_or_never() {
+                Some(frame) => frame,
+                None => {
+                    waited = true;
+                    Box::pin(timeout(idle, body.frame())).await.map_err(|_| gateway.timed_out(idle))?
+                }
+            };
+            let Some(frame) = frame else { break };
+            match frame.map_err(|error| gateway.cut(&error))?.into_data() {
+                Ok(data) => {
+                    size += data.len();
+                    read.add(data);
+                }
+                Err(frame) => read.trailers = frame.into_trailers().ok(),
+            }
+            if unknown {
+                read.gather();
+                let is_stream = read.is_stream();
+                // White space alone may come for as long as it likes.
+                unknown = is_stream.is_none() && size < SNIFFED_BYTES;
+                read.is_events = is_stream == Some(true);
+            }
+            let fits = gateway.memory.replies.reach(&mut read.reserved, size);
+            if !fits && !observes {
+                return Err(ProxyError::NoMemory);
+            }
+            if size > limit || read.is_events || !fits {
+                read.rest = Some(body);
+                break;
+            }
+        }
+        read.gather();
+        if let Some(record) = record.filter(|_| waited) {
+            record.upstream_time();
+        }
+        if read.rest.is_none() && !read.decode(limit, &gateway.memory.replies).await && !observes {
+            return Err(ProxyError::NoMemory);
+        }
+        Ok(read)
+    }
+
+    /// A stream that nobody here can decode, of which nothing was read.
+    pub(crate) fn unread(response: Response<Incoming>) -> Box<Self> {
+        let (head, body) = response.into_parts();
+        let mut read = Self::begin(head);
+        read.rest = Some(body);
+        read
+    }
+
+    /// The head and the body of one of which nothing was read.
+    pub(crate) fn into_unread(mut self) -> Result<(Parts, Incoming), Box<Self>> {
+        match self.rest.take_if(|_| self.pieces.is_empty()) {
+            Some(body) => Ok((self.head, body)),
+            None => Err(Box::new(self)),
+        }
+    }
+
+    /// Its status, and its body decoded, or why that cannot be had.
+    pub(crate) fn to_judge(&self) -> (u16, Result<Bytes, &'static str>) {
+        let why = if coding::is_coded(&self.head.headers) { "unreadable_coding" } else { "reply_too_long" };
+        let body = match &self.rest {
+            Some(_) => Err(why),
+            None => self.decoded.clone().ok_or("unreadable_coding"),
+        };
+        (self.head.status.as_u16(), body)
+    }
+
+    /// Gives it another body.
+    pub(crate) fn edit(&mut self, pieces: Vec<Bytes>) {
+        let headers = &mut self.head.headers;
+        coding::describe_no_bytes(headers);
+        if stream::is_stream(headers) {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        (self.pieces, self.rest) = (pieces, None);
+    }
+
+    /// The reply for the client, and how long it is as far as it was read.
+    pub(crate) fn into_response(self, idle: Duration) -> (Response<ReplyBody>, u64) {
+        let Self { head, mut pieces, trailers, rest, reserved, .. } = self;
+        reserved.keep_all(&mut pieces);
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let body = match (rest, trailers) {
+            (None, None) => ReplyBody::rope(pieces),
+            (rest, trailers) => with_rest(pieces, (rest, idle), trailers),
+        };
+        (Response::from_parts(head, body), bytes)
+    }
+
+    /// A reply of our own.
+    pub(crate) fn own(pieces: Vec<Bytes>) -> Box<Self> {
+        let mut response = Response::new(());
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        let mut read = Self::begin(response.into_parts().0);
+        read.pieces = pieces;
+        read
+    }
+
+    /// A reply of which nothing but the head has come.
+    fn begin(head: Parts) -> Box<Self> {
+        let (pieces, small, is_events) = (Vec::with_capacity(1), BytesMut::new(), false);
+        let (decoded, reserved) = (None, Reserved::default());
+        Box::new(Self { head, pieces, small, trailers: None, rest: None, is_events, decoded, reserved })
+    }
+
+    /// Adds a piece. Small ones are copied together: each keeps a buffer of hyper's and takes more memory than its bytes.
+    fn add(&mut self, data: Bytes) {
+        if data.len() >= SMALL_PIECE_BYTES || self.pieces.is_empty() {
+            self.gather();
+            return self.pieces.push(data);
+        }
+        self.small.extend_from_slice(&data);
+        if self.small.len() >= GATHERED_BYTES {
+            self.gather();
+        }
+    }
+
+    /// Puts the small pieces behind the others.
+    fn gather(&mut self) {
+        if !self.small.is_empty() {
+            self.pieces.push(std::mem::take(&mut self.small).freeze());
+        }
+    }
+
+    /// Whether the body is a stream of events; `None` where too little has come to tell.
+    fn is_stream(&self) -> Option<bool> {
+        let start = match self.pieces.as_slice() {
+            [only] => only.clone(),
+            pieces => pieces.concat().into(),
+        };
+        let Some(start) = coding::decoded_start(&self.head.headers, start) else { return Some(false) };
+        if start.starts_with(b"{") { Some(false) } else { sniff::is_events(&start) }
+    }
+
+    /// The stream that it is, if it is one: its head, what came of it, and the rest.
+    pub(crate) fn take_stream(&mut self) -> Option<(Parts, Vec<Bytes>, Incoming)> {
+        let rest = self.rest.take_if(|_| self.is_events)?;
+        Some((self.head.clone(), std::mem::take(&mut self.pieces), rest))
+    }
+
+    /// Joins the pieces and decodes them, each once; false if there is no `memory` for the copies.
+    async fn decode(&mut self, limit: usize, memory: &Pool) -> bool {
+        let size: usize = self.pieces.iter().map(Bytes::len).sum();
+        if self.pieces.len() != 1 {
+            if !memory.reach(&mut self.reserved, 2 * size) {
+                return false;
+            }
+            self.pieces = vec![self.pieces.concat().into()];
+        }
+        let decoded = coding::decode(&self.head.headers, &self.pieces[0], limit).await;
+        let copied = match &decoded {
+            Some(decoded) if decoded.as_ptr() != self.pieces[0].as_ptr() => decoded.len(),
+            _ => 0,
+        };
+        let fits = memory.reach(&mut self.reserved, size + copied);
+        self.reserved.shrink(size + copied);
+        self.decoded = decoded.filter(|_| fits);
+        fits
+    }
+}
+
+/// A body of what was read, what is left (within `idle` of silence each time), and trailers.
+fn with_rest(
+    pieces: Vec<Bytes>,
+    (rest, idle): (Option<Incoming>, Duration),
+    trailers: Option<HeaderMap>,
+) -> ReplyBody {
+    let read = streams::iter(pieces.into_iter().map(Frame::data).map(Ok));
+    let left = streams::unfold(rest, move |rest| async move {
+        let mut body = rest?;
+        match timeout(idle, body.frame()).await {
+            Ok(Some(Ok(frame))) => Some((Ok(frame), Some(body))),
+            Ok(Some(Err(_))) => Some((Err(BodyError::UpstreamCut), None)),
+            Ok(None) => None,
+            Err(_) => Some((Err(BodyError::IdleTimeout), None)),
+        }
+    });
+    let end = streams::iter(trailers).map(|trailers| Ok(Frame::trailers(trailers)));
+    ReplyBody::from_stream(read.chain(left).chain(end))
+}

@@ -1,0 +1,371 @@
+//! One event of a stream, or a whole body, edited: calls that the client does not see taken out, indexes made dense, what
+//! only the first reply may say (role, id, finish) held back. Touches the spans concerned and no others.
+
+use super::queue::Said;
+use super::reader::Chunk;
+use super::{Form, lines::one_line};
+use crate::rewrite::choice::ChoiceState;
+use crate::rewrite::judging::Decision;
+use crate::rewrite::splice::Splices;
+use crate::wire::body::{Scanner, Span};
+use crate::wire::call::{Arguments, ToolCall};
+use crate::wire::json::{quote, unescape};
+use crate::wire::message::Content;
+use crate::wire::reply::{Choice, Delta, Reply, is_named};
+use crate::wire::request::Member;
+use crate::wire::sse::write_event;
+use bytes::Bytes;
+use serde_json::Value;
+
+/// What all replies to one client request must have in common: values as the first one wrote them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Continuation {
+    id: Option<Bytes>,
+    model: Option<Bytes>,
+    created: Option<Bytes>,
+    /// The members that its first chunk had.
+    names: Vec<Bytes>,
+}
+
+impl Continuation {
+    /// The values of `reply`, read from `data`.
+    pub(super) fn of(reply: &Reply, data: &[u8]) -> Self {
+        let value = |name: &[u8]| {
+            reply.member(data, name).map(|member| Bytes::copy_from_slice(member.value.of(data)))
+        };
+        let names = reply.members.iter().map(|member| Bytes::copy_from_slice(member.key.raw(data))).collect();
+        Self { id: value(b"id"), model: value(b"model"), created: value(b"created"), names }
+    }
+
+    /// A chunk of ours: `delta` and `finish` as JSON.
+    pub(super) fn event(&self, index: u32, delta: &str, finish: &str) -> Bytes {
+        let mut out = b"{".to_vec();
+        for (name, value) in self.values() {
+            if let Some(value) = value {
+                out.extend_from_slice(format!("\"{name}\":").as_bytes());
+                out.extend_from_slice(value);
+                out.push(b',');
+            }
+        }
+        let rest = format!(
+            r#""object":"chat.completion.chunk","choices":[{{"index":{index},"delta":{delta},"finish_reason":{finish}}}]}}"#
+        );
+        out.extend_from_slice(rest.as_bytes());
+        write_event(&out)
+    }
+
+    fn values(&self) -> [(&'static str, Option<&Bytes>); 3] {
+        [("id", self.id.as_ref()), ("model", self.model.as_ref()), ("created", self.created.as_ref())]
+    }
+}
+
+/// What an edit depends on.
+pub(super) struct Context<'a> {
+    pub(super) form: Form,
+    pub(super) choices: &'a [ChoiceState],
+    /// What the first chunk of the stream said.
+    pub(super) head: Option<&'a Continuation>,
+    /// The choice objects of later replies to put in the place of a whole reply's own, by the choice.
+    pub(super) replaced: &'a [(usize, Bytes)],
+    /// Another reply is going to follow, so usage is not told yet.
+    pub(super) hold_usage: bool,
+    /// The client did not ask for usage.
+    pub(super) cut_usage: bool,
+    /// What to report in the place of the reply's usage.
+    pub(super) usage: Option<Value>,
+}
+
+/// Where a call delta stands in an event and which call it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallAt {
+    /// The place among the event's choices.
+    pub(super) choice: usize,
+    /// The place among the choice's calls, in the order of [`Choice::calls`].
+    pub(super) delta: usize,
+    /// The call in the choice's state.
+    pub(super) call: usize,
+    /// It is the call's first delta with arguments.
+    pub(super) carries: bool,
+    /// It is the call's first delta.
+    pub(super) begins: bool,
+}
+
+/// An event after the edit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Edited {
+    AsItCame,
+    /// Its new data.
+    Changed(Bytes),
+    /// Nothing in it is left for the client.
+    Gone,
+}
+
+/// Edits an event or a body, whose choices stand at these `places`.
+pub(super) fn edit(said: &Said, places: &[usize], context: &Context<'_>) -> Edited {
+    let Chunk { data, place, reply, .. } = &said.chunk;
+    let mut splices = Splices::default();
+    // An event without choices and usage is the provider's own affair (content filters, moderation).
+    let mut useful = context.form == Form::Whole || (reply.choices.is_empty() && reply.usage.is_none());
+    useful |= reply.member(data, b"error").is_some();
+    for (at, (choice, own)) in reply.choices.iter().zip(places).enumerate() {
+        match context.replaced.iter().find(|(replaced, _)| replaced == own) {
+            Some((_, object)) => splices.replace(choice.span, object.clone()),
+            None => useful |= edit_choice(said, at, &context.choices[*own], context.form, &mut splices),
+        }
+    }
+    useful |= edit_usage(data, reply, context, &mut splices);
+    if let Some(head) = context.head.filter(|_| said.continuing.is_some()) {
+        for (name, value) in head.values() {
+            if let Some((member, value)) = reply.member(data, name.as_bytes()).zip(value) {
+                splices.replace(member.value, value.clone());
+            }
+        }
+    }
+    match (splices.is_empty(), useful) {
+        (true, _) => Edited::AsItCame,
+        (false, true) if place.is_some() => Edited::Changed(splices.apply(data).join()),
+        (false, true) => Edited::Changed(splices.apply(&one_line(data)).join()),
+        (false, false) => Edited::Gone,
+    }
+}
+
+/// The choice object of a later whole reply, edited to stand in the first one.
+pub(super) fn edited_choice(said: &Said, state: &ChoiceState) -> Option<Bytes> {
+    let span = said.chunk.reply.choices.first()?.span;
+    let mut splices = Splices::default();
+    edit_choice(said, 0, state, Form::Whole, &mut splices);
+    let whole = splices.apply(&said.chunk.data.slice(..span.end as usize)).join();
+    Some(whole.slice(span.start as usize..))
+}
+
+/// Edits the choice `at` this place of an event; true if the client gets anything from it.
+fn edit_choice(said: &Said, at: usize, state: &ChoiceState, form: Form, splices: &mut Splices) -> bool {
+    let Chunk { data, reply, .. } = &said.chunk;
+    let choice = &reply.choices[at];
+    let calls: Vec<CallAt> = said.calls.iter().filter(|call| call.choice == at).copied().collect();
+    if said.continuing.is_some()
+        && state.index != choice.index
+        && let Some(member) = choice.member(data, b"index")
+    {
+        splices.replace(member.value, state.index.to_string());
+    }
+    let delta = &choice.delta;
+    let released = edit_calls(data, choice, &calls, state, splices);
+    match form {
+        Form::Streamed => {
+            if state.begins_second_text()
+                && let Some(text) = delta.content.texts().find(|text| !text.span.is_empty())
+            {
+                splices.insert(text.span.start, r"\n\n");
+            }
+        }
+        Form::Whole => set_content(data, delta, &calls, state, splices),
+    }
+    let finish = edit_finish(choice, state, form, splices);
+    let role = delta.role.is_some() && !state.role_sent;
+    released || finish || role || says_anything(data, delta)
+}
+
+/// Makes what the client is to read of a whole choice its text, where that is more than it says itself.
+fn set_content(data: &[u8], message: &Delta, calls: &[CallAt], state: &ChoiceState, splices: &mut Splices) {
+    if state.text_bytes() == message.content.text_bytes() {
+        return;
+    }
+    match message.member(data, b"content") {
+        Some(member) if !matches!(message.content, Content::Other(_)) => {
+            splices.replace(member.value, quote(&state.text()));
+        }
+        Some(_) => {}
+        None if message.span.is_empty() => {}
+        None => {
+            let mut left =
+                message.members.iter().filter(|member| !is_emptied(data, message, calls, state, member));
+            let comma = if left.next().is_none() { "" } else { "," };
+            splices.insert(message.span.start + 1, format!("\"content\":{}{comma}", quote(&state.text())));
+        }
+    }
+}
+
+/// Takes out calls that are not released and the role that was told before; true if a call is left.
+fn edit_calls(
+    data: &[u8],
+    choice: &Choice,
+    calls: &[CallAt],
+    state: &ChoiceState,
+    splices: &mut Splices,
+) -> bool {
+    let (mut first, mut is_left) = (0, false);
+    for holder in choice.holders() {
+        let places = first..first + holder.calls.len();
+        let own = calls.iter().filter(|at| places.contains(&at.delta));
+        let own: Vec<CallAt> = own.map(|at| CallAt { delta: at.delta - first, ..*at }).collect();
+        is_left |= edit_holder(data, holder, &own, state, splices);
+        first = places.end;
+    }
+    is_left
+}
+
+/// Whether an edit takes the member out of what holds calls, all of which are blocked.
+fn is_emptied(data: &[u8], holder: &Delta, calls: &[CallAt], state: &ChoiceState, member: &Member) -> bool {
+    let gone = |place: usize| calls.iter().any(|at| at.delta == place && is_blocked(at, state));
+    let mut of_kind = holder.calls.iter().enumerate().filter(|(_, call)| match () {
+        () if is_named(member.key, data, b"tool_calls") => !call.legacy,
+        () if is_named(member.key, data, b"function_call") => call.legacy,
+        () => false,
+    });
+    let mut found = false;
+    let all_gone = of_kind.all(|(place, _)| {
+        found = true;
+        gone(place)
+    });
+    found && all_gone
+}
+
+/// Whether the client gets nothing of a delta: the call is blocked, or it is written whole in the place of its first
+/// delta.
+fn is_blocked(at: &CallAt, state: &ChoiceState) -> bool {
+    let is_released = state.decision(at.call).is_some_and(Decision::is_released);
+    !is_released || (state.is_written(at.call) && !at.begins)
+}
+
+fn edit_holder(
+    data: &[u8],
+    holder: &Delta,
+    calls: &[CallAt],
+    state: &ChoiceState,
+    splices: &mut Splices,
+) -> bool {
+    let gone: Vec<bool> = (0..holder.calls.len())
+        .map(|place| calls.iter().any(|at| at.delta == place && is_blocked(at, state)))
+        .collect();
+    let items: Vec<(usize, &ToolCall)> =
+        holder.calls.iter().enumerate().filter(|(_, call)| !call.legacy).collect();
+    splices.remove_members(&holder.members, |member| {
+        (state.role_sent && is_named(member.key, data, b"role"))
+            || is_emptied(data, holder, calls, state, member)
+    });
+    if items.iter().any(|(place, _)| !gone[*place]) {
+        splices.remove_items(&items, |(_, call)| call.span, |(place, _)| gone[*place]);
+    }
+    for at in calls.iter().filter(|at| !is_blocked(at, state)) {
+        let call = &holder.calls[at.delta];
+        if state.is_written(at.call) {
+            splices.replace(call.span, state.as_judged(at.call, call.index.map(|(_, index)| index)));
+            continue;
+        }
+        renumber(data, call, at.call, state, splices);
+        if let Some(arguments) = state.rewritten(at.call) {
+            // The first piece carries them all.
+            let arguments = if at.carries { arguments } else { b"" };
+            set_arguments(call, arguments, splices);
+        }
+    }
+    gone.iter().any(|gone| !gone)
+}
+
+/// Gives a released call the index that it has among the released ones.
+fn renumber(data: &[u8], call: &ToolCall, at: usize, state: &ChoiceState, splices: &mut Splices) {
+    match (call.index, state.shifted_index(at)) {
+        _ if call.legacy => {}
+        (Some((span, index)), Some(shifted)) if index != shifted => {
+            splices.replace(span, shifted.to_string());
+        }
+        (None, Some(shifted)) if state.is_streamed() => {
+            set_member(data, call.span, "index", shifted.to_string().as_bytes(), splices);
+        }
+        _ => {}
+    }
+    if let Some(signature) = state.signature_for(at).filter(|_| call.name.is_some() && !call.legacy) {
+        set_member(data, call.span, "extra_content", signature, splices);
+    }
+}
+
+/// Puts `arguments`, escapes as in JSON, in the place of a call's own.
+fn set_arguments(call: &ToolCall, arguments: &[u8], splices: &mut Splices) {
+    match call.arguments {
+        Arguments::Text(text) => splices.replace(text.span, arguments.to_vec()),
+        Arguments::Value(span) if arguments.is_empty() => splices.replace(span, "\"\""),
+        Arguments::Value(span) => splices.replace(span, unescape(arguments)),
+        // There is none to hide in these.
+        Arguments::Absent | Arguments::Null(_) => {}
+    }
+}
+
+/// Gives the object at `span` the member `key`, unless it has one that is not null.
+fn set_member(data: &[u8], span: Span, key: &str, value: &[u8], splices: &mut Splices) {
+    let mut scanner = Scanner::within(data, span);
+    if scanner.object().is_err() {
+        return;
+    }
+    let mut is_empty = true;
+    while let Ok(Some(found)) = scanner.member() {
+        is_empty = false;
+        let Ok(place) = scanner.skip() else { return };
+        if found.raw(data) == key.as_bytes() {
+            if place.of(data) == b"null" {
+                splices.replace(place, value.to_vec());
+            }
+            return;
+        }
+    }
+    let comma: &[u8] = if is_empty { b"" } else { b"," };
+    splices.insert(span.start + 1, [b"\"", key.as_bytes(), b"\":", value, comma].concat());
+}
+
+/// The finish of a choice that is to be asked again is held back; true if the client gets one.
+fn edit_finish(choice: &Choice, state: &ChoiceState, form: Form, splices: &mut Splices) -> bool {
+    let Some(finish) = choice.finish else { return false };
+    if state.is_wholly_withheld() && form == Form::Streamed {
+        splices.replace(finish.quoted(), "null");
+        return false;
+    }
+    // A reply that was cut says so, whatever of it was taken out.
+    if state.is_edited() && !state.releases() && !state.is_cut() {
+        splices.replace(finish.quoted(), "\"stop\"");
+    }
+    true
+}
+
+/// Holds back or replaces the usage; true if the client gets one.
+fn edit_usage(data: &[u8], reply: &Reply, context: &Context<'_>, splices: &mut Splices) -> bool {
+    let untouched = splices.is_empty();
+    let is_usage = |member: &Member| member.key.raw(data) == b"usage";
+    let Some(usage) = reply.usage else {
+        if context.cut_usage {
+            // OpenAI writes `usage: null` into every chunk where usage is going to follow.
+            splices.remove_members(&reply.members, |member| {
+                is_usage(member) && member.value.of(data) == b"null"
+            });
+        }
+        return untouched && context.cut_usage;
+    };
+    if context.hold_usage || (context.cut_usage && reply.choices.is_empty()) {
+        splices.remove_members(&reply.members, is_usage);
+        // Engines tell more at the end of a stream than they were asked for: llama.cpp its timings.
+        return context.cut_usage && !context.hold_usage && !is_usage_alone(data, reply, context.head);
+    }
+    if let Some(sum) = &context.usage {
+        splices.replace(usage.value, sum.to_string());
+    }
+    true
+}
+
+/// Whether a chunk says nothing beside its usage and what every chunk says. A chunk without choices is not sent in vain:
+/// clients that asked for no usage may not know such chunks.
+fn is_usage_alone(data: &[u8], reply: &Reply, head: Option<&Continuation>) -> bool {
+    const EVERY: [&[u8]; 6] = [b"id", b"object", b"created", b"model", b"choices", b"usage"];
+    let is_known = |name: &[u8]| {
+        EVERY.contains(&name) || head.is_some_and(|head| head.names.iter().any(|known| known == name))
+    };
+    let is_said = |member: &Member| !matches!(member.value.of(data), b"null" | b"\"\"" | b"[]" | b"{}");
+    reply.members.iter().all(|member| is_known(member.key.raw(data)) || !is_said(member))
+}
+
+/// Whether a delta holds anything beside its role and its calls.
+fn says_anything(data: &[u8], delta: &Delta) -> bool {
+    delta.members.iter().any(|member| {
+        let known = [&b"role"[..], b"tool_calls", b"function_call"];
+        let known = known.iter().any(|name| is_named(member.key, data, name));
+        !known && !matches!(member.value.of(data), b"null" | b"\"\"" | b"[]")
+    })
+}

@@ -1,0 +1,154 @@
+//! A stream in which calls wait: what goes out before, in what order the rest, and how it ends.
+
+use super::tests::{LIMITS, call, delta, event, finish, run, streamed, whole};
+use super::{Ending, Limits, ReplyJudge};
+use crate::rewrite::confirm::held::Word;
+use crate::rewrite::judging::holding_tests::judging;
+use bytes::Bytes;
+use serde_json::json;
+
+const HELD: &str = "[confirm]\ntools = [\"pay\"]\nform = \"held\"\n";
+
+fn judge() -> ReplyJudge {
+    streamed(judging(HELD), LIMITS)
+}
+
+fn settle(judge: &mut ReplyJudge, id: u32, word: Word) -> (String, Option<Ending>) {
+    let mut out = Vec::new();
+    judge.settle(id, word, &mut out);
+    let ending = (!judge.is_waiting()).then(|| judge.finish(0, &mut out));
+    (String::from_utf8(out.concat()).unwrap(), ending)
+}
+
+fn text(text: &str) -> String {
+    delta(&json!({"role": "assistant", "content": text}))
+}
+
+fn usage() -> String {
+    "data: {\"choices\":[],\"usage\":{\"total_tokens\":3}}\n\n".to_owned()
+}
+
+#[test]
+fn text_goes_through_and_the_call_waits_with_all_that_follows() {
+    let mut judge = judge();
+    let call = call(0, "call_1", "pay", &["{\"to\":", "\"a\"}"]);
+    let rest = [call, finish("tool_calls"), usage(), "data: [DONE]\n\n".to_owned()].concat();
+    let (out, ending) = whole(&mut judge, &format!("{}{rest}", text("I pay.")));
+    assert_eq!((out, ending), (text("I pay."), Ending::Waits));
+    let (out, ending) = settle(&mut judge, 0, Word::Approved);
+    assert_eq!(ending, Some(Ending::Complete));
+    let function = json!({"name": "pay", "arguments": "{\"to\":\"a\"}"});
+    let written = json!([{"index": 0, "id": "call_1", "type": "function", "function": function}]);
+    let written = delta(&json!({"tool_calls": written}));
+    let done = ": toolrein confirm=approved:1\n\ndata: [DONE]\n\n".to_owned();
+    assert_eq!(out, [written, finish("tool_calls"), usage(), done].concat(), "in one piece, as it was shown");
+}
+
+#[test]
+fn any_chunking_holds_the_same() {
+    let stream = [
+        text("I pay."),
+        call(0, "call_1", "pay", &["{}"]),
+        finish("tool_calls"),
+        "data: [DONE]\n\n".to_owned(),
+    ]
+    .concat();
+    for size in 1..40 {
+        let mut judge = judge();
+        let (out, ending) = run(&mut judge, stream.as_bytes().chunks(size));
+        assert_eq!((out, ending), (text("I pay."), Ending::Waits), "{size}");
+    }
+}
+
+#[test]
+fn a_no_to_the_only_call_asks_the_model_again() {
+    for (word, why) in [(Word::Declined, "declined"), (Word::Expired, "nobody answered in time")] {
+        let mut judge = judge();
+        whole(
+            &mut judge,
+            &format!("{}{}data: [DONE]\n\n", call(0, "a", "pay", &["{}"]), finish("tool_calls")),
+        );
+        let (out, ending) = settle(&mut judge, 0, word);
+        assert!(!out.contains("tool_calls") && !out.contains("[DONE]"), "{out}");
+        let Some(Ending::Reask { choice: 0, hidden: round }) = ending else { panic!("{ending:?}") };
+        assert!(String::from_utf8_lossy(&round).contains(why));
+        judge.continue_with(0);
+        let (out, ending) =
+            whole(&mut judge, &format!("{}{}data: [DONE]\n\n", text("Fine."), finish("stop")));
+        assert!(
+            out.contains("Fine.") && out.ends_with("data: [DONE]\n\n") && ending == Ending::Complete,
+            "{out}"
+        );
+        assert_eq!(out.matches("[DONE]").count(), 1);
+    }
+}
+
+#[test]
+fn calls_before_it_pass_and_calls_behind_it_wait_for_their_turn() {
+    let calls: String = ["search", "pay", "look"]
+        .iter()
+        .enumerate()
+        .map(|(at, name)| call(at, name, name, &["{}"]))
+        .collect();
+    for (word, names) in [(Word::Approved, vec!["pay", "look"]), (Word::Declined, vec!["look"])] {
+        let mut judge = judge();
+        let (out, ending) = whole(&mut judge, &format!("{calls}{}data: [DONE]\n\n", finish("tool_calls")));
+        assert_eq!((out, ending), (call(0, "search", "search", &["{}"]), Ending::Waits));
+        let (out, ending) = settle(&mut judge, 0, word);
+        assert_eq!(ending, Some(Ending::Complete));
+        for name in ["pay", "look"] {
+            assert_eq!(out.contains(&format!("\"name\":\"{name}\"")), names.contains(&name), "{out}");
+        }
+        let index = names.len();
+        assert!(
+            out.contains(&format!("\"index\":{index}")) && !out.contains(&format!("\"index\":{}", index + 1))
+        );
+        assert!(out.contains("\"finish_reason\":\"tool_calls\""));
+    }
+}
+
+#[test]
+fn two_calls_are_asked_about_together_and_released_in_their_order() {
+    let mut judge = judge();
+    let (first, second) = (call(0, "a", "pay", &["{\"n\":1}"]), call(1, "b", "pay", &["{\"n\":2}"]));
+    whole(&mut judge, &format!("{first}{second}{}data: [DONE]\n\n", finish("tool_calls")));
+    assert_eq!(judge.judging.held().count(), 2);
+    assert_eq!(settle(&mut judge, 1, Word::Approved), (String::new(), None), "it waits behind the first");
+    let (out, ending) = settle(&mut judge, 0, Word::Declined);
+    assert_eq!(ending, Some(Ending::Complete));
+    assert!(!out.contains("\"id\":\"a\"") && out.contains("\"id\":\"b\""), "{out}");
+}
+
+#[test]
+fn choices_wait_each_for_their_own_word() {
+    let mut judge = judge();
+    let choice = |index: usize, finish: Option<&str>| {
+        let call =
+            json!({"index": 0, "id": format!("c{index}"), "function": {"name": "pay", "arguments": "{}"}});
+        event(&json!([{"index": index, "delta": {"tool_calls": [call]}, "finish_reason": finish}]))
+    };
+    let (zero, one) = (choice(0, Some("tool_calls")), choice(1, Some("tool_calls")));
+    whole(&mut judge, &format!("{zero}{one}data: [DONE]\n\n"));
+    settle(&mut judge, 1, Word::Approved);
+    let (out, ending) = settle(&mut judge, 0, Word::Declined);
+    assert!(out.contains("\"c1\"") && !out.contains("\"c0\""), "{out}");
+    assert!(matches!(ending, Some(Ending::Reask { choice: 0, .. })), "{ending:?}");
+}
+
+#[test]
+fn what_is_too_much_to_be_held_and_what_breaks_off_lets_nothing_out() {
+    let limits = Limits { held: 2048, ..LIMITS };
+    let mut judge = streamed(judging(HELD), limits);
+    let long = "x".repeat(3000);
+    let stream =
+        [call(0, "a", "pay", &["{}"]), call(1, "b", "search", &[&format!("{{\"q\":\"{long}\"}}")])].concat();
+    let mut out = Vec::new();
+    judge.push(Bytes::from(stream), 0, &mut out);
+    assert!(!String::from_utf8_lossy(&out.concat()).contains("pay"));
+    assert_eq!(judge.judging.held().count(), 0, "nobody is asked any more");
+
+    let mut judge = self::judge();
+    let error = "data: {\"error\":{\"message\":\"overloaded\",\"type\":\"server_error\"}}\n\n";
+    let (out, ending) = whole(&mut judge, &format!("{}{error}", call(0, "a", "pay", &["{}"])));
+    assert!(!out.contains("pay") && out.contains("overloaded") && ending == Ending::Complete, "{out}");
+}

@@ -1,0 +1,281 @@
+//! The judge at work on the events of a reply: errors, the end, text alone, and chunks whose calls are decided on. What
+//! cannot be read as every client reads it is refused or passed on unjudged by `bounds`.
+
+use super::edit::{CallAt, Continuation};
+use super::markup::Cleaner;
+use super::queue::{Held, Said};
+use super::reader::{Chunk, Event, Kind, whole_event};
+use super::writer::framed;
+use super::{Form, OK, Phase, Refusal, ReplyJudge, Unjudged};
+use crate::rewrite::choice::{AddedCall, ChoiceState};
+use crate::wire::call::ToolCall;
+use crate::wire::json::{decode, quote};
+use crate::wire::reply::{Choice, Reply};
+use bytes::Bytes;
+use std::collections::BTreeSet;
+
+impl ReplyJudge {
+    /// Judges what has come whole.
+    pub(super) fn read_on(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
+        while !self.phase.is_stopped()
+            && let Some(event) = self.reader.next(matches!(self.phase, Phase::Unjudged))
+        {
+            self.event(event, now_ms, out);
+        }
+    }
+
+    fn event(&mut self, event: Event, now_ms: u64, out: &mut Vec<Bytes>) {
+        let Event { raw, kind } = self.without_markup(event, now_ms, out);
+        match kind {
+            _ if matches!(self.phase, Phase::BrokenOff(_)) => {}
+            _ if matches!(self.phase, Phase::Unjudged) => self.pass(raw, now_ms, out),
+            Kind::Chunk(chunk) => self.chunk(raw, chunk, now_ms, out),
+            Kind::Error { error, may_be_reply } => {
+                if may_be_reply && (self.judging.is_strict() || self.continuing.is_some()) {
+                    self.break_off(Unjudged::NotJson);
+                } else if matches!(self.phase, Phase::Head) {
+                    self.phase = Phase::Refused(Refusal { error, raw });
+                } else {
+                    self.phase.fail();
+                    self.pass(raw, now_ms, out);
+                }
+            }
+            Kind::Done => self.done(raw, now_ms, out),
+            Kind::Opaque => self.pass(raw, now_ms, out),
+            Kind::Unread(why) => self.unread(why, raw, now_ms, out),
+        }
+    }
+
+    /// An event that cannot be read, or not as every client reads it.
+    fn unread(&mut self, why: Unjudged, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        self.phase.begin_reading();
+        let is_kept_back = match why {
+            // It would have to become part of what the client has.
+            _ if self.reader.is_body() && self.continuing.is_some() => true,
+            Unjudged::NotJson => self.judging.is_strict(),
+            Unjudged::EventTooLong => !self.may_pass_unjudged(now_ms),
+            Unjudged::Ambiguous | Unjudged::ReplyTooLong | Unjudged::HeldTooMuch => {
+                return self.escape(why, raw, now_ms, out);
+            }
+        };
+        if is_kept_back {
+            return self.break_off(why);
+        }
+        self.note(why);
+        self.pass(raw, now_ms, out);
+    }
+
+    fn chunk(&mut self, raw: Bytes, mut chunk: Chunk, now_ms: u64, out: &mut Vec<Bytes>) {
+        self.phase.begin_reading();
+        if self.form == Form::Streamed && chunk.reply.ambiguous {
+            return self.escape(Unjudged::Ambiguous, raw, now_ms, out);
+        }
+        if self.form == Form::Whole && !self.prepare_body(&mut chunk.reply) {
+            return self.break_off(Unjudged::NotJson);
+        }
+        self.note_head(&chunk, now_ms, out);
+        let (mut calls, mut escapes) = (Vec::new(), false);
+        for (at, choice) in chunk.reply.choices.iter().enumerate() {
+            escapes |= self.choice(at, choice, &chunk.data, now_ms, &mut calls);
+        }
+        if self.form == Form::Streamed && escapes {
+            return self.escape(Unjudged::Ambiguous, raw, now_ms, out);
+        }
+        if escapes || chunk.reply.ambiguous {
+            // All of it is there: it passes where nothing had to be blocked in it.
+            let acts = self.continuing.is_some() || self.choices.iter().any(ChoiceState::is_edited);
+            if self.judging.is_strict() || (acts && !self.judging.observes()) {
+                return self.break_off(Unjudged::Ambiguous);
+            }
+            self.note(Unjudged::Ambiguous);
+        }
+        let shows_error = chunk.shows_error;
+        let continuing = self.continuing;
+        self.queue.push(Held { raw, said: Some(Said { chunk, calls, continuing }) });
+        self.bound(now_ms, out);
+        self.drain(out);
+        if shows_error {
+            self.phase.fail();
+        }
+    }
+
+    /// Makes room for the choices of a whole reply; false if it is none for which the upstream was asked.
+    fn prepare_body(&mut self, reply: &mut Reply) -> bool {
+        if let Some(place) = self.continuing {
+            self.queue.forget(place);
+            reply.choices.truncate(1);
+            return !reply.choices.is_empty();
+        }
+        self.choices = own_indexes(&reply.choices).into_iter().map(ChoiceState::new).collect();
+        true
+    }
+
+    /// Learns what a chunk says beside its choices.
+    fn note_head(&mut self, chunk: &Chunk, now_ms: u64, out: &mut Vec<Bytes>) {
+        let Chunk { data, reply, .. } = chunk;
+        if self.head.is_none() && !reply.choices.is_empty() && self.form == Form::Streamed {
+            self.head = Some(Continuation::of(reply, data));
+        }
+        if reply.usage.is_some() && reply.choices.is_empty() {
+            // Some providers send no finish reason; usage alone comes after everything else, if nothing is half there.
+            if !self.choices.iter().any(ChoiceState::has_open_call) {
+                self.finish_choices(now_ms, out);
+            }
+            self.choices.iter_mut().for_each(|state| state.finish_came = true);
+        }
+        if let Some(usage) = reply.told_usage() {
+            self.usage.note(usage.of(data));
+        }
+    }
+
+    /// Adds what an event says of one choice and decides on its calls, as far as that can be done; true if with it, a
+    /// client may read a call that was not judged.
+    fn choice(
+        &mut self,
+        at: usize,
+        choice: &Choice,
+        data: &[u8],
+        now_ms: u64,
+        calls: &mut Vec<CallAt>,
+    ) -> bool {
+        let place = self.known_place(at, choice.index);
+        let (state, form, strict) = (&mut self.choices[place], self.form, self.judging.is_strict());
+        state.next_event();
+        state.add_text(&choice.delta, data);
+        let mut escapes = false;
+        let mut beside: Vec<(usize, &ToolCall)> = Vec::new();
+        for (delta, call) in choice.calls_by_form() {
+            let repeated = match form {
+                Form::Streamed => state.repeated_delta(call, &beside, data),
+                Form::Whole => state.repeated(call, &beside, data),
+            };
+            let differs = call.ambiguous && !strict;
+            let is_beside = delta >= choice.delta.calls.len();
+            let added = match (repeated, form) {
+                (Some(known), _) => AddedCall::beside((known, false), false),
+                _ if is_beside => AddedCall::beside(state.add_call_beside(call, data, strict), differs),
+                (None, Form::Streamed) => state.add_call(call, data, &mut self.judging, now_ms),
+                (None, Form::Whole) => {
+                    AddedCall::beside((state.add_whole_call(call, data, strict), true), differs)
+                }
+            };
+            if repeated.is_none() {
+                beside.push((added.call, call));
+            }
+            escapes |= added.escapes;
+            let AddedCall { call, carries, begins, .. } = added;
+            calls.push(CallAt { choice: at, delta, call, carries, begins });
+        }
+        escapes |= state.ceases_to_repeat();
+        if let Some(finish) = choice.finish {
+            state.ends_by(&decode(finish, data));
+        }
+        if choice.finish.is_some() || form == Form::Whole {
+            state.finish_came = true;
+            state.finish_calls(&mut self.judging, now_ms);
+        }
+        escapes
+    }
+
+    /// The place of the choice that the upstream calls `index`, the one `at` this place in its event: a further reply
+    /// goes on with one choice alone, the choices of a whole reply stand as they came. One behind all others, if it is
+    /// not known.
+    pub(super) fn place(&self, continuing: Option<usize>, at: usize, index: u32) -> usize {
+        match (continuing, self.form) {
+            (Some(place), _) => place,
+            (None, Form::Whole) => at,
+            (None, Form::Streamed) => {
+                let known = self.choices.iter().position(|state| state.index == index);
+                known.unwrap_or(self.choices.len())
+            }
+        }
+    }
+
+    fn known_place(&mut self, at: usize, index: u32) -> usize {
+        let place = self.place(self.continuing, at, index);
+        if place < self.choices.len() { place } else { self.add_choice(index) }
+    }
+
+    fn done(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        self.say_held_text(now_ms, out);
+        match self.phase {
+            Phase::BrokenOff(_) => return,
+            Phase::Unjudged => return self.pass(raw, now_ms, out),
+            _ => {}
+        }
+        self.finish_choices(now_ms, out);
+        let failed = self.phase.has_failed();
+        if failed {
+            self.settle_all();
+            self.drain(out);
+        }
+        self.phase = Phase::Done { failed, held: None };
+        if self.is_waiting() {
+            self.phase = Phase::Done { failed, held: Some(raw) };
+        } else if !self.is_pending() || failed {
+            self.close_choices(out);
+            out.extend(self.remark());
+            self.pass(raw, now_ms, out);
+        }
+    }
+
+    /// Gives bytes out as they came, in their place behind what is held.
+    pub(super) fn pass(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        if self.queue.is_empty() {
+            out.push(raw);
+        } else {
+            self.queue.push(Held { raw, said: None });
+            self.bound(now_ms, out);
+        }
+    }
+
+    /// The event without markup of calls, where the model was asked for its final answer: before anything else is made
+    /// of it.
+    fn without_markup(&mut self, event: Event, now_ms: u64, out: &mut Vec<Bytes>) -> Event {
+        let Some(markup) = &mut self.markup else { return event };
+        let Kind::Chunk(Chunk { data, place, reply, .. }) = &event.kind else { return event };
+        let (cleaned, before) = markup.clean(data, reply, self.form == Form::Whole);
+        let raw = (cleaned != *data).then(|| framed(&event.raw, *place, cleaned).concat());
+        self.say_texts(before, now_ms, out);
+        match (raw, self.form) {
+            (None, _) => event,
+            (Some(raw), Form::Streamed) => self.reader.event(raw.into()),
+            (Some(raw), Form::Whole) => whole_event(raw.into(), OK),
+        }
+    }
+
+    /// The reply has ended: text that might have become markup is none.
+    pub(super) fn say_held_text(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
+        let rest = self.markup.as_mut().map(Cleaner::finish).unwrap_or_default();
+        self.say_texts(rest, now_ms, out);
+    }
+
+    /// Has texts of the model, by the choice, judged as events of their own.
+    fn say_texts(&mut self, texts: Vec<(u32, String)>, now_ms: u64, out: &mut Vec<Bytes>) {
+        for (index, text) in texts {
+            let head = self.head.clone().unwrap_or_default();
+            let raw = head.event(index, &format!("{{\"content\":{}}}", quote(&text)), "null");
+            match (&self.phase, self.reader.event(raw)) {
+                (Phase::BrokenOff(_), _) => return,
+                (Phase::Unjudged, Event { raw, .. }) => self.pass(raw, now_ms, out),
+                (_, Event { raw, kind: Kind::Chunk(chunk) }) => self.chunk(raw, chunk, now_ms, out),
+                (_, Event { raw, .. }) => self.pass(raw, now_ms, out),
+            }
+        }
+    }
+}
+
+/// The index under which each choice goes: that which it says, or where one before it says the same, one that none of
+/// them says. Else what is asked again for one of them would be taken for the other, without end.
+fn own_indexes(choices: &[Choice]) -> Vec<u32> {
+    if let [only] = choices {
+        return vec![only.index];
+    }
+    let said: BTreeSet<u32> = choices.iter().map(|choice| choice.index).collect();
+    let mut free = (0..).filter(|index| !said.contains(index));
+    let mut seen = BTreeSet::new();
+    let own = |choice: &Choice| {
+        if seen.insert(choice.index) { choice.index } else { free.next().unwrap_or(choice.index) }
+    };
+    choices.iter().map(own).collect()
+}

@@ -1,0 +1,122 @@
+//! A final answer without the markup of tool calls: events of a stream, and whole replies, whose text holds calls as the
+//! model writes them. What markup is, is told by `wire::markup`; here it is cut out of JSON. Bytes without markup stay.
+
+use crate::rewrite::splice::Splices;
+use crate::wire::json::{decode, escaped};
+use crate::wire::markup::Markup;
+use crate::wire::reply::{Choice, Reply};
+use bytes::Bytes;
+
+/// The texts of the choices of one reply while they come.
+#[derive(Debug, Default)]
+pub(super) struct Cleaner(Vec<(u32, Markup)>);
+
+impl Cleaner {
+    /// The data of a chunk without markup, and the text that was held back and is to be said before it. With a `whole`
+    /// reply all text ends.
+    pub(super) fn clean(&mut self, data: &Bytes, reply: &Reply, whole: bool) -> (Bytes, Vec<(u32, String)>) {
+        let (mut splices, mut before) = (Splices::default(), Vec::new());
+        for choice in &reply.choices {
+            let mut alone = Markup::default();
+            let markup = if whole { &mut alone } else { self.markup_of(choice.index) };
+            let rest = clean(data, choice, whole || choice.finish.is_some(), markup, &mut splices);
+            before.extend(rest.map(|rest| (choice.index, rest)));
+        }
+        let data = if splices.is_empty() { data.clone() } else { splices.apply(data).join() };
+        (data, before)
+    }
+
+    /// The reply has ended: text that was held back, by the choice.
+    pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
+        let texts = self.0.drain(..).map(|(index, mut markup)| (index, markup.finish()));
+        texts.filter(|(_, text)| !text.is_empty()).collect()
+    }
+
+    fn markup_of(&mut self, index: u32) -> &mut Markup {
+        let at = self.0.iter().position(|(known, _)| *known == index).unwrap_or_else(|| {
+            self.0.push((index, Markup::default()));
+            self.0.len() - 1
+        });
+        &mut self.0[at].1
+    }
+}
+
+/// Takes markup out of the texts of a choice. Where it `ends`, what was held back goes out: in its last text, or, where
+/// it has none, as what is returned.
+fn clean(
+    data: &[u8],
+    choice: &Choice,
+    ends: bool,
+    markup: &mut Markup,
+    splices: &mut Splices,
+) -> Option<String> {
+    let mut texts = choice.delta.content.texts().peekable();
+    while let Some(text) = texts.next() {
+        let said = decode(text, data);
+        let mut kept = markup.push(&said);
+        if texts.peek().is_none() && ends {
+            kept += &markup.finish();
+        }
+        if said != kept {
+            splices.replace(text.span, escaped(&kept));
+        }
+    }
+    let rest = ends.then(|| markup.finish());
+    rest.filter(|rest| !rest.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::reply::Form;
+
+    fn cleaned(body: &Bytes) -> Bytes {
+        let reply = Reply::read(body, Form::Whole).unwrap();
+        Cleaner::default().clean(body, &reply, true).0
+    }
+
+    #[test]
+    fn bytes_without_markup_stay_as_they_are() {
+        let body =
+            Bytes::from(r#"{"choices":[{"message":{"content":"caf\u00e9 \/ <b>"},"finish_reason":"stop"}]}"#);
+        assert_eq!(cleaned(&body), body);
+    }
+
+    #[test]
+    fn markup_is_cut_out_of_texts_in_every_form_and_spelling() {
+        for (content, expected) in [
+            (r#""A \u003ctool_call\u003e{\"name\":\"a\"}\u003c/tool_call\u003eB""#, r#""A B""#),
+            (r#""[TOOL_CALLS][{\"name\":\"a\"}]""#, r#""""#),
+            (
+                r#"[{"type":"text","text":"A <tool_"},{"type":"text","text":"call>{\"name\":1}"}]"#,
+                r#"[{"type":"text","text":"A "},{"type":"text","text":""}]"#,
+            ),
+            ("null", "null"),
+        ] {
+            let body = |content: &str| {
+                Bytes::from(format!(r#"{{"choices":[{{"message":{{"content":{content}}}}}],"x":1}}"#))
+            };
+            assert_eq!(cleaned(&body(content)), body(expected));
+        }
+    }
+
+    #[test]
+    fn what_is_held_goes_out_before_the_finish() {
+        let mut cleaner = Cleaner::default();
+        let mut event = |delta: &str, finish: &str| {
+            let data = format!(r#"{{"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}"#);
+            let data = Bytes::from(data);
+            let reply = Reply::parse(&data).unwrap();
+            let (data, before) = cleaner.clean(&data, &reply, false);
+            let delta = Reply::parse(&data).unwrap().choices[0].delta.span.of(&data).to_vec();
+            (String::from_utf8(delta).unwrap(), before)
+        };
+        assert_eq!(event(r#"{"content":"a <to"}"#, "null"), (r#"{"content":"a "}"#.to_owned(), vec![]));
+        assert_eq!(event("{}", "\"stop\""), ("{}".to_owned(), vec![(0, "<to".to_owned())]));
+        let both = event(r#"{"content":"a <to"}"#, "\"stop\"");
+        assert_eq!(both, (r#"{"content":"a <to"}"#.to_owned(), vec![]));
+        event(r#"{"content":"b <to"}"#, "null");
+        assert_eq!(cleaner.finish(), [(0, "<to".to_owned())]);
+        assert_eq!(cleaner.finish(), []);
+    }
+}

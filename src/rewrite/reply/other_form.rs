@@ -1,0 +1,234 @@
+//! A reply in the form that was not asked for: a stream of chunks made one whole reply, and a whole reply made a stream.
+//! Some servers answer a request to go on in the form that they prefer. Converts bytes; judges nothing.
+
+use crate::wire::assemble::{Assembled, Assembler};
+use crate::wire::error::{own_error_body, parse, parse_event, parse_in_200};
+use crate::wire::json::decode_bytes;
+use crate::wire::reply::Reply;
+use crate::wire::sse::{Piece, Splitter, parse_fields, write_event};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// What has come of the first choice of a stream.
+#[derive(Default)]
+struct Gathered {
+    /// `id`, `created` and `model` as members, each with a comma behind it.
+    head: Vec<u8>,
+    /// Escapes as written.
+    text: Vec<u8>,
+    calls: Assembler,
+    finish: Option<Vec<u8>>,
+    usage: Option<Vec<u8>>,
+    is_begun: bool,
+}
+
+/// The whole reply that a stream is, with its first choice alone; an error in the stream is the reply. `None` where it
+/// holds neither.
+pub fn whole_of(stream: &Bytes) -> Option<Bytes> {
+    let (mut splitter, mut rest) = (Splitter::new(stream.len().max(1)), stream.clone());
+    let mut gathered = Gathered::default();
+    loop {
+        let piece = splitter.next(&mut rest);
+        let is_end = piece.is_none();
+        let Some(Piece::Event(event)) = piece.or_else(|| splitter.finish()) else { break };
+        let fields = parse_fields(&event);
+        let name = fields.name.and_then(|name| std::str::from_utf8(name).ok());
+        if parse_event(name, fields.field, &fields.data).is_some() {
+            return Some(fields.data.into_owned().into());
+        }
+        if let Ok(reply) = Reply::parse(&fields.data) {
+            gathered.add(&reply, &fields.data);
+        }
+        if is_end {
+            break;
+        }
+    }
+    gathered.is_begun.then(|| gathered.write())
+}
+
+impl Gathered {
+    fn add(&mut self, reply: &Reply, data: &[u8]) {
+        if let Some(usage) = reply.told_usage() {
+            self.usage = Some(usage.of(data).to_vec());
+        }
+        let Some(choice) = reply.choices.first() else { return };
+        if !std::mem::replace(&mut self.is_begun, true) {
+            for name in ["id", "created", "model"] {
+                if let Some(member) = reply.member(data, name.as_bytes()) {
+                    self.head.extend_from_slice(format!("\"{name}\":").as_bytes());
+                    self.head.extend_from_slice(member.value.of(data));
+                    self.head.push(b',');
+                }
+            }
+        }
+        self.calls.next_event();
+        for text in choice.delta.content.texts() {
+            self.text.extend_from_slice(text.raw(data));
+        }
+        for call in &choice.delta.calls {
+            self.calls.add(call, data);
+        }
+        if let Some(finish) = choice.finish {
+            self.finish = Some(decode_bytes(finish, data).into_owned());
+        }
+    }
+
+    fn write(&self) -> Bytes {
+        let calls = self.calls.calls();
+        let mut out = b"{".to_vec();
+        out.extend_from_slice(&self.head);
+        out.extend_from_slice(
+            br#""object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"#,
+        );
+        if self.text.is_empty() && !calls.is_empty() {
+            out.extend_from_slice(b"null");
+        } else {
+            string(&self.text, &mut out);
+        }
+        if let [call] = calls
+            && call.legacy
+        {
+            out.extend_from_slice(br#","function_call":"#);
+            function(call, &mut out);
+        } else if !calls.is_empty() {
+            out.extend_from_slice(br#","tool_calls":["#);
+            for (at, call) in calls.iter().enumerate() {
+                let comma = if at > 0 { "," } else { "" };
+                out.extend_from_slice(format!("{comma}{{\"id\":").as_bytes());
+                string(&call.id, &mut out);
+                let kind = if call.custom { "custom" } else { "function" };
+                out.extend_from_slice(format!(",\"type\":\"{kind}\",\"{kind}\":").as_bytes());
+                function(call, &mut out);
+                for (key, value) in &call.extra {
+                    out.push(b',');
+                    string(key, &mut out);
+                    out.push(b':');
+                    out.extend_from_slice(value);
+                }
+                out.push(b'}');
+            }
+            out.push(b']');
+        }
+        let usual: &[u8] = if calls.is_empty() { b"stop" } else { b"tool_calls" };
+        out.extend_from_slice(br#"},"finish_reason":"#);
+        string(self.finish.as_deref().unwrap_or(usual), &mut out);
+        out.extend_from_slice(b"}]");
+        if let Some(usage) = &self.usage {
+            out.extend_from_slice(b",\"usage\":");
+            out.extend_from_slice(usage);
+        }
+        out.push(b'}');
+        out.into()
+    }
+}
+
+fn string(escaped: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    out.extend_from_slice(escaped);
+    out.push(b'"');
+}
+
+fn function(call: &Assembled, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"name\":");
+    string(&call.name, out);
+    out.extend_from_slice(if call.custom { b",\"input\":" } else { b",\"arguments\":" });
+    string(&call.arguments, out);
+    out.push(b'}');
+}
+
+/// The stream that a whole reply is; `None` where it is an error, or none.
+pub fn stream_of(whole: &[u8]) -> Option<Bytes> {
+    if parse_in_200(whole).is_some() {
+        return None;
+    }
+    let mut reply: Value = serde_json::from_slice(whole).ok()?;
+    let choices = reply.get_mut("choices")?.as_array_mut().filter(|choices| !choices.is_empty())?;
+    for choice in choices {
+        let choice = choice.as_object_mut()?;
+        let mut delta = choice.remove("message")?;
+        for (at, call) in delta["tool_calls"].as_array_mut().into_iter().flatten().enumerate() {
+            call["index"] = json!(at);
+        }
+        choice.insert("delta".to_owned(), delta);
+    }
+    reply["object"] = json!("chat.completion.chunk");
+    let usage = reply.as_object_mut()?.shift_remove("usage").filter(Value::is_object);
+    let mut out = write_event(reply.to_string().as_bytes()).to_vec();
+    if let Some(usage) = usage {
+        (reply["choices"], reply["usage"]) = (json!([]), usage);
+        out.extend_from_slice(&write_event(reply.to_string().as_bytes()));
+    }
+    out.extend_from_slice(b"data: [DONE]\n\n");
+    Some(out.into())
+}
+
+/// The error of a whole reply with this status, as the data of an event.
+pub fn error_data(status: u16, body: &[u8]) -> Vec<u8> {
+    match serde_json::from_slice::<Value>(body) {
+        // The error alone: clients that do not look for errors would run calls beside it.
+        Ok(value) if value["error"].is_object() => {
+            json!({ "error": value["error"] }).to_string().into_bytes()
+        }
+        _ => {
+            let said = parse(body).map(|error| error.messages.join("; ")).filter(|said| !said.is_empty());
+            let said = said.map_or_else(String::new, |said| format!(": {said}"));
+            let message = format!("The upstream refused to be asked again with status {status}{said}");
+            own_error_body(&message, "reask_failed").into_bytes()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upstreams_error_object_is_reported_as_it_is_and_anything_else_in_our_shape() {
+        let reported = |body: &str| String::from_utf8(error_data(429, body.as_bytes())).unwrap();
+        assert_eq!(reported("{\"error\": {\"message\": \"slow\"}}"), r#"{"error":{"message":"slow"}}"#);
+        let with_call = r#"{"error":{"message":"slow"},"choices":[{"delta":{"tool_calls":[{}]}}]}"#;
+        assert_eq!(reported(with_call), r#"{"error":{"message":"slow"}}"#);
+        assert!(reported("gone").contains("status 429: gone"));
+    }
+
+    const STREAM: &str = concat!(
+        "data: {\"id\":\"r\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"A \\\"\"}}]}\n\n",
+        ": comment\n\n",
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"B\\\"\",\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\"\"}}]}}]}\n\n",
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\":1}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\n",
+        "data: {\"choices\":[],\"usage\":{\"total_tokens\":7}}\n\ndata: [DONE]",
+    );
+
+    #[test]
+    fn a_stream_becomes_the_whole_reply_that_it_tells() {
+        let stream = Bytes::from(STREAM.replace("A \\\"", "A ").replace("B\\\"", "B"));
+        let whole: Value = serde_json::from_slice(&whole_of(&stream).unwrap()).unwrap();
+        let call =
+            json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{\"a\":1}"}});
+        let message = json!({"role": "assistant", "content": "A B", "tool_calls": [call]});
+        assert_eq!(
+            whole,
+            json!({"id": "r", "model": "m", "object": "chat.completion", "usage": {"total_tokens": 7},
+                "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]})
+        );
+        assert_eq!(whole_of(&Bytes::from_static(b": nothing\n\ndata: [DONE]\n\n")), None);
+        let error = Bytes::from_static(b"data: {\"error\":{\"message\":\"x\"}}\n\n");
+        assert_eq!(whole_of(&error).unwrap(), "{\"error\":{\"message\":\"x\"}}");
+    }
+
+    #[test]
+    fn a_whole_reply_becomes_a_stream_and_is_the_same_again_as_a_whole() {
+        let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+        let message = json!({"role": "assistant", "content": "A", "tool_calls": [call]});
+        let whole = json!({"id": "r", "object": "chat.completion", "usage": {"total_tokens": 7},
+            "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
+        let stream = stream_of(whole.to_string().as_bytes()).unwrap();
+        let again: Value = serde_json::from_slice(&whole_of(&stream).unwrap()).unwrap();
+        assert_eq!(again, whole);
+        for none in
+            ["", "{}", "[1]", r#"{"choices":[]}"#, r#"{"error":{"message":"x"},"choices":[{"message":{}}]}"#]
+        {
+            assert_eq!(stream_of(none.as_bytes()), None, "{none}");
+        }
+    }
+}

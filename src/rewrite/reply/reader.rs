@@ -1,0 +1,309 @@
+//! The reply reader: bytes of the upstream to events, in either framing. A reply in the other form than the client's is
+//! converted here and nowhere else. Reads what events say; decides nothing.
+
+use super::lines::{hides_lines, single_events};
+use super::other_form::{error_data, stream_of, whole_of};
+use super::{Form, Limits, Unjudged};
+use crate::wire::body::{Fault, Span};
+use crate::wire::error::{UpstreamError, may_be_in_200, parse, parse_event, parse_in_200};
+use crate::wire::reply::{self as wire, Reply, may_be_reply};
+use crate::wire::sse::{Piece, Splitter, parse_fields, write_event};
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+/// One event of a stream, or a whole body.
+pub(super) struct Event {
+    /// As it came.
+    pub(super) raw: Bytes,
+    pub(super) kind: Kind,
+}
+
+/// What an event is.
+pub(super) enum Kind {
+    Chunk(Chunk),
+    /// The upstream's error, in which no client finds a call, unless it `may_be_reply`: then nobody can tell.
+    Error {
+        error: UpstreamError,
+        may_be_reply: bool,
+    },
+    /// `[DONE]`
+    Done,
+    /// A comment, or a word that keeps the connection open.
+    Opaque,
+    /// It cannot be read, or not as every client reads it.
+    Unread(Unjudged),
+}
+
+impl Kind {
+    /// What came of reading `data`, which stands at `place`; `is_error`: clients may find an error in it.
+    fn read(read: Result<Reply, Fault>, data: Bytes, place: Option<Span>, is_error: bool) -> Self {
+        match read {
+            Ok(reply) => {
+                let shows_error = is_error && reply.member(&data, b"error").is_some();
+                Self::Chunk(Chunk { data, place, reply, shows_error })
+            }
+            Err(Fault::Crowded) => Self::Unread(Unjudged::ReplyTooLong),
+            Err(_) => Self::Unread(Unjudged::NotJson),
+        }
+    }
+}
+
+/// A chunk of a stream, or a whole reply, as it was read.
+pub(super) struct Chunk {
+    /// The JSON that was read.
+    pub(super) data: Bytes,
+    /// Where it stands in the event, if it stands there in one piece.
+    pub(super) place: Option<Span>,
+    pub(super) reply: Reply,
+    /// Clients that look for errors see one beside the calls.
+    pub(super) shows_error: bool,
+}
+
+/// See the file's head.
+pub(super) struct Reader {
+    client: Form,
+    limits: Limits,
+    /// Events that hide lines from some clients are not read.
+    strict: bool,
+    framing: Framing,
+    /// Events that were read, oldest first.
+    ready: VecDeque<Event>,
+    /// The upstream's last event was not ended.
+    is_open: bool,
+}
+
+enum Framing {
+    /// A stream, and the bytes of it that are not cut into events yet.
+    Events(Splitter, Bytes),
+    /// A reply that is collected to its end.
+    Body(Body),
+    Ended,
+}
+
+struct Body {
+    /// How it comes.
+    form: Form,
+    status: u16,
+    pieces: Vec<Bytes>,
+    size: usize,
+    /// It is over its bound and passes through.
+    is_over: bool,
+}
+
+impl Reader {
+    pub(super) fn new(client: Form, limits: Limits, strict: bool) -> Self {
+        let (framing, ready) = (Framing::Ended, VecDeque::new());
+        Self { client, limits, strict, framing, ready, is_open: false }
+    }
+
+    /// A reply of this form and HTTP status follows.
+    pub(super) fn begin(&mut self, form: Form, status: u16) {
+        self.framing = match (self.client, form) {
+            (Form::Streamed, Form::Streamed) => {
+                Framing::Events(Splitter::new(self.limits.event), Bytes::new())
+            }
+            _ => Framing::Body(Body { form, status, pieces: Vec::new(), size: 0, is_over: false }),
+        };
+        self.ready.clear();
+        self.is_open = false;
+    }
+
+    /// Takes the next bytes.
+    pub(super) fn push(&mut self, bytes: Bytes) {
+        match &mut self.framing {
+            Framing::Events(_, input) if input.is_empty() => *input = bytes,
+            Framing::Events(_, input) => *input = [&input[..], &bytes].concat().into(),
+            Framing::Body(body) if body.is_over => {
+                self.ready.push_back(Event { raw: bytes, kind: Kind::Opaque });
+            }
+            Framing::Body(body) => {
+                body.size += bytes.len();
+                body.pieces.push(bytes);
+                if body.size > self.limits.reply {
+                    body.is_over = true;
+                    let raw = joined(std::mem::take(&mut body.pieces));
+                    self.ready.push_back(Event { raw, kind: Kind::Unread(Unjudged::ReplyTooLong) });
+                }
+            }
+            Framing::Ended => {}
+        }
+    }
+
+    /// The next event that is whole; `unjudged`: nobody needs to know what it says.
+    pub(super) fn next(&mut self, unjudged: bool) -> Option<Event> {
+        if let Some(event) = self.ready.pop_front() {
+            return Some(event);
+        }
+        let Framing::Events(splitter, input) = &mut self.framing else { return None };
+        let piece = splitter.next(input)?;
+        Some(self.piece(piece, unjudged))
+    }
+
+    /// Nothing more comes: what is left is one more event, or the reply.
+    pub(super) fn finish(&mut self) {
+        match std::mem::replace(&mut self.framing, Framing::Ended) {
+            Framing::Events(mut splitter, _) => {
+                let rest = splitter.finish();
+                self.is_open = rest.is_some() || !splitter.at_boundary();
+                if let Some(piece) = rest {
+                    let event = self.piece(piece, false);
+                    self.ready.push_front(event);
+                }
+            }
+            Framing::Body(body) if !body.is_over => self.end_body(body),
+            Framing::Body(_) | Framing::Ended => {}
+        }
+    }
+
+    /// Whether the upstream left its last event open; false from then on.
+    pub(super) fn take_open(&mut self) -> bool {
+        std::mem::take(&mut self.is_open)
+    }
+
+    /// Whether the client could get an event of ours here.
+    pub(super) fn at_boundary(&self) -> bool {
+        !matches!(&self.framing, Framing::Events(splitter, _) if !splitter.at_boundary())
+    }
+
+    /// Whether what comes is a body and no event of a stream.
+    pub(super) fn is_body(&self) -> bool {
+        self.client == Form::Whole || matches!(self.framing, Framing::Body(_))
+    }
+
+    /// What came of an event that has not ended; `None` where no stream comes.
+    pub(super) fn rest(&self) -> Option<&[u8]> {
+        match &self.framing {
+            Framing::Events(splitter, _) => Some(splitter.rest()),
+            Framing::Body(_) | Framing::Ended => None,
+        }
+    }
+
+    /// Bytes that are kept.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.framing {
+            Framing::Events(splitter, input) => splitter.partial_bytes() + input.len(),
+            Framing::Body(body) if !body.is_over => body.size,
+            Framing::Body(_) | Framing::Ended => 0,
+        }
+    }
+
+    fn piece(&mut self, piece: Piece, unjudged: bool) -> Event {
+        match piece {
+            Piece::Event(raw) | Piece::Oversized(raw) if unjudged => Event { raw, kind: Kind::Opaque },
+            Piece::Oversized(raw) => Event { raw, kind: Kind::Unread(Unjudged::EventTooLong) },
+            Piece::Event(raw) => self.event(raw),
+        }
+    }
+
+    /// Reads one event of a stream. Where it is several, the further ones are ready next.
+    pub(super) fn event(&mut self, raw: Bytes) -> Event {
+        read_event(raw, self.strict, &mut self.ready)
+    }
+
+    /// Reads a reply that has come to its end.
+    fn end_body(&mut self, body: Body) {
+        let Body { form, status, pieces, .. } = body;
+        let raw = joined(pieces);
+        let converted = match (self.client, form) {
+            (Form::Whole, Form::Streamed) => whole_of(&raw),
+            (Form::Streamed, Form::Whole) => return self.end_as_stream(&raw, status),
+            _ => Some(raw.clone()),
+        };
+        let event = match converted {
+            Some(whole) => whole_event(whole, status),
+            None => Event { raw, kind: Kind::Unread(Unjudged::NotJson) },
+        };
+        self.ready.push_back(event);
+    }
+
+    /// Makes a whole reply the events of a stream.
+    fn end_as_stream(&mut self, raw: &Bytes, status: u16) {
+        let Some(stream) = stream_of(raw).filter(|_| is_success(status)) else {
+            let error = error_of(raw, status);
+            let kind = Kind::Error { may_be_reply: error.is_none(), error: error.unwrap_or_default() };
+            // The error alone: clients that do not look for errors would run calls beside it.
+            let raw = write_event(&error_data(status, raw));
+            return self.ready.push_back(Event { raw, kind });
+        };
+        let mut splitter = Splitter::new(stream.len());
+        splitter.push(stream, |piece| {
+            let event = self.piece(piece, false);
+            self.ready.push_back(event);
+        });
+    }
+}
+
+/// Reads one event of a stream. `strict`: one that hides lines from some clients is not read. Where it is several, the
+/// further ones follow in `ready`.
+pub(super) fn read_event(raw: Bytes, strict: bool, ready: &mut VecDeque<Event>) -> Event {
+    let fields = parse_fields(&raw);
+    let opaque = |raw| Event { raw, kind: Kind::Opaque };
+    if strict && hides_lines(&raw, &fields) {
+        return Event { raw, kind: Kind::Unread(Unjudged::Ambiguous) };
+    }
+    if fields.data.is_empty() {
+        return opaque(raw);
+    }
+    if fields.data.starts_with(b"[DONE]") && fields.place.is_some() {
+        return Event { raw, kind: Kind::Done };
+    }
+    let read = Reply::parse(&fields.data);
+    if read.is_err()
+        && let Some(raws) = single_events(&raw)
+    {
+        let mut events = raws.into_iter().map(|raw| read_event(raw, strict, &mut VecDeque::new()));
+        let first = events.next().unwrap_or_else(|| opaque(raw));
+        ready.extend(events);
+        return first;
+    }
+    let name = fields.name.and_then(|name| std::str::from_utf8(name).ok());
+    let error = parse_event(name, fields.field, &fields.data);
+    let may_hold_calls = read.as_ref().map_or_else(|_| may_be_reply(&fields.data), Reply::may_hold_calls);
+    let (place, data) = match fields.place {
+        Some(place) => (Some(place), raw.slice(place.range())),
+        None => (None, Bytes::copy_from_slice(&fields.data)),
+    };
+    let kind = match (read, error) {
+        // One with a call beside it is a reply all the same, for clients that see no error.
+        (_, Some(error)) if !may_hold_calls => Kind::Error { error, may_be_reply: false },
+        (Err(_), _) if is_word(&data) => Kind::Opaque,
+        (read, error) => Kind::read(read, data, place, error.is_some()),
+    };
+    Event { raw, kind }
+}
+
+/// Reads a whole reply that came with this status.
+pub(super) fn whole_event(raw: Bytes, status: u16) -> Event {
+    let read = Reply::read(&raw, wire::Form::Whole);
+    let is_success = is_success(status);
+    let (may_hold_calls, may_be_error) = match &read {
+        Ok(reply) => (reply.may_hold_calls(), !is_success || may_be_in_200(reply, &raw)),
+        Err(_) => (is_success && may_be_reply(&raw), true),
+    };
+    let error = may_be_error.then(|| error_of(&raw, status)).flatten();
+    let kind = match (read, error) {
+        (read, Some(error)) if !may_hold_calls => {
+            Kind::Error { error, may_be_reply: !is_success && read.is_err() && may_be_reply(&raw) }
+        }
+        (read, error) => Kind::read(read, raw.clone(), Some(Span::new(0, raw.len())), error.is_some()),
+    };
+    Event { raw, kind }
+}
+
+/// The error that a whole reply tells. A status that refuses says so without words too.
+fn error_of(raw: &[u8], status: u16) -> Option<UpstreamError> {
+    if is_success(status) { parse_in_200(raw) } else { Some(parse(raw).unwrap_or_default()) }
+}
+
+fn is_success(status: u16) -> bool {
+    (200..300).contains(&status)
+}
+
+fn joined(mut pieces: Vec<Bytes>) -> Bytes {
+    if pieces.len() > 1 { pieces.concat().into() } else { pieces.pop().unwrap_or_default() }
+}
+
+/// Whether data are neither an object nor a list for any reader: some servers send words to keep the connection.
+fn is_word(data: &[u8]) -> bool {
+    !data.iter().any(|byte| matches!(byte, b'{' | b'[')) && !may_be_reply(data)
+}

@@ -1,0 +1,87 @@
+//! Usage of several replies as one: their numbers added up, since every one of them was billed. Touches
+//! nothing that is not a number.
+
+use bytes::Bytes;
+use serde_json::{Map, Number, Value};
+
+/// What the replies to one client request have used.
+#[derive(Debug, Default)]
+pub(super) struct Usages {
+    /// Of the replies before the present one, together.
+    earlier: Option<Value>,
+    /// Of the present one, as it came.
+    last: Option<Bytes>,
+}
+
+impl Usages {
+    /// The present reply reports it. The last report counts: Perplexity sends one with every chunk, some send two.
+    pub(super) fn note(&mut self, usage: &[u8]) {
+        self.last = Some(Bytes::copy_from_slice(usage));
+    }
+
+    pub(super) fn begin_next_reply(&mut self) {
+        self.earlier = self.total();
+        self.last = None;
+    }
+
+    /// The usage of the present reply.
+    pub(super) fn last(&self) -> Option<Value> {
+        self.last.as_ref().and_then(|usage| serde_json::from_slice(usage).ok())
+    }
+
+    /// The usage of all replies.
+    pub(super) fn total(&self) -> Option<Value> {
+        match (&self.earlier, self.last()) {
+            (Some(earlier), Some(last)) => Some(sum(earlier, &last)),
+            (earlier, last) => last.or_else(|| earlier.clone()),
+        }
+    }
+
+    /// What stands in the place of the present reply's own usage, where others came before it.
+    pub(super) fn sum(&self) -> Option<Value> {
+        self.earlier.as_ref().zip(self.last()).map(|(earlier, last)| sum(earlier, &last))
+    }
+}
+
+/// The sum of two usage objects: numbers of equal path are added, other members are those of `later`.
+fn sum(earlier: &Value, later: &Value) -> Value {
+    match (earlier, later) {
+        (Value::Object(earlier), Value::Object(later)) => Value::Object(sum_members(earlier, later)),
+        (Value::Number(a), Value::Number(b)) => Value::Number(add(a, b)),
+        (earlier, Value::Null) => earlier.clone(),
+        (_, later) => later.clone(),
+    }
+}
+
+fn sum_members(earlier: &Map<String, Value>, later: &Map<String, Value>) -> Map<String, Value> {
+    let mut all = later.clone();
+    for (key, value) in earlier {
+        let added = later.get(key).map_or_else(|| value.clone(), |later| sum(value, later));
+        all.insert(key.clone(), added);
+    }
+    all
+}
+
+fn add(a: &Number, b: &Number) -> Number {
+    let whole = a.as_u64().zip(b.as_u64()).and_then(|(a, b)| a.checked_add(b)).map(Number::from);
+    let float = || Number::from_f64(a.as_f64()? + b.as_f64()?);
+    whole.or_else(float).unwrap_or_else(|| b.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_of_equal_path_are_added_and_nothing_is_lost() {
+        let first = json!({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4}, "cost": 0.5, "is_byok": true});
+        let second = json!({"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"audio_tokens": 1},
+            "cost": 0.25, "is_byok": false, "x": null});
+        assert_eq!(
+            sum(&first, &second),
+            json!({"prompt_tokens": 17, "completion_tokens": 2,
+                "prompt_tokens_details": {"audio_tokens": 1, "cached_tokens": 4}, "cost": 0.75, "is_byok": false, "x": null})
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! The endpoints of LLM APIs as a closed set of names, and the path as it is shown: what a request asked for, without
+//! anything that could be a secret.
+
+use std::borrow::Cow;
+
+/// What a request asks for, by the end of its path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Endpoint {
+    ChatCompletions,
+    Responses,
+    Completions,
+    /// Anthropic's.
+    Messages,
+    Embeddings,
+    Models,
+    Images,
+    Audio,
+    Moderations,
+    Files,
+    Batches,
+    Realtime,
+    #[default]
+    Other,
+}
+
+impl Endpoint {
+    /// The endpoint that `path` names.
+    pub fn of(path: &str) -> Self {
+        let mut segments = path.rsplit('/').filter(|segment| !segment.is_empty());
+        let (last, parent) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());
+        match (parent, last) {
+            ("chat", "completions") => Self::ChatCompletions,
+            (_, "completions") => Self::Completions,
+            // Those of a thread are another API's.
+            (parent, "messages") if parent.is_empty() || is_version(parent) => Self::Messages,
+            ("messages", "count_tokens" | "batches") => Self::Messages,
+            _ => path.split('/').find_map(Self::by_segment).unwrap_or_default(),
+        }
+    }
+
+    /// Endpoints with others below them, such as one model or one response.
+    fn by_segment(segment: &str) -> Option<Self> {
+        Some(match segment {
+            "responses" => Self::Responses,
+            "embeddings" => Self::Embeddings,
+            "models" => Self::Models,
+            "images" => Self::Images,
+            "audio" => Self::Audio,
+            "moderations" => Self::Moderations,
+            "files" => Self::Files,
+            "batches" => Self::Batches,
+            "realtime" => Self::Realtime,
+            _ => return None,
+        })
+    }
+
+    /// As in fields.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ChatCompletions => "chat_completions",
+            Self::Responses => "responses",
+            Self::Completions => "completions",
+            Self::Messages => "messages",
+            Self::Embeddings => "embeddings",
+            Self::Models => "models",
+            Self::Images => "images",
+            Self::Audio => "audio",
+            Self::Moderations => "moderations",
+            Self::Files => "files",
+            Self::Batches => "batches",
+            Self::Realtime => "realtime",
+            Self::Other => "other",
+        }
+    }
+}
+
+fn is_version(segment: &str) -> bool {
+    segment.strip_prefix('v').is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// A path up to the first `;` or `%`, behind which some clients put parameters, and so credentials.
+pub fn shown(path: &str) -> Cow<'_, str> {
+    match path.find([';', '%']) {
+        Some(end) => Cow::Owned(format!("{}…", &path[..end])),
+        None => Cow::Borrowed(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_endpoints_of_a_closed_set() {
+        for (path, expected) in [
+            ("/v1/chat/completions", Endpoint::ChatCompletions),
+            ("/openai/deployments/x/chat/completions/", Endpoint::ChatCompletions),
+            ("/v1/completions", Endpoint::Completions),
+            ("/v1/responses", Endpoint::Responses),
+            ("/v1/responses/resp_1/input_items", Endpoint::Responses),
+            ("/v1/messages", Endpoint::Messages),
+            ("/v1/messages/count_tokens", Endpoint::Messages),
+            ("/v1/threads/t/messages", Endpoint::Other),
+            ("/v1/embeddings", Endpoint::Embeddings),
+            ("/v1/models/gpt-4o", Endpoint::Models),
+            ("/v1/audio/speech", Endpoint::Audio),
+            ("/", Endpoint::Other),
+            ("", Endpoint::Other),
+        ] {
+            assert_eq!(Endpoint::of(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_a_parameter_is_not_shown() {
+        assert_eq!(shown("/v1/models"), "/v1/models");
+        assert_eq!(shown("/v1/models;key=s3cr3t"), "/v1/models…");
+        assert_eq!(shown("/v1/models%3Fkey=s3cr3t"), "/v1/models…");
+    }
+}

@@ -1,0 +1,163 @@
+//! The prefix cache of requests: an agent sends the whole conversation again with every request, and what was read of it
+//! once is not read twice. Responsible for the hashes under which checkpoints are found; the reading is the wire's, the
+//! storage the shell's.
+
+use super::identity::{Chain, Domain, Hash, HashKey};
+use super::memo::{Derived, Memo};
+use crate::wire::body::Fault;
+use crate::wire::checkpoint::Checkpoint;
+use crate::wire::request::Request;
+use std::sync::Arc;
+
+/// A shorter body is read in less time than its beginnings are looked up.
+const LEAST_BYTES: usize = 8 * 1024;
+/// How many lengths are tried between one and its double: what is read again is a thirtieth on the average.
+const STEPS: usize = 16;
+/// The shortest beginning that is looked for is this part of the body.
+const LEAST_PART: usize = 4;
+/// Reads `body`, from memory as far as an earlier one had the same beginning.
+///
+/// # Errors
+/// See [`Request::parse`].
+pub fn read_request(body: &[u8], key: &HashKey, memo: &dyn Memo) -> Result<Request, Fault> {
+    let lengths = lengths(body.len());
+    if lengths.is_empty() {
+        return Request::parse(body);
+    }
+    let chains = key.beginnings(Domain::Prefix, body, &lengths);
+    let mut names = chains.iter().map(Chain::name).enumerate().rev();
+    let known = names.find_map(|(at, name)| Some((at, find(name, memo)?)));
+    // The place of a new checkpoint, if it is better than the one that is known.
+    let mut news = None;
+    let keep = |request: &Request| {
+        let last = lengths.partition_point(|length| *length <= steady(request)).checked_sub(1);
+        news = last.filter(|last| known.as_ref().is_none_or(|(at, _)| at < last));
+        news.map_or(0, |at| lengths[at])
+    };
+    let request = Request::resume(body, known.as_ref().map(|(_, checkpoint)| checkpoint), keep)?;
+    if let (Some(at), Some(checkpoint)) = (news, &request.checkpoint) {
+        memo.keep(chains[at].name(), Derived::Checkpoint(Arc::clone(checkpoint)));
+    }
+    Ok(request)
+}
+
+/// How much of the body the next request of the conversation begins with, as far as can be known: what stands behind
+/// the messages, tools mostly, will stand elsewhere then, and the last message may be written anew.
+fn steady(request: &Request) -> usize {
+    let before_the_last = request.messages.iter().rev().nth(1);
+    before_the_last.map_or(0, |message| message.span.range().end)
+}
+
+fn find(name: Hash, memo: &dyn Memo) -> Option<Arc<Checkpoint>> {
+    match memo.find(name) {
+        Some(Derived::Checkpoint(checkpoint)) => Some(checkpoint),
+        _ => None,
+    }
+}
+
+/// The lengths of the beginnings of a body that are named, in order: the same for every body, so that a longer one
+/// finds what a shorter one left.
+fn lengths(bytes: usize) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    let mut octave = LEAST_BYTES;
+    while octave <= bytes {
+        let steps = (0..STEPS).map(|step| octave + octave / STEPS * step);
+        lengths.extend(steps.filter(|length| (bytes / LEAST_PART..=bytes).contains(length)));
+        octave *= 2;
+    }
+    lengths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[derive(Default)]
+    struct Kept(Mutex<HashMap<Hash, Derived>>, AtomicUsize);
+
+    impl Memo for Kept {
+        fn derive(&self, _key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
+            compute()
+        }
+
+        fn find(&self, key: Hash) -> Option<Derived> {
+            let found = self.0.lock().unwrap().get(&key).cloned();
+            self.1.fetch_add(usize::from(matches!(found, Some(Derived::Checkpoint(_)))), Ordering::Relaxed);
+            found
+        }
+
+        fn keep(&self, key: Hash, derived: Derived) {
+            self.0.lock().unwrap().insert(key, derived);
+        }
+    }
+
+    fn body(messages: usize, last: &str) -> Vec<u8> {
+        let message = |at: usize| format!(r#"{{"role":"user","content":"{at} {}"}}"#, "word ".repeat(100));
+        let history: Vec<String> = (0..messages).map(message).collect();
+        format!(r#"{{"model":"m","messages":[{},{{"role":"user","content":"{last}"}}]}}"#, history.join(","))
+            .into()
+    }
+
+    #[test]
+    fn a_conversation_that_grows_is_read_from_memory_and_reads_the_same() {
+        let (memo, key) = (Kept::default(), HashKey::fixed(1));
+        let mut known = 0;
+        for messages in 1..200 {
+            let body = body(messages, "and now?");
+            let request = read_request(&body, &key, &memo).unwrap();
+            let plain = |request: Request| format!("{:?}", Request { checkpoint: None, ..request });
+            if let Some(checkpoint) = &request.checkpoint {
+                assert!(checkpoint.bytes() <= body.len());
+                known = checkpoint.bytes();
+            }
+            assert_eq!(plain(request), plain(Request::parse(&body).unwrap()));
+        }
+        assert!(known > 80_000, "{known}");
+        assert!(memo.0.lock().unwrap().len() < 80);
+    }
+
+    #[test]
+    fn a_conversation_is_known_though_its_last_message_is_another_or_much_stands_behind_its_messages() {
+        let tool = format!(r#"{{"function":{{"name":"t","description":"{}"}}}}"#, "word ".repeat(500));
+        let tools = format!(r#","tools":[{}]}}"#, vec![tool; 10].join(","));
+        for behind in ["}", tools.as_str()] {
+            for messages in [40, 45, 50, 60, 90] {
+                let (memo, key) = (Kept::default(), HashKey::fixed(1));
+                for (more, last) in [(0, "and now?"), (0, "or now?"), (1, "thanks")] {
+                    let body = String::from_utf8(body(messages + more, last)).unwrap();
+                    let body = format!("{}{behind}", &body[..body.len() - 1]);
+                    let request = read_request(body.as_bytes(), &key, &memo).unwrap();
+                    // Of the messages all but a tenth and one or two more.
+                    let known = request.checkpoint.map_or(0, |checkpoint| checkpoint.notes.len());
+                    assert!(known + 3 >= messages - messages / 10, "{known} of {messages} {last}");
+                    assert_eq!(memo.1.load(Ordering::Relaxed) > 0, last != "and now?", "{messages} {last}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn another_history_of_the_same_length_is_not_mistaken_for_it() {
+        let (memo, key) = (Kept::default(), HashKey::fixed(1));
+        for word in ["one", "two"] {
+            let body = String::from_utf8(body(40, "?")).unwrap().replacen("0 word", &format!("0 {word} "), 1);
+            let request = read_request(body.as_bytes(), &key, &memo).unwrap();
+            let text = request.messages[0].content.texts().next().unwrap();
+            assert!(text.raw(body.as_bytes()).starts_with(format!("0 {word}").as_bytes()));
+        }
+    }
+
+    #[test]
+    fn lengths_are_the_same_for_every_body_and_lie_close() {
+        assert!(lengths(LEAST_BYTES - 1).is_empty());
+        for bytes in (LEAST_BYTES..2_000_000).step_by(9_973) {
+            let lengths = lengths(bytes);
+            let last = lengths.last().unwrap();
+            assert!(*last <= bytes && bytes - last <= bytes / STEPS, "{bytes} {last}");
+            assert!(lengths.is_sorted() && lengths.len() <= 3 * STEPS);
+        }
+    }
+}
