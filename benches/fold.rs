@@ -1,5 +1,5 @@
 //! The transcript read and folded through the shipped policies, by size: at first sight, and with a history that
-//! was seen before. Likewise what it is going to cost.
+//! was seen before.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop")]
 
@@ -11,13 +11,10 @@ use divan::counter::BytesCount;
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::ledger::memory::MemoCache;
 use toolrein::policy::REGISTRY;
-use toolrein::policy::plan::Plan;
 use toolrein::policy::set::PolicySet;
-use toolrein::rewrite::sent::Sent;
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Hash, HashKey, Identity};
 use toolrein::transcript::memo::{Memo, NoMemo};
-use toolrein::transcript::prompt::{Anchor, Histories};
 use toolrein::wire::request::Request;
 
 fn main() {
@@ -51,32 +48,6 @@ fn of_context() -> PolicySet {
     let text = format!("{}{more}", include_str!("../proxy.toml"));
     let source = Source::Text { name: "bench".to_owned(), text };
     Config::load(source, &Overrides::default(), REGISTRY).unwrap().policies
-}
-
-/// The bill of a request that was never seen: of a long one, samples are counted.
-#[divan::bench(args = ["1KB", "32KB", "256KB", "1MB"], max_time = 2)]
-fn foretell_first(bencher: Bencher<'_, '_>, size: &str) {
-    foretell(bencher, size, false);
-}
-
-/// The bill of a request whose last message alone is new: to be held against the scan of the same size.
-#[divan::bench(args = ["1KB", "32KB", "256KB", "1MB"], max_time = 2)]
-fn foretell_next(bencher: Bencher<'_, '_>, size: &str) {
-    foretell(bencher, size, true);
-}
-
-fn foretell(bencher: Bencher<'_, '_>, size: &str, known: bool) {
-    let body = bodies::sized(size).bytes;
-    let request = Request::parse(&body).unwrap();
-    let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
-    let transcript = &Transcript::read(&request, &body, &identity, &NoMemo);
-    let sent = Sent { transcript, plan: &Plan::default(), restored: &[] };
-    let anchor = Anchor { size: sent.size(), prompt: 1_000, ..Anchor::default() };
-    let anchors = if known { vec![Some(anchor)] } else { Vec::new() };
-    bencher.counter(BytesCount::new(body.len())).bench_local(|| {
-        let histories = Histories::read(divan::black_box(transcript), Hash(1));
-        sent.foretell(&histories, &anchors, None)
-    });
 }
 
 /// One result of 1 MB, cut at first sight.

@@ -4,11 +4,10 @@
 use crate::world::{choices, is_json};
 use std::fmt::Debug;
 use toolrein::ledger::redis::records::{Kind, Record, Seals, Seen, Taken, Use, one_by_one};
-use toolrein::ledger::{ModelFacts, Overflow};
+use toolrein::ledger::{ModelFacts, Overflow, SentRounds};
 use toolrein::rewrite::confirm::{Confirmation, Handed, reply};
 use toolrein::rewrite::rounds::Round;
 use toolrein::transcript::identity::{Hash, HashKey};
-use toolrein::transcript::prompt::Anchor;
 use toolrein::transcript::released::Release;
 
 const ABOUT: (Kind, Hash) = (Kind::Rounds, Hash(7));
@@ -20,7 +19,7 @@ pub fn run(input: &[u8]) -> bool {
         1 => read::<Taken>(body).is_some(),
         2 => read::<Overflow>(body).is_some(),
         3 => read::<Use>(body).is_some(),
-        4 => read::<Anchor>(body).is_some(),
+        4 => read::<SentRounds>(body).is_some(),
         5 => read::<Seen>(body).is_some(),
         6 => read::<ModelFacts>(body).is_some_and(|facts| one_by_one(facts).len() == 1),
         7 => read::<Round>(body).is_some_and(|round| is_round(&round)),

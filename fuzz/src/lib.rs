@@ -9,6 +9,7 @@
 )]
 
 mod admin;
+#[allow(dead_code, reason = "tests encode streams as well")]
 #[path = "../../tests/support/coded.rs"]
 mod coded;
 mod coding;

@@ -7,7 +7,6 @@
 mod answer;
 pub mod error;
 pub mod fallback;
-mod meter;
 mod notes;
 mod plan;
 mod running;

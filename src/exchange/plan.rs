@@ -2,9 +2,8 @@
 //! it knows. Changes and sends nothing.
 
 use super::error::ProxyError;
-use super::meter::Meter;
 use super::running::Running;
-use super::store::{CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota};
+use super::store::{CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota, SentRounds};
 use super::{Core, Now, Output, Phase, Shared, StoreQuery};
 use crate::config::AskUsage;
 use crate::policy::about::Counted;
@@ -17,8 +16,8 @@ use crate::rewrite::summary::question;
 use crate::telemetry::outcome::{Consent, Context, On, PrefixBreak, SummaryResult};
 use crate::transcript::Known as KnownConversation;
 use crate::transcript::Transcript;
+use crate::transcript::histories::Histories;
 use crate::transcript::identity::{Domain, Hash};
-use crate::transcript::prompt::Histories;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -72,7 +71,7 @@ pub(super) struct Planned {
     pub(super) token: Option<String>,
     /// The stream is to be asked for its usage.
     pub(super) asks_usage: bool,
-    pub(super) meter: Meter,
+    pub(super) sent: SentRounds,
     answer: Option<Answer>,
 }
 
@@ -185,11 +184,10 @@ impl Core {
         self.record.context = self.hold_out(&mut plan);
         self.record.overflow_remembered = !transcript.overflows.is_empty() && !self.is_observing();
         self.record.model = Some(model_name.clone());
-        let meter = self.meter((transcript, &histories), &facts, (&plan, &restored), (model, conversation));
-        self.record.foretold = Some(meter.foretold());
+        let (sent, keeps_rounds) = self.sent_rounds((transcript, &histories), &facts, &restored);
         let explicit = self.identity.explicit.clone();
         self.record.conversation = Some(explicit.unwrap_or_else(|| conversation.spelled()));
-        self.note_known(facts.repeated, (lost, meter.keeps_rounds));
+        self.note_known(facts.repeated, (lost, keeps_rounds));
         self.note_new(transcript, &plan);
         let token = self.asks_approval().then(|| self.token(sought.request, now));
         let asks_usage = self.asks_usage(facts.model);
@@ -210,7 +208,7 @@ impl Core {
             length,
             token,
             asks_usage,
-            meter,
+            sent,
             answer,
         };
         self.approval(planned)
@@ -273,17 +271,16 @@ impl Core {
         }
     }
 
-    /// What the request's bill is held against.
-    fn meter(
+    /// With which hidden exchanges the history is sent, and whether its known beginning was sent with the same ones.
+    fn sent_rounds(
         &self,
         (transcript, histories): (&Transcript<'_>, &Histories),
         facts: &Facts,
-        (plan, restored): (&Plan, &Vec<(usize, Bytes)>),
-        names: (Hash, Hash),
-    ) -> Meter {
-        let (plain, none) = (Plan::default(), Vec::new());
-        let (plan, restored) = if self.is_observing() { (&plain, &none) } else { (plan, restored) };
-        Meter::read(Sent { transcript, plan, restored }, histories, facts, names)
+        restored: &[(usize, Bytes)],
+    ) -> (SentRounds, bool) {
+        let sent = Sent { transcript, restored: if self.is_observing() { &[] } else { restored } };
+        let rounds = sent.rounds_before(transcript.request.messages.len());
+        (SentRounds { history: histories.whole, rounds }, sent.keeps_rounds(histories, &facts.sent_rounds))
     }
 
     /// The question for a summary that the plan wants before it is followed. Records what became of earlier ones.

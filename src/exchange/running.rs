@@ -4,8 +4,8 @@
 use super::answer::Replies;
 use super::error::ProxyError;
 use super::fallback::Fallbacks;
-use super::meter::Meter;
 use super::plan::{Approved, Length};
+use super::store::SentRounds;
 use super::{Core, Input, Now, Output};
 use crate::config::Tell;
 use crate::rewrite::confirm::held::Word;
@@ -37,8 +37,8 @@ pub(super) struct Running {
     pub(super) bare: bool,
     /// The client must or may be answered by a call, so that tools stay open to the end.
     pub(super) keeps_tools: bool,
-    /// What the first reply is going to cost; `None` once that is reported.
-    pub(super) meter: Option<Meter>,
+    /// With which hidden exchanges the history is sent; `None` once that is reported.
+    pub(super) sent: Option<SentRounds>,
     /// The name of the whole request, made once: a stream of many choices asks for it at every finish.
     pub(super) name: Option<Hash>,
     /// How many judged calls are in the record.

@@ -61,7 +61,7 @@ impl Running {
             length,
             token,
             asks_usage,
-            meter,
+            sent,
             ..
         } = planned;
         let observes = core.is_observing();
@@ -100,7 +100,7 @@ impl Running {
             reasks: Reasks::default(),
             bare: false,
             keeps_tools,
-            meter: Some(meter),
+            sent: Some(sent),
             name: None,
             noted: 0,
             held: Vec::new(),
@@ -184,17 +184,12 @@ impl Running {
         core.outputs.push_back(Output::Store(News { model, overflow, ..News::default() }));
     }
 
-    /// Notes what the upstream billed, summed over all replies, and reports what the first one cost.
+    /// Notes what the upstream billed, summed over all replies, and reports with which hidden exchanges the history was sent.
     pub(super) fn billed(&mut self, core: &mut Core, usage: Usage) {
         core.note_usage(usage);
-        let Some(meter) = self.meter.take() else { return };
-        let is_of_first = self.reasks.count() == 0 && !self.pass.is_fallback();
-        if let Some(foretold) = core.record.foretold.as_mut().filter(|_| is_of_first) {
-            foretold.billed = usage.prompt;
+        if let Some(sent) = self.sent.take() {
+            core.outputs.push_back(Output::Store(News { sent: Some(sent), ..News::default() }));
         }
-        // A bill for more or for another form is not told; with what the history was sent, is.
-        let usage = if is_of_first { usage } else { Usage::default() };
-        core.outputs.push_back(Output::Store(News { cost: Some(meter.cost(usage)), ..News::default() }));
     }
 
     /// Prepares to ask again for `choice`, all of whose calls were blocked in `hidden`, for what is `next`; after too many

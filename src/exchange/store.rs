@@ -10,7 +10,6 @@ pub use update::Answered;
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::{CallKey, Hash};
-use crate::transcript::prompt::{Anchor, Ratio};
 use crate::transcript::released::{Release, Releases};
 use std::sync::Arc;
 use std::time::Instant;
@@ -78,13 +77,12 @@ pub struct Facts {
     pub repeated: bool,
     /// What that text asked, if it did.
     pub asked: Option<Arc<Confirmation>>,
-    pub anchors: Vec<Option<Anchor>>,
+    /// The name of the hidden exchanges that each history was sent with.
+    pub sent_rounds: Vec<Option<u64>>,
     /// When calls of each quota were handed out, in ms since the epoch, but for earlier tries of the same request.
     pub spent: Vec<Vec<u64>>,
     /// Requests of the conversation that were refused for their length and taken in a shorter form.
     pub overflows: Vec<Overflow>,
-    /// What the model's provider bills for an estimated token, as far as this process has learned.
-    pub ratio: Option<Ratio>,
     /// The ledger that replicas share did not answer: this is what this process knows.
     pub away: bool,
     /// It answered, but takes no news: what this process and others hand out, they do not learn of each other.
@@ -137,7 +135,8 @@ pub struct News {
     pub model: Option<(Hash, ModelFacts)>,
     /// Questions that were put, by the name of the text that holds each. What was told first stays.
     pub asked: Vec<(Hash, Confirmation)>,
-    pub cost: Option<Cost>,
+    /// With which hidden exchanges the history was sent.
+    pub sent: Option<SentRounds>,
     /// What quotas were used for.
     pub spent: Vec<Spent>,
     /// By the conversation: the request was refused for its length and taken in a shorter form.
@@ -153,15 +152,13 @@ pub struct Overflow {
     pub history: Hash,
 }
 
-/// What the history of one request cost.
+/// With which hidden exchanges a history was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cost {
-    /// The model at its upstream.
-    pub model: Hash,
-    pub conversation: Hash,
+pub struct SentRounds {
     /// The history's name.
     pub history: Hash,
-    pub anchor: Anchor,
+    /// The name of the hidden exchanges that were put back in it; 0 where none were.
+    pub rounds: u64,
 }
 
 impl News {
@@ -169,7 +166,7 @@ impl News {
     pub fn is_empty(&self) -> bool {
         let told = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
         let told = told && self.spent.is_empty() && self.overflow.is_none();
-        told && self.model.is_none() && self.cost.is_none()
+        told && self.model.is_none() && self.sent.is_none()
     }
 }
 

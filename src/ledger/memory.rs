@@ -1,24 +1,21 @@
 //! The ledger in this process's memory: bounded caches that forget the least used first. Also the memo of
 //! what was derived from messages. Nothing here outlives the process or is shared with another.
 
-use super::anchors::Anchors;
 use super::pending::Standing;
-use super::ratios::Ratios;
 use super::recent::Recent;
 use super::spent::{MOST_USES, Uses};
-use super::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News, Overflow};
+use super::{Ask, Claim, Facts, Ledger, ModelFacts, News, Overflow};
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::{MOST_AT_ONE_PLACE, Round};
 use crate::transcript::identity::Hash;
 use crate::transcript::memo::{Derived, Memo};
-use crate::transcript::prompt::Ratio;
 use crate::transcript::released::{Releases, with};
 use moka::ops::compute::Op;
 use moka::sync::Cache;
 use std::future::{Future, ready};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Overflows kept for one conversation, the newest: each made room for a good while.
@@ -27,8 +24,6 @@ pub(super) const MOST_OVERFLOWS: usize = 32;
 const ENTRY_BYTES: usize = 150;
 /// Models of which it is known what they refuse.
 const MOST_MODELS: u64 = 10_000;
-/// Models whose rates are learned, some 2 KB each.
-const MOST_RATIOS: u64 = 1_000;
 /// What a compiled schema takes, about: some hundred nodes.
 const COMPILED_BYTES: usize = 32 * 1024;
 
@@ -59,9 +54,7 @@ pub struct Memory {
     models: Cache<Hash, ModelFacts>,
     /// Whether any is known: most upstreams refuse nothing, and every request asks.
     knows_models: AtomicBool,
-    anchors: Anchors,
-    // A std mutex: held for sums over some dozen numbers.
-    ratios: Recent<Arc<Mutex<Ratios>>>,
+    sent_rounds: Recent<u64>,
     started: Instant,
 }
 
@@ -88,8 +81,7 @@ impl Memory {
             overflows: Recent::new(bounds.conversations, lifetime_ms, |_| 1),
             models: Cache::builder().max_capacity(MOST_MODELS).time_to_live(bounds.refusals).build(),
             knows_models: AtomicBool::new(false),
-            anchors: Anchors::new(),
-            ratios: Recent::new(MOST_RATIOS, u64::MAX, |_| 1),
+            sent_rounds: Recent::new(bounds.conversations, lifetime_ms, |_| 1),
             started: Instant::now(),
         }
     }
@@ -103,26 +95,9 @@ impl Memory {
         millis(moment.saturating_duration_since(self.started))
     }
 
-    fn learn(&self, cost: Cost) {
-        self.anchors.keep(cost.history, cost.anchor);
-        if cost.anchor.prompt > 0 {
-            self.ratios.update(cost.model, 0, |known| {
-                let known = known.unwrap_or_default();
-                let mut ratios = known.lock().unwrap_or_else(PoisonError::into_inner);
-                ratios.learn(cost.conversation, cost.anchor.size, cost.anchor.prompt);
-                drop(ratios);
-                known
-            });
-        }
-    }
-
     fn model(&self, model: &Hash) -> ModelFacts {
         let known = self.knows_models.load(Ordering::Relaxed).then(|| self.models.get(model));
         known.flatten().unwrap_or_default()
-    }
-
-    fn ratio(&self, model: &Hash) -> Option<Ratio> {
-        self.ratios.find(model, 0)?.lock().unwrap_or_else(PoisonError::into_inner).ratio()
     }
 
     /// Whether `claim` gets its calls here.
@@ -195,8 +170,7 @@ impl Ledger for Memory {
             model: self.model(&ask.model),
             repeated,
             asked: ask.answered.and_then(|text| self.asked(text)),
-            anchors: ask.histories.iter().map(|history| self.anchors.find(*history)).collect(),
-            ratio: self.ratio(&ask.model),
+            sent_rounds: ask.histories.iter().map(|history| self.sent_rounds.find(history, now_ms)).collect(),
             spent: ask.quotas.iter().map(|quota| self.spent(quota.name, ask.bytes, ask.now_ms)).collect(),
             overflows: self
                 .overflows
@@ -234,8 +208,8 @@ impl Ledger for Memory {
                 Op::Put(known.map_or(facts, |entry| entry.into_value().and(facts)))
             });
         }
-        if let Some(cost) = news.cost {
-            self.learn(cost);
+        if let Some(sent) = news.sent {
+            self.sent_rounds.update(sent.history, now_ms(), |_| sent.rounds);
         }
         if let Some((conversation, overflow)) = news.overflow {
             self.add_overflow(conversation, overflow);
@@ -295,9 +269,7 @@ impl Memo for MemoCache {
 mod tests {
     use super::*;
     use crate::ledger::{Quota, Spent};
-    use crate::transcript::prompt::{Anchor, Size};
     use crate::transcript::released::{NOTHING_HIDDEN, Release};
-    use crate::transcript::tokens::Estimate;
     use bytes::Bytes;
     use futures_util::FutureExt as _;
 
@@ -399,24 +371,6 @@ mod tests {
             ledger.record(News { model: Some((Hash(1), facts)), ..News::default() });
         }
         assert_eq!(look_up(&ledger, &[], &[], 0).model, no_tools.and(no_late_system));
-    }
-
-    #[test]
-    fn what_a_history_cost_is_found_by_its_name_and_teaches_the_rates_of_its_model() {
-        let ledger = ledger();
-        let size = Size { messages: Estimate::of_tokens(1_000), ..Size::default() };
-        let anchor = Anchor { size, prompt: 1_200, ..Anchor::default() };
-        let cost = Cost { model: Hash(1), conversation: Hash(2), history: Hash(6), anchor };
-        let untold = Cost { history: Hash(5), anchor: Anchor { prompt: 0, ..anchor }, ..cost };
-        for (cost, anchors, rate) in [
-            (untold, [Some(untold.anchor), None], None),
-            (Cost { model: Hash(9), ..cost }, [Some(untold.anchor), Some(anchor)], None),
-            (cost, [Some(untold.anchor), Some(anchor)], Some(12_000)),
-        ] {
-            ledger.record(News { cost: Some(cost), ..News::default() });
-            let facts = look_up(&ledger, &[], &[], 0);
-            assert_eq!((facts.anchors, facts.ratio.map(|ratio| ratio.messages)), (anchors.to_vec(), rate));
-        }
     }
 
     #[test]

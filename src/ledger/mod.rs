@@ -2,18 +2,17 @@
 //! what a model refuses, what histories cost. Each has a bound and a lifetime; losing one never breaks a conversation. Stores and
 //! finds; decides nothing.
 
-mod anchors;
 pub mod held;
 pub mod memory;
 mod pending;
-pub mod ratios;
-mod recent;
+pub mod recent;
 pub mod redis;
 mod spent;
 pub mod summaries;
 
 pub use crate::exchange::store::{
-    Answered, Ask, CallNames, Claim, Cost, Facts, MOST_LOOKED_UP, ModelFacts, News, Overflow, Quota, Spent,
+    Answered, Ask, CallNames, Claim, Facts, MOST_LOOKED_UP, ModelFacts, News, Overflow, Quota, SentRounds,
+    Spent,
 };
 
 use std::future::Future;

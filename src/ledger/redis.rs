@@ -276,9 +276,8 @@ fn merge(facts: &mut Facts, found: Found) {
     facts.model = facts.model.and(found.model);
     facts.repeated |= found.repeated;
     facts.asked = found.asked.map(Arc::new).or(facts.asked.take());
-    for (known, shared) in facts.anchors.iter_mut().zip(found.anchors) {
-        // One whose bill is known tells more.
-        *known = shared.filter(|shared| shared.prompt > 0 || known.is_none()).or(*known);
+    for (known, shared) in facts.sent_rounds.iter_mut().zip(found.sent_rounds) {
+        *known = shared.map(|sent| sent.rounds).or(*known);
     }
     add_own(&mut facts.overflows, found.overflows, |own, other| own == other, MOST_OVERFLOWS);
 }

@@ -102,10 +102,7 @@ impl Driver {
                 }
                 Output::Summarise { wanted, question } => {
                     self.record.own_time();
-                    let summary = match self.head.came() {
-                        Some(parts) => self.gateway.summarise(&wanted, parts, question).await,
-                        None => None,
-                    };
+                    let summary = self.gateway.summarise(&wanted, self.head.came(), question).await;
                     self.record.upstream_time();
                     self.give(Input::Summarised(summary));
                 }

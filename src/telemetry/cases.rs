@@ -2,8 +2,8 @@
 
 use super::endpoint::Endpoint;
 use super::outcome::{
-    Context, Fallback, Foretold, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route, SHORTENED,
-    Said, Times, Tokens, Verdict,
+    Context, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route, SHORTENED, Said,
+    Times, Tokens, Verdict,
 };
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -60,7 +60,6 @@ pub(super) fn rich() -> Outcome {
         reasoning: 20,
         saved: 900,
     };
-    outcome.foretold = Some(Foretold { tokens: 2_970, basis: "usage", billed: 3_000 });
     outcome.context = Context { touched: true, held_out: false };
     outcome.upstream_requests = 2;
     outcome.upstream_request_id = Some("up-1".to_owned());

@@ -1,7 +1,7 @@
 //! The shapes of metrics: how they are made and registered, and series resolved once for the labels known
 //! beforehand. Names, help texts and what is counted are their users' affair.
 
-use super::outcome::{BASES, Context, Route};
+use super::outcome::{Context, Route};
 use prometheus::core::Collector;
 use prometheus::{
     Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -55,18 +55,6 @@ impl Maker<'_> {
         let family = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), &["tool"])?;
         self.add(family.clone())?;
         Ok(family)
-    }
-
-    /// The same by what an estimate rests on, one of [`BASES`].
-    pub(super) fn basis_histograms(
-        &self,
-        name: &str,
-        help: &str,
-        buckets: &[f64],
-    ) -> Result<[(&'static str, Histogram); BASES.len()], Error> {
-        let family = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), &["basis"])?;
-        self.add(family.clone())?;
-        Ok(BASES.map(|basis| (basis, family.with_label_values(&[basis]))))
     }
 
     pub(super) fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, Error> {

@@ -253,7 +253,7 @@ mod tests {
             "upstream_requests": 2, "upstream_request_id": "up-1", "reasks": 1, "lost_hidden_exchanges": 1,
             "fallbacks": ["placement"], "prefix_breaks": ["ledger"], "unjudged": ["event_too_long"],
             "tokens_prompt": 3000, "tokens_cached": 2048, "tokens_cache_written": 100, "tokens_completion": 70,
-            "tokens_reasoning": 20, "tokens_saved": 900, "tokens_predicted": 2970, "predicted_by": "usage",
+            "tokens_reasoning": 20, "tokens_saved": 900,
             "context_touched": true, "request_bytes": 32768, "reply_bytes": 900,
             "total_ms": 1500.25, "overhead_ms": 0.25, "upstream_ms": 1500.0, "first_byte_ms": 420.5,
             "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",

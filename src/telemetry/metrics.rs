@@ -4,7 +4,7 @@
 use super::families::{Contexts, Counters, Maker, Requests};
 use super::gauges::Gauges;
 use super::ledger::{LedgerOp, SharedLedger};
-use super::outcome::{BASES, Consent, Fallback, Foretold, On, Outcome, PrefixBreak, SummaryResult, Tokens};
+use super::outcome::{Consent, Fallback, On, Outcome, PrefixBreak, Route, SummaryResult, Tokens};
 use super::tools::Tools;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
@@ -33,17 +33,15 @@ const UNGOVERNED: [&str; 10] = [
     "no_memory",
     "odd_text",
 ];
-/// In the order of [`Tokens`], and what was foretold of prompts that nobody billed.
+/// In the order of [`Tokens`], and an estimate of prompts that nobody billed.
 const TOKEN_KINDS: [&str; 7] =
     ["prompt", "cached", "cache_written", "completion", "reasoning", "saved", "estimated"];
 /// Of [`Metrics::count_summary_tokens`].
 const SUMMARY_TOKENS: [&str; 2] = ["prompt", "completion"];
 /// Of [`Metrics::count_reload`].
 const RELOADS: [&str; 2] = ["ok", "refused"];
-/// Upon an earlier bill about 1 % is usual; by learned rates alone about 5 %.
-const ESTIMATE_ERRORS: [f64; 9] = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1.0];
-/// Smaller prompts are mostly constants of the provider's, and say nothing of the estimate.
-const SMALL_PROMPT: u64 = 200;
+/// Bytes of a request that make a token, about: for prompts that nobody billed.
+const BYTES_OF_A_TOKEN: u64 = 4;
 
 /// All metrics of one process.
 pub struct Metrics {
@@ -56,7 +54,6 @@ pub struct Metrics {
     tools: Tools,
     tokens: Counters,
     context: Contexts,
-    estimate_errors: [(&'static str, Histogram); BASES.len()],
     client_gone: IntCounter,
     lost_log_lines: IntCounter,
     lost_audit_lines: IntCounter,
@@ -139,13 +136,6 @@ impl Metrics {
                 "toolrein_context_tokens_total",
                 "Billed tokens of prompts, all and cached, by whether policies changed the conversation's texts \
                  (touched) and by whether it was held out, so that they only would have.",
-            )?,
-            estimate_errors: make.basis_histograms(
-                "toolrein_estimate_error_ratio",
-                "How far the foretold tokens of a prompt were off the billed ones, as a share of these, by what was \
-                 known: usage (an earlier bill of the conversation), ratio (learned rates), class (neither). Prompts \
-                 of 200 tokens and more.",
-                &ESTIMATE_ERRORS,
             )?,
             client_gone: make
                 .counter("toolrein_client_gone_total", "Requests whose client left before the reply's end.")?,
@@ -272,8 +262,9 @@ impl Metrics {
 
     fn record_tokens(&self, outcome: &Outcome) {
         let Tokens { prompt, cached, cache_written, completion, reasoning, saved } = outcome.tokens;
-        let answered = (200..300).contains(&outcome.status) && prompt == 0;
-        let estimated = outcome.foretold.filter(|_| answered).map_or(0, |foretold| foretold.tokens);
+        let is_read = outcome.route == Route::Chat && outcome.ungoverned.is_none();
+        let is_unbilled = is_read && (200..300).contains(&outcome.status) && prompt == 0;
+        let estimated = if is_unbilled { outcome.request_bytes / BYTES_OF_A_TOKEN } else { 0 };
         let counts = [prompt, cached, cache_written, completion, reasoning, saved, estimated];
         for (kind, count) in TOKEN_KINDS.into_iter().zip(counts) {
             if count > 0 {
@@ -281,13 +272,6 @@ impl Metrics {
             }
         }
         self.context.count(outcome.context, prompt, cached);
-        if let Some(Foretold { tokens, basis, billed }) =
-            outcome.foretold.filter(|it| it.billed >= SMALL_PROMPT)
-        {
-            let error = (tokens as f64 / billed as f64 - 1.0).abs();
-            let known = self.estimate_errors.iter().filter(|(known, _)| *known == basis);
-            known.for_each(|(_, errors)| errors.observe(error));
-        }
     }
 }
 
@@ -425,7 +409,7 @@ impl Deeds {
 #[cfg(test)]
 mod tests {
     use super::super::cases::rich;
-    use super::super::outcome::{Action, Context, Route};
+    use super::super::outcome::{Action, Context};
     use super::*;
 
     fn metrics() -> Metrics {
@@ -451,8 +435,6 @@ toolrein_actions_total{action="shortened",policy="truncate"} 2
 toolrein_actions_total{action="withheld",policy="rate_limit"} 1
 toolrein_context_tokens_total{held_out="no",kind="cached",touched="yes"} 2048
 toolrein_context_tokens_total{held_out="no",kind="prompt",touched="yes"} 3000
-toolrein_estimate_error_ratio_sum{basis="usage"} 0.010000000000000009
-toolrein_estimate_error_ratio_count{basis="usage"} 1
 toolrein_fallbacks_total{kind="placement"} 1
 toolrein_first_byte_seconds_sum 0.4205
 toolrein_first_byte_seconds_count 1
@@ -559,21 +541,19 @@ toolrein_upstream_seconds_count 1"#;
     }
 
     #[test]
-    fn prompts_that_nobody_billed_count_as_foretold_and_say_nothing_of_the_estimate() {
+    fn prompts_that_nobody_billed_are_estimated_by_their_bytes() {
         let metrics = metrics();
-        let foretold = |billed| Some(Foretold { tokens: 1_000, basis: "class", billed });
-        let chat = |status, billed, prompt| Outcome {
+        let chat = |status, prompt| Outcome {
             status,
-            foretold: foretold(billed),
+            request_bytes: 4_000,
             tokens: Tokens { prompt, ..Tokens::default() },
             ..Outcome::new(Route::Chat)
         };
-        for outcome in [chat(200, 0, 0), chat(500, 0, 0), chat(200, 0, 700), chat(200, 150, 150)] {
+        for outcome in [chat(200, 0), chat(500, 0), chat(200, 700)] {
             metrics.record(&outcome);
         }
         let samples = samples(&metrics);
         assert!(samples.iter().any(|sample| sample == r#"toolrein_tokens_total{kind="estimated"} 1000"#));
-        assert!(!samples.iter().any(|sample| sample.contains("estimate_error")), "{samples:#?}");
     }
 
     #[test]

@@ -47,8 +47,6 @@ pub struct Outcome {
     pub tokens: Tokens,
     /// The upstream's usage told numbers that cannot be; they are left out of [`Self::tokens`].
     pub implausible_usage: bool,
-    /// What the prompt was expected to cost; `None` where it was not read.
-    pub foretold: Option<Foretold>,
     pub context: Context,
     /// Requests that the upstream was sent for this one.
     pub upstream_requests: u32,
@@ -221,19 +219,6 @@ pub struct Tokens {
     /// Not sent because texts were shortened, in this request, its old messages included.
     pub saved: u64,
 }
-
-/// What a prompt was expected to cost, and what it did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Foretold {
-    pub tokens: u64,
-    /// What the expectation rests on: one of [`BASES`].
-    pub basis: &'static str,
-    /// As billed for the form that was expected; 0 where nobody told.
-    pub billed: u64,
-}
-
-/// An earlier bill of the conversation, rates learned from others, or neither.
-pub const BASES: [&str; 3] = ["usage", "ratio", "class"];
 
 /// What policies of the context did to the conversation, its old messages included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -98,10 +98,6 @@ struct Tokens {
     tokens_reasoning: u64,
     #[serde(skip_serializing_if = "is_nothing")]
     tokens_saved: u64,
-    #[serde(skip_serializing_if = "is_nothing")]
-    tokens_predicted: u64,
-    #[serde(skip_serializing_if = "is_nothing")]
-    predicted_by: &'static str,
 }
 
 /// What a policy did.
@@ -223,8 +219,6 @@ impl From<&Outcome> for Tokens {
             tokens_completion: tokens.completion,
             tokens_reasoning: tokens.reasoning,
             tokens_saved: tokens.saved,
-            tokens_predicted: outcome.foretold.map_or(0, |predicted| predicted.tokens),
-            predicted_by: outcome.foretold.map_or("", |predicted| predicted.basis),
         }
     }
 }

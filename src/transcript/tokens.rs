@@ -4,18 +4,15 @@
 //! adding such numbers. It holds no vocabulary and learns nothing: ratios per model, billed usage and what counts as a
 //! message belong to its callers. Estimates are fixed point, so sums depend neither on order nor on the machine.
 //!
-//! Every character costs what the table `COST` says for its class and the classes of the three characters before it.
+//! Every character costs what the table `COST` says for its class and the classes of the two characters before it.
 //! The table is a rule (`cost`) with constants fitted to o200k counts of 9 MB of agents' messages, tool results, call
 //! arguments, tool schemas, source code and prose in 24 languages. Because a cost looks back only, a longer text never
 //! counts less than its beginning.
 
 mod bound;
-mod sample;
 
 pub use bound::most_json;
-pub use sample::sample_json;
 
-use crate::wire::body::block::{BLOCK, any, behind_backslash, marks};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
@@ -64,6 +61,11 @@ impl Estimate {
         Self(self.0.saturating_mul(factor_percent as u64) / 100)
     }
 
+    /// What `bytes` come to where `counted` of them come to this estimate.
+    pub const fn in_proportion(self, bytes: usize, counted: usize) -> Self {
+        Self(self.0.saturating_mul(bytes as u64) / counted as u64)
+    }
+
     /// What this estimate has beyond another, or nothing.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -101,7 +103,7 @@ pub fn estimate_text(text: &str) -> Estimate {
     Scan::new().read(text.as_bytes(), false)
 }
 
-// Classes of characters, three bits each, so that four of them index `COSTS`.
+// Classes of characters, three bits each, so that three of them index `COST`.
 const LOWER: u8 = 0; // also every letter outside ASCII
 const UPPER: u8 = 1;
 const DIGIT: u8 = 2;
@@ -110,18 +112,6 @@ const NEWLINE: u8 = 4; // also tabs and the other controls
 const PUNCT: u8 = 5; // also ideographs and symbols outside ASCII: none of them joins a word
 const JOINER: u8 = 6; // `_` and `'`: tokenizers glue them to the letters that follow
 const BACKSLASH: u8 = 7;
-
-/// What a class costs behind itself, for those that JSON escapes in two bytes: the same for all three, since
-/// `read_escaped` counts such a character twice and takes this off.
-const RUN: u8 = 20;
-
-/// Where fewer bytes of a block than these stand before what takes decoding, all of them are decoded.
-const FEW: usize = BLOCK / 4;
-
-/// How many characters are taken in without a look at how many are left.
-const MANY: usize = 16;
-
-type Block = [u8; BLOCK];
 
 /// A text read up to some place.
 struct Scan {
@@ -139,129 +129,27 @@ impl Scan {
     fn read(mut self, bytes: &[u8], json: bool) -> Estimate {
         let mut at = 0;
         while at < bytes.len() {
-            let rest = &bytes[at..];
-            let read = match rest.first_chunk() {
-                Some(block) => self.read_block(block, BLOCK, json),
-                None => {
-                    let mut block = [0; BLOCK];
-                    block[..rest.len()].copy_from_slice(rest);
-                    self.read_block(&block, rest.len(), json)
-                }
-            };
-            at += if read > 0 { read } else { self.read_slowly(rest, json) };
+            let byte = bytes[at];
+            if byte < 0x80 && !(json && byte == b'\\') {
+                self.add(CLASSES[usize::from(byte)]);
+                at += 1;
+            } else {
+                let (code, length) = if json { decode_json(&bytes[at..]) } else { decode_utf8(&bytes[at..]) };
+                let [class, extra] =
+                    if code < 0x80 { [CLASSES[code as usize], 0] } else { beyond_ascii(code) };
+                self.add(class);
+                self.cost += u64::from(extra);
+                at += length;
+            }
         }
         Estimate(self.cost)
     }
 
-    /// Reads the ASCII and the simple escapes at the beginning of a block, of which so many bytes count, and says how many
-    /// bytes that was: perhaps none.
-    #[inline(always)]
-    fn read_block(&mut self, block: &Block, length: usize, json: bool) -> usize {
-        let mut read = length;
-        if any(block, |byte| byte >= 0x80) {
-            read = length.min(marks(block, |byte| byte >= 0x80).trailing_zeros() as usize);
-            if read < FEW {
-                return 0;
-            }
-        }
-        if json && any(block, |byte| byte == b'\\') {
-            return self.read_escaped(block, read);
-        }
-        self.add(block, read);
-        read
-    }
-
-    /// Reads a block of JSON. Both bytes of an escape are read as the character meant, so that characters stay pairs
-    /// of bytes.
-    #[inline(never)]
-    fn read_escaped(&mut self, block: &Block, length: usize) -> usize {
-        let (mut meant, mut read, mut doubled) = (*block, length, 0);
-        let mut open = 0;
-        let mut escaped = behind_backslash(marks(block, |byte| byte == b'\\'), &mut open);
-        while escaped != 0 {
-            let at = escaped.trailing_zeros() as usize;
-            escaped &= escaped - 1;
-            if at >= read {
-                // A backslash is left for the block that has what it escapes.
-                read -= usize::from(at == read);
-                break;
-            }
-            let character = MEANT[usize::from(block[at])];
-            if character == 0 {
-                read = if at <= FEW { 0 } else { at - 1 };
-                break;
-            }
-            meant[at - 1] = character;
-            meant[at] = character;
-            doubled += u64::from(RUN);
-        }
-        if read == BLOCK {
-            read -= open as usize;
-        }
-        if read > 0 {
-            self.add(&meant, read);
-            self.cost -= doubled;
-        }
-        read
-    }
-
-    /// Takes in so many ASCII characters of a block.
-    #[inline(always)]
-    fn add(&mut self, block: &Block, length: usize) {
-        if length == BLOCK {
-            block.as_chunks::<MANY>().0.iter().for_each(|many| self.add_twos(many));
-            return;
-        }
-        let (many, rest) = block[..length].as_chunks::<MANY>();
-        many.iter().for_each(|many| self.add_twos(many));
-        let (twos, one) = rest.as_chunks::<2>();
-        twos.iter().for_each(|two| self.add_twos(two));
-        one.iter().for_each(|byte| self.add_one(CLASSES[usize::from(*byte)]));
-    }
-
-    /// Takes in ASCII characters two by two: in stretches of [`MANY`], which compile to six instructions for two.
-    #[inline(always)]
-    fn add_twos<const N: usize>(&mut self, bytes: &[u8; N]) {
-        let (mut before, mut cost) = (usize::from(self.before), 0);
-        for two in bytes.as_chunks().0 {
-            let classes = usize::from(PAIRS[usize::from(u16::from_le_bytes(*two))]);
-            cost += COSTS[(before << 6 | classes) & 0o7777];
-            before = classes;
-        }
-        self.cost += u64::from(cost);
-        self.before = before as u16;
-    }
-
-    #[inline(always)]
-    fn add_one(&mut self, class: u8) {
+    /// Takes in a character of `class`.
+    fn add(&mut self, class: u8) {
         let three = self.before << 3 | u16::from(class);
-        self.cost += u64::from(COST[usize::from(three) & 0o777]);
+        self.cost += u64::from(COST[usize::from(three)]);
         self.before = three & 0o77;
-    }
-
-    /// Reads whole characters, a block's worth or a little more, and says how many bytes that was.
-    #[inline(never)]
-    fn read_slowly(&mut self, bytes: &[u8], json: bool) -> usize {
-        let mut at = 0;
-        while at < bytes.len().min(BLOCK) {
-            at += self.read_character(&bytes[at..], json);
-        }
-        at
-    }
-
-    /// Reads one character, and says how many bytes that was.
-    #[inline(always)]
-    fn read_character(&mut self, bytes: &[u8], json: bool) -> usize {
-        let (code, length) = if json { decode_json(bytes) } else { decode_utf8(bytes) };
-        // Kinds change at multiples of 16 only, but for ASCII.
-        let [class, extra] = match code {
-            0..0x80 => [CLASSES[code as usize], 0],
-            0x80..0x1_0000 => BEYOND[code as usize >> 4],
-            _ => beyond_ascii(code),
-        };
-        self.add_one(class);
-        self.cost += u64::from(extra);
-        length
     }
 }
 
@@ -291,19 +179,6 @@ const fn classes() -> [u8; 1 << 8] {
     table
 }
 
-/// The classes of two ASCII characters, three bits each, by the characters as a little-endian number.
-static PAIRS: [u8; 1 << 16] = pairs();
-
-const fn pairs() -> [u8; 1 << 16] {
-    let mut table = [0; 1 << 16];
-    let mut two = 0;
-    while two < table.len() {
-        table[two] = CLASSES[two & 0xFF] << 3 | CLASSES[two >> 8];
-        two += 1;
-    }
-    table
-}
-
 /// What a character costs, in hundredths of a token, by its class and those of the two before it: three octal digits,
 /// in reading order.
 static COST: [u8; 1 << 9] = cost_of_one();
@@ -318,30 +193,18 @@ const fn cost_of_one() -> [u8; 1 << 9] {
     table
 }
 
-/// What two characters cost, likewise: four octal digits.
-static COSTS: [u32; 1 << 12] = cost_of_two();
-
-const fn cost_of_two() -> [u32; 1 << 12] {
-    let one = cost_of_one();
-    let mut table = [0; 1 << 12];
-    let mut four = 0;
-    while four < table.len() {
-        table[four] = one[four >> 3] as u32 + one[four & 0o777] as u32;
-        four += 1;
-    }
-    table
-}
-
 /// What a text costs at most, for each of its bytes. Two characters in a row never cost more than the dearest two of the
 /// table, and those outside ASCII take two bytes or more for what they cost beyond that. What is left over (an odd
 /// character, the framing of a message) is less than the quotes and braces around it come to.
 const MOST_OF_A_BYTE: u64 = most_of_a_byte();
 
 const fn most_of_a_byte() -> u64 {
-    let (costs, mut most, mut four) = (cost_of_two(), 0, 0);
-    while four < costs.len() {
-        if costs[four].div_ceil(2) > most {
-            most = costs[four].div_ceil(2);
+    let (costs, mut most, mut four) = (cost_of_one(), 0, 0);
+    // Four classes, of which the first two stand before the two that are paid for.
+    while four < 1 << 12 {
+        let two = costs[four >> 3] as u32 + costs[four & 0o777] as u32;
+        if two.div_ceil(2) > most {
+            most = two.div_ceil(2);
         }
         four += 1;
     }
@@ -380,7 +243,7 @@ const fn cost(earlier: u8, previous: u8, class: u8) -> u8 {
         // One space belongs to the word behind it; more are one token, however many (indentation).
         (SPACE, SPACE) if earlier != SPACE => 45,
         (_, SPACE) => 0,
-        (NEWLINE, NEWLINE) | (PUNCT, PUNCT) | (BACKSLASH, BACKSLASH) => RUN,
+        (NEWLINE, NEWLINE) | (PUNCT, PUNCT) | (BACKSLASH, BACKSLASH) => 20,
         // Newlines join punctuation in front of them.
         (PUNCT | JOINER | BACKSLASH, NEWLINE) => 0,
         (SPACE, NEWLINE) => 35,
@@ -417,19 +280,6 @@ const fn beyond_ascii(code: u32) -> [u8; 2] {
     }
 }
 
-/// The same below 0x10000, by sixteen codes.
-static BEYOND: [[u8; 2]; 1 << 12] = all_beyond_ascii();
-
-const fn all_beyond_ascii() -> [[u8; 2]; 1 << 12] {
-    let mut table = [[0; 2]; 1 << 12];
-    let mut sixteen = 0;
-    while sixteen < table.len() {
-        table[sixteen] = beyond_ascii((sixteen << 4) as u32);
-        sixteen += 1;
-    }
-    table
-}
-
 /// What follows a backslash in JSON, but for `u`: the character meant.
 const fn simple_escape(byte: u8) -> Option<u8> {
     match byte {
@@ -442,18 +292,6 @@ const fn simple_escape(byte: u8) -> Option<u8> {
         _ => None,
     }
 }
-
-/// The same in a table, 0 where there is none.
-static MEANT: [u8; 1 << 8] = {
-    let (mut meant, mut byte) = ([0; 1 << 8], 0);
-    while byte < meant.len() {
-        if let Some(character) = simple_escape(byte as u8) {
-            meant[byte] = character;
-        }
-        byte += 1;
-    }
-    meant
-};
 
 /// Stands for a byte that is not UTF-8.
 const REPLACEMENT: u32 = 0xFFFD;
@@ -537,16 +375,6 @@ mod tests {
         for text in &all {
             assert_eq!(estimate_json(text.as_bytes()), plainly(text.as_bytes(), true), "{text}");
             assert_eq!(estimate_text(text), plainly(text.as_bytes(), false), "{text}");
-        }
-    }
-
-    #[test]
-    fn every_place_of_an_escape_in_a_block_counts_alike() {
-        for special in [r"\n", r"\\\\\\", r"\u4e2d", "é", r"\", "\u{0}"] {
-            for at in 0..2 * BLOCK + 2 {
-                let text = format!("{}{special}{}", "a".repeat(at), "b1 ".repeat(at % 50));
-                assert_eq!(estimate_json(text.as_bytes()), plainly(text.as_bytes(), true), "{text}");
-            }
         }
     }
 

@@ -88,12 +88,7 @@ impl Assembled {
 
     /// Whether some client may know it by another name than [`name`](Self::name).
     pub fn has_other_names(&self) -> bool {
-        !self.joined_before().is_empty() || self.pieces.len() > 1
-    }
-
-    /// The names before its own, where it may be joined with them: arguments of both would make no JSON.
-    fn joined_before(&self) -> &[Vec<u8>] {
-        if self.argued_before && !self.is_blank() { &[] } else { &self.before }
+        !self.before.is_empty() || self.pieces.len() > 1
     }
 
     /// The other names that it has for clients which put names together in another way: the `openai` package of Python
@@ -101,9 +96,12 @@ impl Assembled {
     /// at once takes each.
     pub fn other_names(&self) -> Vec<String> {
         let own = self.own_pieces();
-        let all: Vec<&[u8]> = self.joined_before().iter().chain(own).map(Vec::as_slice).collect();
+        let all: Vec<&[u8]> = self.before.iter().chain(own).map(Vec::as_slice).collect();
+        // Names that came with arguments of their own are those of calls that were judged: only joined are they new.
+        let is_joined_alone = self.argued_before && !self.is_blank();
+        let apart = if is_joined_alone { &all[self.before.len()..] } else { &all[..] };
         let mut names = vec![unescape(&all.concat()), unescape(&own.concat())];
-        names.extend(all.iter().map(|piece| unescape(piece)));
+        names.extend(apart.iter().map(|piece| unescape(piece)));
         let name = self.name();
         names.retain(|other| *other != name && !other.is_empty());
         names.sort_unstable();

@@ -3,11 +3,10 @@
 //! tree, copies nothing, and deliberately does not check what lies inside numbers and plain characters
 //! beyond what finding the next byte needs: a text that is wrong there is the upstream's to refuse.
 
-pub mod block;
+mod block;
 mod string;
 
 use std::ops::Range;
-pub(super) use string::{ONES, first_of, marks_in, zero_bytes};
 
 /// How deep objects and arrays may nest in what is read by recursion: serde_json refuses at the same depth.
 pub const MAX_DEPTH: u32 = 128;
@@ -68,12 +67,6 @@ pub struct Str {
 }
 
 impl Str {
-    /// One without escapes.
-    #[inline(always)]
-    fn plain(start: usize, end: usize) -> Self {
-        Self { span: Span::new(start, end), escaped: false, odd: false }
-    }
-
     /// The bytes between the quotes, escapes as written.
     #[inline]
     pub fn raw(self, text: &[u8]) -> &[u8] {

@@ -26,7 +26,7 @@ pub struct Checkpoint {
 /// What was derived from the bytes of one message.
 #[derive(Debug, Default)]
 pub struct Note {
-    /// Its size by some count, and 1 more; 0 where nobody counted yet. The highest bit: from samples alone.
+    /// Its size by some count, and 1 more; 0 where nobody counted yet.
     pub counted: AtomicU64,
     /// No count is larger, and 1 more; 0 where nobody asked yet.
     pub most: AtomicU64,
@@ -102,6 +102,7 @@ impl Note {
         Self {
             counted: copy(&self.counted),
             most: copy(&self.most),
+
             text: self.text.clone(),
             content: self.content.clone(),
             arguments: self.arguments.clone(),

@@ -1,7 +1,7 @@
 //! JSON strings in and out of their escapes, and the canonical form under which two spellings of the same
 //! value compare equal. Works on small pieces (names, ids, arguments, notices), never on whole bodies.
 
-use super::body::{Fault, Kind, ONES, Scanner, Span, Str, zero_bytes};
+use super::body::{Fault, Kind, Scanner, Span, Str};
 use std::borrow::Cow;
 
 /// The text of a string read from `text`; lone surrogates become U+FFFD.
@@ -45,31 +45,15 @@ pub fn is_named(string: Str, text: &[u8], name: &str) -> bool {
 
 /// The text of the bytes between two quotes, escapes resolved; lone surrogates become U+FFFD.
 pub fn unescape(raw: &[u8]) -> String {
-    // Room for all that is still to be read, and for a word: what is read is never shorter than what is written.
-    let mut out = vec![0; raw.len() + WORD];
-    let (mut at, mut length) = (0, 0);
-    while at < raw.len() {
-        let plain =
-            copy_until(&raw[at..], &mut out[length..], backslashes, |rest| memchr::memchr(b'\\', rest));
-        at += plain;
-        length += plain;
-        if at < raw.len() {
-            let (used, character) = unescape_one(&raw[at..]);
-            at += used;
-            if character.is_ascii() {
-                out[length] = character as u8;
-                length += 1;
-            } else {
-                let mut room = [0; 4];
-                let encoded = character.encode_utf8(&mut room);
-                // But for an escape that is none.
-                out.resize(out.len() + encoded.len().saturating_sub(used), 0);
-                out[length..][..encoded.len()].copy_from_slice(encoded.as_bytes());
-                length += encoded.len();
-            }
-        }
+    let mut out = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(plain) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(&rest[..plain]);
+        let (used, character) = unescape_one(&rest[plain..]);
+        out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        rest = &rest[plain + used..];
     }
-    out.truncate(length);
+    out.extend_from_slice(rest);
     match String::from_utf8(out) {
         Ok(text) => text,
         Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
@@ -78,34 +62,19 @@ pub fn unescape(raw: &[u8]) -> String {
 
 /// Appends `text` escaped as a JSON string, without quotes.
 pub fn escape_into(text: &str, out: &mut Vec<u8>) {
-    for piece in text.as_bytes().chunks(PIECE) {
-        let mut length = out.len();
-        out.resize(length + piece.len() * LONGEST_ESCAPE + WORD, 0);
-        let mut at = 0;
-        while at < piece.len() {
-            let plain = copy_until(&piece[at..], &mut out[length..], escaped_bytes, first_escaped);
-            at += plain;
-            length += plain;
-            if let Some(byte) = piece.get(at) {
-                at += 1;
-                let short = match byte {
-                    b'\n' => b'n',
-                    b'\r' => b'r',
-                    b'\t' => b't',
-                    b'"' | b'\\' => *byte,
-                    control => {
-                        let long = format!("\\u{control:04x}");
-                        out[length..][..LONGEST_ESCAPE].copy_from_slice(long.as_bytes());
-                        length += LONGEST_ESCAPE;
-                        continue;
-                    }
-                };
-                out[length..][..2].copy_from_slice(&[b'\\', short]);
-                length += 2;
-            }
+    let mut rest = text.as_bytes();
+    while let Some(plain) = rest.iter().position(|byte| *byte < 0x20 || matches!(byte, b'"' | b'\\')) {
+        out.extend_from_slice(&rest[..plain]);
+        match rest[plain] {
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
+            control => out.extend_from_slice(format!("\\u{control:04x}").as_bytes()),
         }
-        out.truncate(length);
+        rest = &rest[plain + 1..];
     }
+    out.extend_from_slice(rest);
 }
 
 /// `text` escaped as a JSON string, without quotes.
@@ -113,59 +82,6 @@ pub fn escaped(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + text.len() / 8);
     escape_into(text, &mut out);
     out
-}
-
-/// Bytes that are escaped at a time, so that there is room for escapes alone.
-const PIECE: usize = 256;
-const LONGEST_ESCAPE: usize = "\\u0000".len();
-/// Bytes looked at together.
-const STRETCH: usize = 32;
-const WORD: usize = size_of::<u64>();
-/// How far the next byte that matters is looked for in words: where one stands, there are mostly more.
-const NEAR: usize = 48;
-
-/// Copies what stands before the first byte that `found` marks in a word (by its highest bit, the first in truth), as
-/// `search` does in more, and says how many bytes that was. `out` has room for a word more.
-#[inline(always)]
-fn copy_until(
-    bytes: &[u8],
-    out: &mut [u8],
-    found: impl Fn(u64) -> u64,
-    search: impl Fn(&[u8]) -> Option<usize>,
-) -> usize {
-    let mut at = 0;
-    while at < NEAR
-        && let (Some(word), Some(room)) = (bytes[at..].first_chunk::<WORD>(), out[at..].first_chunk_mut())
-    {
-        *room = *word;
-        let plain = found(u64::from_le_bytes(*word)).trailing_zeros() as usize / 8;
-        at += plain;
-        if plain < WORD {
-            return at;
-        }
-    }
-    let rest = &bytes[at..];
-    let plain = search(rest).unwrap_or(rest.len());
-    out[at..][..plain].copy_from_slice(&rest[..plain]);
-    at + plain
-}
-
-fn backslashes(word: u64) -> u64 {
-    zero_bytes(word ^ (ONES * u64::from(b'\\')))
-}
-
-/// The bytes of `word` that must be escaped.
-fn escaped_bytes(word: u64) -> u64 {
-    // Below 0x20 the upper three bits are clear.
-    backslashes(word) | zero_bytes(word ^ (ONES * u64::from(b'"'))) | zero_bytes(word & (ONES * 0xE0))
-}
-
-fn first_escaped(bytes: &[u8]) -> Option<usize> {
-    let is_plain = |byte: &u8| *byte >= 0x20 && *byte != b'"' && *byte != b'\\';
-    // Without a way out of a stretch, so that it compiles to vector instructions.
-    let plain = |stretch: &&[u8]| stretch.iter().fold(true, |plain, byte| plain & is_plain(byte));
-    let passed = STRETCH * bytes.chunks_exact(STRETCH).take_while(plain).count();
-    bytes[passed..].iter().position(|byte| !is_plain(byte)).map(|at| passed + at)
 }
 
 /// `text` as a JSON string with its quotes.

@@ -1,7 +1,7 @@
 //! The `usage` of a reply under every recorded spelling, as numbers. Responsible for what each provider calls
 //! what; adds nothing up, and does not believe `total_tokens`, which is no sum at several providers (xAI, Gemini).
 
-use super::body::{Fault, Kind, Scanner, first_of, marks_in};
+use super::body::{Fault, Kind, Scanner};
 use serde_json::Value;
 
 /// No more tokens are believed of one reply: a hundred times what the largest model takes (10 million), and so few that
@@ -209,18 +209,8 @@ impl Told {
 #[inline(always)]
 fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.strip_prefix(b"\"")?;
-    let (words, _) = text[..text.len().min(32)].as_chunks::<8>();
-    for (at, word) in words.iter().enumerate() {
-        let (quotes, slashes) = marks_in(word);
-        if slashes != 0 {
-            return None;
-        }
-        if quotes != 0 {
-            let (key, rest) = text.split_at(at * word.len() + first_of(quotes));
-            return Some((key, rest.strip_prefix(b"\":")?));
-        }
-    }
-    None
+    let (key, rest) = text.split_at(memchr::memchr2(b'"', b'\\', &text[..text.len().min(32)])?);
+    Some((key, rest.strip_prefix(b"\":")?))
 }
 
 /// The count at the start of `text`, 0 for a number that is none, and what follows it.

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolrein::ledger::memory::{Bounds, Memory};
 use toolrein::ledger::redis::{Redis, Settings};
-use toolrein::ledger::{Ask, Claim, Cost, Facts, Ledger, ModelFacts, News, Overflow, Quota, Spent};
+use toolrein::ledger::{Ask, Claim, Facts, Ledger, ModelFacts, News, Overflow, Quota, SentRounds, Spent};
 use toolrein::rewrite::confirm::Confirmation;
 use toolrein::rewrite::rounds::Round;
 use toolrein::telemetry::metrics::Metrics;
 use toolrein::transcript::identity::{Hash, HashKey};
-use toolrein::transcript::prompt::Anchor;
 use toolrein::transcript::released::{NOTHING_HIDDEN, Release};
 use toolrein::wire::assemble::Assembled;
 
@@ -201,7 +200,7 @@ over_every_ledger! {
     an_answer_that_was_lost_may_be_had_again_at_another_replica
     an_answer_that_was_lost_is_not_given_after_a_minute
     a_question_lapses_and_one_that_was_never_put_gives_nothing
-    a_bill_that_is_known_is_not_forgotten_for_one_that_is_not
+    it_is_known_with_which_rounds_a_history_was_sent_last
     the_newest_overflows_of_a_conversation_are_known_each_once
     uses_of_a_quota_add_up_and_tries_of_one_request_count_once
     a_request_is_repeated_when_it_comes_again
@@ -325,22 +324,14 @@ mod cases {
         assert!(!pair.asked.claim(claim(2, 1_000)).await);
     }
 
-    pub async fn a_bill_that_is_known_is_not_forgotten_for_one_that_is_not(pair: &Pair) {
-        let cost = |history, prompt| {
-            let anchor = Anchor { prompt, completion: 3, edits: Hash(4), rounds: 5, ..Anchor::default() };
-            let (model, conversation) = (Hash(1), Hash(2));
-            News {
-                cost: Some(Cost { model, conversation, history: Hash(history), anchor }),
-                ..News::default()
-            }
+    pub async fn it_is_known_with_which_rounds_a_history_was_sent_last(pair: &Pair) {
+        let sent = |history, rounds| {
+            let sent = SentRounds { history: Hash(history), rounds };
+            News { sent: Some(sent), ..News::default() }
         };
-        let news = [cost(5, 100), cost(5, 0), cost(6, 0), cost(6, 200), cost(6, 300)];
         let histories = [Hash(5), Hash(6), Hash(7)];
-        let is_so = |facts: &Facts| {
-            let prompts = facts.anchors.iter().map(|anchor| anchor.map(|anchor| anchor.prompt));
-            prompts.collect::<Vec<_>>() == [Some(100), Some(300), None]
-        };
-        pair.tells(news, Ask { histories: &histories, ..ask() }, is_so).await;
+        let is_so = |facts: &Facts| facts.sent_rounds == [Some(1), Some(3), None];
+        pair.tells([sent(5, 1), sent(6, 2), sent(6, 3)], Ask { histories: &histories, ..ask() }, is_so).await;
     }
 
     pub async fn the_newest_overflows_of_a_conversation_are_known_each_once(pair: &Pair) {

@@ -7,7 +7,7 @@ use super::upstream::Refused;
 use bytes::Bytes;
 use serde_json::Value;
 use toolrein::exchange::fallback::{Fallbacks, Subject, lands_bare, learned, placement};
-use toolrein::ledger::{Answered, Cost, Ledger as _, News, Overflow};
+use toolrein::ledger::{Answered, Ledger as _, News, Overflow, SentRounds};
 use toolrein::rewrite::choice::{ChoiceState, next_of};
 use toolrein::rewrite::confirm::{Handed, events, reply};
 use toolrein::rewrite::judging::{AnswerTools, Judging};
@@ -34,7 +34,7 @@ pub struct Exchange<'a> {
     /// See [`Reading`].
     pub overflows: Vec<usize>,
     names: Names,
-    cost: Cost,
+    sent: SentRounds,
     pass: Pass,
     fallbacks: Fallbacks,
     reasks: Reasks,
@@ -66,7 +66,7 @@ impl<'a> Exchange<'a> {
         reading: Reading,
         mut passed: Passed,
     ) -> (Self, Judging) {
-        let Reading { request, facts, plan, judge, restored, context, answer, token, cost, .. } = reading;
+        let Reading { request, facts, plan, judge, restored, context, answer, token, sent, .. } = reading;
         let config = &gateway.config;
         let answers = AnswerTools::of(&request, body, &config.reask.answer_tools);
         let keeps_tools = request.choice == Choice::Forced || !answers.declared.is_empty();
@@ -100,7 +100,7 @@ impl<'a> Exchange<'a> {
             passed,
             overflows,
             names,
-            cost,
+            sent,
             pass,
             fallbacks,
             reasks,
@@ -380,7 +380,7 @@ impl<'a> Exchange<'a> {
         let asked = Asked { root, context, memo: &self.gateway.memo };
         let (reasks, now_ms, observe) = (&self.reasks, self.gateway.now_ms, self.passed.observed);
         let mut news = News::of_choices(choices, &Answered { asked, identity, reasks, now_ms, observe });
-        news.cost = Some(self.cost);
+        news.sent = Some(self.sent);
         for choice in choices {
             // Counted for itself: the reference is not to learn from what it is held against.
             let asked_again = self.rounds.iter().filter(|(of, _)| *of == choice.index && !observe);

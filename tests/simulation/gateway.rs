@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolrein::config::{Config, Mode, Overrides, Source as Written};
 use toolrein::ledger::memory::{Bounds, MemoCache, Memory};
-use toolrein::ledger::{Ask, CallNames, Claim, Cost, Facts, Ledger as _, MOST_LOOKED_UP};
+use toolrein::ledger::{Ask, CallNames, Claim, Facts, Ledger as _, MOST_LOOKED_UP, SentRounds};
 use toolrein::policy::REGISTRY;
 use toolrein::policy::plan::{Plan, Usage};
 use toolrein::policy::set::{Judge, PolicySet};
@@ -23,9 +23,9 @@ use toolrein::rewrite::restore::{Place, names, places, restored};
 use toolrein::rewrite::sent::Sent;
 use toolrein::telemetry::outcome::Fallback;
 use toolrein::transcript::Transcript;
+use toolrein::transcript::histories::Histories;
 use toolrein::transcript::identity::{Domain, Hash, HashKey, Identity};
 use toolrein::transcript::prefix::read_request;
-use toolrein::transcript::prompt::{Anchor, Histories};
 use toolrein::wire::request::Request;
 
 const BOUNDS: Bounds = Bounds {
@@ -117,7 +117,7 @@ pub(super) struct Reading {
     /// The names of the conversation and of the request's messages.
     pub(super) overflow: (Hash, Hash),
     pub(super) overflows: Vec<usize>,
-    pub(super) cost: Cost,
+    pub(super) sent: SentRounds,
     other_rounds: bool,
     pairs: Vec<Option<(usize, usize)>>,
     held_out: bool,
@@ -212,8 +212,8 @@ impl Gateway {
         let context = transcript.calls.context;
         let conversation = self.identity.conversation(&request, body);
         let put_back = if self.observes() { &[][..] } else { &restored };
-        let sent = Sent { transcript: &transcript, plan: &plan, restored: put_back };
-        let (cost, other_rounds) = cost(sent, &histories, &facts, (model, conversation));
+        let (sent, other_rounds) =
+            sent_rounds(Sent { transcript: &transcript, restored: put_back }, &histories, &facts);
         let pairs = pairs(&transcript);
         drop(transcript);
         self.ordinal += 1;
@@ -232,7 +232,7 @@ impl Gateway {
             model,
             overflow,
             overflows,
-            cost,
+            sent,
             other_rounds,
             pairs,
             held_out,
@@ -320,16 +320,9 @@ fn know(transcript: &mut Transcript<'_>, config: &Config, summaries: &Summaries)
 }
 
 /// With what rounds a history is sent, for the ledger; and whether they are other ones than it knows.
-fn cost(
-    sent: Sent<'_>,
-    histories: &Histories,
-    facts: &Facts,
-    (model, conversation): (Hash, Hash),
-) -> (Cost, bool) {
+fn sent_rounds(sent: Sent<'_>, histories: &Histories, facts: &Facts) -> (SentRounds, bool) {
     let rounds = sent.rounds_before(sent.transcript.request.messages.len());
-    let anchor = Anchor { rounds, ..Anchor::default() };
-    let cost = Cost { model, conversation, history: histories.whole, anchor };
-    (cost, !sent.keeps_rounds(histories, &facts.anchors))
+    (SentRounds { history: histories.whole, rounds }, !sent.keeps_rounds(histories, &facts.sent_rounds))
 }
 
 /// See [`Passed::pairs`].

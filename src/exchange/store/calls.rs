@@ -4,8 +4,8 @@
 
 use super::{Facts, MOST_LOOKED_UP, News, Overflow};
 use crate::transcript::Transcript;
+use crate::transcript::histories::history;
 use crate::transcript::identity::{CallKey, Hash};
-use crate::transcript::prompt::history;
 use crate::transcript::released::{NOTHING_HIDDEN, Release, Releases};
 
 /// See the file's head.

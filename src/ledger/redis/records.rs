@@ -4,13 +4,11 @@
 //! A record is the digit of the format's version, a keyed hash of 32 hexadecimal digits over its name and its body,
 //! and the body.
 
-use crate::ledger::{ModelFacts, Overflow};
+use crate::ledger::{ModelFacts, Overflow, SentRounds};
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::Round;
 use crate::transcript::identity::{Domain, Hash, HashKey};
-use crate::transcript::prompt::{Anchor, Size};
 use crate::transcript::released::Release;
-use crate::transcript::tokens::Estimate;
 use crate::wire::assemble::Assembled;
 use crate::wire::body::Scanner;
 use bytes::Bytes;
@@ -217,21 +215,14 @@ impl Record for Seen {
     }
 }
 
-impl Record for Anchor {
+impl Record for SentRounds {
     fn write(&self) -> Vec<u8> {
-        let (tools, messages) = (self.size.tools.hundredths(), self.size.messages.hundredths());
-        let sampled = u8::from(self.size.sampled);
-        let Self { prompt, completion, edits, rounds, .. } = self;
-        format!("{edits}{tools} {messages} {sampled} {prompt} {completion} {rounds}").into_bytes()
+        format!("{}{}", self.history, self.rounds).into_bytes()
     }
 
     fn read(body: &[u8]) -> Option<Self> {
-        let (edits, rest) = body.split_at_checked(DIGITS)?;
-        let numbers: Option<Vec<u64>> = rest.split(|byte| *byte == b' ').map(parse_number).collect();
-        let [tools, messages, sampled, prompt, completion, rounds] = numbers?.try_into().ok()?;
-        let [tools, messages] = [tools, messages].map(Estimate::of_hundredths);
-        let size = Size { tools, messages, sampled: sampled > 0 };
-        Some(Self { size, prompt, completion, edits: parse_hash(edits)?, rounds })
+        let (history, rounds) = body.split_at_checked(DIGITS)?;
+        Some(Self { history: parse_hash(history)?, rounds: parse_number(rounds)? })
     }
 }
 

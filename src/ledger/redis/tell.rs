@@ -5,9 +5,9 @@ use super::link::{Away, Link, REFUSING};
 use super::names::Names;
 use super::records::{Kind, one_by_one};
 use super::uses::{Change, most_read};
+use crate::ledger::News;
 use crate::ledger::memory::MOST_OVERFLOWS;
 use crate::ledger::spent::MOST_USES;
-use crate::ledger::{Cost, News};
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::MOST_AT_ONE_PLACE;
 use crate::telemetry::ledger::LedgerOp;
@@ -189,7 +189,7 @@ impl Told {
 
     /// Each of them may be sent twice.
     fn commands(&self, names: &Names, commands: &mut Pipeline) {
-        let News { released, rounds, model, asked, cost, overflow, .. } = &self.news;
+        let News { released, rounds, model, asked, sent, overflow, .. } = &self.news;
         for (call, release) in released {
             let about = (Kind::Released, *call);
             push_once(names, about, (names.seals.seal(about, release), MOST_RELEASES), commands);
@@ -208,7 +208,11 @@ impl Told {
         for (text, confirmation) in asked {
             ask(names, *text, confirmation, commands);
         }
-        cost.iter().for_each(|cost| tell_cost(names, cost, commands));
+        if let Some(sent) = sent {
+            let about = (Kind::History, sent.history);
+            let sealed = names.seals.seal(about, sent);
+            commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
+        }
         if let Some((conversation, overflow)) = overflow {
             let about = (Kind::Overflows, *conversation);
             push_once(names, about, (names.seals.seal(about, overflow), MOST_OVERFLOWS), commands);
@@ -238,16 +242,6 @@ fn ask(names: &Names, text: Hash, confirmation: &Confirmation, commands: &mut Pi
         let about = (Kind::Asked, text);
         set_once(names, about, names.seals.seal(about, confirmation), commands);
     }
-}
-
-/// Sent again and cut off before its bill came: the bill is known.
-fn tell_cost(names: &Names, cost: &Cost, commands: &mut Pipeline) {
-    let about = (Kind::History, cost.history);
-    let sealed = names.seals.seal(about, &cost.anchor);
-    if cost.anchor.prompt == 0 {
-        return set_once(names, about, sealed, commands);
-    }
-    commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
 }
 
 fn tell_change(names: &Names, quota: Hash, change: &Change, commands: &mut Pipeline) {

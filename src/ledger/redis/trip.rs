@@ -5,11 +5,10 @@ use super::names::Names;
 use super::records::{Kind, Record, Seen, Use, one_by_one};
 use super::uses::most_read;
 use crate::ledger::memory::MOST_OVERFLOWS;
-use crate::ledger::{Ask, ModelFacts, Overflow};
+use crate::ledger::{Ask, ModelFacts, Overflow, SentRounds};
 use crate::rewrite::confirm::Confirmation;
 use crate::rewrite::rounds::{MOST_AT_ONE_PLACE, Round};
 use crate::transcript::identity::Hash;
-use crate::transcript::prompt::Anchor;
 use crate::transcript::released::{MOST_RELEASES, Release};
 use ::redis::{Pipeline, Value, cmd, pipe};
 
@@ -23,7 +22,7 @@ pub(super) struct Trip<'a> {
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) released: Vec<Vec<Release>>,
-    pub(super) anchors: Vec<Option<Anchor>>,
+    pub(super) sent_rounds: Vec<Option<SentRounds>>,
     pub(super) asked: Option<Confirmation>,
     pub(super) rounds: Vec<Vec<Round>>,
     pub(super) model: ModelFacts,
@@ -86,7 +85,7 @@ impl Trip<'_> {
         let mut values = single.into_iter().zip(values.into_iter().chain(std::iter::repeat(Value::Nil)));
         let mut found = Found::default();
         for (about, value) in values.by_ref().take(ask.histories.len()) {
-            found.anchors.push(reader.open(about, &value));
+            found.sent_rounds.push(reader.open(about, &value));
         }
         found.asked = values.next().and_then(|(about, value)| reader.open(about, &value));
         for call in ask.calls {

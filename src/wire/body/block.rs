@@ -2,19 +2,7 @@
 //! Arithmetic alone; what a string is, the scanner knows.
 
 /// How many bytes of a string are looked at together.
-pub const BLOCK: usize = 64;
-
-/// Whether `is` holds for any byte of the block.
-#[inline(always)]
-pub fn any(block: &[u8; BLOCK], is: impl Fn(u8) -> bool) -> bool {
-    block.iter().fold(false, |found, &byte| found | is(byte))
-}
-
-/// One bit for each byte of the block for which `is` holds, the lowest for the first.
-#[inline(always)]
-pub fn marks(block: &[u8; BLOCK], is: impl Fn(u8) -> bool) -> u64 {
-    transposed(columns_of(block, is))
-}
+pub(super) const BLOCK: usize = 64;
 
 /// The quotes and backslashes of a block, by columns: see [`columns_of`]. Most of what the scanner asks of a block is
 /// answered so, without bringing the bits into the order of the bytes: 110 instructions a block of escaped text instead
@@ -105,7 +93,7 @@ fn columns_of(block: &[u8; BLOCK], is: impl Fn(u8) -> bool) -> u64 {
 /// itself escaped. `open` carries an escape over from block to block (Langdale and Lemire, Parsing Gigabytes of JSON
 /// per Second, section 3.1.1).
 #[inline(always)]
-pub fn behind_backslash(slashes: u64, open: &mut u64) -> u64 {
+pub(super) fn behind_backslash(slashes: u64, open: &mut u64) -> u64 {
     const EVEN: u64 = u64::MAX / 3;
     let slashes = slashes & !*open;
     let followers = slashes << 1 | *open;

@@ -1,65 +1,19 @@
-//! The strings of a JSON text: where one ends, and what its escapes are. Names are told by words of eight bytes, prose by
-//! one call, texts with many escapes by blocks. Responsible for escapes being whole; decodes nothing.
+//! The strings of a JSON text: where one ends, and what its escapes are. Strings without escapes are passed by one call,
+//! those with escapes by blocks. Responsible for escapes being whole; decodes nothing.
 
 use super::block::{BLOCK, Columns, IS_SIMPLE_ESCAPE, behind_backslash};
 use super::{Fault, Scanner, Span, Str};
 use memchr::memchr2;
 
-/// How many times eight bytes of a string are looked at before it counts as prose: most identifiers are shorter.
-const NAME_WORDS: usize = 5;
-
 impl Scanner<'_> {
     /// Reads a string value.
     #[inline]
     pub fn string(&mut self) -> Result<Str, Fault> {
-        // What is rare is left for functions of its own, so that this one has nothing to save for them.
-        if self.text.get(self.at) != Some(&b'"') {
-            return self.spaced_string();
+        if self.after_space() != Some(b'"') {
+            return Err(Fault::Syntax);
         }
         self.at += 1;
         let start = self.at;
-        // Most strings are names, which end soon and have no escape.
-        if let Some(word) = self.text[start..].first_chunk()
-            && let (quotes @ 1.., 0) = marks_in(word)
-        {
-            let end = start + first_of(quotes);
-            self.at = end + 1;
-            return Ok(Str::plain(start, end));
-        }
-        // Taken apart, so that what is read above goes through no memory.
-        let string = self.longer_string()?;
-        Ok(string)
-    }
-
-    /// Reads the rest of a string that is no name of less than eight bytes.
-    #[inline(never)]
-    fn longer_string(&mut self) -> Result<Str, Fault> {
-        let start = self.at;
-        for (at, word) in self.text[start..].as_chunks().0.iter().take(NAME_WORDS).enumerate() {
-            let (quotes, slashes) = marks_in(word);
-            if slashes != 0 {
-                break;
-            }
-            if quotes != 0 {
-                let end = start + at * word.len() + first_of(quotes);
-                self.at = end + 1;
-                return Ok(Str::plain(start, end));
-            }
-        }
-        self.long_string()
-    }
-
-    /// Reads a string that stands behind white space.
-    #[inline(never)]
-    fn spaced_string(&mut self) -> Result<Str, Fault> {
-        if self.after_space() == Some(b'"') { self.string() } else { Err(Fault::Syntax) }
-    }
-
-    /// Reads the rest of a string that is no name.
-    #[inline(never)]
-    fn long_string(&mut self) -> Result<Str, Fault> {
-        let start = self.at;
-        // Prose up to its end or for a good while: by one call, some 10 instructions a block.
         self.at += memchr2(b'"', b'\\', &self.text[start..]).ok_or(Fault::Syntax)?;
         let (escaped, odd) = if self.text[self.at] == b'"' {
             self.at += 1;
@@ -179,32 +133,6 @@ impl Scanner<'_> {
         self.at += 4;
         Ok(unit)
     }
-}
-
-/// One in every byte.
-pub(in crate::wire) const ONES: u64 = u64::MAX / 0xFF;
-
-/// The quotes and the backslashes among eight bytes, each as [`zero_bytes`] has them.
-#[inline(always)]
-pub(in crate::wire) fn marks_in(word: &[u8; 8]) -> (u64, u64) {
-    let word = u64::from_le_bytes(*word);
-    // Neither mark has the high bit: what has it is told once for both.
-    let ascii = !word & (ONES << 7);
-    let quotes = (word ^ (ONES * b'"' as u64)).wrapping_sub(ONES);
-    let slashes = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
-    (quotes & ascii, slashes & ascii)
-}
-
-/// The place of the first of such bytes.
-#[inline(always)]
-pub(in crate::wire) fn first_of(found: u64) -> usize {
-    found.trailing_zeros() as usize / 8
-}
-
-/// The high bit of each byte that is zero; bits above the lowest may be wrong.
-#[inline(always)]
-pub(in crate::wire) fn zero_bytes(word: u64) -> u64 {
-    word.wrapping_sub(ONES) & !word & (ONES << 7)
 }
 
 #[cfg(test)]

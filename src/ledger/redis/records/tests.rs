@@ -46,9 +46,7 @@ fn every_record_comes_back_as_it_was_and_broken_not_at_all() {
     comes_back(&Taken { request: Hash(3), at_ms: 9 });
     comes_back(&Overflow { messages: 40, history: Hash(4) });
     comes_back(&Seen);
-    let size =
-        Size { tools: Estimate::of_tokens(3), messages: Estimate::of_hundredths(12_345), sampled: true };
-    comes_back(&Anchor { size, prompt: 120, completion: 0, edits: Hash(6), rounds: 7 });
+    comes_back(&SentRounds { history: Hash(6), rounds: 7 });
     comes_back(&Use { request: Hash(1), nth: 2, at_ms: 5, tries: 3, calls: 4 });
 }
 

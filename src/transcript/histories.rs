@@ -1,111 +1,12 @@
-//! What a prompt costs: its estimated size, and the provider's bill foretold from it. Responsible for the names
-//! under which a history and what it cost are found again, and for one prediction out of what is known: the bill of
-//! an earlier request of the same conversation, what the model's provider usually bills, or the class estimate alone.
-//!
-//! For metrics, guards against overflow and money only. What shows in rewritten bytes must not depend on it, since
-//! what was learned differs from process to process.
+//! The names of a conversation's histories: under them the ledger knows with what hidden exchanges each was sent, and which
+//! were refused for their length. Reads and hashes; stores nothing.
 
 use super::Transcript;
 use super::identity::{Chain, Domain, Hash};
-use super::tokens::Estimate;
 use crate::wire::message::{Message, Role};
 
-/// How large a prompt is, by the class estimate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// The declared tools: rendered by each provider in its own way, so that their ratio is a different one.
-    pub tools: Estimate,
-    pub messages: Estimate,
-    /// `messages` rests on samples of so small a part that nothing is told by it of what tools cost. What a conversation
-    /// grows by is counted, so that differences are exact.
-    pub sampled: bool,
-}
-
-/// What is known of a history that was sent before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Anchor {
-    pub size: Size,
-    /// Tokens billed for it; 0 where the upstream did not tell.
-    pub prompt: u64,
-    /// Tokens billed for the reply to it.
-    pub completion: u64,
-    /// Names the edits that it was sent with: with others it costs something else.
-    pub edits: Hash,
-    /// Names the hidden rounds that were put back in it; 0 where none were.
-    pub rounds: u64,
-}
-
-/// What a provider bills for an estimated token, in ten-thousandths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ratio {
-    pub tools: u32,
-    pub messages: u32,
-}
-
-/// What a prediction rests on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Basis {
-    /// The bill of an earlier request of the conversation, and an estimate of what is new.
-    Usage,
-    /// The estimate, and the ratio learned from other conversations with the model.
-    Ratio,
-    /// The class estimate alone.
-    Class,
-}
-
-impl Basis {
-    /// As in labels and fields.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Usage => "usage",
-            Self::Ratio => "ratio",
-            Self::Class => "class",
-        }
-    }
-}
-
-/// A foretold bill.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prediction {
-    pub tokens: u64,
-    pub basis: Basis,
-}
-
-impl Ratio {
-    /// As much as estimated.
-    pub const ONE: Self = Self { tools: Self::WHOLE, messages: Self::WHOLE };
-    /// What stands for 1.
-    pub const WHOLE: u32 = 10_000;
-}
-
-/// Foretells the bill of a prompt of `size`. `earlier`: what is known of its beginning, with the estimate of the
-/// reply that follows there.
-pub fn predict(size: Size, earlier: Option<(&Anchor, Estimate)>, ratio: Option<Ratio>) -> Prediction {
-    let rate = ratio.unwrap_or(Ratio::ONE);
-    if let Some((anchor, reply)) = earlier.filter(|(anchor, _)| anchor.prompt > 0) {
-        let new = size.messages.saturating_sub(anchor.size.messages).saturating_sub(reply);
-        let tokens = anchor.prompt + reply_cost(anchor, reply, rate) + billed(new, rate.messages);
-        return Prediction { tokens, basis: Basis::Usage };
-    }
-    let basis = if ratio.is_some() { Basis::Ratio } else { Basis::Class };
-    Prediction { tokens: billed(size.tools, rate.tools) + billed(size.messages, rate.messages), basis }
-}
-
-/// What a reply costs as part of the next prompt: what was billed for it, unless that is far more than the text
-/// that came back. Then it holds reasoning, which clients do not send again.
-fn reply_cost(anchor: &Anchor, reply: Estimate, rate: Ratio) -> u64 {
-    let estimated = billed(reply, rate.messages);
-    let believed = 0 < anchor.completion && anchor.completion <= estimated + estimated / 4 + 10;
-    if believed { anchor.completion } else { estimated }
-}
-
-fn billed(estimate: Estimate, rate: u32) -> u64 {
-    let tokens = u128::from(estimate.hundredths()) * u128::from(rate) / (100 * u128::from(Ratio::WHOLE));
-    u64::try_from(tokens).unwrap_or(u64::MAX)
-}
-
-/// How many earlier replies are tried: clients that split a reply over messages, and requests that were cut off
-/// before their usage came, leave the last one without a bill.
+/// How many earlier replies are tried: clients that split a reply over messages, and requests that were cut off, leave the
+/// last one unknown.
 pub const MOST_EARLIER: usize = 3;
 /// Bytes of each message's beginning and of its end that go into a name. With its length they are 64, which the hasher
 /// takes without copying them.
@@ -123,8 +24,8 @@ pub struct Histories {
 impl Histories {
     /// Names the histories of `transcript` as `model` is sent them.
     ///
-    /// Of each message the length, the beginning and the end are read: two histories that agree on these, on the
-    /// caller, on the conversation and on the tools cost the same or nearly.
+    /// Of each message the length, the beginning and the end are read, and the caller, the conversation and the tools
+    /// beside them.
     pub fn read(transcript: &Transcript<'_>, model: Hash) -> Self {
         let place = Place::of(transcript, model);
         let name =
@@ -225,42 +126,6 @@ mod tests {
     use super::super::memo::NoMemo;
     use super::*;
     use crate::wire::request::Request;
-
-    fn tokens(tokens: u32) -> Estimate {
-        Estimate::of_tokens(tokens)
-    }
-
-    fn size(tools: u32, messages: u32) -> Size {
-        Size { tools: tokens(tools), messages: tokens(messages), sampled: false }
-    }
-
-    #[test]
-    fn a_bill_is_foretold_from_the_best_that_is_known() {
-        let ratio = Some(Ratio { tools: 6_000, messages: 12_000 });
-        let anchor = Anchor { size: size(500, 1_000), prompt: 1_500, completion: 0, ..Anchor::default() };
-        let untold = Anchor { prompt: 0, ..anchor };
-        let reply = tokens(100);
-        for (earlier, ratio, expected, basis) in [
-            (None, None, 500 + 2_000, Basis::Class),
-            (None, ratio, 300 + 2_400, Basis::Ratio),
-            (Some(&untold), ratio, 300 + 2_400, Basis::Ratio),
-            (Some(&anchor), None, 1_500 + 1_000, Basis::Usage),
-            (Some(&anchor), ratio, 1_500 + 1_200, Basis::Usage),
-        ] {
-            let earlier = earlier.map(|anchor| (anchor, reply));
-            let predicted = predict(size(500, 2_000), earlier, ratio);
-            assert_eq!(predicted, Prediction { tokens: expected, basis });
-        }
-    }
-
-    #[test]
-    fn what_was_billed_for_a_reply_counts_unless_it_holds_reasoning() {
-        for (completion, expected) in [(0, 100), (90, 90), (130, 130), (900, 100)] {
-            let anchor = Anchor { size: size(0, 1_000), prompt: 1_000, completion, ..Anchor::default() };
-            let predicted = predict(size(0, 1_150), Some((&anchor, tokens(100))), None);
-            assert_eq!(predicted.tokens, 1_000 + expected + 50, "{completion}");
-        }
-    }
 
     #[test]
     fn a_history_has_the_name_that_its_own_request_had() {
