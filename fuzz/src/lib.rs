@@ -9,6 +9,10 @@
 )]
 
 mod admin;
+#[allow(dead_code, reason = "tests encode streams as well")]
+#[path = "../../tests/support/coded.rs"]
+mod coded;
+mod coding;
 mod config;
 mod confirm;
 mod leaks;
@@ -36,12 +40,13 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "request", run: request::run },
     Target { name: "reply", run: reply::run },
     Target { name: "stream", run: stream::run },
     Target { name: "leaks", run: leaks::run },
     Target { name: "sse", run: sse::run },
+    Target { name: "coding", run: coding::run },
     Target { name: "config", run: config::run },
     Target { name: "replay", run: replay::run },
     Target { name: "admin", run: admin::run },

@@ -1,6 +1,7 @@
 //! The inputs that fuzzing begins with: recorded traffic and shipped configurations, in the form that each target
 //! reads. Made from tests/data, so that none has to be kept beside it.
 
+use crate::coded::{CODINGS, encode};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,7 @@ fn of_kind(name: &str) -> Vec<Vec<u8>> {
         "request" => prefixed(requests(), 2),
         "reply" => prefixed(recorded(&[".reply.json"]), 1),
         "stream" | "sse" => prefixed(recorded(&[".sse", ".chunks.txt"]), 2),
+        "coding" => coded(),
         "leaks" => {
             let both =
                 recorded(&[".reply.json", ".sse", ".chunks.txt"]).into_iter().map(|bytes| renamed(&bytes));
@@ -63,6 +65,18 @@ fn of_kind(name: &str) -> Vec<Vec<u8>> {
         "ledger" => records(),
         _ => Vec::new(),
     }
+}
+
+/// Recorded streams in every coding, some in two of them.
+fn coded() -> Vec<Vec<u8>> {
+    let recorded = recorded(&[".reply.json", ".sse"]);
+    let in_each = |text: &Vec<u8>| {
+        let once = CODINGS.into_iter().enumerate().map(|(at, coding)| (at as u8, encode(coding, text)));
+        let twice = (5, encode(("br", false), &encode(("gzip", false), text)));
+        let all = once.chain([twice]);
+        all.map(|(at, coded)| [&[at, 7], &coded[..]].concat()).collect::<Vec<_>>()
+    };
+    recorded.iter().flat_map(in_each).collect()
 }
 
 /// A recording whose tools go by the names that the targets know.

@@ -1,37 +1,46 @@
-//! Content codings of governed replies: what may be asked for, and a bounded decoded copy to judge. The bytes
-//! that came are forwarded as they are unless something acts.
+//! Content codings in headers: which may be asked for, which a body is in, and what is no longer true of a body that was
+//! decoded or edited. The bytes are the affair of the streaming decoder.
 
-use bytes::Bytes;
-use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use super::decoder::{CodingError, Decoder, is_known};
+use super::headers::retain;
+use bytes::{Bytes, BytesMut};
 use hyper::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use hyper::http::{HeaderMap, HeaderValue};
-use std::io::Read;
+use tokio::task::coop::consume_budget;
 
-/// Codings that can be read in a whole reply; the last one in a stream too.
-const READABLE: [&[u8]; 4] = [b"gzip", b"x-gzip", b"deflate", b"identity"];
+/// Headers that are true of the upstream's bytes alone.
+const OF_THE_BYTES: [&str; 7] =
+    ["content-length", "content-encoding", "etag", "content-md5", "digest", "content-digest", "repr-digest"];
 
-/// Takes codings that cannot be read out of `accept-encoding`; of a stream none can. A request without the
-/// header, or with readable codings only, stays as it is.
-pub(crate) fn accept_readable(headers: &mut HeaderMap, stream: bool) {
-    let readable = |coding: &[u8]| -> bool {
-        let end = coding.iter().position(|byte| *byte == b';').unwrap_or(coding.len());
-        let name = coding[..end].trim_ascii_end();
-        let known = if stream { &READABLE[READABLE.len() - 1..] } else { &READABLE };
-        known.iter().any(|readable| name.eq_ignore_ascii_case(readable))
-    };
+/// Most that may come out between two codings where only the first bytes are wanted.
+const START_BYTES: usize = 64 * 1024;
+
+/// Takes codings that cannot be decoded out of `accept-encoding`. A header without any stays as it is.
+pub(crate) fn accept_decodable(headers: &mut HeaderMap) {
     let given = || {
         let values = headers.get_all(ACCEPT_ENCODING).iter();
         let codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
         codings.map(<[u8]>::trim_ascii).filter(|coding| !coding.is_empty())
     };
-    if given().all(readable) {
+    if given().all(is_acceptable) {
         return;
     }
-    let kept: Vec<&[u8]> = given().filter(|coding| readable(coding)).collect();
+    let kept: Vec<&[u8]> = given().filter(|coding| is_acceptable(coding)).collect();
     let value = if kept.is_empty() { b"identity".to_vec() } else { kept.join(&b", "[..]) };
     if let Ok(value) = HeaderValue::from_bytes(&value) {
         headers.insert(ACCEPT_ENCODING, value);
     }
+}
+
+/// Whether an element of `accept-encoding` names a coding that can be decoded, any coding, or one that is not wanted.
+fn is_acceptable(element: &[u8]) -> bool {
+    let mut parts = element.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let name = parts.next().unwrap_or_default();
+    let is_zero = |weight: &[u8]| {
+        let digits = weight.strip_prefix(b"q=").or_else(|| weight.strip_prefix(b"Q="));
+        digits.is_some_and(|digits| digits.iter().all(|byte| matches!(byte, b'0' | b'.')))
+    };
+    name == b"*" || is_known(name) || parts.any(is_zero)
 }
 
 /// Whether a body under these headers is coded.
@@ -39,96 +48,79 @@ pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_ENCODING).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// The body decoded; `None` where its coding is unknown or broken, or more than `limit` bytes come out.
-pub(crate) fn decode(headers: &HeaderMap, body: &Bytes, limit: usize) -> Option<Bytes> {
-    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
-    let Some(coding) = codings.next() else { return Some(body.clone()) };
-    if codings.next().is_some() {
-        return None;
-    }
-    match coding.to_str().ok()?.trim().to_ascii_lowercase().as_str() {
-        "identity" => Some(body.clone()),
-        "gzip" | "x-gzip" => read(MultiGzDecoder::new(body.as_ref()), limit),
-        // Some servers send raw deflate where the RFC asks for zlib.
-        "deflate" => read(ZlibDecoder::new(body.as_ref()), limit)
-            .or_else(|| read(DeflateDecoder::new(body.as_ref()), limit)),
-        _ => None,
-    }
+/// The decoder of a body under these headers, `None` where it is not coded. At most `limit` bytes may come out between two
+/// codings.
+pub(crate) fn decoder(headers: &HeaderMap, limit: usize) -> Result<Option<Decoder>, CodingError> {
+    Decoder::new(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes), limit)
 }
 
-fn read(decoder: impl Read, limit: usize) -> Option<Bytes> {
-    let mut out = Vec::new();
-    let read = decoder.take(limit as u64 + 1).read_to_end(&mut out).ok()?;
-    (read <= limit).then(|| out.into())
+/// The body decoded; `None` where its coding is unknown or broken, or more than `limit` bytes come out.
+pub(crate) async fn decode(headers: &HeaderMap, body: &Bytes, limit: usize) -> Option<Bytes> {
+    let Some(mut decoder) = decoder(headers, limit).ok()? else { return Some(body.clone()) };
+    decoder.push(body.clone());
+    decoder.end();
+    let mut decoded = BytesMut::new();
+    while let Some(piece) = decoder.decode() {
+        let piece = piece.ok()?;
+        if decoded.len() + piece.len() > limit {
+            return None;
+        }
+        decoded.extend_from_slice(&piece);
+        // A little compressed is a lot decoded: others are to have their turn.
+        consume_budget().await;
+    }
+    Some(decoded.freeze())
+}
+
+/// The first bytes of a body of which `start` has come, decoded; `None` where they cannot be.
+pub(crate) fn decoded_start(headers: &HeaderMap, start: Bytes) -> Option<Bytes> {
+    let Some(mut decoder) = decoder(headers, START_BYTES).ok()? else { return Some(start) };
+    decoder.push(start);
+    decoder.decode().unwrap_or(Ok(Bytes::new())).ok()
+}
+
+/// Removes what is not true of a body that was decoded or edited. The other headers keep their order.
+pub(crate) fn describe_no_bytes(headers: &mut HeaderMap) {
+    retain(headers, |name, _| !OF_THE_BYTES.contains(&name.as_str()));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flate2::Compression;
-    use std::io::Write as _;
 
     #[test]
-    fn only_codings_that_can_be_read_are_asked_for() {
-        for (given, stream, expected) in [
-            (&["gzip, deflate"][..], false, "gzip, deflate"),
-            (&["gzip, deflate, br, zstd"], false, "gzip, deflate"),
-            (&["zstd"], false, "identity"),
-            (&["*"], false, "identity"),
-            (&["GZIP;q=0.5, zstd;q=1"], false, "GZIP;q=0.5"),
-            (&["gzip", "zstd"], false, "gzip"),
-            (&["gzip, deflate"], true, "identity"),
-            (&["identity"], true, "identity"),
+    fn only_codings_that_cannot_be_decoded_are_taken_out() {
+        for (given, expected) in [
+            (&["gzip, deflate ,br;q=0.9,zstd"][..], &["gzip, deflate ,br;q=0.9,zstd"][..]),
+            (&["*"], &["*"]),
+            (&["identity;q=0, *"], &["identity;q=0, *"]),
+            (&["compress;q=0.0, *"], &["compress;q=0.0, *"]),
+            (&["gzip, compress, br"], &["gzip, br"]),
+            (&["dcb", "dcz, ZSTD;q=0.5"], &["ZSTD;q=0.5"]),
+            (&["compress;q=1"], &["identity"]),
+            (&["gzip", "br"], &["gzip", "br"]),
         ] {
             let mut headers = HeaderMap::new();
             for value in given {
                 headers.append(ACCEPT_ENCODING, HeaderValue::from_static(value));
             }
-            accept_readable(&mut headers, stream);
+            accept_decodable(&mut headers);
             let got: Vec<&str> =
                 headers.get_all(ACCEPT_ENCODING).iter().map(|v| v.to_str().unwrap()).collect();
-            assert_eq!(got, [expected], "{given:?}");
+            assert_eq!(got, expected, "{given:?}");
         }
         let mut none = HeaderMap::new();
-        accept_readable(&mut none, true);
+        accept_decodable(&mut none);
         assert!(none.is_empty());
     }
 
-    fn coded(coding: &'static str, body: Vec<u8>, limit: usize) -> Option<Bytes> {
+    #[test]
+    fn what_a_body_says_of_its_bytes_is_removed_and_the_rest_keeps_its_order() {
         let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
-        decode(&headers, &body.into(), limit)
-    }
-
-    fn gzip(text: &[u8]) -> Vec<u8> {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(text).unwrap();
-        encoder.finish().unwrap()
-    }
-
-    #[test]
-    fn known_codings_are_decoded_and_unknown_or_broken_ones_are_not() {
-        let text = b"{\"choices\":[]}";
-        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), Compression::fast());
-        zlib.write_all(text).unwrap();
-        let mut raw = flate2::write::DeflateEncoder::new(Vec::new(), Compression::fast());
-        raw.write_all(text).unwrap();
-        for (coding, body) in [
-            ("gzip", gzip(text)),
-            ("X-GZIP", gzip(text)),
-            ("deflate", zlib.finish().unwrap()),
-            ("deflate", raw.finish().unwrap()),
-            ("identity", text.to_vec()),
-        ] {
-            assert_eq!(coded(coding, body, 100).as_deref(), Some(text.as_slice()), "{coding}");
+        for name in ["vary", "content-encoding", "x-a", "etag", "content-length", "x-b"] {
+            headers.insert(name, HeaderValue::from_static("1"));
         }
-        assert_eq!(coded("zstd", text.to_vec(), 100), None);
-        assert_eq!(coded("gzip", text.to_vec(), 100), None);
-        assert_eq!(coded("gzip, br", gzip(text), 100), None);
-    }
-
-    #[test]
-    fn a_bomb_is_not_unpacked() {
-        assert_eq!(coded("gzip", gzip(&vec![0; 1 << 20]), 1000), None);
+        describe_no_bytes(&mut headers);
+        assert_eq!(headers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["vary", "x-a", "x-b"]);
     }
 }

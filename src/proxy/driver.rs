@@ -6,13 +6,14 @@ use super::body::{ReplyBody, UpBody};
 use super::clock::ms_at;
 use super::coding;
 use super::conversation_lock::{ConversationGuard, Entry};
+use super::decoder::Decoder;
 use super::error::ProxyError;
 use super::handler::AppState;
 use super::head::Head;
 use super::headers::retain;
 use super::record::{Record, note_sent, write_head};
 use super::respond::error_response;
-use super::stream::{FromUpstream, is_stream};
+use super::stream::{FromUpstream, Streaming, is_stream};
 use super::upstream::{EndsByClosing, Retried};
 use super::whole::Read;
 use crate::conversation::summaries::Pin;
@@ -76,7 +77,9 @@ impl Driver {
             };
             match output {
                 Output::Answer(answer) => return self.answer(answer),
-                Output::BeginStream { own: true } => return self.stream(own_head(), FromUpstream::Nothing),
+                Output::BeginStream { own: true } => {
+                    return self.stream(own_head(), |driver| Streaming::new(driver, FromUpstream::Nothing));
+                }
                 Output::Admit { conversation, patience } => {
                     let entry = self.gateway.conversation_lock.enter(conversation, patience).await;
                     self.record.rested();
@@ -203,20 +206,22 @@ impl Driver {
         *response.version_mut() = Version::HTTP_11;
         let is_events = response.status().is_success() && is_stream(response.headers());
         let is_first = self.exchange.awaits_first_reply();
+        let ends_by_closing = response.extensions().get::<EndsByClosing>().is_some();
+        let decoder = coding::decoder(response.headers(), self.gateway.config.limits.reply_bytes);
         if is_first && self.exchange.takes_stream() && is_events {
-            if !coding::is_coded(response.headers()) {
-                let ends_by_closing = response.extensions().get::<EndsByClosing>().is_some();
+            if let Ok(decoder) = decoder {
                 let (head, body) = response.into_parts();
-                return Some(Begun { head, pieces: Vec::new(), body, ends_by_closing });
+                return Some(Begun { head, pieces: Vec::new(), body, decoder, ends_by_closing });
             }
             self.take(Read::unread(response));
             return None;
         }
-        let ends_by_closing = response.extensions().get::<EndsByClosing>().is_some();
         match Read::read(response, is_first, &self.gateway, Some(&mut self.record)).await {
             Ok(mut read) => {
                 if let Some((head, pieces, body)) = read.take_stream() {
-                    return Some(Begun { head, pieces, body, ends_by_closing });
+                    // Its first bytes were decoded, or nobody would know that it is a stream.
+                    let decoder = decoder.unwrap_or_default();
+                    return Some(Begun { head, pieces, body, decoder, ends_by_closing });
                 }
                 self.take(read);
             }
@@ -235,24 +240,29 @@ impl Driver {
 
     /// The reply to the client, a stream that goes out at once.
     fn begin(mut self: Box<Self>, begun: Begun) -> Response<ReplyBody> {
-        let Begun { mut head, pieces, body, ends_by_closing } = begun;
+        let Begun { mut head, pieces, body, decoder, ends_by_closing } = begun;
         self.exchange.shrink();
         self.head.let_go();
         self.give(Input::StreamBegins { ends_by_closing });
-        if !self.gateway.is_observing() {
+        match &decoder {
+            _ if self.gateway.is_observing() => {}
+            Some(_) => coding::describe_no_bytes(&mut head.headers),
             // What acts may change the length. Not `remove`, which moves another header to the gap.
-            retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH);
+            None => retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH),
         }
         let idle = self.gateway.config.upstream.idle_timeout;
         let from = FromUpstream::reading(body, Instant::now() + idle);
-        pieces.into_iter().for_each(|piece| self.give(Input::Bytes(piece)));
-        self.stream(head, from)
+        self.stream(head, |driver| Streaming::new(driver, from).begun(decoder, pieces))
     }
 
-    fn stream(mut self: Box<Self>, mut head: Parts, from: FromUpstream) -> Response<ReplyBody> {
+    fn stream(
+        mut self: Box<Self>,
+        mut head: Parts,
+        streaming: impl FnOnce(Box<Self>) -> Streaming,
+    ) -> Response<ReplyBody> {
         self.exchange.record().status = head.status.as_u16();
         self.write_head(&mut head);
-        super::stream::streamed(head, self, from)
+        streaming(self).into_response(head)
     }
 
     /// The whole reply to the client.
@@ -339,6 +349,8 @@ struct Begun {
     head: Parts,
     pieces: Vec<Bytes>,
     body: Incoming,
+    /// `None` where it is not compressed.
+    decoder: Option<Decoder>,
     ends_by_closing: bool,
 }
 

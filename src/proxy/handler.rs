@@ -159,7 +159,7 @@ impl AppState {
         let profile = profile.map(|profile| Arc::clone(&profile.name));
         record.outcome.caller = Some(identity.principal.spelled());
         if !self.is_observing() {
-            coding::accept_readable(&mut parts.headers, request.stream);
+            coding::accept_decodable(&mut parts.headers);
         }
         let at = record.lap();
         let path = parts.uri.path().to_owned();

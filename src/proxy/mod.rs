@@ -13,6 +13,7 @@ mod connect;
 mod connection_limit;
 pub mod conversation_lock;
 mod credential;
+pub mod decoder;
 pub mod drain;
 mod driver;
 pub mod handler;

@@ -1,8 +1,11 @@
 //! A streamed reply on its way to the client: the driver's part in it, which waits for the upstream, for people and for the
-//! client, and keeps within time and memory. What the client gets is the exchange's to say.
+//! client, and keeps within time and memory. What the client gets is the exchange's to say. A compressed stream is decoded
+//! bit by bit as the client takes it, and reaches the client decoded; while only observing, the client gets the bytes as they
+//! came, and a decoded copy is judged.
 
 use super::body::{BodyError, ReplyBody, UpBody};
 use super::coding;
+use super::decoder::Decoder;
 use super::driver::Driver;
 use super::error::ProxyError;
 use super::handler::AppState;
@@ -18,10 +21,12 @@ use hyper::body::{Frame, Incoming};
 use hyper::http::header::CONTENT_TYPE;
 use hyper::http::response::Parts;
 use hyper::http::{HeaderMap, Response};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
 
 /// How long a stream that said `[DONE]` may stay open: servers end it at once, some proxies never do.
@@ -47,7 +52,12 @@ pub(super) enum FromUpstream {
 
 /// What asking again has brought.
 pub(super) enum Asked {
-    Stream { body: Incoming, ends_by_closing: bool },
+    Stream {
+        body: Incoming,
+        /// `None` where it is not compressed.
+        decoder: Option<Decoder>,
+        ends_by_closing: bool,
+    },
     Whole(WholeReply),
     Failed(ProxyError),
 }
@@ -60,27 +70,13 @@ impl FromUpstream {
 }
 
 /// The streamed reply.
-pub(super) fn streamed(head: Parts, driver: Box<Driver>, from: FromUpstream) -> Response<ReplyBody> {
-    let open = driver.gateway.telemetry.metrics.stream_opened();
-    let streaming = Streaming {
-        driver,
-        from,
-        trailers: None,
-        shown: Instant::now(),
-        reserved: Reserved::default(),
-        uncounted: 0,
-        _open: open,
-    };
-    let frames = futures_util::stream::unfold(Box::new(streaming), |mut streaming| async move {
-        let frame = streaming.next().await?;
-        Some((frame, streaming))
-    });
-    Response::from_parts(head, ReplyBody::from_stream(frames))
-}
-
-struct Streaming {
+pub(super) struct Streaming {
     driver: Box<Driver>,
     from: FromUpstream,
+    /// Decodes the upstream's body; `None` where that is not compressed.
+    decoder: Option<Box<Decoder>>,
+    /// While only observing: what came compressed and goes to the client so.
+    coded: VecDeque<Bytes>,
     trailers: Option<HeaderMap>,
     /// When the client got something last.
     shown: Instant,
@@ -92,17 +88,46 @@ struct Streaming {
 }
 
 impl Streaming {
+    pub(super) fn new(driver: Box<Driver>, from: FromUpstream) -> Self {
+        let open = driver.gateway.telemetry.metrics.stream_opened();
+        Self {
+            driver,
+            from,
+            decoder: None,
+            coded: VecDeque::new(),
+            trailers: None,
+            shown: Instant::now(),
+            reserved: Reserved::default(),
+            uncounted: 0,
+            _open: open,
+        }
+    }
+
+    /// The same with a `decoder` of the upstream's body, of which these pieces have come.
+    pub(super) fn begun(mut self, decoder: Option<Decoder>, pieces: Vec<Bytes>) -> Self {
+        self.decoder = decoder.map(Box::new);
+        pieces.into_iter().for_each(|piece| self.take(piece));
+        self
+    }
+
+    pub(super) fn into_response(self, head: Parts) -> Response<ReplyBody> {
+        let frames = futures_util::stream::unfold(Box::new(self), |mut streaming| async move {
+            let frame = streaming.next().await?;
+            Some((frame, streaming))
+        });
+        Response::from_parts(head, ReplyBody::from_stream(frames))
+    }
+
     /// The next frame for the client.
     async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
         loop {
+            if let Some(bytes) = self.coded.pop_front() {
+                return Some(Ok(self.shown(bytes)));
+            }
             while let Some(output) = self.driver.exchange.next_output() {
                 match output {
-                    Output::Emit(bytes) => {
-                        self.shown = self.driver.record.lap().into();
-                        self.driver.record.first_byte();
-                        self.driver.exchange.record().reply_bytes += bytes.len() as u64;
-                        return Some(Ok(Frame::data(bytes)));
-                    }
+                    Output::Emit(_) if self.passes_coded() => {}
+                    Output::Emit(bytes) => return Some(Ok(self.shown(bytes))),
                     Output::BreakOff(how) => {
                         self.driver.answered = true;
                         return Some(Err(match how {
@@ -113,6 +138,8 @@ impl Streaming {
                     Output::Send(outgoing) => {
                         let request = self.driver.request(&outgoing);
                         let asking = ask(Arc::clone(&self.driver.gateway), request);
+                        // What is left of the reply before is of no concern.
+                        self.decoder = None;
                         self.from = FromUpstream::Asking(Box::pin(asking));
                     }
                     Output::Done => {
@@ -125,8 +152,21 @@ impl Streaming {
             if self.driver.answered {
                 return self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)));
             }
-            self.wait().await;
+            if self.decode() {
+                // A little compressed is a lot decoded: others are to have their turn.
+                consume_budget().await;
+            } else {
+                self.wait().await;
+            }
         }
+    }
+
+    /// A frame that goes to the client now.
+    fn shown(&mut self, bytes: Bytes) -> Frame<Bytes> {
+        self.shown = self.driver.record.lap().into();
+        self.driver.record.first_byte();
+        self.driver.exchange.record().reply_bytes += bytes.len() as u64;
+        Frame::data(bytes)
     }
 
     /// Waits for what happens next and tells the exchange.
@@ -170,23 +210,75 @@ impl Streaming {
             Step::Frame(frame) => {
                 let now = Instant::from(self.driver.record.lap());
                 match frame.into_data() {
-                    Ok(data) => {
-                        let came = data.len();
-                        self.driver.give(Input::Bytes(data));
-                        self.reserve(came);
-                        self.driver.record.own_time();
-                    }
+                    Ok(data) => self.take(data),
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
                 }
-                let patience = if self.driver.exchange.is_done() { AFTER_DONE.min(idle) } else { idle };
-                if let FromUpstream::Reading(_, deadline) = &mut self.from {
-                    *deadline = now + patience;
-                }
+                self.expect_more(now);
             }
-            Step::End => self.end(Input::End),
+            Step::End => match &mut self.decoder {
+                Some(decoder) => decoder.end(),
+                None => self.end(Input::End),
+            },
             Step::Silence => self.silence(),
             Step::Cut => self.end(Input::Cut(gateway.cut(&"the connection broke"), Break::Upstream)),
             Step::TooSilent => self.end(Input::Cut(gateway.timed_out(idle), Break::Idle)),
+        }
+    }
+
+    /// Takes what came of the upstream's body.
+    fn take(&mut self, data: Bytes) {
+        let Some(decoder) = &mut self.decoder else { return self.judge(data) };
+        if self.driver.gateway.is_observing() {
+            self.coded.push_back(data.clone());
+        }
+        decoder.push(data);
+    }
+
+    /// Has the next piece judged that can be decoded of what came; false if there is none.
+    fn decode(&mut self) -> bool {
+        let Some(decoder) = self.decoder.as_mut().filter(|_| matches!(self.from, FromUpstream::Reading(..)))
+        else {
+            return false;
+        };
+        let gateway = &self.driver.gateway;
+        match decoder.decode() {
+            Some(Ok(piece)) => {
+                self.judge(piece);
+                let now = self.driver.record.lap().into();
+                self.expect_more(now);
+            }
+            // The client gets all that came, whatever it is.
+            Some(Err(_)) if gateway.is_observing() => {
+                self.driver.exchange.record().unjudged.push("unreadable_coding");
+            }
+            Some(Err(error)) => {
+                let error = gateway.cut(&error);
+                self.end(Input::Cut(error, Break::Upstream));
+            }
+            None if decoder.has_ended() => self.end(Input::End),
+            None => return false,
+        }
+        true
+    }
+
+    /// Whether the client gets the upstream's compressed bytes, of which a copy is judged.
+    fn passes_coded(&self) -> bool {
+        self.decoder.is_some() && self.driver.gateway.is_observing()
+    }
+
+    fn judge(&mut self, data: Bytes) {
+        let came = data.len();
+        self.driver.give(Input::Bytes(data));
+        self.reserve(came);
+        self.driver.record.own_time();
+    }
+
+    /// Sets how long the upstream may be silent from `now` on.
+    fn expect_more(&mut self, now: Instant) {
+        let idle = self.driver.gateway.config.upstream.idle_timeout;
+        let patience = if self.driver.exchange.is_done() { AFTER_DONE.min(idle) } else { idle };
+        if let FromUpstream::Reading(_, deadline) = &mut self.from {
+            *deadline = now + patience;
         }
     }
 
@@ -200,7 +292,8 @@ impl Streaming {
         self.driver.record.rested();
         self.from = FromUpstream::Nothing;
         match asked {
-            Asked::Stream { body, ends_by_closing } => {
+            Asked::Stream { body, decoder, ends_by_closing } => {
+                self.decoder = decoder.map(Box::new);
                 let idle = self.driver.gateway.config.upstream.idle_timeout;
                 self.from = FromUpstream::reading(body, Instant::now() + idle);
                 self.driver.give(Input::StreamBegins { ends_by_closing });
@@ -221,7 +314,8 @@ impl Streaming {
             return;
         }
         self.uncounted = 0;
-        let kept = self.driver.exchange.kept_bytes();
+        let decoding = self.decoder.as_ref().map_or(0, |decoder| decoder.kept_bytes());
+        let kept = self.driver.exchange.kept_bytes() + decoding;
         let fits = self.driver.gateway.memory.replies.reach(&mut self.reserved, kept);
         if kept < COUNTED_EVERY {
             self.reserved.shrink(kept);
@@ -239,9 +333,12 @@ async fn ask(gateway: Arc<AppState>, request: hyper::http::Request<UpBody>) -> A
         Err(error) => return Asked::Failed(error),
     };
     let is_events = response.status().is_success() && is_stream(response.headers());
-    if is_events && !coding::is_coded(response.headers()) {
+    let decoder = coding::decoder(response.headers(), gateway.config.limits.reply_bytes);
+    if let Ok(decoder) = decoder
+        && is_events
+    {
         let ends_by_closing = response.extensions().get::<EndsByClosing>().is_some();
-        return Asked::Stream { body: response.into_body(), ends_by_closing };
+        return Asked::Stream { body: response.into_body(), decoder, ends_by_closing };
     }
     match Read::read(response, false, &gateway, None).await {
         Ok(read) => {

@@ -15,7 +15,6 @@ use hyper::body::{Body as _, Frame, Incoming};
 use hyper::http::header::CONTENT_TYPE;
 use hyper::http::response::Parts;
 use hyper::http::{HeaderMap, HeaderValue, Response};
-use std::borrow::Cow;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -42,9 +41,6 @@ const SNIFFED_BYTES: usize = 1024;
 const SMALL_PIECE_BYTES: usize = 2 * 1024;
 /// How much of them is one piece then.
 const GATHERED_BYTES: usize = 64 * 1024;
-/// Headers that are true of the upstream's bytes alone.
-const OF_THE_BYTES: [&str; 7] =
-    ["content-length", "content-encoding", "etag", "content-md5", "digest", "content-digest", "repr-digest"];
 
 impl Read {
     /// Reads a reply: to its end, or as far as its bounds allow, or, where it `may_stream`, until it turns out to be a
@@ -97,7 +93,7 @@ impl Read {
         if let Some(record) = record.filter(|_| waited) {
             record.upstream_time();
         }
-        if read.rest.is_none() && !read.decode(limit, &gateway.memory.replies) && !observes {
+        if read.rest.is_none() && !read.decode(limit, &gateway.memory.replies).await && !observes {
             return Err(ProxyError::NoMemory);
         }
         Ok(read)
@@ -132,9 +128,7 @@ impl Read {
     /// Gives it another body.
     pub(crate) fn edit(&mut self, pieces: Vec<Bytes>) {
         let headers = &mut self.head.headers;
-        for told_of_the_bytes in OF_THE_BYTES {
-            headers.remove(told_of_the_bytes);
-        }
+        coding::describe_no_bytes(headers);
         if stream::is_stream(headers) {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
@@ -191,20 +185,12 @@ impl Read {
 
     /// Whether the body is a stream of events; `None` where too little has come to tell.
     fn is_stream(&self) -> Option<bool> {
-        let start = self.start();
-        // A coded stream could not be read anyway.
-        if start.starts_with(b"{") || coding::is_coded(&self.head.headers) {
-            return Some(false);
-        }
-        sniff::is_events(&start)
-    }
-
-    /// The first bytes, as many as came.
-    fn start(&self) -> Cow<'_, [u8]> {
-        match self.pieces.as_slice() {
-            [only] => Cow::Borrowed(only),
-            pieces => Cow::Owned(pieces.concat()),
-        }
+        let start = match self.pieces.as_slice() {
+            [only] => only.clone(),
+            pieces => pieces.concat().into(),
+        };
+        let Some(start) = coding::decoded_start(&self.head.headers, start) else { return Some(false) };
+        if start.starts_with(b"{") { Some(false) } else { sniff::is_events(&start) }
     }
 
     /// The stream that it is, if it is one: its head, what came of it, and the rest.
@@ -214,7 +200,7 @@ impl Read {
     }
 
     /// Joins the pieces and decodes them, each once; false if there is no `memory` for the copies.
-    fn decode(&mut self, limit: usize, memory: &Pool) -> bool {
+    async fn decode(&mut self, limit: usize, memory: &Pool) -> bool {
         let size: usize = self.pieces.iter().map(Bytes::len).sum();
         if self.pieces.len() != 1 {
             if !memory.reach(&mut self.reserved, 2 * size) {
@@ -222,7 +208,7 @@ impl Read {
             }
             self.pieces = vec![self.pieces.concat().into()];
         }
-        let decoded = coding::decode(&self.head.headers, &self.pieces[0], limit);
+        let decoded = coding::decode(&self.head.headers, &self.pieces[0], limit).await;
         let copied = match &decoded {
             Some(decoded) if decoded.as_ptr() != self.pieces[0].as_ptr() => decoded.len(),
             _ => 0,

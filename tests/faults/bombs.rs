@@ -3,24 +3,22 @@
 
 use crate::hand::{Hand, Wire, chat, code, peak, post, resident, still_answers};
 use crate::support::client::{Request, Response};
+use crate::support::coded::{Encoder, encode};
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::Scripted;
-use flate2::Compression;
-use flate2::write::{GzEncoder, ZlibEncoder};
 use serde_json::json;
-use std::io::Write as _;
 
-/// Bombs of a quarter of a gigabyte in gzip, which may be put together of many parts, and less in the other coding,
-/// which the test has to pack as a whole.
-fn bombs() -> [(&'static str, Vec<u8>); 2] {
-    let block = vec![b' '; 1 << 20];
-    let (mut part, mut zlib) = (Vec::new(), Vec::new());
-    GzEncoder::new(&mut part, Compression::fast()).write_all(&block).unwrap();
-    let mut encoder = ZlibEncoder::new(&mut zlib, Compression::fast());
-    (0..8).for_each(|_| encoder.write_all(&block).unwrap());
-    drop(encoder);
-    [("gzip", part.repeat(256)), ("deflate", zlib)]
+/// Bombs of a quarter of a gigabyte in gzip and zstd, which may be put together of many parts, and less in the other
+/// codings, which the test has to pack as a whole.
+fn bombs() -> [(&'static str, Vec<u8>); 4] {
+    let coded = |name, mib: usize| encode((name, false), &vec![b' '; mib << 20]);
+    [
+        ("gzip", coded("gzip", 1).repeat(256)),
+        ("deflate", coded("deflate", 8)),
+        ("br", coded("br", 8)),
+        ("zstd", coded("zstd", 1).repeat(256)),
+    ]
 }
 
 fn answer(status: &str, coding: &str, body: &[u8]) -> Vec<u8> {
@@ -48,7 +46,7 @@ fn a_compressed_bomb_of_the_upstreams_passes_packed_as_it_came_and_is_counted() 
     }
     let grown = peak(&toolrein) - before;
     assert!(grown < 40 << 20, "{} MiB more", grown >> 20);
-    toolrein.wait_for_metric("toolrein_unjudged_total{why=\"unreadable_coding\"}", 2.0);
+    toolrein.wait_for_metric("toolrein_unjudged_total{why=\"unreadable_coding\"}", 4.0);
     still_answers(&hand, &toolrein);
 }
 
@@ -58,19 +56,42 @@ fn a_compressed_bomb_does_not_slip_through_where_nothing_may_pass_unjudged() {
     let settings =
         "limits.reply_bytes = \"4MiB\"\nlimits.held_bytes = \"1MiB\"\n[policy.confirm]\ntools = [\"f\"]\n";
     let toolrein = crate::hand::before(&hand.base_url(), settings);
-    let [(coding, bomb), _] = bombs();
-    let mut client = Wire::to(&toolrein);
-    client.write(chat(false));
-    hand.asked().write(answer("200 OK", coding, &bomb));
-    let (head, body) = client.response();
-    assert_eq!((head.word(1), code(&body.unwrap()).as_str()), ("502", "reply_unjudged"));
+    for (coding, bomb) in bombs() {
+        let mut client = Wire::to(&toolrein);
+        client.write(chat(false));
+        hand.asked().write(answer("200 OK", coding, &bomb));
+        let (head, body) = client.response();
+        assert_eq!((head.word(1), code(&body.unwrap()).as_str()), ("502", "reply_unjudged"), "{coding}");
+    }
+}
+
+#[test]
+fn a_compressed_stream_is_unpacked_no_faster_than_its_client_takes_it() {
+    let (hand, toolrein) = Hand::behind("");
+    let before = peak(&toolrein);
+    let event = format!(": {}\n\n", " ".repeat(1 << 20));
+    for name in ["gzip", "deflate", "br", "zstd"] {
+        let mut encoder = Encoder::new((name, false));
+        let coded = (0..64).flat_map(|_| encoder.piece(event.as_bytes())).collect::<Vec<u8>>();
+        let coded = [coded, encoder.finish()].concat();
+        let mut client = Wire::to(&toolrein);
+        client.write(chat(true));
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+        let head = format!("{head}content-encoding: {name}\r\ncontent-length: {}\r\n\r\n", coded.len());
+        hand.asked().write([head.as_bytes(), &coded].concat());
+        assert_eq!(client.head().word(1), "200");
+        client.stall();
+        let grown = peak(&toolrein) - before;
+        assert!(grown < 40 << 20, "{name}: {} MiB more", grown >> 20);
+    }
+    still_answers(&hand, &toolrein);
 }
 
 #[test]
 fn a_compressed_request_is_the_upstreams_to_unpack() {
     let (hand, toolrein) = Hand::behind("");
     let before = peak(&toolrein);
-    let [(_, bomb), _] = bombs();
+    let [(_, bomb), ..] = bombs();
     let mut client = Wire::to(&toolrein);
     let head = post("/v1/chat/completions", "").replace("content-length: 0", "content-encoding: gzip");
     client.write(head.trim_end());

@@ -198,6 +198,11 @@ impl Wire {
         assert!(!waiting, "the other side keeps the connection open");
     }
 
+    /// Takes nothing for a while.
+    pub(crate) fn stall(&self) {
+        std::thread::sleep(STALL);
+    }
+
     /// Writes `pattern` over and over until the other side takes no more, at most `most` bytes; how many went out.
     pub(crate) fn flood(&mut self, pattern: &[u8], most: usize) -> usize {
         let stream = self.reader.get_mut();

@@ -59,12 +59,14 @@ fn only_codings_that_cannot_be_read_are_taken_out_of_what_a_client_accepts() {
     let path = |governed| if governed { "/v1/chat/completions" } else { "/v1/embeddings" };
     for (nth, (governed, stream, given, expected)) in [
         (true, false, Some("gzip,deflate;q=0.5 ,x-gzip"), Some("gzip,deflate;q=0.5 ,x-gzip")),
-        (true, false, Some("gzip, deflate, br"), Some("gzip, deflate")),
-        (true, false, Some("gzip, zstd"), Some("gzip")),
-        (true, false, Some("zstd"), Some("identity")),
+        (true, false, Some("gzip, deflate, br, zstd"), Some("gzip, deflate, br, zstd")),
+        (true, false, Some("gzip, dcb;q=0.5 ,br"), Some("gzip, br")),
+        (true, false, Some("compress"), Some("identity")),
+        (true, false, Some("*;q=0.1"), Some("*;q=0.1")),
         (true, false, Some("identity"), Some("identity")),
         (true, false, None, None),
-        (true, true, Some("gzip, deflate, br, zstd"), Some("identity")),
+        (true, true, Some("gzip, deflate, br, zstd"), Some("gzip, deflate, br, zstd")),
+        (true, true, Some("gzip, dcz"), Some("gzip")),
         (true, true, Some("identity"), Some("identity")),
         (true, true, None, None),
         (false, false, Some("zstd"), Some("zstd")),

@@ -14,6 +14,7 @@
 
 pub mod agent;
 pub mod client;
+pub mod coded;
 pub mod http1;
 pub mod person;
 pub mod player;
