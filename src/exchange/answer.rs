@@ -8,7 +8,7 @@ use super::error::ProxyError;
 use super::notes::label;
 use super::running::{Replying, Running};
 use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
-use crate::rewrite::choice::next_of;
+use crate::rewrite::choice::{ChoiceState, next_of};
 use crate::rewrite::judging::Judging;
 use crate::rewrite::reply::{Ending, Form, Limits, Options, ReplyJudge, Unjudged, error_data};
 use crate::wire::error::{own_error_body, parse};
@@ -289,12 +289,14 @@ impl Running {
         }
         let judge = &replies.judge;
         let finished = judge.choices().iter().filter(|choice| choice.finish_shown).count();
-        let finished = finished + usize::from(judge.is_done());
-        if finished > replies.remembered {
-            replies.remembered = finished;
-            // In front of what the client is given now.
+        let count = finished + usize::from(judge.is_done());
+        if count > replies.remembered {
+            replies.remembered = count;
+            // In front of what the client is given now. Of what is not finished nobody knows yet what is hidden behind it.
             let given = std::mem::take(&mut core.outputs);
-            self.remember(core, judge.choices(), now.ms);
+            let is_over = |choice: &&ChoiceState| choice.finish_shown || judge.is_done();
+            let over: Vec<&ChoiceState> = judge.choices().iter().filter(is_over).collect();
+            self.remember(core, &over, now.ms);
             if judge.is_done() {
                 self.bill(core, judge);
             }
@@ -386,7 +388,8 @@ impl Running {
         self.taken(core);
         let is_unread = |why: &Unjudged| matches!(why, Unjudged::NotJson | Unjudged::ReplyTooLong);
         if replies.is_stream() || !replies.judge.unjudged().iter().any(is_unread) {
-            self.remember(core, replies.judge.choices(), now.ms);
+            let choices: Vec<&ChoiceState> = replies.judge.choices().iter().collect();
+            self.remember(core, &choices, now.ms);
         }
         if replies.is_stream() {
             replies.upstream = Upstream::Over;
@@ -412,7 +415,8 @@ impl Running {
     /// Notes what became of calls; a client that left a stream has what it was given.
     pub(super) fn close_replies(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
         if replies.is_stream() && replies.upstream != Upstream::Over {
-            self.remember(core, replies.judge.choices(), now.ms);
+            let choices: Vec<&ChoiceState> = replies.judge.choices().iter().collect();
+            self.remember(core, &choices, now.ms);
         }
         self.note(core, replies, now);
     }

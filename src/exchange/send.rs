@@ -236,7 +236,7 @@ impl Running {
     }
 
     /// Reports what the client was handed and what it was not shown.
-    pub(super) fn remember(&mut self, core: &mut Core, choices: &[ChoiceState], now_ms: u64) {
+    pub(super) fn remember(&mut self, core: &mut Core, choices: &[&ChoiceState], now_ms: u64) {
         // Where no call can be blocked, no text is taken for one before which something was hidden.
         if !core.request.declares_tools && choices.iter().all(|choice| choice.calls() == 0) {
             return;
@@ -251,7 +251,7 @@ impl Running {
     }
 
     /// What the calls that the client was handed have used of its quotas.
-    fn spent(&mut self, core: &Core, choices: &[ChoiceState], at_ms: u64) -> Vec<Spent> {
+    fn spent(&mut self, core: &Core, choices: &[&ChoiceState], at_ms: u64) -> Vec<Spent> {
         let policies = core.policies();
         if policies.counted().is_empty() {
             return Vec::new();
@@ -263,7 +263,7 @@ impl Running {
             made => made.into_iter().map(|made| made.name).collect(),
         };
         let settled = choices.iter().filter(|choice| !choice.is_waiting());
-        let released: Vec<String> = settled.flat_map(ChoiceState::released).flat_map(names).collect();
+        let released: Vec<String> = settled.flat_map(|choice| choice.released()).flat_map(names).collect();
         let uses = policies.counted().iter().enumerate().map(|(at, counted)| Spent {
             quota: core.identity.quota(&counted.name),
             request,

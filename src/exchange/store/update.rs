@@ -22,11 +22,13 @@ pub struct Answered<'a> {
 
 impl News {
     /// What `choices` bring.
-    pub fn of_choices(choices: &[ChoiceState], answered: &Answered<'_>) -> Self {
+    pub fn of_choices(choices: &[&ChoiceState], answered: &Answered<'_>) -> Self {
         let Answered { asked, identity, now_ms, .. } = answered;
         let mut news = Self::default();
-        // What waits is told of when it is settled.
-        for choice in choices.iter().filter(|choice| !choice.is_waiting()) {
+        // What waits is reported when it is settled; and a reply behind which the model is asked again is none yet: the next
+        // one may say no more, and then nothing would tell the two apart.
+        let is_asked_again = |choice: &ChoiceState| choice.is_wholly_withheld() && !choice.finish_shown;
+        for choice in choices.iter().filter(|choice| !choice.is_waiting() && !is_asked_again(choice)) {
             let hidden = if answered.observe { Vec::new() } else { answered.reasks.hidden_behind(choice) };
             let hidden = joined(&hidden);
             let release = release(asked, identity, &hidden, *now_ms);
