@@ -22,6 +22,7 @@ use self::store::{Ask, Facts, News};
 use crate::config::{Config, InFlight, Mode};
 use crate::policy::plan::{Plan, SummaryWanted};
 use crate::policy::set::PolicySet;
+use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::confirm::held::{HeldCall, Word};
 use crate::rewrite::judging::Judging;
 use crate::telemetry::outcome::{On, Outcome};
@@ -376,6 +377,22 @@ impl Exchange {
         match &self.phase {
             Phase::Running(running) | Phase::Ended(running) => running.judging(),
             _ => None,
+        }
+    }
+
+    /// The choices of the replies as far as they have come.
+    pub fn choices(&self) -> &[ChoiceState] {
+        match &self.phase {
+            Phase::Running(running) | Phase::Ended(running) => running.choices(),
+            _ => &[],
+        }
+    }
+
+    /// The hidden exchanges that are put back, each with the place of the message that it is put before.
+    pub fn restored(&self) -> &[(usize, Bytes)] {
+        match &self.phase {
+            Phase::Running(running) | Phase::Ended(running) => &running.restored,
+            _ => &[],
         }
     }
 }

@@ -8,6 +8,7 @@ use super::plan::{Approved, Length};
 use super::store::SentRounds;
 use super::{Core, Input, Now, Output};
 use crate::config::Tell;
+use crate::rewrite::choice::ChoiceState;
 use crate::rewrite::confirm::held::Word;
 use crate::rewrite::confirm::{Handed, events, reply};
 use crate::rewrite::judging::Judging;
@@ -195,6 +196,10 @@ impl Running {
             Replying::Judged(replies) => Some(&replies.judge.judging),
             Replying::Over => None,
         }
+    }
+
+    pub(super) fn choices(&self) -> &[ChoiceState] {
+        self.replies().map_or(&[], |replies| replies.judge.choices())
     }
 
     fn replies(&self) -> Option<&Replies> {
