@@ -134,6 +134,13 @@ fn only_the_exchange_sequences_the_steps_of_a_request() {
         let found = words(&source.code).map(|(_, word)| word).find(|word| steps.contains(word));
         assert!(found.is_none(), "{} names {found:?}; that is the exchange's", source.path);
     }
+    // It looks at plans, forms and verdicts, and makes none.
+    let steps = ["PolicySet", "Judge", "Judging", "ReplyJudge", "Fallbacks", "Reasks"];
+    for path in rust_files(&root().join("tests/simulation")) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let found = words(&text).map(|(_, word)| word).find(|word| steps.contains(word));
+        assert!(found.is_none(), "{} names {found:?}; that is the exchange's", path.display());
+    }
 }
 
 /// Members of requests and replies that no other protocol of programs has: who names one knows how a dialect is written.

@@ -153,6 +153,12 @@ pub trait ShownChoice {
     /// Its number.
     fn index(&self) -> u32;
 
+    /// Whether the client has its finish.
+    fn is_finished(&self) -> bool;
+
+    /// Whether a further reply of the upstream goes on with it.
+    fn is_continued(&self) -> bool;
+
     /// Whether calls of it wait for a person's decision.
     fn is_waiting(&self) -> bool;
 

@@ -287,12 +287,14 @@ impl Running {
         }
         let judge = &replies.judge;
         let finished = judge.finished();
-        let finished = finished + usize::from(judge.is_done());
-        if finished > replies.remembered {
-            replies.remembered = finished;
-            // In front of what the client is given now.
+        let count = finished + usize::from(judge.is_done());
+        if count > replies.remembered {
+            replies.remembered = count;
+            // In front of what the client is given now. Of what is not finished nobody knows yet what is hidden behind it.
             let given = std::mem::take(&mut core.outputs);
-            self.remember(core, &judge.shown(), now.ms);
+            let mut over = judge.shown();
+            over.retain(|choice| choice.is_finished() || judge.is_done());
+            self.remember(core, &over, now.ms);
             if judge.is_done() {
                 self.bill(core, &**judge);
             }

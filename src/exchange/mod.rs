@@ -30,6 +30,7 @@ use crate::conversation::memo::Memo;
 use crate::conversation::request::Request;
 use crate::conversation::summaries::Summaries;
 use crate::dialect::Dialect;
+use crate::dialect::reply::ShownChoice;
 use crate::exchange::judging::Judging;
 use crate::plan::approval::{ApprovalDecision, HeldCall};
 use crate::plan::{Plan, SummaryWanted};
@@ -391,6 +392,22 @@ impl Exchange {
         match &self.phase {
             Phase::Running(running) | Phase::Ended(running) => running.judging(),
             _ => None,
+        }
+    }
+
+    /// The choices of the replies as far as they have come.
+    pub fn choices(&self) -> Vec<&dyn ShownChoice> {
+        match &self.phase {
+            Phase::Running(running) | Phase::Ended(running) => running.choices(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The hidden exchanges that are put back, each with the place of the message that it is put before.
+    pub fn restored(&self) -> &[(usize, Bytes)] {
+        match &self.phase {
+            Phase::Running(running) | Phase::Ended(running) => &running.restored,
+            _ => &[],
         }
     }
 }

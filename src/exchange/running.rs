@@ -10,7 +10,7 @@ use super::{Core, Input, Now, Output};
 use crate::config::Tell;
 use crate::conversation::identity::Hash;
 use crate::dialect::Handed;
-use crate::dialect::reply::Form;
+use crate::dialect::reply::{Form, ShownChoice};
 use crate::dialect::variant::{Pass, Tools};
 use crate::exchange::judging::Judging;
 use crate::exchange::reasks::Reasks;
@@ -197,6 +197,10 @@ impl Running {
             Replying::Judged(replies) => Some(replies.judge.judging()),
             Replying::Over => None,
         }
+    }
+
+    pub(super) fn choices(&self) -> Vec<&dyn ShownChoice> {
+        self.replies().map(|replies| replies.judge.shown()).unwrap_or_default()
     }
 
     fn replies(&self) -> Option<&Replies> {

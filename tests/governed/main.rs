@@ -19,6 +19,7 @@ mod codings;
 mod counting;
 mod drains;
 mod headers;
+mod hidden;
 mod in_flight;
 mod kinds;
 mod leaving;

@@ -3,7 +3,7 @@
 
 use super::check::{Found, lossy};
 use super::client::Client;
-use super::gateway::Passed;
+use super::driver::Passed;
 use super::model::TOKENS;
 use bytes::Bytes;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 //! coherent reply of calls that the model made, and every count agrees with the reference.
 
 use super::client::Client;
-use super::gateway::Passed;
+use super::driver::Passed;
 use super::model::Call;
 use super::reference::{Counts, Reference, calls_of, canonical, text_of};
 use super::support::strict::violations;
@@ -71,7 +71,7 @@ fn unpaired(body: &[u8]) -> usize {
 }
 
 /// Each result is taken for the answer to the call that it names, of those that are open; to the first where it names none.
-pub fn pairs(client: &Client, passed: &Passed) -> Found {
+pub fn pairs(client: &Client, pairs: &[Option<(usize, usize)>]) -> Found {
     let mut open: Vec<(usize, usize, String)> = Vec::new();
     for (at, message) in client.history.iter().enumerate() {
         match message["role"].as_str() {
@@ -84,8 +84,8 @@ pub fn pairs(client: &Client, passed: &Passed) -> Found {
                 let named = open.iter().position(|(_, _, open)| Some(open.as_str()) == id);
                 let taken = (!open.is_empty()).then(|| open.remove(named.unwrap_or(0)));
                 let expected = taken.map(|(call, position, _)| (call, position));
-                if passed.pairs[at] != expected {
-                    return Err(format!("result {at} answers {expected:?}, not {:?}", passed.pairs[at]));
+                if pairs[at] != expected {
+                    return Err(format!("result {at} answers {expected:?}, not {:?}", pairs[at]));
                 }
             }
             _ => {}

@@ -3,7 +3,7 @@
 
 use super::check::{Found, lossy};
 use super::client::Client;
-use super::gateway::Passed;
+use super::driver::Passed;
 use super::reference::{Reference, text_of};
 use super::support::strict::violations;
 use super::upstream::Dislike;

@@ -1,5 +1,5 @@
-//! Conversations in which the model and the client misbehave, thousands of steps by a seed, through the core and the
-//! ledger, and some over real sockets: after each step every promise is held against a plain reference.
+//! Conversations in which the model and the client misbehave, thousands of steps by a seed, through the same
+//! exchange as in the proxy, and some over real sockets: after each step every promise is held against a plain reference.
 //!
 //! SIMULATION_STEPS=200000 runs more of them, SIMULATION_SEED=17 runs one seed again.
 
@@ -14,11 +14,11 @@
 mod answers;
 mod check;
 mod client;
-mod exchange;
+mod driver;
 mod forms;
-mod gateway;
 mod model;
 mod numbers;
+mod process;
 mod reference;
 mod sockets;
 mod summaries;
@@ -30,10 +30,11 @@ mod upstream;
 use answers::Taken;
 use check::Found;
 use client::Client;
+use driver::Passed;
 use forms::{HeldOut, Sent};
-use gateway::{Gateway, Passed};
 use model::Model;
 use numbers::Numbers;
+use process::Process;
 use reference::{Counts, Reference};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -159,7 +160,7 @@ fn assert_run(seed: u64, tally: &mut Tally) {
 /// One process, its clients, and the reference beside it.
 struct World {
     set: Set,
-    gateway: Gateway,
+    process: Process,
     reference: Reference,
     held_out: HeldOut,
     taken: Taken,
@@ -174,13 +175,13 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let set = SETS[ORDER[seed as usize % ORDER.len()]];
-        let mut gateway = Gateway::new((set.config, set.mode), seed);
+        let mut process = Process::new((set.config, set.mode), seed);
         if set.name == "overflow" {
-            gateway.upstream.tighten();
+            process.upstream.tighten();
         }
         Self {
             set,
-            gateway,
+            process,
             reference: Reference::default(),
             held_out: HeldOut::default(),
             taken: Taken::default(),
@@ -195,7 +196,7 @@ impl World {
     /// One request of one client, its answer, and what the client makes of it.
     fn step(&mut self, tally: &mut Tally) -> Found {
         if self.numbers.percent(1) {
-            self.gateway.restart();
+            self.process.restart();
             self.reference.forget();
             self.taken = Taken::default();
             self.shown.fill(Sent::default());
@@ -219,10 +220,10 @@ impl World {
         self.go_on(at, &passed)?;
         // Mostly at once, so that windows fill.
         let most_ms = if self.numbers.percent(60) { 1_500 } else { 20_000 };
-        self.gateway.now_ms += self.numbers.below(most_ms) as u64;
+        self.process.now_ms += self.numbers.below(most_ms) as u64;
         if self.numbers.percent(50) {
             // So that windows are met to the millisecond.
-            self.gateway.now_ms = self.gateway.now_ms.next_multiple_of(1_000);
+            self.process.now_ms = self.process.now_ms.next_multiple_of(1_000);
         }
         Ok(())
     }
@@ -230,7 +231,7 @@ impl World {
     /// The same bytes once more, at a later time: they go up as before.
     fn ask_again(&mut self, at: usize, first: &Passed, tally: &mut Tally) -> Result<Passed, String> {
         self.deed = "sends the same bytes again";
-        self.gateway.now_ms += self.numbers.below(15_000) as u64;
+        self.process.now_ms += self.numbers.below(15_000) as u64;
         let again = self.ask(at, tally)?;
         let taken = |passed: &Passed| passed.tries.checked_sub(1).map(|last| passed.sent[last].clone());
         if taken(first) != taken(&again)
@@ -259,10 +260,10 @@ impl World {
     fn ask(&mut self, at: usize, tally: &mut Tally) -> Result<Passed, String> {
         let client = &self.clients[at];
         let body = client.body();
-        let now_ms = self.gateway.now_ms;
+        let now_ms = self.process.now_ms;
         let counts = self.reference.count(&client.history, now_ms);
         self.model.ids = client.ids;
-        let passed = self.gateway.pass(&body, &mut self.model).ok_or("ungoverned")?;
+        let passed = self.process.pass(&body, &mut self.model).ok_or("ungoverned")?;
         tally.count(client, &passed);
         let shown = Sent::of(client, &passed);
         tally.prefixes += usize::from(self.shown[at].begins(&shown, client, &passed)?);
@@ -279,7 +280,7 @@ impl World {
         forms::reasks(client, &passed)?;
         answers::asked(&passed)?;
         self.taken.check(&body, &passed)?;
-        check::pairs(client, &passed)?;
+        check::pairs(client, &self.process.pairs(&body).ok_or("unread")?)?;
         check::unread(client, &passed)?;
         self.held_out.check(client, &passed)?;
         if let Some(error) = &passed.error {

@@ -1,16 +1,13 @@
-//! Another model that is asked for summaries: it answers in time, late, or never. Decides as the handler does where it
-//! need not wait; asserts nothing.
+//! Another model that is asked for summaries: it answers in time, late, or never. Decides as the proxy does where it need
+//! not wait; asserts nothing.
 
 use super::numbers::Numbers;
-use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
-use toolrein::conversation::Transcript;
+use toolrein::conversation::identity::Hash;
 use toolrein::conversation::summaries::{Pin, Summaries as _};
-use toolrein::dialect::summary::question;
 use toolrein::ledger::summaries::Pins;
-use toolrein::plan::{BatchSummaries, Plan, SummaryWanted};
-use toolrein::policy::set::{Judge, PolicySet};
+use toolrein::plan::SummaryWanted;
 
 /// For how long decisions are kept: longer than any run.
 const LIFETIME: Duration = Duration::from_secs(86_400);
@@ -23,14 +20,11 @@ pub struct Summaries {
     late: Vec<(SummaryWanted, u64, Arc<str>)>,
     numbers: Numbers,
     asked: usize,
-    /// Late ones that were told with the batch behind theirs.
-    pub told_late: usize,
 }
 
 impl Summaries {
     pub fn new(numbers: Numbers) -> Self {
-        let pins = Arc::new(Pins::new(LIFETIME));
-        Self { pins, late: Vec::new(), numbers, asked: 0, told_late: 0 }
+        Self { pins: Arc::new(Pins::new(LIFETIME)), late: Vec::new(), numbers, asked: 0 }
     }
 
     /// The process begins anew: no decision is known, and nobody waits for an answer.
@@ -51,43 +45,28 @@ impl Summaries {
         }
     }
 
-    /// Reads the transcript through the policies, and fills in the summary that was asked for. Tells the question.
-    pub fn decide(
-        &mut self,
-        policies: &PolicySet,
-        transcript: &Transcript<'_>,
-        (leave, now_ms): (bool, u64),
-    ) -> (Plan, Judge, Option<Bytes>) {
-        let (mut plan, judge) = policies.read(transcript);
-        let known = plan.summaries != BatchSummaries::default();
-        if !known || leave || plan.refusal.is_some() || transcript.request.odd {
-            return (plan, judge, None);
+    /// Batches whose decision is lost are told as cleared from now on.
+    pub fn lose(&self, batches: Vec<Hash>) {
+        for batch in batches {
+            self.pins.pin(batch, Pin::Cleared);
         }
-        for lost in &plan.summaries.lost {
-            self.pins.pin(*lost, Pin::Cleared);
-        }
-        let Some(wanted) = &plan.summaries.wanted else { return (plan, judge, None) };
-        let question = question(transcript, wanted);
+    }
+
+    /// Whether a summary that came late is told with the batch that is wanted, which is behind its own.
+    pub fn is_late(&self, wanted: &SummaryWanted) -> bool {
+        wanted.earlier.is_some_and(|earlier| self.pins.late(earlier).is_some())
+    }
+
+    /// Asks for a summary and decides by what has come: the answer in time, or what came late for the batch before.
+    pub fn decide(&mut self, wanted: &SummaryWanted, now_ms: u64) -> Option<Arc<str>> {
         self.asked += 1;
-        self.told_late +=
-            usize::from(wanted.earlier.is_some_and(|earlier| self.pins.late(earlier).is_some()));
         let text: Arc<str> = format!("Summary {} of what was done.", self.asked).into();
-        match self.numbers.below(4) {
-            0 => {
-                self.pins.decide(wanted, Some(&text));
-            }
-            1 | 2 => {
-                self.pins.decide(wanted, None);
-                let at_ms = now_ms + self.numbers.below(LATEST_MS) as u64;
-                self.late.push((wanted.clone(), at_ms, text));
-            }
-            _ => {
-                self.pins.decide(wanted, None);
-            }
+        let answer = self.numbers.below(4);
+        self.pins.decide(wanted, Some(&text).filter(|_| answer == 0));
+        if matches!(answer, 1 | 2) {
+            let at_ms = now_ms + self.numbers.below(LATEST_MS) as u64;
+            self.late.push((wanted.clone(), at_ms, text));
         }
-        // With what came late for the batch before.
-        let summary = self.pins.pinned(wanted.batch).and_then(Pin::summary);
-        plan.fulfil_summary(summary.as_deref());
-        (plan, judge, Some(question))
+        self.pins.pinned(wanted.batch).and_then(Pin::summary)
     }
 }

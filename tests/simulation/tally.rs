@@ -1,7 +1,7 @@
 //! How often what is worth seeing was seen: a run in which little happens proves little.
 
 use super::client::Client;
-use super::gateway::Passed;
+use super::driver::Passed;
 use std::collections::BTreeMap;
 use toolrein::dialect::variant::{Pass, Tools};
 use toolrein::plan::decision::Decision;

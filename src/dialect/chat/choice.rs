@@ -371,6 +371,14 @@ impl ShownChoice for ChoiceState {
         self.index
     }
 
+    fn is_finished(&self) -> bool {
+        self.finish_shown
+    }
+
+    fn is_continued(&self) -> bool {
+        self.is_continued()
+    }
+
     fn released(&self) -> Vec<&Assembled> {
         self.released().collect()
     }

@@ -25,8 +25,10 @@ impl News {
     pub fn of_choices(choices: &[&dyn ShownChoice], answered: &Answered<'_>) -> Self {
         let Answered { asked, identity, now_ms, .. } = answered;
         let mut news = Self::default();
-        // What waits is told of when it is settled.
-        for choice in choices.iter().filter(|choice| !choice.is_waiting()) {
+        // What waits is reported when it is settled; and a reply after which the model is asked again is none yet: the next
+        // one may say no more, and then nothing would tell the two apart.
+        let is_asked_again = |choice: &dyn ShownChoice| choice.is_wholly_withheld() && !choice.is_finished();
+        for choice in choices.iter().filter(|choice| !choice.is_waiting() && !is_asked_again(**choice)) {
             let hidden = if answered.observe { Vec::new() } else { answered.reasks.hidden_behind(*choice) };
             let hidden = joined(&hidden);
             let release = release(asked, identity, &hidden, *now_ms);

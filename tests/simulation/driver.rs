@@ -1,0 +1,315 @@
+//! The driver of an exchange without sockets: one client request between a model that misbehaves, the store in memory and
+//! the client. Does what the exchange says, tells it what happened, and keeps what passed; asserts no promise.
+
+use super::model::{Model, Said, TOOLS, streamed, whole};
+use super::process::Process;
+use super::upstream::Refused;
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use serde_json::Value;
+use std::sync::Arc;
+use toolrein::conversation::request::Choice;
+use toolrein::dialect::error::own_error_body;
+use toolrein::dialect::variant::Pass;
+use toolrein::exchange::error::ProxyError;
+use toolrein::exchange::judging::Judged;
+use toolrein::exchange::{Answer, Arrived, Exchange, Input, Outgoing, Output, WholeReply};
+use toolrein::ledger::{Claim, Ledger as _, News};
+use toolrein::plan::approval::Confirmation;
+use toolrein::plan::{Plan, Usage};
+use toolrein::policy::pattern::any_fits;
+use toolrein::telemetry::outcome::{Fallback, Outcome, PrefixBreak};
+use toolrein::wire::sse::write_event;
+
+/// Most bytes of a stream that come at once.
+const PIECE: usize = 700;
+
+/// What became of one client request.
+#[derive(Debug, Default)]
+pub struct Passed {
+    /// The bytes that the client gets; `None` where a policy refused the request or the upstream did.
+    pub reply: Option<Bytes>,
+    /// The upstream's error that the client gets instead, or at the end of a stream that breaks off.
+    pub error: Option<Bytes>,
+    /// Every sending, in order.
+    pub sent: Vec<Bytes>,
+    /// How many of them were the client's request, in one form or another: the rest ask again.
+    pub tries: usize,
+    /// What the upstream answered to those that it took, as bytes and as the model meant it.
+    pub raw: Vec<Bytes>,
+    pub said: Vec<Vec<Said>>,
+    /// What it refused, by the sending.
+    pub refused: Vec<(usize, Refused)>,
+    /// The form of every sending, and why it was another one than before.
+    pub forms: Vec<Pass>,
+    pub tried: Vec<Fallback>,
+    /// It was taken, and what was refused before is remembered.
+    pub learned: bool,
+    /// What was to be done to the request at first, and what is done to it; nothing while observing.
+    pub planned: Plan,
+    pub plan: Plan,
+    pub restored: Vec<(usize, Bytes)>,
+    pub lost: u32,
+    /// Other rounds are put back than when the last reply was asked for, and that is told.
+    pub other_rounds: bool,
+    /// The choices that the client sees, with the rounds hidden behind each.
+    pub hidden: Vec<(u32, Vec<Bytes>)>,
+    pub record: Vec<Judged>,
+    pub usage: Vec<(&'static str, Usage)>,
+    /// The calls that a person said yes to.
+    pub approved: Option<Arc<Confirmation>>,
+    /// From which of the judged calls on the model was to answer without any.
+    pub landed_at: Option<usize>,
+    /// The client must or may be answered by a call.
+    pub keeps_tools: bool,
+    /// Nothing may be changed.
+    pub observed: bool,
+    /// The conversation's texts are left alone.
+    pub held_out: bool,
+    /// The question for a summary; whether one that came late is told.
+    pub question: Option<Bytes>,
+    pub tells_late: bool,
+    /// Calls that have taken over the times of others.
+    pub adopted: usize,
+    /// How often the model may be asked again before it is asked for an answer.
+    pub most_reasks: usize,
+}
+
+/// See the file's head.
+pub struct Driver<'a> {
+    process: &'a mut Process,
+    model: &'a mut Model,
+    exchange: Exchange,
+    is_stream: bool,
+    passed: Passed,
+    /// What the store says that the user may have approved.
+    asked: Option<Arc<Confirmation>>,
+    /// The whole replies of the upstream, by their numbers.
+    replies: Vec<Bytes>,
+    /// What is still to come of the upstream's stream.
+    coming: Option<Bytes>,
+    /// What the client was given of its stream.
+    given: Vec<Bytes>,
+    has_ended: bool,
+    /// The rounds behind which the model was asked again, by the choice.
+    rounds: Vec<(u32, Bytes)>,
+}
+
+impl<'a> Driver<'a> {
+    pub fn new(process: &'a mut Process, model: &'a mut Model, arrived: Arrived) -> Self {
+        let config = &process.shared.config;
+        let is_answer = |tool: &&str| any_fits(&config.reask.answer_tools, tool);
+        let passed = Passed {
+            observed: process.observes(),
+            keeps_tools: arrived.request.choice == Choice::Forced || TOOLS.iter().any(is_answer),
+            most_reasks: config.reask.max as usize,
+            ..Passed::default()
+        };
+        let is_stream = arrived.request.stream;
+        let exchange =
+            Exchange::begin(Arc::clone(&process.shared), arrived, Box::<Outcome>::default(), process.now());
+        Self {
+            process,
+            model,
+            exchange,
+            is_stream,
+            passed,
+            asked: None,
+            replies: Vec::new(),
+            coming: None,
+            given: Vec::new(),
+            has_ended: false,
+            rounds: Vec::new(),
+        }
+    }
+
+    /// Drives the exchange to its end.
+    pub fn run(mut self) -> Passed {
+        loop {
+            match self.exchange.next_output() {
+                Some(output) => self.perform(output),
+                None if self.reads_on() => {}
+                None => return self.passed(),
+            }
+        }
+    }
+
+    fn perform(&mut self, output: Output) {
+        match output {
+            Output::LookUp(query) => {
+                let facts = self.process.store.look_up(query.ask()).now_or_never().unwrap();
+                self.asked.clone_from(&facts.asked);
+                self.give(Input::Facts(Box::new(facts)));
+            }
+            Output::Claim { anchor, request } => {
+                let claim = Claim { anchor, request, now_ms: self.process.now_ms };
+                let is_taken = self.process.store.claim(claim).now_or_never().unwrap();
+                self.passed.approved = self.asked.take().filter(|_| is_taken);
+                self.give(Input::Claimed(is_taken));
+            }
+            Output::Summarise { wanted, question } => {
+                self.passed.question = Some(question);
+                self.passed.tells_late = self.process.summaries.is_late(&wanted);
+                let summary = self.process.summaries.decide(&wanted, self.process.now_ms);
+                self.give(Input::Summarised(summary));
+            }
+            Output::SummariesLost(batches) => self.process.summaries.lose(batches),
+            Output::Store(news) => self.store(news),
+            Output::Send(outgoing) => self.send(outgoing),
+            Output::Answer(answer) => self.answer(answer),
+            Output::Emit(bytes) => self.given.push(bytes),
+            Output::Done | Output::BreakOff(_) => {
+                let (given, has_failed) = (self.given.concat(), matches!(output, Output::BreakOff(_)));
+                self.end(given.into(), has_failed);
+            }
+            Output::BeginStream { .. } | Output::Dismiss => assert!(!self.has_ended),
+            Output::Admit { .. } | Output::AskApproval(..) | Output::WithdrawApproval(_) => {
+                panic!("no configuration here asks for {output:?}")
+            }
+        }
+    }
+
+    fn give(&mut self, input: Input) {
+        self.exchange.on(input, self.process.now());
+    }
+
+    /// The next piece of the upstream's stream, if one is read.
+    fn reads_on(&mut self) -> bool {
+        match self.coming.take() {
+            None => return false,
+            Some(rest) if rest.is_empty() => self.give(Input::End),
+            Some(mut rest) => {
+                let piece = rest.split_to(1 + self.model.numbers.below(rest.len().min(PIECE)));
+                self.coming = Some(rest);
+                self.give(Input::Bytes(piece));
+            }
+        }
+        true
+    }
+
+    fn store(&mut self, news: News) {
+        // Before anything is sent or handed out, only names have changed.
+        if self.passed.sent.is_empty() && self.passed.approved.is_none() {
+            self.passed.adopted += news.released.len();
+        }
+        self.passed.learned |= news.model.is_some();
+        self.process.store.record(news);
+    }
+
+    /// Sends the request and gives the exchange what the upstream answers.
+    fn send(&mut self, outgoing: Outgoing) {
+        let Outgoing { pieces, pass } = outgoing;
+        self.note_form(&pass);
+        let sent = Bytes::from(pieces.concat());
+        let request: Value = serde_json::from_slice(&sent).unwrap_or_default();
+        self.passed.sent.push(sent);
+        self.passed.forms.push(pass);
+        let (status, body) = self.upstreams(&request);
+        if self.is_stream && status == 200 {
+            self.coming = Some(body);
+            return self.give(Input::StreamBegins { ends_by_closing: false });
+        }
+        self.coming = None;
+        let id = self.replies.len() as u32;
+        self.replies.push(body.clone());
+        self.give(Input::Reply(WholeReply { id, status, body: Ok(body) }));
+    }
+
+    /// What is known of a sending before it goes out.
+    fn note_form(&mut self, pass: &Pass) {
+        if self.passed.sent.is_empty() {
+            self.passed.planned = self.exchange.plan().clone();
+        }
+        let judging = self.exchange.judging().unwrap();
+        if judging.is_landing() {
+            self.passed.landed_at.get_or_insert(judging.record.len());
+        }
+        let Some(asking) = &pass.asking else {
+            self.passed.tries += 1;
+            self.passed.tried.clone_from(&self.exchange.record().fallbacks);
+            return;
+        };
+        let was_refused = self.passed.refused.last().is_some_and(|(at, _)| at + 1 == self.passed.sent.len());
+        let asked_so = self.passed.forms.last().is_some_and(|form| form.asking.is_some());
+        if was_refused && asked_so {
+            return;
+        }
+        // Choices are asked again one after the other. Their rounds are counted here for themselves: the reference is not
+        // to learn from what it is held against.
+        let choice = self.exchange.choices().into_iter().rfind(|choice| choice.is_continued()).unwrap();
+        self.rounds.push((choice.index(), asking.rounds.last().unwrap().clone()));
+    }
+
+    /// The upstream's answer, with its status.
+    fn upstreams(&mut self, request: &Value) -> (u16, Bytes) {
+        if let Some(refused) = self.process.upstream.refuses(request) {
+            let (status, body) = (refused.status, refused.body.clone());
+            self.passed.refused.push((self.passed.sent.len() - 1, refused));
+            let is_event = self.is_stream && status == 200;
+            return (status, if is_event { write_event(&body) } else { body });
+        }
+        let said = self.model.answer(request);
+        let id = format!("r{}_{}", self.process.ordinal, self.passed.sent.len());
+        let model = &request["model"];
+        let bytes = if self.is_stream {
+            streamed(&said, &id, model, &mut self.model.numbers)
+        } else {
+            whole(&said, &id, model)
+        };
+        self.passed.said.push(said);
+        self.passed.raw.push(bytes.clone());
+        (200, bytes)
+    }
+
+    /// The whole reply to the client.
+    fn answer(&mut self, answer: Answer) {
+        match answer {
+            Answer::AsItCame(id) => self.end(self.replies[id as usize].clone(), false),
+            Answer::Edited(_, pieces) | Answer::Own(pieces) => self.end(pieces.concat().into(), false),
+            // By a policy.
+            Answer::Error(ProxyError::Refused { .. }) => self.has_ended = true,
+            Answer::Error(error) => {
+                self.end(own_error_body(&error.message(), error.code()).into(), true);
+            }
+        }
+    }
+
+    /// The client has all that it gets. Where the upstream refused the last sending, that is its error.
+    fn end(&mut self, body: Bytes, has_failed: bool) {
+        assert!(!self.has_ended, "a second end: {body:?}");
+        (self.has_ended, self.coming) = (true, None);
+        let was_refused = self.passed.refused.last().is_some_and(|(at, _)| at + 1 == self.passed.sent.len());
+        let is_error = has_failed || was_refused;
+        *(if is_error { &mut self.passed.error } else { &mut self.passed.reply }) = Some(body);
+    }
+
+    /// What is known of the request at its end.
+    fn passed(mut self) -> Passed {
+        assert!(self.has_ended, "the exchange has nothing more to do, and the client has no answer");
+        self.exchange.close(self.process.now());
+        while let Some(output) = self.exchange.next_output() {
+            self.perform(output);
+        }
+        let mut passed = self.passed;
+        passed.plan = self.exchange.plan().clone();
+        passed.restored = self.exchange.restored().to_vec();
+        if passed.reply.is_some() {
+            for choice in self.exchange.choices() {
+                let asked_again = self.rounds.iter().filter(|(of, _)| *of == choice.index());
+                let mut rounds: Vec<Bytes> = asked_again.map(|(_, round)| round.clone()).collect();
+                let own = choice.round().filter(|_| !passed.observed && !choice.is_wholly_withheld());
+                rounds.extend(own);
+                passed.hidden.push((choice.index(), rounds));
+            }
+        }
+        if let Some(judging) = self.exchange.judging() {
+            passed.usage = judging.usage(self.process.now_ms);
+            passed.record.clone_from(&judging.record);
+        }
+        let record = self.exchange.record();
+        passed.lost = record.lost_rounds;
+        passed.other_rounds = record.prefix_breaks.contains(&PrefixBreak::Ledger);
+        passed.held_out = record.context.held_out && !passed.observed;
+        passed
+    }
+}
