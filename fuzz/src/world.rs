@@ -7,6 +7,7 @@ use toolrein::config::{Config, Overrides, Source};
 use toolrein::policy::REGISTRY;
 use toolrein::policy::pattern::Pattern;
 use toolrein::policy::set::{Judge, PolicySet};
+use toolrein::replay::Enforced;
 use toolrein::rewrite::judging::{AnswerTools, Judging};
 use toolrein::transcript::Transcript;
 use toolrein::transcript::identity::{Hash, HashKey, Identity};
@@ -43,9 +44,9 @@ const ALL_DECLARED: &str = r#"{"model":"m","messages":[{"role":"user","content":
 pub const SETS: usize = 7;
 
 /// The configuration of this number.
-pub fn config(at: usize) -> &'static Config {
-    static CONFIGS: OnceLock<Vec<Config>> = OnceLock::new();
-    let load = |source| Config::load(source, &Overrides::default(), REGISTRY).unwrap();
+pub fn config(at: usize) -> &'static Enforced {
+    static CONFIGS: OnceLock<Vec<Enforced>> = OnceLock::new();
+    let load = |source| Enforced::new(Config::load(source, &Overrides::default(), REGISTRY).unwrap());
     let text = |text: &str| Source::Text { name: "fuzz.toml".to_owned(), text: text.to_owned() };
     let configs = CONFIGS.get_or_init(|| {
         let mut configs = vec![load(text(EVERYTHING)), load(Source::Shipped)];
