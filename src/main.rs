@@ -13,6 +13,7 @@ use toolrein::cli::{
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::demo;
 use toolrein::policy::REGISTRY;
+use toolrein::replay::Enforced;
 use toolrein::serve::Running;
 
 /// Takes less memory for many streams than glibc's, and less time (docs/performance.md).
@@ -79,7 +80,7 @@ fn runtime() -> io::Result<Runtime> {
 
 fn replay(args: &ReplayArgs) -> ExitCode {
     let config = match Config::load(args.source(), &Overrides::default(), REGISTRY) {
-        Ok(config) => config,
+        Ok(config) => Enforced::new(config),
         Err(problems) => return fail(&problems, EXIT_REFUSED),
     };
     let options = args.options();
@@ -99,7 +100,7 @@ fn replay(args: &ReplayArgs) -> ExitCode {
 
 fn explain(args: &ExplainArgs) -> ExitCode {
     let config = match Config::load(args.source(), &Overrides::default(), REGISTRY) {
-        Ok(config) => config,
+        Ok(config) => Enforced::new(config),
         Err(problems) => return fail(&problems, EXIT_REFUSED),
     };
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());

@@ -13,6 +13,7 @@ use std::time::Duration;
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::explain::{Form, Options, Which, run};
 use toolrein::policy::REGISTRY;
+use toolrein::replay::Enforced;
 
 /// Runs a command of `toolrein` in the folder of replay's data, with `input` on standard input.
 fn toolrein(command: &str, args: &[&str], input: &str) -> Output {
@@ -261,7 +262,7 @@ fn no_escape_of_a_conversation_reaches_the_terminal() {
     let escapes = "\u{1b}]0;title\u{7}\u{1b}[2J\r\u{8}\u{9b}31m\u{202e}\u{200b}\u{7f}\u{e0041}";
     let config = strict("x");
     let config = Source::File(config.path().to_owned());
-    let config = Config::load(config, &Overrides::default(), REGISTRY).unwrap();
+    let config = Enforced::new(Config::load(config, &Overrides::default(), REGISTRY).unwrap());
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(hostile(escapes).as_bytes()).unwrap();
     for (colour, full) in [(false, false), (true, false), (true, true)] {

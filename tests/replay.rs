@@ -14,7 +14,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::policy::REGISTRY;
-use toolrein::replay::{Options, run};
+use toolrein::replay::{Enforced, Options, run};
 
 /// Runs `toolrein replay` in the folder of the test's data, with `input` on standard input.
 fn replay(args: &[&str], input: &str) -> Output {
@@ -139,7 +139,7 @@ fn the_shipped_policies_withhold_nothing_from_the_solved_conversations_of_the_sa
 fn the_report_is_the_same_on_any_number_of_threads() {
     let (config, lines) = (std::fs::read_to_string(data().join("policies.toml")).unwrap(), sample());
     let source = Source::Text { name: "policies.toml".to_owned(), text: config };
-    let config = Config::load(source, &Overrides::default(), REGISTRY).unwrap();
+    let config = Enforced::new(Config::load(source, &Overrides::default(), REGISTRY).unwrap());
     let file = written(&lines);
     let report = |threads, json| {
         let options = Options { pace: Duration::from_secs(2), verbose: true, json, threads, profile: None };

@@ -51,7 +51,7 @@ fn escaped(page: &str, markup: &str) -> bool {
     !markup.starts_with('<') || !page.to_lowercase().contains(markup)
 }
 
-fn explained(config: &toolrein::config::Config, path: &std::path::Path, form: Form) -> String {
+fn explained(config: &replay::Enforced, path: &std::path::Path, form: Form) -> String {
     let which = Which::First;
     let options = explain::Options { which, form, full: true, profile: None, pace: Duration::from_secs(2) };
     let (mut out, mut aside) = (Vec::new(), Vec::new());

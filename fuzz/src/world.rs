@@ -12,6 +12,7 @@ use toolrein::conversation::Transcript;
 use toolrein::conversation::identity::{Hash, HashKey, Identity};
 use toolrein::conversation::memo::NoMemo;
 use toolrein::conversation::request::Request;
+use toolrein::replay::Enforced;
 
 /// Now, in every target: ms since the epoch.
 pub const NOW_MS: u64 = 1_790_000_000_000;
@@ -43,9 +44,9 @@ const ALL_DECLARED: &str = r#"{"model":"m","messages":[{"role":"user","content":
 pub const SETS: usize = 7;
 
 /// The configuration of this number.
-pub fn config(at: usize) -> &'static Config {
-    static CONFIGS: OnceLock<Vec<Config>> = OnceLock::new();
-    let load = |source| Config::load(source, &Overrides::default(), REGISTRY).unwrap();
+pub fn config(at: usize) -> &'static Enforced {
+    static CONFIGS: OnceLock<Vec<Enforced>> = OnceLock::new();
+    let load = |source| Enforced::new(Config::load(source, &Overrides::default(), REGISTRY).unwrap());
     let text = |text: &str| Source::Text { name: "fuzz.toml".to_owned(), text: text.to_owned() };
     let configs = CONFIGS.get_or_init(|| {
         let mut configs = vec![load(text(EVERYTHING)), load(Source::Shipped)];

@@ -30,6 +30,7 @@ use crate::conversation::memo::Memo;
 use crate::conversation::request::Request;
 use crate::conversation::summaries::Summaries;
 use crate::dialect::Dialect;
+use crate::dialect::chat::Chat;
 use crate::dialect::reply::ShownChoice;
 use crate::exchange::judging::Judging;
 use crate::plan::approval::{ApprovalDecision, HeldCall};
@@ -63,6 +64,9 @@ impl Shared {
 
 /// A wire protocol, read with the judge of the exchange.
 pub type AnyDialect = &'static dyn Dialect<Judging>;
+
+/// Chat completions.
+pub const CHAT: AnyDialect = &Chat;
 
 /// A request that was read, with its caller.
 pub struct Arrived {

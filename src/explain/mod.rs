@@ -11,10 +11,9 @@ mod ruled;
 mod text;
 mod visible;
 
-use crate::config::Config;
-use crate::replay;
 pub use crate::replay::one::Which;
 use crate::replay::one::{Chosen, choose};
+use crate::replay::{self, Enforced};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -50,7 +49,7 @@ pub enum Form {
 /// # Errors
 /// Those of `out` and of `aside`.
 pub fn run(
-    config: &Config,
+    config: &Enforced,
     path: &Path,
     options: &Options,
     out: &mut dyn Write,

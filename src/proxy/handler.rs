@@ -19,9 +19,8 @@ use crate::config::{Config, Mode, Profile, Unjudged};
 use crate::conversation::identity::{HashKey, Identity};
 use crate::conversation::memo::Memo;
 use crate::conversation::request::Request;
-use crate::dialect::chat::Chat;
 use crate::dialect::prefix::read_request;
-use crate::exchange::{AnyDialect, Arrived, Exchange, Now, Shared};
+use crate::exchange::{Arrived, CHAT, Exchange, Now, Shared};
 use crate::ledger::Ledger;
 use crate::ledger::held::HeldCalls;
 use crate::telemetry::Telemetry;
@@ -78,9 +77,6 @@ struct Sender<'a> {
     /// Whose conversation it carries.
     identity: Identity,
 }
-
-/// How governed requests are written.
-const DIALECT: AnyDialect = &Chat;
 
 impl AppState {
     /// Whether the request asks for a chat completion. An upgrade is none (only a GET can be one), and so no `Upgrade`
@@ -148,7 +144,7 @@ impl AppState {
             }
         };
         record.outcome.request_bytes = body.len() as u64;
-        let request = match read_request(DIALECT, &body, &self.key, &*self.memo) {
+        let request = match read_request(CHAT, &body, &self.key, &*self.memo) {
             Ok(request) => request,
             Err(fault) => return Box::pin(self.govern_unread(parts, body, fault, record)).await,
         };
@@ -163,7 +159,7 @@ impl AppState {
         }
         let at = record.lap();
         let path = parts.uri.path().to_owned();
-        let arrived = Arrived { dialect: DIALECT, body, request, identity, profile, tier, path };
+        let arrived = Arrived { dialect: CHAT, body, request, identity, profile, tier, path };
         let outcome = std::mem::take(&mut record.outcome);
         let now = Now { at, ms: clock::ms_at(at) };
         let exchange = Exchange::begin(Arc::clone(&self.shared), arrived, outcome, now);
@@ -185,7 +181,7 @@ impl AppState {
         let is_refused = self.config.upstream.unjudged == Unjudged::Refuse
             && !self.is_observing()
             && profile::may_restrict_calls(&self.config, &parts.headers, &credentials);
-        if is_refused && (coding::is_coded(&parts.headers) || DIALECT.may_be_request(&body, fault)) {
+        if is_refused && (coding::is_coded(&parts.headers) || CHAT.may_be_request(&body, fault)) {
             return refused(record, &ProxyError::RequestUnreadable { why, answered: false });
         }
         self.relay_read(parts, UpBody::rope(vec![body]), is_refused.then_some(why), record).await

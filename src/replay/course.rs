@@ -1,57 +1,80 @@
-//! One conversation replayed: request after request read through the policies and rewritten as the proxy would,
-//! each recorded call judged, everything counted. Calls the same steps of the core as the path of a request;
-//! opens no connection and keeps nothing between conversations but what was derived from equal bytes.
+//! One conversation replayed: each recorded request is an exchange, driven without a network as far as what it sends first
+//! and what it decides on the recorded calls; everything is counted. Decides nothing, and keeps nothing between
+//! conversations but what was derived from equal bytes.
 
-use super::Options;
 use super::input::Place;
 use super::one::{Nobody, Sight, Witness};
 use super::recording::{Recording, Step};
 use super::tally::{Acts, Conversation, Event, Figures, Use};
 use super::times::Clock;
-use crate::config::{Config, Profile};
-use crate::conversation::Transcript;
-use crate::conversation::call::ToolCall;
-use crate::conversation::identity::{Hash, Identity};
-use crate::dialect::chat::assemble::Assembler;
-use crate::dialect::chat::write;
-use crate::dialect::variant::{Pass, Source};
-use crate::exchange::fallback::placement;
-use crate::exchange::judging::{AnswerTools, Judging};
+use super::{Enforced, Options};
+use crate::conversation::identity::{Hash, HashKey, Identity};
+use crate::conversation::released::{NOTHING_HIDDEN, Release, Releases};
+use crate::conversation::summaries::{Pin, Summaries};
+use crate::dialect::prefix::read_request;
+use crate::dialect::variant::Source;
+use crate::exchange::judging::Judged;
+use crate::exchange::{Answer, Arrived, CHAT, Exchange, Input, Now, Outgoing, Output, Shared, WholeReply};
 use crate::ledger::memory::MemoCache;
-use crate::ledger::{MOST_LOOKED_UP, ModelFacts};
-use crate::plan::decision::{Decision, Known};
+use crate::ledger::{Facts, MOST_LOOKED_UP};
+use crate::plan::approval::ApprovalDecision;
+use crate::plan::decision::Decision;
 use crate::plan::texts::saved_tokens;
 use crate::plan::{Change, Edit, Plan, Refusal};
-use crate::policy::set::Judge;
 use crate::secret::random_key;
-use crate::wire::splice::Rope;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Bytes compared at once where it is looked for how far two texts agree.
 const STRIDE: usize = 4096;
+/// Where chat requests go.
+const PATH: &str = "/v1/chat/completions";
 
 /// What all conversations share.
-pub(super) struct Replayer<'a> {
-    config: &'a Config,
+pub(super) struct Replayer {
+    shared: Arc<Shared>,
     /// Taken whatever the model.
-    profile: Option<&'a Profile>,
-    memo: MemoCache,
-    identity: Identity,
+    profile: Option<Arc<str>>,
+    key: HashKey,
+    started: Instant,
     pace: Duration,
     /// Remember what was done, one by one.
     verbose: bool,
 }
 
-impl<'a> Replayer<'a> {
+/// No model is asked for summaries: every batch counts as cleared.
+struct NoSummaries;
+
+impl Summaries for NoSummaries {
+    fn pinned(&self, _batch: Hash) -> Option<Pin> {
+        Some(Pin::Cleared)
+    }
+}
+
+impl Replayer {
     /// Replays by `config`.
-    pub(super) fn new(config: &'a Config, options: &Options) -> Self {
-        let identity = Identity { key: random_key(), principal: Hash::default(), explicit: None };
-        let profile = options.profile.as_ref().and_then(|name| config.profiles.named(name).ok());
-        let (pace, verbose) = (options.pace, options.verbose);
-        Self { config, profile, memo: MemoCache::new(config.ledger.memo_bytes), identity, pace, verbose }
+    pub(super) fn new(config: &Enforced, options: &Options) -> Self {
+        let key = random_key();
+        let shared = Shared {
+            config: Arc::clone(&config.0),
+            memo: Arc::new(MemoCache::new(config.0.ledger.memo_bytes)),
+            key: key.clone(),
+            secret: random_key(),
+            upstream: String::new(),
+            summaries: Arc::new(NoSummaries),
+        };
+        let profile = options.profile.as_ref().and_then(|name| config.0.profiles.named(name).ok());
+        Self {
+            shared: Arc::new(shared),
+            profile: profile.map(|profile| Arc::clone(&profile.name)),
+            key,
+            started: Instant::now(),
+            pace: options.pace,
+            verbose: options.verbose,
+        }
     }
 
     /// Replays one conversation.
@@ -66,9 +89,11 @@ impl<'a> Replayer<'a> {
         place: Place,
         recording: &Recording,
     ) -> Conversation {
+        let tools = if self.verbose { recording.answered_tools(&self.identity()) } else { Vec::new() };
         let mut course = Course {
             replayer: self,
             recording,
+            tools,
             witness,
             clock: Clock::new(self.pace),
             released_ms: Vec::new(),
@@ -84,15 +109,36 @@ impl<'a> Replayer<'a> {
         let Course { figures, acts, limits, events, .. } = course;
         Conversation { place, labels: recording.labels.clone(), figures, acts, limits, events }
     }
+
+    fn identity(&self) -> Identity {
+        Identity { key: self.key.clone(), principal: Hash::default(), explicit: None }
+    }
+
+    /// The exchange of a request; none where it cannot be read.
+    fn begin(&self, body: &Bytes, now: Now) -> Option<Exchange> {
+        let request = read_request(CHAT, body, &self.key, &*self.shared.memo).ok()?;
+        let of_model = || self.shared.config.profiles.of_model(&request.model_name(body));
+        let profile = self.profile.clone();
+        let profile = profile.or_else(|| of_model().map(|profile| Arc::clone(&profile.name)));
+        let (body, identity, path) = (body.clone(), self.identity(), PATH.to_owned());
+        let arrived = Arrived { dialect: CHAT, body, request, identity, profile, tier: None, path };
+        Some(Exchange::begin(Arc::clone(&self.shared), arrived, Box::default(), now))
+    }
+
+    fn at(&self, ms: u64) -> Now {
+        Now { at: self.started, ms }
+    }
 }
 
 /// A conversation on its way.
 struct Course<'a> {
-    replayer: &'a Replayer<'a>,
+    replayer: &'a Replayer,
     recording: &'a Recording,
+    /// See [`Recording::answered_tools`]; nothing where nobody wants to know.
+    tools: Vec<Option<String>>,
     witness: &'a mut dyn Witness,
     clock: Clock,
-    /// When each call so far was let through; `None`: withheld, or made before the first request.
+    /// When each call so far was let through; `None`: blocked, or made before the first request.
     released_ms: Vec<Option<u64>>,
     /// The messages of the request before, as they would have gone out, without the brackets.
     before: Option<Bytes>,
@@ -106,32 +152,46 @@ impl Course<'_> {
     /// One request and its reply.
     fn take(&mut self, step: &Step) {
         let body = self.recording.body_of(step.history);
-        let Ok(request) = crate::dialect::chat::parse(&body) else { return };
-        let config = self.replayer.config;
-        let mut transcript = Transcript::read(&request, &body, &self.replayer.identity, &self.replayer.memo);
-        let model = request.model_name(&body);
-        transcript.token_factor = config.token_factor(&model);
-        transcript.context_window = config.context_window(&model);
-        // Calls of messages that answered no request, such as a greeting, were never judged.
-        self.released_ms.resize(transcript.calls.calls.len(), None);
-        let newest: Vec<_> = self.released_ms.iter().rev().take(MOST_LOOKED_UP).copied().collect();
         let recorded_ms = self.recording.times_ms.get(step.reply.start).copied().flatten();
-        transcript.learn_times(&newest, recorded_ms.unwrap_or(self.clock.now_ms));
-        let profile = self.replayer.profile.or_else(|| config.profiles.of_model(&model));
-        let (plan, judge) = config.policies_of(profile).read(&transcript);
+        let now = self.replayer.at(recorded_ms.unwrap_or(self.clock.now_ms));
+        let Some(mut exchange) = self.replayer.begin(&body, now) else { return };
         self.figures.requests += 1;
-        let (choice, listed) = (config.notices.placement, &config.notices.system_models);
-        let placement = placement(choice, listed, &model, ModelFacts::default());
-        if let Some(refusal) = &plan.refusal {
-            self.witness.request(&Sight { history: step.history, plan: &plan, placement, sent: None });
-            return self.refuse(refusal, step);
+        let sent = self.drive(&mut exchange, step, now);
+        let plan = exchange.plan();
+        let Some(outgoing) = sent else {
+            self.witness.request(&Sight { history: step.history, plan, sent: None });
+            if let Some(refusal) = &plan.refusal {
+                self.refuse(refusal, step);
+            }
+            return;
+        };
+        self.planned(plan, step.history);
+        self.send((&body, plan), &outgoing);
+        self.witness.request(&Sight { history: step.history, plan, sent: Some(&outgoing) });
+        self.judge(&mut exchange, step);
+    }
+
+    /// What the exchange would send first; nothing where a policy refuses the request.
+    fn drive(&mut self, exchange: &mut Exchange, step: &Step, now: Now) -> Option<Outgoing> {
+        while let Some(output) = exchange.next_output() {
+            match output {
+                Output::LookUp(_) => exchange.on(Input::Facts(Box::new(self.facts(step.history))), now),
+                Output::Summarise { .. } => exchange.on(Input::Summarised(None), now),
+                Output::Send(outgoing) => return Some(outgoing),
+                _ => {}
+            }
         }
-        self.planned(&plan, &transcript);
-        let pass = Pass::plain(placement);
-        let out = self.send(Source { body: &body, request: &request, plan: &plan, restored: &[] }, &pass);
-        self.witness.request(&Sight { history: step.history, plan: &plan, placement, sent: Some(&out) });
-        let answers = AnswerTools::of(&request, &body, &config.reask.answer_tools);
-        self.judge(judge, answers, step);
+        None
+    }
+
+    /// What the store would know: when the newest calls were handed out.
+    fn facts(&mut self, history: usize) -> Facts {
+        // Calls of messages that answered no request, such as a greeting, were never judged.
+        self.released_ms.resize(self.recording.calls_before(history), None);
+        let newest = self.released_ms.iter().rev().take(MOST_LOOKED_UP);
+        let release =
+            |at_ms| Releases::from([Release { context: Hash::default(), hidden: NOTHING_HIDDEN, at_ms }]);
+        Facts { released: newest.map(|at_ms| at_ms.map(release)).collect(), ..Facts::default() }
     }
 
     /// The request would not have gone out, and so its calls would never have been made.
@@ -148,8 +208,8 @@ impl Course<'_> {
     }
 
     /// Counts what is new in the plan, and what all of it saves.
-    fn planned(&mut self, plan: &Plan, transcript: &Transcript<'_>) {
-        let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
+    fn planned(&mut self, plan: &Plan, history: usize) {
+        let new_from = self.recording.new_from(history);
         if self.figures.requests == 1 {
             for (policy, tool) in &plan.hidden {
                 self.acts.entry(policy).or_default().acted += 1;
@@ -164,78 +224,96 @@ impl Course<'_> {
                 continue;
             }
             let of_text = change.gone_chars() > 0 || matches!(change, Change::Surround { .. });
-            let tool = transcript.calls.answered_by(*message).filter(|_| of_text).map(|call| &*call.name);
+            let tool = self.tools.get(*message).filter(|_| of_text).cloned().flatten();
             let word = change.word();
             acts.acted += u64::from(!matches!(change, Change::Remark { .. }));
             acts.notices += u64::from(matches!(change, Change::Notice { .. }));
-            self.tell(*message, policy, word, (tool, None));
+            self.tell(*message, policy, word, (tool.as_deref(), None));
         }
     }
 
     /// Compares what would have gone out with what was recorded and with the request before.
-    fn send(&mut self, source: Source<'_>, pass: &Pass) -> Rope {
-        let out = write(&source, pass);
-        self.figures.bytes_before += source.body.len() as u64;
-        self.figures.bytes_after += out.len() as u64;
-        for (policy, written) in parts(&source, pass, &out) {
-            let saved = source.body.len() as i64 - written as i64;
-            self.acts.entry(policy).or_default().bytes_saved += saved;
+    fn send(&mut self, (body, plan): (&Bytes, &Plan), outgoing: &Outgoing) {
+        let length = length(outgoing);
+        self.figures.bytes_before += body.len() as u64;
+        self.figures.bytes_after += length as u64;
+        for (policy, written) in parts(body, plan, outgoing) {
+            self.acts.entry(policy).or_default().bytes_saved += body.len() as i64 - written as i64;
         }
-        let Some(messages) = messages_in(&out, &source) else { return out };
+        let Some(messages) = messages_in(outgoing) else { return };
         if let Some(before) = self.before.replace(messages.clone()) {
             let kept = agreeing(&before, &messages);
             self.figures.prefix_bytes += before.len() as u64;
             self.figures.prefix_kept += kept as u64;
             self.figures.prefix_breaks += u64::from(kept < before.len());
         }
-        out
     }
 
-    /// Judges the recorded calls in order.
-    fn judge(&mut self, judge: Judge, answers: AnswerTools, step: &Step) {
-        let mut judging = Judging::new(judge, answers, false);
+    /// Has the recorded calls judged as one reply, which is there when its last call is.
+    fn judge(&mut self, exchange: &mut Exchange, step: &Step) {
         let recording = self.recording;
+        let mut times = Vec::new();
+        for at in step.reply.clone() {
+            let calls = recording.request.messages[at].calls.iter();
+            times.extend(calls.map(|_| self.clock.call(recording.times_ms[at])));
+        }
+        let is_refused = !times.is_empty() && self.reply(exchange, step);
+        let mut record = exchange.judging().map_or_else(Vec::new, |judging| judging.record.clone());
+        let mut times = times.into_iter();
         for at in step.reply.clone() {
             for (position, call) in recording.request.messages[at].calls.iter().enumerate() {
-                let now_ms = self.clock.call(recording.times_ms[at]);
-                let decision = decide(&mut judging, call, &recording.body, now_ms);
+                let judged = take_judged(&mut record, recording.named(call));
+                let is_blocked = judged.as_ref().map_or(is_refused, |judged| is_blocked(&judged.decision));
                 self.figures.calls += 1;
-                let withheld = matches!(decision, Decision::Withhold { .. } | Decision::Drop);
-                self.released_ms.push((!withheld).then_some(now_ms));
-                if let Some(judged) = judging.record.last() {
-                    self.witness.judged(at, position, judged);
-                }
-                if withheld {
-                    self.withheld(&judging, at);
-                } else {
-                    self.done(&judging, at);
+                self.figures.withheld += u64::from(is_blocked);
+                self.released_ms.push(times.next().filter(|_| !is_blocked));
+                if let Some(judged) = judged {
+                    self.witness.judged(at, position, &judged);
+                    self.acted(&judged, at, is_blocked);
                 }
             }
         }
-        for (policy, usage) in judging.usage(self.clock.now_ms) {
+        for (policy, usage) in exchange.judging().map_or_else(Vec::new, |it| it.usage(self.clock.now_ms)) {
             let found = Use { used: usage.used, limit: usage.limit };
             self.limits.entry((policy, usage.tool)).or_default().raise(found);
         }
     }
 
-    /// The call judged last was withheld: every policy that objected is told.
-    fn withheld(&mut self, judging: &Judging, at: usize) {
-        self.figures.withheld += 1;
-        let Some(judged) = judging.record.last() else { return };
+    /// Gives the exchange the recorded reply. Says whether the client would get an error of ours instead.
+    fn reply(&self, exchange: &mut Exchange, step: &Step) -> bool {
+        let now = self.replayer.at(self.clock.now_ms);
+        let body = Ok(self.recording.reply_of(step));
+        exchange.on(Input::Reply(WholeReply { id: 0, status: 200, body }), now);
+        let mut is_refused = false;
+        while let Some(output) = exchange.next_output() {
+            match output {
+                // Nobody is asked.
+                Output::AskApproval(call, _) => {
+                    exchange.on(Input::Decided(call.id, ApprovalDecision::Unasked), now);
+                }
+                Output::Answer(Answer::Error(_)) => is_refused = true,
+                // What the model would say if it were asked again is not known.
+                Output::Send(_) => break,
+                _ => {}
+            }
+        }
+        is_refused
+    }
+
+    /// What policies did to a call: those that objected where it was blocked, else what else was done.
+    fn acted(&mut self, judged: &Judged, at: usize, is_blocked: bool) {
+        if !is_blocked {
+            for (policy, word) in &judged.acts {
+                self.acts.entry(policy).or_default().acted += 1;
+                self.tell(at, policy, *word, (Some(&judged.tool), None));
+            }
+            return;
+        }
         for (policy, reason) in &judged.objections {
             let acts = self.acts.entry(policy).or_default();
             acts.acted += 1;
             acts.withheld += 1;
             self.tell(at, policy, "withheld", (Some(&judged.tool), Some(reason.kind.as_str())));
-        }
-    }
-
-    /// What was done to the call judged last beside objecting to it.
-    fn done(&mut self, judging: &Judging, at: usize) {
-        let Some(judged) = judging.record.last() else { return };
-        for (policy, word) in &judged.acts {
-            self.acts.entry(policy).or_default().acted += 1;
-            self.tell(at, policy, *word, (Some(&judged.tool), None));
         }
     }
 
@@ -255,45 +333,62 @@ impl Course<'_> {
     }
 }
 
-fn decide(judging: &mut Judging, call: &ToolCall, body: &[u8], now_ms: u64) -> Decision {
-    let mut assembler = Assembler::default();
-    let at = assembler.begin(call, body);
-    judging.decide(0, &assembler.calls()[at.call], Known::Whole, now_ms)
+/// Whether the client does not see the call, and nobody has answered it in its place.
+fn is_blocked(decision: &Decision) -> bool {
+    !decision.is_released() && !matches!(decision, Decision::Answer { .. })
+}
+
+/// What was decided on the call of this id and name. One that holds others has an entry for each of these, by their names
+/// and its own id: the last of them says what became of it.
+fn take_judged(record: &mut Vec<Judged>, (id, name): (Cow<'_, str>, Cow<'_, str>)) -> Option<Judged> {
+    let own = record.iter().position(|judged| judged.id == id && judged.tool == name);
+    let at = own.or_else(|| record.iter().rposition(|judged| judged.id == id))?;
+    Some(record.remove(at))
+}
+
+fn length(outgoing: &Outgoing) -> usize {
+    outgoing.pieces.iter().map(Bytes::len).sum()
 }
 
 /// How long the request would be if each policy that changes it were alone.
-fn parts(source: &Source<'_>, pass: &Pass, out: &Rope) -> Vec<(&'static str, usize)> {
-    let edits = source.plan.edits.iter().map(|edit| edit.policy);
-    let dropped = source.plan.dropped.iter().map(|dropped| dropped.policy);
-    let hidden = source.plan.hidden.iter().map(|(policy, _)| *policy);
-    let declared = source.plan.declared.iter().map(|declared| declared.policy);
+fn parts(body: &Bytes, plan: &Plan, outgoing: &Outgoing) -> Vec<(&'static str, usize)> {
+    let edits = plan.edits.iter().map(|edit| edit.policy);
+    let dropped = plan.dropped.iter().map(|dropped| dropped.policy);
+    let hidden = plan.hidden.iter().map(|(policy, _)| *policy);
+    let declared = plan.declared.iter().map(|declared| declared.policy);
     let mut policies: Vec<&'static str> = edits.chain(dropped).chain(hidden).chain(declared).collect();
     policies.sort_unstable();
     policies.dedup();
     if let [only] = policies.as_slice() {
-        return vec![(*only, out.len())];
+        return vec![(*only, length(outgoing))];
     }
+    let request = if policies.is_empty() { None } else { crate::dialect::chat::parse(body).ok() };
+    let Some(request) = &request else { return Vec::new() };
     let alone = |policy: &'static str| {
-        let mut plan = Plan::default();
-        plan.edits = source.plan.edits.iter().filter(|edit| edit.policy == policy).cloned().collect();
-        plan.dropped =
-            source.plan.dropped.iter().filter(|dropped| dropped.policy == policy).cloned().collect();
-        plan.hidden = source.plan.hidden.iter().filter(|(by, _)| *by == policy).cloned().collect();
-        plan.declared =
-            source.plan.declared.iter().filter(|declared| declared.policy == policy).cloned().collect();
-        (policy, write(&Source { plan: &plan, ..*source }, pass).len())
+        let mut alone = Plan::default();
+        alone.edits = plan.edits.iter().filter(|edit| edit.policy == policy).cloned().collect();
+        alone.dropped = plan.dropped.iter().filter(|dropped| dropped.policy == policy).cloned().collect();
+        alone.hidden = plan.hidden.iter().filter(|(by, _)| *by == policy).cloned().collect();
+        alone.declared = plan.declared.iter().filter(|declared| declared.policy == policy).cloned().collect();
+        let source = Source { body, request, plan: &alone, restored: &[] };
+        (policy, CHAT.write(&source, &outgoing.pass).len())
     };
     policies.into_iter().map(alone).collect()
 }
 
 /// The messages of a request as it would have gone out, without the brackets.
-fn messages_in(out: &Rope, source: &Source<'_>) -> Option<Bytes> {
-    let body = out.join();
-    let span = match out.pieces() {
-        [_] if out.len() == source.body.len() => source.request.messages_span,
-        _ => crate::dialect::chat::parse(&body).ok()?.messages_span,
-    };
+fn messages_in(outgoing: &Outgoing) -> Option<Bytes> {
+    let body = joined(outgoing);
+    let span = crate::dialect::chat::parse(&body).ok()?.messages_span;
     Some(body.slice(span.range().start + 1..span.range().end - 1))
+}
+
+/// A request as it would have gone out, in one piece.
+pub(super) fn joined(outgoing: &Outgoing) -> Bytes {
+    match outgoing.pieces.as_slice() {
+        [whole] => whole.clone(),
+        pieces => pieces.concat().into(),
+    }
 }
 
 /// With how many bytes both begin.

@@ -1,13 +1,12 @@
 //! Threads: one that reads lines, some that replay, and the caller's own, which gets the results in the order of
 //! the lines. Bounded on the way in, so that a file of any size takes the memory of a few lines.
 
-use super::Options;
 use super::course::Replayer;
 use super::growth::Growth;
 use super::input::{Flaw, Line, Place, read_files};
 use super::recording::Recording;
 use super::tally::Conversation;
-use crate::config::Config;
+use super::{Enforced, Options};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -27,7 +26,7 @@ pub(super) enum Replayed {
 
 /// Everybody at work.
 pub(super) struct Crew<'a> {
-    replayer: Replayer<'a>,
+    replayer: Replayer,
     files: &'a [PathBuf],
     longest: u64,
     threads: usize,
@@ -40,7 +39,7 @@ type Numbered<T> = (u64, T);
 
 impl<'a> Crew<'a> {
     /// A crew for `files`.
-    pub(super) fn new(config: &'a Config, files: &'a [PathBuf], options: &Options) -> Self {
+    pub(super) fn new(config: &Enforced, files: &'a [PathBuf], options: &Options) -> Self {
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         Self {
             replayer: Replayer::new(config, options),

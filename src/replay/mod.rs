@@ -16,12 +16,14 @@ mod table;
 mod tally;
 mod times;
 
-use crate::config::Config;
+use crate::config::{Config, Mode};
 use crew::Crew;
 use progress::Progress;
 use report::Report;
 use std::io::{self, Write};
+use std::ops::Deref;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How to replay, and what to tell.
@@ -39,6 +41,26 @@ pub struct Options {
     pub profile: Option<String>,
 }
 
+/// A configuration as a replay takes it: enforced, whatever its mode, and with no conversation held out.
+pub struct Enforced(Arc<Config>);
+
+impl Enforced {
+    /// The same of `config`.
+    pub fn new(mut config: Config) -> Self {
+        config.mode = Mode::Enforce;
+        config.conversation.holdout = 0;
+        Self(Arc::new(config))
+    }
+}
+
+impl Deref for Enforced {
+    type Target = Config;
+
+    fn deref(&self) -> &Config {
+        &self.0
+    }
+}
+
 /// What is to be said before anything that a replay of `config` tells, if something is.
 pub fn caveat(config: &Config) -> Option<&'static str> {
     let summarises = config.summary_places().next().is_some();
@@ -46,13 +68,13 @@ pub fn caveat(config: &Config) -> Option<&'static str> {
 }
 
 /// Replays the conversations in `files` (`-` is standard input) through the policies of `config` and writes to
-/// `out` what they would have done, as they would with `mode = "enforce"`. `bar`: where progress is drawn, if anywhere.
+/// `out` what they would have done. `bar`: where progress is drawn, if anywhere.
 /// Says whether any conversation could be read.
 ///
 /// # Errors
 /// Those of `out`. What is wrong with a file or a line is told in the report.
 pub fn run(
-    config: &Config,
+    config: &Enforced,
     files: &[PathBuf],
     options: &Options,
     out: &mut dyn Write,

@@ -1,16 +1,15 @@
 //! One conversation of a file: chosen among its lines, replayed as every other is, and seen in full: the last request
 //! as it would have gone out, each ruling, each limit. Chooses and looks on; decides nothing and words nothing.
 
-use super::Options;
-use super::course::Replayer;
+use super::course::{Replayer, joined};
 use super::growth::Growth;
 use super::input::{Flaw, Line, Place, read_files};
 use super::recording::Recording;
-use crate::config::Config;
+use super::{Enforced, Options};
 use crate::dialect::variant::Placement;
+use crate::exchange::Outgoing;
 use crate::exchange::judging::Judged;
 use crate::plan::{Plan, Refusal, Usage};
-use crate::wire::splice::Rope;
 use bytes::Bytes;
 use std::path::Path;
 
@@ -69,9 +68,8 @@ pub(crate) struct Seen {
 pub(super) struct Sight<'a> {
     pub history: usize,
     pub plan: &'a Plan,
-    pub placement: Placement,
     /// As it would have gone out; `None`: refused.
-    pub sent: Option<&'a Rope>,
+    pub sent: Option<&'a Outgoing>,
 }
 
 /// Who looks on while a conversation is replayed.
@@ -94,8 +92,8 @@ impl Witness for Seen {
     fn request(&mut self, sight: &Sight<'_>) {
         self.history = sight.history;
         self.plan = sight.plan.clone();
-        self.placement = Some(sight.placement);
-        self.sent = sight.sent.map(Rope::join);
+        self.placement = sight.sent.map(|sent| sent.pass.placement).or(self.placement);
+        self.sent = sight.sent.map(joined);
         let refusal = sight.plan.refusal.iter().cloned();
         self.refusals.extend(refusal.map(|refusal| (sight.history.saturating_sub(1), refusal)));
     }
@@ -130,7 +128,7 @@ pub(crate) fn choose(path: &Path, which: &Which, limit: u64) -> Result<Chosen, N
 }
 
 /// Replays it through the policies of `config`.
-pub(crate) fn replay(config: &Config, chosen: &Chosen, options: &Options) -> Seen {
+pub(crate) fn replay(config: &Enforced, chosen: &Chosen, options: &Options) -> Seen {
     let mut seen = Seen::default();
     let replayer = Replayer::new(config, options);
     let told = replayer.replay_before(&mut seen, chosen.place.clone(), &chosen.recording);

@@ -2,14 +2,19 @@
 //! recorder added, and what the recorder says of it. Keeps the conversation's own bytes as they are.
 
 use super::times::parse_ms;
+use crate::conversation::Transcript;
+use crate::conversation::call::ToolCall;
+use crate::conversation::identity::Identity;
+use crate::conversation::memo::NoMemo;
 use crate::conversation::message::{Message, Role};
 use crate::conversation::request::Request;
-use crate::wire::body::{Fault, Scanner, Span};
+use crate::wire::body::{Fault, Scanner, Span, Str};
 use crate::wire::json::decode;
 use crate::wire::members::Member;
 use crate::wire::splice::Splices;
 use bytes::Bytes;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Members that a recorder adds to a line; no request has them.
@@ -98,6 +103,54 @@ impl Recording {
         let mut splices = Splices::default();
         splices.replace(Span { start, end: all.end - 1 }, Bytes::new());
         splices.apply(&self.body).join()
+    }
+}
+
+impl Recording {
+    /// How many calls the first `history` messages hold.
+    pub(super) fn calls_before(&self, history: usize) -> usize {
+        let messages = self.request.messages[..history].iter();
+        messages.filter(|message| message.role == Role::Assistant).map(|message| message.calls.len()).sum()
+    }
+
+    /// Where what is new begins in a request with the first `history` messages: behind the last reply.
+    pub(super) fn new_from(&self, history: usize) -> usize {
+        let is_reply = |message: &Message| message.role == Role::Assistant;
+        self.request.messages[..history].iter().rposition(is_reply).map_or(0, |last| last + 1)
+    }
+
+    /// The id and the name of a call, empty where it has none.
+    pub(super) fn named(&self, call: &ToolCall) -> (Cow<'_, str>, Cow<'_, str>) {
+        let text = |text: Option<Str>| text.map_or("".into(), |text| decode(text, &self.body));
+        (text(call.id), text(call.name))
+    }
+
+    /// For each message that answers a call, the tool that the call means.
+    pub(super) fn answered_tools(&self, identity: &Identity) -> Vec<Option<String>> {
+        let transcript = Transcript::read(&self.request, &self.body, identity, &NoMemo);
+        let tool = |at| transcript.calls.answered_by(at).map(|call| call.name.clone());
+        (0..self.request.messages.len()).map(tool).collect()
+    }
+
+    /// The reply to a request as an upstream would have sent it, whole, with the recorded bytes of its calls.
+    pub(super) fn reply_of(&self, step: &Step) -> Bytes {
+        let messages = &self.request.messages[step.reply.clone()];
+        let with_calls: Vec<&Message> = messages.iter().filter(|message| !message.calls.is_empty()).collect();
+        let mut reply = br#"{"choices":[{"index":0,"message":"#.to_vec();
+        if let [message] = with_calls.as_slice() {
+            reply.extend_from_slice(message.span.of(&self.body));
+        } else {
+            reply.extend_from_slice(br#"{"role":"assistant","tool_calls":["#);
+            for (nth, call) in with_calls.iter().flat_map(|message| &message.calls).enumerate() {
+                let (before, after): (&[u8], &[u8]) =
+                    if call.legacy { (br#"{"type":"function","function":"#, b"}") } else { (b"", b"") };
+                let comma: &[u8] = if nth > 0 { b"," } else { b"" };
+                reply.extend([comma, before, call.span.of(&self.body), after].concat());
+            }
+            reply.extend_from_slice(b"]}");
+        }
+        reply.extend_from_slice(br#","finish_reason":"tool_calls"}]}"#);
+        reply.into()
     }
 }
 

@@ -11,7 +11,6 @@ use toolrein::conversation::memo::{Derived, Memo, NoMemo};
 use toolrein::conversation::released::Releases;
 use toolrein::conversation::request::Request;
 use toolrein::conversation::summaries::{Pin, Summaries};
-use toolrein::dialect::chat::Chat;
 use toolrein::dialect::prefix::read_request;
 use toolrein::dialect::variant::{Asking, Pass, Placement, Tools};
 use toolrein::exchange::judging::{AnswerTools, Judging};
@@ -281,7 +280,7 @@ pub fn read_as(
     facts: &Facts,
     (identity, memo): (&Identity, &dyn Memo),
 ) -> Option<Reading> {
-    let request = read_request::<Judging>(&Chat, body, &identity.key, memo).ok()?;
+    let request = read_request(toolrein::exchange::CHAT, body, &identity.key, memo).ok()?;
     let mut transcript = Transcript::read(&request, body, identity, memo);
     let released: Vec<Option<Releases>> =
         transcript.newest_calls(1024).map(|call| facts.released.get(&call.key).cloned()).collect();

@@ -13,10 +13,8 @@ use toolrein::config::{Config, Mode, Overrides, Source};
 use toolrein::conversation::Transcript;
 use toolrein::conversation::identity::{Hash, HashKey, Identity};
 use toolrein::conversation::request::Request;
-use toolrein::dialect::chat::Chat;
 use toolrein::dialect::prefix::read_request;
-use toolrein::exchange::judging::Judging;
-use toolrein::exchange::{Arrived, Now, Shared};
+use toolrein::exchange::{Arrived, CHAT, Now, Shared};
 use toolrein::ledger::memory::{Bounds, MemoCache, Memory};
 use toolrein::policy::REGISTRY;
 
@@ -77,7 +75,7 @@ impl Process {
         let request = self.read(body)?;
         let profile = self.shared.config.profiles.of_model(&request.model_name(body));
         let arrived = Arrived {
-            dialect: &Chat,
+            dialect: CHAT,
             body: body.clone(),
             identity: self.identity(),
             profile: profile.map(|profile| Arc::clone(&profile.name)),
@@ -98,7 +96,7 @@ impl Process {
     }
 
     fn read(&self, body: &Bytes) -> Option<Request> {
-        read_request::<Judging>(&Chat, body, &self.shared.key, &*self.shared.memo).ok()
+        read_request(CHAT, body, &self.shared.key, &*self.shared.memo).ok()
     }
 
     fn identity(&self) -> Identity {
