@@ -2,6 +2,7 @@
 //! what a model refuses, what histories cost. Each has a bound and a lifetime; losing one never breaks a conversation. Stores and
 //! finds; decides nothing.
 
+mod cache;
 pub mod held;
 pub mod memory;
 mod pending;
