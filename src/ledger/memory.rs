@@ -1,6 +1,7 @@
 //! The ledger in this process's memory: bounded caches that forget the least used first. Also the memo of
 //! what was derived from messages. Nothing here outlives the process or is shared with another.
 
+use super::cache::{ENTRY_BYTES, Seen, counted, update, weighed};
 use super::pending::Standing;
 use super::recent::Recent;
 use super::spent::{MOST_USES, Uses};
@@ -11,6 +12,7 @@ use crate::conversation::memo::{Derived, Memo};
 use crate::conversation::released::{Releases, with};
 use crate::exchange::store::{MOST_AT_ONE_PLACE, Round};
 use crate::plan::approval::Confirmation;
+use moka::Entry;
 use moka::ops::compute::Op;
 use moka::sync::Cache;
 use std::future::{Future, ready};
@@ -21,8 +23,6 @@ use std::time::{Duration, Instant};
 
 /// Overflows kept for one conversation, the newest: each made room for a good while.
 pub(super) const MOST_OVERFLOWS: usize = 32;
-/// What an entry costs beside its bytes, about: its place in a table that is half full, and a block of the heap.
-const ENTRY_BYTES: usize = 150;
 /// Models of which it is known what they refuse.
 const MOST_MODELS: u64 = 10_000;
 /// What a compiled schema takes, about: some hundred nodes.
@@ -46,54 +46,46 @@ pub struct Bounds {
 /// See the file's head.
 pub struct Memory {
     released: Recent<Releases>,
-    rounds: Recent<Arc<Vec<Round>>>,
-    requests: Recent<()>,
-    conversations: Recent<()>,
-    asked: Recent<Option<Standing>>,
-    spent: Recent<Arc<Uses>>,
-    overflows: Recent<Arc<Vec<Overflow>>>,
+    rounds: Cache<Hash, Arc<Vec<Round>>>,
+    requests: Seen,
+    conversations: Seen,
+    asked: Cache<Hash, Standing>,
+    spent: Cache<Hash, Arc<Uses>>,
+    overflows: Cache<Hash, Arc<Vec<Overflow>>>,
     pub(super) stops: Stops,
     models: Cache<Hash, ModelFacts>,
     /// Whether any is known: most upstreams refuse nothing, and every request asks.
     knows_models: AtomicBool,
-    sent_rounds: Recent<u64>,
+    sent_rounds: Cache<Hash, u64>,
     started: Instant,
 }
 
 impl Memory {
     /// An empty ledger.
     pub fn new(bounds: &Bounds) -> Self {
-        let lifetime_ms = millis(bounds.lifetime);
-        let names = || Recent::new(bounds.conversations, lifetime_ms, |()| 1);
+        let (lifetime, conversations) = (bounds.lifetime, bounds.conversations);
         Self {
-            released: Recent::new(bounds.calls, lifetime_ms, |_| 1),
-            rounds: Recent::of_heavy(bounds.rounds_bytes, lifetime_ms, |rounds| {
-                rounds.iter().map(|round| (round.messages.len() + ENTRY_BYTES) as u64).sum()
+            released: Recent::new(bounds.calls, millis(lifetime)),
+            rounds: weighed(bounds.rounds_bytes, lifetime, |rounds: &Arc<Vec<Round>>| {
+                rounds.iter().map(|round| round.messages.len() + ENTRY_BYTES).sum()
             }),
-            requests: names(),
-            conversations: names(),
-            asked: Recent::of_heavy(bounds.rounds_bytes, lifetime_ms, |standing| {
-                let bytes = standing.as_ref().map_or(0, |standing| standing.confirmation.size());
-                (bytes + ENTRY_BYTES) as u64
+            requests: Seen::new(conversations, lifetime),
+            conversations: Seen::new(conversations, lifetime),
+            asked: weighed(bounds.rounds_bytes, lifetime, |standing: &Standing| {
+                standing.confirmation.size() + ENTRY_BYTES
             }),
-            // One record may be half of all, and the largest quota must fit however few calls are kept otherwise.
-            spent: Recent::of_heavy(bounds.calls.max(2 * MOST_USES as u64), lifetime_ms, |uses| {
-                uses.len() as u64
-            }),
-            overflows: Recent::new(bounds.conversations, lifetime_ms, |_| 1),
-            stops: Stops::new(lifetime_ms),
-            models: Cache::builder().max_capacity(MOST_MODELS).time_to_live(bounds.refusals).build(),
+            // The largest quota must fit however few calls are kept otherwise.
+            spent: weighed(bounds.calls.max(MOST_USES as u64), lifetime, |uses: &Arc<Uses>| uses.len()),
+            stops: Stops::new(millis(lifetime)),
+            overflows: counted(conversations, lifetime),
+            models: counted(MOST_MODELS, bounds.refusals),
             knows_models: AtomicBool::new(false),
-            sent_rounds: Recent::new(bounds.conversations, lifetime_ms, |_| 1),
+            sent_rounds: counted(conversations, lifetime),
             started: Instant::now(),
         }
     }
 
     /// Time of this ledger's own, which no clock set anew moves.
-    pub(super) fn now_ms(&self) -> u64 {
-        self.ms_at(Instant::now())
-    }
-
     fn ms_at(&self, moment: Instant) -> u64 {
         millis(moment.saturating_duration_since(self.started))
     }
@@ -106,34 +98,34 @@ impl Memory {
     /// Whether `claim` gets its calls here.
     pub(super) fn take(&self, claim: Claim) -> bool {
         let mut taken = false;
-        // Under the lock of its part. A question that was forgotten meanwhile stays so.
-        self.asked.update(claim.anchor, self.now_ms(), |known| {
-            let mut known = known.flatten();
-            taken = known.as_mut().is_some_and(|standing| standing.take(claim));
-            known
+        // Of two claims at once one comes first. A question that was forgotten meanwhile stays so.
+        self.asked.entry(claim.anchor).and_compute_with(|known| {
+            let Some(mut standing) = known.map(Entry::into_value) else { return Op::Nop };
+            taken = standing.take(claim);
+            Op::Put(standing)
         });
         taken
     }
 
     /// The question under this name.
     pub(super) fn asked(&self, anchor: Hash) -> Option<Arc<Confirmation>> {
-        Some(self.asked.find(&anchor, self.now_ms())??.confirmation)
+        Some(self.asked.get(&anchor)?.confirmation)
     }
 
     /// What was used of a quota before this request; an earlier try of it is counted as one more.
     fn spent(&self, quota: Hash, request: Hash, at_ms: u64) -> Vec<u64> {
-        let Some(uses) = self.spent.find(&quota, self.now_ms()) else { return Vec::new() };
+        let Some(uses) = self.spent.get(&quota) else { return Vec::new() };
         let mut uses = Arc::unwrap_or_clone(uses);
         let is_again = uses.knows(request);
         let before = uses.before(request, at_ms);
         if is_again {
-            self.spent.update(quota, self.now_ms(), |_| Arc::new(uses));
+            self.spent.insert(quota, Arc::new(uses));
         }
         before
     }
 
     fn add_overflow(&self, conversation: Hash, overflow: Overflow) {
-        self.overflows.update(conversation, self.now_ms(), |known| {
+        update(&self.overflows, conversation, |known| {
             let mut overflows = known.map_or_else(Vec::new, |known| known.to_vec());
             overflows.retain(|known| *known != overflow);
             overflows.push(overflow);
@@ -145,7 +137,7 @@ impl Memory {
 
     /// Different ones behind one anchor are all kept: they say that conversations cannot be told apart there.
     fn add_round(&self, place: Hash, round: &Round) {
-        self.rounds.update(place, self.now_ms(), |known| {
+        update(&self.rounds, place, |known| {
             let mut rounds = known.map_or_else(Vec::new, |known| known.to_vec());
             rounds.retain(|known| known != round);
             rounds.push(round.clone());
@@ -163,22 +155,18 @@ fn millis(time: Duration) -> u64 {
 impl Ledger for Memory {
     fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
         let now_ms = self.ms_at(ask.now);
-        let repeated = self.requests.update(ask.request, now_ms, |_| ());
-        self.conversations.update(ask.conversation, now_ms, |_| ());
-        let rounds_at =
-            |place| self.rounds.find(place, now_ms).map_or_else(Vec::new, |rounds| rounds.to_vec());
+        let repeated = self.requests.see(ask.request);
+        self.conversations.see(ask.conversation);
+        let rounds_at = |place| self.rounds.get(place).map_or_else(Vec::new, |rounds| rounds.to_vec());
         Box::pin(ready(Facts {
             released: ask.calls.iter().map(|call| self.released.find(call, now_ms)).collect(),
             rounds: ask.places.iter().map(rounds_at).collect(),
             model: self.model(&ask.model),
             repeated,
             asked: ask.answered.and_then(|text| self.asked(text)),
-            sent_rounds: ask.histories.iter().map(|history| self.sent_rounds.find(history, now_ms)).collect(),
+            sent_rounds: ask.histories.iter().map(|history| self.sent_rounds.get(history)).collect(),
             spent: ask.quotas.iter().map(|quota| self.spent(quota.name, ask.bytes, ask.now_ms)).collect(),
-            overflows: self
-                .overflows
-                .find(&ask.conversation, now_ms)
-                .map_or_else(Vec::new, |all| all.to_vec()),
+            overflows: self.overflows.get(&ask.conversation).map_or_else(Vec::new, |all| all.to_vec()),
             stopped: self.stops.find(ask.stops, ask.now_ms),
             away: false,
             unwritten: false,
@@ -186,21 +174,21 @@ impl Ledger for Memory {
     }
 
     fn record(&self, news: News) {
-        // A bill is the one thing that every request tells, and does not age.
-        let mut clock = None;
-        let mut now_ms = || *clock.get_or_insert_with(|| self.now_ms());
-        for (call, release) in news.released {
-            self.released.update(call, now_ms(), |known| with(&known.unwrap_or_default(), release));
+        if !news.released.is_empty() {
+            let now_ms = self.ms_at(Instant::now());
+            for (call, release) in news.released {
+                self.released.update(call, now_ms, |known| with(&known.unwrap_or_default(), release));
+            }
         }
         for (place, round) in news.rounds {
             self.add_round(place, &round);
         }
         for (text, confirmation) in news.asked {
             let new = || Standing::new(Arc::new(confirmation));
-            self.asked.update(text, now_ms(), |known| known.flatten().or_else(|| Some(new())));
+            update(&self.asked, text, |known| known.unwrap_or_else(new));
         }
         for spent in news.spent {
-            self.spent.update(spent.quota, now_ms(), |known| {
+            update(&self.spent, spent.quota, |known| {
                 let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
                 uses.add(&spent);
                 Arc::new(uses)
@@ -208,12 +196,12 @@ impl Ledger for Memory {
         }
         if let Some((model, facts)) = news.model {
             self.knows_models.store(true, Ordering::Relaxed);
-            self.models.entry(model).and_compute_with(|known| {
-                Op::Put(known.map_or(facts, |entry| entry.into_value().and(facts)))
+            update(&self.models, model, |known: Option<ModelFacts>| {
+                known.map_or(facts, |known| known.and(facts))
             });
         }
         if let Some(sent) = news.sent {
-            self.sent_rounds.update(sent.history, now_ms(), |_| sent.rounds);
+            self.sent_rounds.insert(sent.history, sent.rounds);
         }
         if let Some((conversation, overflow)) = news.overflow {
             self.add_overflow(conversation, overflow);
@@ -244,12 +232,12 @@ impl Ledger for Memory {
     }
 
     fn conversations(&self) -> u64 {
-        self.conversations.count(self.now_ms())
+        self.conversations.count()
     }
 }
 
 /// Remembers what was derived from messages, up to a number of bytes.
-pub struct MemoCache(Recent<Derived>);
+pub struct MemoCache(Cache<Hash, Derived>);
 
 impl MemoCache {
     /// An empty cache that keeps up to `bytes`.
@@ -261,30 +249,30 @@ impl MemoCache {
                 Derived::Checkpoint(checkpoint) => checkpoint.weight(),
                 _ => 0,
             };
-            (bytes + ENTRY_BYTES) as u64
+            bytes + ENTRY_BYTES
         };
-        Self(Recent::new(bytes, u64::MAX, weigh))
+        // What is derived from bytes is true of them for ever.
+        Self(weighed(bytes, Duration::MAX, weigh))
     }
 }
 
 impl Memo for MemoCache {
     fn derive(&self, key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
-        // What is derived from bytes is true of them for ever: time plays no part.
-        if let Some(known) = self.0.find(&key, 0) {
+        if let Some(known) = self.0.get(&key) {
             return known;
         }
         // Two requests may compute the same at once; waiting for each other would cost more.
         let derived = compute();
-        self.0.update(key, 0, |_| derived.clone());
+        self.0.insert(key, derived.clone());
         derived
     }
 
     fn find(&self, key: Hash) -> Option<Derived> {
-        self.0.find(&key, 0)
+        self.0.get(&key)
     }
 
     fn keep(&self, key: Hash, derived: Derived) {
-        self.0.update(key, 0, |_| derived);
+        self.0.insert(key, derived);
     }
 }
 

@@ -2,6 +2,7 @@
 //! what a model refuses, what histories cost, what a person has stopped. Each has a bound and a lifetime; losing one never breaks a conversation. Stores and
 //! finds; decides nothing.
 
+mod cache;
 pub mod held;
 pub mod memory;
 mod pending;

@@ -19,9 +19,9 @@ use self::records::{Kind, Taken, Use};
 use self::tell::{Queue, Told, queue};
 use self::trip::{Found, Reader, Trip};
 use self::uses::{Change, Uses};
+use super::cache::{update, weighed};
 use super::memory::{Bounds, MOST_OVERFLOWS, Memory};
 use super::pending::Standing;
-use super::recent::Recent;
 use super::stops::{Listed, StopError};
 use super::{Ask, Claim, Facts, Ledger, News, Spent, Stop};
 use crate::conversation::identity::{Hash, HashKey};
@@ -31,6 +31,7 @@ use crate::plan::approval::Confirmation;
 use crate::telemetry::ledger::LedgerOp;
 use crate::telemetry::metrics::Metrics;
 use ::redis::{Client, Value, pipe};
+use moka::sync::Cache;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,7 +62,7 @@ pub struct AddressError;
 pub struct Redis {
     local: Memory,
     /// What this process knows of quotas.
-    uses: Recent<Arc<Uses>>,
+    uses: Cache<Hash, Arc<Uses>>,
     link: Arc<Link>,
     names: Names,
     queue: Queue,
@@ -92,7 +93,7 @@ impl Redis {
         let (ending, is_ending) = watch::channel(false);
         let (queue, writer) = queue(Arc::clone(&link), names.clone(), is_ending);
         let writer = Mutex::new(Some(tokio::spawn(writer.run())));
-        let uses = Recent::of_heavy(bounds.calls, names.ttl_ms, |uses: &Arc<Uses>| uses.len() as u64);
+        let uses = weighed(bounds.calls, bounds.lifetime, |uses: &Arc<Uses>| uses.len());
         Ok(Self { local: Memory::new(&bounds), uses, link, names, queue, ending, keeper, writer })
     }
 
@@ -159,7 +160,7 @@ impl Redis {
             let shared = shared.get(at).map_or(&[][..], Vec::as_slice);
             let come = |uses: &mut Uses| uses.come(shared, (ask.bytes, ask.now_ms), *quota);
             // Who used nothing takes no room.
-            let is_known = !shared.is_empty() || self.uses.find(&quota.name, self.local.now_ms()).is_some();
+            let is_known = !shared.is_empty() || self.uses.contains_key(&quota.name);
             let (spent, change) =
                 if is_known { self.with_uses(quota.name, come) } else { (Vec::new(), None) };
             facts.spent.push(spent);
@@ -173,7 +174,7 @@ impl Redis {
     /// What `change` says to the uses of a quota. Under a lock, so that of two requests at once one comes first.
     fn with_uses<T: Default>(&self, quota: Hash, change: impl FnOnce(&mut Uses) -> T) -> T {
         let mut said = T::default();
-        self.uses.update(quota, self.local.now_ms(), |known| {
+        update(&self.uses, quota, |known| {
             let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
             said = change(&mut uses);
             Arc::new(uses)

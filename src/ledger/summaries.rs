@@ -2,44 +2,37 @@
 //! a lifetime; and the summaries that came too late for their batch. Asks nobody; a summary that is forgotten is a prefix
 //! that breaks, no more.
 
-use super::recent::Recent;
+use super::cache::{ENTRY_BYTES, weighed};
 use crate::conversation::identity::Hash;
 use crate::conversation::summaries::{Pin, Summaries};
 use crate::plan::SummaryWanted;
+use moka::sync::Cache;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What all of them may take: some thousand summaries.
 const BYTES: u64 = 16 << 20;
-/// What an entry costs beside its text, about.
-const ENTRY_BYTES: usize = 150;
 
 /// See the file's head.
 pub struct Pins {
-    kept: Recent<Pin>,
-    late: Recent<Arc<str>>,
-    started: Instant,
+    kept: Cache<Hash, Pin>,
+    late: Cache<Hash, Arc<str>>,
 }
 
 impl Pins {
     /// No decisions yet; each is kept for `lifetime`.
     pub fn new(lifetime: Duration) -> Self {
-        let lifetime_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
         let weigh = |pin: &Pin| match pin {
-            Pin::Cleared => ENTRY_BYTES as u64,
-            Pin::Summary(text) => (ENTRY_BYTES + text.len()) as u64,
+            Pin::Cleared => ENTRY_BYTES,
+            Pin::Summary(text) => ENTRY_BYTES + text.len(),
         };
-        let weigh_text = |text: &Arc<str>| (ENTRY_BYTES + text.len()) as u64;
-        Self {
-            kept: Recent::new(BYTES, lifetime_ms, weigh),
-            late: Recent::new(BYTES, lifetime_ms, weigh_text),
-            started: Instant::now(),
-        }
+        let weigh_text = |text: &Arc<str>| ENTRY_BYTES + text.len();
+        Self { kept: weighed(BYTES, lifetime, weigh), late: weighed(BYTES, lifetime, weigh_text) }
     }
 
     /// Decides for `batch`; the first decision stays. Says whether this is it.
     pub fn pin(&self, batch: Hash, pin: Pin) -> bool {
-        !self.kept.update(batch, self.now_ms(), |known| known.unwrap_or(pin))
+        self.kept.entry(batch).or_insert(pin).is_fresh()
     }
 
     /// Decides for the batch that is wanted, by the `text` that came for it and by that which came too late for the one
@@ -57,23 +50,18 @@ impl Pins {
 
     /// Keeps the summary of `batch` that came when the batch was decided on.
     pub fn keep_late(&self, batch: Hash, summary: Arc<str>) {
-        self.late.update(batch, self.now_ms(), |_| summary);
+        self.late.insert(batch, summary);
     }
 
     /// That summary.
     pub fn late(&self, batch: Hash) -> Option<Arc<str>> {
-        self.late.find(&batch, self.now_ms())
-    }
-
-    /// Time of its own, which no clock set anew moves.
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+        self.late.get(&batch)
     }
 }
 
 impl Summaries for Pins {
     fn pinned(&self, batch: Hash) -> Option<Pin> {
-        self.kept.find(&batch, self.now_ms())
+        self.kept.get(&batch)
     }
 }
 
@@ -114,6 +102,7 @@ mod tests {
         for at in 0..20_000 {
             pins.pin(Hash(at << 96 | at), Pin::Summary(Arc::clone(&text)));
         }
-        assert!(pins.kept.count(0) * 2_550 <= BYTES);
+        pins.kept.run_pending_tasks();
+        assert!(pins.kept.weighted_size() <= BYTES && pins.kept.entry_count() * 2_700 > BYTES / 2);
     }
 }
