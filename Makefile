@@ -1,6 +1,6 @@
 # toolrein's commands. They need: the Rust toolchain of rust-toolchain.toml (rustup), python3 with venv, node 20 or
-# later with npm, curl and git. What else a target needs, it installs: Debian's packages prometheus, redis-server, nginx
-# and valgrind with apt-get, the openai packages in .venv and tests/clients/node/node_modules, cargo-deny,
+# later with npm, curl and git. Targets install everything else: Debian's packages prometheus, redis-server, nginx and
+# valgrind with apt-get, the openai packages in .venv and tests/clients/node/node_modules, cargo-deny,
 # cargo-cyclonedx and cargo-fuzz (with nightly Rust by rustup) with cargo.
 
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
@@ -21,18 +21,18 @@ help:
 	@echo "make test-fast  the tests that need nothing but Rust"
 	@echo "make check      formatting, lints (of fuzz/ too), licences and sources of the dependencies"
 	@echo "make audit      known vulnerabilities of the dependencies (reads the public advisory database)"
-	@echo "make sbom       what the program is made of, as CycloneDX JSON: target/toolrein.cdx.json"
+	@echo "make sbom       software bill of materials, as CycloneDX JSON: target/toolrein.cdx.json"
 	@echo "make demo       a simulated model that loops, and toolrein that stops it"
-	@echo "make release    the program as it is shipped: target/release/toolrein"
-	@echo "make fuzz       every reader of bytes from outside, FUZZ_SECONDS each (60); needs nothing but Rust"
+	@echo "make release    the release build: target/release/toolrein"
+	@echo "make fuzz       fuzzes every parser of outside input, FUZZ_SECONDS each (60); needs nothing but Rust"
 	@echo "make fuzz-guided  the same under libFuzzer, guided by coverage; installs nightly Rust and cargo-fuzz"
-	@echo "make bench      the core alone, then the whole program beside nginx: the table of docs/performance.md; a quarter of an hour"
+	@echo "make bench      the core alone, then the whole program compared with nginx: the table of docs/performance.md; a quarter of an hour"
 	@echo "make instructions  instructions per request under callgrind: benches/instructions.txt"
-	@echo "make growth     how the cost grows: the plots of docs/"
+	@echo "make growth     how the cost grows: the plots of docs/performance.md"
 	@echo "make soak       mixed traffic with 1,000 streams for 10 minutes, then 10,000 idle streams: SECONDS=60 make soak"
-	@echo "make eval       the shipped policy over recorded conversations: TOOLREIN_CORPUS=FOLDER make eval"
+	@echo "make eval       the shipped policies on recorded conversations: TOOLREIN_CORPUS=FOLDER make eval"
 
-# The runner that says last how many tests ran: nextest where it is installed.
+# nextest where it is installed: its last line says how many tests ran.
 test: debian clients
 	cargo test --locked --doc
 	@if cargo nextest --version >/dev/null 2>&1; then \
@@ -41,8 +41,16 @@ test: debian clients
 		set -x; cargo test --locked --tests; \
 	fi
 
+# Every test except those that need a server (Redis, Prometheus) or a client in another language.
+FAST := $(filter-out clients prometheus store,$(basename $(notdir $(wildcard tests/*.rs))) \
+	$(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs))))
+
 test-fast:
-	cargo test --locked --lib --bins --test house --test kit
+	@if cargo nextest --version >/dev/null 2>&1; then \
+		set -x; cargo nextest run --locked --lib --bins $(FAST:%=--test %) -E 'not test(/^clients::/)'; \
+	else \
+		set -x; cargo test --locked --lib --bins $(FAST:%=--test %) -- --skip clients::; \
+	fi
 
 check: deny
 	cargo fmt --check
@@ -50,7 +58,7 @@ check: deny
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy $(FUZZ_IS) --all-targets -- -D warnings
 
-# Not part of it: advisories, whose database lies outside of any package registry (make audit).
+# Without advisories, whose database is outside of any package registry (make audit).
 deny: cargo-deny
 	cargo deny --locked check --hide-inclusion-graph bans licenses sources
 
@@ -79,11 +87,11 @@ demo:
 release:
 	cargo build --locked --release --bin toolrein
 
-# The program in a build of its own: the examples' dependencies ask for more features.
+# The program is built separately: the examples' dependencies enable more features.
 compare: nginx release
 	cargo build --locked --release --example compare
 
-# What is measured has the first processor, the load the second.
+# The program under test has the first processor, the load the second.
 COMPARE := ulimit -n "$$(ulimit -Hn)"; taskset -c 1 target/release/examples/compare target/release/toolrein
 
 bench: compare
@@ -104,11 +112,11 @@ eval:
 	@test -n "$(TOOLREIN_CORPUS)" || { echo "set TOOLREIN_CORPUS to a folder of recorded conversations"; exit 2; }
 	TOOLREIN_CORPUS="$(TOOLREIN_CORPUS)" cargo test --locked --release --test eval --test arguments_eval --test injection_eval --test cost_eval --test tokens_eval -- --nocapture
 
-# Without --locked: a change of the program's dependencies must not have to be made twice.
+# Without --locked: a change of the program's dependencies need not be repeated in fuzz/Cargo.lock.
 fuzz:
 	$(FUZZ) run --seconds $(FUZZ_SECONDS)
 
-# No address sanitizer: there is no unsafe code of ours. Inputs that break something are in fuzz/artifacts.
+# Without address sanitizer, since our code has no unsafe blocks. Failing inputs are in fuzz/artifacts.
 fuzz-guided:
 	@rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal
 	@cargo fuzz --version >/dev/null 2>&1 || { set -x; CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug cargo-fuzz; }

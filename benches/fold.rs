@@ -1,5 +1,5 @@
-//! The transcript read and folded through the shipped policies, by size: at first sight, and with a history that
-//! was seen before.
+//! Benchmark: a conversation read and folded through the shipped policies, by size: at first sight, and with a history
+//! that was seen before.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop")]
 
@@ -12,9 +12,9 @@ use toolrein::config::{Config, Overrides, Source};
 use toolrein::conversation::Transcript;
 use toolrein::conversation::identity::{Hash, HashKey, Identity};
 use toolrein::conversation::memo::{Memo, NoMemo};
-use toolrein::ledger::memory::MemoCache;
 use toolrein::policy::REGISTRY;
 use toolrein::policy::set::PolicySet;
+use toolrein::store::memory::MemoCache;
 
 fn main() {
     divan::main();
@@ -30,7 +30,8 @@ fn warm(bencher: Bencher<'_, '_>, size: &str) {
     fold(bencher, size, &MemoCache::new(64 << 20));
 }
 
-/// With every policy of the context on, beside those that ship so: results scanned for instructions, history capped.
+/// With every policy that shapes the context, besides those on by default: results scanned for instructions, history
+/// capped.
 #[divan::bench(args = ["32KB", "256KB", "1MB"], max_time = 2)]
 fn context_cold(bencher: Bencher<'_, '_>, size: &str) {
     fold_by(bencher, (&of_context(), &bodies::sized(size).bytes), &NoMemo);
@@ -55,7 +56,7 @@ fn cut(bencher: Bencher<'_, '_>, kind: &str) {
     fold_body(bencher, &bodies::bloated(kind, 1 << 20), &NoMemo);
 }
 
-/// The same, known from the request before.
+/// The same, known from the previous request.
 #[divan::bench(args = bodies::BLOATED, max_time = 1)]
 fn cut_before(bencher: Bencher<'_, '_>, kind: &str) {
     fold_body(bencher, &bodies::bloated(kind, 1 << 20), &MemoCache::new(64 << 20));
@@ -72,7 +73,7 @@ fn fold_body(bencher: Bencher<'_, '_>, body: &[u8], memo: &dyn Memo) {
 
 fn fold_by(bencher: Bencher<'_, '_>, (policies, body): (&PolicySet, &[u8]), memo: &dyn Memo) {
     let request = toolrein::dialect::chat::parse(body).unwrap();
-    let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+    let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     bencher.counter(BytesCount::new(body.len())).bench_local(|| {
         let transcript = Transcript::read(&request, divan::black_box(body), &identity, memo);
         policies.read(&transcript)

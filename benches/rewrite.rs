@@ -1,4 +1,4 @@
-//! The request written for the upstream: untouched, by size, and with one long result cut and one notice.
+//! Benchmark: the request written for the upstream: unchanged, by size, and with one long result cut and one notice.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop")]
 
@@ -8,7 +8,7 @@ mod bodies;
 use bytes::Bytes;
 use divan::Bencher;
 use divan::counter::BytesCount;
-use toolrein::dialect::variant::{Pass, Placement, Source};
+use toolrein::dialect::variant::{Placement, Source, Variant};
 use toolrein::plan::{Change, Edit, Plan};
 use toolrein::wire::escaped_text::EscapedText;
 
@@ -41,11 +41,11 @@ fn cut_and_notice(bencher: Bencher<'_, '_>, bytes: usize) {
 fn write(bencher: Bencher<'_, '_>, body: Vec<u8>, plan: &Plan) {
     let body = Bytes::from(body);
     let request = toolrein::dialect::chat::parse(&body).unwrap();
-    let pass = Pass::plain(Placement::System);
+    let variant = Variant::plain(Placement::System);
     bencher.counter(BytesCount::new(body.len())).bench_local(|| {
         toolrein::dialect::chat::write(
             &Source { body: divan::black_box(&body), request: &request, plan, restored: &[] },
-            &pass,
+            &variant,
         )
     });
 }

@@ -1,4 +1,4 @@
-//! The scan of a request's body into spans, by size.
+//! Benchmark: the scan of a request's body into spans, by size.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop")]
 

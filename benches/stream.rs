@@ -1,5 +1,5 @@
-//! A streamed reply judged while it passes, each event a chunk of its own: 200 chunks of text, and one tool call
-//! in 200 chunks. The items counted are chunks.
+//! Benchmark: a streamed reply judged while it passes, one event per chunk: 200 chunks of text, and one tool call in
+//! 200 chunks. The items counted are chunks.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop")]
 
@@ -40,7 +40,7 @@ fn judge(bencher: Bencher<'_, '_>, events: Vec<Vec<u8>>) {
     let bytes: usize = chunks.iter().map(Bytes::len).sum();
     let body = bodies::sized("1KB").bytes;
     let request = toolrein::dialect::chat::parse(&body).unwrap();
-    let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+    let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let policies: PolicySet =
         Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap().policies;
     let transcript = Transcript::read(&request, &body, &identity, &NoMemo);

@@ -1,5 +1,5 @@
-//! The command line: what can be asked of `toolrein`, and the texts of the answers that need no proxy. Parses
-//! and words; prints nothing, exits nowhere and starts nothing.
+//! The command line: its options, and the texts of commands that need no proxy. Parses and formats; prints nothing,
+//! exits nowhere and starts nothing.
 
 use crate::config::{Config, Overrides, Profile, Source};
 use crate::explain::{self, Form, Which};
@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The exit code of a configuration that is refused, as that of a wrong command line.
+/// The exit code for a refused configuration, as for a wrong command line.
 pub const EXIT_REFUSED: u8 = 2;
 
 const EXAMPLES: &str = "\
@@ -21,7 +21,7 @@ Examples:
   toolrein                                       in front of api.openai.com
   toolrein --upstream http://127.0.0.1:11434/v1  in front of a local server
   toolrein --config proxy.toml --mode observe    count what would be done, change nothing
-  toolrein check proxy.toml                      every mistake, or what is in effect
+  toolrein check proxy.toml                      all problems, or the settings in effect
   toolrein demo                                  a simulated model that loops; no key needed
   toolrein replay conversations.jsonl            what the policies would have done
   toolrein explain conversations.jsonl           one of them, message by message, as the model would see it
@@ -29,32 +29,32 @@ Examples:
 Then point a client at it:
   export OPENAI_BASE_URL=http://127.0.0.1:4242/v1
 
-Every option can be given as a variable too; an option beats its variable, both beat the file.";
+Every option can also be set by a variable; an option takes precedence over its variable, and both over the file.";
 
 const REPLAY_HELP: &str = "\
-A line is a JSON object: {\"messages\": [...], \"tools\": [...]} or a whole request body. It may also say its source, id,
-model and reward (1: the task was solved); messages may say when they were said (timestamp: RFC 3339, or seconds).
-Of request bodies that go on with each other the last one is replayed. A conversation goes on as it was
-recorded, also behind a call that would be withheld.
+Each line is a JSON object: {\"messages\": [...], \"tools\": [...]} or a whole request body. It may also have a source,
+id, model and reward (1: the task was solved); messages may have a timestamp (RFC 3339, or seconds). Of request bodies
+that continue each other the last one is replayed. A conversation continues as it was recorded, also after a call that
+would be blocked.
 
-Exits with 0 if a conversation was replayed, with 1 if none could be read, with 2 where the configuration is not good.
+Exits with 0 if a conversation was replayed, with 1 if none could be read, with 2 if the configuration has problems.
 
 Example: toolrein replay --config proxy.toml conversations.jsonl";
 
 const EXPLAIN_HELP: &str = "\
-FILE is what toolrein replay reads. The conversation's last request is shown as it would have been sent, beside what was
-recorded, and each call with the ruling on it. A conversation goes on as it was recorded, also behind a call that would
-be withheld. Colours are for terminals alone; NO_COLOR switches them off.
+FILE has the format of toolrein replay. The conversation's last request is shown as it would have been sent, beside
+what was recorded, and each call with its verdict. A conversation continues as it was recorded, also after a call that
+would be blocked. Colours are used on terminals only; NO_COLOR switches them off.
 
-Exits with 0 if a conversation was shown, with 1 if there was none to show, with 2 where the configuration is not good.
+Exits with 0 if a conversation was shown, with 1 if there was none to show, with 2 if the configuration has problems.
 
 Example: toolrein explain --line 3 --html conversations.jsonl > page.html";
 
-/// The command line. The options of `serve` may come before the subcommand too, where that takes them.
+/// The command line. The options of `serve` may also come before a subcommand that has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cli(Command);
 
-/// A sidecar proxy that keeps agents' tool calls in hand, in front of any OpenAI-compatible API.
+/// A sidecar proxy that governs the tool calls of LLM agents, in front of any OpenAI-compatible API.
 #[derive(Clone, Debug, PartialEq, Eq, Parser)]
 #[command(name = "toolrein", version, after_help = EXAMPLES)]
 struct Parsed {
@@ -67,21 +67,21 @@ struct Parsed {
 /// The options that may come before a subcommand, by their names.
 const BEFORE: [&str; 5] = ["config", "listen", "admin", "upstream", "mode"];
 
-/// What is asked for.
+/// The requested command.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum Command {
     /// Run the proxy (the default).
     #[command(after_help = "Example: toolrein serve --config proxy.toml --listen 0.0.0.0:4242")]
     Serve(ServeArgs),
-    /// Check a configuration: every problem with its line and key, or what is in effect.
+    /// Check a configuration: report every problem with its line and key, or what is in effect.
     #[command(
-        after_help = "Exits with 0 where the configuration is good, with 2 where it is not.\n\nExample: toolrein check proxy.toml"
+        after_help = "Exits with 0 if the configuration is good, with 2 if it has problems.\n\nExample: toolrein check proxy.toml"
     )]
     Check(CheckArgs),
-    /// Run the proxy in front of a simulated model and watch it keep a runaway agent in hand.
+    /// Run the proxy in front of a simulated model and watch it stop a runaway agent.
     #[command(after_help = "Example: toolrein demo --once")]
     Demo(DemoArgs),
-    /// Tell what the policies would have done to recorded conversations. Needs no network.
+    /// Report what the policies would have done to recorded conversations. Needs no network.
     #[command(after_help = REPLAY_HELP)]
     Replay(ReplayArgs),
     /// Show one recorded conversation as the model would see it, beside the original. Needs no network.
@@ -89,7 +89,7 @@ pub enum Command {
     Explain(ExplainArgs),
     /// List the policies.
     Policies,
-    /// Write the completions of a shell.
+    /// Write the completion script of a shell.
     #[command(after_help = "Example: toolrein completions bash > /etc/bash_completion.d/toolrein")]
     Completions {
         /// The shell.
@@ -100,7 +100,7 @@ pub enum Command {
 /// Options of `serve`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct ServeArgs {
-    /// The configuration; without it the shipped one. SIGHUP makes the program read it again.
+    /// The configuration file; without it the shipped one. SIGHUP reloads it.
     #[arg(long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -110,26 +110,26 @@ pub struct ServeArgs {
 /// Options of `check`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct CheckArgs {
-    /// The configuration; without it the shipped one.
+    /// The configuration file; without it the shipped one.
     #[arg(value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
     config: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
 }
 
-/// Settings that beat the file.
+/// Settings that take precedence over the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 struct Settings {
-    /// Where clients connect (listen.proxy), such as 127.0.0.1:4242.
+    /// Address for clients (listen.proxy), such as 127.0.0.1:4242.
     #[arg(long, value_name = "ADDR", env = "TOOLREIN_LISTEN", hide_env_values = true)]
     listen: Option<String>,
-    /// Where metrics and health are served (listen.admin), such as 127.0.0.1:4243.
+    /// Address of metrics and health (listen.admin), such as 127.0.0.1:4243.
     #[arg(long, value_name = "ADDR", env = "TOOLREIN_ADMIN", hide_env_values = true)]
     admin: Option<String>,
-    /// Where requests go (upstream.url), such as https://api.openai.com/v1; demo: is a simulated model.
+    /// URL of the upstream (upstream.url), such as https://api.openai.com/v1; demo: is a simulated model.
     #[arg(long, value_name = "URL", env = "TOOLREIN_UPSTREAM", hide_env_values = true)]
     upstream: Option<String>,
-    /// What to do with what the policies decide: enforce, observe or off.
+    /// Whether policies act (enforce), are only counted (observe) or are off (off).
     #[arg(long, value_name = "MODE", env = "TOOLREIN_MODE", hide_env_values = true)]
     mode: Option<String>,
 }
@@ -137,10 +137,10 @@ struct Settings {
 /// Options of `demo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct DemoArgs {
-    /// Where clients connect, such as 127.0.0.1:4242.
+    /// Address for clients, such as 127.0.0.1:4242.
     #[arg(long, value_name = "ADDR", env = "TOOLREIN_LISTEN", hide_env_values = true)]
     listen: Option<String>,
-    /// Where metrics and health are served, such as 127.0.0.1:4243.
+    /// Address of metrics and health, such as 127.0.0.1:4243.
     #[arg(long, value_name = "ADDR", env = "TOOLREIN_ADMIN", hide_env_values = true)]
     admin: Option<String>,
     /// Print the table and exit.
@@ -154,19 +154,19 @@ pub struct ReplayArgs {
     /// Recorded conversations, one a line; - is standard input.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// The configuration; without it the shipped one. Read as if its mode were enforce.
+    /// The configuration file; without it the shipped one. Read as if its mode were enforce.
     #[arg(long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
     config: Option<PathBuf>,
-    /// From one call to the next where no times are recorded.
+    /// Time from one call to the next where no times are recorded.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
     pace: Duration,
-    /// The profile that every conversation takes; without it the profile of its model, if there is one.
+    /// The profile of every conversation; without it the profile of its model, if there is one.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// Tell of each conversation too.
+    /// Report each conversation too.
     #[arg(long)]
     pub verbose: bool,
-    /// Write JSON: one object, with --verbose one for each line before it.
+    /// Write JSON: one object; with --verbose, also one for each line before it.
     #[arg(long)]
     json: bool,
 }
@@ -177,7 +177,7 @@ pub struct ExplainArgs {
     /// Recorded conversations, one a line; - is standard input.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The configuration; without it the shipped one. Read as if its mode were enforce.
+    /// The configuration file; without it the shipped one. Read as if its mode were enforce.
     #[arg(long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
     config: Option<PathBuf>,
     /// The conversation in this line, from 1; without it and --id the first.
@@ -186,25 +186,25 @@ pub struct ExplainArgs {
     /// The first conversation with this id.
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// From one call to the next where no times are recorded.
+    /// Time from one call to the next where no times are recorded.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
     pace: Duration,
-    /// The profile that it takes; without it the profile of its model, if there is one.
+    /// The profile of the conversation; without it the profile of its model, if there is one.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// Write one page of HTML, which needs nothing from outside.
+    /// Write one self-contained HTML page.
     #[arg(long, conflicts_with = "json")]
     html: bool,
     /// Write JSON: one object.
     #[arg(long)]
     json: bool,
-    /// Show texts whole, also long ones and those that nothing happened to.
+    /// Show texts in full, also long ones and unchanged ones.
     #[arg(long)]
     full: bool,
 }
 
 impl Cli {
-    /// What is asked for; without a subcommand, to serve.
+    /// The requested command; without a subcommand, `serve`.
     pub fn into_command(self) -> Command {
         self.0
     }
@@ -225,17 +225,17 @@ impl CommandFactory for Cli {
 impl FromArgMatches for Cli {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let Parsed { command, serve } = Parsed::from_arg_matches(matches)?;
-        let Some((mut command, (name, behind))) = command.zip(matches.subcommand()) else {
+        let Some((mut command, (name, subcommand))) = command.zip(matches.subcommand()) else {
             return Ok(Self(Command::Serve(serve)));
         };
         let is_written = |matches: &ArgMatches, option| {
             let is_known = matches.try_contains_id(option).is_ok();
             is_known && matches.value_source(option) == Some(ValueSource::CommandLine)
         };
-        // What is written behind the subcommand beats what is written before it, and both beat a variable.
+        // Options after the subcommand take precedence over those before it, and both over a variable.
         for option in BEFORE.into_iter().filter(|option| is_written(matches, option)) {
-            if !is_written(behind, option) && !command.take(option, &serve) {
-                let message = format!("--{option} is no option of {name}\n");
+            if !is_written(subcommand, option) && !command.take(option, &serve) {
+                let message = format!("--{option} is not an option of {name}\n");
                 return Err(clap::Error::raw(ErrorKind::ArgumentConflict, message));
             }
         }
@@ -249,7 +249,7 @@ impl FromArgMatches for Cli {
 }
 
 impl Command {
-    /// Takes an option that was written before it; whether it has such an option.
+    /// Takes an option that was written before the subcommand; returns whether it has such an option.
     fn take(&mut self, option: &str, before: &ServeArgs) -> bool {
         match self {
             Self::Serve(ServeArgs { config, .. })
@@ -278,36 +278,36 @@ impl Command {
 }
 
 impl ServeArgs {
-    /// Where the configuration comes from.
+    /// The source of the configuration.
     pub fn source(&self) -> Source {
         source(self.config.as_ref())
     }
 
-    /// What beats it.
+    /// The overrides of the configuration.
     pub fn overrides(&self) -> Overrides {
         self.settings.overrides()
     }
 }
 
 impl CheckArgs {
-    /// Where the configuration comes from.
+    /// The source of the configuration.
     pub fn source(&self) -> Source {
         source(self.config.as_ref())
     }
 
-    /// What beats it.
+    /// The overrides of the configuration.
     pub fn overrides(&self) -> Overrides {
         self.settings.overrides()
     }
 }
 
 impl ReplayArgs {
-    /// Where the configuration comes from.
+    /// The source of the configuration.
     pub fn source(&self) -> Source {
         source(self.config.as_ref())
     }
 
-    /// How to replay, and what to tell.
+    /// How to replay, and what to report.
     pub fn options(&self) -> replay::Options {
         let profile = given(&self.profile);
         replay::Options { pace: self.pace, verbose: self.verbose, json: self.json, threads: 0, profile }
@@ -315,12 +315,12 @@ impl ReplayArgs {
 }
 
 impl ExplainArgs {
-    /// Where the configuration comes from.
+    /// The source of the configuration.
     pub fn source(&self) -> Source {
         source(self.config.as_ref())
     }
 
-    /// What to explain, and how. `colour`: the output takes colours.
+    /// What to explain, and how. `colour`: the output supports colours.
     pub fn options(&self, colour: bool) -> explain::Options {
         let which = match (self.line, &self.id) {
             (Some(line), _) => Which::Line(line),
@@ -337,7 +337,7 @@ impl ExplainArgs {
 }
 
 impl Settings {
-    /// Takes an option from those `before` it; whether there is such an option.
+    /// Takes an option from those `before` it; returns whether there is such an option.
     fn take(&mut self, option: &str, before: &Self) -> bool {
         match option {
             "listen" => self.listen.clone_from(&before.listen),
@@ -371,7 +371,7 @@ impl DemoArgs {
     }
 }
 
-/// A file's name; unlike clap's own reader it takes an empty variable, which means none.
+/// A file's name; unlike clap's own parser it accepts an empty variable, which means none.
 fn file() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
@@ -381,12 +381,12 @@ fn source(config: Option<&PathBuf>) -> Source {
     named.map_or(Source::Shipped, |path| Source::File(path.clone()))
 }
 
-/// A value that is not empty: compose files and shells set variables to nothing to unset them.
+/// A value that is not empty: compose files and shells unset variables by setting them to nothing.
 fn given(value: &Option<String>) -> Option<String> {
     value.clone().filter(|value| !value.is_empty())
 }
 
-/// The answer of `toolrein check`, with the exit code: what is in effect and 0, or every problem and 2.
+/// The output of `toolrein check`, with the exit code: what is in effect and 0, or every problem and 2.
 pub fn check_report(source: Source, overrides: &Overrides, registry: &[policy::Entry]) -> (String, u8) {
     let name = source.name();
     match Config::load(source, overrides, registry) {
@@ -395,14 +395,14 @@ pub fn check_report(source: Source, overrides: &Overrides, registry: &[policy::E
     }
 }
 
-/// The answer of `toolrein policies`.
+/// The output of `toolrein policies`.
 pub fn policies_report(registry: &[policy::Entry]) -> String {
     let width = name_width(registry);
     let lines = registry.iter().map(|entry| format!("{:width$}  {}\n", entry.name, entry.summary));
     lines.collect()
 }
 
-/// The answer of `toolrein completions SHELL`.
+/// The output of `toolrein completions SHELL`.
 pub fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "toolrein", &mut script);
@@ -463,7 +463,7 @@ fn put_diagram(report: &mut String, diagram: Option<&str>) {
     }
 }
 
-/// Which requests take a profile, and what it is laid over.
+/// The selection rules of a profile, and the profile that it extends.
 fn taken_by(config: &Config, profile: &Profile) -> String {
     let chosen = &profile.chosen;
     let models = chosen.models.iter().map(|model| format!("model {}", model.as_str()));

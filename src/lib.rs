@@ -1,4 +1,4 @@
-//! toolrein: a sidecar proxy that keeps agents' tool calls in hand.
+//! toolrein: a sidecar proxy that governs the tool calls of LLM agents.
 
 pub mod admin;
 pub mod cli;
@@ -8,12 +8,12 @@ pub mod demo;
 pub mod dialect;
 pub mod exchange;
 pub mod explain;
-pub mod ledger;
 pub mod plan;
 pub mod policy;
 pub mod proxy;
 pub mod replay;
 pub mod secret;
 pub mod serve;
+pub mod store;
 pub mod telemetry;
 pub mod wire;

@@ -1,5 +1,5 @@
-//! The `toolrein` program: reads the command line, hands over to the library, and turns what comes back into
-//! output and exit codes.
+//! The `toolrein` program: parses the command line, calls the library, and turns the results into output and exit
+//! codes.
 
 use clap::Parser as _;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -16,12 +16,12 @@ use toolrein::policy::REGISTRY;
 use toolrein::replay::Enforced;
 use toolrein::serve::Running;
 
-/// Takes less memory for many streams than glibc's, and less time (docs/performance.md).
+/// Uses less memory for many streams than glibc's allocator, and less time (docs/performance.md).
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// The exit code of a program that could not start, or whose streams had to be cut.
+/// The exit code when the program could not start, or streams had to be cut.
 const EXIT_FAILED: u8 = 1;
 
 fn main() -> ExitCode {
@@ -69,8 +69,7 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
     })
 }
 
-/// What runs all tasks. Where there is one processor, as many sidecars have, one thread does: it has nobody to share
-/// tasks with, so it need not synchronise with anybody.
+/// The runtime. On one processor, as many sidecars have, it is single-threaded, which saves synchronisation.
 fn runtime() -> io::Result<Runtime> {
     let is_alone = available_parallelism().is_ok_and(|processors| processors.get() == 1);
     let mut builder =
@@ -92,7 +91,7 @@ fn replay(args: &ReplayArgs) -> ExitCode {
     if let Some(caveat) = toolrein::replay::caveat(&config) {
         let _ = writeln!(terminal, "toolrein: {caveat}");
     }
-    // Where both are the same terminal, lines of one would stand in the other's.
+    // Where both are the same terminal, the bar would mix with the lines.
     let shows_bar = terminal.is_terminal() && !(args.verbose && io::stdout().is_terminal());
     let bar: Option<&mut dyn io::Write> = if shows_bar { Some(&mut terminal) } else { None };
     ended(toolrein::replay::run(&config, &args.files, &options, &mut out, bar))
@@ -113,7 +112,7 @@ fn explain(args: &ExplainArgs) -> ExitCode {
     ended(toolrein::explain::run(&config, &args.file, &options, &mut out, &mut io::stderr()))
 }
 
-/// The exit code of a command that says whether it found anything.
+/// The exit code of a command that reports whether it found anything.
 fn ended(found: io::Result<bool>) -> ExitCode {
     match found {
         Ok(true) => ExitCode::SUCCESS,
@@ -124,13 +123,13 @@ fn ended(found: io::Result<bool>) -> ExitCode {
     }
 }
 
-/// Plays the demonstration, where one is asked for; returns where nothing is to be served after it.
+/// Plays the demonstration, if requested; returns if nothing is to be served after it.
 async fn demonstrate(running: &Running, demonstration: Option<DemoArgs>) -> io::Result<()> {
     let Some((args, model)) = demonstration.zip(running.model()) else {
         return std::future::pending().await;
     };
-    let places = demo::Places { direct: model.address, proxied: running.address() };
-    demo::run(places, &model.upstream, &mut io::stdout()).await?;
+    let addresses = demo::Addresses { direct: model.address, proxied: running.address() };
+    demo::run(addresses, &model.upstream, &mut io::stdout()).await?;
     if args.once {
         return Ok(());
     }
@@ -139,10 +138,10 @@ async fn demonstrate(running: &Running, demonstration: Option<DemoArgs>) -> io::
     std::future::pending().await
 }
 
-/// The signal to read the configuration again.
+/// The reload signal.
 struct ReloadSignal {
     signal: Signal,
-    /// The signal (SIGHUP) may mean that the terminal was closed.
+    /// Only then SIGHUP may mean that the terminal was closed.
     has_terminal: bool,
 }
 
@@ -152,14 +151,14 @@ impl ReloadSignal {
         Ok(Self { signal: signal(SignalKind::hangup())?, has_terminal: io::stderr().is_terminal() })
     }
 
-    /// Returns with the next one; `false`: the terminal in which the program runs was closed.
+    /// Waits for the next signal; `false`: the program's terminal was closed.
     async fn next(&mut self) -> bool {
         self.signal.recv().await;
         !self.has_terminal || io::stderr().is_terminal()
     }
 }
 
-/// Calls `reload` for every SIGHUP, until a signal comes that ends the program.
+/// Calls `reload` for every SIGHUP, until a signal ends the program.
 async fn listen(mut reload_signal: ReloadSignal, reload: impl Fn()) -> io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     loop {

@@ -1,5 +1,5 @@
-//! Plans: what policies decide, as plain data: edits of events, verdicts on calls, a refusal of the request. Says
-//! what shall be, never how bytes change.
+//! Plans: the decisions of the policies, as plain data: edits of events, verdicts on calls, a refusal of the request.
+//! They say what should change, never how bytes change.
 
 pub mod approval;
 pub mod decision;
@@ -12,7 +12,7 @@ pub(crate) mod work;
 
 pub use envelope::envelope;
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
-pub use summaries::{BatchSummaries, Place as SummaryPlace, SummaryBlank, SummaryTerms, SummaryWanted};
+pub use summaries::{BatchSummaries, SummaryBlank, SummaryEndpoint, SummaryTerms, SummaryWanted};
 pub use verdict::{Proposed, Reason, ReasonKind, Verdict};
 
 use crate::wire::escaped_text::EscapedText;
@@ -24,47 +24,47 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     pub edits: Vec<Edit>,
-    /// Messages that go, oldest first.
+    /// The turns to drop, oldest first.
     pub dropped: Vec<Dropped>,
-    /// Tools that the model shall not be shown, with the policy that says so.
+    /// Tools that are hidden from the model, with the policy that hides them.
     pub hidden: Vec<(&'static str, String)>,
-    /// Cut results that the model asked for once more, by another call.
-    pub regrets: Vec<Regret>,
-    /// Tools of ours that the model is shown behind the client's.
+    /// Cut results that the model asked for again, by another call.
+    pub re_requests: Vec<ReRequest>,
+    /// Tools of ours that are declared after the client's.
     pub declared: Vec<Declared>,
-    /// The model shall make one call at a time.
+    /// Ask the model for one call at a time.
     pub one_at_a_time: bool,
-    /// The request shall not be sent, only answered with this.
+    /// Do not send the request; answer it with this.
     pub refusal: Option<Refusal>,
     /// Tools of ours that the model may call.
     own: Vec<OwnTool>,
-    /// Calls of the reply that nobody can judge are not passed on.
+    /// Calls of the reply that cannot be judged are not passed on.
     restricts_calls: bool,
-    /// What is known of summaries in the place of cleared results.
+    /// What is known of summaries of cleared results.
     pub summaries: BatchSummaries,
-    /// Texts of results that may hold instructions: the places of their messages, and their own.
+    /// Texts of results that may hold instructions: the indexes of their messages, and their own.
     flagged: Vec<(usize, usize)>,
-    /// Where the fold stands: set by the runner, so that a policy can edit only what it reads.
-    at: Place,
+    /// The fold's current position: set by the runner, so that a policy can edit only the event that it reads.
+    at: Cursor,
 }
 
-/// Whole turns that go.
+/// Whole turns that are dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
     pub policy: &'static str,
-    /// The places of their messages.
+    /// The range of their messages.
     pub messages: Range<usize>,
     /// The message at which it was decided.
     pub decided: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Place {
+struct Cursor {
     message: usize,
     policy: &'static str,
 }
 
-/// A tool of ours, which the client never learns of.
+/// A tool of ours, hidden from the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     pub policy: &'static str,
@@ -72,7 +72,7 @@ pub struct Declared {
     pub tool: Arc<str>,
 }
 
-/// A tool of ours that the model may call, also where it is not shown it: it may have read of it.
+/// A tool of ours that the model may call, even if it is not declared: the model may have read of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OwnTool {
     policy: &'static str,
@@ -80,10 +80,10 @@ struct OwnTool {
     reads_results: bool,
 }
 
-/// A result that was cut, and that the model asked for once more.
+/// A result that was cut, and that the model asked for again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Regret {
-    /// The place of the message that tells it.
+pub struct ReRequest {
+    /// The index of the message that shows it.
     pub message: usize,
     /// The tool that gave the result.
     pub tool: Arc<str>,
@@ -92,48 +92,48 @@ pub struct Regret {
 /// One change to one message, signed by its policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// The message's place in the request.
+    /// The message's index in the request.
     pub message: usize,
-    /// The message at which it was decided: that message itself, but for what clears old results.
+    /// The message at which it was decided: that message itself, except where old results are cleared.
     pub decided: usize,
     pub policy: &'static str,
     pub change: Change,
 }
 
-/// What changes. Places `text` count the message's strings of text. Of several new texts for one place the highest in
-/// this list counts: clear, withhold, point, shorten; what surrounds applies to whichever it is.
+/// A change. Indexes `text` count the message's strings of text. Of several new texts for one string the highest in
+/// this list applies: clear, block, point, shorten; surrounding lines apply to whichever it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// An old text is cleared to make room.
     Clear { text: usize, by: EscapedText, gone_chars: usize },
-    /// The model shall not read the text.
-    WithholdText { text: usize, by: EscapedText, gone_chars: usize },
-    /// The text stood in the message `original` before; not done where that one is cleared or dropped.
+    /// The text is hidden from the model.
+    BlockText { text: usize, by: EscapedText, gone_chars: usize },
+    /// The text equals one in the message `original`; not done where that one is cleared or dropped.
     Point { text: usize, by: EscapedText, gone_chars: usize, original: usize },
     /// The text is shortened.
     Shorten { text: usize, by: EscapedText, gone_chars: usize },
-    /// Characters that hide text from people go, out of whatever the text becomes.
+    /// Characters that hide text from people are removed, whatever the text becomes.
     Clean { text: usize, gone_chars: usize },
-    /// Lines of ours stand before and behind it, whatever it becomes.
+    /// Lines of ours are put before and after it, whatever it becomes.
     Surround { text: usize, before: &'static str, after: &'static str },
     /// A text of ours that the model reads right after this message; `word` names it in headers and metrics.
     Notice { text: String, word: &'static str },
-    /// Nothing changes; `word` is told in metrics and the log, with what it is said of where that is a name of the
-    /// configuration's.
+    /// Nothing changes; `word` is reported in metrics and the log, with what it is about where that is a name from
+    /// the configuration.
     Remark { word: &'static str, of: Option<Arc<str>> },
 }
 
 impl Change {
-    /// Tokens that the model need not read, estimated.
+    /// Tokens that the model is spared, estimated.
     pub fn saved_tokens(&self) -> u64 {
         tokens_of(self.gone_chars())
     }
 
-    /// The text of ours that it brings; empty where it brings none.
+    /// The text of ours that it adds; empty where it adds none.
     pub fn text(&self) -> &str {
         match self {
             Self::Clear { by, .. }
-            | Self::WithholdText { by, .. }
+            | Self::BlockText { by, .. }
             | Self::Point { by, .. }
             | Self::Shorten { by, .. } => by,
             Self::Notice { text, .. } => text,
@@ -141,11 +141,11 @@ impl Change {
         }
     }
 
-    /// Characters that the model need not read.
+    /// Characters that the model is spared.
     pub fn gone_chars(&self) -> usize {
         match self {
             Self::Clear { gone_chars, .. }
-            | Self::WithholdText { gone_chars, .. }
+            | Self::BlockText { gone_chars, .. }
             | Self::Point { gone_chars, .. }
             | Self::Shorten { gone_chars, .. }
             | Self::Clean { gone_chars, .. } => *gone_chars,
@@ -153,11 +153,11 @@ impl Change {
         }
     }
 
-    /// Its word in headers, metrics and the log.
+    /// Its name in headers, metrics and the log.
     pub fn word(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Clear { .. } => "cleared",
-            Self::WithholdText { .. } => "text_withheld",
+            Self::BlockText { .. } => "text_blocked",
             Self::Point { .. } => "pointed",
             Self::Shorten { .. } => "shortened",
             Self::Clean { .. } => "stripped",
@@ -168,13 +168,13 @@ impl Change {
     }
 }
 
-/// The tokens of that many characters that are gone, estimated. 3.6 characters a token: between prose (4.2) and JSON
-/// (3.3), as measured on recorded results.
+/// The estimated tokens of so many removed characters. 3.6 characters a token: between prose (4.2) and JSON (3.3), as
+/// measured on recorded results.
 pub fn tokens_of(gone_chars: usize) -> u64 {
     gone_chars as u64 * 10 / 36
 }
 
-/// A request that a policy will not send.
+/// A refusal of the request by a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub policy: &'static str,
@@ -184,9 +184,9 @@ pub struct Refusal {
 }
 
 impl Plan {
-    /// Moves the fold to `message` and `policy`. The runner's; policies have no need of it.
-    pub(super) fn stand_at(&mut self, message: usize, policy: &'static str) {
-        self.at = Place { message, policy };
+    /// Moves the fold to `message` and `policy`. For the runner; policies do not need it.
+    pub(super) fn move_to(&mut self, message: usize, policy: &'static str) {
+        self.at = Cursor { message, policy };
     }
 
     /// Replaces the `text`-th string of text of the event being read.
@@ -199,12 +199,12 @@ impl Plan {
         self.edit(Change::Point { text, by, gone_chars, original });
     }
 
-    /// Keeps the `text`-th string of text of the event being read from the model, which reads `by` in its place.
-    pub fn withhold_text(&mut self, text: usize, by: EscapedText, gone_chars: usize) {
-        self.edit(Change::WithholdText { text, by, gone_chars });
+    /// Hides the `text`-th string of text of the event being read from the model, which reads `by` in its place.
+    pub fn block_text(&mut self, text: usize, by: EscapedText, gone_chars: usize) {
+        self.edit(Change::BlockText { text, by, gone_chars });
     }
 
-    /// Takes characters that hide text from people out of the `text`-th string of text of the event being read,
+    /// Removes characters that hide text from people from the `text`-th string of text of the event being read,
     /// whatever it becomes; `gone_chars` of them as it is now.
     pub fn clean(&mut self, text: usize, gone_chars: usize) {
         self.edit(Change::Clean { text, gone_chars });
@@ -215,23 +215,23 @@ impl Plan {
         self.edit(Change::Surround { text, before, after });
     }
 
-    /// Clears the `text`-th string of text of the earlier `message`. The one edit of what was read before: to be
-    /// decided by replay alone, in batches, since it costs the prompt's cache.
+    /// Clears the `text`-th string of text of the earlier `message`. The only edit of an earlier event: decided only
+    /// from the history, in batches, since it costs the prompt cache.
     pub fn clear(&mut self, message: usize, text: usize, by: EscapedText, gone_chars: usize) {
-        let Place { message: decided, policy } = self.at;
+        let Cursor { message: decided, policy } = self.at;
         self.edits.push(Edit { message, decided, policy, change: Change::Clear { text, by, gone_chars } });
     }
 
     /// Drops whole turns: the earlier `messages`. The same rules as for [`clear`](Self::clear).
     pub fn drop_turns(&mut self, messages: Range<usize>) {
-        let Place { message: decided, policy } = self.at;
+        let Cursor { message: decided, policy } = self.at;
         self.dropped.push(Dropped { policy, messages, decided });
     }
 
-    /// Lets the model read behind the earlier `message` that turns before it are gone: `text`, in place of what was
-    /// said of earlier ones. The same rules as for [`clear`](Self::clear).
-    pub fn tell_dropped(&mut self, message: usize, text: String) {
-        let Place { message: decided, policy } = self.at;
+    /// Adds the notice `text` after the earlier `message`: turns before it are gone. It replaces the notice of
+    /// earlier drops. The same rules as for [`clear`](Self::clear).
+    pub fn notice_dropped(&mut self, message: usize, text: String) {
+        let Cursor { message: decided, policy } = self.at;
         let change = Change::Notice { text, word: "notice" };
         self.edits.push(Edit { message, decided, policy, change });
     }
@@ -241,18 +241,18 @@ impl Plan {
         self.edits.iter().filter(|edit| matches!(edit.change, Change::Clear { .. }))
     }
 
-    /// Whether the model reads texts of ours behind messages.
+    /// Whether the model reads notices.
     pub fn has_notices(&self) -> bool {
         self.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }))
     }
 
-    /// Whether the message goes with its turn.
+    /// Whether the message is dropped with its turn.
     pub fn drops(&self, message: usize) -> bool {
         self.dropped.iter().any(|dropped| dropped.messages.contains(&message))
     }
 
-    /// Whether it drops or clears more of the conversation than `other` does. What is cleared in a turn that is dropped
-    /// makes nothing shorter.
+    /// Whether it drops or clears more of the conversation than `other` does. What is cleared in a turn that is
+    /// dropped saves nothing more.
     pub fn leaves_out_more_than(&self, other: &Self) -> bool {
         let left_out = |plan: &Self| {
             let cleared = plan.cleared().filter(|edit| !plan.drops(edit.message));
@@ -261,8 +261,8 @@ impl Plan {
         left_out(self) > left_out(other)
     }
 
-    /// The edits as they are counted and told: without a cut that stands in reserve for the pointer planned behind it.
-    pub fn told(&self) -> impl Iterator<Item = &Edit> {
+    /// The edits that count: without a cut that is in reserve for the pointer planned after it.
+    pub fn effective_edits(&self) -> impl Iterator<Item = &Edit> {
         let is_reserve =
             |edit: &Edit, next: Option<&Edit>| match (&edit.change, next.map(|next| &next.change)) {
                 (Change::Shorten { text, .. }, Some(Change::Point { text: pointed, .. })) => {
@@ -274,23 +274,23 @@ impl Plan {
         edits.filter(move |(at, edit)| !is_reserve(edit, self.edits.get(at + 1))).map(|(_, edit)| edit)
     }
 
-    /// Lets the model read `text` right after the event being read.
+    /// Adds the notice `text` right after the event being read.
     pub fn notice(&mut self, word: &'static str, text: String) {
         self.edit(Change::Notice { text, word });
     }
 
-    /// Tells the operator, and nobody else, of the event being read.
+    /// Reports the event being read to the operator, and to nobody else.
     pub fn remark(&mut self, word: &'static str) {
         self.edit(Change::Remark { word, of: None });
     }
 
-    /// The same, said of something that the configuration names.
+    /// The same, about something that the configuration names.
     pub fn remark_of(&mut self, word: &'static str, of: &Arc<str>) {
         self.edit(Change::Remark { word, of: Some(Arc::clone(of)) });
     }
 
-    /// Keeps the tool `name` from the model. To be a function of the configuration and the declared tools alone,
-    /// so that `tools` stays the same through a conversation and the prompt's cache with it.
+    /// Hides the tool `name` from the model. This must be a function of the configuration and the declared tools
+    /// alone, so that `tools` stays the same through a conversation and with it the prompt cache.
     pub fn hide(&mut self, name: &str) {
         if !self.hidden.iter().any(|(_, hidden)| hidden == name) {
             self.hidden.push((self.at.policy, name.to_owned()));
@@ -298,13 +298,13 @@ impl Plan {
     }
 
     /// Makes `name` a tool of this policy's own: the policy alone judges its calls, and the client never sees them.
-    /// `reads_results`: what is said in the place of a result may name it as the way to read that result. To be a
+    /// `reads_results`: markers in place of results may name it as the way to read that result. This must be a
     /// function of the configuration and the declared tools alone.
     pub fn own(&mut self, name: &'static str, reads_results: bool) {
         self.own.push(OwnTool { policy: self.at.policy, name, reads_results });
     }
 
-    /// Declares a tool of ours, `tool` as JSON, at the end of the client's. The same holds as for [`own`](Self::own).
+    /// Declares a tool of ours, `tool` as JSON, after the client's. The same rules as for [`own`](Self::own).
     pub fn declare(&mut self, tool: Arc<str>) {
         self.declared.push(Declared { policy: self.at.policy, tool });
     }
@@ -314,12 +314,12 @@ impl Plan {
         self.own.iter().map(|own| (own.name, own.policy))
     }
 
-    /// The tool of ours by which the model reads a result whole, by the number of its call, if there is one.
+    /// The tool of ours by which the model reads a whole result, by the number of its call, if there is one.
     pub fn reader(&self) -> Option<&'static str> {
         self.own.iter().find(|own| own.reads_results).map(|own| own.name)
     }
 
-    /// Keeps calls of the reply from the client that nobody can judge, as where a policy decides which tools may be
+    /// Keeps calls of the reply that cannot be judged from the client, as where a policy decides which tools may be
     /// called at all.
     pub fn restrict_calls(&mut self) {
         self.restricts_calls = true;
@@ -330,12 +330,13 @@ impl Plan {
         self.restricts_calls
     }
 
-    /// Tells the operator that a cut result of `tool` was asked for once more; it is new where the event being read is.
-    pub fn regret(&mut self, tool: &str) {
-        self.regrets.push(Regret { message: self.at.message, tool: tool.into() });
+    /// Reports that a cut result of `tool` was asked for again; it is new where the event being read is.
+    pub fn re_request(&mut self, tool: &str) {
+        self.re_requests.push(ReRequest { message: self.at.message, tool: tool.into() });
     }
 
-    /// Asks the model for one call at a time. To be a function of the configuration and the declared tools alone.
+    /// Asks the model for one call at a time. This must be a function of the configuration and the declared tools
+    /// alone.
     pub fn one_call_at_a_time(&mut self) {
         self.one_at_a_time = true;
     }
@@ -364,7 +365,7 @@ impl Plan {
     }
 
     fn edit(&mut self, change: Change) {
-        let Place { message, policy } = self.at;
+        let Cursor { message, policy } = self.at;
         self.edits.push(Edit { message, decided: message, policy, change });
     }
 }

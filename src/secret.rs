@@ -1,8 +1,8 @@
-//! Random keys: secrets from the operating system, under which names are hashed. Keeps none of them.
+//! Random keys from the operating system, for keyed hashes of names. Keeps none of them.
 
 use crate::conversation::identity::HashKey;
 
-/// A fresh key. A system without randomness ends the process: whatever took its place could be guessed.
+/// A fresh key. A system without randomness ends the process: any substitute could be guessed.
 pub fn random_key() -> HashKey {
     let mut secret = [0; 32];
     if getrandom::fill(&mut secret).is_err() {

@@ -1,28 +1,28 @@
-//! The program put together: configuration, ledger, upstream, proxy and admin server, started in this order and
-//! drained in the reverse. Knows every part and does the work of none.
+//! Assembly of the program: configuration, state store, upstream, proxy and admin server, started in this order and
+//! drained in the reverse. Contains no logic of any part.
 
-mod ledger;
 mod reload;
+mod store;
 
-pub use self::ledger::LedgerError;
+pub use self::store::StoreError;
 
-use self::ledger::{Opened, Shared};
+use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
 use crate::admin::{Admin, BODY_BYTES, Bearer, StopScope};
 use crate::config::{self, Config, LogFormat, Target};
 use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
-use crate::ledger::held::HeldCalls;
-use crate::ledger::memory::MemoCache;
-use crate::ledger::summaries::Pins;
 use crate::proxy::body::ReplyBody;
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{AppState, Handler};
 use crate::proxy::memory::BodyMemory;
 use crate::proxy::read::{Patience, read_body};
-use crate::proxy::summaries::{PlaceError, Places, Summariser};
+use crate::proxy::summaries::{Summariser, SummaryEndpointError, SummaryEndpoints};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
-use crate::proxy::{Answering, ConnectionLimit, Proxy, ServeSettings, Service};
+use crate::proxy::{ConnectionLimit, Proxy, ResponseFuture, ServeSettings, Service};
+use crate::store::held::HeldCalls;
+use crate::store::memory::MemoCache;
+use crate::store::summaries::Pins;
 use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{Configured, Format, Level, Log, Settings, Started};
@@ -44,34 +44,34 @@ use tokio::sync::oneshot;
 /// The simulated model's pause before each chunk: slow enough to see a stream, quick enough to wait for.
 const DEMO_PACE: Duration = Duration::from_millis(5);
 
-/// How long connections that are cut may take to be gone.
+/// How long cut connections may take to end.
 const CUT_WITHIN: Duration = Duration::from_millis(500);
 
-/// Connections to the admin port at once: probes, scrapers and people. A bound of its own, so that it answers when
-/// the proxy's port is full. Beyond it, one that idles is closed for the next.
+/// The connection limit of the admin port: probes, scrapers and people. A separate limit, so that it answers when the
+/// proxy's port is full. At the limit, an idle connection is closed to make room.
 const ADMIN_CONNECTIONS: usize = 256;
 /// How long a connection to the admin port may idle. Probes send at once; a scraper whose connection was closed makes
 /// another one.
 const ADMIN_HEADER_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a client of the admin port may take nothing of an answer, which is short.
+/// How long a client of the admin port may go without reading an answer, which is short.
 const ADMIN_STALL_TIMEOUT: Duration = Duration::from_secs(15);
-/// How many connections may wait in the kernel until they are accepted. The kernel may allow fewer
-/// (`net.core.somaxconn`, 4096 since Linux 5.4).
+/// The accept backlog: connections that wait in the kernel. The kernel may allow fewer (`net.core.somaxconn`, 4096
+/// since Linux 5.4).
 const BACKLOG: u32 = 4096;
 
-/// What outlives a configuration, as the start makes it.
+/// The services that outlive a configuration, made at the start.
 struct Services {
     telemetry: Telemetry,
-    ledger: Arc<dyn crate::ledger::Ledger>,
+    store: Arc<dyn crate::store::StateStore>,
     key: HashKey,
     held: Arc<HeldCalls>,
     memory: BodyMemory,
 }
 
 impl Services {
-    fn gateway(self, config: &Arc<Config>, upstream: Upstream, summaries: Summariser) -> AppState {
-        let Self { telemetry, ledger, key, held, memory } = self;
-        let memo: Arc<dyn Memo> = Arc::new(MemoCache::new(config.ledger.memo_bytes));
+    fn app(self, config: &Arc<Config>, upstream: Upstream, summaries: Summariser) -> AppState {
+        let Self { telemetry, store, key, held, memory } = self;
+        let memo: Arc<dyn Memo> = Arc::new(MemoCache::new(config.store.memo_bytes));
         let shared = Arc::new(exchange::Shared {
             config: Arc::clone(config),
             memo: Arc::clone(&memo),
@@ -83,7 +83,7 @@ impl Services {
         AppState {
             memory,
             upstream: Arc::new(upstream),
-            ledger,
+            store,
             memo,
             telemetry,
             key,
@@ -104,13 +104,13 @@ pub enum StartError {
     #[error(transparent)]
     Upstream(#[from] UpstreamSetupError),
     #[error(transparent)]
-    Summaries(#[from] PlaceError),
+    Summaries(#[from] SummaryEndpointError),
     #[error("cannot write {path} (audit.file): {error}")]
     Audit { path: String, error: io::Error },
     #[error("{name} (admin.token_env): {problem}")]
     Token { name: String, problem: String },
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    StateStore(#[from] StoreError),
     #[error("cannot set up metrics: {0}")]
     Metrics(#[from] prometheus::Error),
 }
@@ -125,13 +125,13 @@ pub struct Running {
     filter: Filter,
     drain: Drain,
     shared: Shared,
-    /// What answers clients, and what answers at the admin port.
+    /// The request handler, and the admin pages.
     handler: Arc<Handler>,
     pages: Arc<AdminService>,
     model: Option<SimulatedModel>,
 }
 
-/// The upstream `demo:`.
+/// The simulated model of the upstream `demo:`.
 pub struct SimulatedModel {
     pub address: SocketAddr,
     pub upstream: Arc<demo::Upstream>,
@@ -148,10 +148,10 @@ impl SimulatedModel {
 }
 
 impl Running {
-    /// Starts everything and says where it listens.
+    /// Starts everything and logs the listening addresses.
     ///
     /// # Errors
-    /// What stands in the way, in words for the operator.
+    /// The reason why it cannot start, as a text for the operator.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let log = Log::start(log_settings(&config.log));
@@ -163,20 +163,19 @@ impl Running {
         let (base, model) = upstream_of(&config).await?;
         let held = Arc::<HeldCalls>::default();
         let metrics = metrics_of(&config, &held)?;
-        let Opened { ledger, key, shared } = ledger::open(&config, &metrics).await?;
+        let Opened { store, key, shared } = store::open(&config, &metrics).await?;
         let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)? };
         let drain = Drain::new();
         let settings = upstream_settings(&config, base);
-        let places = Places::of(&config, &settings)?;
-        let pins = Pins::new(config.ledger.ttl);
+        let endpoints = SummaryEndpoints::of(&config, &settings)?;
+        let pins = Pins::new(config.store.ttl);
         let memory = BodyMemory::new(config.limits.total_bytes);
         let held_bytes = memory.clone();
         metrics.count_body_bytes_by(move || held_bytes.held());
-        let for_pages = Arc::clone(&ledger);
-        let services =
-            Services { telemetry: telemetry.clone(), ledger, key, held: Arc::clone(&held), memory };
-        let summaries = Summariser::new(pins, places, drain.clone());
-        let gateway = services.gateway(&config, Upstream::new(settings)?, summaries);
+        let for_pages = Arc::clone(&store);
+        let services = Services { telemetry: telemetry.clone(), store, key, held: Arc::clone(&held), memory };
+        let summaries = Summariser::new(pins, endpoints, drain.clone());
+        let app = services.app(&config, Upstream::new(settings)?, summaries);
         let readiness = Readiness::starting();
         let admin_listener = listen("listen.admin", config.listen.admin)?;
         let proxy_listener = listen("listen.proxy", config.listen.proxy)?;
@@ -186,7 +185,7 @@ impl Running {
             readiness: readiness.clone(),
             loopback: config.listen.admin.ip().is_loopback(),
             held: Arc::clone(&held),
-            ledger: for_pages,
+            store: for_pages,
             stop_scope: Arc::new(StopScope::of(&config)),
             bearer,
         };
@@ -195,12 +194,12 @@ impl Running {
         telemetry.metrics.count_connections_by(move || limit.in_use() as u64);
         let for_admin = admin_settings(&settings);
         let failed = |key, address| move |error| StartError::Listen { key, address, error };
-        // The admin server answers until the very end, so that probes see the drain.
+        // The admin server answers until the end, so that probes see the drain.
         let pages =
             Arc::new(AdminService(ArcSwap::from_pointee(Pages { admin, patience: patience(&config) })));
         let admin = Proxy::start(admin_listener, Arc::clone(&pages), for_admin, Drain::new())
             .map_err(failed("listen.admin", config.listen.admin))?;
-        let handler = Arc::new(Handler(ArcSwap::from_pointee(gateway)));
+        let handler = Arc::new(Handler(ArcSwap::from_pointee(app)));
         let proxy = Proxy::start(proxy_listener, Arc::clone(&handler), settings, drain.clone())
             .map_err(failed("listen.proxy", config.listen.proxy))?;
         let upstream = config.upstream.url.to_string();
@@ -209,17 +208,17 @@ impl Running {
         Ok(Self { proxy, admin, readiness, held, telemetry, filter, drain, shared, handler, pages, model })
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.proxy.address()
     }
 
-    /// Where metrics and health are.
+    /// The address of the admin server.
     pub fn admin_address(&self) -> SocketAddr {
         self.admin.address()
     }
 
-    /// The simulated model, where it is the upstream.
+    /// The simulated model, if it is the upstream.
     pub fn model(&self) -> Option<&SimulatedModel> {
         self.model.as_ref()
     }
@@ -227,7 +226,7 @@ impl Running {
     /// Drains and ends; `false` if streams had to be cut.
     pub async fn stop(self) -> bool {
         self.readiness.drain();
-        // What waits for a person's word is refused, so that its clients get their replies before the end.
+        // Pending approvals end as stopped, so that their clients get replies before the end.
         self.held.stop();
         let log = self.telemetry.log.clone();
         let drain_timeout = self.handler.0.load_full().config.limits.drain_timeout;
@@ -235,13 +234,13 @@ impl Running {
         log.note(Level::Info, "draining", json!({ "within": within }));
         let finished = self.proxy.stop(drain_timeout).await;
         if !finished {
-            // Here rather than by the runtime's end, so that what is cut is still recorded.
+            // Done here and not by the runtime's end, so that cut requests are still recorded.
             self.drain.cut();
             self.drain.finished(CUT_WITHIN).await;
         }
         self.shared.finish().await;
         self.admin.stop(Duration::ZERO).await;
-        let word = if finished { "drained" } else { "streams were cut: limits.drain_timeout is over" };
+        let word = if finished { "drained" } else { "streams were cut, since limits.drain_timeout is over" };
         log.note(if finished { Level::Info } else { Level::Warn }, word, json!({}));
         // Off the runtime: it waits for the writing threads.
         let telemetry = self.telemetry.clone();
@@ -260,7 +259,7 @@ struct Pages {
 }
 
 impl Service for AdminService {
-    fn call(self: Arc<Self>, request: Request<Incoming>) -> Answering {
+    fn call(self: Arc<Self>, request: Request<Incoming>) -> ResponseFuture {
         Box::pin(answer(self.0.load_full(), request))
     }
 }
@@ -294,14 +293,14 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// All addresses of IPv4, where all of IPv6 are wanted: `[::]` serves both families, and on a machine without IPv6 still
-/// the one that there is.
+/// All addresses of IPv4 where all of IPv6 are wanted: `[::]` serves both families, and on a machine without IPv6 still
+/// the other one.
 fn over_ipv4(address: SocketAddr) -> Option<SocketAddr> {
     let is_all = address.is_ipv6() && address.ip().is_unspecified();
     is_all.then(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
 }
 
-/// Whether it was not the port that could not be had.
+/// Whether the error means that the machine has no IPv6.
 fn is_without_ipv6(error: &io::Error) -> bool {
     !matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied)
 }
@@ -323,7 +322,7 @@ async fn upstream_of(config: &Config) -> Result<(Uri, Option<SimulatedModel>), S
     Ok((model.base(), Some(model)))
 }
 
-/// How long the body of a request may take.
+/// The time limits of a request's body.
 fn patience(config: &Config) -> Patience {
     Patience { pause: config.limits.body_timeout, whole: config.limits.upload_timeout }
 }
@@ -340,7 +339,7 @@ fn upstream_settings(config: &Config, base: Uri) -> UpstreamSettings {
     }
 }
 
-/// Metrics that know whom to ask.
+/// The metrics, with the sources of their gauges.
 fn metrics_of(config: &Config, held: &Arc<HeldCalls>) -> Result<Arc<Metrics>, StartError> {
     let metrics = Arc::new(Metrics::new(&config.named_tools())?);
     let held = Arc::clone(held);
@@ -383,7 +382,7 @@ fn audit_of(config: &Config) -> Result<Audit, StartError> {
     Audit::open(path).map_err(|error| StartError::Audit { path: path.display().to_string(), error })
 }
 
-/// What the log says about the start.
+/// The log line about the start.
 fn started<'a>(config: &'a Config, upstream: &'a str, proxy: SocketAddr, admin: SocketAddr) -> Started<'a> {
     Started {
         proxy: proxy.to_string(),
@@ -395,7 +394,7 @@ fn started<'a>(config: &'a Config, upstream: &'a str, proxy: SocketAddr, admin: 
     }
 }
 
-/// Which configuration is in force, for the log.
+/// The configuration in force, for the log.
 fn configured(config: &Config) -> Configured<'_> {
     let policies = config.policy_settings.iter().map(|(name, _)| *name).collect();
     Configured { config: &config.source, config_hash: &config.hash, policies }
@@ -407,7 +406,7 @@ fn log_settings(log: &crate::config::Log) -> Settings {
         LogFormat::Text => Format::Text,
         LogFormat::Json => Format::Json,
     };
-    // The log's own lines go by the level that stands alone in the filter; modules by theirs.
+    // The log's own lines use the filter's level without a module; modules use theirs.
     let levels = [("debug", Level::Debug), ("trace", Level::Debug), ("warn", Level::Warn)];
     let alone = |directive: &str| {
         let levels = levels.iter().chain(&[("error", Level::Error), ("off", Level::Error)]);

@@ -116,12 +116,12 @@ fn rule(settings: &str) -> Arc<dyn Rule> {
     (entry.build)(table.into()).unwrap()
 }
 
-/// Why the call is withheld, if it is.
+/// Why the call is blocked, if it is.
 fn refusal(case: &Case, rule: &Arc<dyn Rule>) -> Option<String> {
     let body = json!({"model": "m", "tools": [case.tool], "messages": [{"role": "user", "content": "q"}]});
     let body = body.to_string();
     let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
-    let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+    let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     let (_, mut judge) = PolicySet::new(vec![Arc::clone(rule)]).read(&transcript);
     let name = case.tool["function"]["name"].as_str().unwrap();

@@ -156,7 +156,7 @@ fn check_tells_what_is_in_effect() {
         "mode      enforce",
         "proxy     127.0.0.1:4242",
         "upstream  https://api.openai.com/v1",
-        "  budget: tells the model its budget of tool calls and ends in an answer when it is used up",
+        "  budget: shows the model its budget of tool calls and blocks calls when it is used up",
         "    tool_calls = 50",
         "    exhausted = \"answer\"",
         "    default = { calls = 60, per = \"60s\" }",

@@ -23,7 +23,7 @@ default = { calls = 60, per = "60s" }
 /// Policies that end a loop soon.
 const TIGHT: &str = "[policy.budget]\ntool_calls = 4\n";
 
-/// Four calls let through, then one reply withheld, three re-asks, one without choice, one without tools.
+/// Four calls let through, then one reply blocked, three re-asks, one without choice, one without tools.
 const MOST_REQUESTS: usize = 10;
 
 /// One test for each client, so that a failure names both.

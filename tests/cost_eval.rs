@@ -24,10 +24,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::conversation::Transcript;
 use toolrein::conversation::identity::{Hash, HashKey, Identity};
-use toolrein::dialect::variant::{Pass, Placement, Source as Written};
-use toolrein::ledger::memory::MemoCache;
+use toolrein::dialect::variant::{Placement, Source as Written, Variant};
 use toolrein::plan::Plan;
 use toolrein::policy::REGISTRY;
+use toolrein::store::memory::MemoCache;
 
 /// What a cached token costs of a fresh one: OpenAI's gpt-4o, its gpt-4.1, Anthropic's and newer models.
 const PRICES: [f64; 3] = [0.5, 0.25, 0.1];
@@ -79,7 +79,7 @@ struct Biller {
 impl Biller {
     fn new(source: Source) -> Self {
         let config = Config::load(source, &Overrides::default(), REGISTRY).unwrap();
-        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
         Self { config, memo: MemoCache::new(256 << 20), identity }
     }
 
@@ -126,7 +126,7 @@ impl Biller {
         transcript.context_window = None;
         let (plan, _) = self.config.policies.read(&transcript);
         let source = Written { body, request: &request, plan: &plan, restored: &[] };
-        let out = toolrein::dialect::chat::write(&source, &Pass::plain(Placement::Suffix)).join();
+        let out = toolrein::dialect::chat::write(&source, &Variant::plain(Placement::Suffix)).join();
         (out, plan)
     }
 }

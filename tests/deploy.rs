@@ -74,16 +74,16 @@ fn the_config_map_switches_on_what_is_on_without_a_file_with_the_same_settings()
 /// conversation has three (its own, its newest request's and its history's). Bodies count thrice: for what is made of them
 /// while they are read (spans, the copy that a body without a length grows in) and for what the allocator keeps.
 fn most_memory(config: &Config) -> u64 {
-    let (limits, ledger) = (&config.limits, &config.ledger);
-    let telling_a_shared_ledger = 16 << 20;
+    let (limits, store) = (&config.limits, &config.store);
+    let telling_a_shared_store = 16 << 20;
     12_000_000
         + limits.connections as u64 * 48 * 1024
         + 3 * limits.total_bytes
-        + ledger.rounds_bytes
-        + ledger.memo_bytes
-        + ledger.calls * 200
-        + ledger.conversations * 3 * 280
-        + telling_a_shared_ledger
+        + store.hidden_exchange_bytes
+        + store.memo_bytes
+        + store.calls * 200
+        + store.conversations * 3 * 280
+        + telling_a_shared_store
 }
 
 #[test]

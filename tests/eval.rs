@@ -1,4 +1,4 @@
-//! What the shipped policies do to recorded conversations: how many of the solved ones would have seen a withheld
+//! What the shipped policies do to recorded conversations: how many of the solved ones would have seen a blocked
 //! call, how many results are cut, and how far the estimate of tokens is off. The sample in `tests/data` runs
 //! always; `TOOLREIN_CORPUS=FOLDER make eval` runs over the whole corpus and prints a table.
 
@@ -30,7 +30,7 @@ use world::{Facts, NOW_MS, identity, read, shipped};
 
 /// One call every two seconds: faster than any recorded agent.
 const PACE_MS: u64 = 2_000;
-/// Of so many solved conversations fewer than one may see a withheld call.
+/// Of so many solved conversations fewer than one may see a blocked call.
 const ONE_IN: usize = 200;
 /// Tokens below which a prompt says nothing about the estimate.
 const SMALL_PROMPT: f64 = 200.0;
@@ -40,7 +40,7 @@ const SMALL_PROMPT: f64 = 200.0;
 struct Tally {
     conversations: usize,
     solved: usize,
-    /// Solved conversations with a withheld call.
+    /// Solved conversations with a blocked call.
     disturbed: Vec<String>,
     calls: usize,
     results: usize,
@@ -55,7 +55,7 @@ struct Tally {
 }
 
 #[test]
-fn no_solved_conversation_of_the_sample_sees_a_withheld_call() {
+fn no_solved_conversation_of_the_sample_sees_a_blocked_call() {
     let tallies = evaluate(&recordings::own_transcripts());
     let all = tallies.values();
     let (solved, calls) = all.fold((0, 0), |(solved, calls), one| (solved + one.solved, calls + one.calls));
@@ -69,7 +69,7 @@ fn no_solved_conversation_of_the_sample_sees_a_withheld_call() {
 }
 
 #[test]
-fn fewer_than_one_in_200_solved_conversations_of_the_corpus_see_a_withheld_call() {
+fn fewer_than_one_in_200_solved_conversations_of_the_corpus_see_a_blocked_call() {
     let Some(folder) = recordings::corpus() else {
         println!("not run: TOOLREIN_CORPUS names no folder of recorded conversations");
         return;
@@ -103,7 +103,7 @@ fn fewer_than_one_in_200_solved_conversations_of_the_corpus_see_a_withheld_call(
     }
     let disturbed: Vec<&String> = tallies.values().flat_map(|tally| &tally.disturbed).collect();
     let solved: usize = tallies.values().map(|tally| tally.solved).sum();
-    println!("{} of {solved} solved conversations see a withheld call", disturbed.len());
+    println!("{} of {solved} solved conversations see a blocked call", disturbed.len());
     assert!(disturbed.len() * ONE_IN < solved, "{disturbed:#?}");
 }
 
@@ -113,10 +113,10 @@ fn evaluate(lines: &str) -> BTreeMap<String, Tally> {
         let talk: Value = serde_json::from_str(line).unwrap();
         let tally = tallies.entry(talk["source"].as_str().unwrap().to_owned()).or_default();
         tally.conversations += 1;
-        let withheld = withheld(&talk, tally);
+        let blocked = blocked(&talk, tally);
         if talk["reward"].as_f64() == Some(1.0) {
             tally.solved += 1;
-            tally.disturbed.extend(withheld);
+            tally.disturbed.extend(blocked);
         }
         cuts(&talk, tally);
         estimates(&talk, tally);
@@ -124,8 +124,8 @@ fn evaluate(lines: &str) -> BTreeMap<String, Tally> {
     tallies
 }
 
-/// The first call that would have been withheld, each judged as at its time.
-fn withheld(talk: &Value, tally: &mut Tally) -> Option<String> {
+/// The first call that would have been blocked, each judged as at its time.
+fn blocked(talk: &Value, tally: &mut Tally) -> Option<String> {
     let messages = talk["messages"].as_array().unwrap();
     let facts = Facts { released: paced(talk), ..Facts::default() };
     let (mut at, mut first) = (0, None);

@@ -1,7 +1,7 @@
-//! `toolrein explain`: one recorded conversation as the model would see it, for a terminal, as a page and for programs;
-//! which conversation is chosen, and that nothing in it can reach the terminal or the page as more than text.
+//! Tests of `toolrein explain`: one recorded conversation as the model would see it, for a terminal, as a page and as
+//! JSON; which conversation is chosen, and that its contents reach the terminal and the page only as text.
 //!
-//! `tests/data/explain` holds what the program writes; where a policy's texts change, they do.
+//! `tests/data/explain` holds the expected output; it changes with the policies' texts.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 
@@ -63,13 +63,13 @@ fn where_summaries_are_wanted_it_is_said_that_nobody_is_asked() {
 }
 
 #[test]
-fn a_terminal_reads_what_was_cut_added_and_withheld() {
+fn a_terminal_reads_what_was_cut_added_and_blocked() {
     for (line, golden) in [("2", "cut.txt"), ("3", "burst.txt")] {
         let output = explain(&[&["--line", line], &OURS[..]].concat(), "");
         assert_eq!(said(&output), "");
-        let told = text(&output);
-        assert_eq!(told, std::fs::read_to_string(data("explain").join(golden)).unwrap(), "{golden}");
-        assert!(!told.contains('\x1b'), "a pipe takes no colours");
+        let shown = text(&output);
+        assert_eq!(shown, std::fs::read_to_string(data("explain").join(golden)).unwrap(), "{golden}");
+        assert!(!shown.contains('\x1b'), "a pipe takes no colours");
     }
 }
 
@@ -78,16 +78,16 @@ fn the_json_names_message_policy_and_reason() {
     let burst = facts(&[&["--line", "3"], &OURS[..]].concat(), "");
     assert_eq!((&burst["id"], &burst["placement"]), (&json!("burst"), &json!("system")));
     let messages = burst["messages"].as_array().unwrap();
-    let withheld: Vec<_> =
-        messages.iter().filter(|message| message["calls"][0]["ruling"] == "withheld").collect();
-    let places: Vec<_> = withheld.iter().map(|message| &message["message"]).collect();
+    let blocked: Vec<_> =
+        messages.iter().filter(|message| message["calls"][0]["ruling"] == "blocked").collect();
+    let places: Vec<_> = blocked.iter().map(|message| &message["message"]).collect();
     assert_eq!(places, [8, 10]);
-    let call = &withheld[0]["calls"][0];
+    let call = &blocked[0]["calls"][0];
     assert_eq!((&call["by"], &call["tool"]), (&json!("rate_limit"), &json!("weather")));
     assert_eq!(call["objections"][0]["reason"], "RATE_LIMIT");
     let result = messages.iter().find(|message| message["message"] == 9).unwrap();
     assert_eq!(result["instead"], call["result"]);
-    assert_eq!((&burst["totals"]["calls"], &burst["totals"]["withheld"]), (&json!(5), &json!(2)));
+    assert_eq!((&burst["totals"]["calls"], &burst["totals"]["blocked"]), (&json!(5), &json!(2)));
     assert!(
         burst["limits"]
             .as_array()
@@ -107,18 +107,18 @@ fn the_json_names_message_policy_and_reason() {
 }
 
 #[test]
-fn it_withholds_and_edits_exactly_what_replay_does() {
+fn it_blocks_and_edits_exactly_what_replay_does() {
     let sample = "../transcripts/sample.jsonl";
     for args in [vec!["--config", "policies.toml", sample], OURS.to_vec()] {
         let replayed = text(&toolrein("replay", &[&["--json", "--verbose"], &args[..]].concat(), ""));
         let replayed: Vec<Value> = replayed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let conversations = replayed.iter().filter(|told| told["actions"].is_array());
-        for told in conversations {
-            let line = told["line"].to_string();
+        let conversations = replayed.iter().filter(|shown| shown["actions"].is_array());
+        for shown in conversations {
+            let line = shown["line"].to_string();
             let explained = facts(&[&["--line", &line], &args[..]].concat(), "");
-            let withheld =
-                told["actions"].as_array().unwrap().iter().filter(|act| act["action"] == "withheld");
-            let expected: Vec<Value> = withheld
+            let blocked =
+                shown["actions"].as_array().unwrap().iter().filter(|act| act["action"] == "blocked");
+            let expected: Vec<Value> = blocked
                 .map(|act| json!([act["message"], act["policy"], act["tool"], act["reason"]]))
                 .collect();
             let mut found = Vec::new();
@@ -176,7 +176,7 @@ fn the_exit_code_says_whether_there_was_anything_to_show() {
         (&["none.jsonl"], "", 1, "none.jsonl: cannot be read"),
         (&["-"], "", 1, "no conversation in it"),
         (&["--config", "none.toml", "-"], "{}", 2, "none.toml"),
-        (&["--profile", "none", "conversations.jsonl"], "", 2, "none"),
+        (&["--profile", "none", "conversations.jsonl"], "", 2, "no profiles are configured"),
         (&["--line", "1", "--id", "x", "-"], "", 2, "cannot be used with"),
         (&["--html", "--json", "-"], "", 2, "cannot be used with"),
         (&[], "", 2, "FILE"),
@@ -193,15 +193,15 @@ fn a_refused_request_is_told_where_it_would_have_gone_out() {
     let mut config = tempfile::NamedTempFile::new().unwrap();
     config.write_all(b"[policy.budget]\ntool_calls = 1\nexhausted = \"reject\"\n").unwrap();
     let config = config.path().to_str().unwrap();
-    let told = text(&explain(&["--line", "3", "--config", config, "conversations.jsonl"], ""));
-    assert!(told.contains("budget refused the request behind this message"), "{told}");
-    assert!(told.contains("never made: its request was refused"), "{told}");
+    let shown = text(&explain(&["--line", "3", "--config", config, "conversations.jsonl"], ""));
+    assert!(shown.contains("budget refused the request that ends with this message"), "{shown}");
+    assert!(shown.contains("never made: its request was refused"), "{shown}");
     let page = text(&explain(&["--html", "--line", "3", "--config", config, "conversations.jsonl"], ""));
     assert!(page.contains("request refused") && page.contains("not sent"), "{page}");
     balanced(&page);
 }
 
-/// A conversation with `hostile` in every field that it can stand in, long enough to be cut.
+/// A conversation with `hostile` in every field that can hold it, long enough to be cut.
 fn hostile(hostile: &str) -> String {
     let long = format!("{hostile} and words enough to be cut\n").repeat(120);
     let call = json!({"id": hostile, "type": hostile, "function": {"name": hostile, "arguments": hostile}});
@@ -225,7 +225,7 @@ fn hostile(hostile: &str) -> String {
     format!("{line}\n")
 }
 
-/// A configuration that names a tool so, and withholds.
+/// A configuration with a limit for this tool, under which calls are blocked.
 fn strict(tool: &str) -> tempfile::NamedTempFile {
     let mut config = tempfile::NamedTempFile::new().unwrap();
     let name = json!(tool).to_string();
@@ -251,7 +251,7 @@ fn nothing_in_a_conversation_is_more_than_text_on_the_page() {
         assert!(
             page.matches("&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;'&quot;&gt;&lt;img").count() > 20
         );
-        assert!(page.contains("withheld</em>"), "something happened to it");
+        assert!(page.contains("blocked</em>"), "something happened to it");
         assert!(page.contains("default-src 'none'"), "and no script would run");
         balanced(&page);
     }
@@ -271,17 +271,17 @@ fn no_escape_of_a_conversation_reaches_the_terminal() {
         let options = Options { which, form, full, profile: None, pace: Duration::from_secs(2) };
         let (mut out, mut aside) = (Vec::new(), Vec::new());
         assert!(run(&config, file.path(), &options, &mut out, &mut aside).unwrap());
-        let mut told = String::from_utf8(out).unwrap();
-        assert_eq!(told.contains("\x1b["), colour);
+        let mut shown = String::from_utf8(out).unwrap();
+        assert_eq!(shown.contains("\x1b["), colour);
         // Our own colours, and nothing else.
         for code in ["0", "1", "2", "31", "32", "33"] {
-            told = told.replace(&format!("\x1b[{code}m"), "");
+            shown = shown.replace(&format!("\x1b[{code}m"), "");
         }
-        let bad = told.chars().find(|letter| {
+        let bad = shown.chars().find(|letter| {
             letter.is_control() && *letter != '\n' || ['\u{202e}', '\u{200b}', '\u{e0041}'].contains(letter)
         });
-        assert_eq!(bad, None, "{told}");
-        assert!(told.contains("␛]0;title␇␛[2J"), "{told}");
+        assert_eq!(bad, None, "{shown}");
+        assert!(shown.contains("␛]0;title␇␛[2J"), "{shown}");
     }
 }
 
@@ -324,7 +324,7 @@ fn balanced(page: &str) {
 }
 
 #[test]
-fn where_a_call_needs_a_yes_the_page_says_that_nobody_knows_of_one() {
+fn where_a_call_needs_an_approval_the_page_says_that_it_is_unknown() {
     let mut config = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     config.write_all(b"[policy.confirm]\ntools = [\"pay\"]\n").unwrap();
     let config = config.path().to_str().unwrap();
@@ -338,9 +338,9 @@ fn where_a_call_needs_a_yes_the_page_says_that_nobody_knows_of_one() {
     };
     for (tool, expected) in [("pay", true), ("look", false)] {
         for form in [&[][..], &["--html"]] {
-            let told = text(&explain(&[&["--config", config], form, &["-"]].concat(), &talk(tool)));
+            let shown = text(&explain(&[&["--config", config], form, &["-"]].concat(), &talk(tool)));
             assert_eq!(
-                told.contains("Whether a person said yes is not known here"),
+                shown.contains("A recording does not show whether a person approved a call"),
                 expected,
                 "{tool} {form:?}"
             );

@@ -22,7 +22,7 @@ const RUNGS: &[&[&str]] = &[
     &["secret"],
     &["config", "telemetry"],
     &["exchange"],
-    &["ledger", "proxy", "admin", "demo"],
+    &["store", "proxy", "admin", "demo"],
     &["cli", "serve", "replay", "explain", ""],
 ];
 
@@ -129,13 +129,13 @@ fn no_policy_reads_the_words_or_the_shapes_of_anothers_plan() {
 
 #[test]
 fn only_the_exchange_sequences_the_steps_of_a_request() {
-    let steps = ["Transcript", "PolicySet", "Plan", "Judging", "Pass", "Fallbacks"];
+    let steps = ["Transcript", "PolicySet", "Plan", "Judging", "Variant", "Fallbacks"];
     for source in shipped().iter().filter(|source| ["proxy", "admin", "serve"].contains(&source.room())) {
         let found = words(&source.code).map(|(_, word)| word).find(|word| steps.contains(word));
         assert!(found.is_none(), "{} names {found:?}; that is the exchange's", source.path);
     }
     // Who looks on at plans, forms and verdicts makes none.
-    let steps = ["PolicySet", "Judge", "Judging", "Pass", "ReplyJudge", "Fallbacks", "Reasks"];
+    let steps = ["PolicySet", "Judge", "Judging", "Variant", "ReplyJudge", "Fallbacks", "Reasks"];
     for source in shipped().iter().filter(|source| ["replay", "explain"].contains(&source.room())) {
         let found = words(&source.code).map(|(_, word)| word).find(|word| steps.contains(word));
         assert!(found.is_none(), "{} names {found:?}; that is the exchange's", source.path);
@@ -200,6 +200,110 @@ fn every_file_opens_by_saying_what_it_is() {
             assert!(text.starts_with("//! "), "{} does not open with //!", path.display());
         }
     }
+}
+
+/// The words of DESIGN's left columns, as whole words, case aside.
+const PRIVATE_WORDS: [&str; 27] = [
+    "told",
+    "tells",
+    "stands",
+    "behind",
+    "of which",
+    "withheld",
+    "withhold",
+    "withholds",
+    "a yes",
+    "ledger",
+    "anchor",
+    "anchors",
+    "story",
+    "foretold",
+    "foretells",
+    "meter",
+    "mend",
+    "mends",
+    "mended",
+    "regret",
+    "regrets",
+    "hidden round",
+    "hidden rounds",
+    "turnstile",
+    "spelled",
+    "alike",
+    "begun",
+];
+
+/// The names of DESIGN's left columns: they say nothing of what a thing is.
+const PRIVATE_NAMES: [&str; 26] = [
+    "Place",
+    "Asked",
+    "Told",
+    "Seen",
+    "Standing",
+    "Alarm",
+    "Patient",
+    "Timed",
+    "Swap",
+    "Door",
+    "Seats",
+    "Turnstile",
+    "Passage",
+    "Hangups",
+    "Gateway",
+    "Begun",
+    "Beginning",
+    "Alike",
+    "Spelled",
+    "Ledger",
+    "Round",
+    "Withheld",
+    "Regret",
+    "Story",
+    "Anchor",
+    "Word",
+];
+
+#[test]
+fn texts_use_the_words_of_the_field() {
+    let area = std::env::var("WORDS_AREA").unwrap_or_default();
+    let mut found = Vec::new();
+    for source in shipped() {
+        // Patterns look for the words of others.
+        let literals = source.literals().into_iter().filter(|literal| !literal.contains("(?:"));
+        for text in source.documentation().into_iter().chain(literals) {
+            found.extend(
+                private_words(text).map(|word| format!("{}: `{word}` in {}", source.path, text.trim())),
+            );
+        }
+        let names = source.public_names();
+        found.extend(
+            names
+                .iter()
+                .filter(|name| PRIVATE_NAMES.contains(name))
+                .map(|name| format!("{}: the name {name}", source.path)),
+        );
+    }
+    let pages = tracked().into_iter().filter(|path| {
+        let path = path.to_string_lossy();
+        let is_text = path.ends_with(".md") || path == "proxy.toml" || path.starts_with("deploy/");
+        is_text && !path.starts_with("tests/") && path != "CHANGELOG.md"
+    });
+    for path in pages {
+        let path = path.to_string_lossy().into_owned();
+        for line in text_of(&path).lines() {
+            found.extend(private_words(line).map(|word| format!("{path}: `{word}` in {}", line.trim())));
+        }
+    }
+    found.retain(|hit| hit.starts_with(&area));
+    assert!(found.is_empty(), "{} private words:\n{}", found.len(), found.join("\n"));
+}
+
+/// The private words in `text`.
+fn private_words(text: &str) -> impl Iterator<Item = &'static str> {
+    let letters = |c: char| if c.is_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { ' ' };
+    let text = format!(" {} ", text.chars().map(letters).collect::<String>());
+    let text = text.split_whitespace().fold(String::from(" "), |text, word| text + word + " ");
+    PRIVATE_WORDS.into_iter().filter(move |word| text.contains(&format!(" {word} ")))
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The test kit's own word: the scripted upstream sends what its script says, sees what was sent, and notes what
-//! OpenAI would refuse. If this fails, believe no other test over sockets.
+//! Tests of the test kit itself: the scripted upstream sends what its script says, records what was sent, and notes
+//! what OpenAI would refuse. If this fails, no other test over sockets is reliable.
 
 mod support;
 
@@ -45,7 +45,7 @@ fn a_gate_holds_a_stream_until_it_is_opened() {
 }
 
 #[test]
-fn a_hang_up_behind_a_gate_is_seen() {
+fn a_hang_up_at_a_gate_is_seen() {
     let upstream = Scripted::queue([Reply::stream(["data: 1\n\n"]).held_after(1, &Gate::shut())]);
     let mut stream = Request::post(&chat(&upstream), "{}").open();
     stream.until("data: 1");
@@ -55,7 +55,7 @@ fn a_hang_up_behind_a_gate_is_seen() {
 }
 
 #[test]
-fn a_cut_reply_is_told_from_a_whole_one() {
+fn a_cut_reply_is_distinguished_from_a_whole_one() {
     let cut = Reply::stream(["data: 1\n\n", "data: 2\n\n"]).cut_after(1);
     let upstream = Scripted::queue([cut, Reply::stream(["data: 1\n\n"]), Reply::text("x").cut_after(0)]);
     let first = post(&chat(&upstream), "{}");

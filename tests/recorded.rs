@@ -14,7 +14,7 @@ use bytes::Bytes;
 use recordings::{Kind, Recording, of_corpus, own};
 use toolrein::dialect::chat::reply::ReplyJudge;
 use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
-use toolrein::dialect::variant::{Pass, Placement};
+use toolrein::dialect::variant::{Placement, Variant};
 use toolrein::exchange::judging::Judging;
 use world::{Facts, NOW_MS, lossy, read, shipped};
 
@@ -54,7 +54,7 @@ fn every_recorded_request_is_read_and_sent_as_it_came() {
         if has_messages {
             let reading = read(&body, shipped(), &Facts::default());
             assert_eq!(reading.plan.edits, [], "{}", recording.name);
-            assert_eq!(reading.write(&Pass::plain(Placement::System)), body, "{}", recording.name);
+            assert_eq!(reading.write(&Variant::plain(Placement::System)), body, "{}", recording.name);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! `toolrein replay`: recorded conversations read through the policies, the table and the JSON that come out, what is
-//! said of lines that hold none, and what is never said.
+//! Tests of `toolrein replay`: recorded conversations run through the policies, the table and the JSON output, the
+//! messages about broken lines, and what is never printed.
 //!
-//! `tests/data/replay/table.txt` and `report.json` are what the program writes there; where a policy's texts change,
-//! their byte counts do. What they must say whatever the texts is asserted here.
+//! `tests/data/replay/table.txt` and `report.json` are the expected output; where a policy's texts change, its byte
+//! counts change too. Facts that do not depend on the texts are asserted here.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 
@@ -72,13 +72,13 @@ fn where_summaries_are_wanted_it_is_said_that_nobody_is_asked() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(
         said,
-        "toolrein: no model is asked for summaries here: what would have one is told as cleared\n"
+        "toolrein: no model is asked for summaries here: results that would get one are shown as cleared\n"
     );
     assert!(output.status.success());
 }
 
 #[test]
-fn the_table_tells_per_policy_and_source_what_would_have_been_done() {
+fn the_table_shows_per_policy_and_source_what_would_have_been_done() {
     let output = replay(&OURS, "");
     assert_eq!(output.status.code(), Some(0));
     let table = text(&output);
@@ -98,9 +98,9 @@ fn the_json_says_the_same() {
         policies.iter().find(|policy| policy["policy"] == name).unwrap().clone()
     };
     // The seventh call of the loop; the fourth and fifth of the burst, but not of the slow one; the long result.
-    assert_eq!(policy("budget")["withheld"], 1);
-    assert_eq!(policy("rate_limit")["withheld"], 2);
-    assert_eq!(policy("rate_limit")["solved_withheld"], 1);
+    assert_eq!(policy("budget")["blocked"], 1);
+    assert_eq!(policy("rate_limit")["blocked"], 2);
+    assert_eq!(policy("rate_limit")["solved_blocked"], 1);
     assert_eq!(policy("truncate")["actions"], json!({"shortened": 1}));
     assert!(policy("truncate")["bytes_saved"].as_i64().unwrap() > 2 * 3000);
     assert_eq!((&report["conversations"], &report["solved"]), (&json!(5), &json!(2)));
@@ -110,28 +110,28 @@ fn the_json_says_the_same() {
 }
 
 #[test]
-fn each_conversation_is_told_where_that_is_asked_for() {
+fn each_conversation_is_reported_where_that_is_asked_for() {
     let table = text(&replay(&[&["--verbose"], &OURS[..]].concat(), ""));
-    let told = "conversations.jsonl:3  bursts  burst: 6 requests, 5 calls, solved\n    \
-                message 7: budget notice\n    message 8: rate_limit withheld weather (RATE_LIMIT)\n";
-    assert!(table.contains(told), "{table}");
+    let expected = "conversations.jsonl:3  bursts  burst: 6 requests, 5 calls, solved\n    \
+                message 7: budget notice\n    message 8: rate_limit blocked weather (RATE_LIMIT)\n";
+    assert!(table.contains(expected), "{table}");
     assert!(table.contains("\n    message 3: truncate shortened build\n"), "{table}");
     let lines = text(&replay(&[&["--verbose", "--json"], &OURS[..]].concat(), ""));
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 5 + 2 + 1);
     assert_eq!(
         lines[2]["actions"][1],
-        json!({"message": 8, "policy": "rate_limit", "action": "withheld", "tool": "weather", "reason": "RATE_LIMIT"})
+        json!({"message": 8, "policy": "rate_limit", "action": "blocked", "tool": "weather", "reason": "RATE_LIMIT"})
     );
     assert_eq!((&lines[4]["line"], &lines[4]["broken"]), (&json!(5), &json!("the line is not JSON")));
 }
 
 #[test]
-fn the_shipped_policies_withhold_nothing_from_the_solved_conversations_of_the_sample() {
+fn the_shipped_policies_block_nothing_from_the_solved_conversations_of_the_sample() {
     let output = replay(&["--json", "../transcripts/sample.jsonl"], "");
     let report: Value = serde_json::from_str(&text(&output)).unwrap();
     assert_eq!((&report["conversations"], &report["solved"]), (&json!(17), &json!(11)));
-    assert_eq!((&report["solved_withheld"], &report["prefix_breaks"]), (&json!(0), &json!(0)));
+    assert_eq!((&report["solved_blocked"], &report["prefix_breaks"]), (&json!(0), &json!(0)));
     assert!(report["sources"].as_array().unwrap().len() > 2);
 }
 
@@ -164,10 +164,10 @@ fn sample() -> String {
 
 #[test]
 fn the_pace_decides_where_no_times_are_recorded() {
-    for (pace, withheld) in [("2s", 2), ("20s", 0), ("0s", 2)] {
+    for (pace, blocked) in [("2s", 2), ("20s", 0), ("0s", 2)] {
         let args = ["--json", "--pace", pace, "--config", "policies.toml", "-"];
         let report: Value = serde_json::from_str(&text(&replay(&args, &talk(5, "")))).unwrap();
-        assert_eq!(report["withheld"], withheld, "{pace}");
+        assert_eq!(report["blocked"], blocked, "{pace}");
     }
 }
 
@@ -176,14 +176,14 @@ fn a_profile_is_taken_by_model_or_by_name() {
     let settings = "[profile.few]\nmodels = [\"small*\"]\npolicy.budget.tool_calls = 2\n[profile.none]\npolicy.budget.tool_calls = 1";
     let config = written(settings);
     let path = config.path().to_str().unwrap();
-    let withheld = |args: &[&str], model: &str| {
+    let blocked = |args: &[&str], model: &str| {
         let args = [&["--json", "--config", path], args, &["-"]].concat();
         let report = text(&replay(&args, &talk(5, &format!(",\"model\":\"{model}\""))));
-        serde_json::from_str::<Value>(&report).unwrap()["withheld"].clone()
+        serde_json::from_str::<Value>(&report).unwrap()["blocked"].clone()
     };
-    assert_eq!(withheld(&[], "small-1"), 3);
-    assert_eq!(withheld(&[], "large-1"), 0);
-    assert_eq!(withheld(&["--profile", "none"], "small-1"), 4);
+    assert_eq!(blocked(&[], "small-1"), 3);
+    assert_eq!(blocked(&[], "large-1"), 0);
+    assert_eq!(blocked(&["--profile", "none"], "small-1"), 4);
     let output = replay(&["--config", path, "--profile", "no", "-"], &talk(5, ""));
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
@@ -221,7 +221,7 @@ fn members_that_are_not_known_stay_in_the_request_and_what_the_recorder_added_do
 }
 
 #[test]
-fn contents_are_never_told_and_names_cannot_write_to_the_terminal() {
+fn contents_are_never_shown_and_names_cannot_write_to_the_terminal() {
     let line = json!({
         "source": "one\u{1b}[2Jtwo", "id": "a\nb", "api_key": "secret",
         "messages": [
@@ -271,21 +271,21 @@ fn notices_that_do_not_stay_where_they_were_break_the_prefix() {
     };
     assert_eq!(kept("system"), (0, 1.0));
     assert_eq!(kept("suffix"), (0, 1.0));
-    // From the fifth call on, each request's notice stands at the top.
+    // From the fifth call on, each request's notice is at the top.
     let (breaks, share) = kept("leading");
     assert!(breaks == 4 && share < 0.6, "{breaks} {share}");
 }
 
 #[test]
-fn requests_that_a_policy_refuses_stop_the_calls_behind_them() {
+fn requests_that_a_policy_refuses_stop_the_calls_after_them() {
     let report = report(
         "[policy.budget]\ntool_calls = 2\nexhausted = \"reject\"\nnotify_at = 1\ncritical_at = 1",
         &talk(4, ""),
     );
     assert_eq!((&report["requests"], &report["rejected"]), (&json!(5), &json!(3)));
-    assert_eq!((&report["calls"], &report["withheld"]), (&json!(4), &json!(2)));
+    assert_eq!((&report["calls"], &report["blocked"]), (&json!(4), &json!(2)));
     assert_eq!(report["policies"][0]["actions"]["rejected"], 3);
-    assert_eq!(report["conversations_withheld"], 1);
+    assert_eq!(report["conversations_blocked"], 1);
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn the_mode_of_the_configuration_makes_no_difference() {
         |mode: &str| report(&format!("mode = \"{mode}\"\n[policy.budget]\ntool_calls = 2\n"), &talk(4, ""));
     assert_eq!(with("off"), with("enforce"));
     assert_eq!(with("observe"), with("enforce"));
-    assert_eq!(with("enforce")["withheld"], 2);
+    assert_eq!(with("enforce")["blocked"], 2);
 }
 
 #[test]

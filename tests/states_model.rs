@@ -276,7 +276,7 @@ fn body(steps: &[Step]) -> String {
 fn read(policies: &PolicySet, steps: &[Step]) -> (Vec<(usize, usize)>, Judge) {
     let body = body(steps);
     let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
-    let identity = Identity { key: HashKey::fixed(7), principal: Hash(1), explicit: None };
+    let identity = Identity { key: HashKey::fixed(7), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     let (plan, judge) = policies.read(&transcript);
     let told = plan.edits.iter().map(|edit| {

@@ -30,7 +30,7 @@ const MOST_OFF_FITTED: f64 = 15.0;
 /// The estimated tokens of a request.
 fn estimated(body: &str) -> u64 {
     let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
-    let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+    let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     let messages: Estimate = (0..request.messages.len()).map(|at| transcript.view(at).tokens()).sum();
     (transcript.declared_tokens() + messages).tokens()

@@ -178,7 +178,7 @@ impl Lesson<'_> {
             prop_assert!(!allowed || expected, "let through: {}", told());
             // These look at how much there was, not at the order of steps.
             let counts = ruling.objections.iter().all(|(policy, _)| COUNTING.contains(policy));
-            prop_assert!(allowed || !expected || counts, "withheld: {ruling:?} {}", told());
+            prop_assert!(allowed || !expected || counts, "blocked: {ruling:?} {}", told());
             if allowed {
                 released.push(place);
             }
@@ -252,7 +252,7 @@ impl Lesson<'_> {
         ]);
         let body = json!({"model": "m", "tools": tools, "messages": self.messages}).to_string();
         let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
-        let identity = Identity { key: HashKey::fixed(7), principal: Hash(1), explicit: None };
+        let identity = Identity { key: HashKey::fixed(7), caller: Hash(1), explicit: None };
         let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
         self.policies.read(&transcript).1
     }
@@ -269,7 +269,7 @@ fn profile(all_dealt: bool, shape: &str) -> PolicySet {
     if all_dealt {
         for (shipped, instead) in [
             ("start = \"start\"", "start = \"next_card\""),
-            ("unknown = \"named\"", "unknown = \"withhold\""),
+            ("unknown = \"named\"", "unknown = \"block\""),
             ("show_next_card = { min_exchanges = 1, min_user_messages = 2 }\n", ""),
         ] {
             assert_eq!(text.matches(shipped).count(), 1, "{shipped}");

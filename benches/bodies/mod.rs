@@ -5,12 +5,12 @@
 
 use std::fmt::Write as _;
 
-/// Calls per turn: fewer than the shipped budget speaks of.
+/// Calls per turn: too few for a notice of the shipped budget.
 const CALLS_A_TURN: usize = 20;
 /// The digits of a mark.
 const MARK: &str = "00000000";
 
-/// A request's body, and where in each message eight digits stand that make it another message.
+/// A request's body, and where in each message the eight digits are that make it another message.
 #[derive(Clone)]
 pub struct Body {
     pub bytes: Vec<u8>,
@@ -78,7 +78,8 @@ pub fn conversation(size: usize, results: usize, stream: bool) -> Body {
     ended(json, if results == 0 { "" } else { TOOLS })
 }
 
-/// An agent at work: in one turn ten calls with short results, one whose result has so many bytes, and `then` short ones.
+/// An agent at work: in one turn ten calls with short results, one whose result has so many bytes, and `then` short
+/// ones.
 pub fn with_long_result(bytes: usize, then: usize) -> Body {
     let mut text = Text(13);
     let mut json = r#"{"model":"gpt-4.1-mini","messages":["#.to_owned();
@@ -120,7 +121,7 @@ pub fn bloated(kind: &str, bytes: usize) -> Vec<u8> {
     with_result(&content)
 }
 
-/// A request whose last tool result has so many bytes, behind a short history.
+/// A request whose last tool result has so many bytes, after a short history.
 pub fn with_bloated_result(bytes: usize) -> Vec<u8> {
     with_result(&Text(7).code(bytes))
 }

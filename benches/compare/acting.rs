@@ -1,5 +1,5 @@
-//! What acting costs: a result of 60 KB is cut and a notice added, beside the same bodies under limits so wide that
-//! nothing acts. Both run the shipped policy otherwise.
+//! The cost of acting: a result of 60 KB is cut and a notice added, compared with the same bodies under limits so wide
+//! that nothing acts. Otherwise both run the shipped policies.
 
 use super::bodies::{self, Body};
 use super::load::Freshness::{Cold, Warm};
@@ -43,12 +43,13 @@ pub async fn measured(program: &str, folder: &Path, upstream: SocketAddr, number
         assert!(quiet.await == 0.0 && acts.await > 0.0, "{policy} does not act as it should");
     }
     format!(
-        "CPU time in us of 85 KB whose one result of 60 KB is cut and to which a notice is added, beside the same \
-         bodies under limits so wide that nothing acts:\n\n| | nothing acts | cut and told |\n|---|--:|--:|\n{rows}\n"
+        "CPU time in us of 85 KB whose one result of 60 KB is cut and to which a notice is added, compared with the \
+         same bodies under limits so wide that nothing acts:\n\n| | nothing acts | cut, notice added |\n\
+         |---|--:|--:|\n{rows}\n"
     )
 }
 
-/// A request with the long result and so many short ones behind it.
+/// A request with the long result, followed by `then` short ones.
 pub fn body(then: usize) -> Body {
     bodies::with_long_result(RESULT_BYTES, then)
 }

@@ -1,13 +1,13 @@
-//! The whole program measured from outside, beside nginx, a pass-through made of hyper, and no proxy at all. Starts each in front of a fast
-//! upstream of its own, loads them with the same requests in turns, and writes tables and plots. `make bench`,
-//! `make instructions`, `make growth` and `make soak` call it.
+//! Comparison benchmark: the whole program measured from outside, compared with nginx, a pass-through of hyper alone,
+//! and no proxy at all. Starts each in front of a fast upstream, loads them alternately with the same requests, and
+//! writes tables and plots. `make bench`, `make instructions`, `make growth` and `make soak` call it.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a measurement may stop, and tells what it does"
+    reason = "a measurement may stop, and prints what it does"
 )]
 
 mod acting;
@@ -59,7 +59,7 @@ fn main() {
     }
 }
 
-/// The lines between which a table stands in a document.
+/// The lines before and after the table in a document.
 const MARKS: [&str; 2] = ["<!-- measured by make bench -->", "<!-- end -->"];
 
 fn write_between(file: &Path, table: &str) {

@@ -1,6 +1,6 @@
-//! The floor: a pass-through made of hyper and nothing else, so that the table shows what of a proxy's cost is hyper's.
-//! Keeps one upstream connection for each client's; has no pool, deadline, limit, log or metric, and keeps no spelling
-//! of headers, all of which a proxy to be trusted has.
+//! The baseline: a pass-through that uses only hyper, so that the table shows which part of a proxy's cost is hyper's.
+//! Keeps one upstream connection for each client connection. Has no pool, deadline, limit, log or metric, and does not
+//! preserve the case of header names; a production proxy needs all of these.
 
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
@@ -22,7 +22,7 @@ pub async fn serve(port: u16, upstream: SocketAddr) {
             // Locked by one request at a time: the client's next one comes when this one is answered.
             let kept = Arc::new(Mutex::new(connected(upstream).await));
             let pass = service_fn(move |request| passed(request, Arc::clone(&kept)));
-            // What a connection ends with is the client's business.
+            // How a connection ends does not matter here.
             let _ = server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), pass).await;
         });
     }

@@ -1,5 +1,5 @@
-//! How the cost grows: with the history, the tools, the policies, the open streams and the ledger. Measures each at some
-//! sizes, the least of many rounds, and draws it; says nothing of how fast that is beside others.
+//! Growth benchmark: the cost as a function of the history, the tools, the policies, the open streams and the state
+//! store. Measures each at some sizes, the minimum of many rounds, and draws it; compares nothing with other programs.
 
 use super::bodies::{Body, conversation};
 use super::plot::Plot;
@@ -15,11 +15,11 @@ use toolrein::conversation::identity::{Hash, HashKey, Identity};
 use toolrein::conversation::memo::{Memo, NoMemo};
 use toolrein::conversation::released::{NOTHING_HIDDEN, Release};
 use toolrein::dialect::prefix::read_request;
-use toolrein::dialect::variant::{Pass, Placement, Source as Written};
-use toolrein::ledger::memory::{Bounds, MemoCache, Memory};
-use toolrein::ledger::{Ask, Ledger as _, News};
+use toolrein::dialect::variant::{Placement, Source as Written, Variant};
 use toolrein::policy::REGISTRY;
 use toolrein::policy::set::PolicySet;
+use toolrein::store::memory::{Bounds, MemoCache, Memory};
+use toolrein::store::{Ask, News, StateStore as _};
 
 /// Measures and draws everything into `folder`.
 pub async fn drawn(program: &str, folder: &Path) {
@@ -28,7 +28,7 @@ pub async fn drawn(program: &str, folder: &Path) {
         ("growth-history.svg", history()),
         ("growth-tools.svg", tools()),
         ("growth-policies.svg", policies()),
-        ("growth-ledger.svg", ledger()),
+        ("growth-store.svg", store()),
         ("growth-streams.svg", streams(program).await),
     ];
     for (name, plot) in plots {
@@ -82,8 +82,8 @@ fn tools() -> Plot {
     }
 }
 
-/// Against the policies that are on, in registry order, for a history of 32 KB. Those that are nothing without settings
-/// are left out.
+/// Against the policies that are on, in registry order, for a history of 32 KB. Policies that do nothing without
+/// settings are left out.
 fn policies() -> Plot {
     let body = conversation(32 << 10, 10, false);
     let mut text = "[upstream]\nurl = \"http://127.0.0.1:1/v1\"\n".to_owned();
@@ -103,13 +103,13 @@ fn policies() -> Plot {
     }
 }
 
-/// Against what the ledger knows: the time of a look-up, and the memory.
-fn ledger() -> Plot {
+/// Against the calls in the state store: the time of a look-up, and the memory.
+fn store() -> Plot {
     let sizes = [1_u64, 1_000, 10_000, 100_000, 250_000, 500_000, 750_000, 1_000_000];
     let hour = std::time::Duration::from_secs(3600);
     let bounds = Bounds {
         calls: 4_000_000,
-        rounds_bytes: 1 << 20,
+        hidden_exchange_bytes: 1 << 20,
         conversations: 4_000_000,
         lifetime: hour,
         refusals: hour,
@@ -149,7 +149,7 @@ fn ledger() -> Plot {
         held.push((size as f64, (resident_mb() - before) / 10.0));
     }
     Plot {
-        title: "The ledger, by the calls that it knows",
+        title: "The state store, by the calls that it knows",
         across: "known calls",
         up: "microseconds; 10 MB",
         lines: vec![("a request's look-up, us", times), ("memory, in 10 MB", held)],
@@ -187,7 +187,7 @@ fn shipped(more: &str) -> PolicySet {
 fn cost(policies: &PolicySet, body: &Body, warm: bool) -> f64 {
     let cache = MemoCache::new(256 << 20);
     let memo: &dyn Memo = if warm { &cache } else { &NoMemo };
-    let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+    let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let (mut body, mut number) = (body.clone(), 0);
     least(30, || {
         number += 1;
@@ -203,7 +203,8 @@ fn cost(policies: &PolicySet, body: &Body, warm: bool) -> f64 {
         let (plan, judge) = policies.read(&transcript);
         let shared = bytes::Bytes::copy_from_slice(&body.bytes);
         let source = Written { body: &shared, request: &request, plan: &plan, restored: &[] };
-        let pieces = toolrein::dialect::chat::write(&source, &Pass::plain(Placement::Suffix)).into_pieces();
+        let pieces =
+            toolrein::dialect::chat::write(&source, &Variant::plain(Placement::Suffix)).into_pieces();
         drop(judge);
         pieces.len()
     })
@@ -212,9 +213,9 @@ fn cost(policies: &PolicySet, body: &Body, warm: bool) -> f64 {
 /// The least time of so many rounds, in microseconds.
 fn least(rounds: usize, mut work: impl FnMut() -> usize) -> f64 {
     let times = (0..rounds).map(|_| {
-        let begun = Instant::now();
+        let started = Instant::now();
         std::hint::black_box(work());
-        begun.elapsed().as_secs_f64() * 1e6
+        started.elapsed().as_secs_f64() * 1e6
     });
     times.fold(f64::MAX, f64::min)
 }

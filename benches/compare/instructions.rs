@@ -1,5 +1,5 @@
-//! Instructions in user space per request, counted by valgrind's callgrind: a figure that no neighbour disturbs, kept
-//! as a file in the repository so that a regression shows in review. Counts; says nothing of caches or of the kernel.
+//! Instruction counts in user space per request, by valgrind's callgrind: a figure that does not depend on other load,
+//! kept as a file in the repository so that a regression shows in review. Does not cover caches or the kernel.
 
 use super::acting::{Limits, TIGHT, WIDE};
 use super::load::Freshness::{Cold, Warm};
@@ -13,13 +13,13 @@ use std::path::Path;
 /// A row of the file.
 struct Case {
     name: &'static str,
-    /// The pass-through made of hyper where there is none.
+    /// The pass-through of hyper alone where there is none.
     mode: Option<&'static str>,
     bytes: usize,
     results: usize,
     freshness: Freshness,
     is_stream: bool,
-    /// The limits under which a long result, and so many short ones behind it, are sent instead.
+    /// The limits under which a long result, followed by so many short ones, is sent instead.
     long: Option<(Limits, usize)>,
     requests: u32,
 }
@@ -54,12 +54,13 @@ const CASES: [Case; 18] = [
     Case { freshness: Cold, ..case("governed 1 MB, first sight", ENFORCE, (1024 * KB, 200), 20) },
     Case { is_stream: true, ..case("governed stream, per chunk", ENFORCE, (KB, 0), 4) },
     Case { long: Some((WIDE, 0)), ..case("60 KB result, new", ENFORCE, (0, 0), 100) },
-    Case { long: Some((TIGHT, 0)), ..case("60 KB result, new, cut and told", ENFORCE, (0, 0), 100) },
+    Case { long: Some((TIGHT, 0)), ..case("60 KB result, new, cut + notice", ENFORCE, (0, 0), 100) },
     Case { long: Some((WIDE, 1)), ..case("60 KB result", ENFORCE, (0, 0), 100) },
-    Case { long: Some((TIGHT, 1)), ..case("60 KB result, cut and told", ENFORCE, (0, 0), 100) },
+    Case { long: Some((TIGHT, 1)), ..case("60 KB result, cut + notice", ENFORCE, (0, 0), 100) },
 ];
 
-/// The table as text; `only` rows whose name holds it. Where `kept` names a folder, the profiles stay there.
+/// The table as text; `only` selects rows by a part of their name. Where `kept` names a folder, the profiles stay
+/// there.
 pub async fn counted(program: &str, only: Option<&str>, kept: Option<&Path>) -> String {
     let upstream = upstream::start().await;
     let mut text =
@@ -92,7 +93,7 @@ pub async fn counted(program: &str, only: Option<&str>, kept: Option<&Path>) -> 
     text
 }
 
-/// Three digits that count: the rest differs from run to run.
+/// Three significant digits: the rest differs from run to run.
 fn rounded(number: u64) -> u64 {
     let unit = 10_u64.pow(number.max(1).ilog10().saturating_sub(2));
     (number + unit / 2) / unit * unit

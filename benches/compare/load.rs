@@ -1,4 +1,5 @@
-//! The load: a bounded number of requests over a few kept connections, each sent when the one before is answered.
+//! The load generator: a bounded number of requests over a few keep-alive connections, each sent when the previous one
+//! is answered.
 
 use super::CHUNKS;
 use super::bodies::Body;
@@ -26,10 +27,10 @@ pub struct Load {
 pub struct StreamTimes {
     /// From the sending of the request to the first byte of the reply's body.
     pub first: f64,
-    /// From the upstream's writing of the first chunk, right behind the head, to its arrival.
-    pub first_behind: f64,
+    /// From the upstream's writing of the first chunk, right after the head, to its arrival.
+    pub first_delay: f64,
     /// The same of any chunk: the median.
-    pub behind: f64,
+    pub delay: f64,
 }
 
 /// What is sent of it.
@@ -71,13 +72,13 @@ impl Load {
         let mut buffer = vec![0; 64 * 1024];
         let head = head(self.body.bytes.len(), None);
         let gap = Duration::from_secs(1) / rate;
-        let (begun, count) = (Instant::now(), rate * time.as_secs() as u32);
+        let (started, count) = (Instant::now(), rate * time.as_secs() as u32);
         let mut taken = Vec::new();
         for at in 0..count {
             self.body.renew_last(self.number);
             self.number += 1;
             let request = [head.as_bytes(), &self.body.bytes].concat();
-            let due = begun + gap * at;
+            let due = started + gap * at;
             // Not by a timer, which is a millisecond late.
             while Instant::now() < due {
                 tokio::task::yield_now().await;
@@ -109,9 +110,9 @@ impl Load {
             seen += events;
             permits(0).add_permits(events);
         }
-        let first_behind = delays[0];
+        let first_delay = delays[0];
         delays.sort_by(f64::total_cmp);
-        StreamTimes { first: first.unwrap_or(0.0), first_behind, behind: delays[delays.len() / 2] }
+        StreamTimes { first: first.unwrap_or(0.0), first_delay, delay: delays[delays.len() / 2] }
     }
 
     async fn client(mut self, client: usize, plan: Plan) {
@@ -139,7 +140,7 @@ impl Load {
     }
 }
 
-/// Opens streams of which only the first chunk comes.
+/// Opens streams whose upstream sends only the first chunk.
 pub async fn open_streams(port: u16, body: &Body, count: usize) -> Vec<TcpStream> {
     let mut open = Vec::new();
     let mut buffer = vec![0; 64 * 1024];

@@ -1,4 +1,4 @@
-//! A plot as SVG: points, lines through them, axes with round numbers. Draws; knows nothing of what is measured.
+//! A plot as SVG: points, lines through them, axes with round numbers. Only draws; measures nothing.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! The soak: mixed traffic with a thousand streams at once, for as long as one likes, and then many idle streams. Ends
-//! with an error where anything failed, memory grew, or something was left behind. Times nothing.
+//! The soak test: mixed traffic with a thousand streams at once, for a chosen time, and then many idle streams. Ends
+//! with an error where anything failed, memory grew, or resources were not released. Measures no times.
 
 use super::bodies::{Body, conversation};
 use super::load::{self, Freshness::Warm, Load, Plan};
@@ -16,12 +16,12 @@ const STREAMS: usize = 1_000;
 const IDLE: usize = 9_900;
 /// The aim for 10,000 of them, see docs/performance.md.
 const MOST_IDLE_MB: f64 = 400.0;
-/// Memory of the second half may be so much more than that of the first.
+/// By how much the memory of the second half may exceed that of the first.
 const MOST_GROWTH: f64 = 1.15;
-/// How long what was open may take to be gone.
+/// How long open descriptors and threads may take to close.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 
-/// Runs for `seconds` and tells what was seen.
+/// Runs for `seconds` and prints the results.
 pub async fn endured(program: &str, seconds: u64) {
     let folder = tempfile::tempdir().unwrap();
     let upstream = upstream::start().await;
@@ -42,7 +42,7 @@ pub async fn endured(program: &str, seconds: u64) {
         memory.push(subject.memory_mb("VmRSS"));
     }
     let served: usize = traffic.join_all().await.into_iter().sum();
-    // What warms up is not growth.
+    // Warming up does not count as growth.
     let half = |part: &[f64]| part.iter().copied().fold(0.0, f64::max);
     let warm = &memory[memory.len() / 5..];
     let (first, second) = warm.split_at(warm.len() / 2);
@@ -127,16 +127,16 @@ fn request(body: &Body) -> Vec<u8> {
     [load::head(body.bytes.len(), Some(PACED)).as_bytes(), &body.bytes].concat()
 }
 
-/// Waits until no more is open than `before`, but for connections that are kept for the next request.
+/// Waits until no more is open than `before`, except connections that are kept for the next request.
 async fn settled(subject: &Subject, before: [usize; 2]) -> [usize; 2] {
     upstream::close_idle();
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let open = subject.open();
         if open[0] <= before[0] + 2 {
             return open;
         }
-        assert!(begun.elapsed() < GONE_WITHIN, "descriptors and threads left: {open:?}, {before:?} before");
+        assert!(started.elapsed() < GONE_WITHIN, "descriptors and threads left: {open:?}, {before:?} before");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What is measured: a proxy in a process of its own, pinned to a processor, with what the kernel knows of it; or no
+//! The program under test: a proxy in its own process, pinned to a processor, with the kernel's figures about it; or no
 //! proxy at all, which spends nothing.
 
 use super::load::connect;
@@ -51,7 +51,7 @@ impl Subject {
         Self { port, child: Some(child), reads: false, admin: 0 }.answering().await
     }
 
-    /// The pass-through made of hyper: this program itself.
+    /// The pass-through of hyper alone: this program itself.
     pub async fn floor(upstream: SocketAddr) -> Self {
         let port = free_port();
         let child = pinned(&floor(port, upstream));
@@ -87,8 +87,8 @@ impl Subject {
         Self { port, child, reads: way.mode != "off", admin }.answering().await
     }
 
-    /// toolrein, or the pass-through where there is no `way`, under callgrind, which counts nothing until it is told to and
-    /// writes to `out`.
+    /// toolrein, or the pass-through where there is no `way`, under callgrind, which counts nothing until
+    /// [`control`] switches it on, and writes to `out`.
     pub async fn counted(
         program: &str,
         folder: &Path,
@@ -203,7 +203,7 @@ impl Drop for Subject {
 }
 
 impl Way<'_> {
-    /// The command line behind the program's name.
+    /// The command line after the program's name.
     fn serve(&self, folder: &Path, (port, admin): (u16, u16)) -> Vec<String> {
         let config = folder.join(format!("{}.toml", self.mode));
         fs::write(&config, self.config).unwrap();
@@ -225,7 +225,7 @@ pub fn bare(upstream: SocketAddr) -> String {
     format!("http://{upstream}/v1")
 }
 
-/// Tells callgrind what to do with `subject`.
+/// Sends callgrind a command for `subject`.
 pub fn control(subject: &Subject, command: &[&str]) {
     let mut control = Command::new("callgrind_control");
     let id = subject.id().unwrap_or(0).to_string();
@@ -233,7 +233,7 @@ pub fn control(subject: &Subject, command: &[&str]) {
     assert!(control.status().unwrap().success(), "callgrind_control {command:?}");
 }
 
-/// The command line of the pass-through: this program once more.
+/// The command line of the pass-through: this program itself.
 fn floor(port: u16, upstream: SocketAddr) -> Vec<String> {
     let this = std::env::current_exe().unwrap().display().to_string();
     vec![this, "floor".to_owned(), port.to_string(), upstream.to_string()]

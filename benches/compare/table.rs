@@ -1,5 +1,5 @@
-//! The table: CPU time, requests per second, delays, memory and start of every subject, in rounds that take turns, and of
-//! these the median. Measures and writes Markdown; starts no process itself.
+//! The comparison table: CPU time, requests per second, delays, memory and start of every program under test, as
+//! medians of interleaved rounds. Measures and writes Markdown; starts no process itself.
 
 use super::load::Freshness::{Cold, Same, Warm};
 use super::load::{self, Freshness, Load, Plan, StreamTimes};
@@ -15,7 +15,7 @@ const ROUNDS: usize = 5;
 /// Connections that are busy at once.
 const CONNECTIONS: usize = 8;
 const IDLE_STREAMS: usize = 1000;
-/// Streams of a round whose delays are told.
+/// Streams of a round whose delays are measured.
 const TIMED: usize = 9;
 /// How often requests come at a fixed rate for a while.
 const STEADY_ROUNDS: usize = 3;
@@ -29,10 +29,10 @@ struct Case {
     bytes: usize,
     results: usize,
     requests: u32,
-    /// A second, where they come at a fixed rate.
+    /// Per second, where they come at a fixed rate.
     rate: u32,
-    /// Seconds for which they do: over a hundred of them, or their 99th percentile would be the slowest of them and tell
-    /// what disturbed that.
+    /// Seconds for which they do: more than a hundred requests in all, or their 99th percentile would be the slowest
+    /// one and show only what disturbed that.
     seconds: u64,
 }
 
@@ -44,7 +44,7 @@ const CASES: [Case; 4] = [
 ];
 
 /// Figures of one round: CPU time of a request in us, and requests per second.
-pub type Round = (f64, f64);
+pub type RoundFigures = (f64, f64);
 
 /// The table as Markdown.
 pub async fn measured(program: &str) -> String {
@@ -89,16 +89,17 @@ pub async fn measured(program: &str) -> String {
     };
     [
         format!("{}\n\n", machine()),
-        titled("CPU time in us, and how much more than nginx's (medians of rounds):", &cpu),
+        titled("CPU time in us, and its ratio to nginx's (medians of rounds):", &cpu),
         acting,
-        titled("Requests per second at saturation, the subject on one processor:", &rates),
+        titled("Requests per second at saturation, the program under test on one processor:", &rates),
         titled("Milliseconds (the first column: without a proxy):", &delays),
         titled("Footprint:", &foot),
     ]
     .concat()
 }
 
-/// The CPU times of the requests whose size begins with `only`, of acting or of a stream's chunk, as Markdown: for quick looks.
+/// The CPU times of the requests whose size begins with `only`, of acting or of a stream's chunk, as Markdown: for a
+/// quick check.
 pub async fn cpu(program: &str, only: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let (upstream, subjects, _) = started(program, folder.path()).await;
@@ -127,13 +128,13 @@ async fn started(program: &str, folder: &Path) -> (SocketAddr, Vec<Subject>, Vec
     let upstream = upstream::start().await;
     let (mut subjects, mut starts) = (vec![Subject::direct(upstream)], vec![0.0]);
     for name in &NAMES[NGINX..] {
-        let begun = Instant::now();
+        let launched = Instant::now();
         subjects.push(match *name {
             "nginx" => Subject::nginx(folder, upstream).await,
             "hyper alone" => Subject::floor(upstream).await,
             mode => Subject::toolrein(program, folder, upstream, mode).await,
         });
-        starts.push(begun.elapsed().as_secs_f64() * 1e3);
+        starts.push(launched.elapsed().as_secs_f64() * 1e3);
     }
     (upstream, subjects, starts)
 }
@@ -142,25 +143,25 @@ fn named(case: &Case, freshness: Freshness) -> String {
     format!("{}, {}", case.name, if freshness == Cold { "first sight" } else { "seen before" })
 }
 
-/// Keeps the load's processor busy: where it sleeps, whoever writes to it pays to wake it, dearly in a virtual machine,
-/// so that what is a little slower than the load looks a lot slower.
+/// Keeps the load's processor busy. If it slept, the program under test would pay for waking it, which is expensive in
+/// a virtual machine, and a program slightly slower than the load would look much slower.
 pub async fn stay_awake() {
     loop {
         tokio::task::yield_now().await;
     }
 }
 
-/// Takes turns with `count` requests to each of the subjects.
+/// Sends `count` requests to each of the subjects in turn.
 pub async fn requests(
     subjects: &[Subject],
     count: u32,
     (body, freshness): (&bodies::Body, Freshness),
     number: &mut u32,
-) -> Vec<Round> {
+) -> Vec<RoundFigures> {
     let mut rounds = vec![Vec::new(); subjects.len()];
     for _ in 0..ROUNDS {
         for (subject, rounds) in subjects.iter().zip(&mut rounds) {
-            // What does not read it need not get another one each time.
+            // A subject that does not read bodies can get the same one each time.
             let freshness = if subject.reads() { freshness } else { Same };
             let mut load = Load {
                 port: subject.port,
@@ -170,23 +171,22 @@ pub async fn requests(
                 connections: CONNECTIONS,
             };
             load.run(Plan { freshness, requests: count / 10 }).await;
-            let (before, begun) = (subject.cpu(), Instant::now());
+            let (before, sent_at) = (subject.cpu(), Instant::now());
             load.run(Plan { freshness, requests: count }).await;
-            let (spent, took) = (subject.cpu() - before, begun.elapsed());
+            let (spent, took) = (subject.cpu() - before, sent_at.elapsed());
             rounds
                 .push((spent.as_secs_f64() * 1e6 / f64::from(count), f64::from(count) / took.as_secs_f64()));
             *number = load.number;
         }
     }
     let medians = rounds.iter().map(|rounds| {
-        let of = |figure: fn(&Round) -> f64| median(rounds.iter().map(figure).collect());
+        let of = |figure: fn(&RoundFigures) -> f64| median(rounds.iter().map(figure).collect());
         (of(|round| round.0), of(|round| round.1))
     });
     medians.collect()
 }
 
-/// The median and the 99th percentile of a request's time in ms where they come at a fixed rate, which is low: medians
-/// of rounds in turns.
+/// The median and the 99th percentile of a request's time in ms at a low, fixed rate: medians of interleaved rounds.
 async fn steady(
     subjects: &[Subject],
     case: &Case,
@@ -212,12 +212,9 @@ async fn steady(
     all.map(|rounds| [0, 1].map(|at| median(rounds.iter().map(|times| times[at]).collect())))
 }
 
-/// What is told of a stream's delays.
-const STREAM_TIMES: [&str; 3] = [
-    "time to first byte of a stream",
-    "delay of a stream's first chunk, behind the head",
-    "delay of a chunk",
-];
+/// The delays of a stream that are reported.
+const STREAM_TIMES: [&str; 3] =
+    ["time to first byte of a stream", "delay of a stream's first chunk, after the head", "delay of a chunk"];
 
 /// Of a stream: CPU time per chunk in us, and in ms what `STREAM_TIMES` names.
 async fn chunks(subjects: &[Subject], number: &mut u32) -> [[f64; 4]; NAMES.len()] {
@@ -243,8 +240,8 @@ async fn chunks(subjects: &[Subject], number: &mut u32) -> [[f64; 4]; NAMES.len(
             rounds.push([
                 cpu,
                 of(|times| times.first),
-                of(|times| times.first_behind),
-                of(|times| times.behind),
+                of(|times| times.first_delay),
+                of(|times| times.delay),
             ]);
             *number = load.number;
         }
@@ -273,9 +270,9 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn ratios(out: &mut String, name: &str, rounds: &[Round]) {
+fn ratios(out: &mut String, name: &str, rounds: &[RoundFigures]) {
     let nginx = rounds[NGINX].0;
-    let cell = |(at, (cpu, _)): (usize, &Round)| match at {
+    let cell = |(at, (cpu, _)): (usize, &RoundFigures)| match at {
         0 => " |".to_owned(),
         NGINX => format!(" {cpu:.1} |"),
         _ => format!(" **{:.2}x** {cpu:.1} |", cpu / nginx),
@@ -301,7 +298,7 @@ fn milliseconds(out: &mut String, name: &str, values: &[f64]) {
     );
 }
 
-/// What it was measured on.
+/// The machine that it was measured on.
 fn machine() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
@@ -309,8 +306,8 @@ fn machine() -> String {
     let busy = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let busy = busy.split(' ').next().unwrap_or("?").to_owned();
     format!(
-        "{count} processors, {}, Linux. One for the subject, one for load and upstream; {ROUNDS} rounds in turns. The \
-         machine's load when it ended: {busy} (2 are its own).",
+        "{count} processors, {}, Linux. One for the program under test, one for load and upstream; {ROUNDS} \
+         interleaved rounds. The machine's load at the end: {busy} (2 are its own).",
         model.unwrap_or(" unknown").trim()
     )
 }

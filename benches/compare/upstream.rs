@@ -1,5 +1,5 @@
-//! An upstream that costs next to nothing: reads a request by its length and answers with a fixed reply, or streams
-//! chunks, each when the client has seen the one before. Understands HTTP/1.1 as far as the subjects write it.
+//! A minimal upstream: reads a request by its length and answers with a fixed reply, or streams chunks, each after the
+//! client has seen the previous one. Understands HTTP/1.1 as far as the subjects write it.
 
 use super::bodies;
 use std::cell::Cell;
@@ -15,7 +15,7 @@ pub const STREAM_HEADER: &str = "x-stream";
 /// A stream with this number stops after its first chunk.
 pub const IDLE: usize = 63;
 
-/// A stream with this number sends a chunk at every beat, whether or not the one before was seen.
+/// A stream with this number sends a chunk at every beat, whether or not the previous one was seen.
 pub const PACED: usize = 62;
 /// So many chunks a second come from a model that is fast.
 const PACE: Duration = Duration::from_millis(50);
@@ -26,7 +26,7 @@ pub fn permits(client: usize) -> &'static Semaphore {
     &PERMITS.get_or_init(|| (0..64).map(|_| Semaphore::new(0)).collect())[client]
 }
 
-/// Told when connections that wait for a request are to be closed.
+/// Notified when connections that wait for a request are to be closed.
 static CLOSING: Notify = Notify::const_new();
 
 /// Closes the connections that wait for a request.
@@ -116,7 +116,7 @@ fn reply() -> Vec<u8> {
         .into()
 }
 
-/// The number in the header `name`, wherever it stands.
+/// The number in the header `name`, wherever it is.
 pub fn number(head: &[u8], name: &str) -> Option<usize> {
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
     let line = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

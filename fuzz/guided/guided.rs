@@ -1,4 +1,4 @@
-//! The targets under libFuzzer: inputs guided by the coverage of those before. Runs the target that FUZZ_TARGET names.
+//! The targets under libFuzzer, with inputs guided by coverage. Runs the target that FUZZ_TARGET names.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! A request to the admin server: method, path and headers, a line each, and behind an empty line its body. Whatever is
-//! asked, the answer is one of the known ones, as long as it says; a name that is not local gets nothing, and who does
-//! not bring the token sees no call that waits.
+//! Target: a request to the admin server: method, path and headers, a line each, and after an empty line its body. The
+//! answer is always one of the known ones and as long as it says; a host name that is not local gets nothing, and
+//! without the token no pending call is shown.
 
 use crate::world::choices;
 use http_body_util::BodyExt as _;
@@ -31,12 +31,12 @@ pub fn run(input: &[u8]) -> bool {
     let response = admin.handle(&request, body.filter(|_| admin.reads_body(&request)));
     let status = response.status().as_u16();
     assert!([200, 400, 401, 403, 404, 405, 503].contains(&status), "{status}");
-    let told: u64 = response.headers()["content-length"].to_str().unwrap().parse().unwrap();
+    let announced: u64 = response.headers()["content-length"].to_str().unwrap().parse().unwrap();
     let body = response.into_body();
     let length = body.size_hint().exact().unwrap();
     assert!(
-        length == told || (*request.method() == Method::HEAD && length == 0),
-        "{told} told, {length} sent"
+        length == announced || (*request.method() == Method::HEAD && length == 0),
+        "{announced} announced, {length} sent"
     );
     let mut hosts = request.headers().get_all("host").iter();
     if admin.loopback && hosts.any(is_foreign) {
@@ -54,7 +54,7 @@ pub fn run(input: &[u8]) -> bool {
     true
 }
 
-/// Whether the host is one that a page on the web could have. What stands behind a colon is a port to every browser.
+/// Whether the host is one that a page on the web could have. To every browser, the part after a colon is a port.
 fn is_foreign(host: &hyper::header::HeaderValue) -> bool {
     let name = host.as_bytes().split(|byte| *byte == b':').next().unwrap_or_default();
     name.to_ascii_lowercase().ends_with(b".example") && !host.as_bytes().contains(&b'@')

@@ -1,5 +1,5 @@
-//! Bytes in a content coding, or in two: whatever they are, each step of the decoder gives out little, any chunking gives the
-//! same bytes, and a whole body is bounded by its limit.
+//! Target: bytes in one or two content codings. Each step of the decoder produces a bounded amount, any chunking gives
+//! the same bytes, and a whole body is bounded by its limit.
 
 use crate::world::choices;
 use bytes::Bytes;

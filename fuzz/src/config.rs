@@ -1,13 +1,13 @@
-//! A configuration's text: checked, with every problem at a line that is there; what is good is good again, reads a
-//! conversation, and says what is in effect.
+//! Target: a configuration's text. Every problem names an existing line; a valid configuration is valid again when
+//! written, processes a conversation, and can be shown as the settings in effect.
 
 use crate::world::identity;
 use bytes::Bytes;
 use toolrein::config::{Config, Overrides, Problems, Source};
-use toolrein::policy::REGISTRY;
 use toolrein::conversation::Transcript;
 use toolrein::conversation::memo::NoMemo;
 use toolrein::conversation::request::Request;
+use toolrein::policy::REGISTRY;
 
 const BODY: &str = r#"{"model":"gpt-4.1","messages":[{"role":"system","content":"s"},{"role":"user","content":"please look"},{"role":"assistant","content":"I look?","tool_calls":[{"id":"a","type":"function","function":{"name":"searchAll","arguments":"{\"q\":1}"}}]},{"role":"tool","tool_call_id":"a","content":"[]"},{"role":"assistant","content":"Well."},{"role":"user","content":"more"}],"tools":[{"type":"function","function":{"name":"searchAll","parameters":{"type":"object"}}}]}"#;
 
@@ -16,7 +16,7 @@ pub fn run(input: &[u8]) -> bool {
     let config = match load(text) {
         Ok(config) => config,
         Err(problems) => {
-            tells(&problems, text);
+            check_report(&problems, text);
             return toml_reads(&problems);
         }
     };
@@ -40,7 +40,7 @@ pub fn run(input: &[u8]) -> bool {
     true
 }
 
-/// Whether it was read as TOML at least: then there is more than one thing to say, or one about a key.
+/// Whether it could be parsed as TOML: then there is more than one problem, or one that names a key.
 fn toml_reads(problems: &Problems) -> bool {
     !problems.to_string().contains("TOML")
 }
@@ -50,12 +50,12 @@ fn load(text: &str) -> Result<Config, Problems> {
     Config::load(source, &Overrides::default(), REGISTRY)
 }
 
-fn tells(problems: &Problems, text: &str) {
-    let told = problems.to_string();
-    assert!(!told.is_empty(), "refused without a word");
+fn check_report(problems: &Problems, text: &str) {
+    let report = problems.to_string();
+    assert!(!report.is_empty(), "refused without a report");
     let lines = text.lines().count().max(1) + 1;
-    for line in told.lines().filter_map(|line| line.strip_prefix("fuzz.toml:")) {
+    for line in report.lines().filter_map(|line| line.strip_prefix("fuzz.toml:")) {
         let number = line.split(':').next().and_then(|number| number.parse::<usize>().ok());
-        assert!(number.is_none_or(|number| number <= lines), "line {number:?} of {lines}: {told}");
+        assert!(number.is_none_or(|number| number <= lines), "line {number:?} of {lines}: {report}");
     }
 }

@@ -1,17 +1,17 @@
-//! A call that needs a person's yes: what they are shown is what is handed out. Arguments and name come from the
-//! input; the question is one block of code that nothing in it can close, and each reply to the yes is well formed.
+//! Target: a call that needs an approval; what is shown is what is released. Arguments and name come from the input;
+//! the question is one code block that nothing in it can close, and each reply to the approval is well formed.
 
-use toolrein::dialect::reply::{Form, Limits, Options, Reply as _};
 use crate::world::{NOW_MS, TOKEN, choices, is_json, judging, lossy};
 use bytes::Bytes;
 use serde_json::{Value, json};
-use toolrein::plan::approval::Confirmation;
+use toolrein::conversation::identity::{Hash, HashKey};
 use toolrein::dialect::Handed;
 use toolrein::dialect::chat::approved::{events, reply};
 use toolrein::dialect::chat::reply::ReplyJudge;
-use toolrein::conversation::identity::{Hash, HashKey};
+use toolrein::dialect::reply::{Form, Limits, Options, Reply as _};
+use toolrein::plan::approval::Confirmation;
 
-/// Everything on, and a history in which `pay_bill` is declared and nothing but a yes is wanting.
+/// Everything on, and a history in which `pay_bill` is declared and only the approval is missing.
 const SETTING: u8 = 14;
 
 pub fn run(input: &[u8]) -> bool {
@@ -37,7 +37,7 @@ pub fn run(input: &[u8]) -> bool {
     assert!(!confirmation.is_approved_by(&arguments) || arguments.trim().len() <= 7);
     assert!(confirmation.size() <= body.len() * 2 + 1_000);
     let key = HashKey::fixed(1);
-    let handed = Handed { anchor: Hash(9), key: &key, model: "m", created: 1, usage: id % 2 == 0 };
+    let handed = Handed { question: Hash(9), key: &key, model: "m", created: 1, usage: id % 2 == 0 };
     let whole: Value = serde_json::from_slice(&reply(&confirmation, &handed)).unwrap();
     let calls = whole["choices"][0]["message"]["tool_calls"].as_array().unwrap();
     assert_eq!(calls.len(), asked.len());

@@ -1,12 +1,12 @@
-//! A reply's bytes, whole or as a stream, judged where some tools are forbidden; the second reader of `tests/support`, which
-//! takes for a call whatever any client might, finds none of these in what the client gets.
+//! Target: a reply's bytes, whole or as a stream, judged where some tools are forbidden. The tolerant reader of
+//! `tests/support`, which counts as a call whatever any client might, finds no forbidden call in what the client gets.
 
-use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
 use crate::tolerant::{Call, calls_in_reply, calls_in_stream};
 use crate::world::{NOW_MS, choices, judging_by, lossy};
 use bytes::Bytes;
-use toolrein::exchange::judging::Judging;
 use toolrein::dialect::chat::reply::ReplyJudge;
+use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
+use toolrein::exchange::judging::Judging;
 
 /// The tools that may not be called.
 const FORBIDDEN: [&str; 2] = ["pay_bill", "send_mail"];

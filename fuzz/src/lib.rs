@@ -1,11 +1,11 @@
-//! What is fuzzed: every place at which bytes from outside are read, each as a plain function that panics where an
-//! invariant breaks. Knows no engine: `main` runs the targets on a stable toolchain, `guided` under libFuzzer.
+//! The fuzz targets: every parser of outside bytes, each as a plain function that panics where an invariant breaks.
+//! Independent of an engine: `main` runs the targets on a stable toolchain, `guided` under libFuzzer.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a broken invariant is told by a panic"
+    reason = "a broken invariant is reported by a panic"
 )]
 
 mod admin;
@@ -16,7 +16,6 @@ mod coding;
 mod config;
 mod confirm;
 mod leaks;
-mod ledger;
 pub mod mutate;
 mod refusal;
 mod replay;
@@ -24,6 +23,7 @@ mod reply;
 mod request;
 pub mod seeds;
 mod sse;
+mod store;
 mod stream;
 #[path = "../../tests/support/strict.rs"]
 mod strict;
@@ -35,7 +35,7 @@ mod world;
 #[derive(Clone, Copy)]
 pub struct Target {
     pub name: &'static str,
-    /// Panics where the input breaks an invariant; tells whether there was anything in it to read.
+    /// Panics where the input breaks an invariant; returns whether the input could be parsed.
     pub run: fn(&[u8]) -> bool,
 }
 
@@ -52,7 +52,7 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "admin", run: admin::run },
     Target { name: "refusal", run: refusal::run },
     Target { name: "confirm", run: confirm::run },
-    Target { name: "ledger", run: ledger::run },
+    Target { name: "store", run: store::run },
 ];
 
 /// The target of this name.

@@ -1,5 +1,5 @@
-//! The targets on a stable toolchain: inputs made from recorded traffic by a seed, without regard to coverage. Tells how
-//! many ran, keeps those that broke something, and runs a single one again.
+//! The fuzzer for a stable toolchain: inputs made from recorded traffic by a seed, without coverage guidance. Reports
+//! how many ran, keeps failing inputs, and runs a single one again.
 
 #![allow(
     clippy::print_stdout,
@@ -22,7 +22,7 @@ const USAGE: &str = "toolrein-fuzz run [--seconds N] [--jobs N] [--seed N] [TARG
     toolrein-fuzz seed FOLDER       fills FOLDER/TARGET with the inputs to begin with\n\
     toolrein-fuzz one TARGET FILE   runs one input\n\
     toolrein-fuzz list              the targets";
-/// From which an input takes too long: a thousand times what the slowest seed does.
+/// The longest time for an input: a thousand times that of the slowest seed.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Most inputs kept to make others from.
 const POOL: usize = 2_000;
@@ -72,7 +72,7 @@ fn run(words: &[&str]) -> ExitCode {
     let mut targets = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
-        let mut number = || words.next().and_then(|word| word.parse().ok()).expect("a number behind it");
+        let mut number = || words.next().and_then(|word| word.parse().ok()).expect("a number after it");
         match *word {
             "--seconds" => seconds = number(),
             "--jobs" => jobs = number() as usize,
@@ -83,7 +83,7 @@ fn run(words: &[&str]) -> ExitCode {
     if targets.is_empty() {
         targets = TARGETS.to_vec();
     }
-    // Each panic is told once, by us.
+    // Each panic is reported once, by us.
     std::panic::set_hook(Box::new(|_| {}));
     let queue = Arc::new(Mutex::new(targets));
     let workers: Vec<_> = (0..jobs.max(1))
@@ -107,15 +107,15 @@ fn next(queue: &Mutex<Vec<Target>>) -> Option<Target> {
     if queue.is_empty() { None } else { Some(queue.remove(0)) }
 }
 
-/// Runs one target and tells of it; how many inputs broke it.
+/// Runs one target and prints a summary; returns how many inputs broke it.
 fn fuzz(target: Target, time: Duration, seed: u64) -> usize {
     let mut pool = seeds::of(target.name);
     let mut numbers = Numbers::of(seed);
-    let (begun, mut runs, mut found) = (Instant::now(), 0_u64, 0);
+    let (started, mut runs, mut found) = (Instant::now(), 0_u64, 0);
     let mut read = 0_u64;
     let watched = watch(target.name);
     let seeds = pool.len();
-    while begun.elapsed() < time && found < 5 {
+    while started.elapsed() < time && found < 5 {
         let input = match pool.get(runs as usize).filter(|_| (runs as usize) < seeds) {
             Some(seed) => seed.clone(),
             None => mutate(&pool, &mut numbers),
@@ -129,18 +129,18 @@ fn fuzz(target: Target, time: Duration, seed: u64) -> usize {
                 .downcast_ref::<String>()
                 .cloned()
                 .or(why.downcast_ref::<&str>().map(|why| (*why).to_owned()));
-            tell(target.name, &input, &why.unwrap_or_default());
+            report(target.name, &input, &why.unwrap_or_default());
         }
         runs += 1;
         read += u64::from(was_read);
-        // Some of those that were read are kept, so that later ones stray further.
+        // Some inputs that could be parsed are kept, so that later ones differ more from the seeds.
         if was_read && numbers.below(20) == 0 {
             let place = seeds + numbers.below(POOL);
             if place < pool.len() { pool[place] = input } else { pool.push(input) }
         }
     }
     *watched.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    let took = begun.elapsed().as_secs_f64();
+    let took = started.elapsed().as_secs_f64();
     println!(
         "{:8} {seeds:4} seeds, {runs:9} inputs in {took:.0} s, {read} of them read, {found} broke it (seed {seed})",
         target.name
@@ -148,7 +148,7 @@ fn fuzz(target: Target, time: Duration, seed: u64) -> usize {
     found
 }
 
-fn tell(target: &str, input: &[u8], why: &str) {
+fn report(target: &str, input: &[u8], why: &str) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("artifacts").join(target);
     let path = folder.join(name_of(input));
     let kept = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, input));
@@ -166,8 +166,8 @@ fn watch(target: &'static str) -> Watched {
         while let Some(watched) = seen.upgrade() {
             let now = watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
             drop(watched);
-            if let Some((begun, input)) = now.filter(|(begun, _)| begun.elapsed() > PATIENCE) {
-                tell(target, &input, &format!("no end after {:?}", begun.elapsed()));
+            if let Some((started, input)) = now.filter(|(started, _)| started.elapsed() > PATIENCE) {
+                report(target, &input, &format!("no end after {:?}", started.elapsed()));
                 std::process::exit(1);
             }
             std::thread::sleep(Duration::from_secs(1));

@@ -1,5 +1,5 @@
-//! Inputs made from others: bits flipped, pieces cut, doubled and moved, and, since most of what is read is JSON, values
-//! taken for other values. Follows a seed; knows no target and measures nothing.
+//! The mutator: inputs made from others by flipping bits, cutting, doubling and moving pieces, and, since most inputs
+//! are JSON, replacing values by others. Deterministic for a seed; knows no target and measures nothing.
 
 /// A plain generator of numbers (xorshift), the same for the same seed everywhere.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ impl Numbers {
     }
 }
 
-/// Pieces at which readers stumble.
+/// Pieces that parsers often fail on.
 const BURRS: [&[u8]; 44] = [
     b"\0",
     b"\\u0000",
@@ -129,7 +129,7 @@ fn nest(bytes: &mut Vec<u8>, at: usize, numbers: &mut Numbers) {
     bytes.splice(at..at, nest);
 }
 
-/// Puts a value of `other`, or of the input itself, in the place of a value; or doubles or drops an item.
+/// Replaces a value by one of `other` or of the input itself; or doubles or drops an item.
 fn swap_values(bytes: &mut Vec<u8>, other: &[u8], numbers: &mut Numbers) {
     let Some((start, end)) = value(bytes, numbers) else { return };
     let choice = numbers.below(6);
@@ -153,7 +153,7 @@ fn swap_values(bytes: &mut Vec<u8>, other: &[u8], numbers: &mut Numbers) {
     }
 }
 
-/// Where a JSON value stands, roughly: brackets are balanced without regard to strings that hold some.
+/// Where a JSON value is, roughly: brackets are balanced without regard to brackets inside strings.
 fn value(bytes: &[u8], numbers: &mut Numbers) -> Option<(usize, usize)> {
     let from = numbers.below(bytes.len());
     let begins = |byte: &u8| matches!(byte, b'{' | b'[' | b'"' | b'0'..=b'9');

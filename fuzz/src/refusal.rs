@@ -1,5 +1,5 @@
-//! An upstream's error: a status and a body, whole and as an event. What is the caller's own affair is never taken
-//! for a refusal of tools; what is read is bounded; and what we say of it ourselves is JSON.
+//! Target: an upstream's error, a status and a body, whole and as an event. An error that only concerns the caller is
+//! never taken for a refusal of tools; reading is bounded; and our own error about it is JSON.
 
 use crate::world::{is_json, lossy};
 use toolrein::dialect::error::{own_error_body, parse, parse_event, parse_in_200};
@@ -20,8 +20,8 @@ pub fn run(input: &[u8]) -> bool {
         assert!(status != 429 || !refuses_stream_options(status, &error));
         let said: usize = error.messages.iter().map(String::len).sum();
         assert!(said <= body.len() * 24 + 1_000, "{} bytes say {said}", body.len());
-        let told = own_error_body(&error.messages.join("; "), "reask_failed");
-        assert!(is_json(told.as_bytes()), "{told}");
+        let body = own_error_body(&error.messages.join("; "), "reask_failed");
+        assert!(is_json(body.as_bytes()), "{body}");
     }
     assert!(is_json(own_error_body(&lossy(body), "invalid").as_bytes()));
     is_json(body)

@@ -1,5 +1,5 @@
-//! Lines of recorded conversations as `replay` and `explain` read them: each form is written, JSON is JSON, a page
-//! carries no markup from the recording, and a terminal gets no control characters.
+//! Target: lines of recorded conversations as `replay` and `explain` read them. Each form is written, JSON is JSON, a
+//! page carries no markup from the recording, and a terminal gets no control characters.
 
 use crate::world::{SETS, choices, config, is_json, lossy};
 use std::cell::RefCell;
@@ -7,7 +7,7 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::NamedTempFile;
-use toolrein::explain::{Form, Which, self};
+use toolrein::explain::{self, Form, Which};
 use toolrein::replay;
 
 thread_local! {
@@ -22,7 +22,7 @@ pub fn run(input: &[u8]) -> bool {
     let control = |char: char| char.is_control() && !matches!(char, '\n' | '\t');
     assert!(!text.contains(control), "control characters: {text:?}");
     let page = explained(config, &path, Form::Html);
-    // The page has markup of its own alone.
+    // The page has only its own markup.
     let foreign = ["<script", "<img", "<iframe", "<svg", "onerror=", "javascript:"];
     let found = foreign.iter().find(|markup| {
         page.to_lowercase().contains(**markup)
@@ -46,7 +46,7 @@ pub fn run(input: &[u8]) -> bool {
     !json.is_empty()
 }
 
-/// Whether the page has the markup as text alone: what begins with a bracket never stands there as it is.
+/// Whether the page has the markup as text only: a string that begins with a bracket never appears unescaped.
 fn escaped(page: &str, markup: &str) -> bool {
     !markup.starts_with('<') || !page.to_lowercase().contains(markup)
 }

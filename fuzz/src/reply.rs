@@ -1,19 +1,19 @@
-//! A whole reply's bytes, judged, with the model giving the same reply whenever it is asked again. What nothing acted
-//! on stays as it came; what was JSON is JSON; the client sees the released calls and no other.
+//! Target: a whole reply's bytes, judged; the model gives the same reply whenever it is asked again. A reply on which
+//! nothing acted stays unchanged; JSON stays JSON; the client sees the released calls and no other.
 
-use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
 use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
 use bytes::Bytes;
 use serde_json::Value;
 use toolrein::dialect::chat::choice::ChoiceState;
+use toolrein::dialect::chat::completion::Reply;
+use toolrein::dialect::chat::reply::ReplyJudge;
+use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
 use toolrein::exchange::judging::Judging;
 use toolrein::plan::decision::Decision;
-use toolrein::dialect::chat::reply::ReplyJudge;
-use toolrein::dialect::chat::completion::Reply;
 
-/// How often the model is asked again before it has to land.
+/// How often the model is asked again before the final-answer request.
 const PATIENCE: usize = 3;
-/// Most rounds of a client request: the landing is the last.
+/// Most model calls of a client request: the final answer is the last.
 const MOST_ROUNDS: usize = 200;
 
 pub fn run(input: &[u8]) -> bool {
@@ -39,7 +39,7 @@ pub fn run(input: &[u8]) -> bool {
         judge.push(body.clone(), NOW_MS, &mut out);
         ending = judge.finish(NOW_MS, &mut out);
     }
-    // A call that two readers take differently is written anew, or refused; an error waits for a decision.
+    // A call that two readers understand differently is rewritten, or refused; an error waits for a decision.
     if ending != Ending::Complete {
         return matches!(ending, Ending::BrokenOff(_));
     }
@@ -95,7 +95,7 @@ fn is_plain(body: &[u8]) -> bool {
     same >= tight && calls
 }
 
-/// Bytes outside of strings that are no white space, and bytes of strings: at most the length of a compact spelling.
+/// Bytes outside of strings that are not white space, and bytes of strings: at most the length of the compact form.
 fn tight_length(body: &[u8]) -> usize {
     let (mut count, mut inside, mut escaped) = (0, false, false);
     for byte in body {

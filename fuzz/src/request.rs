@@ -1,23 +1,23 @@
-//! A request's bytes: parsed, read as a conversation, folded through policies, written in every form. What no policy
-//! touched stays as it was; what a strict provider takes it still takes; what was JSON is JSON; nothing grows without
-//! bound; and the same request gives the same bytes, whatever is remembered of it.
+//! Target: a request's bytes, parsed, read as a conversation, folded through policies, written in every form. What no
+//! policy touched is unchanged; what a strict provider accepts it still accepts; JSON stays JSON; nothing grows without
+//! bound; and the same request gives the same bytes, whatever is cached of it.
 
 use crate::strict::violations;
 use crate::world::{NOW_MS, SETS, choices, config, identity, is_json, lossy, policies};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use toolrein::plan::Plan;
-use toolrein::dialect::variant::{Asking, Pass, Placement, Source, Tools};
 use toolrein::conversation::Transcript;
 use toolrein::conversation::identity::Hash;
 use toolrein::conversation::memo::{Derived, Memo, NoMemo};
-use toolrein::dialect::prefix::read_request;
 use toolrein::conversation::request::Request;
+use toolrein::dialect::prefix::read_request;
+use toolrein::dialect::variant::{Asking, Placement, Source, Tools, Variant};
+use toolrein::plan::Plan;
 
-/// A round of an earlier reply, put back before the messages that the input chooses.
+/// A hidden exchange of an earlier reply, restored before the messages that the input chooses.
 const ROUND: &str = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"w1","type":"function","function":{"name":"look","arguments":"{}"}}]},{"role":"tool","tool_call_id":"w1","content":"{\"ok\":false}"}"#;
-/// Most that is added to a body beside what grows with it: a declared tool, a last word.
+/// Most that is added to a body independent of its size: a declared tool, a last message.
 const ADDED: usize = 8_000;
 /// Most that is added to a message: notices, lines around, a cut text written in escapes.
 const ADDED_TO_MESSAGE: usize = 4_000;
@@ -40,14 +40,14 @@ pub fn run(input: &[u8]) -> bool {
         return true;
     }
     for placement in [Placement::System, Placement::Suffix, Placement::Leading] {
-        let out = write(&request, &body, &plan, &Pass::plain(placement));
+        let out = write(&request, &body, &plan, &Variant::plain(placement));
         if changes_nothing(&plan) {
             assert_eq!(out, body, "touched without a reason");
         }
-        let pass = pass(form, placement);
-        let out = write(&request, &body, &plan, &pass);
-        check(&request, &body, (&out, &plan), &pass);
-        assert_eq!(write(&request, &body, &plan, &pass), out);
+        let variant = variant_of(form, placement);
+        let out = write(&request, &body, &plan, &variant);
+        check(&request, &body, (&out, &plan), &variant);
+        assert_eq!(write(&request, &body, &plan, &variant), out);
     }
     true
 }
@@ -60,15 +60,15 @@ fn changes_nothing(plan: &Plan) -> bool {
         && !plan.one_at_a_time
 }
 
-fn check(request: &Request, body: &Bytes, (out, plan): (&Bytes, &Plan), pass: &Pass) {
-    let told = || format!("{pass:?}\n{plan:?}\n{}\nbecame\n{}", lossy(body), lossy(out));
+fn check(request: &Request, body: &Bytes, (out, plan): (&Bytes, &Plan), variant: &Variant) {
+    let context = || format!("{variant:?}\n{plan:?}\n{}\nbecame\n{}", lossy(body), lossy(out));
     let fault = toolrein::dialect::chat::parse(out).err();
-    assert!(fault.is_none(), "not read again ({fault:?}): {}", told());
+    assert!(fault.is_none(), "not read again ({fault:?}): {}", context());
     if is_json(body) {
-        assert!(is_json(out), "no JSON: {}", told());
+        assert!(is_json(out), "no JSON: {}", context());
         if violations(body).is_empty() {
             let found = violations(out);
-            assert!(found.is_empty(), "{found:?}: {}", told());
+            assert!(found.is_empty(), "{found:?}: {}", context());
         }
     }
     let most = body.len() * 7 + ADDED + (request.messages.len() + 1) * ADDED_TO_MESSAGE;
@@ -91,19 +91,19 @@ fn read(request: &Request, body: &Bytes, set: usize, memo: &dyn Memo) -> Plan {
     plan
 }
 
-fn write(request: &Request, body: &Bytes, plan: &Plan, pass: &Pass) -> Bytes {
-    Source { body, request, plan, restored: &[] }.write(pass).join()
+fn write(request: &Request, body: &Bytes, plan: &Plan, variant: &Variant) -> Bytes {
+    Source { body, request, plan, restored: &[] }.write(variant).join()
 }
 
 /// The form of sending that a byte names.
-fn pass(form: u8, placement: Placement) -> Pass {
+fn variant_of(form: u8, placement: Placement) -> Variant {
     let tools = [Tools::Kept, Tools::WithoutChoice, Tools::Dropped][usize::from(form % 3)];
     let rounds = || vec![Bytes::from_static(ROUND.as_bytes())];
     let asking = match form / 3 % 3 {
         0 => None,
         land => Some(Asking { rounds: rounds(), land: land == 2 }),
     };
-    Pass { tools, flat: form / 9 % 2 == 1, asking, ..Pass::plain(placement) }
+    Variant { tools, flat: form / 9 % 2 == 1, asking, ..Variant::plain(placement) }
 }
 
 /// Remembers everything, as the program's cache does.

@@ -1,11 +1,11 @@
-//! The inputs that fuzzing begins with: recorded traffic and shipped configurations, in the form that each target
-//! reads. Made from tests/data, so that none has to be kept beside it.
+//! The seed corpus: recorded traffic and shipped configurations, in the form that each target reads. Made from
+//! tests/data, so that no corpus has to be stored.
 
 use crate::coded::{CODINGS, encode};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// What a call that needs a yes may carry beside recorded arguments.
+/// Arguments of calls that need an approval, in addition to recorded ones.
 const ARGUMENTS: [&str; 7] = [
     "{}",
     "{\"to\":\"Bob\",\"amount\":1e3,\"note\":\"```\\n\\u202e\\u0000\"}",
@@ -62,7 +62,7 @@ fn of_kind(name: &str) -> Vec<Vec<u8>> {
             let made = ARGUMENTS.iter().map(|text| text.as_bytes().to_vec());
             prefixed(recorded.chain(made).collect(), 2)
         }
-        "ledger" => records(),
+        "store" => records(),
         _ => Vec::new(),
     }
 }
@@ -79,7 +79,7 @@ fn coded() -> Vec<Vec<u8>> {
     recorded.iter().flat_map(in_each).collect()
 }
 
-/// A recording whose tools go by the names that the targets know.
+/// A recording whose tools have the names that the targets know.
 fn renamed(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes);
     let mut names = ["pay_bill", "look", "send_mail"].iter().cycle();
@@ -99,7 +99,7 @@ fn records() -> Vec<Vec<u8>> {
     RECORDS.iter().flat_map(|body| kinds(body)).collect()
 }
 
-/// Bodies of records of the shared ledger, one of each kind at least.
+/// Bodies of records of the shared state store, one of each kind at least.
 const RECORDS: [&str; 9] = [
     "",
     "0000000000000000000000000000002a000000000000000000000000000000001700000000123",

@@ -1,4 +1,5 @@
-//! Bytes as server-sent events: any chunking gives the same events, no byte is lost, and an event's parts are it.
+//! Target: bytes as server-sent events. Any chunking gives the same events, no byte is lost, and an event's parts join
+//! to the event.
 
 use crate::world::{choices, lossy};
 use bytes::Bytes;
@@ -13,7 +14,7 @@ pub fn run(input: &[u8]) -> bool {
     assert_eq!(joined(&whole), stream, "bytes lost");
     assert_eq!(joined(&parts), stream, "bytes lost");
     if bound == 1 << 20 {
-        // Where line ends are mixed, the LF behind a CR that came alone may stand in either event.
+        // Where line ends are mixed, the LF after a CR that came alone may be in either event.
         assert_eq!(said(&whole), said(&parts), "{}", lossy(stream));
     }
     for event in
@@ -33,7 +34,7 @@ pub fn run(input: &[u8]) -> bool {
     true
 }
 
-/// What the events say, without those that say nothing.
+/// The contents of the events, without empty ones.
 fn said(pieces: &[Piece]) -> Vec<(Option<Vec<u8>>, Vec<u8>)> {
     let events =
         pieces.iter().filter_map(|piece| if let Piece::Event(event) = piece { Some(event) } else { None });

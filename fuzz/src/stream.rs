@@ -1,22 +1,22 @@
-//! A stream's bytes under any chunking, judged, with the model giving the same stream whenever it is asked again. Any
-//! chunking gives the same bytes and verdicts; what nothing acted on comes out as it went in; events that were JSON
-//! stay JSON.
+//! Target: a stream's bytes under any chunking, judged; the model gives the same stream whenever it is asked again. Any
+//! chunking gives the same bytes and verdicts; a stream on which nothing acted is unchanged; events that were JSON stay
+//! JSON.
 
-use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
 use crate::reply::has_acted;
 use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
 use bytes::Bytes;
 use toolrein::dialect::chat::choice::ChoiceState;
-use toolrein::exchange::judging::Judged;
 use toolrein::dialect::chat::reply::ReplyJudge;
+use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
+use toolrein::exchange::judging::Judged;
 use toolrein::wire::sse::{Piece, Splitter, parse_fields};
 
 const PATIENCE: usize = 3;
 const MOST_ROUNDS: usize = 200;
 
-/// What came of a stream.
+/// The result of judging a stream.
 #[derive(PartialEq)]
-struct Seen {
+struct StreamOutcome {
     out: Vec<u8>,
     record: Vec<Judged>,
     rounds: Vec<Bytes>,
@@ -32,11 +32,11 @@ pub fn run(input: &[u8]) -> bool {
     let whole = judged(first, limits, &[stream]);
     let pieces = cut(stream, cutting);
     let parts = judged(first, limits, &pieces);
-    // What is held in bytes depends on the chunks where an event is too long for the bounds.
+    // Where an event is too long for the bounds, the bytes that are held depend on the chunks.
     if whole.unjudged == 0 && parts.unjudged == 0 {
-        let told = || format!("whole\n{}\nin parts\n{}", lossy(&whole.out), lossy(&parts.out));
-        assert!(whole.record == parts.record, "{:?}\n{:?}\n{}", whole.record, parts.record, told());
-        assert!(whole == parts, "{}", told());
+        let both = || format!("whole\n{}\nin parts\n{}", lossy(&whole.out), lossy(&parts.out));
+        assert!(whole.record == parts.record, "{:?}\n{:?}\n{}", whole.record, parts.record, both());
+        assert!(whole == parts, "{}", both());
     }
     for seen in [&whole, &parts] {
         check(first, stream, seen);
@@ -44,7 +44,7 @@ pub fn run(input: &[u8]) -> bool {
     all_json(stream)
 }
 
-fn check(first: u8, stream: &[u8], seen: &Seen) {
+fn check(first: u8, stream: &[u8], seen: &StreamOutcome) {
     if observes(first) && !seen.errored {
         assert_eq!(lossy(&seen.out), lossy(stream), "changed while observing");
     }
@@ -58,7 +58,7 @@ fn check(first: u8, stream: &[u8], seen: &Seen) {
     }
 }
 
-/// Whether every event's data is JSON, but for the end's.
+/// Whether every event's data is JSON, except that of the end.
 fn all_json(stream: &[u8]) -> bool {
     let mut splitter = Splitter::new(usize::MAX);
     let mut pieces = Vec::new();
@@ -93,14 +93,14 @@ fn cut(stream: &[u8], cutting: u8) -> Vec<&[u8]> {
             2 => (state >> 24) as usize,
             _ => (state >> 22) as usize,
         };
-        let (piece, behind) = rest.split_at(length.clamp(1, rest.len()));
+        let (piece, after) = rest.split_at(length.clamp(1, rest.len()));
         pieces.push(piece);
-        rest = behind;
+        rest = after;
     }
     pieces
 }
 
-fn judged(first: u8, limits: Limits, pieces: &[&[u8]]) -> Seen {
+fn judged(first: u8, limits: Limits, pieces: &[&[u8]]) -> StreamOutcome {
     let mut judge = ReplyJudge::new(judging(first), Form::Streamed, limits, Options::default());
     let mut out = Vec::new();
     let mut rounds = Vec::new();
@@ -125,17 +125,16 @@ fn judged(first: u8, limits: Limits, pieces: &[&[u8]]) -> Seen {
         }
         judge.continue_with(choice);
     }
-    // A call that two readers take differently is written anew.
+    // A call that two readers understand differently is rewritten.
     let is_edited = judge.choices().iter().any(ChoiceState::is_edited);
     let spoiled = judge.broken_off().is_some();
-    let untouched =
-        !has_acted(&judge.judging) && !is_edited && rounds.is_empty() && !errored && !spoiled;
+    let untouched = !has_acted(&judge.judging) && !is_edited && rounds.is_empty() && !errored && !spoiled;
     let out = out.concat();
     if untouched && judge.unjudged().is_empty() {
         assert_eq!(lossy(&out), lossy(&pieces.concat()), "changed without a reason");
     }
     let unjudged = judge.unjudged().len();
-    Seen { out, record: judge.judging.record, rounds, unjudged, spoiled, errored }
+    StreamOutcome { out, record: judge.judging.record, rounds, unjudged, spoiled, errored }
 }
 
 fn push(judge: &mut ReplyJudge<Judging>, piece: &[u8], out: &mut Vec<Bytes>, errored: &mut bool) {

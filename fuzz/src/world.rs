@@ -1,22 +1,22 @@
-//! What stands around the core in a target: configurations, a caller, histories to judge replies by. Knows no target.
+//! Fixtures shared by the targets: configurations, a caller, histories to judge replies by. Knows no target.
 
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::policy::REGISTRY;
-use toolrein::policy::pattern::Pattern;
-use toolrein::policy::set::{Judge, PolicySet};
-use toolrein::exchange::judging::{AnswerTools, Judging};
 use toolrein::conversation::Transcript;
 use toolrein::conversation::identity::{Hash, HashKey, Identity};
 use toolrein::conversation::memo::NoMemo;
 use toolrein::conversation::request::Request;
+use toolrein::exchange::judging::{AnswerTools, Judging};
+use toolrein::policy::REGISTRY;
+use toolrein::policy::pattern::Pattern;
+use toolrein::policy::set::{Judge, PolicySet};
 use toolrein::replay::Enforced;
 
 /// Now, in every target: ms since the epoch.
 pub const NOW_MS: u64 = 1_790_000_000_000;
-/// Under which people are asked.
+/// The key under which people are asked.
 pub const TOKEN: &str = "FUZZED";
 
 const EVERYTHING: &str = include_str!("../../tests/simulation/everything.toml");
@@ -30,7 +30,7 @@ const PROFILES: [&str; 5] = [
 const ANSWERS: [&str; 2] = ["final_answer*", "submit"];
 
 /// Histories that are near the limits of the sets above, in which a call of `look`, `send_mail` or `pay_bill` is
-/// ruled on in different ways; and one whose model must answer by a call.
+/// decided on in different ways; and one whose model must answer by a call.
 const HISTORIES: [&str; 4] = [
     r#"{"model":"m","messages":[{"role":"user","content":"please act now"}]}"#,
     r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"look","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"look","arguments":"{}"}},{"id":"c","type":"function","function":{"name":"look","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"x"},{"role":"tool","tool_call_id":"b","content":"x"},{"role":"tool","tool_call_id":"c","content":"x"}],"tools":[{"type":"function","function":{"name":"look","parameters":{"type":"object","properties":{"n":{"type":"integer"}}}}},{"type":"function","function":{"name":"pay_bill"}}]}"#,
@@ -64,7 +64,7 @@ pub fn policies(at: usize) -> &'static PolicySet {
 }
 
 pub fn identity(seed: u64) -> Identity {
-    Identity { key: HashKey::fixed(seed), principal: Hash(7), explicit: None }
+    Identity { key: HashKey::fixed(seed), caller: Hash(7), explicit: None }
 }
 
 /// A judge of replies to one of the histories. `choices`: the set, the history, the mode.

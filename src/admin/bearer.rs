@@ -1,5 +1,5 @@
-//! The bearer token of the admin server: what it must look like, and whether a request brings it. Where it comes from is
-//! the configuration's affair, and what it opens is the routes'.
+//! The bearer token of the admin server: its required form, and whether a request carries it. The configuration
+//! supplies it, and the routes decide what it protects.
 
 use crate::conversation::identity::{Domain, HashKey};
 use crate::secret::random_key;
@@ -10,8 +10,8 @@ use hyper::http::header::AUTHORIZATION;
 const LEAST_CHARS: usize = 16;
 const SCHEME: &str = "bearer ";
 
-/// See the file's head. Kept as a hash under a key of its own, so that comparing it takes the same time whatever is
-/// brought, and no copy of it lies about.
+/// See the module's documentation. Kept as a hash under its own key, so that comparing takes the same time for any
+/// input, and no plain copy stays in memory.
 #[derive(Clone)]
 pub struct Bearer {
     key: HashKey,
@@ -22,7 +22,7 @@ impl Bearer {
     /// A token as the operator gave it.
     ///
     /// # Errors
-    /// What is wrong with it, without a word of it.
+    /// What is wrong with it, without quoting any of it.
     pub fn new(token: &str) -> Result<Self, String> {
         if token.chars().count() < LEAST_CHARS {
             return Err(format!("expected a token of at least {LEAST_CHARS} characters"));
@@ -35,7 +35,7 @@ impl Bearer {
         Ok(Self { key, hash })
     }
 
-    /// Whether the request brings it, in its one `authorization` header.
+    /// Whether the request carries it, in its one `authorization` header.
     pub(super) fn opens<B>(&self, request: &Request<B>) -> bool {
         let mut named = request.headers().get_all(AUTHORIZATION).iter();
         let (Some(value), None) = (named.next(), named.next()) else { return false };
@@ -47,7 +47,7 @@ impl Bearer {
 }
 
 fn hash(key: &HashKey, token: &[u8]) -> u128 {
-    key.hash(Domain::Principal, &[b"admin", token]).0
+    key.hash(Domain::Caller, &[b"admin", token]).0
 }
 
 #[cfg(test)]
@@ -83,10 +83,12 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_could_be_guessed_or_not_be_sent_is_refused_without_being_told() {
+    fn a_token_that_could_be_guessed_or_not_be_sent_is_refused_without_being_shown() {
         for token in ["", "fifteen-letters", "a token with spaces in it", "sixteen-lätters!"] {
-            let told = Bearer::new(token).err().unwrap();
-            assert!(told.starts_with("expected a token of ") && (token.is_empty() || !told.contains(token)));
+            let problem = Bearer::new(token).err().unwrap();
+            assert!(
+                problem.starts_with("expected a token of ") && (token.is_empty() || !problem.contains(token))
+            );
         }
     }
 }

@@ -1,20 +1,20 @@
-//! The guard against DNS rebinding: which names a server on a loopback address answers to. Judges the host
-//! that a request asks for, not who sends it.
+//! The guard against DNS rebinding: the host names to which a server on a loopback address answers. It checks the host
+//! of the request, not its sender.
 //!
-//! A page in a browser may not read answers of other origins. So a hostile page's own name is made to resolve
-//! to 127.0.0.1 once it is loaded; then the browser takes our server for the page's own and lets it read
-//! everything, the configuration too. Such a request still carries the page's name in `host`. An address
-//! cannot be rebound, and `localhost` is resolved by the machine alone, so these are all that is answered to.
+//! A page in a browser may not read answers from other origins. An attacker's page can therefore make its own name
+//! resolve to 127.0.0.1 after it was loaded; the browser then takes our server for the page's own and lets the page
+//! read everything, the configuration too. Such a request still carries the page's name in `host`. An IP address cannot
+//! be rebound, and `localhost` is resolved by the machine itself, so only these are accepted.
 
 use hyper::http::Request;
 use hyper::http::header::HOST;
 use hyper::http::uri::Authority;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Whether every host that the request names is an IP address or `localhost`. A request without any, as
-/// HTTP/1.0 allows, comes from no browser and is taken.
+/// Whether every host in the request is an IP address or `localhost`. A request without any, as HTTP/1.0 allows, comes
+/// from no browser and is accepted.
 pub(super) fn is_local<B>(request: &Request<B>) -> bool {
-    // HTTP/2 and absolute targets name the host in the URI.
+    // HTTP/2 and absolute targets carry the host in the URI.
     let target = request.uri().authority();
     let named = request.headers().get_all(HOST).iter();
     target.is_none_or(is_local_name)

@@ -1,6 +1,6 @@
-//! The admin server's answers: metrics, health, the configuration in force, and calls that wait for a person's word.
-//! What can be read by anybody shows no secret; what shows a conversation, or changes anything, takes the bearer token.
-//! Who listens, accepts and writes is the proxy's affair.
+//! The admin server's routes: metrics, health, the configuration in force, stops and pending approvals. Public pages
+//! show no secret; pages that show a conversation or change anything require the bearer token. The proxy module
+//! listens, accepts and writes.
 
 mod bearer;
 mod confirmations;
@@ -12,8 +12,8 @@ pub use bearer::Bearer;
 pub use stops::StopScope;
 
 use crate::dialect::error::own_error_body;
-use crate::ledger::Ledger;
-use crate::ledger::held::HeldCalls;
+use crate::store::StateStore;
+use crate::store::held::HeldCalls;
 use crate::telemetry::metrics::Metrics;
 use bytes::Bytes;
 use http_body_util::Full;
@@ -32,57 +32,57 @@ const EXPOSITION: &str = "text/plain; version=0.0.4";
 const INDEX: &str = "toolrein admin\n\n\
     /metrics  metrics in the Prometheus text format\n\
     /livez    200 while the process answers\n\
-    /readyz   200 while requests are taken; 503 while starting or draining\n\
+    /readyz   200 while requests are accepted; 503 while starting or draining\n\
     /config   the configuration in force, secrets hidden\n\
-    /api/confirmations   calls that wait for a person's word; takes the bearer token\n\
-    /api/stops   what is stopped; takes the bearer token\n\
-    /api/conversations/ID/stop, /api/callers/HASH/stop   POST stops, DELETE ends that; take the bearer token\n";
+    /api/confirmations   calls that wait for a person's decision; requires the bearer token\n\
+    /api/stops   what is stopped; requires the bearer token\n\
+    /api/conversations/ID/stop, /api/callers/HASH/stop   POST stops, DELETE resumes; require the bearer token\n";
 
 /// The longest body that is read.
 pub const BODY_BYTES: u64 = 1024;
 
-/// What the admin server shows. Cheap to clone.
+/// The state that the admin server shows. Cheap to clone.
 #[derive(Clone)]
 pub struct Admin {
     pub metrics: Arc<Metrics>,
     /// The configuration in force as JSON, secrets already hidden.
     pub config: Arc<str>,
     pub readiness: Readiness,
-    /// Whether the server is bound to a loopback address: then names other than `localhost` are refused.
+    /// Whether the server is bound to a loopback address: then host names other than `localhost` are refused.
     pub loopback: bool,
-    /// Calls that wait for a person's word.
+    /// Calls that wait for a person's decision.
     pub held: Arc<HeldCalls>,
-    /// Where stops are kept.
-    pub ledger: Arc<dyn Ledger>,
-    /// Where these have an effect.
+    /// The state store, which keeps the stops.
+    pub store: Arc<dyn StateStore>,
+    /// The profiles in which stops have an effect.
     pub stop_scope: Arc<StopScope>,
-    /// What opens the pages for which it takes one; without it they do not exist.
+    /// The token for protected pages; without it they do not exist.
     pub bearer: Option<Bearer>,
 }
 
-/// A page that takes the token, and what is asked of it.
+/// A route that requires the token.
 #[derive(Clone, Copy)]
-enum Asked<'a> {
-    Confirmations(confirmations::Asked<'a>),
-    Stops(stops::Asked<'a>),
+enum Route<'a> {
+    Confirmations(confirmations::Route<'a>),
+    Stops(stops::Route<'a>),
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Route<'a> {
     fn of(path: &'a str) -> Option<Self> {
-        let confirmations = confirmations::Asked::of(path).map(Self::Confirmations);
-        confirmations.or_else(|| stops::Asked::of(path).map(Self::Stops))
+        let confirmations = confirmations::Route::of(path).map(Self::Confirmations);
+        confirmations.or_else(|| stops::Route::of(path).map(Self::Stops))
     }
 
-    /// The methods that it takes.
+    /// The allowed methods.
     fn methods(self) -> (&'static [Method], &'static str) {
         match self {
-            Self::Confirmations(asked) => asked.methods(),
-            Self::Stops(asked) => asked.methods(),
+            Self::Confirmations(route) => route.methods(),
+            Self::Stops(route) => route.methods(),
         }
     }
 
     fn has_body(self) -> bool {
-        matches!(self, Self::Confirmations(confirmations::Asked::Answer(_)))
+        matches!(self, Self::Confirmations(confirmations::Route::Answer(_)))
     }
 }
 
@@ -90,22 +90,21 @@ impl<'a> Asked<'a> {
 struct Answer(StatusCode, &'static str, Bytes);
 
 impl Admin {
-    /// Whether the body of this request is to be read, up to [`BODY_BYTES`], before it is answered: only of those who
-    /// bring the token.
+    /// Whether the body of this request is read, up to [`BODY_BYTES`], before it is answered: only with the token.
     pub fn reads_body<B>(&self, request: &Request<B>) -> bool {
-        let asked = Asked::of(request.uri().path());
-        asked.is_some_and(|asked| asked.has_body() && self.refusal(request, asked).is_none())
+        let route = Route::of(request.uri().path());
+        route.is_some_and(|route| route.has_body() && self.refusal(request, route).is_none())
     }
 
-    /// Answers one request with its `body`; `None`: it was not to be read, or could not be.
+    /// Answers one request with its `body`; `None`: it was not read, or could not be.
     pub async fn handle(&self, request: &Request<()>, body: Option<&[u8]>) -> Response<Full<Bytes>> {
         let answer = self.answer(request, body.unwrap_or_default()).await;
         let status = answer.0;
         let mut response = answer.respond(request.method() == Method::HEAD);
-        let asked = Asked::of(request.uri().path());
+        let route = Route::of(request.uri().path());
         match status {
             StatusCode::METHOD_NOT_ALLOWED => {
-                let methods = asked.map_or("GET, HEAD", |asked| asked.methods().1);
+                let methods = route.map_or("GET, HEAD", |route| route.methods().1);
                 response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
             }
             StatusCode::UNAUTHORIZED => {
@@ -121,11 +120,11 @@ impl Admin {
             return refusal;
         }
         let path = request.uri().path();
-        if let Some(asked) = Asked::of(path) {
-            return match (self.refusal(request, asked), asked) {
+        if let Some(route) = Route::of(path) {
+            return match (self.refusal(request, route), route) {
                 (Some(refusal), _) => refusal,
-                (None, Asked::Confirmations(asked)) => self.confirmations(asked, body),
-                (None, Asked::Stops(asked)) => self.stops(request.method(), asked).await,
+                (None, Route::Confirmations(route)) => self.confirmations(route, body),
+                (None, Route::Stops(route)) => self.stops(request.method(), route).await,
             };
         }
         let show: fn(&Self) -> Answer = match path {
@@ -139,7 +138,7 @@ impl Admin {
             _ => return Answer::error(StatusCode::NOT_FOUND, "There is nothing at this path.", "not_found"),
         };
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let message = "This path takes GET and HEAD.";
+            let message = "This path allows GET and HEAD.";
             return Answer::error(StatusCode::METHOD_NOT_ALLOWED, message, "method_not_allowed");
         }
         show(self)
@@ -147,26 +146,26 @@ impl Admin {
 
     fn host_refusal<B>(&self, request: &Request<B>) -> Option<Answer> {
         let message =
-            "This server is bound to a loopback address and is asked for by IP address or as localhost.";
+            "This server is bound to a loopback address: use its IP address or localhost as the host.";
         let refused = self.loopback && !host::is_local(request);
         refused.then(|| Answer::error(StatusCode::FORBIDDEN, message, "host_refused"))
     }
 
-    /// Why a request for a page that takes the token is not answered.
-    fn refusal<B>(&self, request: &Request<B>, asked: Asked<'_>) -> Option<Answer> {
+    /// The error for a request to a protected page that is not allowed.
+    fn refusal<B>(&self, request: &Request<B>, route: Route<'_>) -> Option<Answer> {
         if let Some(refusal) = self.host_refusal(request) {
             return Some(refusal);
         }
         let Some(bearer) = &self.bearer else {
-            let message = "There is nothing at this path: admin.token_env is not set.";
+            let message = "There is nothing at this path, because admin.token_env is not set.";
             return Some(Answer::error(StatusCode::NOT_FOUND, message, "not_found"));
         };
         if !bearer.opens(request) {
-            let message = "This path takes the token of admin.token_env: authorization: Bearer TOKEN.";
+            let message = "This path requires the token of admin.token_env: authorization: Bearer TOKEN.";
             return Some(Answer::error(StatusCode::UNAUTHORIZED, message, "unauthorized"));
         }
-        let (methods, listed) = asked.methods();
-        let message = format!("This path takes {listed}.");
+        let (methods, listed) = route.methods();
+        let message = format!("This path allows {listed}.");
         let wrong = !methods.contains(request.method());
         wrong.then(|| Answer::error(StatusCode::METHOD_NOT_ALLOWED, &message, "method_not_allowed"))
     }
@@ -186,7 +185,7 @@ impl Answer {
         Self(status, JSON, own_error_body(message, code).into())
     }
 
-    /// The response; for HEAD the same without the body, its length still told.
+    /// The response; for HEAD without the body, but with its length.
     fn respond(self, is_head: bool) -> Response<Full<Bytes>> {
         let Self(status, kind, body) = self;
         let length = body.len();
@@ -205,9 +204,9 @@ impl Answer {
 mod tests {
     use super::*;
     use crate::config::{Config, Overrides, Source};
-    use crate::ledger::held::{End, Shown};
-    use crate::ledger::memory::{Bounds, Memory};
     use crate::policy::REGISTRY;
+    use crate::store::held::{End, Shown};
+    use crate::store::memory::{Bounds, Memory};
     use futures_util::FutureExt as _;
     use http_body_util::BodyExt;
     use hyper::body::Incoming;
@@ -225,7 +224,7 @@ mod tests {
             readiness: Readiness::starting(),
             loopback,
             held: Arc::default(),
-            ledger: Arc::new(Memory::new(&bounds())),
+            store: Arc::new(Memory::new(&bounds())),
             stop_scope: Arc::default(),
             bearer: Some(Bearer::new(TOKEN).unwrap()),
         }
@@ -233,12 +232,12 @@ mod tests {
 
     fn bounds() -> Bounds {
         let hour = Duration::from_secs(3_600);
-        Bounds { calls: 10, rounds_bytes: 10, conversations: 10, lifetime: hour, refusals: hour }
+        Bounds { calls: 10, hidden_exchange_bytes: 10, conversations: 10, lifetime: hour, refusals: hour }
     }
 
     const TOKEN: &str = "a-token-of-the-tests";
 
-    fn told(admin: &Admin, method: &str, path: &str, said: &str) -> (u16, String) {
+    fn response_of(admin: &Admin, method: &str, path: &str, said: &str) -> (u16, String) {
         let request = Request::builder().method(method).uri(path).header("host", "127.0.0.1");
         let request = request.header("authorization", format!("Bearer {TOKEN}")).body(()).unwrap();
         let response = admin.handle(&request, Some(said.as_bytes())).now_or_never().unwrap();
@@ -322,15 +321,15 @@ mod tests {
     async fn readiness_follows_the_life_of_the_process() {
         let admin = admin(false);
         let readiness = admin.readiness.clone();
-        let told = async || {
+        let response_of = async || {
             let response = ask(&admin, "GET", "/readyz");
             (response.status().as_u16(), body(response).await)
         };
-        assert_eq!(told().await, (503, "starting\n".to_owned()));
+        assert_eq!(response_of().await, (503, "starting\n".to_owned()));
         readiness.open();
-        assert_eq!(told().await, (200, "ready\n".to_owned()));
+        assert_eq!(response_of().await, (200, "ready\n".to_owned()));
         readiness.drain();
-        assert_eq!(told().await, (503, "draining\n".to_owned()));
+        assert_eq!(response_of().await, (503, "draining\n".to_owned()));
         assert_eq!(ask(&admin, "GET", "/livez").status(), 200);
     }
 
@@ -368,7 +367,7 @@ mod tests {
         let admin = admin(true);
         let until = tokio::time::Instant::now() + Duration::from_secs(120);
         let mut ticket = admin.held.hold(shown(), until);
-        let (status, list) = told(&admin, "GET", "/api/confirmations", "");
+        let (status, list) = response_of(&admin, "GET", "/api/confirmations", "");
         let list: serde_json::Value = serde_json::from_str(&list).unwrap();
         let line = &list["data"][0];
         let token = line["token"].as_str().unwrap();
@@ -386,18 +385,18 @@ mod tests {
         for wrong in
             ["", "{}", "true", "{\"approve\":1}", "{\"approve\":true,\"tool\":\"x\"}", "{\"approve\":true"]
         {
-            let (status, body) = told(&admin, "POST", &path, wrong);
+            let (status, body) = response_of(&admin, "POST", &path, wrong);
             assert!(status == 400 && body.contains("\"code\":\"bad_answer\""), "{wrong}: {body}");
         }
-        let (status, body) = told(&admin, "POST", &path, "{\"approve\": true}");
+        let (status, body) = response_of(&admin, "POST", &path, "{\"approve\": true}");
         assert!(status == 200 && body.contains("\"outcome\":\"approved\""), "{body}");
-        assert_eq!(ticket.word().await, End::Approved);
+        assert_eq!(ticket.decision().await, End::Approved);
         for (path, code) in [
             (path.as_str(), "confirmation_answered"),
             ("/api/confirmations/0123456789abcdef0123456789abcdef", "confirmation_unknown"),
             ("/api/confirmations/..", "confirmation_unknown"),
         ] {
-            let (status, body) = told(&admin, "POST", path, "{\"approve\":true}");
+            let (status, body) = response_of(&admin, "POST", path, "{\"approve\":true}");
             assert!(status == 404 && body.contains(code), "{path}: {body}");
         }
     }
@@ -434,7 +433,7 @@ mod tests {
                 assert_eq!(ask(&admin, method, path, TOKEN), (405, "POST, DELETE".to_owned(), false));
             }
         }
-        assert!(admin.ledger.stops(0).now_or_never().unwrap().stops.is_empty());
+        assert!(admin.store.stops(0).now_or_never().unwrap().stops.is_empty());
         admin.bearer = None;
         for path in pages {
             assert_eq!(ask(&admin, "POST", path, TOKEN), (404, nothing(), false), "{path}");
@@ -451,16 +450,16 @@ mod tests {
             ("/api/conversations/a/stop/stop", "conversation", "a/stop"),
             (&format!("/api/callers/{}/stop", hash.to_uppercase()), "caller", hash),
         ] {
-            let (status, body) = told(&admin, "POST", path, "");
+            let (status, body) = response_of(&admin, "POST", path, "");
             let body: serde_json::Value = serde_json::from_str(&body).unwrap();
             assert_eq!((status, &body["what"], &body["id"]), (200, &what.into(), &id.into()), "{body}");
             assert_eq!(body["stopped"], true);
-            let (_, list) = told(&admin, "GET", "/api/stops", "");
+            let (_, list) = response_of(&admin, "GET", "/api/stops", "");
             let list: serde_json::Value = serde_json::from_str(&list).unwrap();
             let expected = serde_json::json!([{"what": what, "id": id, "until": body["until"]}]);
             assert_eq!((&list["data"], &list["complete"]), (&expected, &true.into()));
-            assert_eq!(told(&admin, "DELETE", path, "").0, 200);
-            let (status, body) = told(&admin, "DELETE", path, "");
+            assert_eq!(response_of(&admin, "DELETE", path, "").0, 200);
+            let (status, body) = response_of(&admin, "DELETE", path, "");
             assert!(status == 404 && body.contains("\"code\":\"not_stopped\""), "{body}");
         }
     }
@@ -481,12 +480,12 @@ mod tests {
             "/api/callers/0123456789abcdef0123456789abcdeg/stop",
         ] {
             for method in ["POST", "DELETE"] {
-                let (status, body) = told(&admin, method, path, "");
+                let (status, body) = response_of(&admin, method, path, "");
                 assert!(status == 400 && body.contains("\"code\":\"bad_id\""), "{path}: {body}");
             }
         }
         for path in ["/api/conversations/a", "/api/conversations/stop", "/api/callers", "/api/stops/"] {
-            assert_eq!(told(&admin, "POST", path, "").0, 404, "{path}");
+            assert_eq!(response_of(&admin, "POST", path, "").0, 404, "{path}");
         }
     }
 
@@ -497,7 +496,7 @@ mod tests {
             let source = Source::Text { name: "proxy.toml".to_owned(), text: settings.to_owned() };
             let config = Config::load(source, &Overrides::default(), REGISTRY).unwrap();
             let admin = Admin { stop_scope: Arc::new(StopScope::of(&config)), ..admin(true) };
-            told(&admin, "POST", path, "")
+            response_of(&admin, "POST", path, "")
         };
         let (status, body) = told_under("[policy.budget]\n");
         assert!(status == 409 && body.contains("\"code\":\"stops_off\"") && body.contains("kill"), "{body}");

@@ -1,5 +1,5 @@
-//! Whether the process takes requests: starting, ready, then draining, never back. Says so and nothing more:
-//! who drains, and how, is the proxy's affair.
+//! The readiness of the process: starting, ready, then draining, never back. It only holds the state; the proxy does
+//! the draining.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -13,17 +13,17 @@ const DRAINING: u8 = 2;
 pub struct Readiness(Arc<AtomicU8>);
 
 impl Readiness {
-    /// The readiness of a process that is not ready yet.
+    /// The readiness of a starting process.
     pub fn starting() -> Self {
         Self(Arc::new(AtomicU8::new(STARTING)))
     }
 
-    /// Requests are taken from now on, unless the process drains already.
+    /// Marks the process as ready, unless it drains already.
     pub fn open(&self) {
         self.0.fetch_max(READY, Ordering::Relaxed);
     }
 
-    /// No new requests shall be sent here, for good.
+    /// Marks the process as draining, for good.
     pub fn drain(&self) {
         self.0.store(DRAINING, Ordering::Relaxed);
     }

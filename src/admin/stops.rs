@@ -1,30 +1,30 @@
-//! The stop button: who holds the bearer token stops conversations and callers, sees what is stopped, and lets it go on.
-//! Reads and writes JSON; what a stop leads to is a policy's affair.
+//! Stops, a kill switch: the holder of the bearer token stops conversations and callers, lists what is stopped, and
+//! ends stops. Reads and writes JSON; a policy acts on a stop.
 
 use super::{Admin, Answer, JSON};
 use crate::config::{Config, Mode};
 use crate::conversation::Stopped;
-use crate::ledger::Stop;
-use crate::ledger::stops::{MOST_STOPS, StopError};
+use crate::store::Stop;
+use crate::store::stops::{MOST_STOPS, StopError};
 use hyper::http::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
 
-/// No conversation has a longer id.
+/// The longest id of a conversation.
 const MOST_ID_BYTES: usize = 256;
 /// Hexadecimal digits of a caller's hash.
 const HASH_DIGITS: usize = 32;
 
-/// What is asked of these pages.
+/// A route of these pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked<'a> {
+pub(super) enum Route<'a> {
     List,
-    /// The id as it stands in the path.
+    /// The id from the path.
     One(Stopped, &'a str),
 }
 
-/// Where a stop has an effect.
+/// The requests for which a stop has an effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StopScope {
     /// Why it has none anywhere.
@@ -34,7 +34,7 @@ pub struct StopScope {
 }
 
 impl StopScope {
-    /// Under this configuration.
+    /// The scope under this configuration.
     pub fn of(config: &Config) -> Self {
         let profiles = config.profiles.iter();
         let profiles = profiles.map(|profile| (Some(profile.name.to_string()), &profile.policies));
@@ -49,8 +49,8 @@ impl StopScope {
     }
 }
 
-impl<'a> Asked<'a> {
-    /// What the path asks, if it is one of these.
+impl<'a> Route<'a> {
+    /// The route of a path, if it is one of these.
     pub(super) fn of(path: &'a str) -> Option<Self> {
         if path == "/api/stops" {
             return Some(Self::List);
@@ -63,7 +63,7 @@ impl<'a> Asked<'a> {
         conversation.or_else(|| one("/api/callers/", Stopped::Caller))
     }
 
-    /// The methods that it takes.
+    /// The allowed methods.
     pub(super) fn methods(self) -> (&'static [Method], &'static str) {
         match self {
             Self::List => (&[Method::GET, Method::HEAD], "GET, HEAD"),
@@ -73,11 +73,11 @@ impl<'a> Asked<'a> {
 }
 
 impl Admin {
-    pub(super) async fn stops(&self, method: &Method, asked: Asked<'_>) -> Answer {
-        let Asked::One(what, id) = asked else { return self.list_stops().await };
+    pub(super) async fn stops(&self, method: &Method, route: Route<'_>) -> Answer {
+        let Route::One(what, id) = route else { return self.list_stops().await };
         let Some(stop) = stop(what, id) else {
             let message = match what {
-                Stopped::Conversation => "A conversation's id has 1 to 256 visible ASCII characters.",
+                Stopped::Conversation => "A conversation's id is 1 to 256 visible ASCII characters.",
                 Stopped::Caller => "A caller's id is its hash from the log: 32 hexadecimal digits.",
             };
             return Answer::error(StatusCode::BAD_REQUEST, message, "bad_id");
@@ -89,7 +89,7 @@ impl Admin {
     }
 
     async fn list_stops(&self) -> Answer {
-        let mut listed = self.ledger.stops(now_ms()).await;
+        let mut listed = self.store.stops(now_ms()).await;
         listed.stops.sort_by_key(|(_, until_ms)| *until_ms);
         let data: Vec<Value> = listed.stops.iter().map(|(stop, until_ms)| line(stop, *until_ms)).collect();
         let body = json!({"object": "list", "data": data, "complete": listed.whole});
@@ -98,10 +98,10 @@ impl Admin {
 
     async fn stop(&self, stop: Stop) -> Answer {
         if let Some(why) = self.stop_scope.off {
-            let message = format!("Nothing would be stopped: {why}.");
+            let message = format!("A stop would have no effect: {why}.");
             return Answer::error(StatusCode::CONFLICT, &message, "stops_off");
         }
-        let stopped = self.ledger.stop(stop.clone(), now_ms()).await;
+        let stopped = self.store.stop(stop.clone(), now_ms()).await;
         if stopped != Err(StopError::Full) {
             tracing::warn!(what = word(stop.what), id = stop.id, "stopped at the admin port");
         }
@@ -114,16 +114,16 @@ impl Admin {
                 }
                 Answer(StatusCode::OK, JSON, body.to_string().into())
             }
-            Err(StopError::Away) => away("It is stopped at this replica alone"),
+            Err(StopError::Away) => away("It is stopped at this replica only"),
             Err(StopError::Full) => {
-                let message = format!("{MOST_STOPS} are stopped already: end some of these first.");
+                let message = format!("There are {MOST_STOPS} stops already: end some of them first.");
                 Answer::error(StatusCode::CONFLICT, &message, "too_many_stops")
             }
         }
     }
 
     async fn resume(&self, stop: Stop) -> Answer {
-        let resumed = self.ledger.resume(stop.clone()).await;
+        let resumed = self.store.resume(stop.clone()).await;
         match resumed {
             Ok(true) => {
                 tracing::info!(what = word(stop.what), id = stop.id, "a stop was ended at the admin port");
@@ -132,15 +132,15 @@ impl Admin {
             }
             Ok(false) => {
                 let message =
-                    "Nothing with this id was stopped here; what the configuration stops ends there.";
+                    "No stop for this id was set here; end stops of the configuration in the configuration.";
                 Answer::error(StatusCode::NOT_FOUND, message, "not_stopped")
             }
-            Err(_) => away("It goes on at this replica alone"),
+            Err(_) => away("It is resumed at this replica only"),
         }
     }
 }
 
-/// What the path names; `None` if no conversation or caller can have such an id.
+/// The stop that the path names; `None` if no conversation or caller can have such an id.
 fn stop(what: Stopped, id: &str) -> Option<Stop> {
     let id = percent_decode_str(id).decode_utf8().ok()?;
     let id = match what {

@@ -1,20 +1,20 @@
-//! `conversation.caller`: what names the caller of a request. Reads and writes the setting; who a request's caller is, the
-//! proxy finds out.
+//! `conversation.caller`: what identifies the caller of a request. Parses and writes the setting; the proxy determines
+//! a request's caller.
 
 use hyper::http::HeaderName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 
-/// What stands before the name of a header.
+/// The prefix of a header's name.
 const HEADER: &str = "header:";
 
-/// What names the caller.
+/// What identifies the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Caller {
     /// The one credential of the request, wherever it is.
     #[default]
     Credential,
-    /// This header alone, which a gateway sets that the operator trusts.
+    /// Only this header, which a trusted gateway sets.
     Header(HeaderName),
 }
 

@@ -1,12 +1,12 @@
-//! What must hold between the values of a configuration, and what is allowed but probably a mistake. Changes
-//! nothing.
+//! Consistency checks between the values of a configuration, and warnings about what is allowed but probably a mistake.
+//! Changes nothing.
 
 use super::document::Document;
 use super::error::{Problem, nearest};
 use super::file::{File, Overriding, Written};
 use super::shared::{self, is_variable};
 use super::source::reason;
-use super::tables::{Admin, Audit, Ledger, Limits, Mode};
+use super::tables::{Admin, Audit, Limits, Mode, StateStore};
 use super::target::Target;
 use super::units::{write_size, write_span};
 use hyper::http::Uri;
@@ -17,7 +17,7 @@ use tracing_subscriber::EnvFilter;
 /// The most re-asks: each is a whole reply that is paid for.
 const MAX_REASK: u32 = 20;
 
-/// The shortest bound of a body or an event, in bytes: below it not even an error would fit.
+/// The smallest limit of a body or an event, in bytes: below it not even an error would fit.
 const MIN_BYTES: u64 = 1024;
 
 /// What was found.
@@ -26,7 +26,7 @@ pub(super) struct Checked {
     pub warnings: Vec<String>,
 }
 
-/// Checks what was written and overridden.
+/// Checks the file and its overrides.
 pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Overriding) -> Checked {
     let mut checker = Checker {
         document,
@@ -43,7 +43,7 @@ pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Ove
     checker.log(&file.log.level);
     checker.audit(&file.audit);
     checker.admin(&file.admin);
-    checker.ledger(&file.ledger);
+    checker.store(&file.store);
     checker.checked
 }
 
@@ -61,7 +61,7 @@ impl Checker<'_> {
         self.require(&["listen.admin", "listen.proxy"], !meet(proxy, admin), text);
         if !admin.ip().is_loopback() {
             self.warn(format!(
-                "listen.admin: {admin} can be reached from other machines; whoever reaches it reads the metrics and \
+                "listen.admin: {admin} can be reached from other machines; anybody there can read the metrics and \
                  the configuration"
             ));
         }
@@ -84,7 +84,7 @@ impl Checker<'_> {
         let is_tls = uri.scheme_str() == Some("https");
         if upstream.http2 && is_tls {
             self.warn(
-                "upstream.http2: concerns http:// alone; with https:// HTTP/2 is agreed upon anyway"
+                "upstream.http2: applies to http:// only; with https:// HTTP/2 is negotiated anyway"
                     .to_owned(),
             );
         }
@@ -145,10 +145,10 @@ impl Checker<'_> {
             ("limits.upload_timeout", limits.upload_timeout),
             ("limits.stall_timeout", limits.stall_timeout),
             ("limits.keepalive_comment", limits.keepalive_comment),
-            ("ledger.ttl", file.ledger.ttl),
-            ("ledger.timeout", file.ledger.timeout),
+            ("store.ttl", file.store.ttl),
+            ("store.timeout", file.store.timeout),
         ] {
-            // Timers count in ms, and a clock that is asked for centuries ahead overflows.
+            // Timers count in ms, and a clock overflows with durations of centuries.
             let holds = (Duration::from_millis(1)..=YEAR).contains(&span);
             let text = format!("expected a duration from 1ms to 1 year, found {}", write_span(span));
             self.require(&[key], holds, text);
@@ -165,9 +165,9 @@ impl Checker<'_> {
 
     fn counts(&mut self, file: &File) {
         for (key, count) in [
-            ("ledger.calls", file.ledger.calls),
-            ("ledger.rounds_bytes", file.ledger.rounds_bytes),
-            ("ledger.conversations", file.ledger.conversations),
+            ("store.calls", file.store.calls),
+            ("store.hidden_exchange_bytes", file.store.hidden_exchange_bytes),
+            ("store.conversations", file.store.conversations),
             ("limits.connections", bytes(file.limits.connections)),
         ] {
             self.require(&[key], count > 0, "expected more than 0".to_owned());
@@ -181,10 +181,10 @@ impl Checker<'_> {
         self.require(&["log.level"], text.is_none(), text.unwrap_or_default());
     }
 
-    /// The file itself is opened at the start alone: a check makes none.
+    /// The file itself is opened only at the start: a check creates none.
     fn audit(&mut self, audit: &Audit) {
         let Some(path) = audit.path() else { return };
-        // Of a bare name the parent is "", which is the working directory.
+        // The parent of a bare name is "", which is the working directory.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let text = folder
             .filter(|folder| !folder.is_dir())
@@ -194,7 +194,7 @@ impl Checker<'_> {
         self.require(&["audit.file"], text.is_none(), text.unwrap_or_default());
     }
 
-    /// The variable itself is read at the start alone: a check may run where no secret is.
+    /// The variable itself is read only at the start: a check may run without the secret.
     fn admin(&mut self, admin: &Admin) {
         let name = admin.token_env.as_str();
         let text =
@@ -202,15 +202,15 @@ impl Checker<'_> {
         self.require(&["admin.token_env"], is_variable(name), text.to_owned());
     }
 
-    fn ledger(&mut self, ledger: &Ledger) {
-        for (key, text) in shared::problems(ledger) {
+    fn store(&mut self, store: &StateStore) {
+        for (key, text) in shared::problems(store) {
             self.require(&[key], false, text);
         }
-        self.checked.warnings.extend(shared::warnings(ledger));
+        self.checked.warnings.extend(shared::warnings(store));
     }
 
-    /// A problem at `keys` unless `holds`, or unless one of them was refused before: its default says
-    /// nothing.
+    /// Adds a problem at `keys` unless `holds`, or unless one of them was refused before, so that only its default
+    /// would be checked.
     fn require(&mut self, keys: &[&str], holds: bool, text: String) {
         let refused = |key: &&str| {
             let left_out = &self.written.left_out;
@@ -241,20 +241,20 @@ impl Checker<'_> {
 
 const YEAR: Duration = Duration::from_secs(366 * 24 * 3_600);
 
-/// What to tell of a configuration in which no policy is on.
+/// The warning for a configuration in which no policy is on.
 pub(super) fn idle_warning(mode: Mode, policies: usize) -> Option<String> {
     (policies == 0 && mode != Mode::Off).then(|| {
         "no policy is on, so everything passes through; a policy is on where its table is present".to_owned()
     })
 }
 
-/// Whether two listeners cannot both be had.
+/// Whether two listeners cannot both be bound.
 fn meet(one: SocketAddr, other: SocketAddr) -> bool {
     let same_ip = one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() == other.port() && one.port() != 0 && same_ip
 }
 
-/// Whether `uri` names `own`, as far as can be told without asking for names.
+/// Whether `uri` names `own`, as far as is visible without resolving names.
 fn leads_to(uri: &Uri, own: SocketAddr) -> bool {
     let default_port = if uri.scheme_str() == Some("https") { 443 } else { 80 };
     if uri.port_u16().unwrap_or(default_port) != own.port() {
@@ -276,7 +276,7 @@ fn bytes(size: usize) -> u64 {
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// What is wrong with a log filter. A word alone that is no level would be taken for a module, silently.
+/// The problem of a log filter. A single word that is not a level would silently count as a module.
 fn level_trouble(filter: &str) -> Option<String> {
     let directives = filter.split(',').map(str::trim);
     let stray = directives.clone().find(|directive| {

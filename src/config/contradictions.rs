@@ -1,15 +1,15 @@
-//! Policies that contradict each other: settings of one that another makes idle. Each is allowed and probably a
-//! mistake, so it is told as a warning. Knows the settings' names; what they do is the policies' own affair.
+//! Policies that contradict each other: settings of one that have no effect because of another. Each is allowed but
+//! probably a mistake, so it is reported as a warning. Knows the settings' names; the policies define their meaning.
 
 use super::policies::Layer;
 use super::tables::Reask;
 use serde_json::{Map, Value};
 
-/// The most names that a warning tells.
-const TOLD: usize = 5;
+/// The most names in a warning.
+const MOST_NAMES: usize = 5;
 
-/// What of the policies' settings another policy makes idle, one sentence each. `shipped`: tools that are named by
-/// default, which nobody asked for.
+/// The settings that have no effect because of another policy, one sentence each. `shipped`: tools that are named by
+/// default, which nobody configured.
 pub(super) fn contradictions(policies: &Layer<'_>, reask: &Reask, shipped: &[String]) -> Vec<String> {
     let rules = || policies.on.iter().map(|on| &on.rule);
     let mut warnings = Vec::new();
@@ -19,7 +19,7 @@ pub(super) fn contradictions(policies: &Layer<'_>, reask: &Reask, shipped: &[Str
             idle.retain(|tool| !judge.about().callable.includes(tool) && !shipped.contains(tool));
             if !idle.is_empty() {
                 warnings.push(format!(
-                    "policy.{}: its settings for {} never come to bear, since policy.{} forbids these calls",
+                    "policy.{}: its settings for {} have no effect, since policy.{} forbids these calls",
                     named.name(),
                     listed(&idle),
                     judge.name()
@@ -32,7 +32,7 @@ pub(super) fn contradictions(policies: &Layer<'_>, reask: &Reask, shipped: &[Str
         open.retain(|tool| !judge.about().callable.includes(tool));
         if !open.is_empty() {
             warnings.push(format!(
-                "reask.answer_tools: {} may be called although policy.{} forbids it: answers are never withheld",
+                "reask.answer_tools: {} may be called although policy.{} forbids it: answers are never blocked",
                 listed(&open),
                 judge.name()
             ));
@@ -42,18 +42,17 @@ pub(super) fn contradictions(policies: &Layer<'_>, reask: &Reask, shipped: &[Str
     warnings
 }
 
-/// Limits that a smaller one always comes before.
+/// Limits that a smaller one always precedes.
 fn unreached(settings: &Map<String, Value>) -> Vec<String> {
     let number =
         |policy: &str, key: &str| settings.get(policy)?.get(key)?.as_u64().filter(|limit| *limit > 0);
     let mut limits: Vec<(String, u64)> = Vec::new();
     let mut add = |key: &str, limit: Option<u64>| limits.extend(limit.map(|limit| (key.to_owned(), limit)));
-    let withholds =
-        settings.get("budget").and_then(|budget| budget.get("exhausted")) == Some(&"answer".into());
-    let budget = number("budget", "tool_calls").filter(|_| withholds);
+    let blocks = settings.get("budget").and_then(|budget| budget.get("exhausted")) == Some(&"answer".into());
+    let budget = number("budget", "tool_calls").filter(|_| blocks);
     let in_turn = number("turn_limits", "calls");
     add("policy.turn_limits.calls", in_turn);
-    add("policy.loops.withhold", number("loops", "withhold"));
+    add("policy.loops.block", number("loops", "block"));
     add("policy.turn_limits.parallel", number("turn_limits", "parallel"));
     let categories = settings.get("turn_limits").and_then(|it| it.get("categories")?.as_object());
     for (name, category) in categories.into_iter().flatten() {
@@ -71,9 +70,9 @@ fn unreached(settings: &Map<String, Value>) -> Vec<String> {
 }
 
 fn listed(names: &[String]) -> String {
-    let told = names.iter().take(TOLD).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(TOLD) {
-        0 => told,
-        more => format!("{told} and {more} more"),
+    let shown = names.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MOST_NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }

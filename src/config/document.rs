@@ -1,5 +1,5 @@
-//! One TOML document with the places of its keys, read table by table such that one mistake does not hide
-//! the next. Knows lines, spans and keys, and the meaning of none.
+//! A TOML document with the positions of its keys, read table by table so that one mistake does not hide the next.
+//! Handles lines, spans and keys, without knowing their meaning.
 
 use super::error::{Problem, reworded};
 use crate::policy::{BuildError, ConfigError};
@@ -7,7 +7,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
 
-/// Problems of one kind beyond which the rest is not looked for: looking takes time for each.
+/// The most problems of one kind that are searched for: each takes time.
 pub(super) const MOST_PROBLEMS: usize = 100;
 
 /// A parsed document.
@@ -17,27 +17,27 @@ pub(super) struct Document<'a> {
     root: Spanned<DeTable<'a>>,
 }
 
-/// What came of reading a table.
+/// The result of reading a table.
 pub(super) struct Reading<T> {
-    /// What was read of all that could be; `None` where nothing could.
+    /// The value as far as it could be read; `None` where nothing could.
     pub value: Option<T>,
-    /// The keys left out since their values are wrong, dotted from the table.
+    /// The keys left out because their values are wrong, dotted from the table.
     pub left_out: Vec<String>,
     pub problems: Vec<Problem>,
 }
 
 impl<'a> Document<'a> {
-    /// Parses `text`, which is called `name` in problems.
+    /// Parses `text`; problems call it `name`.
     ///
     /// # Errors
-    /// Every place that is no TOML, one a line.
+    /// Every position that is not TOML, one a line.
     pub(super) fn parse(name: &'a str, text: &'a str) -> Result<Self, Vec<Problem>> {
         let (root, errors) = DeTable::parse_recoverable(text);
         let document = Self { name, text, root };
         let mut problems: Vec<Problem> = Vec::new();
         for error in errors.iter().take(MOST_PROBLEMS) {
             let line = document.line_at(error.span().map_or(text.len(), |span| span.start));
-            // What follows on the same line is most often said by the first.
+            // Further errors on the same line usually follow from the first.
             if problems.last().is_none_or(|last| last.line != Some(line)) {
                 let text = format!("not TOML: {}", error.message());
                 problems.push(document.problem(Some(line), String::new(), text));
@@ -51,16 +51,15 @@ impl<'a> Document<'a> {
         Spanned::new(self.root.span(), DeValue::Table(self.root.get_ref().clone()))
     }
 
-    /// Refuses a file that configures nothing: everything would be as shipped, the upstream included.
+    /// Refuses a file without tables: everything would have the shipped defaults, the upstream included.
     pub(super) fn require_a_table(&self) -> Result<(), Problem> {
         let mut values = self.root.get_ref().values();
         let found = values.any(|value| matches!(value.get_ref(), DeValue::Table(_)));
-        let text =
-            "holds no table, so it is empty or was read while it was being written; what is in force stays";
+        let text = "has no table, so it is empty or was read while it was being written; the configuration in force stays";
         found.then_some(()).ok_or_else(|| self.problem(None, String::new(), text.to_owned()))
     }
 
-    /// The entries of the top table `name`, in the file's order; `None` where it is absent or no table.
+    /// The entries of the top-level table `name`, in the file's order; `None` where it is absent or not a table.
     pub(super) fn tables(&self, name: &str) -> Option<Vec<Entry<'a>>> {
         match self.root.get_ref().get(name)?.get_ref() {
             DeValue::Table(table) => Some(in_order(table)),
@@ -68,27 +67,28 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// A problem at the first of `keys`, dotted from the top, that is in the file; without a line where none
-    /// is.
+    /// A problem at the first of `keys`, dotted from the top, that is in the file; without a line where none is.
     pub(super) fn problem_at(&self, keys: &[&str], text: String) -> Problem {
         let found =
-            keys.iter().find_map(|key| locate(self.root.get_ref(), key).filter(|place| place.is_whole));
+            keys.iter().find_map(|key| locate(self.root.get_ref(), key).filter(|position| position.is_whole));
         match found {
-            Some(place) => self.problem(Some(self.line_at(place.at)), place.key, text),
+            Some(position) => self.problem(Some(self.line_at(position.at)), position.key, text),
             None => self.problem(None, keys.first().copied().unwrap_or_default().to_owned(), text),
         }
     }
 
     /// A problem at `key`, or else at the innermost table on the way to it that is in the file.
     pub(super) fn problem_within(&self, key: &str, text: String) -> Problem {
-        let place = locate(self.root.get_ref(), key);
-        let line = place.as_ref().map(|place| self.line_at(place.at));
-        let key = place.filter(|place| place.is_whole).map_or_else(|| key.to_owned(), |place| place.key);
+        let position = locate(self.root.get_ref(), key);
+        let line = position.as_ref().map(|position| self.line_at(position.at));
+        let key = position
+            .filter(|position| position.is_whole)
+            .map_or_else(|| key.to_owned(), |position| position.key);
         self.problem(line, key, text)
     }
 
-    /// Reads `value` with `read`. Where it refuses an entry, that entry
-    /// is left out and the rest read again, so that every problem is found at once.
+    /// Reads `value` with `read`. Where `read` refuses an entry, that entry is left out and the rest is read again, so
+    /// that every problem is found at once.
     pub(super) fn read<T>(
         &self,
         path: &[&str],
@@ -114,7 +114,7 @@ impl<'a> Document<'a> {
             let struck = struck.unwrap_or_default();
             let key = dotted(path.iter().copied().chain(struck.path.iter().map(String::as_str)));
             let left_out = dotted(struck.path.iter().map(String::as_str));
-            // A table without a key that was left out of it before is no second problem.
+            // A key that is missing because it was left out before is not a second problem.
             let follows = error.message().starts_with("missing field ")
                 && reading.left_out.iter().any(|earlier| is_within(earlier, &left_out));
             if !follows {
@@ -122,8 +122,8 @@ impl<'a> Document<'a> {
                     reworded(error.message(), struck.is_table && path.is_empty() && struck.path.len() == 1)
                 });
                 let problem = self.problem(Some(self.line_at(span.start)), key, text);
-                // Each entry of a list is left out for itself, and then the list may be refused in the same
-                // words.
+                // Each entry of a list is left out separately, and then the list itself may be refused with the same
+                // text.
                 if reading.problems.last() != Some(&problem) {
                     reading.problems.push(problem);
                 }
@@ -148,8 +148,8 @@ impl<'a> Document<'a> {
 }
 
 impl<T> Reading<T> {
-    /// Adds what a check of the whole table found, but for what follows from values that were left out: such
-    /// a problem names the key, or is at it.
+    /// Adds what a check of the whole table found, except what follows from values that were left out: such a problem
+    /// names the key, or is at it.
     fn add_checked(&mut self, document: &Document<'_>, path: &[&str], errors: Vec<ConfigError>) {
         for ConfigError { key, problem } in errors {
             let follows = self.left_out.iter().any(|left_out| key == *left_out || problem.contains(left_out));
@@ -182,12 +182,12 @@ pub(super) fn read_as<T: serde::de::DeserializeOwned>(value: Spanned<DeValue<'_>
     T::deserialize(ValueDeserializer::from(value)).map_err(BuildError::Read)
 }
 
-/// A dotted key, its parts quoted where TOML wants it.
+/// A dotted key, its parts quoted where TOML requires it.
 pub(super) fn dotted<'a>(parts: impl Iterator<Item = &'a str>) -> String {
     parts.map(quoted_key).collect::<Vec<_>>().join(".")
 }
 
-/// One part of a key, quoted where TOML wants it.
+/// One part of a key, quoted where TOML requires it.
 pub(super) fn quoted_key(part: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if !part.is_empty() && part.bytes().all(bare) {
@@ -201,28 +201,28 @@ fn is_within(key: &str, table: &str) -> bool {
     table.is_empty() || key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Where a key stands.
-struct Place {
-    /// The byte at which it begins.
+/// The position of a key.
+struct KeyPosition {
+    /// Its first byte.
     at: usize,
     key: String,
-    /// Whether the whole key was found, not only a table on the way to it.
+    /// Whether the whole key was found, and not only a table on the way to it.
     is_whole: bool,
 }
 
-/// The place of the unquoted dotted `key`, whose parts may hold dots themselves, or of the last table on the
-/// way.
-fn locate(table: &DeTable<'_>, key: &str) -> Option<Place> {
+/// The position of the unquoted dotted `key`, whose parts may contain dots themselves, or of the last table on the way.
+fn locate(table: &DeTable<'_>, key: &str) -> Option<KeyPosition> {
     let fits = table.iter().filter_map(|(name, value)| {
         let rest = key.strip_prefix(name.get_ref().as_ref())?;
         (rest.is_empty() || rest.starts_with('.')).then_some((name, value, rest.trim_start_matches('.')))
     });
     let (name, value, rest) = fits.max_by_key(|(name, _, _)| name.get_ref().len())?;
-    let here = Place { at: name.span().start, key: quoted_key(name.get_ref()), is_whole: rest.is_empty() };
+    let here =
+        KeyPosition { at: name.span().start, key: quoted_key(name.get_ref()), is_whole: rest.is_empty() };
     let DeValue::Table(inner) = value.get_ref() else { return Some(here) };
     match locate(inner, rest) {
         Some(deeper) if !rest.is_empty() => {
-            Some(Place { key: format!("{}.{}", here.key, deeper.key), ..deeper })
+            Some(KeyPosition { key: format!("{}.{}", here.key, deeper.key), ..deeper })
         }
         _ => Some(here),
     }
@@ -236,19 +236,19 @@ struct Struck {
 }
 
 impl Struck {
-    /// The usual mistake with models: `[model.gpt-4.1]` is the table `1` within `gpt-4`.
+    /// A common mistake with models: `[model.gpt-4.1]` is the table `1` within `gpt-4`.
     fn hint(&self, path: &[&str]) -> Option<String> {
         match self.path.as_slice() {
             [top, name, rest] if path.is_empty() && top == "model" && self.is_table => {
-                Some(format!("unknown table; quote names that hold dots: [model.\"{name}.{rest}\"]"))
+                Some(format!("unknown table; quote names that contain dots: [model.\"{name}.{rest}\"]"))
             }
             _ => None,
         }
     }
 }
 
-/// Takes the entry whose key or value is at `span` out of `value`, the deepest that fits. Spans are compared
-/// whole, since a table's own span is its header, which does not enclose its entries.
+/// Removes the entry whose key or value is at `span` from `value`, the deepest match. Spans are compared whole, since a
+/// table's own span is its header, which does not enclose its entries.
 fn strike(value: &mut DeValue<'_>, span: &Range<usize>) -> Option<Struck> {
     match value {
         DeValue::Table(table) => strike_entry(table, span),
@@ -279,9 +279,9 @@ fn strike_item(items: &mut DeArray<'_>, span: &Range<usize>) -> Option<Struck> {
             return Some(struck);
         }
     }
-    let place = items.iter().position(|item| item.span() == *span)?;
+    let position = items.iter().position(|item| item.span() == *span)?;
     let mut kept = DeArray::new();
-    for (_, item) in items.iter().enumerate().filter(|(at, _)| *at != place) {
+    for (_, item) in items.iter().enumerate().filter(|(at, _)| *at != position) {
         kept.push(item.clone());
     }
     *items = kept;

@@ -1,5 +1,5 @@
-//! The effective settings as text: every key, defaults filled in, secrets hidden. Writes them down for people
-//! and programs; nothing reads them back.
+//! The effective settings as text: every key, defaults filled in, secrets hidden. Written for people and programs;
+//! never parsed again.
 
 use super::document::quoted_key;
 use serde::Serialize;
@@ -13,7 +13,7 @@ pub struct Effective {
     json: String,
 }
 
-/// A key whose value is another one than before; `None` where it is not there.
+/// A changed key with both values; `None` where it does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// Dotted.
@@ -23,7 +23,7 @@ pub struct Change {
 }
 
 impl Effective {
-    /// Writes down `settings`.
+    /// Formats `settings`.
     pub(super) fn new(settings: &Map<String, Value>) -> Self {
         let mut toml = String::new();
         write_table(settings, &mut Vec::new(), &mut toml);
@@ -31,7 +31,7 @@ impl Effective {
         Self { toml, json }
     }
 
-    /// As a TOML document that toolrein would take, but for hidden secrets.
+    /// As a TOML document that toolrein would accept, except for hidden secrets.
     pub fn as_toml(&self) -> &str {
         &self.toml
     }
@@ -41,7 +41,7 @@ impl Effective {
         &self.json
     }
 
-    /// What is otherwise in the settings `new`, by key.
+    /// The differences to the settings `new`, by key.
     pub fn changes(&self, new: &Self) -> Vec<Change> {
         let (old, new) = (self.by_key(), new.by_key());
         let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key)));
@@ -58,7 +58,7 @@ impl Effective {
     /// Each setting by its dotted key, as TOML.
     fn by_key(&self) -> BTreeMap<String, String> {
         let mut settings = BTreeMap::new();
-        // Written by `new`, so that it can be read.
+        // Written by `new`, so it can be parsed.
         if let Ok(Value::Object(table)) = serde_json::from_str(&self.json) {
             flatten(&table, "", &mut settings);
         }
@@ -113,8 +113,8 @@ fn write_table(table: &Map<String, Value>, path: &mut Vec<String>, out: &mut Str
     }
 }
 
-/// Whether a value at `path` gets a header of its own: tables at the top, policies, those of profiles too, and
-/// tables of tables within them.
+/// Whether a value at `path` gets its own header: tables at the top, policies, those of profiles too, and tables of
+/// tables within them.
 fn has_header(value: &Value, path: &[String]) -> bool {
     let Value::Object(table) = value else { return false };
     let deepest = if path.first().is_some_and(|top| top == "profile") { 4 } else { 2 };

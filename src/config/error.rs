@@ -1,14 +1,12 @@
-//! Problems in a configuration, each with its place and in an operator's words. Words them and sorts them;
-//! finds none.
+//! Problems in a configuration, each with its position and a text for the operator. Formats and sorts them; finds none.
 
 use std::fmt;
 
-/// Everything that is wrong with a configuration, sorted by line. Displayed one a line:
-/// `proxy.toml:12: upstream.url: expected ...`.
+/// All problems of a configuration, sorted by line. Displayed one a line: `proxy.toml:12: upstream.url: expected ...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file, or the flag with its variable: `--listen or TOOLREIN_LISTEN`.
@@ -56,7 +54,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problems {}
 
-/// A reader's message in an operator's words: no type names of ours, and the nearest known name.
+/// A parser's message as a text for operators: without Rust's type names, and with the nearest known name.
 pub(super) fn reworded(message: &str, is_table: bool) -> String {
     let message = message.lines().next().unwrap_or_default();
     if message.starts_with("unknown field ") {
@@ -87,7 +85,7 @@ pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     (distance <= wanted.len().div_ceil(3).min(3)).then_some(best)
 }
 
-/// Names with the nearest first in mind: a suggestion where there is one, else all of them.
+/// A hint for an unknown name: the nearest known name where there is one, else all of them.
 pub(super) fn suggestion(name: &str, known: &[&str]) -> String {
     match nearest(name, known.iter().copied()) {
         Some(best) => format!("did you mean `{best}`?"),
@@ -109,12 +107,12 @@ fn unknown_choice(message: &str) -> String {
     format!("expected {}, found {name:?}", choices.join(" or "))
 }
 
-/// Whatever stands between backticks.
+/// The texts between backticks.
 fn quoted(message: &str) -> Vec<&str> {
     message.split('`').skip(1).step_by(2).collect()
 }
 
-/// What serde expected, without the names of Rust's types.
+/// What serde expected, without Rust's type names.
 fn expectation(expected: &str) -> &str {
     match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
@@ -129,21 +127,21 @@ fn expectation(expected: &str) -> &str {
     }
 }
 
-/// What serde found, as it stands in the file.
+/// What serde found, as it is written in the file.
 fn finding(found: &str) -> String {
     match found {
         "map" => return "a table".to_owned(),
         "sequence" => return "a list".to_owned(),
         _ => {}
     }
-    // Strings are quoted; numbers and booleans stand between backticks.
+    // Strings are quoted; numbers and booleans are between backticks.
     match found.split_once(' ') {
         Some(("string", text)) => text.to_owned(),
         _ => quoted(found).first().map_or_else(|| found.to_owned(), |&value| value.to_owned()),
     }
 }
 
-/// The number of letters to change, add or drop (Levenshtein).
+/// The edit distance in letters (Levenshtein).
 fn distance(left: &[char], right: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (at, a) in left.iter().enumerate() {

@@ -1,10 +1,10 @@
-//! The configuration as written: every table but the policies, defaults filled in, each value of the right
-//! kind and unit. Whether the values agree with each other is not asked here.
+//! The configuration as written: every table except the policies, defaults filled in, each value of the right type and
+//! unit. Consistency between values is checked elsewhere.
 
 use super::document::{Document, Entry, MOST_PROBLEMS, in_order, read_as};
 use super::error::{Problem, reworded};
 use super::tables::{
-    Admin, Audit, Conversation, Ledger, Limits, Listen, Log, Mode, Model, Notices, Reask, Upstream,
+    Admin, Audit, Conversation, Limits, Listen, Log, Mode, Model, Notices, Reask, StateStore, Upstream,
 };
 use super::target::Target;
 use super::tiers::Tier;
@@ -28,7 +28,7 @@ pub(super) struct File {
     pub notices: Notices,
     pub conversation: Conversation,
     pub reask: Reask,
-    pub ledger: Ledger,
+    pub store: StateStore,
     pub log: Log,
     pub audit: Audit,
     pub admin: Admin,
@@ -41,7 +41,7 @@ pub(super) struct File {
     profile: IgnoredAny,
 }
 
-/// What came of reading the file.
+/// The result of reading the file.
 #[derive(Default)]
 pub(super) struct Written {
     pub file: File,
@@ -64,7 +64,7 @@ pub(super) fn read(document: &Document<'_>) -> Written {
     written
 }
 
-/// Takes out of `root` what should be a table and is not, since a list would be read as one.
+/// Removes from `root` what should be a table and is not, since a list would be read as one.
 fn take_out_what_is_no_table(document: &Document<'_>, root: &mut DeTable<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     for Entry { name, value } in in_order(root) {
@@ -93,7 +93,7 @@ fn take_out_what_is_no_table(document: &Document<'_>, root: &mut DeTable<'_>) ->
     problems
 }
 
-/// Everything at the top but `mode`.
+/// All top-level keys except `mode`.
 const TABLES: [&str; 14] = [
     "listen",
     "upstream",
@@ -101,7 +101,7 @@ const TABLES: [&str; 14] = [
     "notices",
     "conversation",
     "reask",
-    "ledger",
+    "store",
     "log",
     "audit",
     "admin",
@@ -116,12 +116,12 @@ pub(super) fn is_table(value: &Spanned<DeValue<'_>>) -> bool {
     matches!(value.get_ref(), DeValue::Table(_))
 }
 
-/// The problem that `key` is not written as a table. A list would be taken for one.
+/// The problem that `key` is not written as a table. A list would be accepted as one.
 pub(super) fn not_a_table(document: &Document<'_>, key: &str) -> Problem {
     document.problem_within(key, format!("expected a table, such as [{key}]"))
 }
 
-/// What flags and variables say, as they were given; they beat the file.
+/// The values of flags and variables as given; they take precedence over the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `--listen`, `TOOLREIN_LISTEN`: `listen.proxy`.
@@ -134,20 +134,20 @@ pub struct Overrides {
     pub mode: Option<String>,
 }
 
-/// Overrides that were read.
+/// Overrides, parsed.
 #[derive(Default)]
 pub(super) struct Overriding {
     proxy: Option<SocketAddr>,
     admin: Option<SocketAddr>,
     url: Option<Target>,
     mode: Option<Mode>,
-    /// The keys set, each with the flag that set it.
+    /// The keys set, each with its flag.
     pub keys: Vec<(&'static str, &'static str)>,
     pub problems: Vec<Problem>,
 }
 
 impl Overriding {
-    /// Reads what was given.
+    /// Parses the overrides.
     pub(super) fn read(given: &Overrides) -> Self {
         let mut read = Self::default();
         read.proxy = read.one("listen.proxy", "--listen or TOOLREIN_LISTEN", &given.listen, parse_address);
@@ -158,7 +158,7 @@ impl Overriding {
         read
     }
 
-    /// Puts what was given into `file`.
+    /// Writes the overrides into `file`.
     pub(super) fn apply(&self, file: &mut File) {
         file.listen.proxy = self.proxy.unwrap_or(file.listen.proxy);
         file.listen.admin = self.admin.unwrap_or(file.listen.admin);

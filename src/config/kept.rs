@@ -1,25 +1,26 @@
-//! What a running program keeps of its first configuration until it is restarted: what it bound, opened or reserved at
-//! its start. Puts those values back and says which keys would have changed; what is read anew is everything else.
+//! Settings that need a restart: what a running program bound, opened or reserved at its start. Restores those values
+//! and returns which keys would have changed; all other settings are reloaded.
 
 use super::Config;
 use super::file::File;
 use super::target::Target;
 use serde_json::Value;
 
-/// Puts into `file` what a program that runs with `running` cannot change; the dotted keys that it had otherwise.
+/// Restores in `file` what a program that runs with `running` cannot change; returns the dotted keys that were
+/// different.
 pub(super) fn keep(file: &mut File, running: &Config) -> Vec<String> {
     let wanted = as_json(file);
     file.listen = running.listen.clone();
-    // Its bounds are those of tables that are full already, and its lifetimes those of entries in them.
-    file.ledger = running.ledger.clone();
+    // Its bounds belong to tables that are full already, and its lifetimes to entries in them.
+    file.store = running.store.clone();
     file.upstream.remember = running.upstream.remember;
-    // What a connection was accepted with holds for as long as it lives, and they live for hours.
+    // The settings with which a connection was accepted hold for its lifetime, which can be hours.
     file.limits.connections = running.limits.connections;
-    // Bytes are reserved of it by requests that run.
+    // Running requests hold reservations of it.
     file.limits.total_bytes = running.limits.total_bytes;
     file.limits.header_timeout = running.limits.header_timeout;
     file.limits.stall_timeout = running.limits.stall_timeout;
-    // Requests that run would still write to the old one.
+    // Running requests would still write to the old one.
     file.audit = running.audit.clone();
     file.log.format = running.log.format;
     if is_demo(&file.upstream.url) != is_demo(&running.upstream.url) {
@@ -35,7 +36,7 @@ fn is_demo(target: &Target) -> bool {
     !matches!(target, Target::Url(_))
 }
 
-/// Numbers, strings and lists alone: nothing that JSON could refuse.
+/// Only numbers, strings and lists, which JSON can always represent.
 fn as_json(file: &File) -> Value {
     serde_json::to_value(file).unwrap_or_default()
 }

@@ -1,8 +1,7 @@
-//! The configuration: read once, checked whole, then immutable. Responsible for `proxy.toml`, its defaults
-//! and its problems; what a policy's keys mean is the policy's own, and the command line stands in `cli`.
+//! The configuration: read once, checked whole, then immutable. Covers `proxy.toml`, its defaults and its problems; a
+//! policy defines the meaning of its own keys, and `cli` the command line.
 //!
-//! Two stages: as written (`file`, over `document` and `units`), then checked (`check`), which gives
-//! [`Config`].
+//! Two stages: as written (`file`, over `document` and `units`), then checked (`check`), which gives [`Config`].
 
 mod caller;
 mod check;
@@ -33,13 +32,13 @@ pub use file::Overrides;
 pub use profiles::{Profile, Profiles};
 pub use source::Source;
 pub use tables::{
-    Admin, AskUsage, Audit, Conversation, InFlight, Ledger, Limits, Listen, Log, LogFormat, Mode, Model,
-    Notices, Overflow, PlacementChoice, Reask, Tell, ToolsUnsupported, Unjudged, Upstream,
+    Admin, AskUsage, Audit, Conversation, InFlight, Limits, Listen, Log, LogFormat, Mode, Model, Notices,
+    Overflow, PlacementChoice, Reask, StateStore, Tell, ToolsUnsupported, Unjudged, Upstream,
 };
 pub use target::Target;
 pub use tiers::{KeyHash, Tier};
 
-use crate::plan::SummaryPlace;
+use crate::plan::SummaryEndpoint;
 use crate::policy;
 use crate::policy::pattern::{Pattern, best_match};
 use crate::policy::set::PolicySet;
@@ -60,27 +59,27 @@ pub struct Config {
     pub notices: Notices,
     pub conversation: Conversation,
     pub reask: Reask,
-    pub ledger: Ledger,
+    pub store: StateStore,
     pub log: Log,
     pub audit: Audit,
     pub admin: Admin,
     /// Settings by model; the best match counts.
     pub models: Vec<(Pattern, Model)>,
-    /// The policies of requests that take no profile.
+    /// The policies of requests without a profile.
     pub policies: PolicySet,
     pub profiles: Profiles,
-    /// Where it was read from, and the beginning of the SHA-256 of that text, in hexadecimal.
+    /// The source, and the beginning of the SHA-256 of its text, in hexadecimal.
     pub source: String,
     pub hash: String,
     /// All of the settings as text.
     pub effective: Effective,
     /// The settings of each policy that is on, as TOML, one `key = value` each, in registry order.
     pub policy_settings: Vec<(&'static str, Vec<String>)>,
-    /// What is allowed but probably a mistake, one sentence each.
+    /// Settings that are allowed but probably a mistake, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// The effective settings: secrets must not reach a log by way of `{:?}`.
+/// The effective settings: secrets must not reach a log through `{:?}`.
 impl fmt::Debug for Config {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.effective.as_toml())
@@ -88,19 +87,19 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// Reads a configuration; `overrides` beat it, and `registry` names the policies there are.
+    /// Reads a configuration; `overrides` take precedence over it, and `registry` lists the existing policies.
     ///
     /// # Errors
-    /// Everything that is wrong, at once. Where the text is no TOML, nothing beyond that is looked for.
+    /// All problems at once. Where the text is not TOML, nothing beyond that is checked.
     pub fn load(source: Source, overrides: &Overrides, registry: &[policy::Entry]) -> Result<Self, Problems> {
         Self::read(source, (overrides, registry), None)
     }
 
-    /// Reads a configuration for the program that runs with this one. What cannot change until a restart stays as it
-    /// is here, which is told as a warning.
+    /// Reads a new configuration for the program that runs with this one. Settings that need a restart keep their
+    /// current values, which is reported as a warning.
     ///
     /// # Errors
-    /// As [`Self::load`], and where what is new does not go with what stays.
+    /// As [`Self::load`], and where a new setting is inconsistent with a kept one.
     pub fn reload(
         &self,
         source: Source,
@@ -147,16 +146,16 @@ impl Config {
         }
         if let Some(running) = running {
             let kept = kept::keep(&mut written.file, running);
-            // Once more, since what is new has to go with what stays.
+            // Checked again, since new settings must be consistent with kept ones.
             let (others, wrong) = check(&written);
-            let told = kept.iter().map(|key| format!("needs a restart: {key}"));
+            let restarts = kept.iter().map(|key| format!("needs a restart: {key}"));
             if !wrong.is_empty() {
-                let told = format!(" ({})", told.collect::<Vec<_>>().join(", "));
+                let restarts = format!(" ({})", restarts.collect::<Vec<_>>().join(", "));
                 let because =
-                    |problem: Problem| Problem { text: format!("{}{told}", problem.text), ..problem };
+                    |problem: Problem| Problem { text: format!("{}{restarts}", problem.text), ..problem };
                 return Err(give_up(wrong.into_iter().map(because).collect()));
             }
-            warnings = told.chain(others).collect();
+            warnings = restarts.chain(others).collect();
         }
         warnings.extend(built.warnings);
         let shipped = builder.shipped_tools();
@@ -171,37 +170,36 @@ impl Config {
         Ok(config)
     }
 
-    /// The environment may be another one where the program starts, so this is no problem yet.
+    /// A warning only, since the environment may be different where the program starts.
     fn unset_keys(&self) -> Vec<String> {
         let named = |key, name: &String| Some((key, name.clone())).filter(|(_, name)| !name.is_empty());
-        let of_ledger =
-            [("ledger.url_env", &self.ledger.url_env), ("ledger.secret_env", &self.ledger.secret_env)];
-        let of_ledger = of_ledger.into_iter().filter_map(|(key, name)| named(key, name));
-        let summaries = self.summary_places().filter_map(|place| place.key_env);
-        let names = summaries.map(|name| ("policy.compact.summary.key_env", name)).chain(of_ledger);
+        let of_store = [("store.url_env", &self.store.url_env), ("store.secret_env", &self.store.secret_env)];
+        let of_store = of_store.into_iter().filter_map(|(key, name)| named(key, name));
+        let summaries = self.summary_endpoints().filter_map(|endpoint| endpoint.key_env);
+        let names = summaries.map(|name| ("policy.compact.summary.key_env", name)).chain(of_store);
         let unset = names.filter(|(_, name)| std::env::var_os(name).is_none());
-        let told =
+        let warning =
             |(key, name)| format!("{key}: {name} is not set here, and without it toolrein does not start");
-        unset.map(told).collect()
+        unset.map(warning).collect()
     }
 
-    /// What the class estimate of tokens is multiplied by for `model`, in percent.
+    /// The factor for the token estimate of `model`, in percent.
     pub fn token_factor(&self, model: &str) -> u32 {
         best_match(&self.models, model).map_or(100, |model| model.token_factor)
     }
 
-    /// Tokens that `model` takes, where that is configured or known.
+    /// The context window of `model` in tokens, where it is configured or known.
     pub fn context_window(&self, model: &str) -> Option<u32> {
         let configured = best_match(&self.models, model).map(|model| model.context_window);
         configured.filter(|tokens| *tokens > 0).or_else(|| windows::known(model))
     }
 
-    /// The policies of requests that take `profile`.
+    /// The policies of requests with `profile`.
     pub fn policies_of<'a>(&'a self, profile: Option<&'a Profile>) -> &'a PolicySet {
         profile.map_or(&self.policies, |profile| &profile.policies)
     }
 
-    /// The policies, those of profiles among them.
+    /// All policy sets, including those of profiles.
     fn sets(&self) -> impl Iterator<Item = &PolicySet> {
         std::iter::once(&self.policies).chain(self.profiles.iter().map(|profile| &profile.policies))
     }
@@ -217,9 +215,9 @@ impl Config {
         names
     }
 
-    /// Where the policies of any profile ask for summaries, each place once.
-    pub fn summary_places(&self) -> impl Iterator<Item = SummaryPlace> {
-        self.sets().flat_map(PolicySet::summary_places).collect::<HashSet<_>>().into_iter()
+    /// The endpoints to which the policies of any profile send summary requests, each once.
+    pub fn summary_endpoints(&self) -> impl Iterator<Item = SummaryEndpoint> {
+        self.sets().flat_map(PolicySet::summary_endpoints).collect::<HashSet<_>>().into_iter()
     }
 
     /// The tools that the settings of any policy name.
@@ -233,7 +231,7 @@ impl Config {
     fn new(file: File, base: &Layer<'_>, profiles: Profiles, warnings: Vec<String>) -> Self {
         let policy_settings =
             base.on.iter().map(|on| (on.rule.name(), setting_lines(&on.settings))).collect();
-        // Numbers, strings and lists alone: nothing that JSON could refuse.
+        // Only numbers, strings and lists, which JSON can always represent.
         let mut all = match serde_json::to_value(&file) {
             Ok(Value::Object(all)) => all,
             _ => Map::new(),
@@ -248,7 +246,7 @@ impl Config {
             notices: file.notices,
             conversation: file.conversation,
             reask: file.reask,
-            ledger: file.ledger,
+            store: file.store,
             log: file.log,
             audit: file.audit,
             admin: file.admin,
@@ -264,13 +262,13 @@ impl Config {
     }
 }
 
-/// Enough of a hash to tell files apart.
+/// Enough of a hash to distinguish files.
 fn short_hash(text: &str) -> String {
     let hash = KeyHash::of(text.as_bytes()).map(KeyHash::bytes).unwrap_or_default();
     hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A policy's settings, `key = value` each; of tables of tables, each entry on a line of its own.
+/// A policy's settings, `key = value` each; nested tables get one line for each entry.
 fn setting_lines(settings: &Value) -> Vec<String> {
     let Value::Object(settings) = settings else { return Vec::new() };
     let mut lines = Vec::new();

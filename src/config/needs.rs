@@ -1,5 +1,5 @@
-//! What policies need of tables other than their own: somebody who may answer calls that wait for a person's word, and
-//! a memory that reaches as far as their windows. Told as problems, since such policies could not work.
+//! What policies need from other tables: somebody who may answer calls that wait for a decision, and a state store that
+//! lasts as long as their windows. Reported as problems, since such policies could not work.
 
 use super::document::Document;
 use super::error::Problem;
@@ -20,7 +20,7 @@ pub(super) fn unmet(
     let mut problems = needs_of(document, file, ("", base));
     for profile in profiles.iter() {
         let own = needs_of(document, file, (&format!("profile.{}.", profile.name), &profile.policies));
-        // A profile that only takes a setting over is mended where it stands.
+        // A profile that only inherits a setting is fixed where that setting is.
         let is_taken_over = |problem: &Problem| problem.line.is_none() && !problems.is_empty();
         let new: Vec<Problem> = own.into_iter().filter(|problem| !is_taken_over(problem)).collect();
         problems.extend(new);
@@ -32,17 +32,16 @@ fn needs_of(document: &Document<'_>, file: &File, (before, policies): (&str, &Po
     let mut problems = Vec::new();
     let waits = policies.confirming().is_some_and(|confirming| Confirming::hold_ms(confirming).is_some());
     if waits && file.admin.token_env.is_empty() {
-        let text =
-            "\"held\" needs admin.token_env: the environment variable with the token of those who may answer";
+        let text = "\"held\" needs admin.token_env: the environment variable with the token of the people who may answer";
         let key = format!("{before}policy.confirm.form");
         problems.push(document.problem_at(&[&key], text.to_owned()));
     }
     for counted in policies.counted() {
         let window = Duration::from_millis(counted.window_ms);
-        if window > file.ledger.ttl {
+        if window > file.store.ttl {
             let key = format!("{before}policy.quota.limits.{}.per", counted.name);
-            let (window, ttl) = (write_span(window), write_span(file.ledger.ttl));
-            let text = format!("{window} is longer than anything is remembered: ledger.ttl is {ttl}");
+            let (window, ttl) = (write_span(window), write_span(file.store.ttl));
+            let text = format!("{window} is longer than the store keeps anything: store.ttl is {ttl}");
             problems.push(document.problem_at(&[&key], text));
         }
     }

@@ -1,5 +1,5 @@
-//! The policies that are on, built from their tables. A key that a table leaves out has the value of the
-//! shipped file, so that file's word is true by construction. Knows no policy and no key of one.
+//! The policies that are on, built from their tables. A key that a table leaves out has the value of the shipped file,
+//! so the file's documentation is always right. Knows no policy and no key of one.
 
 use super::document::{Document, Entry, MOST_PROBLEMS, in_order};
 use super::error::{Problem, suggestion};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-/// The policies that are on, in registry order: those of the file, or a profile's laid over them.
+/// The policies that are on, in registry order: those of the file, or a profile's applied over them.
 #[derive(Clone, Default)]
 pub(super) struct Layer<'a> {
     pub on: Vec<On<'a>>,
@@ -23,7 +23,7 @@ pub(super) struct On<'a> {
     pub rule: Arc<dyn Rule>,
     /// Defaults filled in.
     pub settings: Value,
-    /// As written, over what it was laid over.
+    /// As written, over the table that it extends.
     table: Spanned<DeValue<'a>>,
 }
 
@@ -40,7 +40,7 @@ impl Layer<'_> {
         PolicySet::new(self.on.iter().map(|on| Arc::clone(&on.rule)).collect())
     }
 
-    /// Their settings by name; of those alone for which `wanted` holds.
+    /// Their settings by name, of those for which `wanted` is true.
     pub(super) fn settings(&self, wanted: impl Fn(&str) -> bool) -> Map<String, Value> {
         let on = self.on.iter().filter(|on| wanted(on.rule.name()));
         on.map(|on| (on.rule.name().to_owned(), on.settings.clone())).collect()
@@ -48,7 +48,7 @@ impl Layer<'_> {
 }
 
 impl<'a> Builder<'a> {
-    /// A builder for `document`; `defaults` is the shipped file with all that is off.
+    /// A builder for `document`; `defaults` is the shipped file with every setting on.
     pub(super) fn new(document: &'a Document<'a>, registry: &'a [policy::Entry], defaults: &'a str) -> Self {
         let defaults = Document::parse("", defaults).ok().and_then(|defaults| defaults.tables("policy"));
         Self { document, registry, defaults: defaults.unwrap_or_default() }
@@ -68,8 +68,8 @@ impl<'a> Builder<'a> {
         self.registry.iter().map(|entry| entry.name).collect()
     }
 
-    /// Builds the policies of `tables`, which stand at `path`, over those of `under`: key by key, a key's whole
-    /// value replaced. Those named in `off` are left out.
+    /// Builds the policies of `tables`, which are at `path`, over those of `under`: key by key, a key's whole value
+    /// replaced. Those named in `off` are left out.
     pub(super) fn build(
         &self,
         path: &[&str],
@@ -158,7 +158,7 @@ fn settings(completed: &Spanned<DeValue<'_>>, default: Option<&Spanned<DeValue<'
     settings
 }
 
-/// A value without its places.
+/// A value without its positions.
 fn plain(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::from(text.as_ref()),

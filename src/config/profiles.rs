@@ -1,5 +1,5 @@
-//! Profiles: named sets of policies, each built whole at the start, and which callers and models take which.
-//! What a policy's keys mean is the policy's own, and what a request says of itself is the proxy's to read.
+//! Profiles: named sets of policies, each built whole at the start, and which callers and models use which. A policy
+//! defines the meaning of its own keys, and the proxy reads the requests.
 
 mod checks;
 mod draft;
@@ -20,28 +20,28 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The most names that are told to somebody who named none of them.
-const TOLD: usize = 20;
+/// The most names in the answer to an unknown name.
+const MOST_NAMES: usize = 20;
 
 /// A named set of policies.
 pub struct Profile {
     pub name: Arc<str>,
     pub policies: PolicySet,
-    /// Who takes it and what it is laid over, as written.
+    /// Its selection rules and its base, as written.
     pub chosen: Chosen,
     settings: Map<String, Value>,
 }
 
 impl Profile {
-    /// The policies that its tables, or those of the profile it extends, set: each with its settings, one
-    /// `key = value` each.
+    /// The policies that its tables, or those of the profile it extends, set: each with its settings, one `key = value`
+    /// each.
     pub fn policy_settings(&self) -> impl Iterator<Item = (&str, Vec<String>)> {
         self.settings.iter().map(|(name, settings)| (name.as_str(), setting_lines(settings)))
     }
 
     /// Its name and its table.
     pub(super) fn as_written(&self) -> (String, Value) {
-        // Strings and lists alone: nothing that JSON could refuse.
+        // Only strings and lists, which JSON can always represent.
         let mut table = match serde_json::to_value(&self.chosen) {
             Ok(Value::Object(table)) => table,
             _ => Map::new(),
@@ -51,16 +51,16 @@ impl Profile {
     }
 }
 
-/// `[profile.NAME]` but for its policies.
+/// `[profile.NAME]` without its policies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Chosen {
-    /// Models whose requests take it.
+    /// Models whose requests use it.
     #[serde(with = "patterns")]
     pub models: Vec<Pattern>,
-    /// Tiers whose callers take it.
+    /// Tiers whose callers use it.
     pub tiers: Vec<String>,
-    /// The profile that it is laid over; without one, the policies outside of profiles.
+    /// The profile that it extends; without one, it extends the policies outside of profiles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
     /// Policies that are off in it.
@@ -70,13 +70,13 @@ pub struct Chosen {
     policy: IgnoredAny,
 }
 
-/// All profiles, and who takes which.
+/// All profiles, and their selection rules.
 #[derive(Default)]
 pub struct Profiles {
     /// In the file's order.
     all: Vec<Profile>,
     by_model: Vec<(Pattern, usize)>,
-    /// The tier of each key, and the profile that the tier takes.
+    /// The tier of each key, and the tier's profile.
     by_key: HashMap<KeyHash, (Arc<str>, Option<usize>)>,
 }
 
@@ -94,13 +94,13 @@ impl Profiles {
     /// The profile called `name`.
     ///
     /// # Errors
-    /// That there is none, and which there are.
+    /// The name is unknown; lists the known ones.
     pub fn named(&self, name: &str) -> Result<&Profile, String> {
         self.all.iter().find(|profile| *profile.name == *name).ok_or_else(|| {
-            let known: Vec<&str> = self.all.iter().take(TOLD).map(|profile| &*profile.name).collect();
-            let more = self.all.len().saturating_sub(TOLD);
+            let known: Vec<&str> = self.all.iter().take(MOST_NAMES).map(|profile| &*profile.name).collect();
+            let more = self.all.len().saturating_sub(MOST_NAMES);
             match (known.is_empty(), more) {
-                (true, _) => "There is no profile of that name; none is configured.".to_owned(),
+                (true, _) => "There is no profile of that name; no profiles are configured.".to_owned(),
                 (_, 0) => format!("There is no profile of that name. Known here: {}.", known.join(", ")),
                 _ => format!(
                     "There is no profile of that name. Known here: {}, and {more} more.",
@@ -110,7 +110,7 @@ impl Profiles {
         })
     }
 
-    /// The tier of the caller with `key`, and the profile that it takes. Without tiers no key is hashed.
+    /// The tier of the caller with `key`, and the tier's profile. Without tiers no key is hashed.
     pub fn tier_of(&self, key: &[u8]) -> Option<(&Arc<str>, Option<&Profile>)> {
         if self.by_key.is_empty() {
             return None;
@@ -119,7 +119,7 @@ impl Profiles {
         Some((tier, profile.and_then(|at| self.all.get(at))))
     }
 
-    /// The profile of `model`: by its exact name, else by the longest pattern that fits.
+    /// The profile of `model`: by its exact name, else by the longest matching pattern.
     pub fn of_model(&self, model: &str) -> Option<&Profile> {
         self.all.get(*best_match(&self.by_model, model)?)
     }

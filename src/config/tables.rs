@@ -1,5 +1,5 @@
-//! The tables of `proxy.toml` other than policies, each with its defaults in code. Says what each key means
-//! and which unit it has; what must hold between keys is checked elsewhere.
+//! The tables of `proxy.toml` other than policies, each with its defaults in code. Documents the meaning and the unit
+//! of each key; rules between keys are checked elsewhere.
 
 use super::caller::Caller;
 use super::target::Target;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What toolrein does with what its policies decide.
+/// The mode: what happens with the decisions of policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -41,36 +41,36 @@ pub struct Listen {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Upstream {
-    /// Where requests go; a client's `/v1/...` maps to its path.
+    /// The upstream's URL; a client's `/v1/...` maps to its path.
     #[serde(with = "target")]
     pub url: Target,
     /// What happens when a model refuses tools.
     pub tools_unsupported: ToolsUnsupported,
-    /// How the person learns that tools were dropped.
+    /// How the user is informed that tools were dropped.
     pub tools_unsupported_tell: Tell,
-    /// What happens when a request is longer than the model takes.
+    /// What happens when a request is longer than the model's context window.
     pub overflow: Overflow,
-    /// What happens to what cannot be judged, where a policy that restricts calls is on.
+    /// What happens to requests and replies that cannot be judged, where a policy that restricts calls is on.
     pub unjudged: Unjudged,
-    /// How long it is remembered that a model refuses tools or a notice's placement; 0: not at all.
+    /// How long a model's refusal of tools or of a notice's placement is remembered; 0: not at all.
     #[serde(with = "span")]
     pub remember: Duration,
-    /// Whether streams are asked for `usage` that the client did not order; it is cut out again.
+    /// Whether streams are asked for `usage` that the client did not request; it is removed again.
     #[serde(with = "ask_usage")]
     pub ask_usage: AskUsage,
-    /// Until a connection stands, TLS included.
+    /// The limit for a connection to be made, TLS included.
     #[serde(with = "span")]
     pub connect_timeout: Duration,
-    /// From the request's end to the response's head; reasoning models are slow.
+    /// The limit from the request's end to the response's head; reasoning models are slow.
     #[serde(with = "span")]
     pub first_byte_timeout: Duration,
-    /// Longest silence within a response.
+    /// The longest silence within a response.
     #[serde(with = "span")]
     pub idle_timeout: Duration,
     /// Certificates (PEM) trusted besides the system's; a relative path starts at the working directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// Whether HTTP/2 is spoken to an `http://` upstream without asking (prior knowledge).
+    /// Whether HTTP/2 is spoken to an `http://` upstream without negotiation (prior knowledge).
     pub http2: bool,
 }
 
@@ -78,17 +78,17 @@ pub struct Upstream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolsUnsupported {
-    /// The request is sent once more without them.
+    /// The request is sent again without them.
     Retry,
     /// The refusal is passed on.
     Pass,
 }
 
-/// What happens when a request is longer than the model takes.
+/// What happens when a request is longer than the model's context window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Overflow {
-    /// It is sent once more with old results cleared, and turns dropped, where the policies can.
+    /// The request is sent again with old results cleared, and turns dropped, where the policies can.
     Retry,
     /// The error is passed on.
     Pass,
@@ -99,23 +99,23 @@ pub enum Overflow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unjudged {
-    /// The client gets an error of toolrein's instead.
+    /// The client gets an error of toolrein's own instead.
     Refuse,
     /// It is passed on and counted.
     Pass,
 }
 
-/// How the person learns that tools were dropped.
+/// How the user is informed that tools were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tell {
-    /// By `x-toolrein-actions` alone.
+    /// Only by `x-toolrein-actions`.
     Header,
-    /// By one line before the answer, too.
+    /// Also by one line before the answer.
     Text,
 }
 
-/// When streams are asked for `usage` that the client did not order. Never while observing.
+/// When streams are asked for `usage` that the client did not request. Never in observe mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskUsage {
     /// `false`.
@@ -126,43 +126,43 @@ pub enum AskUsage {
     Always,
 }
 
-/// `[limits]`: bounds of memory and patience. Source of the sizes: the design's section 10.14.
+/// `[limits]`: limits of memory and time. Source of the sizes: the design's section 10.14.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Longest request body on governed routes.
+    /// The longest request body on governed routes.
     #[serde(with = "size")]
     pub request_bytes: u64,
-    /// Longest event of a stream that is read; longer ones pass unread.
+    /// The longest event of a stream that is read; longer ones pass unread.
     #[serde(with = "size")]
     pub event_bytes: usize,
-    /// Most bytes of a stream held back while a call is judged.
+    /// The most bytes of a stream held back while a call is judged.
     #[serde(with = "size")]
     pub held_bytes: usize,
-    /// Longest whole reply that is judged.
+    /// The longest whole reply that is judged.
     #[serde(with = "size")]
     pub reply_bytes: usize,
-    /// Most bytes of bodies that are held at once, half of them of requests and half of replies.
+    /// The most bytes of bodies that are held at once, half of them of requests and half of replies.
     #[serde(with = "size")]
     pub total_bytes: u64,
-    /// Most connections of clients at once; further ones wait.
+    /// The most client connections at once; further ones wait.
     pub connections: usize,
-    /// Until a client has sent a request's head.
+    /// The limit for a client to send a request's head.
     #[serde(with = "span")]
     pub header_timeout: Duration,
-    /// Longest silence while a request's body is read.
+    /// The longest silence while a request's body is read.
     #[serde(with = "span")]
     pub body_timeout: Duration,
-    /// Longest time for a request's body in all, on governed routes.
+    /// The limit for a whole request body, on governed routes.
     #[serde(with = "span")]
     pub upload_timeout: Duration,
-    /// Longest time in which a client takes nothing of what is sent to it.
+    /// The longest time in which a client reads nothing of what is sent to it.
     #[serde(with = "span")]
     pub stall_timeout: Duration,
     /// How long running requests may take to end at shutdown; 0: they are cut.
     #[serde(with = "span")]
     pub drain_timeout: Duration,
-    /// Time between the SSE comments that keep a client waiting while a reply is held.
+    /// The time between the SSE comments that keep a client waiting while a reply is held.
     #[serde(with = "span")]
     pub keepalive_comment: Duration,
 }
@@ -173,7 +173,7 @@ pub struct Limits {
 pub struct Notices {
     /// Where notices go.
     pub placement: PlacementChoice,
-    /// Models that take a system message late in a conversation, for placement `auto`.
+    /// Models that accept a system message late in a conversation, for placement `auto`.
     #[serde(with = "patterns")]
     pub system_models: Vec<Pattern>,
 }
@@ -195,45 +195,45 @@ impl Mode {
 pub enum PlacementChoice {
     /// `System` for the models listed, else `Suffix`.
     Auto,
-    /// A system message behind the results.
+    /// A system message after the results.
     System,
-    /// Behind the text of the last tool or user message.
+    /// At the end of the text of the last tool or user message.
     Suffix,
     /// In the first system message. Breaks the prompt cache with every notice.
     Leading,
 }
 
-/// `[conversation]`: what tells one conversation from another, in the order in which it is asked.
+/// `[conversation]`: what identifies a conversation, in order of precedence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Conversation {
-    /// What names the caller, whose quotas, windows and approvals a request takes part in.
+    /// What identifies the caller, to whom quotas, windows and approvals belong.
     pub caller: Caller,
-    /// Request headers; `x-toolrein-conversation` comes first and is not listed.
+    /// Request headers with a conversation id; `x-toolrein-conversation` comes first and is not listed.
     #[serde(with = "headers")]
     pub headers: Vec<HeaderName>,
-    /// Members of the body, as paths from its top; written dotted.
+    /// Members of the body with a conversation id, as paths from its top; written dotted.
     #[serde(with = "paths")]
     pub body: Vec<Vec<String>>,
-    /// The share of conversations that no policy of the context touches, in ten-thousandths; written from 0 to 1.
+    /// The share of conversations that no context policy changes, in ten-thousandths; written from 0 to 1.
     #[serde(with = "share")]
     pub holdout: u32,
     /// Whether clients may choose a profile by the header `x-toolrein-profile`.
     pub profile_header: bool,
-    /// What becomes of a request while another of a conversation that is so named is in flight.
+    /// What happens to a request while another one of the same conversation id is in flight.
     pub in_flight: InFlight,
-    /// The longest wait for the other one.
+    /// The longest wait for the other request.
     #[serde(with = "span")]
     pub in_flight_wait: Duration,
 }
 
-/// What becomes of a request while another of the same conversation is in flight.
+/// What happens to a request while another of the same conversation is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InFlight {
     /// Both go on.
     Pass,
-    /// It waits, up to a bound.
+    /// It waits, up to a limit.
     Wait,
     /// It is refused at once.
     Refuse,
@@ -243,47 +243,47 @@ pub enum InFlight {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Reask {
-    /// How often the upstream is asked again within one client request after all calls were withheld.
+    /// The most re-asks within one client request after all calls were blocked.
     pub max: u32,
-    /// Tools that are the answer itself: never withheld for a budget, since the client waits for them.
+    /// Tools that are the answer itself: never blocked for a budget, since the client waits for them.
     #[serde(with = "patterns")]
     pub answer_tools: Arc<[Pattern]>,
 }
 
-/// `[ledger]`: bounds of what is remembered beside the transcript.
+/// `[store]`: bounds of the state that is kept beside the transcript.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Ledger {
+pub struct StateStore {
     /// Calls whose times are known.
     pub calls: u64,
     /// How long an entry lives.
     #[serde(with = "span")]
     pub ttl: Duration,
-    /// Withheld calls with their explanations.
+    /// Hidden exchanges: blocked calls with their synthetic results.
     #[serde(with = "size")]
-    pub rounds_bytes: u64,
+    pub hidden_exchange_bytes: u64,
     /// Facts derived from single messages, such as token counts; 0: derived again each time.
     #[serde(with = "size")]
     pub memo_bytes: u64,
-    /// Conversations that are told apart.
+    /// The most conversations that are tracked.
     pub conversations: u64,
     /// The Redis that replicas share, without credentials; empty, and no `url_env`: this process's memory.
     pub url: String,
-    /// The environment variable that holds the address instead, where it names a user or a password.
+    /// The environment variable with the address, for one that contains a user or a password.
     pub url_env: String,
-    /// The environment variable with the secret under which all replicas hash names.
+    /// The environment variable with the secret with which all replicas hash names.
     pub secret_env: String,
-    /// What every key in the shared ledger begins with.
+    /// The prefix of every key in the shared state store.
     pub prefix: String,
-    /// How long one trip there may take.
+    /// The timeout of one round trip to it.
     #[serde(with = "span")]
     pub timeout: Duration,
-    /// Governed requests are refused while the shared ledger is away.
+    /// Governed requests are refused while the shared state store is away.
     pub strict: bool,
 }
 
-impl Ledger {
-    /// Whether replicas share it.
+impl StateStore {
+    /// Whether the state store is shared by replicas.
     pub fn is_shared(&self) -> bool {
         !(self.url.is_empty() && self.url_env.is_empty())
     }
@@ -293,7 +293,7 @@ impl Ledger {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
-    /// How lines look.
+    /// The format of lines.
     pub format: LogFormat,
     /// A level, or levels by module: `info,toolrein::proxy=debug`.
     pub level: String,
@@ -303,12 +303,12 @@ pub struct Log {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Audit {
-    /// Where the audit record is appended; empty: none is kept. A relative path starts at the working directory.
+    /// The file to which the audit log is appended; empty: none. A relative path starts at the working directory.
     pub file: PathBuf,
 }
 
 impl Audit {
-    /// Where the record goes, where one is kept.
+    /// The audit log's file, where one is configured.
     pub fn path(&self) -> Option<&Path> {
         (!self.file.as_os_str().is_empty()).then_some(&self.file)
     }
@@ -318,12 +318,12 @@ impl Audit {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Admin {
-    /// The environment variable that holds the bearer token of the pages that show conversations or change anything;
-    /// empty: there are no such pages.
+    /// The environment variable with the bearer token for pages that show conversations or change anything; empty:
+    /// there are no such pages.
     pub token_env: String,
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -337,10 +337,10 @@ pub enum LogFormat {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Model {
-    /// What the class estimate of tokens is multiplied by, in percent; written as a factor.
+    /// The factor for the token estimate, in percent; written as a factor.
     #[serde(with = "percent")]
     pub token_factor: u32,
-    /// Tokens that the model takes; 0: what is known of it, else the policies' own `context_window`.
+    /// The model's context window in tokens; 0: the known one, else the policies' own `context_window`.
     pub context_window: u32,
 }
 
@@ -381,8 +381,8 @@ impl Default for Limits {
             connections: 16_384,
             header_timeout: Duration::from_secs(100),
             body_timeout: Duration::from_secs(60),
-            // That of Node's http server for a whole request (`requestTimeout`); nginx bounds pauses alone. The longest
-            // body that is taken needs a megabit a second.
+            // The limit of Node's http server for a whole request (`requestTimeout`); nginx bounds pauses alone. The
+            // longest accepted body needs a megabit a second.
             upload_timeout: Duration::from_secs(300),
             stall_timeout: Duration::from_secs(300),
             drain_timeout: Duration::from_secs(30),
@@ -392,9 +392,8 @@ impl Default for Limits {
 }
 
 impl Default for Notices {
-    /// OpenAI's chat models, bare, fine-tuned and behind a router. Not o1-mini, which refuses system
-    /// messages, and not gpt-oss, whose template drops late ones without an error
-    /// (raullenchai/Rapid-MLX#1765).
+    /// OpenAI's chat models: bare, fine-tuned, or through a router. Not o1-mini, which refuses system messages, and not
+    /// gpt-oss, whose template drops late ones without an error (raullenchai/Rapid-MLX#1765).
     fn default() -> Self {
         let models = [
             "gpt-3.5*",
@@ -451,12 +450,12 @@ impl Default for Reask {
     }
 }
 
-impl Default for Ledger {
+impl Default for StateStore {
     fn default() -> Self {
         Self {
             calls: 1_000_000,
             ttl: Duration::from_secs(24 * 3_600),
-            rounds_bytes: 64 << 20,
+            hidden_exchange_bytes: 64 << 20,
             memo_bytes: 64 << 20,
             conversations: 100_000,
             url: String::new(),

@@ -1,24 +1,24 @@
-//! The address of an upstream: `https://host/v1`, or `demo:`. Reads it and shows it without secrets; connects
-//! to nothing.
+//! The address of an upstream: `https://host/v1`, or `demo:`. Parses it and shows it without secrets; connects to
+//! nothing.
 
 use hyper::http::Uri;
 use std::fmt;
 
-/// Where requests go.
+/// The destination of requests.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Target {
     /// The simulated model inside toolrein, written `demo:`.
     Demo,
-    /// An `http` or `https` server. Without credentials or fragment; the path has no trailing slash unless it
-    /// is `/` alone.
+    /// An `http` or `https` server. Without credentials or fragment; the path has no trailing slash unless it is `/`
+    /// alone.
     Url(Uri),
 }
 
-/// The parts of names in a URL's query whose values are secrets.
+/// Parts of the names of query parameters whose values are secrets.
 const SECRET_WORDS: [&str; 5] = ["token", "key", "secret", "password", "signature"];
 
 impl Target {
-    /// Reads an upstream as written.
+    /// Parses an upstream.
     ///
     /// # Errors
     /// What is wrong with it, secrets hidden.
@@ -52,14 +52,14 @@ impl fmt::Display for Target {
     }
 }
 
-/// As displayed: a secret must not reach a log by way of `{:?}`.
+/// As displayed: a secret must not reach a log through `{:?}`.
 impl fmt::Debug for Target {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, out)
     }
 }
 
-/// What is plainly wrong with `text` as an upstream, in the order in which it helps most.
+/// The obvious problem of `text` as an upstream, the most helpful first.
 fn target_trouble(text: &str) -> Option<&'static str> {
     let Some((scheme, rest)) = text.split_once("://") else {
         return Some(r#"expected a URL with its scheme, such as "https://api.openai.com/v1", or "demo:""#);
@@ -84,7 +84,7 @@ fn target_problem(trouble: &str, text: &str) -> String {
     format!("{trouble}, found {:?}", without_secrets(text))
 }
 
-/// The URL without trailing slashes in its path; `None` where it is none or its port is.
+/// The URL without trailing slashes in its path; `None` where it or its port is invalid.
 fn url(text: &str) -> Option<Uri> {
     let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
     let path = path.trim_end_matches('/');
@@ -95,11 +95,11 @@ fn url(text: &str) -> Option<Uri> {
     (host_only || authority.port_u16().is_some_and(|port| port > 0)).then_some(uri)
 }
 
-/// `text` with all that may be credentials hidden, for messages about a URL that is no good.
+/// `text` with everything hidden that may be credentials, for messages about an invalid URL.
 fn without_secrets(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
     let separator = if scheme.is_empty() { "" } else { "://" };
-    // A password may hold any letter, so everything before the last @ goes.
+    // A password may contain any character, so everything before the last @ is removed.
     let rest = rest.rsplit_once('@').map_or_else(|| rest.to_owned(), |(_, host)| format!("***@{host}"));
     without_query_secrets(&format!("{scheme}{separator}{rest}"))
 }

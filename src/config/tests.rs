@@ -74,7 +74,7 @@ fn the_shipped_file_has_every_key_and_no_other() {
     assert_eq!(policies.len(), REGISTRY.len());
 }
 
-/// The keys that a policy takes, as it tells when it is given another.
+/// The keys that a policy accepts, from its error about an unknown one.
 fn known_keys(entry: &policy::Entry) -> BTreeSet<String> {
     let text = "[x]\n\"no such key\" = 1";
     let mut root = toml::de::DeTable::parse(text).unwrap();
@@ -143,14 +143,14 @@ fn each_has_one_problem(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn unknown_names_are_told_with_the_nearest_known_one() {
+fn unknown_names_are_reported_with_the_nearest_known_one() {
     let policies: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).collect();
     each_has_one_problem(&[
         ("\nmod = \"off\"", r"proxy.toml:2: mod: unknown key; did you mean `mode`?"),
         ("[listn]\nproxy = 1", "proxy.toml:1: listn: unknown table; did you mean `listen`?"),
         (
             "[dashboard]",
-            "proxy.toml:1: dashboard: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, ledger, log, audit, admin, model, tier, policy, profile",
+            "proxy.toml:1: dashboard: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, store, log, audit, admin, model, tier, policy, profile",
         ),
         ("[listen]\nprxy = 1", "proxy.toml:2: listen.prxy: unknown key; did you mean `proxy`?"),
         (
@@ -172,7 +172,7 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
         ),
         (
             "[model.gpt-4.1]\ntoken_factor = 1",
-            "proxy.toml:1: model.gpt-4.1: unknown table; quote names that hold dots: [model.\"gpt-4.1\"]",
+            "proxy.toml:1: model.gpt-4.1: unknown table; quote names that contain dots: [model.\"gpt-4.1\"]",
         ),
         (
             "[model.\"gpt-4.1\"]\nfactor = 1",
@@ -182,7 +182,7 @@ fn unknown_names_are_told_with_the_nearest_known_one() {
 }
 
 #[test]
-fn values_of_the_wrong_kind_are_told() {
+fn values_of_the_wrong_kind_are_reported() {
     each_has_one_problem(&[
         ("mode = 1", "proxy.toml:1: mode: expected a string"),
         ("mode = \"on\"", r#"proxy.toml:1: mode: expected "enforce" or "observe" or "off", found "on""#),
@@ -220,7 +220,7 @@ fn values_of_the_wrong_kind_are_told() {
 }
 
 #[test]
-fn durations_sizes_and_policies_own_checks_are_told() {
+fn durations_sizes_and_policies_own_checks_are_reported() {
     each_has_one_problem(&[
         ("[upstream]\nremember = 60", "proxy.toml:2: upstream.remember: expected a string, found 60"),
         (
@@ -272,7 +272,7 @@ fn durations_sizes_and_policies_own_checks_are_told() {
 }
 
 #[test]
-fn addresses_that_are_no_good_are_told() {
+fn addresses_that_are_no_good_are_reported() {
     each_has_one_problem(&[
         (
             "[listen]\nproxy = \"localhost:80\"",
@@ -319,7 +319,7 @@ fn addresses_that_are_no_good_are_told() {
 }
 
 #[test]
-fn names_and_paths_that_are_no_good_are_told() {
+fn names_and_paths_that_are_no_good_are_reported() {
     each_has_one_problem(&[
         (
             "[conversation]\nheaders = [\"x y\"]",
@@ -331,7 +331,7 @@ fn names_and_paths_that_are_no_good_are_told() {
         ),
         (
             "[conversation]\nheaders = [\"x-toolrein-conversation\"]",
-            "proxy.toml:2: conversation.headers: x-toolrein-conversation is always read first, so leave it out",
+            "proxy.toml:2: conversation.headers: x-toolrein-conversation is always used first, so leave it out",
         ),
         (
             "[conversation]\nbody = [\"metadata.\"]",
@@ -357,7 +357,7 @@ fn names_and_paths_that_are_no_good_are_told() {
 }
 
 #[test]
-fn numbers_that_contradict_each_other_are_told() {
+fn numbers_that_contradict_each_other_are_reported() {
     each_has_one_problem(&[
         (
             "[limits]\nheld_bytes = \"512KiB\"",
@@ -368,7 +368,7 @@ fn numbers_that_contradict_each_other_are_told() {
             "proxy.toml:2: limits.held_bytes: limits.reply_bytes (32MiB) is less than limits.held_bytes (64MiB)",
         ),
         ("[reask]\nmax = 21", "proxy.toml:2: reask.max: expected at most 20, found 21"),
-        ("[ledger]\ncalls = 0", "proxy.toml:2: ledger.calls: expected more than 0"),
+        ("[store]\ncalls = 0", "proxy.toml:2: store.calls: expected more than 0"),
         (
             "[model.x]\ntoken_factor = 0",
             "proxy.toml:2: model.x.token_factor: expected a factor from 0.1 to 10, found 0",
@@ -377,7 +377,7 @@ fn numbers_that_contradict_each_other_are_told() {
 }
 
 #[test]
-fn text_that_is_no_toml_is_told_line_by_line() {
+fn text_that_is_no_toml_is_reported_line_by_line() {
     for (text, lines) in [
         ("mode = off", vec![1]),
         ("[listen\nproxy = 1", vec![1]),
@@ -392,7 +392,7 @@ fn text_that_is_no_toml_is_told_line_by_line() {
 }
 
 #[test]
-fn every_problem_is_told_at_once_in_the_order_of_lines() {
+fn every_problem_is_reported_at_once_in_the_order_of_lines() {
     let text = r#"mod = "off"
 [listen]
 proxy = "here"
@@ -440,7 +440,7 @@ tools = { f = { calls = 1, per = "0s" }, g = { calls = 1 } }
 }
 
 #[test]
-fn a_file_of_nothing_but_mistakes_is_told_within_bounds() {
+fn a_file_of_nothing_but_mistakes_is_reported_within_bounds() {
     let mistakes: [fn(usize) -> String; 7] = [
         |at| format!("k{at} = 1\n"),
         |at| format!("k{at} = [\n"),
@@ -452,8 +452,8 @@ fn a_file_of_nothing_but_mistakes_is_told_within_bounds() {
     ];
     for mistake in mistakes {
         let text: String = (0..5_000).map(mistake).collect();
-        let told = load(&text).unwrap_err().0.len();
-        assert!((1..=200).contains(&told), "{told} for {}", mistake(0));
+        let reported = load(&text).unwrap_err().0.len();
+        assert!((1..=200).contains(&reported), "{reported} for {}", mistake(0));
     }
 }
 
@@ -511,19 +511,19 @@ fn what_is_allowed_but_odd_is_warned_of() {
             "[upstream]\nurl = \"https://api.openai.com\"\n[policy.budget]",
             "upstream.url: https://api.openai.com has no path",
         ),
-        ("[upstream]\nhttp2 = true\n[policy.budget]", "upstream.http2: concerns http:// alone"),
+        ("[upstream]\nhttp2 = true\n[policy.budget]", "upstream.http2: applies to http:// only"),
         ("", "no policy is on"),
         (
             "[policy.allow]\nexcept = [\"rm*\"]\n[policy.rate_limit]\ntools = { rmdir = { calls = 1, per = \"1s\" } }",
-            "policy.rate_limit: its settings for rmdir never come to bear, since policy.allow forbids these calls",
+            "policy.rate_limit: its settings for rmdir have no effect, since policy.allow forbids these calls",
         ),
         (
             "[reask]\nanswer_tools = [\"hand_over\"]\n[policy.allow]\nonly = [\"search\"]",
             "reask.answer_tools: hand_over may be called although policy.allow forbids it",
         ),
         (
-            "[policy.budget]\ntool_calls = 5\n[policy.loops]\nwithhold = 9",
-            "policy.loops.withhold: 9 is never reached, since policy.budget.tool_calls is 5",
+            "[policy.budget]\ntool_calls = 5\n[policy.loops]\nblock = 9",
+            "policy.loops.block: 9 is never reached, since policy.budget.tool_calls is 5",
         ),
         (
             "[policy.turn_limits]\ncalls = 3\ncategories = { a = { tools = [\"f\"], calls = 4 } }",
@@ -593,7 +593,7 @@ fn the_effective_settings_are_a_configuration_again_and_hide_secrets() {
     assert_eq!(json["model"]["gpt-4.1"]["token_factor"], 1.5);
     assert_eq!(json["policy"]["truncate"]["max_chars"], 16_000);
     assert_eq!(json["policy"]["truncate"]["tools"]["read \"me\""], 40_000);
-    assert_eq!(json["ledger"]["ttl"], "24h");
+    assert_eq!(json["store"]["ttl"], "24h");
     let Value::Object(json) = json else { panic!() };
     assert_eq!(Value::Object(table_of(config.effective.as_toml())), Value::Object(json));
 }
@@ -635,7 +635,10 @@ fn files_are_read_as_bounded_utf8_text() {
     assert_eq!(refused(&huge), None);
     huge.push(b' ');
     let name = path.display();
-    assert_eq!(refused(&huge), Some(format!("{name}: larger than 1 MiB, so hardly a configuration")));
+    assert_eq!(
+        refused(&huge),
+        Some(format!("{name}: is larger than 1 MiB, which is too large for a configuration"))
+    );
     assert_eq!(refused(b"\n# \xff"), Some(format!("{name}:2: not UTF-8 text (byte 0xff)")));
     assert_eq!(refused(b"\xef\xbb\xbfmode = \"off\"\r\n"), None);
     assert_eq!(
@@ -647,14 +650,13 @@ fn files_are_read_as_bounded_utf8_text() {
 #[test]
 fn calls_that_nobody_could_answer_are_refused_before_they_wait() {
     let held = "[policy.confirm]\ntools = [\"pay\"]\nform = \"held\"\n";
-    let text =
-        "\"held\" needs admin.token_env: the environment variable with the token of those who may answer";
+    let text = "\"held\" needs admin.token_env: the environment variable with the token of the people who may answer";
     assert_eq!(problems(held), [format!("proxy.toml:3: policy.confirm.form: {text}")]);
     let profile = "[profile.shop.policy.confirm]\nform = \"held\"\n";
-    let told = problems(&format!("[policy.confirm]\n{profile}"));
-    assert_eq!(told, [format!("proxy.toml:3: profile.shop.policy.confirm.form: {text}")]);
+    let reported = problems(&format!("[policy.confirm]\n{profile}"));
+    assert_eq!(reported, [format!("proxy.toml:3: profile.shop.policy.confirm.form: {text}")]);
     let taken_over = format!("{held}[profile.shop.policy.confirm]\nhold = \"1m\"\n");
-    assert_eq!(problems(&taken_over).len(), 1, "told once, where it stands");
+    assert_eq!(problems(&taken_over).len(), 1, "reported once, where it is");
     let token = "admin.token_env = \"TOOLREIN_ADMIN_TOKEN\"\n";
     assert_eq!(problems(&format!("{token}{held}")), [""; 0]);
     let itself = problems("admin.token_env = \"s3cret-token-of-mine\"\n");
@@ -668,9 +670,9 @@ fn calls_that_nobody_could_answer_are_refused_before_they_wait() {
 fn a_quota_reaches_no_further_than_what_is_remembered() {
     let quota = "[policy.quota.limits]\nimages = { tools = [\"image\"], calls = 1, per = \"5h\" }\n";
     assert_eq!(problems(quota), [""; 0]);
-    let told = problems(&format!("ledger.ttl = \"1h\"\n{quota}"));
-    let text = "5h is longer than anything is remembered: ledger.ttl is 1h";
-    assert_eq!(told, [format!("proxy.toml:3: policy.quota.limits.images.per: {text}")]);
+    let reported = problems(&format!("store.ttl = \"1h\"\n{quota}"));
+    let text = "5h is longer than the store keeps anything: store.ttl is 1h";
+    assert_eq!(reported, [format!("proxy.toml:3: policy.quota.limits.images.per: {text}")]);
 }
 
 /// What a program that runs with `running` makes of `text`.
@@ -681,21 +683,22 @@ fn reloaded(running: &str, text: &str) -> Result<Config, Problems> {
 
 #[test]
 fn what_cannot_change_while_running_stays_and_is_named() {
-    let running = "[listen]\nproxy = \"127.0.0.1:1\"\n[ledger]\ncalls = 7\n";
-    let written = "mode = \"observe\"\n[ledger]\ncalls = 8\n[upstream]\nurl = \"demo:\"\nhttp2 = true\n";
+    let running = "[listen]\nproxy = \"127.0.0.1:1\"\n[store]\ncalls = 7\n";
+    let written = "mode = \"observe\"\n[store]\ncalls = 8\n[upstream]\nurl = \"demo:\"\nhttp2 = true\n";
     let config = reloaded(running, written).unwrap();
-    let told: Vec<&String> = config.warnings.iter().filter(|told| told.contains("restart")).collect();
+    let reported: Vec<&String> =
+        config.warnings.iter().filter(|reported| reported.contains("restart")).collect();
     assert_eq!(
-        told,
-        ["listen.proxy", "upstream.url", "ledger.calls"]
+        reported,
+        ["listen.proxy", "upstream.url", "store.calls"]
             .map(|key| format!("needs a restart: {key}"))
             .iter()
             .collect::<Vec<_>>()
     );
-    assert_eq!((config.listen.proxy.port(), config.ledger.calls, config.upstream.http2), (1, 7, true));
+    assert_eq!((config.listen.proxy.port(), config.store.calls, config.upstream.http2), (1, 7, true));
     assert_eq!((config.mode, config.upstream.url == Target::Demo), (Mode::Observe, false));
     let effective: Value = serde_json::from_str(config.effective.as_json()).unwrap();
-    assert_eq!((&effective["ledger"]["calls"], &effective["mode"]), (&7.into(), &"observe".into()));
+    assert_eq!((&effective["store"]["calls"], &effective["mode"]), (&7.into(), &"observe".into()));
     assert_eq!(
         reloaded(written, written).unwrap().warnings,
         load(written).unwrap().warnings,
@@ -724,5 +727,5 @@ fn what_can_be_read_only_once_is_refused_when_it_is_to_be_read_again() {
     let source = Source::File("/dev/zero".into());
     let refused =
         load("").unwrap().reload(source, &Overrides::default(), REGISTRY).err().unwrap().to_string();
-    assert_eq!(refused, "/dev/zero: is no regular file, so it cannot be read twice");
+    assert_eq!(refused, "/dev/zero: is not a regular file, so it cannot be read twice");
 }

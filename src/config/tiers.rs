@@ -1,12 +1,12 @@
-//! Tiers of callers, told by the SHA-256 of their API keys, so that no key stands in a file. Reads hashes and
-//! makes them; keeps no key and tells none, not even one that was written here by mistake.
+//! Tiers of callers, identified by the SHA-256 of their API keys, so that no file contains a key. Parses and computes
+//! hashes; keeps no key and shows none, not even one that was written here by mistake.
 
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// What stands before the digits.
+/// The prefix of the digits.
 const PREFIX: &str = "sha256:";
 const EXPECTED: &str = r#""sha256:" and 64 hexadecimal digits (printf %s "$KEY" | sha256sum)"#;
 
@@ -19,12 +19,12 @@ pub struct Tier {
     pub keys: Vec<KeyHash>,
 }
 
-/// The SHA-256 of an API key, as it stands behind `Bearer`.
+/// The SHA-256 of an API key, as it is sent after `Bearer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyHash([u8; 32]);
 
 impl KeyHash {
-    /// The hash of `key`. By way of the TLS library, which has the function: `None` if it were to lose it.
+    /// The hash of `key`. Computed by the TLS library, which has the function: `None` if that were ever missing.
     pub fn of(key: &[u8]) -> Option<Self> {
         let suite = TLS13_AES_128_GCM_SHA256.tls13()?;
         suite.common.hash_provider.hash(key).as_ref().try_into().ok().map(Self)
@@ -71,7 +71,7 @@ fn hashes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KeyHash>, D::Error> 
     from.deserialize_any(Hashes)
 }
 
-/// Readers of their own, since the usual words on a wrong value would quote it, and it may be a key.
+/// Custom deserialisers, since the usual error for a wrong value would quote it, and it may be a key.
 struct OneHash;
 
 impl Visitor<'_> for OneHash {
@@ -103,7 +103,7 @@ impl<'de> Visitor<'de> for Hashes {
         let mut hashes = Vec::new();
         while let Some(hash) = items.next_element()? {
             if hashes.contains(&hash) {
-                return Err(A::Error::custom("names a key twice"));
+                return Err(A::Error::custom("lists a key twice"));
             }
             hashes.push(hash);
         }

@@ -1,5 +1,5 @@
-//! Values as an operator writes them: "60s", "64KiB", "127.0.0.1:4242", 1.25, names and paths. Reads each and
-//! writes it back in the same spelling; knows no key and compares no two values.
+//! Values with units, as operators write them: "60s", "64KiB", "127.0.0.1:4242", 1.25, names and paths. Parses each and
+//! writes it back in the same form; knows no key and compares no values.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("B", 1),
 ];
 
-/// Reads a listening address.
+/// Parses a listening address.
 ///
 /// # Errors
 /// What was expected.
@@ -33,7 +33,7 @@ fn parse_span(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// A duration in its largest unit that divides it; a minute alone is 60 s, as rates are written.
+/// A duration in the largest unit that divides it; a single minute is 60 s, as rates are written.
 pub(super) fn write_span(span: Duration) -> String {
     match span.as_millis() {
         ms if ms > 0 && ms.is_multiple_of(3_600_000) => format!("{}h", ms / 3_600_000),
@@ -50,7 +50,7 @@ fn parse_size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(*bytes)
 }
 
-/// A size in its largest binary unit that divides it.
+/// A size in the largest binary unit that divides it.
 pub(super) fn write_size(bytes: u64) -> String {
     let unit = SIZE_UNITS[..3].iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
     unit.map_or_else(|| format!("{bytes}B"), |(name, unit)| format!("{}{name}", bytes / unit))
@@ -140,7 +140,7 @@ pub(super) mod target {
     }
 }
 
-/// `#[serde(with)]` of a factor such as 1.25, held in percent.
+/// `#[serde(with)]` of a factor such as 1.25, stored in percent.
 pub(super) mod percent {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
@@ -158,7 +158,7 @@ pub(super) mod percent {
     }
 }
 
-/// `#[serde(with)]` of a share from 0 to 1, held in ten-thousandths.
+/// `#[serde(with)]` of a share from 0 to 1, stored in ten-thousandths.
 pub(super) mod share {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
@@ -247,12 +247,12 @@ pub(super) mod patterns {
     }
 }
 
-/// `#[serde(with)]` of names of request headers that tell a conversation.
+/// `#[serde(with)]` of names of request headers with a conversation id.
 pub(super) mod headers {
     use hyper::http::HeaderName;
     use serde::{Deserialize, Deserializer, Serializer, de};
 
-    /// Headers that carry credentials: as a conversation id they would be sent back and logged.
+    /// Headers with credentials: as a conversation id they would be sent back and logged.
     const CREDENTIALS: [&str; 9] = [
         "authorization",
         "proxy-authorization",
@@ -290,7 +290,7 @@ pub(super) mod headers {
                 )));
             }
             if name == "x-toolrein-conversation" {
-                return Err(de::Error::custom(format!("{name} is always read first, so leave it out")));
+                return Err(de::Error::custom(format!("{name} is always used first, so leave it out")));
             }
             Ok(Self(name))
         }

@@ -1,9 +1,10 @@
-//! The context windows of models that many use, by name. Data alone; `[model.PATTERN] context_window` beats it.
+//! The context windows of widely used models, by name. Only data; `[model.PATTERN] context_window` takes precedence.
 //!
-//! Sources: the providers' pages of models, 2025. Where input and output share a window it is the whole of it, where the
-//! input has a bound of its own it is that. Open models are not listed: their window is their server's setting.
+//! Sources: the providers' pages of models, 2025. Where input and output share a window, it is the whole window; where
+//! the input has its own limit, it is that limit. Open models are not listed: their window is a setting of their
+//! server.
 
-/// Tokens by a model's name, or by how the names of its family begin.
+/// Tokens by a model's name, or by the prefix of its family's names.
 const KNOWN: &[(&str, u32)] = &[
     ("gpt-3.5-turbo*", 16_385),
     ("gpt-4", 8_192),
@@ -39,14 +40,14 @@ const KNOWN: &[(&str, u32)] = &[
     ("command-a*", 256_000),
 ];
 
-/// Tokens that `model` takes. What a router puts before the name (`openai/gpt-4o`) does not count.
+/// The context window of `model`. A router's prefix of the name (`openai/gpt-4o`) is ignored.
 pub(super) fn known(model: &str) -> Option<u32> {
     let name = model.as_bytes();
     let name = &name[memchr::memrchr(b'/', name).map_or(0, |at| at + 1)..];
     let head = head_of(name);
     let mut best: Option<(&str, u32)> = None;
-    // Asked with every request: of the names' heads as numbers it takes 300 instructions, where comparing names took 1,300
-    // and `str`'s own ways 3,500.
+    // Called for every request: comparing the names' first bytes as numbers takes 300 instructions, where comparing
+    // names took 1,300 and `str`'s own methods 3,500.
     for (at, (known, mask)) in HEADS.iter().enumerate() {
         if head & mask != *known {
             continue;
@@ -60,7 +61,7 @@ pub(super) fn known(model: &str) -> Option<u32> {
     best.map(|(_, tokens)| tokens)
 }
 
-/// The exact name goes before the longest beginning.
+/// The exact name takes precedence over the longest prefix.
 fn rank(pattern: &str) -> (bool, usize) {
     (!pattern.ends_with('*'), pattern.len())
 }
@@ -85,7 +86,7 @@ static HEADS: [(u64, u64); KNOWN.len()] = {
     heads
 };
 
-/// The first eight bytes of a name as a number; zeros stand behind a shorter one.
+/// The first eight bytes of a name as a number; a shorter one is padded with zeros.
 const fn head_of(name: &[u8]) -> u64 {
     let (mut head, mut at) = (0, 0);
     while at < name.len() && at < size_of::<u64>() {

@@ -1,11 +1,11 @@
-//! A tool call of a reply as far as it has come: its id, its name in pieces, and its arguments. Keeps what was written;
-//! the dialects add to it.
+//! A tool call of a reply as received so far: its id, its name in pieces, and its arguments. Stores what was written;
+//! the dialects append to it.
 
 use crate::wire::json::unescape;
 use crate::wire::whole_json::Wholeness;
 
-/// A call as far as it has come. Strings are kept as written between the quotes, escapes unresolved, since
-/// an escape may be cut in two by a delta.
+/// A call as received so far. Strings are kept as written between the quotes, escapes unresolved, since a delta may
+/// split an escape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assembled {
     pub id: Vec<u8>,
@@ -19,15 +19,15 @@ pub struct Assembled {
     pub custom: bool,
     /// The index the upstream gave it.
     pub(crate) index: Option<u64>,
-    /// The event that touched it last.
+    /// The event that last added to it.
     pub(crate) event: u64,
-    /// How many deltas it came in.
+    /// The number of its deltas.
     pub(crate) deltas: usize,
     /// A delta with arguments has come.
     pub(crate) carried: bool,
-    /// It came whole, in a place beside that of the deltas: none of these belongs to it.
+    /// It came whole, outside of the deltas: none of these belongs to it.
     pub(crate) beside: bool,
-    /// The names that came under its index before it: clients that go by the index alone join the two calls.
+    /// Earlier names under its index: clients that go by the index alone join the two calls.
     pub(crate) before: Vec<Vec<u8>>,
     /// Arguments came with them.
     pub(crate) argued_before: bool,
@@ -57,7 +57,7 @@ impl Assembled {
         self.index
     }
 
-    /// How many deltas it came in so far.
+    /// The number of its deltas so far.
     pub fn deltas(&self) -> usize {
         self.deltas
     }
@@ -67,7 +67,7 @@ impl Assembled {
         self.wholeness.is_whole()
     }
 
-    /// Whether nothing but white space has come of the arguments.
+    /// Whether the arguments so far are empty or white space.
     pub fn is_blank(&self) -> bool {
         self.wholeness.is_blank()
     }
@@ -77,9 +77,9 @@ impl Assembled {
         !self.before.is_empty() || self.pieces.len() > 1
     }
 
-    /// The other names that it has for clients which put names together in another way: the `openai` package of Python
-    /// joins all pieces that come under an index, that of Node takes the last, the Vercel AI SDK the first; one that acts
-    /// at once takes each.
+    /// The other names that it has for clients which assemble names in another way: the `openai` package of Python
+    /// joins all pieces under an index, that of Node takes the last, the Vercel AI SDK the first; one that acts at
+    /// once takes each.
     pub fn other_names(&self) -> Vec<String> {
         let own = self.own_pieces();
         let all: Vec<&[u8]> = self.before.iter().chain(own).map(Vec::as_slice).collect();
@@ -95,7 +95,7 @@ impl Assembled {
         names
     }
 
-    /// What came of its own name.
+    /// The pieces of its own name.
     pub(crate) fn own_pieces(&self) -> &[Vec<u8>] {
         if self.pieces.is_empty() { std::slice::from_ref(&self.name) } else { &self.pieces }
     }

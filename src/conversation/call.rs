@@ -1,4 +1,4 @@
-//! One tool call as spans of the request or the reply that carries it, whole or a piece. Keeps no text.
+//! One tool call as spans of the request or the reply that contains it, whole or a piece. Keeps no text.
 
 use crate::wire::body::{Span, Str};
 use crate::wire::json::decode;
@@ -17,7 +17,7 @@ pub struct ToolCall {
     /// A call of a custom tool, whose `input` is free text.
     pub custom: bool,
     /// Two JSON readers may see different calls here: a member that decides what runs occurs twice, has a type that
-    /// no API gives it, or is spelled so that only readers which ignore case find it.
+    /// no API gives it, or is written so that only readers which ignore case find it.
     pub ambiguous: bool,
 }
 

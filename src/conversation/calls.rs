@@ -1,9 +1,8 @@
-//! The calls of a conversation, paired with their results by id and, where ids repeat or are missing, by
-//! position; the key that names each call, and the digest of what the model saw before it. Knows no policy and no time
-//! of its own.
+//! The calls of a conversation, paired with their results by id and, where ids repeat or are missing, by position;
+//! the key of each call, and the digest of what the model saw before it. Knows no policy and no time of its own.
 
 use super::Notes;
-use super::context::{content_hash, context_behind};
+use super::context::{content_hash, context_after};
 use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::ids::is_random;
 use super::memo::{Derived, Memo};
@@ -18,42 +17,42 @@ use std::collections::VecDeque;
 /// One tool call that the model made earlier in the conversation.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The place of its assistant message.
+    /// The index of its assistant message.
     pub message: usize,
-    /// Its place among the calls of that message.
+    /// Its position among the calls of that message.
     pub position: usize,
-    /// Its number among all calls of the conversation, from 1: the name that the model is told.
+    /// Its number among all calls of the conversation, from 1: texts for the model use it.
     pub ordinal: usize,
     pub key: CallKey,
     /// The digest of what the model saw before it made the call.
     pub context: Hash,
     /// As bytes, since it is only compared and hashed; empty where it has none.
     id: Box<[u8]>,
-    /// The tool that it means: a declared one where its name is near that one's ([`meant`]), else as the model wrote it.
+    /// The tool that it means: a declared one if the name is near ([`meant`]), else the name as the model wrote it.
     pub name: String,
-    /// As the model wrote it, where that is another.
+    /// The name as the model wrote it, where that differs.
     written_name: Option<String>,
     /// The hash of its canonical arguments.
     pub arguments: Hash,
-    /// Its arguments as the request holds them, in bytes of their own.
+    /// Its arguments as the request holds them, copied.
     written: (Arguments, Box<[u8]>),
-    /// The place of the message that answers it.
+    /// The index of the message that answers it.
     pub result: Option<usize>,
-    /// When it was handed to the client, in ms since the epoch, where the ledger knows. Of several times that cannot be
-    /// told apart the latest, so that no limit counts too few calls.
+    /// When it was handed to the client, in ms since the epoch, where the state store knows. Of several times that
+    /// may be its own the latest, so that no limit counts too few calls.
     pub released_ms: Option<u64>,
     /// The earliest of these, where there are several.
     pub earliest_ms: Option<u64>,
 }
 
 impl Call {
-    /// Its arguments as JSON text, spelled as the client sent them; empty where it sent none.
+    /// Its arguments as JSON text, as the client sent them; empty where it sent none.
     pub fn arguments_text(&self) -> Cow<'_, str> {
         let (arguments, written) = &self.written;
         arguments.text(written)
     }
 
-    /// Whether its id was drawn at random, by its shape.
+    /// Whether its id is random, judged by its form.
     pub fn has_random_id(&self) -> bool {
         is_random(&self.id, self.written_name())
     }
@@ -63,7 +62,7 @@ impl Call {
         self.written_name.as_deref().unwrap_or(&self.name)
     }
 
-    /// Gives it the name of the tool that it means.
+    /// Sets its name to that of the tool that it means.
     fn mean(&mut self, declared: &[Cow<'_, str>]) {
         let is_meant = |name: &str| meant(name, declared.iter().map(|name| &**name)).map(str::to_owned);
         if declared.is_empty() || declared.iter().any(|name| *name == self.name) {
@@ -75,20 +74,20 @@ impl Call {
     }
 }
 
-/// Every call, and what answers it.
+/// All calls, and the messages that answer them.
 #[derive(Default)]
 pub struct PairedCalls {
     pub calls: Vec<Call>,
-    /// See [`Identity::root`]: named once, since each name takes 500 instructions.
+    /// See [`Identity::root`]: computed once, since each hash takes 500 instructions.
     pub root: Hash,
     /// The digest of all messages: what the model sees before its next reply.
     pub context: Hash,
     /// For each message: what was before it, and the first of its own calls or of the call it answers.
-    by_message: Vec<Place>,
+    by_message: Vec<MessageCalls>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct MessageCalls {
     context_before: Hash,
     /// The range in `calls` of the calls that an assistant message made.
     first: usize,
@@ -112,10 +111,10 @@ impl PairedCalls {
         let mut paired = Self { calls: Vec::with_capacity(calls), root, context: root, by_message };
         let declared = request.tools.iter().filter(|_| calls > 0).filter_map(|tool| tool.name);
         let declared: Vec<Cow<'_, str>> = declared.map(|name| decode(name, body)).collect();
-        // The calls of the last assistant message, as far as they are not answered.
+        // The unanswered calls of the last assistant message.
         let mut open: VecDeque<usize> = VecDeque::new();
         for (index, message) in request.messages.iter().enumerate() {
-            let mut place = Place { context_before: paired.context, ..Place::default() };
+            let mut place = MessageCalls { context_before: paired.context, ..MessageCalls::default() };
             place.first = paired.calls.len();
             match message.role {
                 Role::Assistant => {
@@ -149,7 +148,7 @@ impl PairedCalls {
             let keys = paired.calls[place.first..].iter().map(|call| call.key);
             let content =
                 notes.of(request, index).content.get_or_init(|| content_hash(message, body, &identity.key).0);
-            paired.context = context_behind(paired.context, Hash(*content), keys, &identity.key);
+            paired.context = context_after(paired.context, Hash(*content), keys, &identity.key);
             paired.by_message.push(place);
         }
         paired
@@ -171,13 +170,13 @@ impl PairedCalls {
         self.by_message[index].completes
     }
 
-    /// The digest of what the model saw before the message at `index`; behind the last, of all.
+    /// The digest of what the model saw before the message at `index`; after the last message, of all.
     pub fn context_before(&self, index: usize) -> Hash {
         self.by_message.get(index).map_or(self.context, |place| place.context_before)
     }
 
-    /// The names under which the calls of the newest message that made any were handed out if their upstream gave them
-    /// no ids; newest first. Clients that need ids invent some, and send those back.
+    /// The keys under which the calls of the newest message with calls were handed out if the upstream gave them no
+    /// ids; newest first. Clients that need ids invent some, and send those back.
     pub fn nameless(&self, identity: &Identity) -> Vec<CallKey> {
         let Some(last) = self.calls.last() else { return Vec::new() };
         self.made_by(last.message).iter().rev().map(|call| self.nameless_key(call, identity)).collect()
@@ -189,12 +188,12 @@ impl PairedCalls {
     }
 }
 
-/// Arguments so short are brought into their canonical form in about the time that naming and looking them up takes, and
-/// keeping them takes as long again.
+/// Canonicalising arguments this short takes about as long as hashing and looking them up, and storing them takes as
+/// long again.
 const SMALL_BYTES: usize = 80;
 
-/// The hash of a call's canonical arguments; spellings of the same JSON agree, and none are an empty object: so
-/// clients send back a call that came without.
+/// The hash of a call's canonical arguments; equal for every form of the same JSON, and no arguments are an empty
+/// object: so clients send back a call that had none.
 pub fn arguments_hash(text: &str, identity: &Identity, memo: &dyn Memo) -> Hash {
     if text.len() <= SMALL_BYTES {
         return canonical_hash(text, &identity.key);
@@ -203,10 +202,10 @@ pub fn arguments_hash(text: &str, identity: &Identity, memo: &dyn Memo) -> Hash 
     remembered(name, memo, || canonical_hash(text, &identity.key))
 }
 
-/// The same of a call in a request. The memo is asked by the bytes as written, so that what it knows is not even
+/// The same for a call in a request. The memo key is the bytes as written, so that a known value is not even
 /// unescaped.
 fn arguments_hash_of(arguments: &Arguments, body: &[u8], identity: &Identity, memo: &dyn Memo) -> Hash {
-    // An object stands for the string that holds it.
+    // An object is equal to the string that holds it.
     let Arguments::Text(text) = arguments else {
         return arguments_hash(&arguments.text(body), identity, memo);
     };
@@ -217,7 +216,7 @@ fn arguments_hash_of(arguments: &Arguments, body: &[u8], identity: &Identity, me
     remembered(identity.key.hash(Domain::Arguments, &[b"written", text.raw(body)]), memo, hash)
 }
 
-/// The same, not looked up and not kept.
+/// The same, without the memo.
 pub fn canonical_hash(text: &str, key: &HashKey) -> Hash {
     let text = if text.trim().is_empty() { "{}" } else { text };
     key.hash(Domain::Arguments, &[b"canonical", &canonical(text.as_bytes())])
@@ -226,7 +225,7 @@ pub fn canonical_hash(text: &str, key: &HashKey) -> Hash {
 fn remembered(name: Hash, memo: &dyn Memo, hash: impl Fn() -> Hash) -> Hash {
     match memo.derive(name, &mut || Derived::Hash(hash())) {
         Derived::Hash(hash) => hash,
-        // Another kind of value under this name: not this memo's doing.
+        // Another kind of value under this key: not from this memo.
         _ => hash(),
     }
 }
@@ -249,8 +248,8 @@ fn read_call(call: &ToolCall, body: &[u8]) -> Call {
     }
 }
 
-/// The most open calls that are searched for an id: more parallel calls than any provider makes, so that a request
-/// made of nothing else costs no more than its length.
+/// The most open calls that are searched for an id: more than any provider makes in parallel, so that a request made
+/// of nothing else costs no more than its length.
 const MOST_SEARCHED: usize = 256;
 
 /// Takes the open call that a result answers: the first with its id, else the first open one, since some

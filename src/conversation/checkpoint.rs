@@ -1,39 +1,39 @@
 //! A checkpoint of the scanner: the members and first messages of a request that was read before, so that the next
-//! request of the conversation, which begins with the same bytes, is read from there on. Responsible for going on
-//! as if all of it had been read; whether the bytes are the same is its caller's to know.
+//! request of the conversation, which begins with the same bytes, is read from there on. Continues as if all of it
+//! had been read; the caller must know that the bytes are the same.
 
 use super::call::ToolCall;
 use super::message::Message;
 use super::request::{Request, Tool};
 use crate::wire::body::Scanner;
-use crate::wire::members::{Member, Seen};
+use crate::wire::members::{Member, SeenMembers};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A request as far as the end of one of its messages.
+/// A request up to the end of one of its messages.
 #[derive(Debug)]
 pub struct Checkpoint {
-    /// What stands before its messages.
+    /// The part before its messages.
     head: Request,
-    seen: Seen,
+    seen: SeenMembers,
     list: List,
     messages: Vec<Message>,
     /// The end of the last of them.
     end: usize,
-    /// What was derived from each message, for who reads it again.
+    /// Values derived from each message, for the next reader.
     pub notes: Vec<Note>,
 }
 
-/// What was derived from the bytes of one message.
+/// Values derived from the bytes of one message.
 #[derive(Debug, Default)]
 pub struct Note {
-    /// Its size by some count, and 1 more; 0 where nobody counted yet.
+    /// Its size by some count, plus 1; 0 where nobody counted yet.
     pub counted: AtomicU64,
-    /// No count is larger, and 1 more; 0 where nobody asked yet.
+    /// An upper bound of all counts, plus 1; 0 where nobody asked yet.
     pub most: AtomicU64,
     /// A hash of its only string of text.
     pub text: OnceLock<u128>,
-    /// A hash of what it says to the model.
+    /// A hash of its content for the model.
     pub content: OnceLock<u128>,
     /// The hashes of its calls' arguments.
     pub arguments: OnceLock<Box<[u128]>>,
@@ -47,21 +47,21 @@ pub(crate) struct List {
     pub(crate) start: usize,
 }
 
-/// What stood before the messages when they were come to.
+/// The state before the messages when the scanner reached them.
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) request: Request,
-    pub(crate) seen: Seen,
+    pub(crate) seen: SeenMembers,
     pub(crate) list: List,
 }
 
 impl Checkpoint {
-    /// Bytes of the body that it knows.
+    /// The bytes of the body that it covers.
     pub fn bytes(&self) -> usize {
         self.end
     }
 
-    /// Memory that it takes, about. Everything counts of which a few bytes make one more.
+    /// An estimate of its memory. Includes every kind of element that a few bytes of a request can add.
     pub fn weight(&self) -> usize {
         let pieces: usize = self.messages.iter().map(Message::pieces).sum();
         let messages = self.messages.len() * (size_of::<Message>() + size_of::<Note>());
@@ -82,7 +82,7 @@ impl Checkpoint {
         Some(Self { head, seen, list, messages, end, notes })
     }
 
-    /// A request that stands behind its last known message, and the scanner that goes on there.
+    /// A request up to its last known message, and the scanner that continues there.
     pub(crate) fn resume<'a>(self: &Arc<Self>, body: &'a [u8]) -> (Scanner<'a>, Request, Head) {
         let mut request = self.head.clone();
         request.messages.reserve(self.messages.len() + MORE);
@@ -94,7 +94,7 @@ impl Checkpoint {
     }
 }
 
-/// Most requests add fewer messages to those that are known.
+/// Most requests add fewer messages than they repeat.
 const MORE: usize = 32;
 
 impl Note {

@@ -1,7 +1,7 @@
-//! What the model saw before a message, as one digest: texts, images and other parts, calls and results of every message
-//! before it. Two conversations that differ in any of these differ in it; the spellings that clients give to the same
-//! content do not show in it. Reasoning, and members of assistant messages such as `name`, are left out: clients add and
-//! drop them between requests.
+//! A digest of what the model saw before a message: texts, images and other parts, calls and results of every message
+//! before it. Two conversations that differ in any of these have different digests; the forms in which clients write
+//! the same content have none. Reasoning, and members of assistant messages such as `name`, are left out: clients add
+//! and drop them between requests.
 
 use super::identity::{Domain, Hash, HashKey};
 use crate::conversation::message::{Content, Message, Role};
@@ -11,8 +11,8 @@ use std::borrow::Cow;
 
 type Piece<'a> = Cow<'a, [u8]>;
 
-/// The digest behind `before` and one more message, of which `content` is the hash of what it says. `calls`: their keys.
-pub(super) fn context_behind(
+/// The digest after `before` and one more message; `content` is the hash of its content, `calls` are its keys.
+pub(super) fn context_after(
     before: Hash,
     content: Hash,
     calls: impl Iterator<Item = Hash>,
@@ -25,7 +25,7 @@ pub(super) fn context_behind(
     key.hash(Domain::Context, &[&bytes])
 }
 
-/// The hash of what a message says, without its calls.
+/// The hash of a message's content, without its calls.
 pub(super) fn content_hash(message: &Message, body: &[u8], key: &HashKey) -> Hash {
     let named = |tag: &'static [u8], text: Option<_>| {
         text.map(|text| [Piece::Borrowed(tag), decode_bytes(text, body)]).into_iter().flatten()
@@ -48,7 +48,7 @@ pub(super) fn content_hash(message: &Message, body: &[u8], key: &HashKey) -> Has
             // The deprecated form has no id.
             pieces.extend(named(b"name", message.name.filter(|_| message.tool_call_id.is_none())));
             match &message.content {
-                // A client sends a result in one spelling, and most bytes of a conversation are results.
+                // A client sends a result always in the same form, and most bytes of a conversation are results.
                 Content::Text(text) => pieces.extend([Piece::Borrowed(b"text"), text.raw(body).into()]),
                 other => pieces.extend(content(other, body)),
             }
@@ -58,8 +58,8 @@ pub(super) fn content_hash(message: &Message, body: &[u8], key: &HashKey) -> Has
     key.hash_all(Domain::Context, pieces.iter().map(|piece| &**piece))
 }
 
-/// What a message says: its texts without the white space around them, joined where no other part comes between, and
-/// its other parts. None, null and "" are nothing.
+/// The content of a message: its texts without surrounding white space, joined where no other part comes between, and
+/// its other parts. None, null and "" are no content.
 fn content<'a>(content: &Content, body: &'a [u8]) -> Vec<Piece<'a>> {
     let text = |text: Cow<'a, str>| match text {
         Cow::Borrowed(text) => Piece::Borrowed(text.trim().as_bytes()),
@@ -88,7 +88,7 @@ fn content<'a>(content: &Content, body: &'a [u8]) -> Vec<Piece<'a>> {
     without_blanks(pieces)
 }
 
-/// Leaves texts out of which nothing is left, so that a client may say nothing in its own way.
+/// Leaves out empty texts, so that clients may represent no content in their own way.
 fn without_blanks(pieces: Vec<Piece<'_>>) -> Vec<Piece<'_>> {
     let mut kept: Vec<Piece<'_>> = Vec::with_capacity(pieces.len());
     for piece in pieces {
@@ -101,8 +101,8 @@ fn without_blanks(pieces: Vec<Piece<'_>>) -> Vec<Piece<'_>> {
     kept
 }
 
-/// The members of a part that is no text, by their names: clients write them in another order. Marks of what a cache is
-/// to keep move with the conversation.
+/// The members of a part that is not text, sorted by name: clients write them in different orders. Cache marks are
+/// left out, since they move with the conversation.
 fn part_pieces(part: Span, body: &[u8]) -> Vec<Piece<'_>> {
     let whole = || vec![Piece::Borrowed(part.of(body))];
     let mut scanner = Scanner::within(body, part);

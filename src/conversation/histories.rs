@@ -1,107 +1,108 @@
-//! The names of a conversation's histories: under them the ledger knows with what hidden exchanges each was sent, and which
-//! were refused for their length. Reads and hashes; stores nothing.
+//! The keys of a conversation's histories: under them the state store finds the hidden exchanges of each, and which
+//! were refused for their length. Computes hashes; stores nothing.
 
 use super::Transcript;
-use super::identity::{Chain, Domain, Hash};
+use super::identity::{Domain, Hash, RunningHash};
 use crate::conversation::message::{Message, Role};
 
-/// How many earlier replies are tried: clients that split a reply over messages, and requests that were cut off, leave the
-/// last one unknown.
+/// How many earlier replies are tried: clients that split a reply over messages, and requests that were cut off,
+/// leave the last one unknown.
 pub const MOST_EARLIER: usize = 3;
-/// Bytes of each message's beginning and of its end that go into a name. With its length they are 64, which the hasher
+/// Bytes of each message's beginning and of its end that go into a key. With its length they are 64, which the hasher
 /// takes without copying them.
 const SAMPLE_BYTES: usize = 28;
 
-/// The names of a conversation's histories.
+/// The keys of a conversation's histories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histories {
     /// All its messages.
     pub whole: Hash,
-    /// Those before each of the last replies, the newest first: how many messages, and their name.
+    /// Those before each of the last replies, the newest first: how many messages, and their key.
     pub earlier: Vec<(usize, Hash)>,
 }
 
 impl Histories {
-    /// Names the histories of `transcript` as `model` is sent them.
+    /// Computes the keys of the histories of `transcript` as they are sent to `model`.
     ///
-    /// Of each message the length, the beginning and the end are read, and the caller, the conversation and the tools
-    /// beside them.
+    /// Of each message the length, the beginning and the end are hashed, together with the caller, the conversation and
+    /// the tools.
     pub fn read(transcript: &Transcript<'_>, model: Hash) -> Self {
-        let place = Place::of(transcript, model);
+        let prefix = KeyPrefix::of(transcript, model);
         let name =
-            |name: Hash| transcript.identity.key.hash(Domain::History, &[place.bytes(), &bytes_of(name)]);
-        let Told { chain, earlier } = told(transcript);
+            |name: Hash| transcript.identity.key.hash(Domain::History, &[prefix.bytes(), &bytes_of(name)]);
+        let NamedMessages { hash, earlier } = named_messages(transcript);
         let earlier = earlier.iter().rev().map(|(count, before)| (*count, name(*before))).collect();
-        Self { whole: name(chain.name()), earlier }
+        Self { whole: name(hash.hash()), earlier }
     }
 }
 
-/// The name of the first `count` messages, as [`Histories::read`] has it; `None` where there are fewer.
+/// The key of the first `count` messages, as [`Histories::read`] has it; `None` where there are fewer.
 pub fn history(transcript: &Transcript<'_>, model: Hash, count: usize) -> Option<Hash> {
-    let mut chain = transcript.identity.key.chain(Domain::History);
+    let mut hash = transcript.identity.key.running_hash(Domain::History);
     transcript
         .request
         .messages
         .get(..count)?
         .iter()
-        .for_each(|message| add(&mut chain, message, transcript.body));
-    let name = bytes_of(chain.name());
-    Some(transcript.identity.key.hash(Domain::History, &[Place::of(transcript, model).bytes(), &name]))
+        .for_each(|message| add(&mut hash, message, transcript.body));
+    let name = bytes_of(hash.hash());
+    Some(transcript.identity.key.hash(Domain::History, &[KeyPrefix::of(transcript, model).bytes(), &name]))
 }
 
-/// Messages as far as they were named.
-struct Told {
-    chain: Chain,
-    /// The last replies, oldest first: how many messages stand before each, and their name.
+/// The messages hashed so far.
+struct NamedMessages {
+    hash: RunningHash,
+    /// The last replies, oldest first: how many messages are before each, and their hash.
     earlier: Vec<(usize, Hash)>,
 }
 
-/// Names all messages.
-fn told(transcript: &Transcript<'_>) -> Told {
-    let mut told = Told { chain: transcript.identity.key.chain(Domain::History), earlier: Vec::new() };
+/// Hashes all messages.
+fn named_messages(transcript: &Transcript<'_>) -> NamedMessages {
+    let mut named =
+        NamedMessages { hash: transcript.identity.key.running_hash(Domain::History), earlier: Vec::new() };
     for (index, message) in transcript.request.messages.iter().enumerate() {
         if index > 0 && message.role == Role::Assistant {
-            let surplus = (told.earlier.len() + 1).saturating_sub(MOST_EARLIER);
-            told.earlier.drain(..surplus);
-            told.earlier.push((index, told.chain.name()));
+            let surplus = (named.earlier.len() + 1).saturating_sub(MOST_EARLIER);
+            named.earlier.drain(..surplus);
+            named.earlier.push((index, named.hash.hash()));
         }
-        add(&mut told.chain, message, transcript.body);
+        add(&mut named.hash, message, transcript.body);
     }
-    told
+    named
 }
 
-/// Adds what is read of a message.
-fn add(chain: &mut Chain, message: &Message, body: &[u8]) {
+/// Adds the sample of a message.
+fn add(hash: &mut RunningHash, message: &Message, body: &[u8]) {
     let (length, start, end) = sample(message.span.of(body));
     let mut sampled = [0; size_of::<u64>() + 2 * SAMPLE_BYTES];
     let (front, back) = sampled.split_at_mut(length.len() + SAMPLE_BYTES);
     front[..length.len()].copy_from_slice(&length);
     front[length.len()..][..start.len()].copy_from_slice(start);
     back[..end.len()].copy_from_slice(end);
-    chain.add(&sampled);
+    hash.add(&sampled);
 }
 
-/// What goes into the names of histories beside their messages: the caller, the model and the tools.
-struct Place {
-    bytes: [u8; PLACE_BYTES],
+/// The first part of the keys: the caller, the model and the tools.
+struct KeyPrefix {
+    bytes: [u8; KEY_PREFIX_BYTES],
     filled: usize,
 }
 
-/// Two names, and the length, the beginning and the end of the tools.
-const PLACE_BYTES: usize = 2 * size_of::<Hash>() + size_of::<u64>() + 2 * SAMPLE_BYTES;
+/// Two hashes, and the length, the beginning and the end of the tools.
+const KEY_PREFIX_BYTES: usize = 2 * size_of::<Hash>() + size_of::<u64>() + 2 * SAMPLE_BYTES;
 
-impl Place {
+impl KeyPrefix {
     fn of(transcript: &Transcript<'_>, model: Hash) -> Self {
         let (request, body) = (transcript.request, transcript.body);
         let tools = request.tools.first().zip(request.tools.last());
         let tools = tools.map_or(0..0, |(first, last)| first.span.start as usize..last.span.end as usize);
         let (length, start, end) = sample(body.get(tools).unwrap_or_default());
-        let mut place = Self { bytes: [0; PLACE_BYTES], filled: 0 };
+        let mut prefix = Self { bytes: [0; KEY_PREFIX_BYTES], filled: 0 };
         for part in [&bytes_of(transcript.calls.root)[..], &bytes_of(model), &length, start, end] {
-            place.bytes[place.filled..][..part.len()].copy_from_slice(part);
-            place.filled += part.len();
+            prefix.bytes[prefix.filled..][..part.len()].copy_from_slice(part);
+            prefix.filled += part.len();
         }
-        place
+        prefix
     }
 
     fn bytes(&self) -> &[u8] {
@@ -132,7 +133,7 @@ mod tests {
         let body = |count: usize| format!(r#"{{"messages":[{}]}}"#, messages[..count].join(","));
         let body_of_all = body(3);
         let request = crate::dialect::chat::parse(body_of_all.as_bytes()).unwrap();
-        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
         let transcript = Transcript::read(&request, body_of_all.as_bytes(), &identity, &NoMemo);
         for count in 1..=3 {
             assert_eq!(history(&transcript, Hash(9), count), Some(histories(&body(count), 9).whole));
@@ -143,7 +144,7 @@ mod tests {
 
     fn histories(body: &str, model: u128) -> Histories {
         let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
-        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
         let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
         Histories::read(&transcript, Hash(model))
     }

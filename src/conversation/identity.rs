@@ -1,27 +1,27 @@
-//! Who speaks and in which conversation: keyed hashes of credentials, conversations and calls. Gives names
-//! to things so that the ledger can find them again; keeps no credential and stores nothing.
+//! Identities: keyed hashes of credentials, conversations and calls, under which the state store finds them again.
+//! Keeps no credential and stores nothing.
 
 use crate::conversation::message::Role;
 use crate::conversation::request::Request;
 use highway::{HighwayHash, HighwayHasher, Key};
 
-/// A keyed 128-bit hash; equal only for equal inputs, also against somebody who picks the inputs.
+/// A keyed 128-bit hash; equal only for equal inputs, even if somebody chooses the inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash(pub u128);
 
-/// The name of one call: principal, explicit conversation id, and the call's own id, tool and arguments. Where ids repeat,
-/// calls of several conversations share it; what stands before a call tells them apart.
+/// The key of one call: caller, explicit conversation id, and the call's own id, tool and arguments. Where ids
+/// repeat, calls of several conversations share it; the digest of what comes before a call distinguishes them.
 pub type CallKey = Hash;
 
-/// The secret under which this process hashes, and others that share its ledger.
+/// The secret key of the hashes of this process, and of others that share its state store.
 #[derive(Clone)]
 pub struct HashKey([u64; 4]);
 
-/// What the bytes under a hash are, so that no two kinds share a name.
+/// The domain of a hash: what the hashed bytes are, so that no two kinds have equal hashes.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub enum Domain {
-    Principal = 1,
+    Caller = 1,
     Conversation,
     Root,
     Arguments,
@@ -29,8 +29,7 @@ pub enum Domain {
     Tokens,
     Cut,
     Text,
-    Place,
-    Context,
+    Context = 10,
     Model,
     Request,
     Schema,
@@ -54,7 +53,7 @@ impl std::fmt::Display for Hash {
 impl Hash {
     /// In hexadecimal, as it is displayed. Written with every log line; the formatter's own way takes 900 instructions,
     /// this 150.
-    pub fn spelled(self) -> String {
+    pub fn to_hex(self) -> String {
         String::from_utf8(self.digits().into()).unwrap_or_default()
     }
 
@@ -69,11 +68,11 @@ impl Hash {
     }
 }
 
-/// Parts of a name that are joined before they are hashed.
+/// Short parts are joined in this many bytes before they are hashed.
 const JOINED_BYTES: usize = 128;
 
 impl HashKey {
-    /// The key that a secret of 32 random bytes is: for processes that must agree on names.
+    /// The key from a secret of 32 random bytes: for processes that must compute equal hashes.
     pub fn of(secret: [u8; 32]) -> Self {
         let mut words = [0; 4];
         for (word, bytes) in words.iter_mut().zip(secret.as_chunks::<8>().0) {
@@ -82,30 +81,30 @@ impl HashKey {
         Self(words)
     }
 
-    /// A fixed key, for tests and for names that must be the same in every process.
+    /// A fixed key, for tests and for hashes that must be the same in every process.
     pub const fn fixed(seed: u64) -> Self {
         Self([seed, 0x746f_6f6c, 0x7265_696e, seed])
     }
 
-    /// The hashes of the beginnings of `bytes` with these lengths, which must grow, in one pass. Not named yet: few of
-    /// the names are asked for, and each takes as long as a hundred bytes or more.
-    pub fn beginnings(&self, domain: Domain, bytes: &[u8], lengths: &[usize]) -> Vec<Chain> {
-        let mut chain = self.chain(domain);
+    /// The running hashes of the prefixes of `bytes` with these lengths, which must grow, in one pass. They are not
+    /// finished: few of them are needed, and each takes as long as a hundred bytes or more.
+    pub fn prefix_hashes(&self, domain: Domain, bytes: &[u8], lengths: &[usize]) -> Vec<RunningHash> {
+        let mut hash = self.running_hash(domain);
         let mut done = 0;
-        let beginning = |length: &usize| {
-            chain.add(&bytes[done..*length]);
+        let prefix = |length: &usize| {
+            hash.add(&bytes[done..*length]);
             done = *length;
-            chain.clone()
+            hash.clone()
         };
-        lengths.iter().map(beginning).collect()
+        lengths.iter().map(prefix).collect()
     }
 
-    /// A name under `domain` that parts are added to.
-    pub fn chain(&self, domain: Domain) -> Chain {
+    /// A running hash under `domain`.
+    pub fn running_hash(&self, domain: Domain) -> RunningHash {
         let mut hasher = HighwayHasher::new(Key(self.0));
-        // As many bytes as it takes at once, so that it takes what follows so too.
+        // As many bytes as the hasher takes at once, so that what follows is aligned too.
         hasher.append(&[domain as u8; 32]);
-        Chain(hasher)
+        RunningHash(hasher)
     }
 
     /// The hash of `parts`, each with its length, under `domain`.
@@ -113,11 +112,11 @@ impl HashKey {
         self.hash_all(domain, parts.iter().copied())
     }
 
-    /// The same of parts that stand in no list.
+    /// The same of an iterator of parts.
     pub fn hash_all<'a>(&self, domain: Domain, parts: impl Iterator<Item = &'a [u8]>) -> Hash {
         let mut hasher = HighwayHasher::new(Key(self.0));
-        // Most names are made of a few short parts: joined first, since the hasher takes longer over each piece than the
-        // joining does.
+        // Most inputs are a few short parts: these are joined first, since the hasher takes longer over each piece
+        // than the copy.
         let mut joined = [0; JOINED_BYTES];
         joined[0] = domain as u8;
         let mut filled = 1;
@@ -149,40 +148,40 @@ impl HashKey {
     }
 }
 
-/// The hash of what was added so far. To name it takes as long as to add to it, so that who needs few names is quicker
-/// by it than by hashes of hashes.
+/// The hash of what was added so far. Finishing it takes as long as adding a part, so where few hashes are needed it
+/// is quicker than hashes of hashes.
 #[derive(Clone)]
-pub struct Chain(HighwayHasher);
+pub struct RunningHash(HighwayHasher);
 
-impl Chain {
-    /// Adds bytes, which must tell themselves where they end.
+impl RunningHash {
+    /// Adds bytes, whose end must follow from the bytes themselves.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.append(bytes);
     }
 
-    /// The name of all that was added.
-    pub fn name(&self) -> Hash {
+    /// The hash of all that was added.
+    pub fn hash(&self) -> Hash {
         let [low, high] = self.0.clone().finalize128();
         Hash(u128::from(high) << 64 | u128::from(low))
     }
 }
 
-/// Whose conversation a request carries.
+/// The caller and the conversation of a request.
 #[derive(Clone)]
 pub struct Identity {
     pub key: HashKey,
     /// The caller: a keyed hash of the credential, equal for equal credentials within one process.
-    pub principal: Hash,
+    pub caller: Hash,
     /// The conversation id that the client gave, if it gave one.
     pub explicit: Option<String>,
 }
 
 impl Identity {
-    /// The caller's conversation, before anything is said in it: what every key in it begins with.
+    /// The root of the caller's conversation: every key in it begins with it.
     pub fn root(&self) -> Hash {
-        let principal = self.principal.0.to_le_bytes();
+        let caller = self.caller.0.to_le_bytes();
         let explicit = self.explicit.as_deref().unwrap_or("");
-        self.key.hash(Domain::Root, &[&principal, explicit.as_bytes()])
+        self.key.hash(Domain::Root, &[&caller, explicit.as_bytes()])
     }
 
     /// The key of a call in the conversation that begins with `root`.
@@ -191,36 +190,36 @@ impl Identity {
         self.key.hash(Domain::Call, &[&root, id, name.as_bytes(), &arguments])
     }
 
-    /// The name of a text reply behind `context`.
-    pub fn text_anchor(&self, context: Hash, text: &str) -> Hash {
+    /// The key of a text reply after `context`.
+    pub fn text_key(&self, context: Hash, text: &str) -> Hash {
         self.key.hash(Domain::Text, &[&context.0.to_le_bytes(), text.trim().as_bytes()])
     }
 
-    /// A name of the conversation that is the same in every process and for every caller, and so no secret: for what
-    /// must not change with a restart. A client that gives no name is known by how the conversation begins.
+    /// A key of the conversation that is the same in every process and for every caller, and so no secret: for what
+    /// must not change with a restart. A client that gives no id is identified by how the conversation begins.
     pub fn lasting_name(&self, request: &Request, body: &[u8]) -> Hash {
         let nobody =
-            Self { key: HashKey::fixed(0), principal: Hash::default(), explicit: self.explicit.clone() };
+            Self { key: HashKey::fixed(0), caller: Hash::default(), explicit: self.explicit.clone() };
         nobody.conversation(request, body)
     }
 
-    /// The name of what is counted as `name` for the caller, whatever the conversation.
+    /// The key of what is counted as `name` for the caller, whatever the conversation.
     pub fn quota(&self, name: &str) -> Hash {
-        self.key.hash(Domain::Quota, &[&self.principal.0.to_le_bytes(), name.as_bytes()])
+        self.key.hash(Domain::Quota, &[&self.caller.0.to_le_bytes(), name.as_bytes()])
     }
 
-    /// The name under which the requests of one conversation are grouped: the client's own, else the
-    /// principal's conversations that begin with the same system messages and the same first user message.
+    /// The key under which the requests of one conversation are grouped: from the client's own id, else from the
+    /// caller, the system messages and the first user message.
     pub fn conversation(&self, request: &Request, body: &[u8]) -> Hash {
-        let principal = self.principal.0.to_le_bytes();
+        let caller = self.caller.0.to_le_bytes();
         if let Some(explicit) = &self.explicit {
-            return self.key.hash(Domain::Conversation, &[&principal, b"given", explicit.as_bytes()]);
+            return self.key.hash(Domain::Conversation, &[&caller, b"given", explicit.as_bytes()]);
         }
         let user = request.messages.iter().position(|message| message.role == Role::User);
         let opening = request.messages.iter().take(user.map_or(1, |user| user + 1));
         let opening = opening.filter(|message| matches!(message.role, Role::System | Role::User));
         let texts = opening.flat_map(|message| message.content.texts()).map(|text| text.raw(body));
-        self.key.hash_all(Domain::Conversation, std::iter::once(&principal[..]).chain(texts))
+        self.key.hash_all(Domain::Conversation, std::iter::once(&caller[..]).chain(texts))
     }
 }
 
@@ -235,13 +234,13 @@ mod tests {
         for first in lengths {
             for second in lengths {
                 let parts = [&bytes[..first], &bytes[7..][..second], b"end"];
-                let mut spelled = vec![Domain::Text as u8];
+                let mut joined = vec![Domain::Text as u8];
                 for part in parts {
-                    spelled.extend_from_slice(&(part.len() as u64).to_le_bytes());
-                    spelled.extend_from_slice(part);
+                    joined.extend_from_slice(&(part.len() as u64).to_le_bytes());
+                    joined.extend_from_slice(part);
                 }
                 let key = HashKey::fixed(1);
-                let [low, high] = HighwayHasher::new(Key(key.0)).hash128(&spelled);
+                let [low, high] = HighwayHasher::new(Key(key.0)).hash128(&joined);
                 let expected = Hash(u128::from(high) << 64 | u128::from(low));
                 assert_eq!(key.hash(Domain::Text, &parts), expected, "{first} {second}");
             }
@@ -252,7 +251,7 @@ mod tests {
     fn a_name_is_spelled_in_hexadecimal() {
         for name in [0, 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210, u128::MAX, 0x0a90] {
             let expected = format!("{name:032x}");
-            assert_eq!((Hash(name).spelled(), Hash(name).to_string()), (expected.clone(), expected));
+            assert_eq!((Hash(name).to_hex(), Hash(name).to_string()), (expected.clone(), expected));
         }
     }
 }

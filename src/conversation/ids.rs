@@ -1,15 +1,15 @@
-//! Which ids of calls a provider draws at random, by their shape: a random id names one call of one conversation, however
-//! the client edits or trims the history around it. Ids that count (`functions.search:0`, `call_1`) come again in other
-//! conversations. Looks at one id; whether an id came twice is for the state store to say.
+//! Random call ids, recognised by their form: a random id identifies one call of one conversation, however the client
+//! edits or trims the history around it. Ids that count (`functions.search:0`, `call_1`) occur again in other
+//! conversations. Looks at one id; whether an id came twice is known to the state store.
 
-/// Bits that an id must hold at least: of a million ids of this size two are equal once in two runs, and the name, the
-/// arguments and the caller are part of a call's key too.
+/// The least bits of an id: of a million ids of this size two are equal once in two runs, and the name, the arguments
+/// and the caller are part of a call's key too.
 const LEAST_BITS: f64 = 40.0;
-/// A run of digits alone is a counter or a time below this length (Z.ai draws 19 of them).
+/// A run of digits alone is a counter or a time below this length (Z.ai ids have 19 of them).
 const LEAST_DIGITS: usize = 16;
 
-/// Whether `id`, of a call of the tool `name`, holds at least [`LEAST_BITS`] bits that look drawn at random. Words,
-/// counters and the tool's own name hold none. Where it says no, the key needs the conversation's content.
+/// Whether `id`, of a call of the tool `name`, holds at least [`LEAST_BITS`] bits that look random. Words, counters
+/// and the tool's own name hold none. If not, the key needs the conversation's content.
 pub fn is_random(id: &[u8], name: &str) -> bool {
     let without_name =
         std::str::from_utf8(id).ok().filter(|_| !name.is_empty()).map(|id| id.replace(name, "-"));
@@ -18,8 +18,8 @@ pub fn is_random(id: &[u8], name: &str) -> bool {
     runs.map(bits).sum::<f64>() >= LEAST_BITS
 }
 
-/// About how many bits a run of letters and digits holds. A run that was drawn at random changes between digits, small
-/// and capital letters every few characters; a word with a number behind it changes once.
+/// About how many bits a run of letters and digits holds. A random run changes between digits, small and capital
+/// letters every few characters; a word with a number after it changes once.
 fn bits(run: &[u8]) -> f64 {
     let class = |byte: &u8| (u8::from(byte.is_ascii_uppercase()), u8::from(byte.is_ascii_digit()));
     let has = |fits: fn(&u8) -> bool| run.iter().any(fits);

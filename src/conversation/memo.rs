@@ -1,5 +1,5 @@
-//! What was once derived from a piece of a conversation, kept by the hash of its bytes: histories are sent
-//! again with every request, so each message is counted, cut and hashed once. Only the interface: the cache
+//! The memo: a cache of values derived from pieces of a conversation, by the hash of their bytes. Histories are sent
+//! again with every request, and so each message is counted, cut and hashed once. Only the interface: the cache
 //! itself, with its bound, belongs to the shell.
 
 use super::identity::Hash;
@@ -18,15 +18,15 @@ pub enum Derived {
     Tokens(Estimate),
     /// A shortened text and the characters that are gone; `None` where the text is left as it is.
     Cut(Option<(EscapedText, usize)>),
-    /// The beginning of a request, as it was read.
+    /// A checkpoint of a request's beginning.
     Checkpoint(Arc<Checkpoint>),
-    /// What one policy compiled, such as a validator; it knows the type again.
+    /// What one policy compiled, such as a validator; the policy knows the type.
     Compiled(Arc<dyn Any + Send + Sync>),
 }
 
 /// A cache of derived values. Implementations may forget at any time.
 pub trait Memo: Send + Sync {
-    /// The value under `key`, computed now if it is not known. `key` must name the input bytes and what is
+    /// The value under `key`, computed now if it is not known. `key` must identify the input bytes and what is
     /// derived from them.
     fn derive(&self, key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived;
 

@@ -1,12 +1,11 @@
-//! One message of a conversation as spans of the request that carries it: role, content, calls, and what it answers. Keeps
-//! no text.
+//! One message of a conversation as spans of the request: role, content, calls, and what it answers. Keeps no text.
 
 use super::call::ToolCall;
 use crate::wire::body::{Span, Str};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Who speaks in a message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// `system`, or `developer` which replaces it for reasoning models.
@@ -18,7 +17,7 @@ pub enum Role {
     Other,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     Absent,
@@ -63,8 +62,8 @@ pub struct Part {
     pub text: Option<Str>,
 }
 
-/// The calls of a message. Shared, since a message that is known from an earlier request is copied for each that
-/// follows.
+/// The calls of a message. Shared, since a message that is known from an earlier request is copied for each later
+/// one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls(Option<Arc<[ToolCall]>>);
 
@@ -92,7 +91,7 @@ impl<'a> IntoIterator for &'a Calls {
 }
 
 impl Calls {
-    /// Takes in those of the deprecated form beside the others, where a message has both.
+    /// Adds those of the deprecated form to the others, where a message has both.
     pub fn add(&mut self, more: Self) {
         if self.is_empty() {
             *self = more;
@@ -112,13 +111,13 @@ pub struct Message {
     pub calls: Calls,
     pub tool_call_id: Option<Str>,
     pub name: Option<Str>,
-    /// A string in it holds `\u0000` or a lone surrogate, or a member is `Content` where `content` is meant: it is read but
-    /// never edited.
+    /// A string in it holds `\u0000` or a lone surrogate, or a member is `Content` where `content` is meant: it is
+    /// read but never edited.
     pub odd: bool,
 }
 
 impl Message {
-    /// Its calls and the parts of its content: what it may have any number of.
+    /// Its calls and the parts of its content: a message may have any number of them.
     pub fn pieces(&self) -> usize {
         let parts = if let Content::Parts { parts, .. } = &self.content { parts.len() } else { 0 };
         self.calls.len() + parts

@@ -1,5 +1,5 @@
-//! Facts about one conversation, read from the request that carries it whole: its events in order, its
-//! calls paired with their results, its turns, its identity. Reads; decides nothing and writes nothing.
+//! The conversation of one request: its events in order, its calls paired with their results, its turns, its
+//! identity. Reads; decides nothing and writes nothing.
 
 pub mod assembled;
 pub mod call;
@@ -36,7 +36,7 @@ use std::sync::atomic::Ordering;
 use summaries::Summaries;
 use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text, most_json};
 
-/// One conversation as its request tells it.
+/// The conversation of one request.
 pub struct Transcript<'a> {
     pub request: &'a Request,
     pub body: &'a [u8],
@@ -46,28 +46,28 @@ pub struct Transcript<'a> {
 }
 
 #[derive(Default)]
-/// What is known of a conversation beside its bytes.
+/// What is known of a conversation besides its bytes.
 pub struct Known {
     pub calls: PairedCalls,
-    /// What the class estimate of tokens is multiplied by for this family of models, in percent.
+    /// A factor on the class estimate of tokens for this family of models, in percent.
     pub token_factor: u32,
-    /// Tokens that the model takes, where that is known.
+    /// The model's context window in tokens, where that is known.
     pub context_window: Option<u32>,
-    /// The upstream has refused this request because it is longer than the model takes.
+    /// The upstream has refused this request because it exceeds the context window.
     pub overflowed: bool,
-    /// How many messages earlier requests had that were too long and were taken in a shorter form; ascending.
+    /// How many messages earlier requests had that were too long and were accepted in a shorter form; ascending.
     pub overflows: Vec<usize>,
     /// The tier of the caller, as the operator named it.
     pub tier: Option<Arc<str>>,
-    /// What somebody has stopped.
+    /// What a person has stopped.
     pub stopped: Option<Stopped>,
-    /// Summaries of what was cleared, where somebody keeps them.
+    /// Summaries of what was cleared, where they are kept.
     pub summaries: Option<Arc<dyn Summaries>>,
-    /// When the request came, in ms since the epoch. For what is counted alone.
+    /// When the request came, in ms since the epoch. Used only by what is counted.
     pub now_ms: u64,
-    /// Rounds that the client was not shown, each with the place of the assistant message it stands before, in order.
-    pub hidden_rounds: Vec<(usize, Bytes)>,
-    /// When calls of each thing that is counted for the caller were handed out, in any conversation, in ms since the epoch.
+    /// Hidden exchanges, each with the index of the assistant message after it, in order.
+    pub hidden_exchanges: Vec<(usize, Bytes)>,
+    /// When calls of each counted thing were handed out to the caller, in any conversation, in ms since the epoch.
     pub spent: Vec<Vec<u64>>,
     /// The bytes of `body` where they are shared.
     pub shared_body: Option<Bytes>,
@@ -75,7 +75,7 @@ pub struct Known {
     notes: Notes,
 }
 
-/// What was derived from each message that is not in [`Request::checkpoint`], which has notes of its own.
+/// Values derived from each message that is not in [`Request::checkpoint`], which has notes of its own.
 #[derive(Default)]
 struct Notes(Vec<Note>);
 
@@ -96,7 +96,7 @@ fn known_notes(request: &Request) -> &[Note] {
 }
 
 impl Known {
-    /// The conversation again that it was known of.
+    /// A conversation with what was known of it.
     pub fn of<'a>(
         self,
         (request, body): (&'a Request, &'a [u8]),
@@ -121,7 +121,7 @@ impl DerefMut for Transcript<'_> {
     }
 }
 
-/// What somebody has stopped while it ran.
+/// What a person has stopped at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stopped {
     /// The conversation of the request.
@@ -130,10 +130,10 @@ pub enum Stopped {
     Caller,
 }
 
-/// A message with the bytes it stands in.
+/// A message with the bytes that contain it.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// Its place in `messages`.
+    /// Its index in `messages`.
     pub index: usize,
     pub message: &'a Message,
     pub body: &'a [u8],
@@ -141,14 +141,14 @@ pub struct View<'a> {
     pub identity: &'a Identity,
     /// See [`Transcript::token_factor`].
     pub token_factor: u32,
-    /// What was derived from it. Counts are of hundredths of a token.
+    /// Values derived from it. Counts are of hundredths of a token.
     note: &'a Note,
 }
 
-/// So many bytes are counted of a long text of which nobody needs an exact count.
+/// So many bytes of a long text are counted where no exact count is needed.
 const COUNTED: usize = 4 << 10;
 
-/// A message of fewer bytes is not looked up.
+/// A message of fewer bytes is not looked up in the memo.
 const LEAST_NAMED: usize = 1 << 10;
 
 impl<'a> View<'a> {
@@ -171,19 +171,19 @@ impl<'a> View<'a> {
         self.note_count(if let Derived::Tokens(counted) = derived { counted } else { count() })
     }
 
-    /// Remembers the count for who asks again.
+    /// Stores the count.
     fn note_count(&self, counted: Estimate) -> Estimate {
         self.note.counted.store(counted.hundredths() + 1, Ordering::Relaxed);
         counted.scaled(self.token_factor)
     }
 
-    /// The same, where somebody has counted them.
+    /// The stored count.
     pub fn counted_tokens(&self) -> Option<Estimate> {
         let counted = self.note.counted.load(Ordering::Relaxed).checked_sub(1)?;
         Some(Estimate::of_hundredths(counted).scaled(self.token_factor))
     }
 
-    /// About its tokens: of a long text, its beginning is counted and stands for the rest.
+    /// A rough estimate of its tokens: of a long text, only the beginning is counted and scaled.
     pub fn about_tokens(&self) -> Estimate {
         let about = |raw: &[u8]| match raw.split_at_checked(COUNTED) {
             Some((beginning, _)) => estimate_json(beginning).in_proportion(raw.len(), COUNTED),
@@ -192,7 +192,7 @@ impl<'a> View<'a> {
         self.counted_tokens().unwrap_or_else(|| self.count_tokens(about).scaled(self.token_factor))
     }
 
-    /// No estimate of its tokens is larger. Where nobody has counted them, found in a tenth of the time that takes.
+    /// An upper bound of its tokens. Where they have not been counted, it takes a tenth of the time of a count.
     pub fn most_tokens(&self) -> Estimate {
         self.counted_tokens().unwrap_or_else(|| {
             let known = self.note.most.load(Ordering::Relaxed).checked_sub(1).map(Estimate::of_hundredths);
@@ -202,15 +202,15 @@ impl<'a> View<'a> {
         })
     }
 
-    /// A name of the text `place` of its own, equal for equal texts as they are written.
-    pub fn text_name(&self, place: Str) -> Hash {
-        let name = || self.name_of(place.span);
+    /// A hash of the text `place` of its own, equal for texts written with equal bytes.
+    pub fn text_digest(&self, place: Str) -> Hash {
+        let name = || self.digest_of(place.span);
         let is_only = matches!(self.message.content, Content::Text(_));
         if is_only { Hash(*self.note.text.get_or_init(|| name().0)) } else { name() }
     }
 
-    /// The same of a text anywhere in the request.
-    pub fn name_of(&self, text: Span) -> Hash {
+    /// The same for a text anywhere in the request.
+    pub fn digest_of(&self, text: Span) -> Hash {
         self.identity.key.hash(Domain::Text, &[text.of(self.body)])
     }
 
@@ -219,12 +219,12 @@ impl<'a> View<'a> {
         self.counted(b"json", text.raw(self.body), estimate_json)
     }
 
-    /// The estimated tokens of messages that the client was not shown, as JSON.
+    /// The estimated tokens of a hidden exchange, as JSON.
     pub fn tokens_of_round(&self, round: &[u8]) -> Estimate {
         self.counted(b"json", round, estimate_json)
     }
 
-    /// The estimated tokens of a text that stands in the place of one of its own.
+    /// The estimated tokens of a text that replaces one of its own.
     pub fn tokens_of_other(&self, text: &str) -> Estimate {
         self.counted(b"text", text.as_bytes(), |_| estimate_text(text))
     }
@@ -277,7 +277,7 @@ impl ToolResult<'_> {
     }
 }
 
-/// One step of a transcript, in the order in which the model saw them.
+/// One event of a conversation, in the order in which the model saw them.
 #[derive(Clone, Copy)]
 pub enum Event<'a> {
     /// A user message begins a turn; the message itself follows as [`Event::User`].
@@ -286,7 +286,7 @@ pub enum Event<'a> {
     User(View<'a>),
     /// An assistant's message; its calls follow one by one.
     Assistant(View<'a>),
-    /// Messages that the client was not shown, joined by commas: they stand before the assistant's message `message`.
+    /// A hidden exchange, its messages joined by commas, before the assistant's message `message`.
     Hidden {
         message: usize,
         round: &'a Bytes,
@@ -298,7 +298,7 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// The place of the message that it belongs to.
+    /// The index of the message that it belongs to.
     pub fn message(&self) -> usize {
         match self {
             Self::TurnBegins(view)
@@ -323,7 +323,7 @@ impl<'a> Transcript<'a> {
         known.of((request, body), identity, memo)
     }
 
-    /// What is known of the conversation, to go on with it later.
+    /// Takes what is known of the conversation, to continue with it later.
     pub fn keep(self) -> Known {
         self.known
     }
@@ -349,8 +349,8 @@ impl<'a> Transcript<'a> {
         self.calls.calls.iter().rev().take(most)
     }
 
-    /// Tells when the newest calls were handed out, in the order of [`newest_calls`](Self::newest_calls); times
-    /// in ms since the epoch, where they are known. `now_ms`: when the request came.
+    /// Stores when the newest calls were handed out, in the order of [`newest_calls`](Self::newest_calls); times in
+    /// ms since the epoch, where they are known. `now_ms`: when the request came.
     pub fn learn_times(&mut self, released_ms: &[Option<u64>], now_ms: u64) {
         self.now_ms = now_ms;
         for (call, released_ms) in self.calls.calls.iter_mut().rev().zip(released_ms) {
@@ -358,7 +358,7 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// The same by all that is known of when they were handed out.
+    /// The same from all known releases of each call.
     pub fn learn_releases(&mut self, releases: &[Option<Releases>], now_ms: u64) {
         self.now_ms = now_ms;
         for (call, releases) in self.calls.calls.iter_mut().rev().zip(releases) {
@@ -404,7 +404,7 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// The place of the last assistant message; what stands behind it is new in this request.
+    /// The index of the last assistant message; the messages after it are new in this request.
     pub fn last_assistant(&self) -> Option<usize> {
         self.last_assistant
     }
@@ -428,36 +428,36 @@ impl<'a> Transcript<'a> {
                 (Event::Result(self.result(index)), completes.then_some(Event::ResultsComplete(view)))
             }
         };
-        // Only an assistant's message made any.
+        // Only an assistant's message has calls.
         let calls = self.calls.made_by(index).iter().map(Event::Call);
-        let hidden = self.hidden_round(index).map(|round| Event::Hidden { message: index, round });
+        let hidden = self.hidden_exchanges(index).map(|round| Event::Hidden { message: index, round });
         hidden.into_iter().chain([first]).chain(second).chain(calls)
     }
 
-    fn hidden_round(&self, index: usize) -> Option<&Bytes> {
-        let at = self.hidden_rounds.binary_search_by_key(&index, |(message, _)| *message).ok()?;
-        self.hidden_rounds.get(at).map(|(_, round)| round)
+    fn hidden_exchanges(&self, index: usize) -> Option<&Bytes> {
+        let at = self.hidden_exchanges.binary_search_by_key(&index, |(message, _)| *message).ok()?;
+        self.hidden_exchanges.get(at).map(|(_, round)| round)
     }
 }
 
-/// Where turns begin: at a user message that opens the conversation or follows the assistant's text. A user
-/// message behind tool results, or behind another user message, belongs to the running turn.
+/// Where turns begin: at a user message that opens the conversation or follows the assistant's text. A user message
+/// after tool results, or after another user message, belongs to the running turn.
 #[derive(Default)]
 struct TurnTracker {
-    begun: bool,
+    has_begun: bool,
     assistant_answered: bool,
 }
 
 impl TurnTracker {
     fn user_begins_turn(&mut self) -> bool {
-        let begins = !self.begun || self.assistant_answered;
-        self.begun = true;
+        let begins = !self.has_begun || self.assistant_answered;
+        self.has_begun = true;
         self.assistant_answered = false;
         begins
     }
 
     fn assistant(&mut self, message: &Message) {
         self.assistant_answered = message.calls.is_empty() && !matches!(message.content, Content::Absent);
-        self.begun = true;
+        self.has_begun = true;
     }
 }

@@ -1,11 +1,11 @@
-//! Names of tools as programs look them up: models write `functions.pay`, `Pay` or ` pay` for `pay`, and many programs
-//! run the tool all the same. Compares names; what a match means is for others to say.
+//! Names of tools as programs look them up: models write `functions.pay`, `Pay` or ` pay` for `pay`, and many
+//! programs run the tool all the same. Compares names; what a match means is for others to decide.
 
 use std::borrow::Cow;
 
 /// Namespaces that models put before a tool's name, from the prompts that providers render tools into.
 const NAMESPACES: [&str; 6] = ["functions", "function", "default_api", "tools", "tool", "multi_tool_use"];
-/// What stands between a namespace and the name.
+/// The separators between a namespace and the name.
 const SEPARATORS: [char; 3] = ['.', ':', '/'];
 
 /// The name without white space around it, without a namespace before it, in small letters: equal for all names under
@@ -17,7 +17,7 @@ pub fn dispatch_form(name: &str) -> Cow<'_, str> {
         return Cow::Borrowed(name);
     }
     let small = name.to_lowercase();
-    // llama-cpp-python puts a colon behind the name.
+    // llama-cpp-python puts a colon after the name.
     let mut rest = trimmed(trimmed(&small).trim_end_matches(':'));
     while let Some(inner) = without_namespace(rest) {
         rest = inner;
@@ -26,9 +26,9 @@ pub fn dispatch_form(name: &str) -> Cow<'_, str> {
 }
 
 fn without_namespace(name: &str) -> Option<&str> {
-    let behind = NAMESPACES.iter().find_map(|space| name.strip_prefix(space)?.strip_prefix(SEPARATORS))?;
+    let rest = NAMESPACES.iter().find_map(|space| name.strip_prefix(space)?.strip_prefix(SEPARATORS))?;
     // `functions::pay` has two.
-    Some(trimmed(behind.trim_start_matches(SEPARATORS))).filter(|rest| !rest.is_empty())
+    Some(trimmed(rest.trim_start_matches(SEPARATORS))).filter(|rest| !rest.is_empty())
 }
 
 fn trimmed(name: &str) -> &str {
@@ -37,8 +37,8 @@ fn trimmed(name: &str) -> &str {
     name.trim_matches(is_blank)
 }
 
-/// The one of the `declared` names that a call of `name` means: itself, or the only one that programs may take it for.
-/// `None` where it is none of them, or may be several.
+/// The one of the `declared` names that a call of `name` means: itself, or the only one that programs may take it
+/// for. `None` where it is none of them, or may be several.
 pub fn meant<'a>(name: &str, declared: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
     if let Some(exact) = declared.clone().find(|declared| *declared == name) {
         return Some(exact);

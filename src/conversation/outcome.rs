@@ -1,11 +1,11 @@
-//! What a tool's result amounts to: nothing, a failure, or something to go on with; and whether two results of
-//! one request say the same. A tool message has no status, so this is read from its text. Looks for
-//! what is empty in short texts alone, for failures at both ends of long ones, and keeps nothing: that is cheaper than
-//! naming each result by a hash and looking it up. Decides nothing.
+//! The outcome of a tool call, from its result: empty, a failure, or something useful; and whether two results of one
+//! request are equal. A tool message has no status, so this is read from its text. Emptiness is looked for in short
+//! texts only, failures at both ends of long ones, and nothing is kept: that is cheaper than hashing each result and
+//! looking it up. Decides nothing.
 
 mod failure;
 
-use self::failure::{END_BYTES, LONGEST_JSON, is_said, is_told, is_told_in_json};
+use self::failure::{END_BYTES, LONGEST_JSON, json_reports_failure, object_reports_failure, reports_failure};
 use super::View;
 use crate::conversation::message::Content;
 use crate::wire::body::Span;
@@ -13,22 +13,22 @@ use crate::wire::json::decode;
 use serde_json::{Map, Value};
 use std::iter;
 
-/// The longest text that can be empty, in bytes as written. What a search without hits says around its empty
-/// list takes some 200 bytes; more is content.
+/// The longest text that can be empty, in bytes as written. The frame of a search without hits takes some 200 bytes;
+/// more is content.
 const LONGEST_EMPTY: usize = 512;
-/// Members beside an empty list of results that only say what was asked for, or that nothing was found.
+/// Members beside an empty list of results that only repeat the query, or say that nothing was found.
 const ECHOES: [&str; 8] = ["query", "q", "status", "message", "msg", "type", "next", "cursor"];
 
-/// What counts as empty beside what is empty to the letter.
+/// Further texts and keys that count as empty.
 pub trait Emptiness {
-    /// Whether a text, trimmed, says in words that there is nothing.
+    /// Whether a trimmed text says in words that there is nothing.
     fn says_nothing(&self, text: &str) -> bool;
 
     /// Whether the member `key` of an object holds its results: if that is empty, so is the object.
     fn holds_results(&self, key: &str) -> bool;
 }
 
-/// Where the content of a result stands in its request's body: its texts and its other parts.
+/// The position of a result's content in its request's body: its texts and its other parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Most have but one.
@@ -50,8 +50,8 @@ impl Answer {
         }
     }
 
-    /// Whether two results in `body` say the same. A text is the same in one part or as a plain string, and
-    /// whatever a client notes beside it, such as a mark for the provider's cache.
+    /// Whether two results in `body` are equal. A text is equal as one part or as a plain string, whatever a client
+    /// notes beside it, such as a mark for the provider's cache.
     pub fn equals(&self, other: &Self, body: &[u8]) -> bool {
         let count = |answer: &Self| (answer.first.is_some(), answer.others.len());
         count(self) == count(other)
@@ -63,8 +63,8 @@ impl Answer {
     }
 }
 
-/// Whether the result in `view` holds nothing: no content, white space, `null`, `""`, `[]`, `{}`, an object
-/// around empty results, or what `emptiness` adds.
+/// Whether the result in `view` is empty: no content, white space, `null`, `""`, `[]`, `{}`, an object around empty
+/// results, or what `emptiness` adds.
 pub fn is_empty(view: &View<'_>, emptiness: &dyn Emptiness) -> bool {
     let content = &view.message.content;
     match content {
@@ -81,24 +81,24 @@ pub fn is_empty(view: &View<'_>, emptiness: &dyn Emptiness) -> bool {
     }
 }
 
-/// Whether the result in `view` tells of a failure: as text that begins or ends like one, or as JSON that says so though
-/// the tool itself answered.
+/// Whether the result in `view` reports a failure: as text that begins or ends like one, or as JSON that says so even
+/// though the tool itself answered.
 pub fn has_failed(view: &View<'_>) -> bool {
     let Some(first) = view.message.content.texts().next() else { return false };
     let raw = first.raw(view.body);
     if raw.len() > LONGEST_JSON {
-        return is_said(&ends_of(raw).0, "");
+        return reports_failure(&ends_of(raw).0, "");
     }
     let is_object = raw.trim_ascii_start().starts_with(b"{");
     if raw.len() > END_BYTES && !is_object {
         let (head, tail) = ends_of(raw);
-        return is_said(&head, &tail);
+        return reports_failure(&head, &tail);
     }
     let text = decode(first, view.body);
-    is_said(&text, &text) || is_told_in_json(&text)
+    reports_failure(&text, &text) || json_reports_failure(&text)
 }
 
-/// The first and the last of a long text, escapes as written but for line ends.
+/// The first and the last of a long text, escapes as written except line ends.
 fn ends_of(raw: &[u8]) -> (String, String) {
     let read = |part: &[u8]| String::from_utf8_lossy(part).replace("\\n", "\n").replace("\\\"", "\"");
     (read(&raw[..END_BYTES]), read(&raw[raw.len() - END_BYTES..]))
@@ -113,7 +113,7 @@ fn text_is_empty(text: &str, emptiness: &dyn Emptiness) -> bool {
     if text.is_empty() || emptiness.says_nothing(text) {
         return true;
     }
-    // Most texts are no JSON and need no parser to tell.
+    // Most texts are not JSON, which is seen without a parser.
     if !text.starts_with(['{', '[', '"', 'n']) {
         return false;
     }
@@ -132,7 +132,7 @@ fn value_is_empty(value: &Value, emptiness: &dyn Emptiness) -> bool {
 }
 
 fn object_is_empty(object: &Map<String, Value>, emptiness: &dyn Emptiness) -> bool {
-    if is_told(object) {
+    if object_reports_failure(object) {
         return false;
     }
     let (results, others): (Vec<_>, Vec<_>) =
@@ -141,7 +141,7 @@ fn object_is_empty(object: &Map<String, Value>, emptiness: &dyn Emptiness) -> bo
         return false;
     }
     if results.is_empty() {
-        // An empty list of errors or warnings is good news and no lack of any.
+        // An empty list of errors or warnings is good news, not a missing result.
         let reports = |key: &str| key.contains("error") || key.contains("warning");
         return others.iter().all(|(key, value)| !reports(key) && value_is_empty(value, emptiness));
     }
@@ -179,13 +179,13 @@ mod tests {
         }
     }
 
-    /// What `ask` says of the view of each of the messages, whose members beside `role` are given.
+    /// The result of `ask` for the view of each of the messages, whose members beside `role` are given.
     fn with_views<T>(messages: &[String], ask: impl Fn(&[View<'_>]) -> T) -> T {
         let messages: Vec<String> =
             messages.iter().map(|members| format!(r#"{{"role":"tool"{members}}}"#)).collect();
         let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
         let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
-        let identity = Identity { key: HashKey::fixed(7), principal: Hash(1), explicit: None };
+        let identity = Identity { key: HashKey::fixed(7), caller: Hash(1), explicit: None };
         let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
         let views: Vec<View<'_>> = (0..messages.len()).map(|index| transcript.view(index)).collect();
         ask(&views)
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_by_their_first_word_or_by_a_member() {
+    fn failures_are_recognised_by_their_first_word_or_by_a_member() {
         for text in [
             "Error: no such file",
             "  error\n",

@@ -1,12 +1,12 @@
-//! When a call was handed to a client, and behind which conversation: what the state store keeps of each time, and what
-//! follows from several. Ids repeat at some providers, so that one key may stand for calls of several conversations.
-//! Reads what is known; keeps nothing.
+//! Release times of calls: when a call was handed to a client and after which conversation. What the state store
+//! keeps of each time, and what follows from several. Ids repeat at some providers, so one key may belong to calls of
+//! several conversations. Evaluates what is known; keeps nothing.
 
 use super::calls::Call;
 use super::identity::{Domain, Hash, HashKey};
 use std::sync::Arc;
 
-/// One time that a call was handed out.
+/// One release of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The digest of what the model saw before it made the call ([`super::calls::PairedCalls::context`]).
@@ -18,13 +18,13 @@ pub struct Release {
     pub at_ms: u64,
 }
 
-/// All that is known of one key, the oldest first.
+/// All known releases under one key, the oldest first.
 pub type Releases = Arc<[Release]>;
 
 /// The client was shown all that the model said.
 pub const NOTHING_HIDDEN: Hash = Hash(0);
 
-/// Times kept of one key, the newest: more than two say only that the id is no name.
+/// Releases kept of one key, the newest: more than two mean only that the id is not unique.
 pub const MOST_RELEASES: usize = 8;
 
 /// What is known of the hidden exchange before a call.
@@ -35,7 +35,7 @@ pub enum Hidden {
     Nothing,
     /// The exchange with this digest.
     Exchange(Hash),
-    /// Conversations that cannot be told apart had different ones.
+    /// Conversations that cannot be distinguished had different ones.
     Ambiguous,
 }
 
@@ -55,8 +55,8 @@ pub fn with(known: &[Release], more: Release) -> Releases {
     all.into()
 }
 
-/// The earliest and the latest time at which `call` may have been handed out, in ms since the epoch: by what its own
-/// conversation shows where that is known, else by all.
+/// The earliest and the latest time at which `call` may have been handed out, in ms since the epoch: from the
+/// releases of its own conversation where these are known, else from all.
 pub fn times(call: &Call, releases: &[Release]) -> Option<(u64, u64)> {
     let span = |fits: &dyn Fn(&Release) -> bool| {
         let times = || releases.iter().filter(|one| fits(one)).map(|one| one.at_ms);
@@ -65,8 +65,9 @@ pub fn times(call: &Call, releases: &[Release]) -> Option<(u64, u64)> {
     span(&|one| one.context == call.context).or_else(|| span(&|_| true))
 }
 
-/// What is known of the hidden exchange before `call`. A call whose id is random is known by its id, if that came in one
-/// conversation alone: the client may have edited what stands before it. Any other is known in its own context only.
+/// The hidden exchange before `call`, as far as it is known. A call with a random id is identified by the id, if that
+/// came in one conversation alone: the client may have edited what is before it. Any other is known in its own
+/// context only.
 pub fn hidden_before(call: &Call, releases: &[Release]) -> Hidden {
     let one_of = |mut hidden: &mut dyn Iterator<Item = Hash>| {
         let first = hidden.next()?;
@@ -95,13 +96,13 @@ mod tests {
     use crate::conversation::identity::Identity;
     use crate::conversation::memo::NoMemo;
 
-    /// What `asked` says of a call with this id, of which each context's times are known; context 0 is its own.
+    /// The result of `asked` for a call with this id, whose releases in each context are known; context 0 is its own.
     fn of_call<T>(id: &str, known: &[(u128, u128, u64)], asked: impl Fn(&Call, &[Release]) -> T) -> T {
         let body = format!(
             r#"{{"messages":[{{"role":"user","content":"q"}},{{"role":"assistant","tool_calls":[{{"id":"{id}","function":{{"name":"f","arguments":"{{}}"}}}}]}}]}}"#
         );
         let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
-        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
         let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
         let call = &transcript.calls.calls[0];
         let context = |nth: u128| if nth == 0 { call.context } else { Hash(nth) };
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_hidden_is_told_by_the_call_s_own_context_or_by_a_random_id_that_came_in_one() {
+    fn what_was_hidden_is_known_by_the_call_s_own_context_or_by_a_random_id_that_came_in_one() {
         const RANDOM: &str = "call_Ae2Y4fDJmxZkQhWq8LbTzR1c";
         let hidden = Hidden::Exchange(Hash(8));
         for (id, known, expected) in [

@@ -1,5 +1,5 @@
-//! A request as spans of its body: which members matter to toolrein and where they are. Nothing is copied; the dialects
-//! read it.
+//! A request as spans of its body: which members matter to toolrein and where they are. Nothing is copied; the
+//! dialects parse it.
 
 use super::checkpoint::Checkpoint;
 use super::message::Message;
@@ -17,7 +17,7 @@ pub struct Tool {
     pub parameters: Option<Span>,
 }
 
-/// What `tool_choice` (or the deprecated `function_call`) asks for.
+/// The effect of `tool_choice` (or the deprecated `function_call`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// Absent, null, `auto`, or a kind that forces nothing.
@@ -42,7 +42,7 @@ pub struct Request {
     pub tools: Vec<Tool>,
     /// A list of tools is present, be it empty.
     pub declares_tools: bool,
-    /// Tools of ours may be declared beside those of the client.
+    /// Tools of ours may be declared after those of the client.
     pub takes_more_tools: bool,
     pub choice: Choice,
     /// The name of the one tool that must be called.
@@ -73,7 +73,7 @@ impl Request {
 }
 
 impl Choice {
-    /// What both ask for, of which the first that asks for anything counts.
+    /// The combination of both; the first that restricts anything counts.
     #[must_use]
     pub fn stronger(self, other: Self) -> Self {
         if self == Self::Auto { other } else { self }

@@ -1,5 +1,5 @@
-//! What another model made of old results, kept by a name of these. Only the interface: who asks for summaries, and
-//! keeps what came of it, belongs to the shell.
+//! Summaries that another model made of old results, kept by batch. Only the interface: asking for summaries and
+//! keeping them belongs to the shell.
 
 use super::identity::Hash;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ impl Pin {
     }
 }
 
-/// The decisions of this process. What is told of a batch once, it is told for as long as it is remembered.
+/// The decisions of this process. A decision on a batch stays the same as long as it is remembered.
 pub trait Summaries: Send + Sync {
-    /// What was decided for the results named `batch`; `None` where nobody remembers a decision.
+    /// The decision on the results named `batch`; `None` where none is remembered.
     fn pinned(&self, batch: Hash) -> Option<Pin>;
 }

@@ -1,8 +1,8 @@
 //! The token estimate: how many tokens a text is, judged by the classes of its characters.
 //!
-//! Responsible for one number per text, the same for a JSON string as written and for the text that it spells, and for
-//! adding such numbers. It holds no vocabulary and learns nothing: ratios per model, billed usage and what counts as a
-//! message belong to its callers. Estimates are fixed point, so sums depend neither on order nor on the machine.
+//! Gives one number per text, the same for a JSON string as written and for its decoded text, and adds such numbers. It
+//! holds no vocabulary and learns nothing: ratios per model, billed usage and what counts as a message belong to its
+//! callers. Estimates are fixed point, so sums depend neither on order nor on the machine.
 //!
 //! Every character costs what the table `COST` says for its class and the classes of the two characters before it.
 //! The table is a rule (`cost`) with constants fitted to o200k counts of 9 MB of agents' messages, tool results, call
@@ -16,11 +16,11 @@ pub use bound::most_json;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
-/// What framing adds to a message beside its text: 3 tokens of separators and 1 for the role, as OpenAI's cookbook
-/// ("How to count tokens with tiktoken") counts them for gpt-4o and its successors.
+/// The framing of a message: 3 tokens of separators and 1 for the role, as OpenAI's cookbook ("How to count tokens
+/// with tiktoken") counts them for gpt-4o and its successors.
 pub const MESSAGE_OVERHEAD: Estimate = Estimate(400);
 
-/// What framing adds to a tool definition beside its JSON: 7 tokens, the same cookbook's `func_init` for gpt-4o.
+/// The framing of a tool definition: 7 tokens, the same cookbook's `func_init` for gpt-4o.
 pub const TOOL_SCHEMA: Estimate = Estimate(700);
 
 /// An estimated number of tokens, kept in hundredths of a token.
@@ -41,7 +41,7 @@ impl Estimate {
         Self(hundredths)
     }
 
-    /// What the messages of a request come to at most, by the bytes in which they are written.
+    /// An upper bound for the messages of a request, from the number of their bytes.
     pub const fn most_of(bytes: usize) -> Self {
         Self((bytes as u64).saturating_mul(MOST_OF_A_BYTE))
     }
@@ -61,12 +61,12 @@ impl Estimate {
         Self(self.0.saturating_mul(factor_percent as u64) / 100)
     }
 
-    /// What `bytes` come to where `counted` of them come to this estimate.
+    /// The estimate of `bytes` where `counted` of them have this estimate.
     pub const fn in_proportion(self, bytes: usize, counted: usize) -> Self {
         Self(self.0.saturating_mul(bytes as u64) / counted as u64)
     }
 
-    /// What this estimate has beyond another, or nothing.
+    /// The difference of this estimate and another, at least nothing.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -92,8 +92,8 @@ impl Sum for Estimate {
     }
 }
 
-/// Estimates a JSON string from its bytes between the quotes, escapes as written. Any bytes will do: a broken escape
-/// counts as the characters that it is made of, a byte that is not UTF-8 as one odd character.
+/// Estimates a JSON string from its bytes between the quotes, escapes as written. Accepts any bytes: a broken escape
+/// counts as its characters, a byte that is not UTF-8 as one odd character.
 pub fn estimate_json(raw: &[u8]) -> Estimate {
     Scan::new().read(raw, true)
 }
@@ -113,7 +113,7 @@ const PUNCT: u8 = 5; // also ideographs and symbols outside ASCII: none of them 
 const JOINER: u8 = 6; // `_` and `'`: tokenizers glue them to the letters that follow
 const BACKSLASH: u8 = 7;
 
-/// A text read up to some place.
+/// The state of an estimate within a text.
 struct Scan {
     /// The classes of the last two characters.
     before: u16,
@@ -121,7 +121,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// The beginning of a text is like the beginning of a line.
+    /// The beginning of a text counts as the beginning of a line.
     fn new() -> Self {
         Self { before: 0o11 * NEWLINE as u16, cost: 0 }
     }
@@ -145,7 +145,7 @@ impl Scan {
         Estimate(self.cost)
     }
 
-    /// Takes in a character of `class`.
+    /// Adds a character of `class`.
     fn add(&mut self, class: u8) {
         let three = self.before << 3 | u16::from(class);
         self.cost += u64::from(COST[usize::from(three)]);
@@ -193,14 +193,14 @@ const fn cost_of_one() -> [u8; 1 << 9] {
     table
 }
 
-/// What a text costs at most, for each of its bytes. Two characters in a row never cost more than the dearest two of the
-/// table, and those outside ASCII take two bytes or more for what they cost beyond that. What is left over (an odd
-/// character, the framing of a message) is less than the quotes and braces around it come to.
+/// The most that a text costs for each of its bytes. Two characters in a row never cost more than the dearest two of
+/// the table, and those outside ASCII take two bytes or more for what they cost beyond that. The remainder (an odd
+/// character, the framing of a message) is less than the cost of the quotes and braces around it.
 const MOST_OF_A_BYTE: u64 = most_of_a_byte();
 
 const fn most_of_a_byte() -> u64 {
     let (costs, mut most, mut four) = (cost_of_one(), 0, 0);
-    // Four classes, of which the first two stand before the two that are paid for.
+    // Four classes; the first two come before the two that are counted.
     while four < 1 << 12 {
         let two = costs[four >> 3] as u32 + costs[four & 0o777] as u32;
         if two.div_ceil(2) > most {
@@ -240,7 +240,7 @@ const fn cost(earlier: u8, previous: u8, class: u8) -> u8 {
         (SPACE, DIGIT) => 200,
         (LOWER | UPPER, DIGIT) => 175,
         (_, DIGIT) => 120,
-        // One space belongs to the word behind it; more are one token, however many (indentation).
+        // One space belongs to the word after it; more are one token, however many (indentation).
         (SPACE, SPACE) if earlier != SPACE => 45,
         (_, SPACE) => 0,
         (NEWLINE, NEWLINE) | (PUNCT, PUNCT) | (BACKSLASH, BACKSLASH) => 20,
@@ -293,7 +293,7 @@ const fn simple_escape(byte: u8) -> Option<u8> {
     }
 }
 
-/// Stands for a byte that is not UTF-8.
+/// Represents a byte that is not UTF-8.
 const REPLACEMENT: u32 = 0xFFFD;
 
 /// The first character of a JSON string, escaped or not, and the bytes that it takes. `bytes` is not empty.

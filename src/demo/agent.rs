@@ -1,5 +1,5 @@
 //! The demonstration's agent: it asks a model, runs the tools that the model calls, and asks again, as every
-//! simple agent does. It has patience for so many model calls and no other protection.
+//! simple agent does. Its only protection is a maximum number of model calls.
 
 use super::world;
 use bytes::Bytes;
@@ -26,7 +26,7 @@ pub(super) struct Agent {
     address: SocketAddr,
 }
 
-/// What became of a task.
+/// The result of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Journey {
     /// Tool calls that the agent ran.
@@ -42,7 +42,7 @@ pub(super) enum Outcome {
     Answered,
     /// With an answer that says nothing.
     Empty,
-    /// With the agent's patience, after so many model calls.
+    /// By reaching the limit of model calls.
     GaveUp(u64),
     /// With an error response.
     Refused(StatusCode),
@@ -56,7 +56,7 @@ impl Agent {
         Self { client: Client::builder(TokioExecutor::new()).build_http(), address }
     }
 
-    /// Lets `model` work on `question` until it answers, fails, or the agent's patience ends.
+    /// Lets `model` work on `question` until it answers, fails, or reaches the limit of model calls.
     pub(super) async fn work(&self, model: &str, question: &str) -> Journey {
         let mut messages = vec![json!({"role": "user", "content": question})];
         let mut tool_calls = 0;
@@ -113,7 +113,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answered => write!(out, "answered"),
-            Self::Empty => write!(out, "ended without a word"),
+            Self::Empty => write!(out, "ended without an answer"),
             Self::GaveUp(calls) => write!(out, "gave up after {calls} calls"),
             Self::Refused(status) => write!(out, "refused (HTTP {})", status.as_u16()),
             Self::Failed(why) => write!(out, "{why}"),

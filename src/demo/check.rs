@@ -1,5 +1,5 @@
-//! OpenAI's checks of a request's messages and tools, each with OpenAI's own text, parameter and code. Checks
-//! shapes; the order of messages is `order`'s, and what a model refuses for itself is `model`'s.
+//! Request validation as OpenAI does it, for messages and tools, with OpenAI's own texts, parameters and codes. Checks
+//! shapes; `order` checks the order of messages, and `model` what a single model refuses.
 
 use super::refusal::{Refusal, type_name};
 use serde_json::Value;
@@ -10,7 +10,7 @@ const MAX_TOOLS: usize = 128;
 /// OpenAI's bound on a function's name and on a call's id, in characters.
 const MAX_NAME: usize = 64;
 
-/// Checks `messages`, its order aside.
+/// Checks `messages`, except their order.
 pub(super) fn messages(body: &Value) -> Result<&[Value], Refusal> {
     let messages = match body.get("messages") {
         None => return Err(Refusal::missing("messages")),
@@ -26,7 +26,7 @@ pub(super) fn messages(body: &Value) -> Result<&[Value], Refusal> {
     Ok(messages)
 }
 
-/// Checks `tools` and what may stand only beside them. Gives the tools, empty where none are offered.
+/// Checks `tools` and the members that require them. Returns the tools, empty where none are offered.
 pub(super) fn tools(body: &Value) -> Result<&[Value], Refusal> {
     let tools = match &body["tools"] {
         Value::Null => {

@@ -1,10 +1,10 @@
-//! Identifiers drawn from a request: the same bytes give the same ids, in the same order. They look like
-//! OpenAI's and are unique per request; they are no secrets.
+//! Identifiers derived from a request: the same bytes give the same ids, in the same order. They look like
+//! OpenAI's and are unique per request; they are not secret.
 
 use highway::{HighwayHash, HighwayHasher, Key};
 
 const ALPHABET: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-/// 2025-01-01: replies claim to come from the year after it, each from a moment of its own.
+/// 2025-01-01: replies have times in the year after it.
 const FIRST_CREATED: u64 = 1_735_689_600;
 const YEAR_SECONDS: u64 = 365 * 24 * 3600;
 

@@ -1,7 +1,6 @@
-//! The simulated model behind `upstream.url = "demo:"`, and the demonstration of `toolrein demo`: an upstream
-//! that speaks OpenAI's wire format, keeps its rules and misbehaves on request. Answers from rules, not from
-//! a language model; knows nothing of toolrein's policies and shares no code with them, so that what it
-//! refuses or accepts is a second opinion.
+//! The simulated upstream of `upstream.url = "demo:"`, and the demonstration of `toolrein demo`: it uses OpenAI's wire
+//! format, enforces its rules and misbehaves on request. Answers come from rules, not from a language model. It shares
+//! no code with toolrein's policies, so that what it refuses or accepts is an independent check.
 
 mod agent;
 mod check;
@@ -19,7 +18,7 @@ mod table;
 mod tests;
 mod world;
 
-pub use scenes::{Places, curl_line, run};
+pub use scenes::{Addresses, curl_line, run};
 pub use server::serve;
 
 use model::Model;
@@ -28,16 +27,16 @@ use std::ops::Sub;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The simulated upstream: its models, its pace and what was asked of it.
+/// The simulated upstream: its models, its pace and its statistics.
 #[derive(Debug)]
 pub struct Upstream {
     /// The pause before each chunk of a stream and before each whole reply.
     pace: Duration,
-    /// What each model was asked. A std mutex: held for an addition, never across an await.
+    /// Statistics by model. A std mutex: held for an addition, never across an await.
     asked: Mutex<BTreeMap<&'static str, Stats>>,
 }
 
-/// What was asked of one model since the start, refused requests included.
+/// Statistics of one model since the start, refused requests included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Chat completions requests that named the model.
@@ -54,7 +53,7 @@ impl Upstream {
         Self { pace, asked: Mutex::default() }
     }
 
-    /// What each model was asked so far, by its name; a model that was never asked is missing.
+    /// The statistics so far, by model; a model without requests is missing.
     pub fn stats(&self) -> BTreeMap<&'static str, Stats> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -72,7 +71,7 @@ impl Upstream {
 impl Sub for Stats {
     type Output = Self;
 
-    /// What was asked since `earlier`.
+    /// The statistics since `earlier`.
     fn sub(self, earlier: Self) -> Self {
         Self {
             requests: self.requests.saturating_sub(earlier.requests),

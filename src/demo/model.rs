@@ -1,5 +1,5 @@
-//! The simulated models: what each refuses and what each says, as rules over the conversation. Says what is
-//! said; how it is written on the wire is `reply`'s.
+//! The simulated models: what each refuses and what each answers, as rules over the conversation. `reply` writes the
+//! answers on the wire.
 
 use super::refusal::{Code, Refusal};
 use super::request::{Chat, Choice, Format, Tool, text_of};
@@ -7,8 +7,8 @@ use super::sample::sample;
 use hyper::http::StatusCode;
 use serde_json::{Value, json};
 
-/// How much of the end of a text `demo-polite` reads for a request to stop, in characters. A notice stands
-/// at the end; a long page that happens to speak of budgets is no reason to stop.
+/// How much of the end of a text `demo-polite` searches for a request to stop, in characters. A notice is at the end; a
+/// long page that mentions budgets is no reason to stop.
 const HEEDED_CHARS: usize = 1_000;
 /// Words on which `demo-polite` stops calling tools, in lower case.
 const STOP_WORDS: [&str; 6] =
@@ -25,13 +25,13 @@ pub(super) enum Model {
     Chat,
     /// Searches for ever, with a slightly changed query each time.
     Runaway,
-    /// Searches like the runaway until it is told that it is enough.
+    /// Searches like the runaway until a notice asks it to stop.
     Polite,
     /// Makes the same call for ever.
     Stuck,
     /// Refuses every request with tools, in Ollama's words.
     NoTools,
-    /// As polite, but refuses system messages behind the first message, as Qwen's template does on vLLM.
+    /// As polite, but refuses system messages after the first message, as Qwen's template does on vLLM.
     Strict,
 }
 
@@ -66,7 +66,7 @@ impl Model {
         Self::ALL.into_iter().find(|model| model.name() == name)
     }
 
-    /// Refuses what this model does not take although OpenAI would.
+    /// Refuses what OpenAI accepts but this model does not.
     pub(super) fn accepts(self, chat: &Chat) -> Result<(), Refusal> {
         let refusal =
             |kind, message: String| Refusal { kind, ..Refusal::plain(StatusCode::BAD_REQUEST, message) };
@@ -99,7 +99,7 @@ impl Model {
         if calls.is_empty() { Said::Text(self.answer(chat)) } else { Said::Calls(calls) }
     }
 
-    /// The calls that the model makes of its own accord; `chat` offers at least one tool.
+    /// The calls that the model makes when it may choose; `chat` offers at least one tool.
     fn calls(self, chat: &Chat) -> Vec<(String, Value)> {
         match self {
             Self::Chat | Self::NoTools => chat.calls_asked_for(),
@@ -183,7 +183,7 @@ impl Chat {
         self.messages.iter().filter(|message| message["role"] == "tool")
     }
 
-    /// Whether what came since the model spoke last asks it to stop.
+    /// Whether a message since the model's last one asks it to stop.
     fn says_stop(&self) -> bool {
         let news = self.messages.iter().rev().take_while(|message| message["role"] != "assistant");
         news.map(text_of).any(|text| {

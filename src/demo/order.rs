@@ -1,6 +1,6 @@
-//! OpenAI's rule of message order: every tool call is answered directly behind the assistant message that
-//! made it, and nothing else is a tool message. The texts are OpenAI's own, its spelling of "preceeding"
-//! included; the messages' own shape has been checked before.
+//! OpenAI's rule of message order: every tool call is answered directly after the assistant message that
+//! made it, and nothing else is a tool message. The texts are OpenAI's own, including the misspelling "preceeding";
+//! the shape of the messages has been checked before.
 
 use super::refusal::Refusal;
 use serde_json::Value;

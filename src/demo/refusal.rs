@@ -1,5 +1,5 @@
-//! A refusal in OpenAI's shape: status, message, type, parameter and code. Spells the general ones; which
-//! request deserves which is decided elsewhere.
+//! An error response in OpenAI's shape: status, message, type, parameter and code. Has constructors for the general
+//! ones; other modules decide which request gets which.
 
 use hyper::http::StatusCode;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ pub(super) struct Refusal {
     pub status: StatusCode,
     /// OpenAI's `type`.
     pub kind: &'static str,
-    /// What the client reads.
+    /// The text for the client.
     pub message: String,
     /// The path of the parameter to blame.
     pub param: Option<String>,
@@ -24,9 +24,9 @@ pub(super) struct Refusal {
 pub(super) enum Code {
     /// `null`.
     Null,
-    /// A word.
-    Word(&'static str),
-    /// The status once more, as vLLM has it.
+    /// A text.
+    Text(&'static str),
+    /// The status again, as in vLLM.
     Number(u16),
 }
 
@@ -43,7 +43,7 @@ impl Refusal {
 
     /// The same with a code.
     pub(super) fn coded(self, code: &'static str) -> Self {
-        Self { code: Code::Word(code), ..self }
+        Self { code: Code::Text(code), ..self }
     }
 
     /// A member that must be there and is not.
@@ -96,7 +96,7 @@ impl Refusal {
     pub(super) fn body(&self) -> Value {
         let code = match self.code {
             Code::Null => Value::Null,
-            Code::Word(word) => word.into(),
+            Code::Text(text) => text.into(),
             Code::Number(number) => number.into(),
         };
         json!({"error": {"message": self.message, "type": self.kind, "param": self.param, "code": code}})

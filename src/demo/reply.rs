@@ -1,5 +1,5 @@
-//! A reply on OpenAI's wire: one JSON object, or a stream of chunks that say the same. Writes what the model
-//! said; decides nothing.
+//! A reply in OpenAI's wire format: one JSON object, or the equivalent stream of chunks. Writes what the model said;
+//! decides nothing.
 
 use super::model::Said;
 use super::request::{Chat, Choice};
@@ -33,7 +33,7 @@ struct Called {
 }
 
 impl Reply {
-    /// What `said` becomes in answer to `chat`.
+    /// The reply to `chat` with the content `said`.
     pub(super) fn new(chat: &Chat, said: &Said) -> Self {
         let mut ids = chat.ids.clone();
         let (id, created) = (ids.completion(), ids.created());
@@ -129,7 +129,7 @@ impl Spoken {
         json!({"index": index, "message": message, "logprobs": null, "finish_reason": self.finish})
     }
 
-    /// The deltas but for the last, empty one: the role first, with the first call's head where there is a
+    /// The deltas except the last, empty one: the role first, with the first call's head where there is a
     /// call.
     fn deltas(&self) -> Vec<Value> {
         let mut deltas = Vec::new();

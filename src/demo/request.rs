@@ -1,5 +1,5 @@
-//! A chat completions request as the simulated models read it: checked, with its choices made plain. Reads
-//! what bears on a reply and passes over the rest, as OpenAI does with members that it knows.
+//! A chat completions request, parsed and validated for the simulated models. Reads the members that affect a reply and
+//! ignores the others, as OpenAI does with members that it knows.
 
 use super::ids::Ids;
 use super::model::Model;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// A checked request.
 #[derive(Debug)]
 pub(super) struct Chat {
-    /// Who is asked.
+    /// The model that is asked.
     pub model: Model,
     /// The conversation, in an order that OpenAI accepts; never empty.
     pub messages: Vec<Value>,
@@ -127,7 +127,7 @@ pub(super) fn read_model(body: &Value) -> Result<Model, Refusal> {
     })
 }
 
-/// The choice, and the names to which it narrows the tools.
+/// The choice, and the names to which it limits the tools.
 fn read_choice(choice: &Value, offered: &[Value]) -> Result<(Choice, Option<Vec<String>>), Refusal> {
     let unknown =
         |param: &str, value: &str| Refusal::unknown_value(param, value, "'none', 'auto', and 'required'");

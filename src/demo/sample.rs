@@ -1,5 +1,5 @@
-//! A value that fits a JSON Schema: arguments for a tool's parameters, an answer for a `response_format`.
-//! Reads the keywords that tools use; a schema with others gets a value of the right type and no more.
+//! A generator of values that fit a JSON Schema: arguments for a tool's parameters, an answer for a `response_format`.
+//! Supports the keywords that tools use; for other schemas only the type is right.
 
 use serde_json::{Map, Value, json};
 

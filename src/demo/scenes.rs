@@ -1,5 +1,5 @@
-//! The demonstration: one agent, three troubles, each met straight and through toolrein. Plays the scenes and
-//! measures at the upstream; how the figures are set out is `table`'s.
+//! The demonstration: one agent and three problems, each run directly and through toolrein. Runs the scenes and
+//! measures at the upstream; `table` formats the figures.
 
 use super::agent::{Agent, Journey};
 use super::model::Model;
@@ -10,14 +10,14 @@ use std::net::SocketAddr;
 
 /// Where the agent finds the model.
 #[derive(Clone, Copy, Debug)]
-pub struct Places {
+pub struct Addresses {
     /// The simulated model itself.
     pub direct: SocketAddr,
-    /// The proxy before it.
+    /// The proxy in front of it.
     pub proxied: SocketAddr,
 }
 
-/// One trouble.
+/// One problem.
 struct Scene {
     name: &'static str,
     model: Model,
@@ -38,32 +38,32 @@ const SCENES: [Scene; 3] = [
     Scene { name: "no tool support", model: Model::NoTools, question: "Who built the first bicycle?" },
 ];
 
-/// What one pass through a scene came to.
+/// The figures of one pass through a scene.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pass {
-    /// What reached the model, requests of the proxy's own included.
+    /// What reached the model, including the proxy's own requests.
     pub asked: Stats,
-    /// What the agent went through.
+    /// The agent's result.
     pub journey: Journey,
 }
 
-/// Plays every scene against both places and writes the table of what happened. The figures are those of
-/// `upstream`, which both places must lead to, and of the agent.
+/// Runs every scene against both addresses and writes the table of results. The figures are those of
+/// `upstream`, which both addresses must lead to, and of the agent.
 ///
 /// # Errors
 /// Only those of writing to `out`: a scene that fails is a line of the table.
-pub async fn run(places: Places, upstream: &Upstream, out: &mut impl Write) -> io::Result<()> {
-    let (straight, through) = (Agent::new(places.direct), Agent::new(places.proxied));
+pub async fn run(addresses: Addresses, upstream: &Upstream, out: &mut impl Write) -> io::Result<()> {
+    let (direct, through) = (Agent::new(addresses.direct), Agent::new(addresses.proxied));
     let mut rows = Vec::new();
     for scene in &SCENES {
-        let before = play(scene, &straight, upstream).await;
+        let before = play(scene, &direct, upstream).await;
         let after = play(scene, &through, upstream).await;
         rows.push(Row { scene: scene.name, before, after });
     }
     table::write(&rows, out)
 }
 
-/// A line for the shell that asks the simulated model through the proxy.
+/// A shell command that asks the simulated model through the proxy.
 pub fn curl_line(proxy: SocketAddr) -> String {
     let body = r#"{"model":"demo-chat","stream":true,"messages":[{"role":"user","content":"Hello"}]}"#;
     format!("curl -N http://{proxy}/v1/chat/completions -H 'content-type: application/json' -d '{body}'")

@@ -1,5 +1,5 @@
-//! The upstream's HTTP side: connections, routes and bodies, each bounded. Knows what is asked and how it is
-//! sent; what is answered is the models'.
+//! The upstream's HTTP server: connections, routes and bodies, each bounded. Reads requests and sends responses; the
+//! models decide what is answered.
 
 use super::Upstream;
 use super::model::Model;
@@ -46,7 +46,7 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 pub async fn serve(listener: TcpListener, upstream: Arc<Upstream>, shutdown: impl Future<Output = ()>) {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let (close, closing) = watch::channel(());
-    // Holds every task: what is left of them after the drain ends with it.
+    // Holds every task: those left after the drain end with it.
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -67,12 +67,12 @@ pub async fn serve(listener: TcpListener, upstream: Arc<Upstream>, shutdown: imp
         }
     }
     drop(listener);
-    // Nobody listens where no connection is open, and past the drain the rest is cut: neither is a failure.
+    // Without open connections nobody receives this, and after the drain the rest is cut: neither is a failure.
     let _ = close.send(());
     let _ = tokio::time::timeout(DRAIN, async { while connections.join_next().await.is_some() {} }).await;
 }
 
-/// One connection, from its first byte to its end. A connection that fails concerns its client alone.
+/// One connection, from its first byte to its end. A connection that fails only affects its client.
 async fn converse(stream: TcpStream, upstream: Arc<Upstream>, mut closing: watch::Receiver<()>) {
     let _ = stream.set_nodelay(true);
     let spoken = tokio::select! {
@@ -154,7 +154,7 @@ impl Upstream {
 async fn read_body(body: Incoming) -> Result<Bytes, Refusal> {
     let refusal = |status, text: &str| Refusal::plain(status, text);
     let too_large = || refusal(StatusCode::PAYLOAD_TOO_LARGE, "Request body is larger than 32 MiB.");
-    // A body that gives its length is refused unread.
+    // A body whose declared length is too large is refused unread.
     if body.size_hint().lower() > MAX_BODY as u64 {
         return Err(too_large());
     }

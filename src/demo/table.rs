@@ -1,18 +1,18 @@
-//! The table of the demonstration, at most 100 columns wide. Sets out figures and adds them up; measures
+//! The result table of the demonstration, at most 100 columns wide. Formats figures and adds them up; measures
 //! nothing.
 
 use super::agent::Outcome;
 use super::scenes::Pass;
 use std::io::{self, Write};
 
-/// One scene, straight and through toolrein.
+/// One scene, directly and through toolrein.
 pub(super) struct Row {
     pub scene: &'static str,
     pub before: Pass,
     pub after: Pass,
 }
 
-/// What all scenes come to on one side.
+/// The sum of all scenes on one side.
 #[derive(Default, PartialEq, Eq)]
 struct Sum {
     model_calls: u64,
@@ -27,7 +27,7 @@ pub(super) fn write(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
     write_line(&head, out)?;
     writeln!(out, "{}", "-".repeat(96))?;
     for row in rows {
-        write_line(&cells(row.scene, "straight", &row.before), out)?;
+        write_line(&cells(row.scene, "direct", &row.before), out)?;
         write_line(&cells("", "through toolrein", &row.after), out)?;
     }
     let sum = |side: fn(&Row) -> &Pass| rows.iter().map(side).fold(Sum::default(), Sum::plus);
@@ -70,8 +70,8 @@ fn summary(before: &Sum, after: &Sum, scenes: usize) -> String {
     }
     let change = match (before.tokens, after.tokens) {
         (0, _) => String::new(),
-        (before, after) if after <= before => format!(" ({} % fewer)", (before - after) * 100 / before),
-        (before, after) => format!(" ({} % more)", (after - before) * 100 / before),
+        (before, after) if after <= before => format!(" ({}% fewer)", (before - after) * 100 / before),
+        (before, after) => format!(" ({}% more)", (after - before) * 100 / before),
     };
     format!(
         "toolrein: {} of {scenes} scenes answered, not {}; {} tokens sent, not {}{change}.",
@@ -132,14 +132,14 @@ mod tests {
         assert_eq!(
             text.lines().skip(2).collect::<Vec<_>>(),
             [
-                "a search loop     straight                   25          25    1,234,567  \
+                "a search loop     direct                     25          25    1,234,567  \
                  gave up after 25 calls",
                 "                  through toolrein           10           6       12,345  answered",
-                "no tool support   straight                    1           0          900  \
+                "no tool support   direct                      1           0          900  \
                  refused (HTTP 400)",
                 "                  through toolrein            2           0        1,000  answered",
                 "",
-                "toolrein: 2 of 2 scenes answered, not 0; 13,345 tokens sent, not 1,235,467 (98 % fewer).",
+                "toolrein: 2 of 2 scenes answered, not 0; 13,345 tokens sent, not 1,235,467 (98% fewer).",
             ]
         );
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
@@ -150,7 +150,7 @@ mod tests {
         let row = |after| Row { scene: "s", before: pass(1, 0, 100, Outcome::Answered), after };
         assert!(
             written(&[row(pass(1, 0, 150, Outcome::Answered))])
-                .contains("150 tokens sent, not 100 (50 % more)")
+                .contains("150 tokens sent, not 100 (50% more)")
         );
         assert!(
             written(&[row(pass(1, 0, 100, Outcome::Answered))])

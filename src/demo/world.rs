@@ -1,5 +1,5 @@
-//! The world of the demonstration's agent: two tools, and what they find. Everything is invented, depends on
-//! the arguments alone and costs nothing.
+//! The simulated tools of the demonstration's agent, and their results. Everything is invented and depends only on the
+//! arguments.
 
 use super::ids::Ids;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub(super) fn tools() -> Value {
     ])
 }
 
-/// The result of a call; a call that makes no sense gets a result that says so, as in any agent.
+/// The result of a call; an invalid call gets an error as its result, as in any agent.
 pub(super) fn run(name: &str, arguments: &str) -> String {
     let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
     match (name, arguments["query"].as_str(), arguments["url"].as_str()) {

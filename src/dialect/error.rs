@@ -1,9 +1,8 @@
-//! Error bodies: what an upstream says went wrong, and toolrein's own error shape.
+//! Error bodies: a parser of upstream errors, and toolrein's own error shape.
 //!
-//! Reads the many shapes in which OpenAI-compatible upstreams report an error (error objects, bare
-//! text, lists of validation errors, JSON wrapped as text in JSON) into plain messages, wherever it
-//! turns up: an error status, a 200 body, a stream event. It does not judge what the error means
-//! (that is `refusal`) and does not decide on statuses or retries.
+//! Reads the many shapes in which OpenAI-compatible upstreams report an error (error objects, bare text, lists of
+//! validation errors, JSON wrapped as text in JSON) into plain messages, wherever it occurs: with an error status, in a
+//! 200 body, in a stream event. `refusal` classifies the error; statuses and retries are decided elsewhere.
 
 use crate::dialect::chat::completion::Reply;
 use memchr::memmem;
@@ -14,29 +13,29 @@ use std::sync::LazyLock;
 
 /// How much of an error body is read; real ones are a few hundred bytes, HTML pages some KiB.
 const READ_BYTES: usize = 64 * 1024;
-/// Messages kept of one error. Validation errors may come by the dozen and say the same.
+/// Messages kept of one error. Validation errors may come by the dozen with the same text.
 const MAX_MESSAGES: usize = 16;
 /// Bytes kept of one message.
 const MAX_MESSAGE_BYTES: usize = 4 * 1024;
 /// How deep objects, lists and JSON-as-text may nest. OpenRouter's wrapping of a wrapped error needs six.
 const MAX_DEPTH: usize = 10;
 
-/// What an upstream said went wrong, whatever the shape it said it in.
+/// An upstream's error, whatever its shape was.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpstreamError {
-    /// The texts, outermost first, without repetition; empty where an error came without words.
-    /// A validation error is prefixed with the place it names: `body.tools: Extra inputs ...`.
+    /// The texts, outermost first, without repetition; empty if the error has no text. A validation error is prefixed
+    /// with the path it names: `body.tools: Extra inputs ...`.
     pub messages: Vec<String>,
     /// The outermost `code`, numbers as text.
     pub code: Option<String>,
     /// The parameter that the upstream blames.
     pub param: Option<String>,
-    /// The outermost HTTP error status that the body names. Tells more than the status line where
-    /// the error sits inside a 200.
+    /// The outermost HTTP error status that the body names. More precise than the status line where the error is in a
+    /// 200.
     pub status: Option<u16>,
 }
 
-/// Reads the body of an error response; `None` where it says nothing.
+/// Reads the body of an error response; `None` if it has no error.
 ///
 /// Only the first 64 KiB are read. Takes JSON of any known shape, a stream that holds an error
 /// event, and plain text; the content type is no guide (DeepSeek sends JSON as
@@ -73,8 +72,8 @@ pub fn parse_in_200(body: &[u8]) -> Option<UpstreamError> {
     top.is_error().then(|| top.read(body))
 }
 
-/// Whether [`parse_in_200`] may find an error in `body`, of which `reply` was read. Tells most replies by what was read
-/// of them anyway.
+/// Whether [`parse_in_200`] may find an error in `body`, whose parsed form is `reply`. Decides for most replies by the
+/// members that were parsed anyway.
 pub fn may_be_in_200(reply: &Reply, body: &[u8]) -> bool {
     reply.members.iter().any(|member| match member.key.raw(body) {
         b"error" | b"base_resp" => true,
@@ -104,11 +103,11 @@ pub fn own_error_body(message: &str, code: &str) -> String {
 }
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-/// One of these stands in every reply or event that reports an error.
+/// Every reply or event that reports an error contains one of these.
 static SIGNS: LazyLock<[memmem::Finder<'static>; 3]> =
     LazyLock::new(|| ["\"error\"", "\"response.failed\"", "\"base_resp\""].map(memmem::Finder::new));
 
-/// The members of a top-level object that tell an error from a reply, unread.
+/// The members of a top-level object that distinguish an error from a reply, unparsed.
 #[derive(Deserialize)]
 struct Top<'a> {
     #[serde(borrow, default)]
@@ -132,21 +131,20 @@ impl Top<'_> {
     }
 
     fn read(&self, whole: &[u8]) -> UpstreamError {
-        // A long reply with an error beside its choices: read the error alone.
+        // For a long reply with an error beside its choices, only the error is read.
         let part = if whole.len() > READ_BYTES { self.error.map(|raw| raw.get().as_bytes()) } else { None };
         parse(part.unwrap_or(whole)).unwrap_or_default()
     }
 }
 
-/// Whether an `error` member says that there is one; what Python takes for false says there is none, as in OpenAI's
-/// own client.
+/// Whether the value of an `error` member is an error; falsy values of Python are none, as in OpenAI's own client.
 fn is_set(raw: &RawValue) -> bool {
     let mut rest = raw.get().bytes().filter(|byte| !byte.is_ascii_whitespace());
     let start: [u8; 2] = [rest.next().unwrap_or_default(), rest.next().unwrap_or_default()];
     !matches!(raw.get(), "null" | "false" | "0" | "\"\"") && !matches!(&start, b"{}" | b"[]")
 }
 
-/// MiniMax answers 200 to everything and tells success by `status_code` 0.
+/// MiniMax answers 200 to everything and reports success by `status_code` 0.
 fn failed_base_resp(raw: &RawValue) -> bool {
     #[derive(Deserialize)]
     struct BaseResp {
@@ -216,7 +214,7 @@ impl UpstreamError {
         }
         let found = self.messages.len();
         for name in TEXT_MEMBERS {
-            // A title is a headline ("Not Found"); read it only where nothing else speaks.
+            // A title is a headline ("Not Found"), read only where there is no other text.
             if name == "title" && self.messages.len() > found {
                 continue;
             }
@@ -226,7 +224,7 @@ impl UpstreamError {
         }
     }
 
-    /// Takes code, status and parameter, unless an outer object told them already.
+    /// Takes code, status and parameter, unless an outer object had them already.
     fn read_facts(&mut self, members: &serde_json::Map<String, Value>) {
         let as_text = |name: &str| match members.get(name) {
             Some(Value::String(text)) if !text.is_empty() => Some(cut(text).to_owned()),
@@ -243,7 +241,7 @@ impl UpstreamError {
         }
     }
 
-    /// A validation error of FastAPI, Mistral or Anthropic: the place, then what is wrong there.
+    /// Adds a validation error of FastAPI, Mistral or Anthropic: the path, then the problem.
     fn push_validation(&mut self, place: &[Value], text: &str) {
         let steps = place.iter().take(MAX_DEPTH).map(|step| match step {
             Value::String(name) => name.clone(),

@@ -1,27 +1,27 @@
-//! Tool calls written as text: the markup in which models write calls, found in the text of an answer and cut out.
+//! Tool call markup in plain text: a streaming filter that finds calls which models write as text, and removes them.
 //!
-//! An engine that is asked for an answer without calls (`tool_choice: "none"`) often does not parse what the model writes,
-//! so the model's own call markup comes as text. Responsible for recognising it piece by piece, in linear time, and for
-//! holding back no more text than is needed to tell. Markup in a code block or in backticks is an explanation and stays,
-//! and so does a tag that is only mentioned. Knows no JSON escapes and no events; the table of models is in `families`.
+//! An engine that is asked for an answer without calls (`tool_choice: "none"`) often does not parse what the model
+//! writes, so the model's own call markup comes as text. Recognises it piece by piece, in linear time, and holds back
+//! no more text than the decision needs. Markup in a code block or in backticks is an explanation and stays, and so
+//! does a tag that is only mentioned. Knows no JSON escapes and no events; the table of models is in `families`.
 
 mod families;
 mod look;
 
-use self::families::{FAMILIES, Family, Place, TRAILERS};
+use self::families::{FAMILIES, Family, Position, TRAILERS};
 use self::look::{Look, Value};
 
-/// Most text behind the beginning of a block that is looked at to tell what it is, in bytes.
+/// Most text after the beginning of a block that is looked at to decide what it is, in bytes.
 const LOOKAHEAD: usize = 256;
 
-/// The text of one answer, from which markup is cut out while it comes.
+/// The filter of one answer's text.
 #[derive(Debug, Default)]
 pub struct Markup {
-    /// What cannot be told yet.
+    /// Text that cannot be decided on yet.
     pending: String,
     state: State,
     code: Code,
-    /// Nothing but white space stood before, in the whole text and in the line.
+    /// Whether only white space came before, in the whole text and in the line.
     start: Start,
 }
 
@@ -29,9 +29,9 @@ pub struct Markup {
 enum State {
     #[default]
     Text,
-    /// Within a block: cut out until its end.
+    /// Within a block, which is removed up to its end.
     Block { family: &'static Family, value: Option<Nesting> },
-    /// Behind a block: what belongs to its end is cut out too. `open`: no closing tag has come.
+    /// After a block: what belongs to its end is removed too. `open`: no closing tag has come.
     After { family: &'static Family, open: bool },
 }
 
@@ -64,7 +64,7 @@ impl Step {
 }
 
 impl Markup {
-    /// Takes the next text; returns what of the text so far may go out.
+    /// Takes the next text; returns the part of the text so far that may go out.
     pub fn push(&mut self, text: &str) -> String {
         self.pending.push_str(text);
         self.run(false)
@@ -144,7 +144,7 @@ impl Markup {
                 };
                 match (family.body)(rest) {
                     Look::Yes(value) => return Found::block(family, opener, value),
-                    // Cut off behind its first tag.
+                    // Cut off after its first tag.
                     Look::More if end && self.start.line && rest.trim().is_empty() && opener.len() > 3 => {
                         return Found::block(family, opener, Value::None);
                     }
@@ -156,11 +156,11 @@ impl Markup {
         if perhaps { Found::Perhaps } else { Found::Nothing }
     }
 
-    fn allows(&self, place: Place) -> bool {
+    fn allows(&self, place: Position) -> bool {
         match place {
-            Place::Anywhere => true,
-            Place::Line => self.start.line,
-            Place::Text => self.start.text,
+            Position::Anywhere => true,
+            Position::Line => self.start.line,
+            Position::Text => self.start.text,
         }
     }
 
@@ -236,7 +236,7 @@ impl Found {
     }
 }
 
-/// Where in a JSON value, or a list of Python calls, the text is.
+/// The nesting state within a JSON value or a list of Python calls.
 #[derive(Debug, Default)]
 struct Nesting {
     depth: u32,
@@ -293,7 +293,7 @@ impl Code {
         }
     }
 
-    /// Something else has come: learns what the marks before it open or close.
+    /// Called when something else comes: applies what the marks before it open or close.
     fn settle(&mut self) {
         let Some((c, count, at_line_start)) = self.marks.take() else { return };
         match self.fence {

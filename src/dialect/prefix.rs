@@ -1,22 +1,22 @@
-//! The prefix cache of requests: an agent sends the whole conversation again with every request, and what was read of it
-//! once is not read twice. Responsible for the hashes under which checkpoints are found; the reading is the wire's, the
-//! storage the shell's.
+//! The prefix cache of requests: an agent sends the whole conversation again with every request, and a prefix that was
+//! parsed once is not parsed again. Responsible for the hashes under which checkpoints are found; the dialect parses,
+//! the shell stores.
 
 use super::Dialect;
 use crate::conversation::checkpoint::Checkpoint;
-use crate::conversation::identity::{Chain, Domain, Hash, HashKey};
+use crate::conversation::identity::{Domain, Hash, HashKey, RunningHash};
 use crate::conversation::memo::{Derived, Memo};
 use crate::conversation::request::Request;
 use crate::wire::body::Fault;
 use std::sync::Arc;
 
-/// A shorter body is read in less time than its beginnings are looked up.
+/// Parsing a shorter body takes less time than looking up its prefixes.
 const LEAST_BYTES: usize = 8 * 1024;
-/// How many lengths are tried between one and its double: what is read again is a thirtieth on the average.
+/// How many lengths are tried between one and its double: a thirtieth is parsed again on the average.
 const STEPS: usize = 16;
-/// The shortest beginning that is looked for is this part of the body.
+/// The shortest prefix that is looked up is this fraction of the body.
 const LEAST_PART: usize = 4;
-/// Reads `body`, from memory as far as an earlier one had the same beginning.
+/// Parses `body`, resuming from a checkpoint as far as an earlier one had the same prefix.
 ///
 /// # Errors
 /// See [`Dialect::parse`].
@@ -30,10 +30,10 @@ pub fn read_request<J>(
     if lengths.is_empty() {
         return dialect.parse(body, None, &mut |_| 0);
     }
-    let chains = key.beginnings(Domain::Prefix, body, &lengths);
-    let mut names = chains.iter().map(Chain::name).enumerate().rev();
+    let hashes = key.prefix_hashes(Domain::Prefix, body, &lengths);
+    let mut names = hashes.iter().map(RunningHash::hash).enumerate().rev();
     let known = names.find_map(|(at, name)| Some((at, find(name, memo)?)));
-    // The place of a new checkpoint, if it is better than the one that is known.
+    // The index of a new checkpoint's length, if it is longer than the known one's.
     let mut news = None;
     let mut keep = |request: &Request| {
         let last = lengths.partition_point(|length| *length <= steady(request)).checked_sub(1);
@@ -42,13 +42,13 @@ pub fn read_request<J>(
     };
     let request = dialect.parse(body, known.as_ref().map(|(_, checkpoint)| checkpoint), &mut keep)?;
     if let (Some(at), Some(checkpoint)) = (news, &request.checkpoint) {
-        memo.keep(chains[at].name(), Derived::Checkpoint(Arc::clone(checkpoint)));
+        memo.keep(hashes[at].hash(), Derived::Checkpoint(Arc::clone(checkpoint)));
     }
     Ok(request)
 }
 
-/// How much of the body the next request of the conversation begins with, as far as can be known: what stands behind
-/// the messages, tools mostly, will stand elsewhere then, and the last message may be written anew.
+/// How much of the body is expected to be a prefix of the conversation's next request: what follows the messages, tools
+/// mostly, will be at another position then, and the last message may be rewritten.
 fn steady(request: &Request) -> usize {
     let before_the_last = request.messages.iter().rev().nth(1);
     before_the_last.map_or(0, |message| message.span.range().end)
@@ -61,8 +61,8 @@ fn find(name: Hash, memo: &dyn Memo) -> Option<Arc<Checkpoint>> {
     }
 }
 
-/// The lengths of the beginnings of a body that are named, in order: the same for every body, so that a longer one
-/// finds what a shorter one left.
+/// The lengths of a body's prefixes that are hashed, in order: the same for every body, so that a longer one finds the
+/// checkpoints of a shorter one.
 fn lengths(bytes: usize) -> Vec<usize> {
     let mut lengths = Vec::new();
     let mut octave = LEAST_BYTES;
@@ -128,17 +128,17 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_is_known_though_its_last_message_is_another_or_much_stands_behind_its_messages() {
+    fn a_conversation_is_known_though_its_last_message_differs_or_much_follows_its_messages() {
         let tool = format!(r#"{{"function":{{"name":"t","description":"{}"}}}}"#, "word ".repeat(500));
         let tools = format!(r#","tools":[{}]}}"#, vec![tool; 10].join(","));
-        for behind in ["}", tools.as_str()] {
+        for after in ["}", tools.as_str()] {
             for messages in [40, 45, 50, 60, 90] {
                 let (memo, key) = (Kept::default(), HashKey::fixed(1));
                 for (more, last) in [(0, "and now?"), (0, "or now?"), (1, "thanks")] {
                     let body = String::from_utf8(body(messages + more, last)).unwrap();
-                    let body = format!("{}{behind}", &body[..body.len() - 1]);
+                    let body = format!("{}{after}", &body[..body.len() - 1]);
                     let request = read_request::<Judging>(&Chat, body.as_bytes(), &key, &memo).unwrap();
-                    // Of the messages all but a tenth and one or two more.
+                    // All messages but a tenth and one or two more.
                     let known = request.checkpoint.map_or(0, |checkpoint| checkpoint.notes.len());
                     assert!(known + 3 >= messages - messages / 10, "{known} of {messages} {last}");
                     assert_eq!(memo.1.load(Ordering::Relaxed) > 0, last != "and now?", "{messages} {last}");

@@ -1,11 +1,11 @@
-//! What an upstream refuses: tools, a choice of tool, tool calls in the history, a system message in late position, and,
-//! in `overflow`, a request that is too long.
+//! A classifier of upstream refusals: of tools, a choice of tool, tool calls in the history, a system message in a late
+//! position, and, in `overflow`, of a request that is too long.
 //!
-//! Responsible for recognising a refusal that a changed request gets past, by its wording; statuses are no guide
-//! (400, 404, 405, 500 and 200 all occur). Deliberately silent on everything that dropping tools would only hide:
-//! a bad schema, a missing result, too many tools, one kind of tool, tools beside a feature that excludes them.
-//! Does not decide whether to try again: a [`Refusal::LateSystem`] matters only where toolrein placed a notice so,
-//! a [`Refusal::ToolHistory`] only where the history holds tool calls.
+//! Recognises, by its wording, a refusal that a changed request can avoid; statuses are no guide (400, 404, 405, 500
+//! and 200 all occur). Deliberately ignores everything that dropping tools would only hide: a bad schema, a missing
+//! result, too many tools, one kind of tool, tools beside a feature that excludes them. Does not decide whether to try
+//! again: a [`Refusal::LateSystem`] matters only where toolrein placed such a notice, a [`Refusal::ToolHistory`] only
+//! where the history holds tool calls.
 
 use crate::dialect::error::UpstreamError;
 
@@ -22,16 +22,16 @@ pub use overflow::overflows;
 use rules::{MISSED, RULES, Rule, STREAM_OPTIONS};
 use words::{COMMA, STOP, normalise};
 
-/// A thing that an upstream, or the model behind it, does not take.
+/// A feature that an upstream, or its model, does not support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Tools as such: only a request without `tools` and what belongs to them can be answered.
+    /// Tools as such: only a request without `tools` and their options can be answered.
     Tools,
-    /// This `tool_choice`; tools are taken.
+    /// This `tool_choice`; tools are supported.
     ToolChoice,
     /// Messages of the tool role, or tool calls, in the history.
     ToolHistory,
-    /// A system message that does not stand first, a system message at all, or the order of roles.
+    /// A system message that is not the first message, any system message, or the order of roles.
     LateSystem,
     /// `stream_options`, with which toolrein asks for the usage of a stream.
     StreamOptions,
@@ -42,8 +42,8 @@ const MESSAGES: usize = 8;
 
 /// What the error refuses; `None` for every other error.
 ///
-/// `status` is the HTTP status that the error came with, 200 inside a stream. It is looked at only to leave out
-/// errors about the caller's key, purse or pace, which no change of the request gets past.
+/// `status` is the HTTP status that the error came with, 200 inside a stream. It is used only to exclude errors about
+/// the caller's key, credit or rate, which no change of the request avoids.
 #[must_use]
 pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
     if is_about_the_caller(status) || is_about_content(error) {
@@ -54,8 +54,8 @@ pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
     english.map(|rule| rule.refusal).or_else(|| texts.iter().find_map(|text| foreign::classify(text)))
 }
 
-/// What else the error may refuse, where [`classify`] finds one thing: a list of the roles that a model takes may be told
-/// because of a late system message, and because of a tool message.
+/// What else the error may refuse, where [`classify`] finds one thing: a list of the roles that a model accepts may be
+/// due to a late system message or to a tool message.
 #[must_use]
 pub fn alternative(status: u16, error: &UpstreamError) -> Option<Refusal> {
     if is_about_the_caller(status) || is_about_content(error) {
@@ -72,12 +72,12 @@ fn rule_for(texts: &[String]) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rows.iter().any(|words| rule.applies(words)))
 }
 
-/// Errors about the caller's key, purse or pace.
+/// Errors about the caller's key, credit or rate.
 fn is_about_the_caller(status: u16) -> bool {
     matches!(status, 401 | 402 | 407 | 408 | 429)
 }
 
-/// Errors about what the user wrote. They may quote it, and no form of the request gets past them.
+/// Errors about what the user wrote. They may quote it, and no variant of the request avoids them.
 fn is_about_content(error: &UpstreamError) -> bool {
     const CODES: [&str; 8] = [
         "content_filter",
@@ -111,9 +111,9 @@ fn is_about_content(error: &UpstreamError) -> bool {
     error.code.as_ref().is_some_and(is_code) || error.messages.iter().take(MESSAGES).any(says)
 }
 
-/// Whether a request whose tools toolrein had dropped is refused for the tool calls left in its history.
+/// Whether the error refuses a request, whose tools toolrein had dropped, for the tool calls left in its history.
 ///
-/// To be asked about the answer to such a request only: about a client's own it says that the client erred.
+/// Only for the answer to such a request: in the answer to a client's own request it means an error of the client.
 #[must_use]
 pub fn misses_tools(error: &UpstreamError) -> bool {
     error.messages.iter().take(MESSAGES).any(|message| {
@@ -123,9 +123,9 @@ pub fn misses_tools(error: &UpstreamError) -> bool {
     })
 }
 
-/// Whether a request that toolrein asked for the usage of its stream is refused for that.
+/// Whether the error refuses a request because toolrein added a request for the stream's usage.
 ///
-/// To be asked of such requests only: the name of the member is enough, since the client did not write it.
+/// Only for such requests: the name of the member is enough, since the client did not write it.
 #[must_use]
 pub fn refuses_stream_options(status: u16, error: &UpstreamError) -> bool {
     let mut texts = error.messages.iter().take(MESSAGES).chain(&error.param);
@@ -133,8 +133,8 @@ pub fn refuses_stream_options(status: u16, error: &UpstreamError) -> bool {
     !is_about_the_caller(status) && texts.any(names)
 }
 
-/// The texts to judge: the messages, a `code` that is a phrase, and both again with the parameter that they blame
-/// without naming it. What an error quotes of the request is left out.
+/// The texts to classify: the messages, a `code` that is a phrase, and both again with the parameter that they blame
+/// without naming it. Quotations from the request are left out.
 fn texts(error: &UpstreamError) -> impl Iterator<Item = String> {
     let messages = error.messages.iter().take(MESSAGES).map(String::as_str);
     let code = error.code.as_deref().filter(|code| code.contains(|c: char| c.is_alphabetic()));

@@ -1,14 +1,14 @@
-//! Replies as the exchange sees them, whatever their wire protocol: bytes go in, and the client's come out, with every call
-//! judged on the way.
+//! The reply interface of a dialect: the upstream's bytes go in, the client's come out, and every call is judged on the
+//! way.
 
 use crate::conversation::assembled::Assembled;
 use crate::dialect::error::UpstreamError;
+use crate::dialect::usage::Usage;
 use crate::plan::approval::{ApprovalDecision, Question};
 use crate::plan::decision::Next;
 use bytes::Bytes;
-use serde_json::Value;
 
-/// How the client gets its reply, and how one reply of the upstream comes.
+/// The form of the client's reply, or of one reply of the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As server-sent events.
@@ -28,36 +28,36 @@ pub struct Limits {
     pub reply: usize,
 }
 
-/// What the caller asked for in the client's place. May change with the form of the request, until a reply is taken.
+/// What toolrein added for the client. May change with the variant of the request, until a reply is accepted.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The stream's usage was asked for by us alone: the client gets none.
+    /// Only toolrein asked for the stream's usage: the client gets none.
     pub cut_usage: bool,
-    /// A line to the person who reads the answer, put before it.
+    /// A line to the person, put before the answer.
     pub preface: Option<String>,
 }
 
-/// Why something passed unjudged, or was broken off because it must not.
+/// Why something passed unjudged, or was broken off because it must not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unjudged {
     EventTooLong,
     HeldTooMuch,
     ReplyTooLong,
     NotJson,
-    /// Two readers may see different calls in it.
+    /// Two parsers may see different calls in it.
     Ambiguous,
 }
 
 /// How a reply of the upstream ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Everything is with the client.
+    /// The client has everything.
     Complete,
     /// Every call of this choice was blocked: the model is to be asked again with the hidden exchange appended.
     Reask { choice: u32, hidden: Bytes },
-    /// Calls wait for a person's decision: to be finished again once all are settled.
+    /// Calls wait for a person's decision: call `finish` again when all are settled.
     Waits,
-    /// The reply is the upstream's error, which waits for the caller's decision: see [`ReplyJudge::refusal`].
+    /// The reply is the upstream's error, and the exchange decides what to do: see [`ReplyJudge::refusal`].
     Refused,
     /// The rest must not reach the client unjudged.
     BrokenOff(Unjudged),
@@ -67,48 +67,48 @@ pub enum Ending {
 #[derive(Debug)]
 pub struct Refusal {
     pub error: UpstreamError,
-    /// Its bytes, as the client gets them if it stands.
+    /// Its bytes, as the client gets them if the error is final.
     pub raw: Bytes,
 }
 
-/// The reader, the judge and the writer of one client request's replies: what nothing acts on goes out as it came, byte for
-/// byte, and the client gets one coherent reply. Asks nobody again by itself.
+/// The reader, the judge and the writer of one client request's replies: untouched parts go out as they came, byte for
+/// byte, and the client gets one coherent reply. Sends no request by itself.
 pub trait Reply<J>: Send {
     /// The judge of its calls.
     fn judging(&self) -> &J;
 
-    /// The same, to be told what follows.
+    /// The same, mutable.
     fn judging_mut(&mut self) -> &mut J;
 
-    /// Changes what the caller asked for in the client's place, with the form of the request.
+    /// Changes what toolrein added for the client, with the variant of the request.
     fn set_options(&mut self, options: Options);
 
-    /// Says how the next reply comes, and with which HTTP status.
+    /// Sets the form and the HTTP status of the next reply.
     fn begin(&mut self, form: Form, status: u16);
 
-    /// The client gets its reply in this form after all. To be said before anything was judged.
+    /// Changes the form of the client's reply. Only before anything was judged.
     fn turn_to(&mut self, form: Form);
 
-    /// Takes the next bytes of the upstream; what the client shall get is appended to `out`: of a stream at once, of a
-    /// whole reply when it is complete.
+    /// Takes the next bytes of the upstream and appends the client's bytes to `out`: those of a stream at once, those
+    /// of a whole reply when it is complete.
     fn push(&mut self, bytes: Bytes, now_ms: u64, out: &mut Vec<Bytes>);
 
-    /// The upstream's reply has ended as it should, or all its calls that waited are settled.
+    /// Called when the upstream's reply has ended as it should, or all its held calls are settled.
     fn finish(&mut self, now_ms: u64, out: &mut Vec<Bytes>) -> Ending;
 
-    /// Goes on with a further reply to the same request, for the choice that is asked again.
+    /// Goes on with a further reply to the same client request, for the choice that is asked again.
     fn continue_with(&mut self, choice: u32);
 
-    /// The upstream's error that the present reply is.
+    /// The upstream's error, if the present reply is one.
     fn refusal(&self) -> Option<&Refusal>;
 
-    /// Gives the upstream's error out, and whatever came behind it.
+    /// Gives the upstream's error out, and whatever came after it.
     fn let_refusal_stand(&mut self, now_ms: u64, out: &mut Vec<Bytes>);
 
-    /// Takes a person's decision on a call that waited for one, and gives out what waited for it.
+    /// Takes a person's decision on a held call, and gives out what waited for it.
     fn settle(&mut self, id: u32, decision: ApprovalDecision, out: &mut Vec<Bytes>);
 
-    /// The choices as the client has them.
+    /// The choices in the client's view.
     fn shown(&self) -> Vec<&dyn ShownChoice>;
 
     /// How many choices the client has the finish of.
@@ -118,37 +118,38 @@ pub trait Reply<J>: Send {
     fn is_finished(&self) -> bool;
 
     /// The usage of all replies together.
-    fn total_usage(&self) -> Option<Value>;
+    fn total_usage(&self) -> Usage;
 
-    /// Bytes that are kept: what is held back or not whole yet, and what is known of the choices.
+    /// Bytes in memory: what is held back or incomplete, and what is known of the choices.
     fn kept_bytes(&self) -> usize;
 
     /// Whether calls wait for a person's decision.
     fn is_waiting(&self) -> bool;
 
-    /// Whether something of this reply does not reach the client, for now or for good.
+    /// Whether part of this reply does not reach the client, for now or for good.
     fn is_hiding(&self) -> bool;
 
-    /// Whether an event of ours may be written now.
+    /// Whether toolrein may write an event of its own now.
     fn at_boundary(&self) -> bool;
 
-    /// Whether the upstream has said that nothing more comes.
+    /// Whether the upstream has marked the reply as ended.
     fn is_done(&self) -> bool;
 
-    /// Whether the client has got, or gets, all that is needed of a stream which nothing but its connection ends.
+    /// Whether the client has, or is about to get, all that it needs of a stream that only the end of its connection
+    /// ends.
     fn is_whole(&self) -> bool;
 
-    /// Whether the client gets other bytes than came.
+    /// Whether the client gets other bytes than the upstream's.
     fn is_changed(&self) -> bool;
 
     /// Why something passed unjudged or was broken off, each reason once.
     fn unjudged(&self) -> &[Unjudged];
 
-    /// Why the client must get nothing more of the reply, if so.
+    /// Why the client must not get any more of the reply, if that is so.
     fn broken_off(&self) -> Option<Unjudged>;
 }
 
-/// One choice of a reply as the client has it.
+/// One choice of a reply in the client's view.
 pub trait ShownChoice {
     /// Its number.
     fn index(&self) -> u32;
@@ -175,16 +176,16 @@ pub trait ShownChoice {
     fn asked(&self) -> Option<(&Question, &[Assembled])>;
 
     /// Whether all its calls were blocked.
-    fn is_wholly_withheld(&self) -> bool;
+    fn is_wholly_blocked(&self) -> bool;
 
     /// The blocked calls with their results, as items of the history; `None` where there are none.
-    fn round(&self) -> Option<Bytes>;
+    fn hidden_exchange(&self) -> Option<Bytes>;
 
-    /// What is next where all its calls were blocked.
+    /// The next step, if all its calls were blocked.
     fn next(&self) -> Next;
 }
 
-/// What is next for the choice of this number.
+/// The next step for the choice of this number.
 pub fn next_of(choices: &[&dyn ShownChoice], index: u32) -> Next {
     let choice = choices.iter().find(|choice| choice.index() == index);
     choice.map_or(Next::OtherCalls, |choice| choice.next())

@@ -1,15 +1,15 @@
-//! The `usage` of a reply under every recorded spelling, as numbers. Responsible for what each provider calls
-//! what; adds nothing up, and does not believe `total_tokens`, which is no sum at several providers (xAI, Gemini).
+//! Token usage of a reply, from every recorded form of `usage`. Maps each provider's member names; adds nothing up, and
+//! ignores `total_tokens`, which is no sum at several providers (xAI, Gemini).
 
 use crate::wire::body::{Fault, Kind, Scanner};
 use serde_json::Value;
 
-/// No more tokens are believed of one reply: a hundred times what the largest model takes (10 million), and so few that
-/// no counter runs over. A number beyond it is an upstream's fault or a lie (2^64 - 1 from a -1 without a sign), and would
-/// spoil every sum that it goes into for good.
+/// The most tokens of one reply that are plausible: a hundred times what the largest model takes (10 million), and few
+/// enough that no counter overflows. A larger number is a fault of the upstream (2^64 - 1 from an unsigned -1), and
+/// would spoil every sum for good.
 pub const MOST_TOKENS: u64 = 1 << 30;
 
-/// Tokens as one reply's `usage` tells them; 0 where it says nothing, or what cannot be.
+/// The tokens in one reply's `usage`; 0 for numbers that are missing or implausible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub prompt: u64,
@@ -25,22 +25,22 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Reads a `usage` object as it is written. What cannot be read counts as nothing.
+    /// Reads a `usage` object from JSON text. What cannot be read counts as 0.
     pub fn parse(text: &[u8]) -> Self {
-        let mut told = Told::default();
-        // Found by a scanner before, so that nothing but its numbers can be wrong.
-        let _ = told.read(&mut Scanner::new(text));
-        told.usage()
+        let mut counts = Counts::default();
+        // A scanner has passed it before, so that only its numbers can be wrong.
+        let _ = counts.read(&mut Scanner::new(text));
+        counts.usage()
     }
 
-    /// Reads and passes the `usage` object before which `scanner` stands.
+    /// Reads and passes the `usage` object at the position of `scanner`.
     ///
     /// # Errors
     /// A [`Fault`] as from [`Scanner::skip`].
     pub(super) fn pass(scanner: &mut Scanner<'_>) -> Result<Self, Fault> {
-        let mut told = Told::default();
-        told.read(scanner)?;
-        Ok(told.usage())
+        let mut counts = Counts::default();
+        counts.read(scanner)?;
+        Ok(counts.usage())
     }
 
     /// Reads a `usage` that was added up or picked out of a tree. Anything may be missing, null or of another type.
@@ -49,7 +49,7 @@ impl Usage {
     }
 }
 
-/// The object in which a number stands.
+/// The object that contains a number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Within {
     /// `usage` itself.
@@ -74,9 +74,9 @@ impl Within {
     }
 }
 
-/// What a `usage` object tells of each number, by spelling, in the order in which spellings count.
+/// The values of a `usage` object for each number, by member name, in the order of precedence.
 #[derive(Default)]
-struct Told {
+struct Counts {
     prompt: [u64; 2],
     cached: [u64; 6],
     cache_written: [u64; 3],
@@ -84,8 +84,8 @@ struct Told {
     reasoning: [u64; 2],
 }
 
-impl Told {
-    /// Reads the object before which `scanner` stands.
+impl Counts {
+    /// Reads the object at the position of `scanner`.
     fn read(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
         if let Some(bytes) = self.read_plain(&scanner.text()[scanner.at()..]) {
             scanner.pass(bytes);
@@ -95,9 +95,9 @@ impl Told {
         self.members(scanner, Within::Usage)
     }
 
-    /// Reads the object at the start of `text` and tells its length, if it is written as nearly all write it: numbers,
-    /// nulls and objects of them, without white space or escapes. Most replies end in ten members of that kind, which
-    /// take the scanner five times as long.
+    /// Reads the object at the start of `text` and returns its length, if it has the usual form: numbers, nulls and
+    /// objects of them, without white space or escapes. Most replies end in ten members of that kind, which take the
+    /// scanner five times as long.
     fn read_plain(&mut self, text: &[u8]) -> Option<usize> {
         let mut within = Within::Usage;
         let mut rest = text.strip_prefix(b"{")?;
@@ -108,8 +108,8 @@ impl Told {
                 b'0'..=b'9' => {
                     let count;
                     (count, rest) = split_count(rest);
-                    if let Some(told) = self.place(within, key) {
-                        *told = count;
+                    if let Some(known) = self.place(within, key) {
+                        *known = count;
                     }
                 }
                 b'{' if within == Within::Usage => {
@@ -118,8 +118,8 @@ impl Told {
                 }
                 _ => rest = rest.strip_prefix(b"null")?,
             }
-            while let Some(behind) = rest.strip_prefix(b"}") {
-                rest = behind;
+            while let Some(after) = rest.strip_prefix(b"}") {
+                rest = after;
                 if within == Within::Usage {
                     return Some(text.len() - rest.len());
                 }
@@ -138,8 +138,8 @@ impl Told {
                 Kind::Object if within == Within::Usage => self.members(scanner, Within::member(key))?,
                 Kind::Number => {
                     let number = scanner.skip()?;
-                    if let Some(told) = self.place(within, key) {
-                        *told = count_in(number.of(scanner.text())).unwrap_or(0);
+                    if let Some(known) = self.place(within, key) {
+                        *known = count_in(number.of(scanner.text())).unwrap_or(0);
                     }
                 }
                 _ => drop(scanner.skip()?),
@@ -148,7 +148,7 @@ impl Told {
         Ok(())
     }
 
-    /// Where the number `key` belongs.
+    /// The slot of the number `key`.
     #[inline(always)]
     fn place(&mut self, within: Within, key: &[u8]) -> Option<&mut u64> {
         // Compared as a whole: a pattern of bytes is compared byte by byte.
@@ -159,12 +159,12 @@ impl Told {
             Within::Usage if is(b"input_tokens") => &mut self.prompt[1],
             Within::Usage if is(b"output_tokens") => &mut self.completion[1],
             Within::Usage if is(b"reasoning_tokens") => &mut self.reasoning[1],
-            // DeepSeek; Mistral; Hugging Face and Together; Anthropic behind gateways.
+            // DeepSeek; Mistral; Hugging Face and Together; Anthropic through gateways.
             Within::Usage if is(b"prompt_cache_hit_tokens") => &mut self.cached[1],
             Within::Usage if is(b"num_cached_tokens") => &mut self.cached[2],
             Within::Usage if is(b"cached_tokens") => &mut self.cached[3],
             Within::Usage if is(b"cache_read_input_tokens") => &mut self.cached[4],
-            // Vercel and Anthropic behind gateways.
+            // Vercel and Anthropic through gateways.
             Within::Usage if is(b"cache_creation_input_tokens") => &mut self.cache_written[1],
             Within::Usage => return None,
             _ => return self.place_of_detail(within, key),
@@ -176,7 +176,7 @@ impl Told {
     fn place_of_detail(&mut self, within: Within, key: &[u8]) -> Option<&mut u64> {
         let is = |name: &[u8]| key == name;
         Some(match within {
-            // OpenAI; the two others Anthropic behind gateways.
+            // OpenAI; the two others Anthropic through gateways.
             Within::Prompt if is(b"cached_tokens") => &mut self.cached[0],
             Within::Prompt if is(b"cache_write_tokens") => &mut self.cache_written[0],
             Within::Prompt if is(b"cache_read_tokens") => &mut self.cached[5],
@@ -186,11 +186,12 @@ impl Told {
         })
     }
 
-    /// Of each number the first spelling that is more than 0: some providers fill in every one and mean one.
+    /// For each number the first value above 0: some providers write several names and fill only one.
     fn usage(&self) -> Usage {
         let is_plausible = |count: &u64| *count <= MOST_TOKENS;
-        let first =
-            |told: &[u64]| told.iter().copied().find(|count| *count > 0 && is_plausible(count)).unwrap_or(0);
+        let first = |counts: &[u64]| {
+            counts.iter().copied().find(|count| *count > 0 && is_plausible(count)).unwrap_or(0)
+        };
         let lists = [&self.prompt[..], &self.cached, &self.cache_written, &self.completion, &self.reasoning];
         let implausible = !lists.into_iter().flatten().all(is_plausible);
         let prompt = first(&self.prompt);
@@ -231,8 +232,8 @@ fn split_count(text: &[u8]) -> (u64, &[u8]) {
     (count_in(&text[..end]).unwrap_or(0), &text[end..])
 }
 
-/// A count of tokens; `None` for what is none, and the largest count for what is larger. Gateways in languages without
-/// integers write 12.0.
+/// A count of tokens; `None` for what is no count, and the largest count for what is larger. Gateways in languages
+/// without integers write 12.0.
 fn count_in(number: &[u8]) -> Option<u64> {
     let number = std::str::from_utf8(number).ok()?;
     // A float beyond all counts becomes the largest.
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_written_to_a_cache_are_told_by_openai_and_vercel() {
+    fn tokens_written_to_a_cache_are_reported_by_openai_and_vercel() {
         let openai = json!({"prompt_tokens": 4020, "prompt_tokens_details": {"cache_write_tokens": 4012}});
         let vercel = json!({"prompt_tokens": 4020, "cache_creation_input_tokens": 4012});
         for usage in [openai, vercel] {
@@ -319,7 +320,7 @@ mod tests {
         ] {
             let spaced = text.replace(':', ": ");
             assert_eq!(Usage::parse(text.as_bytes()), Usage::parse(spaced.as_bytes()), "{text}");
-            // Behind it the scanner goes on at the same place.
+            // After it the scanner goes on at the same position.
             let ends = [text, &spaced].map(|usage| {
                 let whole = format!("[{usage},1]");
                 let mut scanner = Scanner::new(whole.as_bytes());

@@ -1,5 +1,5 @@
-//! The forms in which a request is sent: with its tools or without them, with the history as text, asking again behind
-//! blocked calls. Data; the dialects write it.
+//! The variants of a request: with or without its tools, with the history as text, as a re-ask after blocked calls.
+//! Data; the dialects write it.
 
 use crate::conversation::request::Request;
 use crate::plan::Plan;
@@ -8,40 +8,40 @@ use bytes::Bytes;
 /// How notices are placed in one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// A message of its own behind the one it belongs to, `system` or, where the client instructs so, `developer`.
+    /// A message of its own after the one it belongs to, `system` or, where the client uses that role, `developer`.
     System,
-    /// Behind a blank line at the end of the text of that message.
+    /// After a blank line at the end of the text of that message.
     Suffix,
-    /// In the leading system message; the newest notice alone, since it cannot stay where it was.
+    /// In the leading system message; only the newest notice, since earlier ones could not stay where they were.
     Leading,
 }
 
 impl Placement {
-    /// The placement of a request after which no other is tried: no template refuses a suffix.
+    /// The placement for the last variant to be tried: no template refuses a suffix.
     #[must_use]
     pub fn of_last_try(self) -> Self {
         if self == Self::System { Self::Suffix } else { self }
     }
 }
 
-/// What goes up whatever the form: the request and what is wanted of it.
+/// The parts common to all variants: the request and what policies want of it.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
     pub body: &'a Bytes,
     pub request: &'a Request,
     pub plan: &'a Plan,
-    /// Hidden rounds, each with the place of the message it is put back before.
+    /// Hidden exchanges, each with the index of the message that follows it.
     pub restored: &'a [(usize, Bytes)],
 }
 
-/// The form of one sending.
+/// How one request is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pass {
+pub struct Variant {
     pub placement: Placement,
     pub tools: Tools,
-    /// Calls and results of the history as plain text.
+    /// The calls and results of the history become plain text.
     pub flat: bool,
-    /// The stream shall end with usage, which the client did not ask for.
+    /// The stream is to end with usage, although the client did not ask for it.
     pub ask_usage: bool,
     pub asking: Option<Asking>,
 }
@@ -54,16 +54,16 @@ pub enum Tools {
     Dropped,
 }
 
-/// Asking again for one choice of a reply.
+/// A re-ask for one choice of a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asking {
-    /// The rounds that the model has made since the client's request, oldest first.
+    /// The hidden exchanges since the client's request, oldest first.
     pub rounds: Vec<Bytes>,
-    /// The model shall answer without calls.
+    /// The final-answer request: the model is to answer without calls.
     pub land: bool,
 }
 
-impl Pass {
+impl Variant {
     /// The request as the client sent it.
     pub fn plain(placement: Placement) -> Self {
         Self { placement, tools: Tools::Kept, flat: false, ask_usage: false, asking: None }

@@ -10,12 +10,11 @@ use super::running::{Replying, Running};
 use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
 use crate::dialect::error::parse;
 use crate::dialect::reply::{Ending, Form, Limits, Options, Reply, Unjudged, next_of};
-use crate::dialect::usage::Usage;
 use crate::exchange::judging::Judging;
 use crate::wire::sniff;
 use bytes::Bytes;
 
-/// The client's reply, and the upstream's of which it is made.
+/// The client's reply, and the upstream's replies that it is made of.
 pub(super) struct Replies {
     pub(super) judge: Box<dyn Reply<Judging>>,
     form: Form,
@@ -26,9 +25,9 @@ pub(super) struct Replies {
     present: (u32, Form),
     /// Whose bytes go out where nothing acts on a whole reply.
     source: Source,
-    /// Of a whole reply, what the client gets; of a stream, room for the pieces of a chunk.
+    /// What the client gets of a whole reply; for a stream, the buffer for the pieces of a chunk.
     out: Vec<Bytes>,
-    /// How many choices were finished when the store was told last.
+    /// How many choices were finished at the last report to the store.
     remembered: usize,
 }
 
@@ -37,8 +36,8 @@ pub(super) struct Replies {
 enum Upstream {
     /// Its stream. `ends_by_closing`: nothing but the end of the connection ends it.
     Reading { ends_by_closing: bool },
-    /// It was asked once more.
-    Asked,
+    /// A reply to another request: it was asked once more.
+    AskedAgain,
     /// Its reply has ended, but for calls that wait for a person's decision.
     Waiting,
     /// Nothing more.
@@ -49,7 +48,7 @@ enum Upstream {
 enum Source {
     /// The upstream's reply of this number.
     Upstream(u32),
-    /// Ours.
+    /// A reply of toolrein itself.
     Own(Bytes),
 }
 
@@ -93,7 +92,7 @@ impl Running {
         Replying::Judged(replies)
     }
 
-    /// A reply of ours, judged like an upstream's.
+    /// toolrein's own reply, judged like an upstream's.
     pub(super) fn own_reply(
         &mut self,
         core: &mut Core,
@@ -115,7 +114,7 @@ impl Running {
         let limits = &core.shared.config.limits;
         let limits = Limits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
         let judge = core.dialect.replies(judging, form, limits, self.options(core));
-        let (upstream, out) = (Upstream::Asked, Vec::new());
+        let (upstream, out) = (Upstream::AskedAgain, Vec::new());
         Box::new(Replies {
             judge,
             form,
@@ -129,10 +128,10 @@ impl Running {
     }
 
     fn options(&self, core: &Core) -> Options {
-        Options { cut_usage: self.pass.ask_usage, preface: self.preface(core) }
+        Options { cut_usage: self.variant.ask_usage, preface: self.preface(core) }
     }
 
-    /// Takes what happened.
+    /// Handles an input.
     pub(super) fn on_replies(&mut self, core: &mut Core, replies: &mut Replies, input: Input, now: Now) {
         let (upstream, is_done) = (replies.upstream, replies.judge.is_done());
         match (upstream, input) {
@@ -143,19 +142,19 @@ impl Running {
                 replies.fail(core, error, Break::Upstream);
             }
             (Upstream::Reading { .. }, Input::End) => self.finish(core, replies, now),
-            // All has been said; that the connection ends badly is no loss.
+            // The reply is complete, so it does not matter that the connection ends badly.
             (Upstream::Reading { .. }, Input::Cut(..)) if is_done => self.finish(core, replies, now),
-            (Upstream::Asked, Input::StreamBegins { ends_by_closing }) => {
-                if self.pass.asking.is_none() && replies.form == Form::Whole {
+            (Upstream::AskedAgain, Input::StreamBegins { ends_by_closing }) => {
+                if self.variant.asking.is_none() && replies.form == Form::Whole {
                     return self.turn_to_stream(core, replies, ends_by_closing);
                 }
                 (replies.status, replies.upstream) = (OK, Upstream::Reading { ends_by_closing });
                 replies.judge.begin(Form::Streamed, OK);
             }
-            (Upstream::Asked, Input::Reply(reply)) => self.take_whole(core, replies, reply, now),
-            (_, Input::Decided(id, word)) => {
-                if self.decided(core, id, word) {
-                    replies.judge.settle(id, word, &mut replies.out);
+            (Upstream::AskedAgain, Input::Reply(reply)) => self.take_whole(core, replies, reply, now),
+            (_, Input::Decided(id, approval)) => {
+                if self.decided(core, id, approval) {
+                    replies.judge.settle(id, approval, &mut replies.out);
                     replies.give(core);
                     self.note_finished(core, replies, now);
                 }
@@ -174,7 +173,7 @@ impl Running {
         }
     }
 
-    /// A reply that came to its end, or as far as it was read.
+    /// A whole reply that was read to its end, or as far as possible.
     fn take_whole(&mut self, core: &mut Core, replies: &mut Replies, reply: WholeReply, now: Now) {
         let WholeReply { id, status, body } = reply;
         let is_success = (200..300).contains(&status);
@@ -186,11 +185,11 @@ impl Running {
             Ok(body) => body,
             Err(why) => return self.unread(core, replies, (id, is_success), why),
         };
-        if self.pass.asking.is_none() {
+        if self.variant.asking.is_none() {
             replies.source = Source::Upstream(id);
         }
         // A first reply in the other form is taken as a stream before it comes here; an error of events stays one.
-        let may_be_events = self.pass.asking.is_some() || replies.is_stream();
+        let may_be_events = self.variant.asking.is_some() || replies.is_stream();
         let is_events = may_be_events && sniff::is_events(&body) == Some(true);
         let form = if is_events { Form::Streamed } else { Form::Whole };
         replies.present = (id, form);
@@ -213,7 +212,7 @@ impl Running {
         }
     }
 
-    /// A whole reply whose bytes cannot be had.
+    /// A whole reply whose bytes could not be read.
     fn unread(
         &mut self,
         core: &mut Core,
@@ -221,7 +220,7 @@ impl Running {
         (id, is_success): (u32, bool),
         why: &'static str,
     ) {
-        if self.pass.asking.is_some() {
+        if self.variant.asking.is_some() {
             if self.lands_bare(core, replies.status) {
                 return self.ask(core, replies);
             }
@@ -242,7 +241,7 @@ impl Running {
     fn refused_stream(&mut self, core: &mut Core, replies: &mut Replies, body: &[u8]) {
         let status = replies.status;
         let again = self.lands_bare(core, status)
-            || (self.pass.asking.is_none()
+            || (self.variant.asking.is_none()
                 && self.falls_back(core, status, &parse(body).unwrap_or_default()));
         if again {
             return self.ask(core, replies);
@@ -280,7 +279,7 @@ impl Running {
         }
     }
 
-    /// Before the client can act on a finish, the store knows what it was handed.
+    /// Reports to the store what the client was handed, before the client can act on a finish.
     fn note_finished(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
         if !replies.is_stream() {
             return;
@@ -290,7 +289,8 @@ impl Running {
         let count = finished + usize::from(judge.is_done());
         if count > replies.remembered {
             replies.remembered = count;
-            // In front of what the client is given now. Of what is not finished nobody knows yet what is hidden behind it.
+            // Before what the client is given now. Choices that are not finished are left out: calls of theirs may
+            // still be blocked.
             let given = std::mem::take(&mut core.outputs);
             let mut over = judge.shown();
             over.retain(|choice| choice.is_finished() || judge.is_done());
@@ -300,25 +300,25 @@ impl Running {
             }
             core.outputs.extend(given);
         }
-        // Nor does the client's next request meet this one, however long the upstream takes to end its stream.
+        // The client's next request does not have to wait, however long the upstream takes to end its stream.
         if judge.is_finished() {
             core.outputs.push_back(Output::Dismiss);
         }
     }
 
     fn bill(&mut self, core: &mut Core, judge: &dyn Reply<Judging>) {
-        self.billed(core, judge.total_usage().as_ref().map(Usage::read).unwrap_or_default());
+        self.billed(core, judge.total_usage());
     }
 
-    /// Where the reply is an error: true if the exchange goes on without it, since another form of the request is asked
-    /// instead, or since it was all of a whole reply. Else the error is given out.
+    /// Handles a reply that is an error: true if the exchange goes on without it, since another variant of the request
+    /// is sent instead, or since the error was the whole reply. Otherwise the error goes to the client.
     fn asks_anew(&mut self, core: &mut Core, replies: &mut Replies, now: Now) -> bool {
         let Some(refusal) = replies.judge.refusal() else { return false };
         let error = &refusal.error;
         let is_success = (200..300).contains(&replies.status);
         let said = error.status.filter(|_| is_success);
-        let again = match self.pass.asking {
-            // An error that says nothing of its status is a refusal of what was asked.
+        let again = match self.variant.asking {
+            // An error without a status is a refusal of what was asked.
             Some(_) => self.lands_bare(core, said.unwrap_or(if is_success { 400 } else { replies.status })),
             None => self.falls_back(core, said.unwrap_or(replies.status), error),
         };
@@ -327,7 +327,7 @@ impl Running {
             self.ask(core, replies);
             return true;
         }
-        // No form was taken.
+        // The upstream accepted no variant.
         self.tried.clear();
         if replies.is_stream() {
             replies.judge.let_refusal_stand(now.ms, &mut replies.out);
@@ -356,7 +356,7 @@ impl Running {
             Ending::Waits => {
                 replies.upstream = Upstream::Waiting;
                 if !replies.is_stream() {
-                    // At once: the client may leave meanwhile.
+                    // At once, since the client may leave meanwhile.
                     self.note(core, replies, now);
                 }
             }
@@ -402,13 +402,13 @@ impl Running {
         replies.answer(core, answer);
     }
 
-    /// Asks the upstream once more, in the present form.
+    /// Asks the upstream once more, in the present variant.
     fn ask(&mut self, core: &mut Core, replies: &mut Replies) {
-        replies.upstream = Upstream::Asked;
+        replies.upstream = Upstream::AskedAgain;
         self.send(core);
     }
 
-    /// Notes what became of calls; a client that left a stream has what it was given.
+    /// Notes the outcome of calls; a client that left a stream has what it was given.
     pub(super) fn close_replies(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
         if replies.is_stream() && replies.upstream != Upstream::Over {
             self.remember(core, &replies.judge.shown(), now.ms);
@@ -426,7 +426,7 @@ impl Running {
 }
 
 impl Replies {
-    /// Gives out what was judged of a stream.
+    /// Gives out the judged part of a stream.
     fn give(&mut self, core: &mut Core) {
         if self.is_stream() {
             core.outputs.extend(self.out.drain(..).map(Output::Emit));
@@ -439,8 +439,8 @@ impl Replies {
         self.upstream = Upstream::Over;
     }
 
-    /// Ends the reply visibly: a whole one is an error of ours, a stream gets an error event where one can stand, and then
-    /// breaks off.
+    /// Ends the reply with a visible error: a whole reply becomes toolrein's error; a stream gets an error event where
+    /// one can be written, and then breaks off.
     fn fail(&mut self, core: &mut Core, error: ProxyError, how: Break) {
         self.upstream = Upstream::Over;
         if !self.is_stream() {
@@ -456,12 +456,12 @@ impl Replies {
 }
 
 impl Core {
-    /// The upstream answered what cannot be read.
+    /// The error for an upstream reply that cannot be read.
     fn unreadable(&self) -> ProxyError {
         self.cut("its answer is no chat completion")
     }
 
-    /// The upstream broke off.
+    /// The error for an upstream that broke off.
     fn cut(&self, detail: &str) -> ProxyError {
         ProxyError::UpstreamCut { host: self.shared.upstream.clone(), detail: detail.to_owned() }
     }

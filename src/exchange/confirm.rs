@@ -1,6 +1,6 @@
-//! A person's yes: the question that is put to them in the assistant's voice, what of their next message is an
-//! answer to it, and the reply that hands the approved calls out; or the calls that wait for it. What was asked is kept
-//! by the ledger, and which calls need a yes is the policies' affair.
+//! Human approval of tool calls: the question, asked in the assistant's voice, and the user's answer in the next
+//! message; or, in `held`, calls that wait for a decision. The state store keeps what was asked; policies decide which
+//! calls need approval.
 
 pub mod held;
 mod shown;
@@ -9,24 +9,24 @@ use crate::conversation::Transcript;
 use crate::conversation::assembled::Assembled;
 use crate::conversation::identity::Hash;
 use crate::conversation::message::{Content, Role};
-use crate::exchange::restore::{Place, anchor_of, text_of};
+use crate::exchange::restore::{HiddenPosition, text_key_of, text_of};
 use crate::plan::approval::{Question, Unaskable};
 use crate::policy::about::Confirming;
 use shown::{fenced, is_plain_name, pretty};
 use std::time::Duration;
 
-/// What a person said right behind an assistant's text.
+/// What the user said right after an assistant's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The name of the text that it answers.
-    pub anchor: Hash,
+    /// The key of the text that it answers.
+    pub question: Hash,
     pub text: String,
 }
 
 /// The question about `calls`.
 ///
 /// # Errors
-/// Why nobody can be asked about them.
+/// Why no person can be asked about them.
 pub fn ask(calls: &[Assembled], token: &str, confirming: &Confirming) -> Result<Question, Unaskable> {
     let mut shown = String::new();
     let mut left = confirming.max_chars;
@@ -57,22 +57,25 @@ pub fn ask(calls: &[Assembled], token: &str, confirming: &Confirming) -> Result<
     })
 }
 
-/// What the user says at the end of the conversation right behind the assistant's text, whose place is the last of
-/// `places`. Text alone: who sends an image with it means more than yes.
-pub fn answer(transcript: &Transcript<'_>, places: &[Place]) -> Option<Answer> {
+/// The user's last message, if it is the last of the conversation and right after the assistant's text, whose position
+/// is the last of `positions`. Text alone: a message with an image is more than an approval.
+pub fn answer(transcript: &Transcript<'_>, positions: &[HiddenPosition]) -> Option<Answer> {
     let messages = &transcript.request.messages;
-    let (last, place) = (messages.last()?, places.last()?);
+    let (last, position) = (messages.last()?, positions.last()?);
     let is_text = match &last.content {
         Content::Text(_) => true,
         Content::Parts { parts, .. } => parts.iter().all(|part| part.text.is_some()),
         _ => false,
     };
-    let follows = place.message + 2 == messages.len() && transcript.calls.made_by(place.message).is_empty();
-    (last.role == Role::User && is_text && follows)
-        .then(|| Answer { anchor: anchor_of(transcript, *place), text: text_of(last, transcript.body) })
+    let follows =
+        position.message + 2 == messages.len() && transcript.calls.made_by(position.message).is_empty();
+    (last.role == Role::User && is_text && follows).then(|| Answer {
+        question: text_key_of(transcript, *position),
+        text: text_of(last, transcript.body),
+    })
 }
 
-/// Characters that are not taken for one another, in any common type: no 0 O, 1 I L, 2 Z, 5 S, 8 B.
+/// Characters that are easy to distinguish in any common typeface: no 0 O, 1 I L, 2 Z, 5 S, 8 B.
 const ALPHABET: &[u8; 25] = b"34679ACDEFGHJKMNPQRTUVWXY";
 /// Characters of a token: 244 million of them, for one guess each.
 const TOKEN_CHARS: usize = 6;

@@ -1,13 +1,12 @@
-//! What can go wrong in the proxy: one closed list, and the one place where each becomes a status, a
-//! code, a text for the person who reads it, and advice on retrying.
+//! The errors that toolrein answers with: one closed list, and the one place where each becomes a status, a code, a
+//! text for people, and advice on retrying.
 //!
-//! Errors that the upstream reports itself are no errors of ours: they pass through. Configuration
-//! errors are elsewhere.
+//! Errors that the upstream reports itself pass through and are not here; nor are configuration errors.
 
 /// Why a request was answered by toolrein instead of the upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProxyError {
-    /// The request is longer than a governed route takes; the limit in bytes.
+    /// The request is longer than a governed route accepts; the limit in bytes.
     RequestTooLong { limit: u64 },
     /// The client stopped sending in the middle of its request, or took too long.
     ClientTimeout,
@@ -21,28 +20,29 @@ pub enum ProxyError {
     UpstreamTimeout { host: String, waited_ms: u64 },
     /// The upstream sent more than this many informational responses (1xx), and no answer.
     UpstreamHints { host: String, count: u32 },
-    /// The upstream broke off, or answered what is not HTTP.
+    /// The upstream broke off, or its answer was not HTTP.
     UpstreamCut { host: String, detail: String },
     /// The upstream's reply cannot be judged, and a policy decides which tools may be called.
     ReplyUnjudged { why: &'static str },
-    /// The request's target makes no address at the upstream.
+    /// The request's target does not form a valid address at the upstream.
     BadTarget { target: String },
-    /// A method that a gateway to one upstream has no use for (CONNECT).
+    /// A method that a proxy for one upstream does not serve (CONNECT).
     MethodNotAllowed { method: String },
-    /// Several credentials that differ: who the caller is cannot be said. How the caller is configured to be named.
+    /// Several different credentials, so that the caller is unknown. `caller`: the setting that says how callers are
+    /// identified.
     AmbiguousCredentials { caller: String },
     /// Another request of the same conversation is in flight, and the operator wants one at a time.
     ConversationBusy { waited_ms: u64 },
-    /// The request cannot be read, so that its reply could not be judged, and a policy that is on restricts calls. `why`:
-    /// the label under which unread requests are counted. `answered`: the upstream has read it all the same.
+    /// The request cannot be read, so its reply could not be judged, and a policy that restricts calls is on. `why`:
+    /// the label under which unread requests are counted. `answered`: the upstream read it nevertheless.
     RequestUnreadable { why: &'static str, answered: bool },
-    /// The ledger that replicas share does not answer, and the operator wants nothing to go on without it.
-    LedgerAway,
-    /// The bodies that are held take all the memory that they may.
+    /// The shared state store does not answer, and the operator's settings refuse requests without it.
+    StoreAway,
+    /// The bodies in memory have reached their limit.
     NoMemory,
     /// The operator's configuration refuses this request.
     Refused { code: &'static str, message: String },
-    /// A fault of toolrein's own; the text is for the log and holds no secret.
+    /// An internal error; the text is for the log and holds no secret.
     Internal { detail: String },
 }
 
@@ -55,7 +55,7 @@ pub enum Fault {
 }
 
 impl ProxyError {
-    /// Whether the upstream was sent the request, or a part of it, where this ended the sending.
+    /// Whether the request, or a part of it, was sent to the upstream before this error.
     pub fn is_sent(&self) -> bool {
         matches!(
             self,
@@ -84,7 +84,7 @@ impl ProxyError {
             | Self::ReplyUnjudged { .. } => 502,
             Self::UpstreamTimeout { .. } | Self::UpstreamHints { .. } => 504,
             Self::MethodNotAllowed { .. } => 405,
-            Self::LedgerAway | Self::NoMemory => 503,
+            Self::StoreAway | Self::NoMemory => 503,
             Self::Internal { .. } => 500,
         }
     }
@@ -105,14 +105,14 @@ impl ProxyError {
             Self::AmbiguousCredentials { .. } => "ambiguous_credentials",
             Self::ConversationBusy { .. } => "conversation_busy",
             Self::RequestUnreadable { .. } => "request_unreadable",
-            Self::LedgerAway => "ledger_away",
+            Self::StoreAway => "store_away",
             Self::NoMemory => "out_of_memory",
             Self::Refused { code, .. } => code,
             Self::Internal { .. } => "internal_error",
         }
     }
 
-    /// What happened and what to try, for the person who reads it.
+    /// What happened and what to try, for people.
     pub fn message(&self) -> String {
         match self {
             Self::RequestTooLong { limit } => format!(
@@ -120,38 +120,38 @@ impl ProxyError {
                  limits.request_bytes."
             ),
             Self::ClientTimeout => {
-                "The request's body did not arrive whole in time (limits.body_timeout, limits.upload_timeout). Send it \
-                 again."
+                "The request's body did not arrive in time (limits.body_timeout, limits.upload_timeout). Send the \
+                 request again."
                     .into()
             }
-            Self::ClientCut => "The request's body broke off before it was whole.".into(),
+            Self::ClientCut => "The connection ended before the request's body was complete.".into(),
             Self::BadTarget { target } => format!(
-                "The request's target {target} makes no address at the upstream. Send a path such as \
+                "The request's target {target} is not a valid path at the upstream. Send a path such as \
                  /v1/chat/completions."
             ),
             Self::MethodNotAllowed { method } => {
-                format!("toolrein stands in front of one upstream and does not serve {method} requests.")
+                format!("toolrein is a proxy for one upstream and does not serve {method} requests.")
             }
             Self::AmbiguousCredentials { caller } => format!(
-                "The request carries more than one credential, so that toolrein cannot say who the caller is \
-                 (conversation.caller = {caller:?}). Send one API key, in one header. Where a second one belongs to a \
-                 gateway, set conversation.caller = \"header:NAME\" to the header that names the caller."
+                "The request carries more than one credential, so toolrein cannot identify the caller \
+                 (conversation.caller = {caller:?}). Send one API key, in one header. If the second one belongs to a \
+                 gateway, set conversation.caller = \"header:NAME\" to the header that identifies the caller."
             ),
             Self::ConversationBusy { waited_ms } => busy(*waited_ms),
             Self::RequestUnreadable { why, answered } => unreadable(why, *answered),
-            Self::LedgerAway => {
-                "The ledger that toolrein's replicas share does not answer or refuses writes, and ledger.strict refuses \
+            Self::StoreAway => {
+                "The state store that toolrein's replicas share is unavailable or read-only, and store.strict refuses \
                  requests without it. The request was not processed; send it again later."
                     .into()
             }
             Self::NoMemory => {
-                "toolrein holds as many bytes of requests and replies as limits.total_bytes allows. Send the request \
-                 again later, or raise limits.total_bytes and the memory of the machine or pod."
+                "toolrein already holds as many bytes of requests and replies as limits.total_bytes allows. Send the \
+                 request again later, or raise limits.total_bytes and the memory of the machine or pod."
                     .into()
             }
             Self::Refused { message, .. } => message.clone(),
             Self::Internal { .. } => {
-                "toolrein failed on this request. Its log says more; please report it.".into()
+                "toolrein failed on this request. Its log has the details; please report the problem.".into()
             }
             Self::UpstreamConnect { .. }
             | Self::UpstreamTls { .. }
@@ -182,8 +182,8 @@ impl ProxyError {
                  raise the upstream's time limits in toolrein's configuration."
             ),
             Self::UpstreamHints { host, count } => format!(
-                "The upstream {host} sent more than {count} informational responses (1xx) and did not begin to answer. Send \
-                 the request again; if it persists, the upstream is at fault."
+                "The upstream {host} sent more than {count} informational responses (1xx) and did not begin to \
+                 answer. Send the request again; if it persists, the upstream is at fault."
             ),
             Self::UpstreamCut { host, detail } => {
                 format!("The upstream {host} broke off before it answered: {detail}. Send the request again.")
@@ -196,14 +196,14 @@ impl ProxyError {
         }
     }
 
-    /// Whether sending the same request again may help; `None` where we cannot tell.
+    /// Whether sending the same request again may help; `None` if unknown.
     pub fn retry(&self) -> Option<bool> {
         match self {
             Self::UpstreamConnect { .. }
             | Self::UpstreamTimeout { .. }
             | Self::UpstreamHints { .. }
             | Self::UpstreamCut { .. }
-            | Self::LedgerAway
+            | Self::StoreAway
             | Self::NoMemory => Some(true),
             Self::UpstreamTls { transient, .. } => Some(*transient),
             Self::RequestTooLong { .. }
@@ -236,12 +236,12 @@ impl ProxyError {
             | Self::UpstreamHints { .. }
             | Self::UpstreamCut { .. }
             | Self::ReplyUnjudged { .. } => Fault::Upstream,
-            Self::LedgerAway | Self::NoMemory | Self::Internal { .. } => Fault::Us,
+            Self::StoreAway | Self::NoMemory | Self::Internal { .. } => Fault::Us,
         }
     }
 }
 
-/// What is said of a request that cannot be read.
+/// The message about a request that cannot be read.
 fn unreadable(why: &str, answered: bool) -> String {
     let done = if answered {
         "The upstream answered it, and that answer was not passed on."
@@ -255,7 +255,7 @@ fn unreadable(why: &str, answered: bool) -> String {
     )
 }
 
-/// Another request of the conversation is in flight, and was for this long.
+/// The message about another request of the conversation that has been in flight for this long.
 fn busy(waited_ms: u64) -> String {
     if waited_ms == 0 {
         return "Another request of this conversation is in flight. Send the next one when it has been answered.".into();

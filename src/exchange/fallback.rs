@@ -1,5 +1,6 @@
-//! What to try after an upstream's refusal: once more without tools, without `tool_choice`, with the tool
-//! history as text, with notices at another place, or without asking for usage. Chooses the next form; sends nothing.
+//! Fallbacks: which variant of a request to try after an upstream's refusal: without tools, without `tool_choice`, with
+//! the tool history as text, with notices placed elsewhere, or without asking for usage. Chooses the variant; sends
+//! nothing.
 
 use crate::config::{Overflow, PlacementChoice, ToolsUnsupported};
 use crate::conversation::message::Role;
@@ -8,28 +9,27 @@ use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::{
     Refusal, alternative, classify, may_be_about_the_form, misses_tools, refuses_stream_options,
 };
-use crate::dialect::variant::{Pass, Placement, Tools};
+use crate::dialect::variant::{Placement, Tools, Variant};
 use crate::exchange::store::ModelFacts;
 use crate::plan::Plan;
 use crate::policy::pattern::Pattern;
-use crate::telemetry::outcome::Fallback;
+use crate::telemetry::request_record::Fallback;
 
-/// The most second tries of one client request, whatever their reasons: clients retry too, and the tries
-/// multiply.
+/// The most fallbacks of one client request, whatever their reasons: clients retry too, and the tries multiply.
 const MOST: u32 = 3;
 
 /// What may still be tried for one client request.
 #[derive(Clone, Debug)]
 pub struct Fallbacks {
     left: u32,
-    /// The request may be made shorter.
+    /// The request may be shortened.
     overflow: bool,
     /// Tools may be taken away.
     tools: bool,
     declares_tools: bool,
     has_history: bool,
     has_choice: bool,
-    /// System messages of ours stand late in the conversation.
+    /// toolrein's system messages are late in the conversation.
     late_system: bool,
 }
 
@@ -38,9 +38,9 @@ pub struct Fallbacks {
 pub struct Subject {
     pub mode: ToolsUnsupported,
     pub overflow: Overflow,
-    /// The client must be answered by a call, so that an answer without tools is of no use to it.
+    /// The client needs a call as its answer, so an answer without tools is of no use to it.
     pub forced: bool,
-    /// A policy wants a notice somewhere, and may have it.
+    /// A policy wants to add a notice, and may.
     pub notices: bool,
     /// Calls that the client was not shown are put back.
     pub restored: bool,
@@ -53,7 +53,7 @@ impl Fallbacks {
         let calls = |message: &crate::conversation::message::Message| !message.calls.is_empty();
         Self {
             left: MOST,
-            // Where parsers differ on what its strings say, nothing is changed.
+            // Nothing is changed in a body whose strings parsers read differently.
             overflow: subject.overflow == Overflow::Retry && !request.odd,
             tools: subject.mode == ToolsUnsupported::Retry && !subject.forced,
             declares_tools: request.declares_tools,
@@ -64,57 +64,63 @@ impl Fallbacks {
         }
     }
 
-    /// The form to begin with, by what is known of the model.
-    pub fn first(&self, request: &Request, placement: Placement, known: ModelFacts) -> Pass {
-        let mut pass = Pass::plain(placement);
+    /// The variant to begin with, by what is known of the model.
+    pub fn first(&self, request: &Request, placement: Placement, known: ModelFacts) -> Variant {
+        let mut variant = Variant::plain(placement);
         if self.tools && request.declares_tools && known.no_tools {
-            pass.tools = Tools::Dropped;
+            variant.tools = Tools::Dropped;
         } else if self.tools && request.declares_tools && known.no_tool_choice {
-            pass.tools = Tools::WithoutChoice;
+            variant.tools = Tools::WithoutChoice;
         }
-        pass.flat = self.tools && self.has_history && known.no_tool_history;
-        pass
+        variant.flat = self.tools && self.has_history && known.no_tool_history;
+        variant
     }
 
-    /// The form to try after the upstream answered `pass` with `error`, and what it is called; `None` where the error
-    /// stands.
-    pub fn after(&mut self, status: u16, error: &UpstreamError, pass: &Pass) -> Option<(Pass, Fallback)> {
-        let refusal = refused(status, error, pass);
-        if let Some(next) = refusal.and_then(|refusal| self.next(refusal, pass)) {
+    /// The variant to try after the upstream answered `variant` with `error`, and the fallback's name; `None` if the
+    /// error is final.
+    pub fn after(
+        &mut self,
+        status: u16,
+        error: &UpstreamError,
+        variant: &Variant,
+    ) -> Option<(Variant, Fallback)> {
+        let refusal = refused(status, error, variant);
+        if let Some(next) = refusal.and_then(|refusal| self.next(refusal, variant)) {
             return Some(next);
         }
-        if let Some(next) = alternative(status, error).and_then(|refusal| self.next(refusal, pass)) {
+        if let Some(next) = alternative(status, error).and_then(|refusal| self.next(refusal, variant)) {
             return Some(next);
         }
-        // Nobody knows all the wordings in which templates refuse a message, and the client did not write ours.
+        // Templates refuse a message in more wordings than are known, and the client did not write toolrein's messages.
         let is_other = matches!(refusal, None | Some(Refusal::ToolHistory | Refusal::LateSystem));
-        let may_be_ours = is_other && self.places_late_system(pass) && may_be_about_the_form(status, error);
-        if may_be_ours { self.next(Refusal::LateSystem, pass) } else { None }
+        let may_be_ours =
+            is_other && self.places_late_system(variant) && may_be_about_the_form(status, error);
+        if may_be_ours { self.next(Refusal::LateSystem, variant) } else { None }
     }
 
-    /// The form to try after `refusal` of `pass`, and what it is called; `None` where the refusal stands.
-    fn next(&mut self, refusal: Refusal, pass: &Pass) -> Option<(Pass, Fallback)> {
-        let mut next = pass.clone();
+    /// The variant to try after `refusal` of `variant`, and the fallback's name; `None` if the refusal is final.
+    fn next(&mut self, refusal: Refusal, variant: &Variant) -> Option<(Variant, Fallback)> {
+        let mut next = variant.clone();
         let fallback = match refusal {
-            Refusal::Tools if self.tools && self.declares_tools && pass.tools != Tools::Dropped => {
+            Refusal::Tools if self.tools && self.declares_tools && variant.tools != Tools::Dropped => {
                 next.tools = Tools::Dropped;
                 Fallback::Tools
             }
-            Refusal::ToolChoice if self.tools && self.has_choice && pass.tools == Tools::Kept => {
+            Refusal::ToolChoice if self.tools && self.has_choice && variant.tools == Tools::Kept => {
                 next.tools = Tools::WithoutChoice;
                 Fallback::ToolChoice
             }
-            // Where no tools are declared, those of the history are all that can be meant.
+            // Where no tools are declared, the refusal can only mean those of the history.
             Refusal::Tools if self.declares_tools => return None,
-            Refusal::Tools | Refusal::ToolHistory if self.tools && self.has_history && !pass.flat => {
+            Refusal::Tools | Refusal::ToolHistory if self.tools && self.has_history && !variant.flat => {
                 next.flat = true;
                 Fallback::Flattened
             }
-            Refusal::LateSystem if self.places_late_system(pass) => {
+            Refusal::LateSystem if self.places_late_system(variant) => {
                 next.placement = Placement::Suffix;
                 Fallback::Placement
             }
-            Refusal::StreamOptions if pass.ask_usage => {
+            Refusal::StreamOptions if variant.ask_usage => {
                 next.ask_usage = false;
                 Fallback::StreamOptions
             }
@@ -129,37 +135,37 @@ impl Fallbacks {
         self.overflow && self.left > 0
     }
 
-    /// A shorter form is sent, by `plan`.
+    /// Notes that a shorter request is sent, by `plan`.
     pub fn shorten(&mut self, plan: &Plan) {
         self.overflow = false;
-        // It tells the model what is gone.
+        // A notice says to the model what is gone.
         self.late_system |= plan.has_notices();
         self.left = self.left.saturating_sub(1);
     }
 
-    fn places_late_system(&self, pass: &Pass) -> bool {
-        pass.placement == Placement::System && (self.late_system || pass.tools == Tools::Dropped)
+    fn places_late_system(&self, variant: &Variant) -> bool {
+        variant.placement == Placement::System && (self.late_system || variant.tools == Tools::Dropped)
     }
 }
 
-/// What of a request in the form `pass` the upstream's error refuses.
-fn refused(status: u16, error: &UpstreamError, pass: &Pass) -> Option<Refusal> {
-    if pass.ask_usage && refuses_stream_options(status, error) {
+/// What the upstream's error refuses of a request in the form `variant`.
+fn refused(status: u16, error: &UpstreamError, variant: &Variant) -> Option<Refusal> {
+    if variant.ask_usage && refuses_stream_options(status, error) {
         return Some(Refusal::StreamOptions);
     }
-    // With its tools gone a request may be refused for the calls left in its history.
-    let bare = pass.tools == Tools::Dropped && !pass.flat;
+    // A request without its tools may be refused for the calls left in its history.
+    let bare = variant.tools == Tools::Dropped && !variant.flat;
     classify(status, error).or_else(|| (bare && misses_tools(error)).then_some(Refusal::ToolHistory))
 }
 
-/// Whether the model is to be asked for its final answer without tools, after the upstream refused to be asked for it.
-pub fn lands_bare(status: u16, pass: &Pass) -> bool {
-    let landing = pass.asking.as_ref().is_some_and(|asking| asking.land);
-    // A rate limit or a failure is no refusal.
-    landing && matches!(status, 400 | 404 | 405 | 422) && pass.tools != Tools::Dropped
+/// Whether to send the final-answer request without tools, after the upstream refused it.
+pub fn lands_bare(status: u16, variant: &Variant) -> bool {
+    let landing = variant.asking.as_ref().is_some_and(|asking| asking.land);
+    // A rate limit or a server error is no refusal.
+    landing && matches!(status, 400 | 404 | 405 | 422) && variant.tools != Tools::Dropped
 }
 
-/// What a model is known to refuse, after it has taken `pass`.
+/// What a model is known to refuse, after it accepted a request with the fallbacks `tried`.
 pub fn learned(tried: &[Fallback]) -> ModelFacts {
     ModelFacts {
         no_tools: tried.contains(&Fallback::Tools),
@@ -213,43 +219,43 @@ mod tests {
 
     #[test]
     fn each_refusal_is_followed_by_the_form_that_leaves_out_what_was_refused() {
-        let plain = Pass::plain(Placement::System);
+        let plain = Variant::plain(Placement::System);
         for (refusal, expected, fallback) in [
-            (Refusal::Tools, Pass { tools: Tools::Dropped, ..plain.clone() }, Fallback::Tools),
+            (Refusal::Tools, Variant { tools: Tools::Dropped, ..plain.clone() }, Fallback::Tools),
             (
                 Refusal::ToolChoice,
-                Pass { tools: Tools::WithoutChoice, ..plain.clone() },
+                Variant { tools: Tools::WithoutChoice, ..plain.clone() },
                 Fallback::ToolChoice,
             ),
-            (Refusal::ToolHistory, Pass { flat: true, ..plain.clone() }, Fallback::Flattened),
+            (Refusal::ToolHistory, Variant { flat: true, ..plain.clone() }, Fallback::Flattened),
             (
                 Refusal::LateSystem,
-                Pass { placement: Placement::Suffix, ..plain.clone() },
+                Variant { placement: Placement::Suffix, ..plain.clone() },
                 Fallback::Placement,
             ),
         ] {
             let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
-            let (next, told) = fallbacks.next(refusal, &plain).unwrap();
-            assert_eq!((&next, told), (&expected, fallback));
+            let (next, name) = fallbacks.next(refusal, &plain).unwrap();
+            assert_eq!((&next, name), (&expected, fallback));
             assert_eq!(fallbacks.next(refusal, &next), None, "each once");
         }
     }
 
     #[test]
     fn a_request_that_declares_no_tools_is_never_tried_without_them() {
-        let plain = Pass::plain(Placement::System);
+        let plain = Variant::plain(Placement::System);
         let talk = request(r#"{"messages":[{"role":"user","content":"q"}]}"#);
         assert_eq!(Fallbacks::new(&talk, RETRY).next(Refusal::Tools, &plain), None);
-        let told = request(r#"{"messages":[{"role":"tool","tool_call_id":"a","content":""}]}"#);
-        let (next, told) = Fallbacks::new(&told, RETRY).next(Refusal::Tools, &plain).unwrap();
-        assert_eq!((next, told), (Pass { flat: true, ..plain }, Fallback::Flattened));
+        let results = request(r#"{"messages":[{"role":"tool","tool_call_id":"a","content":""}]}"#);
+        let (next, fallback) = Fallbacks::new(&results, RETRY).next(Refusal::Tools, &plain).unwrap();
+        assert_eq!((next, fallback), (Variant { flat: true, ..plain }, Fallback::Flattened));
     }
 
     #[test]
     fn an_error_that_names_the_roles_is_tried_as_each_thing_that_it_may_mean() {
         let messages = vec!["Only user and assistant roles are supported!".to_owned()];
         let error = UpstreamError { messages, ..UpstreamError::default() };
-        let plain = Pass::plain(Placement::System);
+        let plain = Variant::plain(Placement::System);
         let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
         let (next, first) = fallbacks.after(500, &error, &plain).unwrap();
         let (last, second) = fallbacks.after(500, &error, &next).unwrap();
@@ -262,7 +268,7 @@ mod tests {
     #[test]
     fn calls_that_are_put_back_are_history_too() {
         let talk = request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}]}"#);
-        let plain = Pass::plain(Placement::System);
+        let plain = Variant::plain(Placement::System);
         for restored in [false, true] {
             let mut fallbacks = Fallbacks::new(&talk, Subject { restored, ..RETRY });
             let known = ModelFacts { no_tool_history: true, ..ModelFacts::default() };
@@ -273,23 +279,23 @@ mod tests {
 
     #[test]
     fn usage_is_asked_for_no_more_where_that_is_refused_even_if_tools_are_forced() {
-        let asking = Pass { ask_usage: true, ..Pass::plain(Placement::System) };
+        let asking = Variant { ask_usage: true, ..Variant::plain(Placement::System) };
         let mut fallbacks =
             Fallbacks::new(&with_tools(), Subject { forced: true, mode: ToolsUnsupported::Pass, ..RETRY });
-        let (next, told) = fallbacks.next(Refusal::StreamOptions, &asking).unwrap();
-        assert_eq!((&next, told), (&Pass::plain(Placement::System), Fallback::StreamOptions));
+        let (next, fallback) = fallbacks.next(Refusal::StreamOptions, &asking).unwrap();
+        assert_eq!((&next, fallback), (&Variant::plain(Placement::System), Fallback::StreamOptions));
         assert_eq!(fallbacks.next(Refusal::StreamOptions, &next), None, "once");
-        assert!(learned(&[told]).no_stream_options && !learned(&[]).no_stream_options);
+        assert!(learned(&[fallback]).no_stream_options && !learned(&[]).no_stream_options);
     }
 
     #[test]
     fn there_are_three_second_tries_at_most() {
         let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
-        let mut pass = Pass::plain(Placement::System);
+        let mut variant = Variant::plain(Placement::System);
         for refusal in [Refusal::ToolChoice, Refusal::Tools, Refusal::ToolHistory] {
-            pass = fallbacks.next(refusal, &pass).unwrap().0;
+            variant = fallbacks.next(refusal, &variant).unwrap().0;
         }
-        assert_eq!(fallbacks.next(Refusal::LateSystem, &pass), None);
+        assert_eq!(fallbacks.next(Refusal::LateSystem, &variant), None);
     }
 
     #[test]
@@ -298,11 +304,11 @@ mod tests {
         assert!(fallbacks.may_shorten());
         fallbacks.shorten(&Plan::default());
         assert!(!fallbacks.may_shorten());
-        let mut pass = Pass::plain(Placement::System);
+        let mut variant = Variant::plain(Placement::System);
         for refusal in [Refusal::ToolChoice, Refusal::Tools] {
-            pass = fallbacks.next(refusal, &pass).unwrap().0;
+            variant = fallbacks.next(refusal, &variant).unwrap().0;
         }
-        assert_eq!(fallbacks.next(Refusal::ToolHistory, &pass), None);
+        assert_eq!(fallbacks.next(Refusal::ToolHistory, &variant), None);
         let passing = Fallbacks::new(&with_tools(), Subject { overflow: Overflow::Pass, ..RETRY });
         assert!(!passing.may_shorten());
     }
@@ -313,15 +319,15 @@ mod tests {
         for refused in [None, Some(Fallback::Placement)] {
             let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
             fallbacks.shorten(&plan);
-            let next = fallbacks.next(Refusal::LateSystem, &Pass::plain(Placement::System));
+            let next = fallbacks.next(Refusal::LateSystem, &Variant::plain(Placement::System));
             assert_eq!(next.map(|(_, fallback)| fallback), refused);
-            plan.tell_dropped(0, "gone".to_owned());
+            plan.notice_dropped(0, "gone".to_owned());
         }
     }
 
     #[test]
     fn forced_answers_and_passing_operators_keep_their_tools() {
-        let plain = Pass::plain(Placement::System);
+        let plain = Variant::plain(Placement::System);
         for subject in [Subject { forced: true, ..RETRY }, Subject { mode: ToolsUnsupported::Pass, ..RETRY }]
         {
             let mut fallbacks = Fallbacks::new(&with_tools(), subject);
@@ -336,9 +342,9 @@ mod tests {
     #[test]
     fn a_clients_own_late_system_message_is_its_own_affair() {
         let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
-        assert_eq!(fallbacks.next(Refusal::LateSystem, &Pass::plain(Placement::System)), None);
+        assert_eq!(fallbacks.next(Refusal::LateSystem, &Variant::plain(Placement::System)), None);
         let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
-        assert_eq!(fallbacks.next(Refusal::LateSystem, &Pass::plain(Placement::Suffix)), None);
+        assert_eq!(fallbacks.next(Refusal::LateSystem, &Variant::plain(Placement::Suffix)), None);
     }
 
     #[test]
@@ -350,7 +356,7 @@ mod tests {
         let fallbacks = Fallbacks::new(&plain_chat, RETRY);
         assert_eq!(
             fallbacks.first(&plain_chat, Placement::System, no_tools),
-            Pass::plain(Placement::System),
+            Variant::plain(Placement::System),
             "a request without tools stays as it is"
         );
     }

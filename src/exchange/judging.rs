@@ -1,5 +1,5 @@
-//! The judge at work on one client request: which calls of its replies are released, withheld or dropped, and
-//! the record of it. Shared by whole and streamed replies; knows neither spans nor sockets.
+//! The tool call judge of one client request: which calls of its replies are released, blocked or dropped, and the
+//! record of that. Shared by whole and streamed replies; knows neither spans nor sockets.
 
 mod calls;
 mod holding;
@@ -21,29 +21,29 @@ use crate::wire::json::decode;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// One call as it was judged, for the outcome.
+/// One judged call, for the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
     pub tool: String,
     /// As the upstream gave it; empty where it gave none.
     pub id: String,
     pub decision: Decision,
-    /// Every policy that objected, also where only observed.
+    /// Every policy that objected, also in observe mode.
     pub objections: Vec<(&'static str, Reason)>,
-    /// What else was done to it, also where only observed, by whom and in a word.
+    /// What else was done to it, also in observe mode: the policy and the name of the action.
     pub acts: Vec<(&'static str, &'static str)>,
     /// The tool whose cut result it asks for.
-    pub regret: Option<String>,
-    /// It was let through because nobody could rule on it.
+    pub re_request: Option<String>,
+    /// It was let through because it could not be judged.
     pub unjudged: bool,
 }
 
-/// Calls that are answers: some clients must be answered by a call, so these stay open over every limit.
+/// Answer tools: some clients need a call as their answer, so these calls stay allowed beyond every limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnswerTools {
-    /// Names that the operator gave.
+    /// Name patterns from the configuration.
     pub named: Arc<[Pattern]>,
-    /// The request forces a call and declares no tool of those names: any call is its answer.
+    /// The request forces a call and declares no tool with such a name: any call is its answer.
     pub any: bool,
     /// The tool that the request itself names as the one to be called.
     pub forced: Option<String>,
@@ -67,20 +67,20 @@ impl AnswerTools {
         self.any || any_fits(&self.named, name)
     }
 
-    /// Whether somebody has named `name` as the tool whose calls are answers: the operator, or the caller who forces it.
+    /// Whether the operator, or the caller who forces it, has named `name` as an answer tool.
     fn is_by_name(&self, name: &str) -> bool {
         any_fits(&self.named, name) || self.forced.as_deref() == Some(name)
     }
 
-    /// Leaves out what would keep the model from answering at all: where the request forces a call, no limit on how many
-    /// there are stands in its way. What says which calls may be made holds for forced calls too.
+    /// Removes objections that would keep the model from answering at all: where the request forces a call, limits on
+    /// the number of calls do not apply. Rules on which calls are allowed hold for forced calls too.
     fn exempt(&self, objections: &mut Vec<(&'static str, Reason)>) {
         if self.any {
             objections.retain(|(_, reason)| !reason.kind.is_limit());
         }
     }
 
-    /// Tells the model how to answer, where only a call will do.
+    /// Adds for the model how to answer, where only a call is an answer.
     fn advise(&self, reason: &Reason) -> Reason {
         let mut reason = reason.clone();
         if !self.declared.is_empty() {
@@ -94,41 +94,41 @@ impl AnswerTools {
 pub struct Judging {
     judge: Judge,
     answers: AnswerTools,
-    /// Decide and record, but release everything.
+    /// Observe mode: decide and record, but release everything.
     observe: bool,
-    /// The model was asked for a final answer: calls that are none are dropped.
+    /// The model was asked for a final answer: calls that are not the answer are dropped.
     landing: bool,
-    /// Under which a person may say yes to calls of this reply, in the conversation; without it nobody is there to be
+    /// The token with which the user may approve calls of this reply, in the conversation; without it no person can be
     /// asked.
     token: Option<String>,
-    /// What cannot be judged passes, also where policies restrict calls.
+    /// Calls that cannot be judged pass, also where policies restrict calls.
     pass_unjudged: bool,
     holding: Holding,
     pub record: Vec<Judged>,
 }
 
 impl Judging {
-    /// A judge that rules by `judge`, with `answers` always released.
+    /// A judge that decides by the policies of `judge` and always releases `answers`.
     pub fn new(judge: Judge, answers: AnswerTools, observe: bool) -> Self {
         let (token, holding, record) = (None, Holding::default(), Vec::new());
         Self { judge, answers, observe, landing: false, token, pass_unjudged: false, holding, record }
     }
 
-    /// Lets pass what cannot be judged, also where policies restrict calls.
+    /// Lets calls pass that cannot be judged, also where policies restrict calls.
     #[must_use]
     pub fn passing_unjudged(mut self, pass: bool) -> Self {
         self.pass_unjudged = pass;
         self
     }
 
-    /// Lets a person be asked, under `token`, about calls that need a yes.
+    /// Allows asking a person, under `token`, about calls that need approval.
     #[must_use]
     pub fn asking(mut self, token: Option<String>) -> Self {
         self.token = token;
         self
     }
 
-    /// Whether calls must not pass unjudged: a policy decides which of them may be made, or a person does.
+    /// Whether calls must not pass unjudged: a policy or a person decides which of them are allowed.
     pub fn is_strict(&self) -> bool {
         self.confirms() || (!self.observe && self.judge.restricts_calls() && !self.pass_unjudged)
     }
@@ -138,15 +138,15 @@ impl Judging {
         !self.observe && self.judge.confirming().is_some()
     }
 
-    /// Whether a person has said yes to the calls that come.
+    /// Says whether a person has approved the calls that follow.
     pub fn approve(&mut self, approved: bool) {
         self.judge.approve(approved);
     }
 
-    /// What a person is asked about `calls`.
+    /// The question about `calls` for a person.
     ///
     /// # Errors
-    /// Why nobody can be asked about them.
+    /// Why no person can be asked about them.
     pub fn question(&self, calls: &[Assembled]) -> Result<Question, Unaskable> {
         match (&self.token, self.judge.confirming()) {
             (Some(token), Some(confirming)) => ask(calls, token, confirming),
@@ -174,10 +174,10 @@ impl Judging {
         if self.observe || wrapper::is_name(name) {
             return true;
         }
-        // A forced call may have to wait, and then it is shown whole.
+        // A forced call may have to wait, and is then shown whole.
         let meant = self.judge.meant(name);
         let is_open = if self.holds() { self.is_operators(&meant) } else { self.answers.is_by_name(&meant) };
-        // Asked for a final answer, the model may still have to answer by a call, whose arguments count.
+        // Asked for a final answer, the model may still have to answer with a call, whose arguments matter.
         if (self.landing && !self.answers.any) || (is_open && !self.judge.owns(name)) {
             return false;
         }
@@ -202,74 +202,73 @@ impl Judging {
         if known == Known::Cut {
             return self.decide_cut(call, ruling);
         }
-        // An answer is let through over every limit, so nothing was done to it that could be told.
+        // An answer passes beyond every limit, so there is no action to report.
         let meant = self.judge.meant(&name);
         let is_answer =
-            self.answers.is_by_name(&meant) && !ruling.own && !self.needs_yes_first(&meant, &ruling);
+            self.answers.is_by_name(&meant) && !ruling.own && !self.needs_approval_first(&meant, &ruling);
         let ruling = if is_answer { Ruling::default() } else { ruling };
         let acts = acts(&ruling);
-        let needs_yes = ruling.needs_yes_alone();
+        let needs_approval = ruling.needs_approval_alone();
         if whole
             && !self.landing
             && self.holds()
             && ruling.answer.is_none()
-            && let Some((policy, reason)) = ruling.objections.first().filter(|_| needs_yes).cloned()
+            && let Some((policy, reason)) = ruling.objections.first().filter(|_| needs_approval).cloned()
         {
             return self.hold((choice, now_ms), call, (policy, &reason), ruling);
         }
-        let Ruling { objections, answer, rewritten, own, regret } = ruling;
+        let Ruling { objections, answer, rewritten, own, re_request } = ruling;
         let answers = is_answer || (self.landing && self.answers.any && objections.is_empty());
         let decision = match (objections.first(), answer, rewritten) {
             _ if self.observe || answers => Decision::Release,
             _ if self.landing => Decision::Drop,
             (Some((policy, reason)), None, rewritten)
-                if needs_yes && choice == 0 && self.token.is_some() && !self.holds() =>
+                if needs_approval && choice == 0 && self.token.is_some() && !self.holds() =>
             {
                 let arguments = rewritten.map(|(_, arguments)| arguments);
                 Decision::Ask { policy, reason: reason.clone(), arguments }
             }
-            (Some((policy, reason)), ..) => {
-                Decision::Withhold { policy, reason: self.answers.advise(reason) }
-            }
+            (Some((policy, reason)), ..) => Decision::Block { policy, reason: self.answers.advise(reason) },
             (None, Some((_, content)), _) => Decision::Answer { content, own },
-            // What runs is what was shown.
+            // The call that runs is the one that was shown.
             (None, None, Some((policy, _))) if self.judge.is_approved() => {
-                Decision::Withhold { policy, reason: changed() }
+                Decision::Block { policy, reason: changed() }
             }
             (None, None, Some((_, arguments))) => Decision::Rewrite { arguments },
             (None, None, None) => Decision::Release,
         };
-        let regret = regret.filter(|_| decision.is_hidden());
+        let re_request = re_request.filter(|_| decision.is_hidden());
         let (id, decided) = (call.id(), decision.clone());
-        let judged = Judged { tool: name, id, decision: decided, objections, acts, regret, unjudged: false };
+        let judged =
+            Judged { tool: name, id, decision: decided, objections, acts, re_request, unjudged: false };
         self.record.push(judged);
         decision
     }
 
-    /// Lets a call of `choice` through that could not be judged, unless its tool needs a person's yes.
+    /// Lets a call of `choice` through that could not be judged, unless its tool needs a person's approval.
     pub fn release_unjudged(&mut self, choice: u32, call: &Assembled) -> Decision {
         let tool = call.name();
         let mut objections = Vec::new();
         if self.confirms() {
             objections = self.judge.rule(choice, &tool, None, 0).objections;
-            objections.retain(|(_, reason)| reason.needs_yes());
+            objections.retain(|(_, reason)| reason.needs_approval());
         }
         let decision = match objections.first() {
-            Some((policy, reason)) => Decision::Withhold { policy, reason: reason.clone() },
+            Some((policy, reason)) => Decision::Block { policy, reason: reason.clone() },
             None => Decision::Release,
         };
         let unjudged = decision.is_released();
-        let (id, acts, regret, decided) = (call.id(), Vec::new(), None, decision.clone());
-        self.record.push(Judged { tool, id, decision: decided, objections, acts, regret, unjudged });
+        let (id, acts, re_request, decided) = (call.id(), Vec::new(), None, decision.clone());
+        self.record.push(Judged { tool, id, decision: decided, objections, acts, re_request, unjudged });
         decision
     }
 
-    /// Whether a forced call needs a person's yes. A caller's `tool_choice` says what to call, not that somebody
-    /// agrees; tools that the operator named stay open.
-    fn needs_yes_first(&self, name: &str, ruling: &Ruling) -> bool {
+    /// Whether a forced call needs a person's approval. A caller's `tool_choice` says what to call, not that a person
+    /// agrees; tools that the operator named stay allowed.
+    fn needs_approval_first(&self, name: &str, ruling: &Ruling) -> bool {
         self.confirms()
             && !self.is_operators(name)
-            && ruling.objections.iter().any(|(_, reason)| reason.needs_yes())
+            && ruling.objections.iter().any(|(_, reason)| reason.needs_approval())
     }
 
     fn is_operators(&self, name: &str) -> bool {
@@ -282,7 +281,7 @@ impl Judging {
     }
 }
 
-/// Why an approved call is withheld after all.
+/// Why an approved call is blocked after all.
 fn changed() -> Reason {
     Reason::new(
         ReasonKind::Validation,
@@ -293,7 +292,7 @@ fn changed() -> Reason {
     .retryable()
 }
 
-/// What was done to a call beside objecting to it.
+/// What was done to a call besides objecting to it.
 fn acts(ruling: &Ruling) -> Vec<(&'static str, &'static str)> {
     let answered = ruling.answer.as_ref().map(|(policy, _)| (*policy, "answered"));
     let rewritten = ruling.rewritten.as_ref().map(|(policy, _)| (*policy, "rewritten"));

@@ -1,5 +1,6 @@
-//! One client request from its first byte to its last, as a state machine without I/O: it is given what happened and says
-//! what is to be done. The proxy, `replay` and the simulation drive the same object, so that each decision exists once.
+//! One client request from its first byte to its last, as a state machine without I/O (sans-IO): inputs say what
+//! happened, outputs say what to do. The proxy, `replay` and the simulation drive the same object, so that each
+//! decision exists once.
 //!
 //! The phases, by their names in logs and metrics: read, identify, look up, plan, rewrite, send, judge, answer, record.
 //! Reading the request's bytes and naming its caller come before [`Exchange::begin`]; recording is the driver's.
@@ -36,7 +37,7 @@ use crate::exchange::judging::Judging;
 use crate::plan::approval::{ApprovalDecision, HeldCall};
 use crate::plan::{Plan, SummaryWanted};
 use crate::policy::set::PolicySet;
-use crate::telemetry::outcome::{On, Outcome};
+use crate::telemetry::request_record::{On, RequestRecord};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ pub struct Shared {
     pub config: Arc<Config>,
     pub memo: Arc<dyn Memo>,
     pub key: HashKey,
-    /// Tokens for approvals are drawn by it. Known to nobody else, and never stored.
+    /// The secret from which approval tokens are derived. Known to no other process, and never stored.
     pub secret: HashKey,
     /// The upstream's name. A model at another upstream is another model.
     pub upstream: String,
@@ -62,31 +63,31 @@ impl Shared {
     }
 }
 
-/// A wire protocol, read with the judge of the exchange.
+/// A wire protocol, with the judge of the exchange.
 pub type AnyDialect = &'static dyn Dialect<Judging>;
 
 /// Chat completions.
 pub const CHAT: AnyDialect = &Chat;
 
-/// A request that was read, with its caller.
+/// A parsed request, with its caller.
 pub struct Arrived {
     /// The wire protocol that it is written in.
     pub dialect: AnyDialect,
     pub body: Bytes,
     pub request: Request,
     pub identity: Identity,
-    /// The name of the profile that it takes.
+    /// The name of its profile.
     pub profile: Option<Arc<str>>,
     /// The tier of the caller, as the operator named it.
     pub tier: Option<Arc<str>>,
-    /// The path of its target: some providers name the model there (Azure's deployments).
+    /// The path of its target: some providers put the model there (Azure's deployments).
     pub path: String,
 }
 
 /// The time of an input.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// By a clock that nobody sets.
+    /// By a monotonic clock.
     pub at: Instant,
     /// In ms since the epoch.
     pub ms: u64,
@@ -94,15 +95,15 @@ pub struct Now {
 
 /// What happened.
 pub enum Input {
-    /// The request may go on beside others of its conversation, or must not.
+    /// Whether the request may go on beside others of its conversation.
     Admitted(Admission),
     /// What the state store knows.
     Facts(Box<Facts>),
-    /// Whether the approved calls are for this request to hand out.
+    /// Whether this request is the one that hands out the approved calls.
     Claimed(bool),
-    /// It is decided whether the batch has a summary, and what it is.
+    /// The batch's summary, or the decision that it has none.
     Summarised(Option<Arc<str>>),
-    /// The request was sent on a new connection, since the kept one was stale.
+    /// The request was sent again on a new connection, since the pooled one was stale.
     Resent,
     /// No reply came.
     NotSent(ProxyError),
@@ -112,35 +113,35 @@ pub enum Input {
     Bytes(Bytes),
     /// The stream has ended.
     End,
-    /// The stream broke off, for a reason that the client reads.
+    /// The stream broke off, with the error for the client.
     Cut(ProxyError, Break),
     /// A whole reply came.
     Reply(WholeReply),
     /// A decision on the call that waits under this number.
     Decided(u32, ApprovalDecision),
-    /// Nothing was sent to the client for as long as a connection is kept silent.
+    /// Nothing was sent to the client for the heartbeat interval.
     Silence,
-    /// There is no memory for what is held back.
+    /// There is no memory left for what is held back.
     NoMemory,
 }
 
-/// A reply that was read to its end, or as far as it was read.
+/// A reply that was read to its end, or as far as possible.
 pub struct WholeReply {
-    /// The driver's number of it, under which it is named in an [`Answer`].
+    /// The driver's number for it, to which an [`Answer`] refers.
     pub id: u32,
     pub status: u16,
-    /// Its bytes, decoded; or why they cannot be had: `reply_too_long`, `unreadable_coding`.
+    /// Its decoded bytes; or why they could not be read: `reply_too_long`, `unreadable_coding`.
     pub body: Result<Bytes, &'static str>,
 }
 
 /// Whether a request may go on beside others of its conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// No other one was there.
+    /// No other one was in flight.
     Free,
-    /// It has waited for others.
+    /// It waited for others.
     Waited,
-    /// Others are still there.
+    /// Others are still in flight.
     Busy,
 }
 
@@ -151,7 +152,7 @@ pub enum Break {
     Idle,
 }
 
-/// What is to be done.
+/// What the driver is to do.
 #[derive(Debug)]
 pub enum Output {
     /// Wait at most so long until no other request of the conversation is in flight, then give [`Input::Admitted`].
@@ -161,10 +162,10 @@ pub enum Output {
     /// Ask the state store and give [`Input::Facts`].
     LookUp(StoreQuery),
     /// Ask the state store and give [`Input::Claimed`].
-    Claim { anchor: Hash, request: Hash },
-    /// Have the question asked and give [`Input::Summarised`] when that is decided.
+    Claim { question: Hash, request: Hash },
+    /// Have the summary model asked and give [`Input::Summarised`] with the result.
     Summarise { wanted: SummaryWanted, question: Bytes },
-    /// These batches of results had a decision that is lost: they count as cleared from now on.
+    /// The decisions about these batches of results are lost: they count as cleared from now on.
     SummariesLost(Vec<Hash>),
     /// Send this to the upstream.
     Send(Outgoing),
@@ -172,11 +173,11 @@ pub enum Output {
     Store(News),
     /// Ask a person about a call, for at most so many ms, and give [`Input::Decided`].
     AskApproval(HeldCall, u64),
-    /// Nobody need decide on the call of this number any more.
+    /// The call of this number no longer needs a decision.
     WithdrawApproval(u32),
     /// The reply to the client, whole.
     Answer(Answer),
-    /// The reply to the client is a stream: the head of the upstream's goes out, or one of ours.
+    /// The reply to the client is a stream: the upstream's head goes out, or (`own`) toolrein's.
     BeginStream { own: bool },
     /// The next bytes of the stream to the client.
     Emit(Bytes),
@@ -193,12 +194,12 @@ pub enum Answer {
     AsItCame(u32),
     /// That reply with another body, in pieces.
     Edited(u32, Vec<Bytes>),
-    /// A reply of ours, in pieces.
+    /// toolrein's own reply, in pieces.
     Own(Vec<Bytes>),
     Error(ProxyError),
 }
 
-/// What the state store is asked, in one trip.
+/// The query to the state store, in one trip.
 #[derive(Clone, Debug)]
 pub struct StoreQuery {
     pub(crate) calls: Vec<Hash>,
@@ -215,7 +216,7 @@ pub struct StoreQuery {
 }
 
 impl StoreQuery {
-    /// The same as the store takes it.
+    /// The same in the form that the store takes.
     pub fn ask(&self) -> Ask<'_> {
         Ask {
             calls: &self.calls,
@@ -234,7 +235,7 @@ impl StoreQuery {
     }
 }
 
-/// The name under which it is recorded that requests of one conversation met.
+/// The name under which concurrent requests of one conversation are recorded.
 const IN_FLIGHT: &str = "in_flight";
 
 /// See the file's head.
@@ -243,31 +244,31 @@ pub struct Exchange {
     phase: Phase,
 }
 
-/// What is known of the request from the beginning, and what is to be done.
+/// What all phases share: the request, its record, and the outputs.
 struct Core {
     shared: Arc<Shared>,
     dialect: AnyDialect,
-    record: Box<Outcome>,
+    record: Box<RequestRecord>,
     body: Bytes,
     request: Arc<Request>,
     identity: Arc<Identity>,
     profile: Option<Arc<str>>,
     tier: Option<Arc<str>>,
     path: String,
-    /// What the policies want; empty until it is known, and without effect while observing.
+    /// What the policies want; empty until they were asked, and without effect in observe mode.
     plan: Box<Plan>,
     outputs: VecDeque<Output>,
 }
 
 enum Phase {
-    /// Other requests of the conversation are waited for.
+    /// Waits for other requests of the conversation.
     Admission,
     LookUp(Box<Sought>),
     Summary(Box<Summarising>),
     Claim(Box<Planned>),
-    /// The request is sent, and replies are judged.
+    /// The request is sent and replies are judged.
     Running(Box<Running>),
-    /// The same where the client's reply is complete.
+    /// The same, with the client's reply complete.
     Ended(Box<Running>),
     Over,
 }
@@ -278,12 +279,12 @@ impl Phase {
     }
 }
 
-/// A body below this is copied rather than kept with the buffer that it was read into, which is about as large.
+/// A body below this size is copied: otherwise the read buffer, which is about as large, would be kept with it.
 const COPIED_BYTES: usize = 8 * 1024;
 
 impl Exchange {
-    /// The exchange of a request that was read; `record` goes on with what is known of it.
-    pub fn begin(shared: Arc<Shared>, arrived: Arrived, record: Box<Outcome>, now: Now) -> Self {
+    /// Begins the exchange of a parsed request; `record` holds what is known of it so far.
+    pub fn begin(shared: Arc<Shared>, arrived: Arrived, record: Box<RequestRecord>, now: Now) -> Self {
         let Arrived { dialect, body, request, identity, profile, tier, path } = arrived;
         let (request, identity) = (Arc::new(request), Arc::new(identity));
         let (plan, outputs) = (Box::default(), VecDeque::new());
@@ -300,7 +301,7 @@ impl Exchange {
         Self { core, phase }
     }
 
-    /// Takes what happened. What is to be done now is given by [`next_output`](Self::next_output).
+    /// Handles an input. [`next_output`](Self::next_output) then gives what to do.
     pub fn on(&mut self, input: Input, now: Now) {
         let core = &mut self.core;
         self.phase = match (std::mem::replace(&mut self.phase, Phase::Over), input) {
@@ -314,25 +315,25 @@ impl Exchange {
                 running.on(core, input, now);
                 Phase::of(running)
             }
-            // Nothing else is asked for in these phases, so nothing else is an answer.
+            // These phases ask for nothing else, so no other input is an answer.
             (phase, _) => phase,
         };
     }
 
-    /// The next thing to be done, in this order.
+    /// The next thing to do, in order.
     pub fn next_output(&mut self) -> Option<Output> {
         self.core.outputs.pop_front()
     }
 
-    /// Ends the exchange where it stands: the client has left, or nothing more is to be done. What is to be stored is among
-    /// the outputs.
+    /// Ends the exchange in its present state: the client has left, or nothing more is to be done. Outputs may hold
+    /// updates for the store.
     pub fn close(&mut self, now: Now) {
         if let Phase::Running(running) | Phase::Ended(running) = &mut self.phase {
             running.close(&mut self.core, now);
         }
     }
 
-    /// Whether the client has, or is about to get, all that there is.
+    /// Whether the client has, or is about to get, the complete reply.
     pub fn has_ended(&self) -> bool {
         match &self.phase {
             Phase::Running(running) => running.is_done(),
@@ -342,7 +343,7 @@ impl Exchange {
     }
 
     /// What is known of the request, for the log and the metrics. The driver adds times, sizes and the status.
-    pub fn record(&mut self) -> &mut Outcome {
+    pub fn record(&mut self) -> &mut RequestRecord {
         &mut self.core.record
     }
 
@@ -351,7 +352,7 @@ impl Exchange {
         self.core.identity.explicit.as_deref()
     }
 
-    /// Whether the next reply is to be taken as a stream, if it is one by its head.
+    /// Whether the next reply is accepted as a stream, if its head says that it is one.
     pub fn takes_stream(&self) -> bool {
         match &self.phase {
             Phase::Running(running) => running.takes_stream(&self.core),
@@ -359,27 +360,27 @@ impl Exchange {
         }
     }
 
-    /// Whether nothing of a reply has come that the client gets, so that the next one may still turn out to be a stream.
+    /// Whether no part of a reply for the client has come yet, so that the next one may still be a stream.
     pub fn awaits_first_reply(&self) -> bool {
         matches!(&self.phase, Phase::Running(running) if running.awaits_first_reply())
     }
 
-    /// Whether something of the reply does not reach the client for now, so that it may have to be kept waiting.
+    /// Whether part of the reply is held back from the client, so that it may need heartbeats.
     pub fn is_hiding(&self) -> bool {
         matches!(&self.phase, Phase::Running(running) if running.is_hiding())
     }
 
-    /// Whether the upstream has said that nothing more comes in its stream.
+    /// Whether the upstream has marked its stream as ended.
     pub fn is_done(&self) -> bool {
         matches!(&self.phase, Phase::Running(running) | Phase::Ended(running) if running.is_done())
     }
 
-    /// Bytes that are kept of the stream.
+    /// Bytes of the stream in memory.
     pub fn kept_bytes(&self) -> usize {
         if let Phase::Running(running) = &self.phase { running.kept_bytes() } else { 0 }
     }
 
-    /// Takes no more room than it must: it is kept for as long as a stream lasts.
+    /// Frees spare memory, since the exchange is kept for as long as a stream lasts.
     pub fn shrink(&mut self) {
         if self.core.body.len() < COPIED_BYTES {
             self.core.body = Bytes::copy_from_slice(&self.core.body);
@@ -399,7 +400,7 @@ impl Exchange {
         }
     }
 
-    /// The choices of the replies as far as they have come.
+    /// The choices of the replies so far.
     pub fn choices(&self) -> Vec<&dyn ShownChoice> {
         match &self.phase {
             Phase::Running(running) | Phase::Ended(running) => running.choices(),
@@ -407,7 +408,7 @@ impl Exchange {
         }
     }
 
-    /// The hidden exchanges that are put back, each with the place of the message that it is put before.
+    /// The hidden exchanges that are put back, each with the index of the message that follows it.
     pub fn restored(&self) -> &[(usize, Bytes)] {
         match &self.phase {
             Phase::Running(running) | Phase::Ended(running) => &running.restored,
@@ -417,7 +418,7 @@ impl Exchange {
 }
 
 impl Core {
-    /// Whether everything is decided and nothing changed.
+    /// Whether observe mode is on: everything is decided and nothing changed.
     fn is_observing(&self) -> bool {
         self.shared.config.mode == Mode::Observe
     }
@@ -426,7 +427,7 @@ impl Core {
         self.shared.policies(self.profile.as_deref())
     }
 
-    /// Waiting for other requests of the conversation, where the operator wants one at a time.
+    /// The wait for other requests of the conversation, where the operator allows one at a time.
     fn admission(&self) -> Option<Output> {
         let settings = &self.shared.config.conversation;
         let patience = match settings.in_flight {
@@ -456,7 +457,7 @@ impl Core {
         self.look_up(now)
     }
 
-    /// Answers with an error of ours.
+    /// Answers with toolrein's own error.
     fn fail(&mut self, error: ProxyError) -> Phase {
         self.answer_error(error);
         Phase::Over

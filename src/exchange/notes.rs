@@ -1,5 +1,5 @@
-//! What an exchange notes in its record: what is new in the plan, what became of calls, what was billed. Writes plain data
-//! that nothing here reads again.
+//! The request record's entries: what is new in the plan, the outcome of calls, what was billed. Writes plain data that
+//! no decision here uses.
 
 use super::Core;
 use crate::conversation::{ToolResult, Transcript};
@@ -9,8 +9,8 @@ use crate::exchange::judging::{Judged, Judging};
 use crate::plan::Plan;
 use crate::plan::decision::Decision;
 use crate::plan::texts::saved_tokens;
-use crate::telemetry::outcome::{
-    Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, Regret, Said, Verdict,
+use crate::telemetry::request_record::{
+    Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, ReRequest, Said, Verdict,
 };
 use std::time::Duration;
 
@@ -18,19 +18,19 @@ use std::time::Duration;
 pub(super) const TOOLS_UNSUPPORTED: &str = "tools_unsupported";
 
 impl Core {
-    /// What the store knows: the request came before, what should have been put back and could not, and whether what was
-    /// put back earlier is.
-    pub(super) fn note_known(&mut self, repeated: bool, (lost, keeps_rounds): (u32, bool)) {
+    /// Notes the store's facts: whether the request is a repetition, how many hidden exchanges are lost, and whether
+    /// those put back earlier are put back again.
+    pub(super) fn note_known(&mut self, repeated: bool, (lost, keeps_exchanges): (u32, bool)) {
         let record = &mut self.record;
         record.repeated = repeated;
-        record.lost_rounds = lost;
-        // A lost summary has said it already.
-        let is_noted = record.prefix_breaks.contains(&PrefixBreak::Ledger);
-        let is_broken = lost > 0 || !keeps_rounds;
-        record.prefix_breaks.extend((is_broken && !is_noted).then_some(PrefixBreak::Ledger));
+        record.lost_hidden_exchanges = lost;
+        // Noted already for a lost summary.
+        let is_noted = record.prefix_breaks.contains(&PrefixBreak::StateStore);
+        let is_broken = lost > 0 || !keeps_exchanges;
+        record.prefix_breaks.extend((is_broken && !is_noted).then_some(PrefixBreak::StateStore));
     }
 
-    /// What is new since the last reply.
+    /// Notes what is new since the last reply.
     pub(super) fn note_new(&mut self, transcript: &Transcript<'_>, plan: &Plan) {
         let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
         self.note_plan(plan, new_from);
@@ -40,13 +40,13 @@ impl Core {
             (plan.dropped.iter().any(|dropped| dropped.decided >= new_from), PrefixBreak::History),
         ];
         record.prefix_breaks.extend(breaks.into_iter().filter_map(|(is_new, cause)| is_new.then_some(cause)));
-        for regret in plan.regrets.iter().filter(|regret| regret.message >= new_from) {
-            record.regrets.push(Regret { tool: regret.tool.to_string(), on: On::Request });
+        for re_request in plan.re_requests.iter().filter(|re_request| re_request.message >= new_from) {
+            record.re_requests.push(ReRequest { tool: re_request.tool.to_string(), on: On::Request });
         }
         record.results.extend(transcript.results_from(new_from).map(|result| new_result(&result)));
     }
 
-    /// What was planned for the request; of the history only what is new, from the message `new_from` on.
+    /// Notes the plan for the request; of the history only what is new, from the message `new_from` on.
     fn note_plan(&mut self, plan: &Plan, new_from: usize) {
         let record = &mut self.record;
         for (policy, _) in &plan.hidden {
@@ -56,12 +56,12 @@ impl Core {
         for dropped in plan.dropped.iter().filter(|dropped| dropped.decided >= new_from) {
             record.act(On::Request, dropped.policy, "turns_dropped", 1);
         }
-        for edit in plan.told().filter(|edit| edit.decided >= new_from) {
+        for edit in plan.effective_edits().filter(|edit| edit.decided >= new_from) {
             record.act(On::Request, edit.policy, edit.change.word(), 1);
         }
     }
 
-    /// What became of the reply's calls from the `noted`-th on, and what is left of the limits.
+    /// Notes the outcome of the reply's calls from the `noted`-th on, and the remaining limits.
     pub(super) fn note_judged(&mut self, judging: &Judging, noted: &mut usize, now_ms: u64) {
         for judged in &judging.record[*noted..] {
             self.note_call(judged);
@@ -83,18 +83,18 @@ impl Core {
             Decision::Release => Verdict::Allow,
             Decision::Rewrite { .. } => Verdict::Modify,
             Decision::Answer { .. } => Verdict::Answer,
-            Decision::Withhold { .. } | Decision::Drop => Verdict::Block,
+            Decision::Block { .. } | Decision::Drop => Verdict::Block,
             Decision::Ask { .. } | Decision::Hold { .. } => Verdict::Ask,
         };
-        if let Some(tool) = judged.regret.clone() {
-            record.regrets.push(Regret { tool, on: On::Reply });
+        if let Some(tool) = judged.re_request.clone() {
+            record.re_requests.push(ReRequest { tool, on: On::Reply });
         }
-        for (policy, word) in &judged.acts {
-            record.act(On::Reply, policy, *word, 1);
+        for (policy, action) in &judged.acts {
+            record.act(On::Reply, policy, *action, 1);
         }
-        // Every objection is recorded, also where the call is only observed.
+        // Every objection is recorded, also in observe mode.
         for (policy, _) in &judged.objections {
-            record.act(On::Reply, policy, "withheld", 1);
+            record.act(On::Reply, policy, "blocked", 1);
         }
         record.judged.push(JudgedCall {
             tool: judged.tool.clone(),
@@ -106,7 +106,7 @@ impl Core {
         });
     }
 
-    /// Tokens as billed, summed over all replies.
+    /// Notes the billed tokens, summed over all replies.
     pub(super) fn note_usage(&mut self, usage: Usage) {
         self.record.implausible_usage = usage.implausible;
         let tokens = &mut self.record.tokens;
@@ -117,7 +117,7 @@ impl Core {
         tokens.reasoning = usage.reasoning;
     }
 
-    /// Something passed unjudged.
+    /// Notes that something passed unjudged.
     pub(super) fn note_unjudged(&mut self, why: &'static str) {
         if !self.record.unjudged.contains(&why) {
             self.record.unjudged.push(why);
@@ -134,16 +134,16 @@ fn new_result(result: &ToolResult<'_>) -> NewResult {
     }
 }
 
-/// What policies said of a call: their objections, or what else was done to it.
+/// What policies did to a call: their objections, or other actions.
 fn said_of(judged: &Judged) -> Vec<Said> {
     let objections = judged.objections.iter();
     let objections = objections.map(|(policy, reason)| Said { policy, reason: reason.kind.as_str() });
-    let acts = judged.acts.iter().map(|(policy, word)| Said { policy, reason: word });
+    let acts = judged.acts.iter().map(|(policy, action)| Said { policy, reason: action });
     objections.chain(acts).collect()
 }
 
-/// What a fallback is called among actions.
-pub(super) fn word(fallback: Fallback) -> &'static str {
+/// The name of a fallback among the actions.
+pub(super) fn action(fallback: Fallback) -> &'static str {
     match fallback {
         Fallback::Tools => "dropped",
         Fallback::ToolChoice => "choice_dropped",
@@ -151,7 +151,7 @@ pub(super) fn word(fallback: Fallback) -> &'static str {
     }
 }
 
-/// As in the metric's label.
+/// The metric's label.
 pub(super) fn label(why: Unjudged) -> &'static str {
     match why {
         Unjudged::EventTooLong => "event_too_long",

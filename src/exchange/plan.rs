@@ -1,9 +1,9 @@
-//! The phases look up and plan: what the state store is asked, and the policies run once over the conversation with what
-//! it knows. Changes and sends nothing.
+//! The phases look up and plan: the query to the state store, and one run of the policies over the conversation with
+//! its facts. Changes and sends nothing.
 
 use super::error::ProxyError;
 use super::running::Running;
-use super::store::{CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota, SentRounds, Stop};
+use super::store::{CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota, SentExchanges, Stop};
 use super::{Core, Now, Output, Phase, Shared, StoreQuery};
 use crate::config::AskUsage;
 use crate::conversation::histories::Histories;
@@ -11,36 +11,36 @@ use crate::conversation::identity::{Domain, Hash};
 use crate::conversation::{Known as KnownConversation, Stopped, Transcript};
 use crate::dialect::summary::question;
 use crate::exchange::confirm::{Answer, answer, token};
-use crate::exchange::restore::{Place, names, places, restored};
+use crate::exchange::restore::{HiddenPosition, hidden_positions, names, restored};
 use crate::exchange::sent::Sent;
 use crate::plan::approval::Confirmation;
 use crate::plan::{BatchSummaries, Plan};
 use crate::policy::about::Counted;
 use crate::policy::set::Judge;
-use crate::telemetry::outcome::{Consent, Context, On, PrefixBreak, SummaryResult};
+use crate::telemetry::request_record::{Consent, Context, On, PrefixBreak, SummaryResult};
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// The name under which it is recorded what the user answers to a question.
+/// The name under which the user's answer to a question is recorded.
 const CONFIRM: &str = "confirm";
 
-/// What was read of the conversation before the store was asked.
+/// What is known of the conversation before the store's answer.
 pub(super) struct Sought {
     kept: KnownConversation,
     model_name: String,
     /// The model at its upstream.
     model: Hash,
     conversation: Hash,
-    /// The request's own name.
+    /// The request's digest.
     request: Hash,
     histories: Histories,
-    places: Vec<Place>,
+    positions: Vec<HiddenPosition>,
     calls: CallNames,
-    /// What the user may have said to a question of ours.
+    /// The user's possible answer to toolrein's question.
     answer: Option<Answer>,
 }
 
-/// A request that is planned but for a summary.
+/// A planned request that waits for a summary.
 pub(super) struct Summarising {
     sought: Sought,
     known: Known,
@@ -48,15 +48,15 @@ pub(super) struct Summarising {
     judge: Judge,
 }
 
-/// What the store knows of a request, and what of it is put back.
+/// What the store knows of a request, and the hidden exchanges that are put back.
 struct Known {
     facts: Facts,
     restored: Vec<(usize, Bytes)>,
-    /// Hidden exchanges that should have been put back and could not.
+    /// How many hidden exchanges should have been put back and are lost.
     lost: u32,
 }
 
-/// What is known once the policies have read the request, beside their plan.
+/// What is known after the policies' run, besides their plan.
 pub(super) struct Planned {
     pub(super) facts: Facts,
     pub(super) judge: Judge,
@@ -67,37 +67,37 @@ pub(super) struct Planned {
     pub(super) model: Hash,
     pub(super) model_name: String,
     pub(super) length: Length,
-    /// Under which the user may be asked about calls of the reply.
+    /// The token for questions about calls of the reply.
     pub(super) token: Option<String>,
-    /// The stream is to be asked for its usage.
+    /// Usage is to be requested for the stream.
     pub(super) asks_usage: bool,
-    pub(super) sent: SentRounds,
+    pub(super) sent: SentExchanges,
     answer: Option<Answer>,
 }
 
-/// What is known of the request's length, and where more is to be remembered.
+/// What is known of the request's length, and the keys under which an overflow is stored.
 pub(super) struct Length {
     pub(super) conversation: Hash,
-    /// The name of the request's messages.
+    /// The digest of the request's messages.
     pub(super) history: Hash,
     /// See [`Transcript::overflows`].
     pub(super) overflows: Vec<usize>,
 }
 
-/// The calls that a person has approved, with the name of the text that asked.
+/// The calls that a person has approved, with the key of the question's text.
 pub(super) type Approved = (Hash, Arc<Confirmation>);
 
 impl Core {
-    /// Reads the conversation and asks for what the store knows of it.
+    /// Reads the conversation and queries the store about it.
     pub(super) fn look_up(&mut self, now: Now) -> Phase {
         let model_name = self.request.model_name(&self.body).into_owned();
         let parts = [self.shared.upstream.as_bytes(), self.path.as_bytes(), model_name.as_bytes()];
         let model = self.shared.key.hash(Domain::Model, &parts);
         let transcript = Transcript::read(&self.request, &self.body, &self.identity, &*self.shared.memo);
         let transcript = self.shared.describe(transcript, &model_name);
-        let places = places(&transcript, MOST_LOOKED_UP);
+        let positions = hidden_positions(&transcript, MOST_LOOKED_UP);
         let may_answer = self.asks_approval() && !self.request.odd;
-        let answer = may_answer.then(|| answer(&transcript, &places)).flatten();
+        let answer = may_answer.then(|| answer(&transcript, &positions)).flatten();
         let calls = CallNames::newest(&transcript);
         let histories = Histories::read(&transcript, model);
         let conversation = self.identity.conversation(&self.request, &self.body);
@@ -108,7 +108,7 @@ impl Core {
         let request = request_name(&transcript);
         let query = StoreQuery {
             calls: calls.keys().to_vec(),
-            places: names(&places),
+            places: names(&positions),
             histories: histories.earlier.iter().map(|(_, name)| *name).collect(),
             bytes: if quotas.is_empty() { Hash::default() } else { self.name_of_bytes() },
             quotas,
@@ -116,17 +116,17 @@ impl Core {
             model,
             request,
             conversation,
-            answered: answer.as_ref().map(|answer| answer.anchor),
+            answered: answer.as_ref().map(|answer| answer.question),
             now,
         };
         let kept = transcript.keep();
         self.outputs.push_back(Output::LookUp(query));
         let sought =
-            Sought { kept, model_name, model, conversation, request, histories, places, calls, answer };
+            Sought { kept, model_name, model, conversation, request, histories, positions, calls, answer };
         Phase::LookUp(Box::new(sought))
     }
 
-    /// Has the policies read the conversation with what the store knows.
+    /// Runs the policies over the conversation with the store's facts.
     pub(super) fn planned(&mut self, mut sought: Sought, mut facts: Facts, now: Now) -> Phase {
         let (request, body, identity) =
             (Arc::clone(&self.request), self.body.clone(), Arc::clone(&self.identity));
@@ -137,9 +137,9 @@ impl Core {
         if !news.is_empty() {
             self.outputs.push_back(Output::Store(news));
         }
-        let (restored, lost) = restored(&transcript, &sought.places, &facts.rounds, &facts.released);
+        let (restored, lost) = restored(&transcript, &sought.positions, &facts.rounds, &facts.released);
         transcript.learn_releases(&facts.released, now.ms);
-        transcript.hidden_rounds.clone_from(&restored);
+        transcript.hidden_exchanges.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
         transcript.tier.clone_from(&self.tier);
         transcript.spent.clone_from(&facts.spent);
@@ -155,7 +155,7 @@ impl Core {
         self.made(&transcript, (sought, known), (plan, judge), now)
     }
 
-    /// It is decided whether the batch of results has a summary.
+    /// Goes on with the summary of the batch of results, or without one.
     pub(super) fn summarised(&mut self, summarising: Summarising, summary: Option<&str>, now: Now) -> Phase {
         let Summarising { mut sought, known, mut plan, judge } = summarising;
         let (request, body, identity) =
@@ -177,8 +177,8 @@ impl Core {
         let Known { facts, mut restored, lost } = known;
         let Sought { model_name, model, conversation, histories, answer, .. } = sought;
         if self.request.odd {
-            // Parsers differ on what its strings say, so it goes up as it is; the reply is judged all the same,
-            // or any page on the web could switch that off.
+            // Parsers read its strings differently, so it is sent unchanged; the reply is still judged, or any web page
+            // in a result could switch that off.
             self.record.ungoverned = Some("odd_text");
             plan.change_nothing();
             restored.clear();
@@ -186,10 +186,10 @@ impl Core {
         self.record.context = self.hold_out(&mut plan);
         self.record.overflow_remembered = !transcript.overflows.is_empty() && !self.is_observing();
         self.record.model = Some(model_name.clone());
-        let (sent, keeps_rounds) = self.sent_rounds((transcript, &histories), &facts, &restored);
+        let (sent, keeps_exchanges) = self.sent_exchanges((transcript, &histories), &facts, &restored);
         let explicit = self.identity.explicit.clone();
-        self.record.conversation = Some(explicit.unwrap_or_else(|| conversation.spelled()));
-        self.note_known(facts.repeated, (lost, keeps_rounds));
+        self.record.conversation = Some(explicit.unwrap_or_else(|| conversation.to_hex()));
+        self.note_known(facts.repeated, (lost, keeps_exchanges));
         self.note_new(transcript, &plan);
         let token = self.asks_approval().then(|| self.token(sought.request, now));
         let asks_usage = self.asks_usage(facts.model);
@@ -216,14 +216,14 @@ impl Core {
         self.approval(planned)
     }
 
-    /// Why the request goes no further, if it does not: the shared store is away, or a policy refuses it.
+    /// Why the request is refused, if it is: the shared store is unavailable, or a policy refuses it.
     fn refusal(&mut self, facts: &Facts) -> Option<ProxyError> {
         let observes = self.is_observing();
-        let strict = self.shared.config.ledger.strict && !observes;
+        let strict = self.shared.config.store.strict && !observes;
         if facts.away || (facts.unwritten && strict) {
             self.record.without_store = Some(strict);
             if strict {
-                return Some(ProxyError::LedgerAway);
+                return Some(ProxyError::StoreAway);
             }
         }
         let refusal = self.plan.refusal.clone()?;
@@ -232,7 +232,7 @@ impl Core {
         (!observes).then_some(error)
     }
 
-    /// Takes the calls that the request approves, if it does, before it goes on.
+    /// Claims the calls that the request approves, if any, before it goes on.
     fn approval(&mut self, planned: Planned) -> Phase {
         let Some((answer, asked)) = planned.answer.as_ref().zip(planned.facts.asked.as_ref()) else {
             return self.send(planned, None);
@@ -242,17 +242,17 @@ impl Core {
             return self.send(planned, None);
         }
         let request = self.shared.key.hash(Domain::Request, &[b"approval", &self.body]);
-        self.outputs.push_back(Output::Claim { anchor: answer.anchor, request });
+        self.outputs.push_back(Output::Claim { question: answer.question, request });
         Phase::Claim(Box::new(planned))
     }
 
-    /// Whether the approved calls are for this request to hand out is known.
+    /// Goes on with whether this request is the one that hands out the approved calls.
     pub(super) fn claimed(&mut self, planned: Planned, is_taken: bool, now: Now) -> Phase {
-        let (word, outcome) =
+        let (action, outcome) =
             if is_taken { ("approved", Consent::Approved) } else { ("lapsed", Consent::Expired) };
-        self.note_approval(word, outcome, planned.facts.repeated);
+        self.note_approval(action, outcome, planned.facts.repeated);
         let asked = planned.answer.as_ref().zip(planned.facts.asked.as_ref());
-        let approved = asked.filter(|_| is_taken).map(|(answer, asked)| (answer.anchor, Arc::clone(asked)));
+        let approved = asked.filter(|_| is_taken).map(|(answer, asked)| (answer.question, Arc::clone(asked)));
         self.send(planned, approved.map(|approved| (approved, now)))
     }
 
@@ -265,37 +265,40 @@ impl Core {
         Phase::of(running)
     }
 
-    fn note_approval(&mut self, word: &'static str, outcome: Consent, is_repeated: bool) {
-        self.record.act(On::Request, CONFIRM, word, 1);
-        // A question is answered once; who comes again to the byte has been counted.
+    fn note_approval(&mut self, action: &'static str, outcome: Consent, is_repeated: bool) {
+        self.record.act(On::Request, CONFIRM, action, 1);
+        // A question is answered once; a byte-identical retry was counted already.
         if !is_repeated {
             self.record.confirmations.push(outcome);
         }
     }
 
-    /// With which hidden exchanges the history is sent, and whether its known beginning was sent with the same ones.
-    fn sent_rounds(
+    /// With which hidden exchanges the history is sent, and whether its known prefix was sent with the same ones.
+    fn sent_exchanges(
         &self,
         (transcript, histories): (&Transcript<'_>, &Histories),
         facts: &Facts,
         restored: &[(usize, Bytes)],
-    ) -> (SentRounds, bool) {
+    ) -> (SentExchanges, bool) {
         let sent = Sent { transcript, restored: if self.is_observing() { &[] } else { restored } };
-        let rounds = sent.rounds_before(transcript.request.messages.len());
-        (SentRounds { history: histories.whole, rounds }, sent.keeps_rounds(histories, &facts.sent_rounds))
+        let rounds = sent.exchanges_before(transcript.request.messages.len());
+        (
+            SentExchanges { history: histories.whole, rounds },
+            sent.keeps_exchanges(histories, &facts.sent_exchanges),
+        )
     }
 
-    /// The question for a summary that the plan wants before it is followed. Records what became of earlier ones.
+    /// The question for a summary that the plan needs first, if it does. Records the outcome of earlier summaries.
     fn summarise_first(&mut self, plan: &Plan, transcript: &Transcript<'_>) -> Option<Output> {
         let changes = plan.refusal.is_none() && !self.request.odd && !self.is_observing();
         if plan.summaries == BatchSummaries::default() || !changes || self.is_held_out() {
             return None;
         }
-        self.record.summaries.extend((plan.summaries.told > 0).then_some(SummaryResult::Pinned));
+        self.record.summaries.extend((plan.summaries.pinned > 0).then_some(SummaryResult::Pinned));
         let lost = &plan.summaries.lost;
         if !lost.is_empty() {
             self.record.summaries.extend(lost.iter().map(|_| SummaryResult::Lost));
-            self.record.prefix_breaks.push(PrefixBreak::Ledger);
+            self.record.prefix_breaks.push(PrefixBreak::StateStore);
             self.outputs.push_back(Output::SummariesLost(lost.clone()));
         }
         let wanted = plan.summaries.wanted.clone()?;
@@ -303,25 +306,25 @@ impl Core {
         Some(Output::Summarise { wanted, question })
     }
 
-    /// Whether policies leave the conversation's texts alone, for comparison.
+    /// Whether the conversation is in the holdout group, whose texts policies do not change.
     pub(super) fn is_held_out(&self) -> bool {
         let settings = &self.shared.config.conversation;
         settings.holdout > 0 && settings.holds_out(self.identity.lasting_name(&self.request, &self.body).0)
     }
 
-    /// Leaves the texts of conversations alone that are held out; says whether policies wanted to change any.
+    /// Drops changes to texts of conversations in the holdout group; returns whether policies wanted any.
     fn hold_out(&self, plan: &mut Plan) -> Context {
         let policies = self.policies();
         let touched = policies.touches_context(plan);
         if self.is_observing() {
-            plan.regrets.clear();
+            plan.re_requests.clear();
             return Context { touched, held_out: true };
         }
         let held_out = self.is_held_out();
         if held_out {
             policies.leave_context(plan);
-            // Nothing was cut.
-            plan.regrets.clear();
+            // No result was shortened.
+            plan.re_requests.clear();
         }
         Context { touched, held_out }
     }
@@ -331,13 +334,13 @@ impl Core {
         self.policies().confirming().is_some() && !self.is_observing()
     }
 
-    /// A token that nobody can know beforehand, since it comes from a secret of its own.
+    /// An unpredictable token, since it is derived from a secret of its own.
     fn token(&self, request: Hash, now: Now) -> String {
         let parts = [&request.0.to_le_bytes()[..], &now.ms.to_le_bytes()];
         token(self.shared.secret.hash(Domain::Confirmation, &parts))
     }
 
-    /// Whether the stream is asked for the usage that the client did not order.
+    /// Whether to request usage for the stream although the client did not.
     fn asks_usage(&self, known: ModelFacts) -> bool {
         let wanted = match self.shared.config.upstream.ask_usage {
             AskUsage::Never => false,
@@ -348,7 +351,7 @@ impl Core {
         wanted && !comes && !self.is_observing() && !known.no_stream_options
     }
 
-    /// What policies want of a request that the upstream refused for its length.
+    /// The policies' plan for a request that the upstream refused for its length.
     pub(super) fn shortened(&self, length: &Length, restored: &[(usize, Bytes)]) -> Plan {
         let model = self.request.model_name(&self.body);
         let transcript = Transcript::read(&self.request, &self.body, &self.identity, &*self.shared.memo);
@@ -356,7 +359,7 @@ impl Core {
         transcript.tier.clone_from(&self.tier);
         transcript.overflowed = true;
         transcript.overflows.clone_from(&length.overflows);
-        transcript.hidden_rounds = restored.to_vec();
+        transcript.hidden_exchanges = restored.to_vec();
         let mut plan = self.policies().read(&transcript).0;
         if self.is_held_out() {
             self.policies().leave_context(&mut plan);
@@ -364,25 +367,25 @@ impl Core {
         plan
     }
 
-    /// What may have been stopped of the request, where a policy acts on it.
+    /// The stops that may apply to the request, where a policy acts on them.
     fn stops(&self, conversation: Hash) -> Vec<Stop> {
         if !self.policies().heeds_stops() {
             return Vec::new();
         }
-        let id = self.identity.explicit.clone().unwrap_or_else(|| conversation.spelled());
-        let caller = self.identity.principal.spelled();
+        let id = self.identity.explicit.clone().unwrap_or_else(|| conversation.to_hex());
+        let caller = self.identity.caller.to_hex();
         vec![Stop { what: Stopped::Conversation, id }, Stop { what: Stopped::Caller, id: caller }]
     }
 
-    /// A request's name, equal for equal bytes of one caller alone.
+    /// A request's digest, equal only for equal bytes of one caller.
     pub(super) fn name_of_bytes(&self) -> Hash {
-        let principal = self.identity.principal.0.to_le_bytes();
-        self.shared.key.hash(Domain::Request, &[b"bytes", &principal, &self.body])
+        let caller = self.identity.caller.0.to_le_bytes();
+        self.shared.key.hash(Domain::Request, &[b"bytes", &caller, &self.body])
     }
 }
 
 impl Shared {
-    /// The transcript with what the configuration and other models know of it.
+    /// The transcript, with what the configuration and known overflows add to it.
     fn describe<'a>(&self, mut transcript: Transcript<'a>, model: &str) -> Transcript<'a> {
         transcript.token_factor = self.config.token_factor(model);
         transcript.context_window = self.config.context_window(model);
@@ -391,7 +394,7 @@ impl Shared {
     }
 }
 
-/// The request's own name: what the model sees of it, and every byte after its last reply.
+/// The request's digest: of what the model sees, and of every byte after its last reply.
 fn request_name(transcript: &Transcript<'_>) -> Hash {
     let (request, body) = (transcript.request, transcript.body);
     let new_from = transcript.last_assistant().map_or(0, |last| request.messages[last].span.end as usize);

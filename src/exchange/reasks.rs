@@ -1,5 +1,5 @@
-//! Asking the upstream again within one client request: the rounds that the client does not see, how often it was
-//! asked, and when the model is asked for its final answer. Counts and keeps; sends nothing.
+//! Re-asks within one client request: the hidden exchanges, how often the upstream was asked again, and when the
+//! final-answer request is due. Counts and keeps; sends nothing.
 
 use crate::dialect::reply::ShownChoice;
 use crate::dialect::variant::Asking;
@@ -9,9 +9,9 @@ use bytes::Bytes;
 /// See the file's head.
 #[derive(Debug, Default)]
 pub struct Reasks {
-    /// The hidden rounds of each choice, oldest first.
+    /// The hidden exchanges of each choice, oldest first.
     rounds: Vec<(u32, Bytes)>,
-    /// Of these, those for which tools of ours gave all the answers.
+    /// How many of these toolrein's own tools answered completely.
     served: u32,
 }
 
@@ -21,8 +21,8 @@ impl Reasks {
         u32::try_from(self.rounds.len()).unwrap_or(u32::MAX)
     }
 
-    /// Asks again for `choice`, all of whose calls were blocked in `round`, for what is `next`; where that was done `most`
-    /// times, for a final answer.
+    /// Asks again for `choice`, whose calls were all blocked in the hidden exchange `round`, for what is `next`; after
+    /// `most` times, for a final answer.
     pub fn again(&mut self, (choice, next): (u32, Next), round: Bytes, most: u32) -> Asking {
         let land = match next {
             Next::OtherCalls => self.count() - self.served >= most,
@@ -34,11 +34,11 @@ impl Reasks {
         Asking { rounds: self.of(choice), land }
     }
 
-    /// All rounds that the client is not shown before what it is shown of `choice`, oldest first.
-    pub fn hidden_behind(&self, choice: &dyn ShownChoice) -> Vec<Bytes> {
+    /// All hidden exchanges before what the client is shown of `choice`, oldest first.
+    pub fn hidden_before(&self, choice: &dyn ShownChoice) -> Vec<Bytes> {
         let mut rounds = self.of(choice.index());
-        if !choice.is_wholly_withheld() {
-            rounds.extend(choice.round());
+        if !choice.is_wholly_blocked() {
+            rounds.extend(choice.hidden_exchange());
         }
         rounds
     }

@@ -1,5 +1,5 @@
-//! Hidden exchanges put back: under which names an exchange is kept, and which of those that are known was before the
-//! message that the client has. What cannot be told from another conversation's is not put back. Finds; the ledger keeps
+//! Restoring hidden exchanges: under which keys an exchange is stored, and which of the known ones was before a message
+//! of the client's. One that cannot be distinguished from another conversation's is not put back. The state store keeps
 //! the exchanges.
 
 use crate::conversation::Transcript;
@@ -11,62 +11,68 @@ use crate::conversation::message::{Message, Role};
 use crate::conversation::released::{Hidden, Release, Releases, hidden_before, hidden_digest};
 use crate::dialect::reply::ShownChoice;
 use crate::exchange::judging::wrapper::made_of;
-use crate::exchange::store::{MOST_AT_ONE_PLACE, Round};
+use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY};
 use crate::wire::json::decode;
 use bytes::Bytes;
 
-/// An assistant message before which an exchange may belong.
+/// The position of an assistant message before which a hidden exchange may belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The message's place in the request.
+pub struct HiddenPosition {
+    /// The message's index in the request.
     pub message: usize,
     /// The digest of what the model saw before it.
     pub name: Hash,
-    /// The key of its first call, where that has a random id: it is known however the client edits what is before it.
+    /// The key of its first call, where that has a random id: it stays the same however the client edits the messages
+    /// before it.
     pub own: Option<Hash>,
 }
 
-/// The places of the newest `most` assistant messages, oldest first.
-pub fn places(transcript: &Transcript<'_>, most: usize) -> Vec<Place> {
+/// The positions of the newest `most` assistant messages, oldest first.
+pub fn hidden_positions(transcript: &Transcript<'_>, most: usize) -> Vec<HiddenPosition> {
     let messages = transcript.request.messages.iter().enumerate().rev();
     let newest = messages.filter(|(_, message)| message.role == Role::Assistant).take(most);
-    let mut places: Vec<Place> = newest.map(|(message, _)| place(transcript, message)).collect();
-    places.reverse();
-    places
+    let mut positions: Vec<HiddenPosition> =
+        newest.map(|(message, _)| position(transcript, message)).collect();
+    positions.reverse();
+    positions
 }
 
-fn place(transcript: &Transcript<'_>, message: usize) -> Place {
+fn position(transcript: &Transcript<'_>, message: usize) -> HiddenPosition {
     let first = transcript.calls.made_by(message).first().filter(|call| call.has_random_id());
-    Place { message, name: transcript.calls.context_before(message), own: first.map(|call| call.key) }
+    HiddenPosition {
+        message,
+        name: transcript.calls.context_before(message),
+        own: first.map(|call| call.key),
+    }
 }
 
-/// The names that the ledger is asked for, in the order in which [`restored`] wants the answers.
-pub fn names(places: &[Place]) -> Vec<Hash> {
-    places.iter().flat_map(|place| [Some(place.name), place.own]).flatten().collect()
+/// The keys that the state store is asked for, in the order in which [`restored`] takes the answers.
+pub fn names(positions: &[HiddenPosition]) -> Vec<Hash> {
+    positions.iter().flat_map(|position| [Some(position.name), position.own]).flatten().collect()
 }
 
-/// The exchanges that were before messages of the request, and how many are lost: something is known to have been
-/// hidden before the newest reply, but not what. `known` holds the exchanges under each of the [`names`], `released`
-/// what is known of the newest calls, the newest first.
+/// The exchanges that were before messages of the request, and how many are lost: known to have been before the newest
+/// reply, but with unknown content. `known` holds the exchanges under each of the [`names`], `released` what is known
+/// of the newest calls, the newest first.
 pub fn restored(
     transcript: &Transcript<'_>,
-    places: &[Place],
-    known: &[Vec<Round>],
+    positions: &[HiddenPosition],
+    known: &[Vec<HiddenExchange>],
     released: &[Option<Releases>],
 ) -> (Vec<(usize, Bytes)>, u32) {
     let (mut found, mut lost) = (Vec::new(), 0);
     let mut known = known.iter().map(Vec::as_slice);
-    for place in places {
+    for position in positions {
         let here = known.next().unwrap_or_default();
-        let own = place.own.and_then(|_| known.next()).unwrap_or_default();
-        let before = match transcript.calls.made_by(place.message).first() {
+        let own = position.own.and_then(|_| known.next()).unwrap_or_default();
+        let before = match transcript.calls.made_by(position.message).first() {
             Some(call) => before_call(transcript, call, (here, own), released),
             None if here.is_empty() => Before::Nothing,
-            None => before_text(here, anchor_of(transcript, *place)),
+            None => before_text(here, text_key_of(transcript, *position)),
         };
         match before {
-            Before::Exchange(messages) => found.push((place.message, messages)),
-            Before::Lost => lost += u32::from(Some(place.message) == transcript.last_assistant()),
+            Before::Exchange(messages) => found.push((position.message, messages)),
+            Before::Lost => lost += u32::from(Some(position.message) == transcript.last_assistant()),
             Before::Nothing => {}
         }
     }
@@ -77,14 +83,14 @@ pub fn restored(
 enum Before {
     Nothing,
     Exchange(Bytes),
-    /// Something, and nobody knows what.
+    /// An exchange with unknown content.
     Lost,
 }
 
 fn before_call(
     transcript: &Transcript<'_>,
     call: &Call,
-    (here, own): (&[Round], &[Round]),
+    (here, own): (&[HiddenExchange], &[HiddenExchange]),
     released: &[Option<Releases>],
 ) -> Before {
     let nth = transcript.calls.calls.len() - call.ordinal;
@@ -97,65 +103,71 @@ fn before_call(
     };
     // A client that needs ids invents one where the upstream gave none.
     let nameless = transcript.calls.nameless_key(call, transcript.identity);
-    let is_it = |round: &&Round| {
-        let is_of_call = round.anchor == call.key || round.anchor == nameless;
+    let is_it = |round: &&HiddenExchange| {
+        let is_of_call = round.message_key == call.key || round.message_key == nameless;
         is_of_call && hidden_digest(&round.messages, &transcript.identity.key) == digest
     };
     let round = here.iter().chain(own).find(is_it);
     round.map_or(Before::Lost, |round| Before::Exchange(round.messages.clone()))
 }
 
-/// Before a text without calls: all that the model saw, and the text, are in its name. Of conversations that agree in both
-/// and had other exchanges, each gets nothing.
-fn before_text(here: &[Round], anchor: Hash) -> Before {
-    let mut of_text = here.iter().filter(|round| round.anchor == anchor);
+/// What was before a text without calls. Its key is a digest of all that the model saw and of the text. Where
+/// conversations agree in both but had different exchanges, none gets one.
+fn before_text(here: &[HiddenExchange], key: Hash) -> Before {
+    let mut of_text = here.iter().filter(|round| round.message_key == key);
     match (of_text.next(), of_text.next()) {
         (None, _) => unknown(here),
         (Some(round), None) if round.messages.is_empty() => Before::Nothing,
-        // Where so many are known, others may be forgotten.
-        (Some(round), None) if here.len() < MOST_AT_ONE_PLACE => Before::Exchange(round.messages.clone()),
+        // With so many known ones, others may have been forgotten.
+        (Some(round), None) if here.len() < MOST_AT_ONE_KEY => Before::Exchange(round.messages.clone()),
         _ => Before::Lost,
     }
 }
 
-/// The client was not shown this reply, or the ledger has forgotten it.
-fn unknown(here: &[Round]) -> Before {
+/// The client was not shown this reply, or the state store has forgotten it.
+fn unknown(here: &[HiddenExchange]) -> Before {
     let hid = here.iter().any(|round| !round.messages.is_empty());
     if hid { Before::Lost } else { Before::Nothing }
 }
 
-/// What is to be remembered of one choice of a reply: the exchanges hidden before it, joined by commas.
+/// The stored form of the exchanges hidden before one choice of a reply: joined by commas.
 pub fn joined(rounds: &[Bytes]) -> Bytes {
     rounds.join(b",".as_slice()).into()
 }
 
-/// Under which names the exchange `messages` before a choice of a reply is kept. Also where nothing was hidden before a
-/// text: so that another conversation's exchange before an equal one is not taken for this one's.
+/// Under which keys the exchange `messages` before a choice of a reply is stored. An empty one is stored before a text
+/// too, so that another conversation's exchange before an equal text is not taken for this one's.
 pub fn remembered(
-    asked: &Asked<'_>,
+    request: &RequestContext<'_>,
     identity: &Identity,
     choice: &dyn ShownChoice,
     messages: &Bytes,
-) -> Vec<(Hash, Round)> {
-    let round = |anchor| Round { anchor, messages: messages.clone() };
-    let Some((call, key)) = choice.released().into_iter().zip(released_keys(asked, identity, choice)).next()
+) -> Vec<(Hash, HiddenExchange)> {
+    let round = |key| HiddenExchange { message_key: key, messages: messages.clone() };
+    let Some((call, key)) =
+        choice.released().into_iter().zip(released_keys(request, identity, choice)).next()
     else {
-        let anchor = identity.text_anchor(asked.context, &choice.text());
-        return vec![(asked.context, round(anchor))];
+        let key = identity.text_key(request.context, &choice.text());
+        return vec![(request.context, round(key))];
     };
     if messages.is_empty() {
         return Vec::new();
     }
-    let mut kept = vec![(asked.context, round(key))];
+    let mut kept = vec![(request.context, round(key))];
     kept.extend(is_random(call.id().as_bytes(), &call.name()).then(|| (key, round(key))));
     kept
 }
 
-/// The names of the calls that the client was shown, in order; behind them those of the calls that it may make of them.
-pub fn released_keys(asked: &Asked<'_>, identity: &Identity, choice: &dyn ShownChoice) -> Vec<Hash> {
+/// The keys of the calls that the client was shown, in order, followed by those of the calls that it may expand them
+/// to.
+pub fn released_keys(
+    request: &RequestContext<'_>,
+    identity: &Identity,
+    choice: &dyn ShownChoice,
+) -> Vec<Hash> {
     let key = |id: &str, name: &str, arguments: &str| {
-        let arguments = arguments_hash(arguments, identity, asked.memo);
-        identity.call_key(asked.root, id.as_bytes(), name, arguments)
+        let arguments = arguments_hash(arguments, identity, request.memo);
+        identity.call_key(request.root, id.as_bytes(), name, arguments)
     };
     let shown = choice.released().into_iter().map(|call| key(&call.id(), &call.name(), &call.arguments()));
     let made = choice
@@ -166,13 +178,13 @@ pub fn released_keys(asked: &Asked<'_>, identity: &Identity, choice: &dyn ShownC
     shown.chain(made).collect()
 }
 
-/// How it is to be remembered that these calls were handed out at `at_ms`, behind the exchange `messages`.
-pub fn release(asked: &Asked<'_>, identity: &Identity, messages: &Bytes, at_ms: u64) -> Release {
-    Release { context: asked.context, hidden: hidden_digest(messages, &identity.key), at_ms }
+/// The record that calls were handed out at `at_ms`, after the exchange `messages`.
+pub fn release(request: &RequestContext<'_>, identity: &Identity, messages: &Bytes, at_ms: u64) -> Release {
+    Release { context: request.context, hidden: hidden_digest(messages, &identity.key), at_ms }
 }
 
-/// What of a request its reply's names depend on.
-pub struct Asked<'a> {
+/// The part of a request that its reply's keys depend on.
+pub struct RequestContext<'a> {
     /// See [`Identity::root`].
     pub root: Hash,
     /// The digest of all that the model saw of the conversation.
@@ -180,10 +192,10 @@ pub struct Asked<'a> {
     pub memo: &'a dyn Memo,
 }
 
-/// The name of the text at `place`.
-pub fn anchor_of(transcript: &Transcript<'_>, place: Place) -> Hash {
-    let text = text_of(&transcript.request.messages[place.message], transcript.body);
-    transcript.identity.text_anchor(place.name, &text)
+/// The key of the text at `position`.
+pub fn text_key_of(transcript: &Transcript<'_>, position: HiddenPosition) -> Hash {
+    let text = text_of(&transcript.request.messages[position.message], transcript.body);
+    transcript.identity.text_key(position.name, &text)
 }
 
 pub(super) fn text_of(message: &Message, body: &[u8]) -> String {

@@ -1,64 +1,64 @@
-//! A request that is sent, in whatever form and however often: what is known of it, and the calls of its replies that wait
-//! for a person's decision.
+//! A request in flight, in whatever variant and however often it is sent: its state, and the calls of its replies that
+//! wait for a person's decision.
 
 use super::answer::Replies;
 use super::error::ProxyError;
 use super::fallback::Fallbacks;
 use super::plan::{Approved, Length};
-use super::store::SentRounds;
+use super::store::SentExchanges;
 use super::{Core, Input, Now, Output};
 use crate::config::Tell;
 use crate::conversation::identity::Hash;
 use crate::dialect::Handed;
 use crate::dialect::reply::{Form, ShownChoice};
-use crate::dialect::variant::{Pass, Tools};
+use crate::dialect::variant::{Tools, Variant};
 use crate::exchange::judging::Judging;
 use crate::exchange::reasks::Reasks;
 use crate::plan::approval::ApprovalDecision;
-use crate::telemetry::outcome::{Consent, Fallback, JudgedCall, Verdict};
+use crate::telemetry::request_record::{Consent, Fallback, JudgedCall, Verdict};
 use bytes::Bytes;
 
-/// What the person reads where a model takes no tools.
-const NO_TOOLS: &str = "(This model cannot use tools; the answer is given without them.)";
+/// The line to the person where a model does not support tools.
+const NO_TOOLS: &str = "(This model does not support tools. It answered without them.)";
 
-/// A request that goes to the upstream, in whatever form and however often, and what comes back.
+/// A request to the upstream, in whatever variant and however often it is sent, and its replies.
 pub(super) struct Running {
-    /// Hidden exchanges that are put back, each with the place of its message.
+    /// Hidden exchanges that are put back, each with the index of the message that follows it.
     pub(super) restored: Vec<(usize, Bytes)>,
     /// The digest of all that the model sees of the conversation.
     pub(super) context: Hash,
     /// The model at its upstream.
     pub(super) model: Hash,
     pub(super) length: Length,
-    pub(super) pass: Pass,
+    pub(super) variant: Variant,
     pub(super) fallbacks: Fallbacks,
     pub(super) tried: Vec<Fallback>,
     pub(super) reasks: Reasks,
-    /// The tools were taken away for the final answer alone.
+    /// The tools were removed for the final answer only.
     pub(super) bare: bool,
-    /// The client must or may be answered by a call, so that tools stay open to the end.
+    /// The client needs or accepts a call as its answer, so tools stay available to the end.
     pub(super) keeps_tools: bool,
-    /// With which hidden exchanges the history is sent; `None` once that is reported.
-    pub(super) sent: Option<SentRounds>,
-    /// The name of the whole request, made once: a stream of many choices asks for it at every finish.
+    /// With which hidden exchanges the history is sent; `None` after that was reported.
+    pub(super) sent: Option<SentExchanges>,
+    /// The digest of the whole request, computed once: a stream of many choices needs it at every finish.
     pub(super) name: Option<Hash>,
     /// How many judged calls are in the record.
     pub(super) noted: usize,
-    /// The calls that wait for a person's decision, as they are recorded if the client leaves.
+    /// The calls that wait for a person's decision, for the record if the client leaves.
     pub(super) held: Vec<(u32, JudgedCall)>,
     pub(super) replying: Replying,
 }
 
-/// How far the replies are.
+/// The state of the replies.
 pub(super) enum Replying {
-    /// No reply has come that the client gets.
+    /// No reply for the client has come.
     Nothing(Box<Judging>),
     Judged(Box<Replies>),
     Over,
 }
 
 impl Running {
-    /// Takes what happened.
+    /// Handles an input.
     pub(super) fn on(&mut self, core: &mut Core, input: Input, now: Now) {
         self.replying = match (std::mem::replace(&mut self.replying, Replying::Over), input) {
             (replying, Input::Resent) => {
@@ -83,14 +83,14 @@ impl Running {
         Replying::Over
     }
 
-    /// Hands out the calls that a person has approved: limits judge them as they would the model's own.
-    pub(super) fn hand_out(&mut self, core: &mut Core, (anchor, confirmation): &Approved, now: Now) {
+    /// Hands out the calls that a person has approved; limits apply to them as to the model's own calls.
+    pub(super) fn hand_out(&mut self, core: &mut Core, (question, confirmation): &Approved, now: Now) {
         let Replying::Nothing(mut judging) = std::mem::replace(&mut self.replying, Replying::Over) else {
             return;
         };
         let model = core.request.model_name(&core.body).into_owned();
         let (key, created, usage) = (&core.identity.key, now.ms / 1000, core.request.include_usage);
-        let handed = Handed { anchor: *anchor, key, model: &model, created, usage };
+        let handed = Handed { question: *question, key, model: &model, created, usage };
         judging.approve(true);
         let is_stream = core.request.stream;
         let form = if is_stream { Form::Streamed } else { Form::Whole };
@@ -101,11 +101,11 @@ impl Running {
     /// The line to the person, where the answer comes without the tools that the client offered.
     pub(super) fn preface(&self, core: &Core) -> Option<String> {
         let wanted = core.shared.config.upstream.tools_unsupported_tell == Tell::Text;
-        let is_without = self.pass.tools == Tools::Dropped && !core.request.structured;
+        let is_without = self.variant.tools == Tools::Dropped && !core.request.structured;
         (wanted && is_without && !self.bare && !core.is_observing()).then(|| NO_TOOLS.to_owned())
     }
 
-    /// Has people asked about the calls that have come to wait, and no longer about those that the judge has given up.
+    /// Asks people about newly held calls, and withdraws the questions about calls that the judge no longer holds.
     pub(super) fn ask_approvals(&mut self, core: &mut Core, judging: &Judging) {
         if self.held.is_empty() && judging.held().next().is_none() {
             return;
@@ -126,14 +126,14 @@ impl Running {
         }
     }
 
-    /// Notes a decision; false if nobody waits for it.
-    pub(super) fn decided(&mut self, core: &mut Core, id: u32, word: ApprovalDecision) -> bool {
+    /// Notes a decision; false if no call waits for it.
+    pub(super) fn decided(&mut self, core: &mut Core, id: u32, approval: ApprovalDecision) -> bool {
         let waited = self.held.len();
         self.held.retain(|(held, _)| *held != id);
         if self.held.len() == waited {
             return false;
         }
-        core.record.confirmations.push(match word {
+        core.record.confirmations.push(match approval {
             ApprovalDecision::Approved => Consent::Approved,
             ApprovalDecision::Declined => Consent::Declined,
             ApprovalDecision::Expired => Consent::Expired,
@@ -143,7 +143,7 @@ impl Running {
         true
     }
 
-    /// Notes what became of calls, also of a reply that did not come to its end.
+    /// Notes the outcome of calls, also of an incomplete reply.
     pub(super) fn close(&mut self, core: &mut Core, now: Now) {
         for (_, call) in self.held.drain(..) {
             core.record.confirmations.push(Consent::Left);
@@ -174,7 +174,7 @@ impl Running {
     pub(super) fn awaits_first_reply(&self) -> bool {
         match &self.replying {
             Replying::Nothing(_) => true,
-            Replying::Judged(replies) => !replies.is_stream() && self.pass.asking.is_none(),
+            Replying::Judged(replies) => !replies.is_stream() && self.variant.asking.is_none(),
             Replying::Over => false,
         }
     }

@@ -1,11 +1,11 @@
-//! The phase send: the request written in the form that it takes now, the next form after a refusal, and asking again
-//! behind blocked calls. Decides when the model is asked for its final answer.
+//! The phase send: the request in its present variant, the next variant after a refusal, and the re-ask after blocked
+//! calls. Decides when the final-answer request is sent.
 
 use super::fallback::{Fallbacks, Subject, lands_bare, learned, placement};
-use super::notes::{TOOLS_UNSUPPORTED, word};
+use super::notes::{TOOLS_UNSUPPORTED, action};
 use super::plan::Planned;
 use super::running::{Replying, Running};
-use super::store::{Answered, News, Overflow, Spent};
+use super::store::{News, Overflow, ReplyContext, Spent};
 use super::{Core, Output};
 use crate::config::Unjudged;
 use crate::conversation::assembled::Assembled;
@@ -15,42 +15,42 @@ use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::overflows;
 use crate::dialect::reply::ShownChoice;
 use crate::dialect::usage::Usage;
-use crate::dialect::variant::{Pass, Source, Tools};
+use crate::dialect::variant::{Source, Tools, Variant};
 use crate::exchange::judging::wrapper::made_of;
 use crate::exchange::judging::{AnswerTools, Judging};
 use crate::exchange::reasks::Reasks;
-use crate::exchange::restore::Asked;
+use crate::exchange::restore::RequestContext;
 use crate::plan::Plan;
 use crate::plan::decision::Next;
 use crate::plan::texts::saved_tokens;
-use crate::telemetry::outcome::{Fallback, On, PrefixBreak};
+use crate::telemetry::request_record::{Fallback, On, PrefixBreak};
 use bytes::Bytes;
 
 impl Core {
-    /// What is left out at once, because the model is known to refuse it.
-    fn note_left_out(&mut self, pass: &Pass) {
+    /// Notes what is left out from the start, because the model is known to refuse it.
+    fn note_left_out(&mut self, variant: &Variant) {
         let known = [
-            (pass.tools == Tools::Dropped, Fallback::Tools),
-            (pass.tools == Tools::WithoutChoice, Fallback::ToolChoice),
-            (pass.flat, Fallback::Flattened),
+            (variant.tools == Tools::Dropped, Fallback::Tools),
+            (variant.tools == Tools::WithoutChoice, Fallback::ToolChoice),
+            (variant.flat, Fallback::Flattened),
         ];
         for (_, fallback) in known.iter().filter(|(is_known, _)| *is_known) {
-            self.record.act(On::Request, TOOLS_UNSUPPORTED, word(*fallback), 1);
+            self.record.act(On::Request, TOOLS_UNSUPPORTED, action(*fallback), 1);
         }
     }
 }
 
-/// A request as it goes up.
+/// A request to the upstream.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     /// Its body, in pieces.
     pub pieces: Vec<Bytes>,
-    /// The form that it takes.
-    pub pass: Pass,
+    /// Its variant.
+    pub variant: Variant,
 }
 
 impl Running {
-    /// What goes up for the planned request, and the judge of the replies.
+    /// The state of a planned request before it is sent, with the judge of its replies.
     pub(super) fn new(core: &mut Core, planned: Planned) -> Self {
         let Planned {
             facts,
@@ -79,23 +79,23 @@ impl Running {
         let fallbacks = Fallbacks::new(&core.request, subject);
         let settings = &config.notices;
         let placed = placement(settings.placement, &settings.system_models, &model_name, facts.model);
-        let mut pass = fallbacks.first(&core.request, placed, facts.model);
+        let mut variant = fallbacks.first(&core.request, placed, facts.model);
         if observes {
-            pass = Pass::plain(placed);
+            variant = Variant::plain(placed);
             *core.plan = Plan::default();
             restored.clear();
         }
-        pass.ask_usage = asks_usage;
+        variant.ask_usage = asks_usage;
         let judging = Judging::new(judge, answers, observes)
             .asking(token)
             .passing_unjudged(config.upstream.unjudged == Unjudged::Pass);
-        core.note_left_out(&pass);
+        core.note_left_out(&variant);
         Self {
             restored,
             context,
             model,
             length,
-            pass,
+            variant,
             fallbacks,
             tried: Vec::new(),
             reasks: Reasks::default(),
@@ -109,37 +109,39 @@ impl Running {
         }
     }
 
-    /// Sends the request in its present form.
+    /// Sends the request in its present variant.
     pub(super) fn send(&mut self, core: &mut Core) {
         core.record.upstream_requests += 1;
         let Core { dialect, body, request, plan, .. } = core;
         let pieces = dialect
-            .write(&Source { body, request, plan, restored: &self.restored }, &self.pass)
+            .write(&Source { body, request, plan, restored: &self.restored }, &self.variant)
             .into_pieces();
-        core.outputs.push_back(Output::Send(Outgoing { pieces, pass: self.pass.clone() }));
+        core.outputs.push_back(Output::Send(Outgoing { pieces, variant: self.variant.clone() }));
     }
 
-    /// After an upstream's error: true if another form of the request is worth a try.
+    /// Chooses the next variant after an upstream's error; true if there is one to try.
     pub(super) fn falls_back(&mut self, core: &mut Core, status: u16, error: &UpstreamError) -> bool {
         if overflows(status, error) {
             return self.makes_room(core);
         }
-        let Some((pass, fallback)) = self.fallbacks.after(status, error, &self.pass) else { return false };
+        let Some((variant, fallback)) = self.fallbacks.after(status, error, &self.variant) else {
+            return false;
+        };
         self.try_next(core, &[fallback]);
         match fallback {
             Fallback::Placement => core.record.prefix_breaks.push(PrefixBreak::Placement),
-            // Of no concern to the client, nor to the model.
+            // Neither the client nor the model notices it.
             Fallback::StreamOptions => {}
-            other => core.record.act(On::Request, TOOLS_UNSUPPORTED, word(other), 1),
+            other => core.record.act(On::Request, TOOLS_UNSUPPORTED, action(other), 1),
         }
         if core.is_observing() {
             return false;
         }
-        self.pass = pass;
+        self.variant = variant;
         true
     }
 
-    /// After the upstream refused the request for its length: true if there is a shorter form.
+    /// Shortens the request after the upstream refused it for its length; true if that was possible.
     fn makes_room(&mut self, core: &mut Core) -> bool {
         if !self.fallbacks.may_shorten() {
             return false;
@@ -148,7 +150,7 @@ impl Running {
         if !plan.leaves_out_more_than(&core.plan) {
             return false;
         }
-        // What was decided for this request, and had not been decided before the error.
+        // The changes to this request that were not decided before the error.
         let messages = core.request.messages.len();
         let known = (core.plan.cleared().count(), core.plan.dropped.len());
         for edit in plan.cleared().skip(known.0).filter(|edit| edit.decided == messages) {
@@ -168,15 +170,15 @@ impl Running {
         true
     }
 
-    /// Recorded at once: the client may leave before the end.
+    /// Notes fallbacks at once, since the client may leave before the end.
     fn try_next(&mut self, core: &mut Core, fallbacks: &[Fallback]) {
         self.tried.extend(fallbacks);
         core.record.fallbacks.extend(fallbacks);
     }
 
-    /// The upstream took the present form: what it had refused is remembered.
+    /// The upstream accepted the present variant: stores what it had refused.
     pub(super) fn taken(&mut self, core: &mut Core) {
-        if self.tried.is_empty() || core.is_observing() || self.pass.asking.is_some() {
+        if self.tried.is_empty() || core.is_observing() || self.variant.asking.is_some() {
             return;
         }
         let model = Some((self.model, learned(&self.tried)));
@@ -187,7 +189,7 @@ impl Running {
         core.outputs.push_back(Output::Store(News { model, overflow, ..News::default() }));
     }
 
-    /// Notes what the upstream billed, summed over all replies, and reports with which hidden exchanges the history was sent.
+    /// Notes the billed tokens, summed over all replies, and stores with which hidden exchanges the history was sent.
     pub(super) fn billed(&mut self, core: &mut Core, usage: Usage) {
         core.note_usage(usage);
         if let Some(sent) = self.sent.take() {
@@ -195,8 +197,8 @@ impl Running {
         }
     }
 
-    /// Prepares to ask again for `choice`, all of whose calls were blocked in `hidden`, for what is `next`; after too many
-    /// times for a final answer.
+    /// Prepares to ask again for `choice`, whose calls were all blocked in `hidden`, for what is `next`; after too many
+    /// times, for a final answer.
     pub(super) fn ask_again(
         &mut self,
         core: &mut Core,
@@ -213,19 +215,19 @@ impl Running {
             judging.land();
         }
         asking.land &= !self.keeps_tools;
-        if asking.land && self.pass.tools == Tools::WithoutChoice {
-            // The choice that would ask for an answer is refused, as is known.
+        if asking.land && self.variant.tools == Tools::WithoutChoice {
+            // The model is known to refuse the `tool_choice` of a final-answer request.
             self.go_bare(core);
         }
-        // Nobody knows whether a model that was given no tools takes the calls that it made nevertheless.
-        self.pass.flat |= self.pass.tools == Tools::Dropped;
-        self.pass.asking = Some(asking);
+        // It is unknown whether a model that was given no tools accepts the calls that it made nevertheless.
+        self.variant.flat |= self.variant.tools == Tools::Dropped;
+        self.variant.asking = Some(asking);
     }
 
-    /// After the upstream refused to be asked for a final answer: true if it is to be asked once more without tools and with
+    /// After the upstream refused the final-answer request: true if it is to be sent once more without tools and with
     /// the history as text.
     pub(super) fn lands_bare(&mut self, core: &mut Core, status: u16) -> bool {
-        let lands = lands_bare(status, &self.pass);
+        let lands = lands_bare(status, &self.variant);
         if lands {
             self.go_bare(core);
         }
@@ -233,34 +235,36 @@ impl Running {
     }
 
     fn go_bare(&mut self, core: &mut Core) {
-        (self.pass.tools, self.pass.flat, self.bare) = (Tools::Dropped, true, true);
-        self.pass.placement = self.pass.placement.of_last_try();
+        (self.variant.tools, self.variant.flat, self.bare) = (Tools::Dropped, true, true);
+        self.variant.placement = self.variant.placement.of_last_try();
         self.try_next(core, &[Fallback::Tools, Fallback::Flattened]);
     }
 
-    /// Reports what the client was handed and what it was not shown.
+    /// Stores what the client was handed and what was hidden from it.
     pub(super) fn remember(&mut self, core: &mut Core, choices: &[&dyn ShownChoice], now_ms: u64) {
-        // Where no call can be blocked, no text is taken for one before which something was hidden.
+        // Where no call can be blocked, nothing can be hidden before a text.
         if !core.request.declares_tools && choices.iter().all(|choice| choice.calls() == 0) {
             return;
         }
-        let asked = Asked { root: core.identity.root(), context: self.context, memo: &*core.shared.memo };
+        let request =
+            RequestContext { root: core.identity.root(), context: self.context, memo: &*core.shared.memo };
         let (observe, identity, reasks) = (core.is_observing(), &*core.identity, &self.reasks);
-        let mut news = News::of_choices(choices, &Answered { asked, identity, reasks, now_ms, observe });
+        let mut news =
+            News::of_choices(choices, &ReplyContext { request, identity, reasks, now_ms, observe });
         news.spent = self.spent(core, choices, now_ms);
         if !news.is_empty() {
             core.outputs.push_back(Output::Store(news));
         }
     }
 
-    /// What the calls that the client was handed have used of its quotas.
+    /// The use of quotas by the calls that the client was handed.
     fn spent(&mut self, core: &Core, choices: &[&dyn ShownChoice], at_ms: u64) -> Vec<Spent> {
         let policies = core.policies();
         if policies.counted().is_empty() {
             return Vec::new();
         }
         let request: Hash = *self.name.get_or_insert_with(|| core.name_of_bytes());
-        // Those that a call stands for, in its place.
+        // For a wrapper call, the calls within it.
         let names = |call: &Assembled| match made_of(call) {
             made if made.is_empty() => vec![call.name()],
             made => made.into_iter().map(|made| made.name).collect(),

@@ -1,12 +1,12 @@
-//! With which hidden exchanges a history was sent: named, so that a later request tells whether it is sent with the same
-//! ones. Compares; writes and remembers nothing.
+//! A digest of the hidden exchanges that a history was sent with, so that a later request shows whether it is sent with
+//! the same ones. Compares; stores nothing.
 
 use crate::conversation::Transcript;
 use crate::conversation::histories::Histories;
 use crate::conversation::identity::Domain;
 use bytes::Bytes;
 
-/// A request with the rounds that are put back in it, each before one of its messages.
+/// A request with the hidden exchanges that are put back, each before one of its messages.
 #[derive(Clone, Copy)]
 pub struct Sent<'a> {
     pub transcript: &'a Transcript<'a>,
@@ -14,8 +14,8 @@ pub struct Sent<'a> {
 }
 
 impl Sent<'_> {
-    /// Names the rounds that are put back before the first `count` messages; 0 where there are none.
-    pub fn rounds_before(&self, count: usize) -> u64 {
+    /// The digest of the exchanges that are put back before the first `count` messages; 0 if there are none.
+    pub fn exchanges_before(&self, count: usize) -> u64 {
         let rounds: Vec<_> = self.restored.iter().filter(|(before, _)| *before < count).collect();
         if rounds.is_empty() {
             return 0;
@@ -23,17 +23,17 @@ impl Sent<'_> {
         let places: Vec<[u8; 8]> = rounds.iter().map(|(before, _)| (*before as u64).to_le_bytes()).collect();
         let parts = rounds.iter().zip(&places).flat_map(|((_, round), place)| [&place[..], &round[..]]);
         let parts: Vec<&[u8]> = std::iter::once(&b"rounds"[..]).chain(parts).collect();
-        // Half of the name: it is compared with one other.
+        // Half of the digest is enough: it is compared with one other.
         (self.transcript.identity.key.hash(Domain::History, &parts).0 as u64).max(1)
     }
 
-    /// Whether the rounds that are put back before the newest reply that is known are those that were put back when it
-    /// was asked for. They are not where one was told or lost since: by another process, say, or behind an equal reply.
-    /// `anchors` answer for the earlier ones of `histories`, in their order.
-    pub fn keeps_rounds(&self, histories: &Histories, sent: &[Option<u64>]) -> bool {
+    /// Whether the exchanges that are put back before the newest known reply are those of the request that it answered.
+    /// They differ where one was added or lost since: by another process, say, or before an equal reply. `sent` holds
+    /// the digests for the earlier ones of `histories`, in their order.
+    pub fn keeps_exchanges(&self, histories: &Histories, sent: &[Option<u64>]) -> bool {
         let mut known = histories.earlier.iter().zip(sent);
         let newest = known.find_map(|((end, _), rounds)| Some((*end, (*rounds)?)));
-        newest.is_none_or(|(end, rounds)| rounds == self.rounds_before(end))
+        newest.is_none_or(|(end, rounds)| rounds == self.exchanges_before(end))
     }
 }
 
@@ -44,17 +44,17 @@ mod tests {
     use crate::conversation::memo::NoMemo;
 
     #[test]
-    fn rounds_are_kept_where_the_known_beginning_is_sent_with_the_same_ones() {
+    fn exchanges_are_kept_where_the_known_prefix_is_sent_with_the_same_ones() {
         let body = r#"{"messages":[{"role":"user"},{"role":"assistant"},{"role":"user"},{"role":"assistant"},{"role":"user"}]}"#;
         let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
-        let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+        let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
         let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
         let histories = Histories::read(transcript, Hash(9));
         let round = |at: usize, text: &'static str| (at, Bytes::from_static(text.as_bytes()));
         let keeps = |then: &[(usize, Bytes)], now: &[(usize, Bytes)], known: bool| {
-            let rounds = Sent { transcript, restored: then }.rounds_before(3);
+            let rounds = Sent { transcript, restored: then }.exchanges_before(3);
             let sent = known.then_some(rounds);
-            Sent { transcript, restored: now }.keeps_rounds(&histories, &[sent, None])
+            Sent { transcript, restored: now }.keeps_exchanges(&histories, &[sent, None])
         };
         let (first, other, last) = (round(1, "{}"), round(1, "{ }"), round(3, "{}"));
         for (then, now, kept) in [

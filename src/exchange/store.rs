@@ -1,11 +1,11 @@
-//! What an exchange asks of the state store and reports to it, as plain data. Whoever keeps it implements the trait in
-//! `ledger`; what a fact means is the core's to say.
+//! The state store's queries, facts and updates, as plain data. Stores implement the trait in `store`; what a fact
+//! means is decided here in the core.
 
 mod calls;
 mod update;
 
 pub use calls::CallNames;
-pub use update::Answered;
+pub use update::ReplyContext;
 
 use crate::conversation::Stopped;
 use crate::conversation::identity::{CallKey, Hash};
@@ -15,62 +15,62 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The most calls of one request that are looked up, the newest first: older ones are outside every window,
-/// and a request of a million calls must not cost a million look-ups. The same for replies.
+/// The most calls of one request that are looked up, the newest first: older ones are outside every window, and a
+/// request with a million calls must not cost a million look-ups. The same for replies.
 pub const MOST_LOOKED_UP: usize = 1024;
 
-/// Most rounds kept under one name: more are answers to one conversation that was held as often.
-pub const MOST_AT_ONE_PLACE: usize = 64;
+/// Most hidden exchanges under one key: more only occur where the same conversation was held that often.
+pub const MOST_AT_ONE_KEY: usize = 64;
 
-/// A hidden round, found again by what the client was shown behind it.
+/// A hidden exchange, found again by what the client was shown after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Round {
-    /// The name of the assistant message that it stands before.
-    pub anchor: Hash,
+pub struct HiddenExchange {
+    /// The key of the assistant message that follows it.
+    pub message_key: Hash,
     /// Messages joined by commas; empty where the client was shown all.
     pub messages: Bytes,
 }
 
-/// What one request wants to know.
+/// The query of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
     /// Calls whose release time is wanted.
     pub calls: &'a [CallKey],
-    /// Where hidden rounds may belong.
+    /// The keys under which hidden exchanges may be stored.
     pub places: &'a [Hash],
     /// The model at its upstream.
     pub model: Hash,
-    /// The request's own name, to tell a repetition.
+    /// The request's digest, to recognise a repetition.
     pub request: Hash,
     pub conversation: Hash,
     /// Histories that may have been sent before.
     pub histories: &'a [Hash],
-    /// The text to which the user has answered, where that may be a yes.
+    /// The key of the text that the user has answered, where that may be an approval.
     pub answered: Option<Hash>,
-    /// What the caller has used of these is wanted.
+    /// The quotas whose use by the caller is wanted.
     pub quotas: &'a [Quota],
-    /// The conversation and its caller, where it is wanted whether a person has stopped one of them.
+    /// The conversation and its caller, where a stop of one of them matters.
     pub stops: &'a [Stop],
     /// The request's name, equal for equal bytes alone.
     pub bytes: Hash,
     /// Now, in ms since the epoch.
     pub now_ms: u64,
-    /// The same by the clock that ages what is known, which nobody sets.
+    /// The same by a monotonic clock, by which entries expire.
     pub now: Instant,
 }
 
 /// A quota of one caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Its name for this caller.
+    /// Its key for this caller.
     pub name: Hash,
-    /// How many it allows: no more need be known.
+    /// How many calls it allows; more uses need not be looked up.
     pub calls: usize,
     /// How long a use counts, in ms.
     pub window_ms: u64,
 }
 
-/// A conversation or a caller that a person stops, by its id.
+/// A conversation or a caller that a person has stopped, by its id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stop {
     pub what: Stopped,
@@ -78,39 +78,39 @@ pub struct Stop {
     pub id: String,
 }
 
-/// A request that carries a yes.
+/// A request that carries an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The name of the text that asked.
-    pub anchor: Hash,
+    /// The key of the question's text.
+    pub question: Hash,
     /// The request's name, equal for equal bytes alone.
     pub request: Hash,
     /// Now, in ms since the epoch.
     pub now_ms: u64,
 }
 
-/// The answers, in the order asked.
+/// The store's answers, in the order of the query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// When each call was handed out, and behind what; `None` where that is not known.
+    /// When each call was handed out, and after which context; `None` if unknown.
     pub released: Vec<Option<Releases>>,
-    pub rounds: Vec<Vec<Round>>,
+    pub rounds: Vec<Vec<HiddenExchange>>,
     pub model: ModelFacts,
     /// The same request came before.
     pub repeated: bool,
-    /// What that text asked, if it did.
+    /// What the answered text asked, if it was a question.
     pub asked: Option<Arc<Confirmation>>,
-    /// The name of the hidden exchanges that each history was sent with.
-    pub sent_rounds: Vec<Option<u64>>,
-    /// When calls of each quota were handed out, in ms since the epoch, but for earlier tries of the same request.
+    /// The digest of the hidden exchanges that each history was sent with.
+    pub sent_exchanges: Vec<Option<u64>>,
+    /// When calls of each quota were handed out, in ms since the epoch, without earlier tries of the same request.
     pub spent: Vec<Vec<u64>>,
-    /// Requests of the conversation that were refused for their length and taken in a shorter form.
+    /// Requests of the conversation that were refused for their length and accepted when shortened.
     pub overflows: Vec<Overflow>,
     /// A person has stopped the conversation or its caller.
     pub stopped: Option<Stopped>,
-    /// The ledger that replicas share did not answer: this is what this process knows.
+    /// The shared state store did not answer: these are the facts of this process alone.
     pub away: bool,
-    /// It answered, but takes no news: what this process and others hand out, they do not learn of each other.
+    /// It answered, but accepts no writes: processes do not learn what the others hand out.
     pub unwritten: bool,
 }
 
@@ -123,12 +123,12 @@ pub struct ModelFacts {
     pub no_tool_history: bool,
     /// A system message that is not the first message.
     pub no_late_system: bool,
-    /// To be asked for the usage of a stream.
+    /// Requests for the usage of a stream.
     pub no_stream_options: bool,
 }
 
 impl ModelFacts {
-    /// Everything.
+    /// All of these.
     pub const ALL: Self = Self {
         no_tools: true,
         no_tool_choice: true,
@@ -137,7 +137,7 @@ impl ModelFacts {
         no_stream_options: true,
     };
 
-    /// What either knows.
+    /// The union of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -150,21 +150,21 @@ impl ModelFacts {
     }
 }
 
-/// What one request brought.
+/// The update after one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Calls handed to the client. Each time is kept, since ids repeat at some providers.
+    /// Calls handed to the client. Every time is kept, since ids repeat at some providers.
     pub released: Vec<(CallKey, Release)>,
-    /// Rounds by their place; of equal ones one is kept.
-    pub rounds: Vec<(Hash, Round)>,
+    /// Hidden exchanges by key; of equal ones one is kept.
+    pub rounds: Vec<(Hash, HiddenExchange)>,
     pub model: Option<(Hash, ModelFacts)>,
-    /// Questions that were put, by the name of the text that holds each. What was told first stays.
+    /// Questions that were asked, by the key of the text that holds each. The first one under a key is kept.
     pub asked: Vec<(Hash, Confirmation)>,
     /// With which hidden exchanges the history was sent.
-    pub sent: Option<SentRounds>,
-    /// What quotas were used for.
+    pub sent: Option<SentExchanges>,
+    /// The use of quotas.
     pub spent: Vec<Spent>,
-    /// By the conversation: the request was refused for its length and taken in a shorter form.
+    /// Under the conversation's key: the request was refused for its length and accepted when shortened.
     pub overflow: Option<(Hash, Overflow)>,
 }
 
@@ -173,34 +173,34 @@ pub struct News {
 pub struct Overflow {
     /// How many messages it had.
     pub messages: usize,
-    /// The name of these.
+    /// The digest of these.
     pub history: Hash,
 }
 
 /// With which hidden exchanges a history was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SentRounds {
-    /// The history's name.
+pub struct SentExchanges {
+    /// The history's digest.
     pub history: Hash,
-    /// The name of the hidden exchanges that were put back in it; 0 where none were.
+    /// The digest of the hidden exchanges that were put back in it; 0 if there were none.
     pub rounds: u64,
 }
 
 impl News {
-    /// Whether there is nothing to tell.
+    /// Whether there is nothing to store.
     pub fn is_empty(&self) -> bool {
-        let told = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
-        let told = told && self.spent.is_empty() && self.overflow.is_none();
-        told && self.model.is_none() && self.sent.is_none()
+        let is_empty = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
+        let is_empty = is_empty && self.spent.is_empty() && self.overflow.is_none();
+        is_empty && self.model.is_none() && self.sent.is_none()
     }
 }
 
 /// Calls of one quota that a request brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spent {
-    /// The quota's name for its caller.
+    /// The quota's key for its caller.
     pub quota: Hash,
-    /// The request's own name.
+    /// The request's digest.
     pub request: Hash,
     pub calls: usize,
     /// In ms since the epoch.

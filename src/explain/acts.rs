@@ -1,5 +1,5 @@
-//! What policies did to one message, in words: each edit with its reason, whether it counts, and what it saves. Reads
-//! the plan; what becomes of a text is settled by `rewrite::texts`.
+//! The actions of policies on one message, in words: each edit with its reason, whether it applies, and what it saves.
+//! Reads the plan; `plan::texts` decides which change of a text applies.
 
 use super::facts::Act;
 use crate::conversation::View;
@@ -28,10 +28,10 @@ pub(super) fn acts_of(
         .iter()
         .rfind(|edit| matches!(edit.change, Change::Notice { .. }) && !plan.drops(edit.message));
     let mut acts = Vec::new();
-    for edit in plan.told().filter(|edit| edit.message == message) {
-        let stands = match &edit.change {
+    for edit in plan.effective_edits().filter(|edit| edit.message == message) {
+        let applies = match &edit.change {
             Change::Clear { text, by, .. }
-            | Change::WithholdText { text, by, .. }
+            | Change::BlockText { text, by, .. }
             | Change::Point { text, by, .. }
             | Change::Shorten { text, by, .. } => {
                 settled.get(&(message, *text)).is_some_and(|change| change.by() == Some(by))
@@ -46,26 +46,26 @@ pub(super) fn acts_of(
             Change::Notice { .. } => true,
             Change::Remark { .. } => false,
         };
-        let saved_tokens = if stands { text.saved_by(&edit.change, placement) } else { 0 };
+        let saved_tokens = if applies { text.saved_by(&edit.change, placement) } else { 0 };
         let (policy, action) = (edit.policy, edit.change.word().into_owned());
-        acts.push(Act { policy, action, why: why(edit, stands), saved_tokens, stands });
+        acts.push(Act { policy, action, why: why(edit, applies), saved_tokens, applies });
     }
     acts
 }
 
-/// The message goes with its turn.
+/// The act that dropped the message with its turn.
 pub(super) fn dropped(plan: &Plan, message: usize, tokens: u64) -> Vec<Act> {
     let by = plan.dropped.iter().find(|dropped| dropped.messages.contains(&message));
     let act = by.map(|Dropped { policy, messages, decided }| Act {
         policy,
         action: "dropped".to_owned(),
         why: format!(
-            "old turns make room, as decided at message {decided}: messages {} to {} are not sent",
+            "old turns are dropped, as decided at message {decided}: messages {} to {} are not sent",
             messages.start,
             messages.end.saturating_sub(1)
         ),
         saved_tokens: tokens as i64,
-        stands: true,
+        applies: true,
     });
     act.into_iter().collect()
 }
@@ -73,13 +73,13 @@ pub(super) fn dropped(plan: &Plan, message: usize, tokens: u64) -> Vec<Act> {
 impl Text<'_> {
     /// Estimated tokens that the change saves; less than 0 where it adds some.
     fn saved_by(&self, change: &Change, placement: Option<Placement>) -> i64 {
-        let original = |place: usize| {
-            let text = self.view.texts().nth(place);
+        let original = |index: usize| {
+            let text = self.view.texts().nth(index);
             text.map_or(Estimate::ZERO, |text| estimate_text(&text))
         };
         let (before, after) = match change {
             Change::Clear { text, by, .. }
-            | Change::WithholdText { text, by, .. }
+            | Change::BlockText { text, by, .. }
             | Change::Point { text, by, .. }
             | Change::Shorten { text, by, .. } => (original(*text), estimate_text(by)),
             Change::Surround { before, after, .. } => {
@@ -97,22 +97,22 @@ impl Text<'_> {
     }
 }
 
-/// Why the model reads something else, in a few words.
-fn why(edit: &Edit, stands: bool) -> String {
+/// Why the model is shown something else, in a few words.
+fn why(edit: &Edit, applies: bool) -> String {
     let gone = format!("{} characters are not sent", edit.change.gone_chars());
     let why = match &edit.change {
         Change::Clear { .. } => {
-            format!("an old text makes room, as decided at message {}: {gone}", edit.decided)
+            format!("an old text is cleared, as decided at message {}: {gone}", edit.decided)
         }
-        Change::WithholdText { .. } => format!("the model shall not read it: {gone}"),
+        Change::BlockText { .. } => format!("the model must not see it: {gone}"),
         Change::Point { original, .. } => {
-            format!("message {original} says the same and is still sent: {gone}")
+            format!("equal to message {original}, which is still sent: {gone}")
         }
         Change::Shorten { .. } => format!("too long: {gone}"),
-        Change::Clean { .. } => format!("characters that nobody sees are taken out: {gone}"),
-        Change::Surround { .. } => "lines of ours stand before and behind it".to_owned(),
-        Change::Notice { .. } => "a text of ours follows".to_owned(),
-        Change::Remark { .. } => return "told in metrics and the log alone".to_owned(),
+        Change::Clean { .. } => format!("invisible characters are removed: {gone}"),
+        Change::Surround { .. } => "a line of toolrein is added before and after it".to_owned(),
+        Change::Notice { .. } => "a text of toolrein follows".to_owned(),
+        Change::Remark { .. } => return "only counted and logged".to_owned(),
     };
-    if stands { why } else { format!("{why} (gives way to something stronger)") }
+    if applies { why } else { format!("{why} (overridden by another change)") }
 }

@@ -1,5 +1,5 @@
-//! What is told of one conversation, as plain data: each message before and after, what was done to it, by whom and why,
-//! and the totals. Holds facts; neither finds nor words them. Its JSON form is that of `--json`.
+//! The explanation of one conversation as plain data: each message before and after, what was done to it, by whom and
+//! why, and the totals. Neither collects nor formats them. Its JSON form is that of `--json`.
 
 use crate::plan::ReasonKind;
 use serde::Serialize;
@@ -12,7 +12,7 @@ pub(super) struct Explained {
     pub id: Option<String>,
     pub source: Option<String>,
     pub model: Option<String>,
-    /// The profile that it takes; `None`: what stands outside of profiles.
+    /// The profile that it takes; `None`: the settings outside of profiles.
     pub profile: Option<String>,
     /// How notices are placed.
     pub placement: Option<&'static str>,
@@ -30,27 +30,27 @@ pub(super) struct Explained {
 pub(super) struct Declared {
     pub name: String,
     pub tokens: u64,
-    /// The policy that keeps it from the model.
+    /// The policy that hides it from the model.
     pub hidden_by: Option<&'static str>,
 }
 
 /// One message.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Shown {
-    /// Its place, from 0, as in the line's `messages`; of an added message that of the one it follows.
+    /// Its index, from 0, as in the line's `messages`; of an added message the index of the one it follows.
     pub message: usize,
     pub role: &'static str,
     /// The tool whose result it is.
     pub tool: Option<String>,
     pub fate: Fate,
-    /// As recorded; `None`: it is ours.
+    /// As recorded; `None`: toolrein added it.
     pub before: Option<Size>,
     /// As sent; `None`: it is not.
     pub after: Option<Size>,
     pub pieces: Vec<Piece>,
     pub acts: Vec<Act>,
     pub calls: Vec<Made>,
-    /// What the model would have read in its place, since the call that it answers would have been withheld.
+    /// What the model would have been shown instead, since the call that it answers would have been blocked.
     pub instead: Option<String>,
 }
 
@@ -61,9 +61,9 @@ pub(super) enum Fate {
     Same,
     Changed,
     Dropped,
-    /// A message of ours.
+    /// A message of toolrein.
     Added,
-    /// Behind the last request: the reply to it.
+    /// The reply to the last request.
     Reply,
     /// Its request was refused.
     Unsent,
@@ -78,7 +78,7 @@ pub(super) struct Size {
     pub tokens: u64,
 }
 
-/// A text of a message, or a part of it that is none.
+/// A text of a message, or a part of it that is not text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Piece {
     pub kind: Kind,
@@ -102,10 +102,10 @@ pub(super) struct Act {
     pub policy: &'static str,
     pub action: String,
     pub why: String,
-    /// Estimated tokens that the model need not read; less than 0 for what is added.
+    /// Estimated tokens that are not sent; less than 0 where tokens are added.
     pub saved_tokens: i64,
-    /// Whether it counts: of several changes of one text only the strongest does.
-    pub stands: bool,
+    /// Whether it applies: of several changes of one text only the strongest does.
+    pub applies: bool,
 }
 
 /// A call that an assistant's message made.
@@ -129,33 +129,33 @@ pub(super) enum Ruled {
         by: &'static str,
         new_arguments: String,
     },
-    /// The client does not see it; the model reads this result.
-    Withheld {
+    /// The client does not see it; the model is shown this result.
+    Blocked {
         by: &'static str,
         result: String,
     },
-    /// The client need not make it; the model reads this result.
+    /// The client does not run it; the model is shown this result.
     Answered {
         by: &'static str,
         result: String,
     },
-    /// It came behind a request that was refused.
+    /// Its request was refused.
     Refused,
     /// It answered no request, such as one in a greeting.
     Unjudged,
 }
 
 impl Explained {
-    /// Whether calls stand as withheld that may have run all the same: what a person has said to a question of ours is
-    /// in no recording.
-    pub(super) fn lacks_yeses(&self) -> bool {
+    /// Whether calls are shown as blocked that may have run: recordings do not contain a person's answer to an approval
+    /// question.
+    pub(super) fn lacks_approvals(&self) -> bool {
         let mut objections =
             self.messages.iter().flat_map(|shown| &shown.calls).flat_map(|call| &call.objections);
         objections.any(|objection| objection.reason == ReasonKind::ConfirmationRequired.as_str())
     }
 }
 
-/// Why a policy would have a call withheld.
+/// Why a policy would have a call blocked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Objection {
     pub policy: &'static str,
@@ -173,7 +173,7 @@ pub(super) struct Refused {
     pub words: String,
 }
 
-/// The last request in sum, and all calls.
+/// The totals of the last request, and of all calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Totals {
     /// Messages of the last request as recorded, and as sent.
@@ -185,7 +185,7 @@ pub(super) struct Totals {
     pub tool_tokens_before: u64,
     pub tool_tokens_after: u64,
     pub calls: usize,
-    pub withheld: usize,
+    pub blocked: usize,
 }
 
 /// What one policy did to the conversation.
@@ -196,7 +196,7 @@ pub(super) struct PolicySum {
     /// Changes to the last request.
     pub changes: usize,
     /// Calls to which it objected.
-    pub withheld: usize,
+    pub blocked: usize,
     /// Estimated, in the last request.
     pub saved_tokens: i64,
 }
@@ -215,7 +215,7 @@ impl Shown {
     /// Whether anything happened to it or to its calls.
     pub(super) fn is_touched(&self) -> bool {
         let fate = matches!(self.fate, Fate::Changed | Fate::Dropped | Fate::Added);
-        let acts = self.acts.iter().any(|act| act.stands);
+        let acts = self.acts.iter().any(|act| act.applies);
         fate || acts || self.instead.is_some() || self.calls.iter().any(Made::is_touched)
     }
 }

@@ -1,9 +1,9 @@
-//! The explanation as one HTML page: nothing from outside, no script, light and dark, two columns where there is room.
-//! Lays out; maud escapes, and whatever comes from the recording passes `visible` or `one_line` first.
+//! The explanation as one self-contained HTML page: no script, light and dark, two columns where there is room. Only
+//! lays out; maud escapes, and every text from the recording passes `visible` or `one_line` first.
 
 use super::facts::{Act, Explained, Fate, Kind, Made, Objection, Piece, Refused, Ruled, Shown, Size};
 use super::marks::{Mark, Run, compare};
-use super::text::YESES;
+use super::text::UNKNOWN_APPROVALS;
 use super::visible::{abridged, grouped, grouped_signed, one_line, saved_in_words, visible};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::io::{self, Write};
@@ -84,10 +84,10 @@ fn figures(explained: &Explained) -> Markup {
         (
             if saved < 0 { "added" } else { "saved" },
             saved.unsigned_abs(),
-            format!("tokens, {:.1} %", share.abs()),
+            format!("tokens, {:.1}%", share.abs()),
         ),
         ("touched", touched as u64, format!("of {} messages", explained.messages.len())),
-        ("withheld", totals.withheld as u64, format!("of {} calls", totals.calls)),
+        ("blocked", totals.blocked as u64, format!("of {} calls", totals.calls)),
     ];
     html! {
         dl.figures {
@@ -98,7 +98,7 @@ fn figures(explained: &Explained) -> Markup {
     }
 }
 
-/// One bar for each message, as wide as its tokens; what is not sent is the pale end of it.
+/// One bar for each message, as wide as its tokens; the pale end of it is the part that is not sent.
 fn map(explained: &Explained) -> Markup {
     html! {
         nav.map aria-label="Messages by tokens" {
@@ -139,7 +139,7 @@ fn message(shown: &Shown, full: bool) -> Markup {
             @if !shown.acts.is_empty() { ul.acts { @for act in &shown.acts { (item(act)) } } }
             @if let Some(result) = &shown.instead {
                 div.instead {
-                    p { "Its call would have been withheld. The model would read instead:" }
+                    p { "Its call would have been blocked. The model would be shown instead:" }
                     (pre(&[(Mark::Ours, result)], full))
                 }
             }
@@ -151,7 +151,7 @@ fn message(shown: &Shown, full: bool) -> Markup {
 
 fn item(act: &Act) -> Markup {
     html! {
-        li class=[(!act.stands).then_some("idle")] {
+        li class=[(!act.applies).then_some("idle")] {
             b { (act.policy) } " " mark { (one_line(&act.action)) } " " (one_line(&act.why))
             @if act.saved_tokens != 0 { " " span.size { (saved_in_words(act.saved_tokens)) } }
         }
@@ -160,7 +160,7 @@ fn item(act: &Act) -> Markup {
 
 fn piece(piece: &Piece, fate: Fate, full: bool) -> Markup {
     html! {
-        @if piece.kind == Kind::Part { p.part { "a part that is no text" } }
+        @if piece.kind == Kind::Part { p.part { "a part that is not text" } }
         @match (&piece.before, &piece.after) {
             (Some(before), Some(after)) if before != after => (beside(&compare(before, after), full)),
             (Some(text), None) if matches!(fate, Fate::Dropped | Fate::Unsent) => {
@@ -219,8 +219,8 @@ fn call(call: &Made, full: bool) -> Markup {
         Ruled::Released | Ruled::Unjudged => ("", ""),
         Ruled::Rewritten { .. } => (" rewritten", "rewritten"),
         Ruled::Answered { .. } => (" rewritten", "answered by toolrein"),
-        Ruled::Withheld { .. } => (" withheld", "withheld"),
-        Ruled::Refused => (" withheld", "never made: its request was refused"),
+        Ruled::Blocked { .. } => (" blocked", "blocked"),
+        Ruled::Refused => (" blocked", "never made: its request was refused"),
     };
     html! {
         div class={ "call" (class) } {
@@ -272,7 +272,7 @@ fn sums(explained: &Explained) -> Markup {
                         tr {
                             td { b { (sum.policy) } }
                             td.n { (sum.changes) }
-                            td.n { (sum.withheld) }
+                            td.n { (sum.blocked) }
                             td.n { (grouped_signed(sum.saved_tokens)) }
                             td { (one_line(sum.summary)) }
                         }
@@ -332,9 +332,9 @@ fn tools(explained: &Explained) -> Markup {
 fn footer(explained: &Explained) -> Markup {
     html! {
         footer {
-            "The last request is shown, as enforced. Tokens are estimated. A conversation goes on as it was recorded, \
-             also behind a call that would have been withheld."
-            @if explained.lacks_yeses() { " " (YESES) }
+            "The last request is shown, as enforced. Tokens are estimated. The conversation continues as it was \
+             recorded, also after a call that would have been blocked."
+            @if explained.lacks_approvals() { " " (UNKNOWN_APPROVALS) }
             " Written by " b { "toolrein explain" } "."
         }
     }

@@ -1,10 +1,10 @@
-//! The diff of two texts: what both have, what is gone and what is ours, in one run after the other. Compares whole
-//! lines and the items of lists; knows nothing of policies or of pages.
+//! The diff of two texts: unchanged, removed and added runs in their order. Compares whole lines and the items of
+//! lists; knows nothing of policies or of pages.
 
 use similar::{Algorithm, DiffTag, capture_diff_slices_deadline};
 use std::time::{Duration, Instant};
 
-/// Whose a run of text is.
+/// Which of the two texts contains a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     /// Recorded and sent.
@@ -18,16 +18,16 @@ pub(super) enum Mark {
 /// A run of text of one mark.
 pub(super) type Run<'a> = (Mark, &'a str);
 
-/// A comparison that takes longer than this goes on with a coarser one.
+/// After this time the comparison continues with a coarser one.
 const WITHIN: Duration = Duration::from_secs(1);
-/// Bytes in which two pieces must agree at an end before that is shown.
+/// The shortest common start or end of two pieces that is shown as unchanged, in bytes.
 const AGREEING: usize = 8;
 
-/// Both texts as runs: without `Ours` they spell `before`, without `Gone` they spell `after`.
+/// Both texts as runs: without `Ours` they join to `before`, without `Gone` to `after`.
 pub(super) fn compare<'a>(before: &'a str, after: &'a str) -> Vec<Run<'a>> {
     let mut runs = Vec::new();
     if let Some(at) = after.find(before).filter(|_| !before.is_empty()) {
-        // A notice behind it, or lines around it.
+        // A notice after it, or lines around it.
         let (head, tail) = (&after[..at], &after[at + before.len()..]);
         runs.extend([(Mark::Ours, head), (Mark::Same, before), (Mark::Ours, tail)]);
     } else {
@@ -46,19 +46,19 @@ pub(super) fn compare<'a>(before: &'a str, after: &'a str) -> Vec<Run<'a>> {
     runs
 }
 
-/// Lines, and what commas divide in them.
+/// Lines, split at commas.
 fn pieces(text: &str) -> Vec<&str> {
     text.split_inclusive(['\n', ',']).collect()
 }
 
-/// Takes these pieces off the beginning of a text.
+/// Takes these pieces off the start of a text.
 fn take<'a>(text: &mut &'a str, pieces: &[&str]) -> &'a str {
     let (taken, rest) = text.split_at(pieces.iter().map(|piece| piece.len()).sum());
     *text = rest;
     taken
 }
 
-/// What the text that is gone and the one in its place both begin and end with is the same.
+/// Marks the common start and end of a removed text and its replacement as unchanged.
 fn narrowed<'a>(gone: &'a str, ours: &'a str) -> [Run<'a>; 4] {
     let head = agreeing(gone.char_indices(), ours.char_indices());
     let (same, gone, ours) = (&gone[..head], &gone[head..], &ours[head..]);
@@ -72,7 +72,7 @@ fn narrowed<'a>(gone: &'a str, ours: &'a str) -> [Run<'a>; 4] {
     ]
 }
 
-/// In how many bytes both agree, if that is worth showing.
+/// The length of the common start in bytes; 0 if it is too short to show.
 fn agreeing(one: impl Iterator<Item = (usize, char)>, other: impl Iterator<Item = (usize, char)>) -> usize {
     let both = one.zip(other).take_while(|((_, one), (_, other))| one == other);
     let bytes = both.map(|((_, letter), _)| letter.len_utf8()).sum();
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn spelled(runs: &[Run<'_>], without: Mark) -> String {
+    fn joined(runs: &[Run<'_>], without: Mark) -> String {
         runs.iter().filter(|(mark, _)| *mark != without).map(|(_, text)| *text).collect()
     }
 
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_lines_are_gone_where_the_marker_stands() {
+    fn equal_lines_are_gone_where_the_marker_is() {
         let before = "line\n".repeat(9);
         let after = format!("{}[cut]\n{}", "line\n".repeat(2), "line\n".repeat(3));
         let runs = compare(&before, &after);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_behind_a_text_is_ours_alone_and_lines_around_it_too() {
+    fn a_notice_after_a_text_is_ours_alone_and_lines_around_it_too() {
         assert_eq!(
             compare("result", "result\n\n[notice]"),
             [(Mark::Same, "result"), (Mark::Ours, "\n\n[notice]")]
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_cut_inside_of_json_is_told_inside_of_it() {
+    fn a_string_cut_inside_of_json_is_shown_inside_of_it() {
         let runs = compare(r#"{"text":"abcdefghijklmnop"}"#, r#"{"text":"abcd [12 more]"}"#);
         assert_eq!(
             runs,
@@ -136,10 +136,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_runs_spell_both_texts(before in "[ab,\né]{0,60}", after in "[ab,\né]{0,60}") {
+        fn the_runs_join_to_both_texts(before in "[ab,\né]{0,60}", after in "[ab,\né]{0,60}") {
             let runs = compare(&before, &after);
-            prop_assert_eq!(spelled(&runs, Mark::Ours), &*before);
-            prop_assert_eq!(spelled(&runs, Mark::Gone), &*after);
+            prop_assert_eq!(joined(&runs, Mark::Ours), &*before);
+            prop_assert_eq!(joined(&runs, Mark::Gone), &*after);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! One recorded conversation, explained: each message as recorded and as the model would read it, what was done to it, by
-//! which policy and why. Responsible for the choice of the form; `replay` reads the policies, the files here lay out
-//! what it saw.
+//! Explanation of one recorded conversation: each message as recorded and as the model would see it, what was done to
+//! it, by which policy and why. Chooses the output form; `replay` runs the policies, the files here lay out what it
+//! observed.
 
 mod acts;
 mod facts;
@@ -27,7 +27,7 @@ pub struct Options {
     pub full: bool,
     /// The profile that it takes; without one, that of its model.
     pub profile: Option<String>,
-    /// From one call to the next, where no times are recorded.
+    /// The time from one call to the next, where no times are recorded.
     pub pace: Duration,
 }
 
@@ -37,14 +37,14 @@ pub enum Form {
     Text {
         colour: bool,
     },
-    /// One page without anything from outside.
+    /// One self-contained page.
     Html,
     /// One object on one line.
     Json,
 }
 
-/// Explains a conversation of the file at `path` (`-` is standard input) to `out`, as the policies of `config` would have
-/// acted with `mode = "enforce"`. What is to be said beside it goes to `aside`, a line each. Says whether there was one.
+/// Explains a conversation of the file at `path` (`-` is standard input) to `out`, as the policies of `config` would
+/// have acted with `mode = "enforce"`. Remarks go to `aside`, a line each. Returns whether there was one.
 ///
 /// # Errors
 /// Those of `out` and of `aside`.
@@ -64,7 +64,7 @@ pub fn run(
             return Ok(false);
         }
     };
-    tell_of_others(&chosen, &options.which, &name, aside)?;
+    mention_others(&chosen, &options.which, &name, aside)?;
     if let Some(caveat) = replay::caveat(config) {
         writeln!(aside, "toolrein: {caveat}")?;
     }
@@ -88,13 +88,13 @@ pub fn run(
     Ok(true)
 }
 
-/// Says that there is more than what is shown, where nothing was chosen.
-fn tell_of_others(chosen: &Chosen, asked: &Which, name: &str, aside: &mut dyn Write) -> io::Result<()> {
+/// Mentions the other conversations of the file, where none was chosen.
+fn mention_others(chosen: &Chosen, asked: &Which, name: &str, aside: &mut dyn Write) -> io::Result<()> {
     if *asked != Which::First {
         return Ok(());
     }
     if chosen.readable > 1 {
-        let (all, line) = (chosen.readable, chosen.place.line);
+        let (all, line) = (chosen.readable, chosen.position.line);
         writeln!(
             aside,
             "toolrein: {name} holds {all} conversations; this is line {line} (--line N or --id ID chooses)"

@@ -1,5 +1,5 @@
-//! The facts of one conversation: what was seen of its replay, laid beside what was recorded. Pairs the messages of the
-//! last request with those that would have gone out; decides nothing a second time and words no page.
+//! The collector of an explanation: pairs the messages of the last recorded request with those that would have been
+//! sent, using the observations of the replay. Decides nothing again and formats nothing.
 
 use super::acts::{Text, acts_of, dropped};
 use super::facts::{Declared, Explained, Fate, Kind, Limit, Piece, PolicySum, Refused, Shown, Size, Totals};
@@ -14,13 +14,18 @@ use crate::conversation::{Transcript, View};
 use crate::dialect::variant::Placement;
 use crate::plan::{Change, Plan};
 use crate::policy::REGISTRY;
-use crate::replay::one::{Chosen, Seen};
+use crate::replay::one::{Chosen, Observations};
 use crate::secret::random_key;
 use crate::wire::json::decode;
 
-/// Everything that is told of the conversation.
-pub(super) fn explain(config: &Config, chosen: &Chosen, seen: &Seen, profile: Option<&str>) -> Explained {
-    let identity = Identity { key: random_key(), principal: Hash::default(), explicit: None };
+/// The explanation of the conversation.
+pub(super) fn explain(
+    config: &Config,
+    chosen: &Chosen,
+    seen: &Observations,
+    profile: Option<&str>,
+) -> Explained {
+    let identity = Identity { key: random_key(), caller: Hash::default(), explicit: None };
     let recording = &chosen.recording;
     let sent = seen.sent.as_ref().and_then(|body| Some((body, crate::dialect::chat::parse(body).ok()?)));
     let factor = config.token_factor(&recording.request.model_name(&recording.body));
@@ -45,8 +50,8 @@ pub(super) fn explain(config: &Config, chosen: &Chosen, seen: &Seen, profile: Op
         Refused { message: *message, policy, code, words }
     });
     Explained {
-        file: chosen.place.file.to_string(),
-        line: chosen.place.line,
+        file: chosen.position.file.to_string(),
+        line: chosen.position.line,
         id: recording.labels.id.clone(),
         source: recording.labels.source.clone(),
         model: recording.labels.model.clone(),
@@ -61,9 +66,9 @@ pub(super) fn explain(config: &Config, chosen: &Chosen, seen: &Seen, profile: Op
     }
 }
 
-/// The recorded messages beside those that would have gone out.
+/// The recorded messages and those that would have been sent.
 struct Pairing<'a> {
-    seen: &'a Seen,
+    seen: &'a Observations,
     before: &'a Transcript<'a>,
     after: Option<&'a Transcript<'a>>,
     rulings: Rulings<'a>,
@@ -73,7 +78,7 @@ impl Pairing<'_> {
     fn messages(&self) -> Vec<Shown> {
         let plan = &self.seen.plan;
         let mut shown = Vec::new();
-        // The next message as sent: what is kept keeps its order, and ours stand where notices are placed.
+        // The next message as sent: kept messages keep their order, and added ones are where notices are placed.
         let mut next = 0;
         for index in 0..self.before.request.messages.len() {
             let is_history = index < self.seen.history;
@@ -102,7 +107,7 @@ impl Pairing<'_> {
         Some(after.view(*next - 1))
     }
 
-    /// Whether a system message of ours stands before the message, which is the first.
+    /// Whether a system message of toolrein precedes the message, which is the first.
     fn leads(&self, index: usize) -> bool {
         let first = self.before.request.messages.first();
         let has_place = first.is_some_and(|first| first.role == Role::System && !first.odd);
@@ -110,7 +115,7 @@ impl Pairing<'_> {
         index == 0 && self.seen.placement == Some(Placement::Leading) && !has_place && any()
     }
 
-    /// Whether a system message of ours follows the message.
+    /// Whether a system message of toolrein follows the message.
     fn is_followed(&self, index: usize) -> bool {
         self.seen.placement == Some(Placement::System) && self.notices().any(|at| at == index)
     }
@@ -122,7 +127,7 @@ impl Pairing<'_> {
         edits.filter(|edit| matches!(edit.change, Change::Notice { .. })).map(|edit| edit.message)
     }
 
-    /// A message of ours.
+    /// A message of toolrein.
     fn added(&self, message: usize, next: &mut usize) -> Option<Shown> {
         let view = self.take(next)?;
         let pieces =
@@ -176,7 +181,7 @@ impl Pairing<'_> {
     }
 }
 
-/// What a message says: its texts, and the parts that are none as JSON.
+/// The content of a message: its texts, and other parts as JSON.
 fn pieces_of(view: View<'_>) -> Vec<(Kind, String)> {
     let raw = |span: crate::wire::body::Span| String::from_utf8_lossy(span.of(view.body)).into_owned();
     match &view.message.content {
@@ -193,7 +198,7 @@ fn pieces_of(view: View<'_>) -> Vec<(Kind, String)> {
     }
 }
 
-/// Pieces beside each other; a notice may be a piece more.
+/// Pairs the pieces; a notice may be an additional piece.
 fn paired(before: Vec<(Kind, String)>, after: Option<Vec<(Kind, String)>>) -> Vec<Piece> {
     let mut after = after.map(Vec::into_iter);
     let mut pieces = Vec::new();
@@ -212,7 +217,7 @@ fn size_of(view: View<'_>) -> Size {
 
 fn tools_of(transcript: &Transcript<'_>, plan: &Plan) -> Vec<Declared> {
     let (request, body) = (transcript.request, transcript.body);
-    // A forced choice may name one of them, and so all are sent.
+    // A forced choice may name one of them, so all are sent.
     let hides = request.choice != Choice::Forced;
     let declared = request.tools.iter().map(|tool| {
         let name = tool.name.map_or("".into(), |name| decode(name, body));
@@ -239,7 +244,7 @@ fn totals(messages: &[Shown], tools: &[Declared]) -> Totals {
         tool_tokens_before: tools.iter().map(|tool| tool.tokens).sum(),
         tool_tokens_after: tools.iter().filter(|tool| tool.hidden_by.is_none()).map(|tool| tool.tokens).sum(),
         calls: calls().count(),
-        withheld: calls().filter(|call| call.ruling.is_withheld()).count(),
+        blocked: calls().filter(|call| call.ruling.is_blocked()).count(),
     }
 }
 
@@ -254,7 +259,7 @@ fn policies(
     let on: Vec<&str> = config.policies_of(profile).names().collect();
     let sums = REGISTRY.iter().filter(|entry| on.contains(&entry.name)).map(|entry| {
         let acts = messages.iter().flat_map(|shown| &shown.acts);
-        let acts: Vec<_> = acts.filter(|act| act.policy == entry.name && act.stands).collect();
+        let acts: Vec<_> = acts.filter(|act| act.policy == entry.name && act.applies).collect();
         let hidden: Vec<_> = tools.iter().filter(|tool| tool.hidden_by == Some(entry.name)).collect();
         let objections = messages.iter().flat_map(|shown| &shown.calls).flat_map(|call| &call.objections);
         let hidden_tokens: u64 = hidden.iter().map(|tool| tool.tokens).sum();
@@ -262,11 +267,11 @@ fn policies(
             policy: entry.name,
             summary: entry.summary,
             changes: acts.len() + hidden.len(),
-            withheld: objections.filter(|objection| objection.policy == entry.name).count(),
+            blocked: objections.filter(|objection| objection.policy == entry.name).count(),
             saved_tokens: acts.iter().map(|act| act.saved_tokens).sum::<i64>() + hidden_tokens as i64,
         }
     });
-    sums.filter(|sum| sum.changes + sum.withheld > 0).collect()
+    sums.filter(|sum| sum.changes + sum.blocked > 0).collect()
 }
 
 fn role_name(role: Role) -> &'static str {

@@ -1,27 +1,27 @@
-//! What became of each recorded call: the rulings of the replay, at their places. Finds them; makes none.
+//! The decision on each recorded call, looked up in the replay's observations. Makes no decisions.
 
 use super::facts::{Made, Objection, Ruled};
 use crate::conversation::View;
 use crate::exchange::judging::Judged;
 use crate::plan::decision::Decision;
 use crate::plan::envelope;
-use crate::replay::one::Seen;
+use crate::replay::one::Observations;
 use crate::wire::json::decode;
 use std::collections::HashMap;
 
-/// What the model reads of a call of which nobody is shown anything.
+/// The result of a call that neither the client nor the model sees.
 const DROPPED: &str = "dropped: the model had been asked for a final answer";
 
 /// The rulings of one replay.
 pub(super) struct Rulings<'a> {
-    seen: &'a Seen,
-    /// By message, and by place among its calls.
+    seen: &'a Observations,
+    /// By message, and by position among its calls.
     judged: HashMap<(usize, usize), &'a Judged>,
 }
 
 impl<'a> Rulings<'a> {
-    /// Those that were `seen`.
-    pub(super) fn new(seen: &'a Seen) -> Self {
+    /// The rulings in `seen`.
+    pub(super) fn new(seen: &'a Observations) -> Self {
         let judged = seen.calls.iter().map(|(message, position, judged)| ((*message, *position), judged));
         Self { seen, judged: judged.collect() }
     }
@@ -44,10 +44,10 @@ impl<'a> Rulings<'a> {
         calls.collect()
     }
 
-    /// What the model would have read as the result of a call, where that is ours.
+    /// The result that the model would have been shown for a call, where toolrein wrote it.
     pub(super) fn result_of(&self, message: usize, position: usize) -> Option<String> {
         match self.ruling(message, position) {
-            Ruled::Withheld { result, .. } | Ruled::Answered { result, .. } => Some(result),
+            Ruled::Blocked { result, .. } | Ruled::Answered { result, .. } => Some(result),
             _ => None,
         }
     }
@@ -60,17 +60,17 @@ impl<'a> Rulings<'a> {
         match &judged.decision {
             Decision::Release => Ruled::Released,
             Decision::Rewrite { arguments } => Ruled::Rewritten { by, new_arguments: arguments.clone() },
-            Decision::Withhold { policy, reason } | Decision::Ask { policy, reason, .. } => {
-                Ruled::Withheld { by: policy, result: envelope(policy, reason) }
+            Decision::Block { policy, reason } | Decision::Ask { policy, reason, .. } => {
+                Ruled::Blocked { by: policy, result: envelope(policy, reason) }
             }
             Decision::Answer { content, .. } => Ruled::Answered { by, result: content.clone() },
             // Nobody waits in a replay.
             Decision::Hold { .. } => Ruled::Unjudged,
-            Decision::Drop => Ruled::Withheld { by, result: DROPPED.to_owned() },
+            Decision::Drop => Ruled::Blocked { by, result: DROPPED.to_owned() },
         }
     }
 
-    /// A call behind a refused request would never have been made.
+    /// A call after a refused request would never have been made.
     fn unjudged(&self, message: usize) -> Ruled {
         let refused = self.seen.refusals.iter().any(|(last, _)| last + 1 == message);
         if refused { Ruled::Refused } else { Ruled::Unjudged }
@@ -79,7 +79,7 @@ impl<'a> Rulings<'a> {
 
 impl Ruled {
     /// Whether the client does not see the call and is not answered either.
-    pub(super) fn is_withheld(&self) -> bool {
-        matches!(self, Self::Withheld { .. } | Self::Refused)
+    pub(super) fn is_blocked(&self) -> bool {
+        matches!(self, Self::Blocked { .. } | Self::Refused)
     }
 }

@@ -1,5 +1,5 @@
-//! The explanation for a terminal: a head, message after message with what is gone (-) and what is ours (+), and the
-//! totals. Lays out and colours; everything that comes from the recording is made visible first.
+//! The explanation for a terminal: a header, each message with what was removed (-) and what was added (+), and the
+//! totals. Only lays out and colours; every text from the recording is made visible first.
 
 use super::facts::{Act, Explained, Fate, Kind, Made, Piece, Ruled, Shown};
 use super::marks::{Mark, compare};
@@ -24,7 +24,7 @@ pub(super) fn write(explained: &Explained, colour: bool, full: bool, out: &mut d
     write_head(explained, &paint, out)?;
     let mut shown_last = false;
     for shown in &explained.messages {
-        // What nothing happened to takes one line, or its text too where that is asked for.
+        // An untouched message takes one line, unless full texts are wanted.
         if full || shown.is_touched() {
             writeln!(out)?;
             write_message(shown, full, &paint, out)?;
@@ -42,8 +42,10 @@ pub(super) fn write(explained: &Explained, colour: bool, full: bool, out: &mut d
             .iter()
             .filter(|refused| refused.message == shown.message && shown.fate != Fate::Added)
         {
-            let words =
-                format!("  {} refused the request behind this message ({})", refused.policy, refused.code);
+            let words = format!(
+                "  {} refused the request that ends with this message ({})",
+                refused.policy, refused.code
+            );
             writeln!(out, "{}: {}", paint.of(GONE, &words), one_line(&refused.words))?;
         }
     }
@@ -100,7 +102,7 @@ fn write_message(shown: &Shown, full: bool, paint: &Paint, out: &mut dyn Write) 
         writeln!(
             out,
             "  {}",
-            paint.of(POLICY, "its call would have been withheld; the model would read instead:")
+            paint.of(POLICY, "its call would have been blocked; the model would be shown instead:")
         )?;
         write_lines(Mark::Ours, result, full, paint, out)?;
     }
@@ -145,11 +147,11 @@ fn act_line(act: &Act, paint: &Paint) -> String {
     } else {
         format!(" ({})", saved_in_words(act.saved_tokens))
     };
-    let style = if act.stands { POLICY } else { FAINT };
+    let style = if act.applies { POLICY } else { FAINT };
     format!("  {}: {}{saved}", paint.of(style, &name), one_line(&act.why))
 }
 
-/// The beginning of a message that nothing happened to, on one line.
+/// The first words of an untouched message, on one line.
 fn write_glimpse(shown: &Shown, paint: &Paint, out: &mut dyn Write) -> io::Result<()> {
     const WIDTH: usize = 100;
     let texts = shown.pieces.iter().filter_map(|piece| piece.before.as_deref());
@@ -181,13 +183,13 @@ fn write_piece(piece: &Piece, fate: Fate, full: bool, paint: &Paint, out: &mut d
         (None, None) => Ok(()),
     }?;
     if piece.kind == Kind::Part {
-        writeln!(out, "     {}", paint.of(FAINT, "(a part that is no text)"))
+        writeln!(out, "     {}", paint.of(FAINT, "(a part that is not text)"))
     } else {
         Ok(())
     }
 }
 
-/// A run of text, each line behind its sign.
+/// A run of text, each line after its sign.
 fn write_lines(mark: Mark, run: &str, full: bool, paint: &Paint, out: &mut dyn Write) -> io::Result<()> {
     let (sign, style) = match mark {
         Mark::Same => (' ', Style::new()),
@@ -215,11 +217,11 @@ fn write_call(call: &Made, full: bool, paint: &Paint, out: &mut dyn Write) -> io
         Ruled::Released | Ruled::Unjudged => ("", FAINT),
         Ruled::Rewritten { .. } => ("  rewritten", POLICY),
         Ruled::Answered { .. } => ("  answered by toolrein", POLICY),
-        Ruled::Withheld { .. } => ("  withheld", GONE),
+        Ruled::Blocked { .. } => ("  blocked", GONE),
         Ruled::Refused => ("  never made: its request was refused", GONE),
     };
     writeln!(out, "   {name}{}", paint.of(style, word))?;
-    let mark = if call.ruling.is_withheld() { Mark::Gone } else { Mark::Same };
+    let mark = if call.ruling.is_blocked() { Mark::Gone } else { Mark::Same };
     match &call.ruling {
         Ruled::Rewritten { by, new_arguments } => {
             writeln!(out, "  {}", paint.of(POLICY, &format!("{by} rewrites its arguments:")))?;
@@ -240,11 +242,11 @@ fn write_totals(explained: &Explained, paint: &Paint, out: &mut dyn Write) -> io
     let totals = &explained.totals;
     let (before, after) = (totals.tokens_before, totals.tokens_after);
     let saved = before as i64 - after as i64;
-    writeln!(out, "\n{}", paint.of(HEAD, "In sum"))?;
+    writeln!(out, "\n{}", paint.of(HEAD, "Total"))?;
     let share = if before == 0 { 0.0 } else { saved as f64 * 100.0 / before as f64 };
     writeln!(
         out,
-        "  tokens of messages  {} -> {} ({}, {:.1} %)",
+        "  tokens of messages  {} -> {} ({}, {:.1}%)",
         grouped(before),
         grouped(after),
         saved_in_words(saved),
@@ -254,7 +256,7 @@ fn write_totals(explained: &Explained, paint: &Paint, out: &mut dyn Write) -> io
         let (before, after) = (totals.tool_tokens_before, totals.tool_tokens_after);
         writeln!(out, "  tokens of tools     {} -> {}", grouped(before), grouped(after))?;
     }
-    writeln!(out, "  calls               {}, {} withheld", totals.calls, totals.withheld)?;
+    writeln!(out, "  calls               {}, {} blocked", totals.calls, totals.blocked)?;
     if explained.policies.is_empty() {
         writeln!(out, "\nNo policy did anything.")?;
     } else {
@@ -267,7 +269,7 @@ fn write_totals(explained: &Explained, paint: &Paint, out: &mut dyn Write) -> io
             "{} {:>8} {:>10} {saved:>13}",
             paint.of(POLICY, &format!("{:16}", sum.policy)),
             sum.changes,
-            sum.withheld
+            sum.blocked
         )?;
     }
     if !explained.limits.is_empty() {
@@ -278,19 +280,20 @@ fn write_totals(explained: &Explained, paint: &Paint, out: &mut dyn Write) -> io
         writeln!(out, "{:16} {:30} {used:>16}", limit.policy, one_line(&limit.tool))?;
     }
     writeln!(out, "\n{}", paint.of(FAINT, NOTE))?;
-    if explained.lacks_yeses() {
-        writeln!(out, "{}", paint.of(FAINT, YESES))?;
+    if explained.lacks_approvals() {
+        writeln!(out, "{}", paint.of(FAINT, UNKNOWN_APPROVALS))?;
     }
     Ok(())
 }
 
-/// What the figures are not.
+/// How to read the figures.
 const NOTE: &str = "\
-The last request is shown, as enforced. Tokens are estimated. A conversation goes on as it was recorded, also behind a
-call that would have been withheld.";
+The last request is shown, as enforced. Tokens are estimated. The conversation continues as it was recorded, also after
+a call that would have been blocked.";
 
-/// What cannot be known of calls that need a person's yes.
-pub(super) const YESES: &str = "Whether a person said yes is not known here: calls that need one stand as withheld, also where one was given.";
+/// The limitation for calls that need an approval.
+pub(super) const UNKNOWN_APPROVALS: &str = "A recording does not show whether a person approved a call: \
+    calls that need an approval are shown as blocked, even if it was given.";
 
 impl Paint {
     fn of(&self, style: Style, text: &str) -> String {

@@ -1,15 +1,15 @@
-//! Text from outside made fit to be shown: control and invisible characters as signs, long texts as head and tail,
-//! numbers with their thousands apart. Nothing that it returns can move a cursor or turn the direction of a line.
+//! Sanitising of outside text for display: control and invisible characters as signs, long texts as head and tail,
+//! numbers with thousands separators. Its output cannot move a cursor or change the direction of a line.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Characters of a run that are shown where it is not to be shown in full: at its head and at its tail.
+/// Characters of an abridged run that are shown at its head and at its tail.
 const HEAD: usize = 700;
 const TAIL: usize = 300;
-/// How far from there, in bytes, the end of a line is looked for.
+/// How far from there, in bytes, the end of a line is searched.
 const NEAR: usize = 150;
-/// A run this much longer than both is shown whole: the words about what is left out take room too.
+/// A run that is at most this much longer than both is shown whole: the note about the gap takes room too.
 const SPARE: usize = 100;
 
 /// A text of several lines, with every other control character as a sign.
@@ -22,8 +22,8 @@ pub(super) fn one_line(text: &str) -> Cow<'_, str> {
     shown(text, |_| false)
 }
 
-/// The head of a text, how many characters are left out, and its tail; the whole text as the head where that does. Cut
-/// at the ends of lines where these are near.
+/// The head of a text, how many characters are left out, and its tail; a short text is all head. Cut at the ends of
+/// lines where these are near.
 pub(super) fn abridged(text: &str, full: bool) -> (&str, usize, &str) {
     let chars = text.chars().count();
     if full || chars <= HEAD + TAIL + SPARE {
@@ -37,7 +37,7 @@ pub(super) fn abridged(text: &str, full: bool) -> (&str, usize, &str) {
     (head, chars - head.chars().count() - tail.chars().count(), tail)
 }
 
-/// A number with its thousands apart.
+/// A number with thousands separators.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -50,13 +50,13 @@ pub(super) fn grouped(number: u64) -> String {
     out
 }
 
-/// A number that may be less than 0, the same way.
+/// A signed number, the same way.
 pub(super) fn grouped_signed(number: i64) -> String {
     let sign = if number < 0 { "-" } else { "" };
     format!("{sign}{}", grouped(number.unsigned_abs()))
 }
 
-/// What became of so many tokens saved; less than 0 were added.
+/// So many tokens saved, in words; less than 0 were added.
 pub(super) fn saved_in_words(saved: i64) -> String {
     let word = if saved < 0 { "added" } else { "saved" };
     format!("{} tokens {word}", grouped(saved.unsigned_abs()))
@@ -71,7 +71,7 @@ fn shown(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     for letter in text.chars() {
         match letter {
             _ if !hides(letter) => out.push(letter),
-            // The signs for control characters stand in their order.
+            // Unicode's signs for control characters are in the same order.
             '\0'..='\x1f' => out.extend(char::from_u32(0x2400 + u32::from(letter))),
             '\x7f' => out.push('\u{2421}'),
             _ => {
@@ -82,8 +82,8 @@ fn shown(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Controls, what turns the direction of text, and what takes no room. Joiners (U+200C, U+200D) are left: scripts and
-/// emoji need them.
+/// Control characters, direction overrides, and zero-width characters. Joiners (U+200C, U+200D) are not hidden: scripts
+/// and emoji need them.
 fn is_hidden(letter: char) -> bool {
     let invisible = matches!(letter,
         '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_stand_apart() {
+    fn thousands_are_separated() {
         let numbers = [0, 999, 1_000, 12_345_678].map(grouped);
         assert_eq!(numbers, ["0", "999", "1,000", "12,345,678"]);
         assert_eq!(grouped_signed(-1_234), "-1,234");

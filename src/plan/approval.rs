@@ -1,19 +1,19 @@
-//! Approvals as plain data: the question that a person is asked, the calls that wait for the answer, and what each decision
-//! makes of them.
+//! Approvals as plain data: the question to a person, the calls that wait for the answer, and the effect of each
+//! decision on them.
 
 use super::Reason;
 use crate::conversation::assembled::Assembled;
 
-/// What a person is asked.
+/// A question to a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// As they read it.
+    /// Its text.
     pub text: String,
-    /// How many calls it is about: the first so many of the reply.
+    /// The number of calls it is about: the first ones of the reply.
     pub calls: usize,
     pub(crate) token: String,
     pub(crate) words: Vec<String>,
-    /// How long it stands, in ms.
+    /// How long it stays open, in ms.
     pub(crate) expires_ms: u64,
 }
 
@@ -22,13 +22,13 @@ pub struct Question {
 pub enum Unaskable {
     /// Nobody is there to be asked.
     Nobody,
-    /// The arguments are longer than a person is shown, in characters.
+    /// The arguments are longer than the limit, in characters.
     TooLong { most: usize },
-    /// The arguments are not JSON, or the tool's name is none.
+    /// The arguments are not JSON, or the tool's name is not valid.
     Unreadable,
 }
 
-/// Calls that wait for a person's yes. Found under the name of the message that asked, and so bound to principal,
+/// Calls that wait for a person's approval. Stored under the key of the message that asked, and so bound to caller,
 /// conversation and that very text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confirmation {
@@ -36,31 +36,31 @@ pub struct Confirmation {
     pub(crate) words: Vec<String>,
     /// As they were shown.
     pub calls: Vec<Assembled>,
-    /// When the question lapses, in ms since the epoch.
+    /// When the question expires, in ms since the epoch.
     pub expires_ms: u64,
 }
 
-/// What the model reads as the result of a call that needs a yes.
+/// What the model reads as the result of a call that needs approval.
 pub fn put_off(reason: &Reason, question: Option<&Result<Question, Unaskable>>) -> Reason {
     let message = match question {
         Some(Ok(_)) => {
             "The call was not run. The user is being asked to approve it; if they do, the same call follows below and \
-             is run. If they do not, do not make it again unless they ask for it."
+             is run. Otherwise do not make it again unless they ask for it."
                 .to_owned()
         }
         Some(Err(Unaskable::TooLong { most })) => format!(
-            "The call was not run: it needs the user's yes, and its arguments are longer than the {most} characters \
-             that a user is shown. Make it smaller, or do it in several calls."
+            "The call was not run: it needs the user's approval, and its arguments are longer than the {most} \
+             characters that a user is shown. Make it shorter, or split it into several calls."
         ),
         Some(Err(Unaskable::Unreadable)) => {
-            "The call was not run: it needs the user's yes, and its arguments are not JSON that could be shown. Call \
-             it again with valid arguments."
+            "The call was not run: it needs the user's approval, and its arguments are not JSON that could be shown. \
+             Call it again with valid arguments."
                 .to_owned()
         }
         Some(Err(Unaskable::Nobody)) => return reason.clone(),
         None => {
-            "The call was not run: it needs the user's yes, and the user is asked only where such calls stand alone \
-             in a reply. Make it again alone."
+            "The call was not run: it needs the user's approval, and the user is asked only about replies that contain \
+             nothing but such calls. Make it again alone."
                 .to_owned()
         }
     };
@@ -69,7 +69,7 @@ pub fn put_off(reason: &Reason, question: Option<&Result<Question, Unaskable>>) 
 }
 
 impl Confirmation {
-    /// What waits once `question` was put about `calls` at `now_ms`.
+    /// The stored form of `question` about `calls` at `now_ms`.
     pub fn new(question: &Question, calls: &[Assembled], now_ms: u64) -> Self {
         Self {
             token: question.token.clone(),
@@ -79,7 +79,7 @@ impl Confirmation {
         }
     }
 
-    /// The same from what was kept of it elsewhere: what approves it, its calls, and when it lapses.
+    /// The same from what was kept of it elsewhere: what approves it, its calls, and when it expires.
     pub fn kept((token, words): (String, Vec<String>), calls: Vec<Assembled>, expires_ms: u64) -> Self {
         Self { token, words, calls, expires_ms }
     }
@@ -89,13 +89,13 @@ impl Confirmation {
         (&self.token, &self.words)
     }
 
-    /// Whether `text` is a yes: the token or one of the words, and nothing else.
+    /// Whether `text` is an approval: the token or one of the words, and nothing else.
     pub fn is_approved_by(&self, text: &str) -> bool {
         let said = text.trim().to_lowercase();
         said == self.token.to_lowercase() || self.words.contains(&said)
     }
 
-    /// Bytes kept.
+    /// Its size in bytes.
     pub fn size(&self) -> usize {
         self.token.len() + self.calls.iter().map(Assembled::size).sum::<usize>()
     }
@@ -109,27 +109,27 @@ pub struct HeldCall {
     /// As the upstream gave it; empty where it gave none.
     pub call_id: String,
     pub tool: String,
-    /// As the program would get them, to the byte.
+    /// Byte for byte as the program would get them.
     pub arguments: String,
-    /// The same to be read: a line for each value, nothing invisible.
+    /// The same for people: a line for each value, nothing invisible.
     pub shown: String,
 }
 
-/// What became of a call that waited.
+/// The decision on a call that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalDecision {
     Approved,
     Declined,
     /// Nobody answered in time.
     Expired,
-    /// toolrein is being stopped.
+    /// toolrein is shutting down.
     Stopped,
     /// Nobody could be asked: too many wait, or the reply cannot be kept.
     Unasked,
 }
 
 impl ApprovalDecision {
-    /// In metrics and the log.
+    /// Its name in metrics and the log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Approved => "approved",
@@ -140,18 +140,18 @@ impl ApprovalDecision {
         }
     }
 
-    /// What the model reads where it is no yes.
+    /// What the model reads where the call was not approved.
     pub fn refusal(self, reason: &Reason) -> Reason {
         let why = match self {
             Self::Approved | Self::Declined => {
                 "the user declined it. Do not make it again unless the user asks for it."
             }
             Self::Expired => {
-                "it needs the user's yes, and nobody answered in time. Do not make it again now; tell the user what is \
-                 left to do."
+                "it needs the user's approval, and nobody answered in time. Do not make it again now; tell the user what \
+                 is left to do."
             }
             Self::Stopped | Self::Unasked => {
-                "it needs the user's yes, and nobody can be asked now. Tell the user what is left to do."
+                "it needs the user's approval, and nobody can be asked now. Tell the user what is left to do."
             }
         };
         Reason { message: format!("The call was not run: {why}"), retryable: false, ..reason.clone() }

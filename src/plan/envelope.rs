@@ -1,9 +1,10 @@
-//! What the model reads as the result of a call that was not run: a JSON envelope that says why, and whether to try again.
+//! The envelope of a blocked call: the JSON that the model reads as its result, with the reason and whether to try
+//! again.
 
 use super::Reason;
 use serde_json::json;
 
-/// The synthetic result that tells the model why its call was withheld.
+/// The synthetic result of a blocked call.
 pub fn envelope(policy: &str, reason: &Reason) -> String {
     let mut error = json!({
         "type": reason.kind.as_str(),

@@ -1,5 +1,5 @@
-//! Typed facts: what the plans of some policies mean to the policies after them, so that none of these reads a word or a
-//! shape of another's edits. Reports what was planned; plans nothing.
+//! Typed facts: what the plans of earlier policies mean to later ones, so that these depend on no names or forms of
+//! others' edits. Reports what was planned; plans nothing.
 
 use super::work::step;
 use super::{Change, Edit, Plan};
@@ -12,14 +12,14 @@ use std::ops::Range;
 pub struct TextFacts<'a> {
     /// It may hold instructions that do not come from the user.
     pub flagged: bool,
-    /// The model shall not read it.
+    /// It is hidden from the model.
     pub blocked: bool,
-    /// The text that the model reads in its place, pointers left out.
+    /// The text that replaces it, pointers left out.
     pub replaced: Option<&'a EscapedText>,
-    /// A text that only says which earlier message holds an equal one, and the place of that message. Not shown where the
-    /// text is blocked.
+    /// A text that only says which earlier message holds an equal one, and the index of that message. Not shown where
+    /// the text is blocked.
     pub pointer: Option<(&'a EscapedText, usize)>,
-    /// Characters that hide text from people are taken out of it.
+    /// Characters that hide text from people are removed from it.
     pub cleaned: bool,
     /// Lines of ours before and after it.
     pub around: Vec<(&'static str, &'static str)>,
@@ -38,7 +38,7 @@ pub enum Gone {
     Messages(Range<usize>),
 }
 
-/// How much of a plan a policy has taken in.
+/// How much of a plan a policy has read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TakenIn {
     edits: usize,
@@ -54,7 +54,7 @@ impl<'a> ResultFacts<'a> {
     fn take(&mut self, change: &'a Change) {
         let text = match change {
             Change::Clear { text, .. }
-            | Change::WithholdText { text, .. }
+            | Change::BlockText { text, .. }
             | Change::Point { text, .. }
             | Change::Shorten { text, .. }
             | Change::Clean { text, .. }
@@ -63,7 +63,7 @@ impl<'a> ResultFacts<'a> {
         };
         let facts = self.0.entry(text).or_default();
         match change {
-            Change::WithholdText { by, .. } => (facts.blocked, facts.replaced) = (true, Some(by)),
+            Change::BlockText { by, .. } => (facts.blocked, facts.replaced) = (true, Some(by)),
             Change::Shorten { by, .. } if !facts.blocked => facts.replaced = Some(by),
             Change::Point { by, original, .. } => facts.pointer = Some((by, *original)),
             Change::Clean { .. } => facts.cleaned = true,
@@ -76,7 +76,7 @@ impl<'a> ResultFacts<'a> {
 }
 
 impl Plan {
-    /// Says that the `text`-th string of text of the event being read may hold instructions that do not come from the
+    /// Marks the `text`-th string of text of the event being read: it may hold instructions that do not come from the
     /// user.
     pub fn flag(&mut self, text: usize) {
         self.flagged.push((self.at.message, text));
@@ -96,7 +96,7 @@ impl Plan {
     /// What policies before this one have planned for the texts of the result being read.
     pub fn facts_here(&self) -> ResultFacts<'_> {
         let mut facts = ResultFacts::default();
-        // Newest first, so that of equal changes the first planned is the last that is taken.
+        // Newest first, so that of equal changes the first planned overwrites the others.
         for edit in self.planned_here() {
             facts.take(&edit.change);
         }
@@ -107,7 +107,7 @@ impl Plan {
         facts
     }
 
-    /// What was cleared and dropped since `taken_in`, which is moved on.
+    /// What was cleared and dropped since `taken_in`, which is advanced.
     pub fn gone_since<'a>(&'a self, taken_in: &mut TakenIn) -> impl Iterator<Item = Gone> + use<'a> {
         let TakenIn { edits, dropped } = *taken_in;
         *taken_in = TakenIn { edits: self.edits.len(), dropped: self.dropped.len() };

@@ -1,5 +1,5 @@
-//! What a plan says of summaries: which batches have one, of which nobody knows any more, and which could have one; and
-//! how a summary that came gets into it. Asks nobody.
+//! Summaries in a plan: which batches have one, which have no known decision, and which could get one; and how a
+//! finished summary is put into the plan. Asks nobody.
 
 use super::{Change, Edit, Plan};
 use crate::conversation::identity::Hash;
@@ -9,20 +9,20 @@ use std::time::Duration;
 /// What the policies know of the summaries of one conversation's batches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchSummaries {
-    /// Batches that are told with a summary.
-    pub told: usize,
-    /// Batches of earlier requests of which no decision is known: it was forgotten, or never made here.
+    /// Batches whose marker holds a summary.
+    pub pinned: usize,
+    /// Batches of earlier requests without a known decision: it was forgotten, or never made here.
     pub lost: Vec<Hash>,
     /// A summary that the request's last batch could have.
     pub wanted: Option<SummaryWanted>,
 }
 
-/// Where in a plan a summary goes: behind the text that is put in the place of a cleared one.
+/// Where a summary goes in a plan: after the marker of a cleared text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummaryBlank {
-    /// The place of the cleared text's message.
+    /// The index of the cleared text's message.
     pub message: usize,
-    /// Its place among the message's strings of text.
+    /// Its index among the message's strings of text.
     pub text: usize,
     /// What the model reads before the summary and after it.
     pub around: (&'static str, &'static str),
@@ -31,19 +31,19 @@ pub struct SummaryBlank {
 /// A summary that is worth asking for before the request is sent: see [`Plan::fulfil_summary`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummaryWanted {
-    /// The name of what it is to be a summary of.
+    /// The key of the batch to summarise.
     pub batch: Hash,
-    /// The name of the batch before, whose summary may have come too late for it.
+    /// The key of the batch before, whose summary may have come too late for it.
     pub earlier: Option<Hash>,
-    /// What is to be summarised: messages and places among their strings of text, oldest first.
+    /// The texts to summarise: messages and indexes among their strings of text, oldest first.
     pub texts: Vec<(usize, usize)>,
     /// Who is asked, for how much, and how long that may take.
     pub terms: Arc<SummaryTerms>,
-    /// Where it goes.
+    /// Where the summary goes.
     pub blank: SummaryBlank,
 }
 
-/// Who makes summaries, and within which bounds.
+/// Who makes summaries, and within which limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummaryTerms {
     pub model: String,
@@ -53,15 +53,15 @@ pub struct SummaryTerms {
     pub wait: Duration,
     /// How long the model may take; what comes after `wait` is for the next batch.
     pub timeout: Duration,
-    pub place: Place,
+    pub endpoint: SummaryEndpoint,
 }
 
-/// Where a model is asked.
+/// The endpoint that a model is asked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// What takes the place of the upstream's address. The caller's credentials never go there.
+pub struct SummaryEndpoint {
+    /// Replaces the upstream's address. The caller's credentials never go there.
     pub url: Option<String>,
-    /// The environment's variable that holds the key to be used in place of the caller's.
+    /// The environment variable that holds the key to use in place of the caller's.
     pub key_env: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl Plan {
         }
     }
 
-    /// Lets the model read `summary` where `blank` says.
+    /// Puts `summary` into the plan at `blank`.
     pub fn put_summary(&mut self, blank: &SummaryBlank, summary: &str) {
         let is_blank = |edit: &Edit| {
             let clears = |text: usize| edit.message == blank.message && text == blank.text;
@@ -90,6 +90,6 @@ impl Plan {
         }
         let remark = Edit { change: Change::Remark { word: "summarised", of: None }, ..edit.clone() };
         self.edits.insert(at + 1, remark);
-        self.summaries.told += 1;
+        self.summaries.pinned += 1;
     }
 }

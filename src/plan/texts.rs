@@ -1,35 +1,35 @@
-//! What becomes of each text of a request: of all that policies want done to one text, what counts, in one fixed
-//! order, so that their own order does not matter. Settles; writes no bytes.
+//! Resolution of the changes to each text of a request: of all that policies want done to one text, which applies, in
+//! one fixed order, so that their own order does not matter. Writes no bytes.
 
 use crate::plan::{Change, Plan, tokens_of};
 use crate::wire::escaped_text::EscapedText;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The place of a text: its message, and its place among the message's strings of text.
-pub type TextPlace = (usize, usize);
+/// The position of a text: its message, and its index among the message's strings of text.
+pub type TextPosition = (usize, usize);
 
-/// What becomes of one text.
+/// The resolved change of one text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextChange<'a> {
-    /// The text that takes its place, with the characters that are gone and the rank of what did it.
+    /// The text that replaces it, with the number of removed characters and the rank of the change.
     by: Option<(Rank, &'a EscapedText, usize)>,
-    /// Characters that hide text from people go out of it.
+    /// Characters that hide text from people are removed from it.
     pub is_cleaned: bool,
-    /// Lines that stand before and behind it.
+    /// Lines that are put before and after it.
     pub around: Vec<(&'static str, &'static str)>,
 }
 
-/// Which new text counts where there are several: the greatest.
+/// Which new text applies where there are several: the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Shorten,
     Point,
-    Withhold,
+    Block,
     Clear,
 }
 
 impl TextChange<'_> {
-    /// The text that takes its place; `None`: its own.
+    /// The text that replaces it; `None`: its own.
     pub fn by(&self) -> Option<&EscapedText> {
         self.by.as_ref().map(|(_, by, _)| *by)
     }
@@ -40,9 +40,9 @@ impl TextChange<'_> {
     }
 }
 
-/// Everything that becomes of texts by `plan`, by place. What is dropped with its message is left out.
-pub fn settle(plan: &Plan) -> BTreeMap<TextPlace, TextChange<'_>> {
-    let mut texts: BTreeMap<TextPlace, TextChange<'_>> = BTreeMap::new();
+/// All changes of texts by `plan`, by position. Texts of dropped messages are left out.
+pub fn settle(plan: &Plan) -> BTreeMap<TextPosition, TextChange<'_>> {
+    let mut texts: BTreeMap<TextPosition, TextChange<'_>> = BTreeMap::new();
     if plan.edits.is_empty() {
         return texts;
     }
@@ -52,7 +52,7 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPlace, TextChange<'_>> {
     for edit in plan.edits.iter().filter(|edit| !is_gone(edit.message)) {
         let (rank, text, by, gone) = match &edit.change {
             Change::Clear { text, by, gone_chars } => (Rank::Clear, text, by, gone_chars),
-            Change::WithholdText { text, by, gone_chars } => (Rank::Withhold, text, by, gone_chars),
+            Change::BlockText { text, by, gone_chars } => (Rank::Block, text, by, gone_chars),
             Change::Point { text, by, gone_chars, original }
                 if !is_gone(*original) && !cleared.contains(original) =>
             {
@@ -74,20 +74,20 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPlace, TextChange<'_>> {
             change.by = Some((rank, by, *gone));
         }
     }
-    for change in texts.values_mut().filter(|change| change.is_withheld()) {
+    for change in texts.values_mut().filter(|change| change.is_blocked()) {
         change.around.clear();
     }
     texts
 }
 
-/// Tokens that the model need not read by `plan`, estimated.
+/// Tokens that the model is spared by `plan`, estimated.
 pub fn saved_tokens(plan: &Plan) -> u64 {
     settle(plan).values().map(|change| tokens_of(change.gone_chars())).sum()
 }
 
 impl TextChange<'_> {
-    fn is_withheld(&self) -> bool {
-        matches!(self.by, Some((Rank::Withhold, _, _)))
+    fn is_blocked(&self) -> bool {
+        matches!(self.by, Some((Rank::Block, _, _)))
     }
 }
 
@@ -120,9 +120,9 @@ mod tests {
         Change::Clear { text, by, gone_chars }
     }
 
-    fn withhold(with: &str) -> Change {
+    fn block(with: &str) -> Change {
         let (text, by, gone_chars) = by(with);
-        Change::WithholdText { text, by, gone_chars }
+        Change::BlockText { text, by, gone_chars }
     }
 
     fn point(with: &str, original: usize) -> Change {
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_strongest_new_text_counts_whatever_the_order() {
-        let strengths = [shorten("s"), point("po", 9), withhold("wit"), clear("clea")];
+        let strengths = [shorten("s"), point("po", 9), block("wit"), clear("clea")];
         for (at, weaker) in strengths.iter().enumerate() {
             for stronger in &strengths[at + 1..] {
                 for pair in [[weaker, stronger], [stronger, weaker]] {
@@ -164,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_stand_around_every_text_but_one_that_is_withheld() {
+    fn lines_are_put_around_every_text_but_one_that_is_blocked() {
         let surround = Change::Surround { text: 0, before: "<", after: ">" };
-        for (change, around) in [(shorten("s"), 1), (clear("c"), 1), (withhold("w"), 0)] {
+        for (change, around) in [(shorten("s"), 1), (clear("c"), 1), (block("w"), 0)] {
             let plan = planned(vec![(1, surround.clone()), (1, change)]);
             let texts = settle(&plan);
             assert_eq!(texts[&(1, 0)].around.len(), around);

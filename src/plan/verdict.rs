@@ -1,4 +1,4 @@
-//! Verdicts: what a policy says of one call that the model has made, and why, as plain data.
+//! Verdicts: what a policy decides on one call of the model, and why, as plain data.
 
 use crate::conversation::identity::Hash;
 
@@ -8,30 +8,31 @@ pub struct Proposed<'a> {
     pub name: &'a str,
     /// Its arguments as JSON text; `None` where it is judged by name.
     pub arguments: Option<&'a str>,
-    /// Their hash, equal for every spelling of the same JSON, as in [`Call::arguments`](crate::conversation::calls::Call).
+    /// Their hash, equal for every form of the same JSON, as in
+    /// [`Call::arguments`](crate::conversation::calls::Call).
     pub arguments_hash: Option<Hash>,
     /// Now, in ms since the epoch.
     pub now_ms: u64,
 }
 
-/// What a policy says of a call.
+/// A policy's decision on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Allow,
     /// The client does not see the call; the model reads why.
     Block(Reason),
-    /// The call needs a person's approval; without one it is blocked for this reason. What the person is asked about is
-    /// the whole call.
+    /// The call needs a person's approval; without one it is blocked for this reason. The person is asked about the
+    /// whole call.
     Ask(Reason),
     /// The client sees the call with these arguments instead, JSON text. Policies after this one judge the new ones.
     Modify(String),
     /// The client does not see the call; the model reads `content` as its result.
     Answer {
         content: String,
-        /// The tool whose cut result the call asked for once more.
+        /// The tool whose cut result the call asked for again.
         re_requests: Option<String>,
     },
-    /// It depends on the arguments, which are not known yet. A call whose arguments never can be known is allowed.
+    /// It depends on the arguments, which are not known yet. A call whose arguments can never be known is allowed.
     NeedsArguments,
 }
 
@@ -42,19 +43,19 @@ pub struct Reason {
     pub message: String,
     /// The model may call again later.
     pub retryable: bool,
-    /// It holds for every call of this turn, so that asking the model for other calls would be in vain.
+    /// It holds for every call of this turn, so asking the model for other calls is useless.
     pub is_final: bool,
     /// Numbers with units in their names, for the model and for programs.
     pub numbers: Vec<(&'static str, u64)>,
 }
 
 impl Reason {
-    /// A reason for which the call is not to be made again, without numbers.
+    /// A reason for which the call must not be made again, without numbers.
     pub fn new(kind: ReasonKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), retryable: false, is_final: false, numbers: Vec::new() }
     }
 
-    /// The same of a call that may be made again later.
+    /// The same for a call that may be made again later.
     #[must_use]
     pub fn retryable(self) -> Self {
         Self { retryable: true, ..self }
@@ -66,8 +67,8 @@ impl Reason {
         Self { numbers, ..self }
     }
 
-    /// Whether a person's approval is all that is wanting.
-    pub fn needs_yes(&self) -> bool {
+    /// Whether a person's approval is all that is missing.
+    pub fn needs_approval(&self) -> bool {
         self.kind == ReasonKind::ConfirmationRequired
     }
 }
@@ -90,7 +91,7 @@ pub enum ReasonKind {
 }
 
 impl ReasonKind {
-    /// Whether it is about how many calls there are, not about which.
+    /// Whether it limits the number of calls, not which calls.
     pub fn is_limit(self) -> bool {
         matches!(self, Self::RateLimit | Self::BudgetExceeded | Self::LoopDetected | Self::TurnLocked)
     }

@@ -1,5 +1,5 @@
-//! Units of work, counted in tests alone: a step for each element that is looked at. A test of growth reads the count, and
-//! no clock. In the program it is nothing.
+//! Work counters for tests: a step for each element that is processed. A test of growth reads the count, and no
+//! clock. In the program they do nothing.
 
 #[cfg(test)]
 use std::cell::Cell;
@@ -9,7 +9,7 @@ thread_local! {
     static STEPS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// One element was looked at.
+/// One element was processed.
 #[inline]
 pub(crate) fn step() {
     #[cfg(test)]
@@ -24,7 +24,7 @@ pub(crate) fn steps_of(work: impl FnOnce()) -> usize {
     STEPS.with(Cell::get) - before
 }
 
-/// What `work` takes on a small input and on one four times as large: no more than five times as many steps.
+/// The steps of `work` on a small input and on one four times as large: no more than five times as many.
 #[cfg(test)]
 pub(crate) fn assert_linear(small: usize, mut work: impl FnMut(usize)) {
     let [few, many] = [small, 4 * small].map(|size| steps_of(|| work(size)));

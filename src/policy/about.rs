@@ -1,11 +1,11 @@
-//! What a policy's settings amount to, as plain data: what the shell, the configuration's checks and other policies need
-//! to know of it before any request comes. Asked once, when the set is built.
+//! The static properties of a configured policy, as plain data: what the proxy, the configuration's checks and other
+//! policies need to know before any request comes. Read once, when the policy set is built.
 
 use super::pattern::{Pattern, any_concerns, any_fits};
-use crate::plan::SummaryPlace;
+use crate::plan::SummaryEndpoint;
 use std::sync::Arc;
 
-/// See the file's head. The default is that of a policy that needs nothing.
+/// See the module. The default is that of a policy that needs nothing.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// The tools that the settings name, patterns left out.
@@ -29,7 +29,7 @@ pub struct About {
     /// What is to be counted for it, for each caller over all conversations.
     pub quotas: Vec<Counted>,
     /// Where another model is asked for summaries.
-    pub summaries: Option<SummaryPlace>,
+    pub summaries: Option<SummaryEndpoint>,
     /// What the settings amount to as a drawing in Mermaid, where that is easier to see than to read.
     pub diagram: Option<String>,
 }
@@ -53,21 +53,22 @@ impl Callable {
 /// How a person is asked about calls that need an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Confirming {
-    pub form: YesForm,
-    /// What a person may say for the token, in lower case.
+    pub form: ApprovalForm,
+    /// Words that a person may answer with in place of the token, in lower case.
     pub words: Vec<String>,
-    /// How long a question is open, in ms.
+    /// How long a question stays open, in ms.
     pub expires_ms: u64,
-    /// The most characters of arguments that are shown. Beyond, nobody is asked: what is hidden cannot be approved.
+    /// The most characters of arguments that are shown. If there are more, nobody is asked: what is hidden cannot be
+    /// approved.
     pub max_chars: usize,
 }
 
 /// The way in which a person approves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum YesForm {
+pub enum ApprovalForm {
     /// In the conversation, by the user's next message.
     Chat,
-    /// Beside it, while the reply waits: this long at most, in ms.
+    /// On the admin port, while the reply waits: at most this long, in ms.
     Held { hold_ms: u64 },
 }
 
@@ -75,19 +76,19 @@ impl Confirming {
     /// How long a reply waits, in ms, where it does.
     pub fn hold_ms(&self) -> Option<u64> {
         match self.form {
-            YesForm::Chat => None,
-            YesForm::Held { hold_ms } => Some(hold_ms),
+            ApprovalForm::Chat => None,
+            ApprovalForm::Held { hold_ms } => Some(hold_ms),
         }
     }
 }
 
-/// The most calls that are counted of one thing for a caller: their times are kept.
+/// The most calls of one thing that are counted for a caller: the times of all of them are kept.
 pub const MOST_COUNTED: usize = 10_000;
 
 /// What a policy counts for a caller over all its conversations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// As the operator named it.
+    /// The operator's name for it.
     pub name: Arc<str>,
     /// The tools whose calls count, by name or pattern.
     pub tools: Vec<Pattern>,

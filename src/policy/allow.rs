@@ -2,21 +2,21 @@
 //!
 //! # What it does
 //! A tool may be called if it fits one of `only` (where any are given) and none of `except`. The call of any
-//! other tool is withheld; the model reads which it may call instead. With `hide` the request's `tools` lose
-//! those that may not be called, so that the model never sees them. A call of a tool that the request does not
-//! declare at all is withheld too, unless `undeclared` says otherwise.
+//! other tool is blocked; the model reads which tools it may call instead. With `hide`, tools that may not be called
+//! are removed from the request's `tools`, so that the model never sees them. A call of a tool that the request does
+//! not declare is blocked too, unless `undeclared` says otherwise.
 //!
 //! # Why
-//! The same agent runs in places of different trust. What it must not do here is better taken from the model
-//! than asked of it; and a call of a tool that nobody offered can only fail at the client. Hidden is what the
-//! configuration and the declared tools say, nothing else: `tools` then stays the same through a conversation
-//! and the provider's prompt cache keeps hitting.
+//! The same agent runs in environments of different trust. It is safer to take a tool from the model than to ask the
+//! model not to use it; and a call of an undeclared tool can only fail at the client. What is hidden depends only on
+//! the configuration and the declared tools, so `tools` stays the same through a conversation and the provider's
+//! prompt cache keeps hitting.
 //!
 //! # State
 //! The names that the request declares.
 //!
 //! # Example
-//! With `except = ["delete_*"]` a call of `delete_all` is withheld with `MODE_RESTRICTED` and the names of up to
+//! With `except = ["delete_*"]` a call of `delete_all` is blocked with `MODE_RESTRICTED` and the names of up to
 //! ten tools that may be called.
 
 use super::about::{About, Callable};
@@ -26,13 +26,13 @@ use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::cmp::Reverse;
 
-/// The most names that the model is told: enough to choose from, short enough to read.
-const TOLD: usize = 10;
+/// The most names that the reason lists: enough to choose from, short enough to read.
+const MOST_NAMES: usize = 10;
 
 /// The longest name that is repeated, in characters: what OpenAI allows.
 const LONGEST_NAME: usize = 64;
 
-/// See the file's head.
+/// See the module.
 pub struct Allow {
     callable: Callable,
     hide: bool,
@@ -58,7 +58,7 @@ pub struct Config {
 #[serde(rename_all = "lowercase")]
 enum Undeclared {
     #[default]
-    Withhold,
+    Block,
     Pass,
 }
 
@@ -80,7 +80,7 @@ impl Policy for Allow {
             }
         }
         for pattern in config.except.iter().filter(|pattern| config.only.contains(pattern)) {
-            let text = format!("`{}` stands in `only` as well", pattern.as_str());
+            let text = format!("`{}` is in `only` as well", pattern.as_str());
             problems.push(ConfigError::new("except", text));
         }
         if !problems.is_empty() {
@@ -114,7 +114,7 @@ impl Policy for Allow {
     fn judge(&self, call: &Proposed<'_>, state: &Declared) -> Verdict {
         let problem = if !self.callable.includes(call.name) {
             "may not be called here"
-        } else if self.undeclared == Undeclared::Withhold && !state.declares(call.name) {
+        } else if self.undeclared == Undeclared::Block && !state.declares(call.name) {
             "is not among the tools of this conversation"
         } else {
             return Verdict::Allow;
@@ -132,14 +132,14 @@ impl Declared {
 }
 
 fn reason(name: &str, problem: &str, mut may: Vec<&str>) -> Reason {
-    // The likeliest to be meant come first: some names are misspelt.
+    // The closest names come first: the model may have misspelt one.
     may.sort_by_cached_key(|known| Reverse(likeness(known, name)));
-    let more = may.len().saturating_sub(TOLD);
-    let told: Vec<String> = may.iter().take(TOLD).map(|name| clipped(name)).collect();
-    let instead = match (told.is_empty(), more) {
-        (true, _) => "No tool may be called; answer with what you have.".to_owned(),
-        (false, 0) => format!("You may call: {}.", told.join(", ")),
-        (false, more) => format!("You may call: {} and {more} more.", told.join(", ")),
+    let more = may.len().saturating_sub(MOST_NAMES);
+    let names: Vec<String> = may.iter().take(MOST_NAMES).map(|name| clipped(name)).collect();
+    let instead = match (names.is_empty(), more) {
+        (true, _) => "No tool may be called. Answer with what you have.".to_owned(),
+        (false, 0) => format!("You may call: {}.", names.join(", ")),
+        (false, more) => format!("You may call: {} and {more} more.", names.join(", ")),
     };
     Reason::new(
         ReasonKind::ModeRestricted,
@@ -164,7 +164,7 @@ mod tests {
     use super::super::cases::{Conversation, declaring, plan_of, policy};
     use super::*;
 
-    fn withheld(table: &str, tools: &[&str], name: &str) -> Option<Reason> {
+    fn blocked(table: &str, tools: &[&str], name: &str) -> Option<Reason> {
         let policy = policy::<Allow>(table);
         let tools: Vec<(&str, &str)> = tools.iter().map(|name| (*name, "{}")).collect();
         let mut talk = Conversation::over(&policy, &declaring(&tools));
@@ -186,14 +186,14 @@ mod tests {
             ("only = [\"read*\"]\nexcept = [\"read_all\"]", "read_all", false),
             ("except = [\"*\"]", "read", false),
         ] {
-            let reason = withheld(table, &["read", "read_all", "write"], name);
+            let reason = blocked(table, &["read", "read_all", "write"], name);
             assert_eq!(reason.is_none(), allowed, "{table} {name}");
         }
     }
 
     #[test]
     fn the_model_reads_what_it_may_call_instead() {
-        let reason = withheld("except = [\"write\"]", &["read", "read_all", "write"], "write").unwrap();
+        let reason = blocked("except = [\"write\"]", &["read", "read_all", "write"], "write").unwrap();
         assert_eq!(
             reason,
             Reason::new(
@@ -201,20 +201,20 @@ mod tests {
                 "The call was not run: write may not be called here. You may call: read, read_all."
             )
         );
-        let none = withheld("except = [\"*\"]", &["read"], "read").unwrap();
-        assert!(none.message.ends_with("No tool may be called; answer with what you have."));
+        let none = blocked("except = [\"*\"]", &["read"], "read").unwrap();
+        assert!(none.message.ends_with("No tool may be called. Answer with what you have."));
     }
 
     #[test]
-    fn at_most_ten_names_are_told_the_likeliest_first() {
+    fn at_most_ten_names_are_listed_the_closest_first() {
         let names: Vec<String> = (10..40).map(|at| format!("tool_{at}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let reason = withheld("", &names, "tol_39").unwrap();
+        let reason = blocked("", &names, "tol_39").unwrap();
         assert!(reason.message.contains("You may call: tool_39, "), "{}", reason.message);
         assert!(reason.message.ends_with(" and 20 more."), "{}", reason.message);
         assert_eq!(reason.message.matches("tool_").count(), 10);
         let long = "x".repeat(10_000);
-        assert!(withheld("", &[&long], &format!("{long}y")).unwrap().message.len() < 300);
+        assert!(blocked("", &[&long], &format!("{long}y")).unwrap().message.len() < 300);
     }
 
     #[test]
@@ -225,9 +225,9 @@ mod tests {
             ("undeclared = \"pass\"", vec!["read"], true),
             ("undeclared = \"pass\"\nonly = [\"read\"]", vec!["read"], false),
         ] {
-            assert_eq!(withheld(table, &tools, "browse").is_none(), allowed, "{table}");
+            assert_eq!(blocked(table, &tools, "browse").is_none(), allowed, "{table}");
         }
-        let reason = withheld("", &["read"], "browse").unwrap();
+        let reason = blocked("", &["read"], "browse").unwrap();
         assert!(reason.message.contains("browse is not among the tools of this conversation"));
     }
 
@@ -248,8 +248,8 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_tool_that_is_called_all_the_same_is_withheld_and_not_told_of() {
-        let reason = withheld("except = [\"write\"]\nhide = true", &["read", "write"], "write").unwrap();
+    fn a_hidden_tool_that_is_called_all_the_same_is_blocked_and_not_named() {
+        let reason = blocked("except = [\"write\"]\nhide = true", &["read", "write"], "write").unwrap();
         assert!(reason.message.ends_with("You may call: read."), "{}", reason.message);
     }
 

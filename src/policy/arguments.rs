@@ -1,22 +1,22 @@
-//! The arguments of calls, held against what their tool declares.
+//! Validation of the arguments of calls against what their tool declares.
 //!
 //! # What it does
 //! The arguments must be one JSON object that fits the JSON Schema in the tool's declaration and the operator's
-//! own limits (`tools`): length, pattern, the hosts that a URL may lead to. Absent, empty and null arguments
-//! count as none, which is right for a tool that needs none. Keys that harm programs in JavaScript are refused
-//! or taken out. A call that does not fit is blocked; the model is shown where, which rule and what was expected,
-//! and may correct it.
+//! own limits (`tools`): length, pattern, the hosts that a URL may lead to. Absent, empty and null arguments count as
+//! none, which is right for a tool that needs none. Keys that harm programs in JavaScript are refused or removed. A
+//! call that does not fit is blocked; the model reads where the problem is, which rule was broken and what was
+//! expected, and may correct the call.
 //!
-//! The lenient form passes what does no harm: null for an optional parameter, a value outside an enum, a string
-//! that parses to the type that was expected, a number or truth value where text was. `strict` passes none of it.
+//! The lenient form accepts harmless deviations: null for an optional parameter, a value outside an enum, a string
+//! that parses to the expected type, a number or boolean where a string was expected. `strict` accepts none of them.
 //!
 //! # Why
-//! Models get arguments wrong, and clients fail on them in ways that no model can correct. Schemas are sloppy too:
-//! of 3,922 calls known to be good, strict validation refuses 1.4 %, the lenient form 0.1 %, and it finds 97 % of
-//! the broken ones beside those that it passes by design (`tests/arguments_eval.rs`). Whatever cannot be
-//! judged passes: no schema, one that is too large or leads elsewhere, arguments that would take too long. The library
-//! `jsonschema` validates, by JSON Schema 2020-12 and with patterns whose time is linear in the text; ours are the
-//! schema that it is given, the bound on its work, the leniency and the messages.
+//! Models get arguments wrong, and clients fail on them in ways that no model can correct. Schemas are sloppy too: of
+//! 3,922 calls known to be good, strict validation refuses 1.4%, the lenient form 0.1%. The lenient form finds 97% of the
+//! broken calls that it does not accept by design (`tests/arguments_eval.rs`). What cannot be judged passes: no schema,
+//! one that is too large or refers to another document, arguments that would take too long. The library `jsonschema`
+//! validates by JSON Schema 2020-12, with patterns whose time is linear in the text. Ours are the schema that it is given,
+//! the bound on its work, the lenient form and the messages.
 //!
 //! # State
 //! The schemas that the request declares, compiled at the first call that needs them and kept in the memo under
@@ -51,13 +51,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use validator::Deferred;
 
-/// Keys that reach the prototypes of JavaScript objects where a program merges what it was given.
+/// Keys that change the prototypes of JavaScript objects where a program merges the arguments into an object.
 const UNSAFE_KEYS: [&str; 3] = ["__proto__", "constructor", "prototype"];
 
-/// The most keys that harm and are reported, since each is reported with its path, which may be long.
+/// The most harmful keys that are reported: each is reported with its path, which may be long.
 const MOST_UNSAFE: usize = 100;
 
-/// See the file's head.
+/// See the module.
 pub struct Arguments {
     strict: bool,
     unsafe_keys: UnsafeKeys,
@@ -68,7 +68,7 @@ pub struct Arguments {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Hold calls to the letter of their schemas.
+    /// Accept only what the schema accepts.
     strict: bool,
     /// What to do with calls that hold `__proto__`, `constructor` or `prototype` as a key.
     unsafe_keys: UnsafeKeys,
@@ -76,7 +76,7 @@ pub struct Config {
     tools: BTreeMap<String, BTreeMap<String, Written>>,
 }
 
-/// What becomes of calls with keys that harm.
+/// What happens to calls with harmful keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum UnsafeKeys {
@@ -94,7 +94,7 @@ type Schemas = BTreeMap<String, Arc<Deferred>>;
 
 impl Policy for Arguments {
     const NAME: &'static str = "arguments";
-    const SUMMARY: &'static str = "holds the arguments of calls against the tool's JSON Schema";
+    const SUMMARY: &'static str = "checks the arguments of calls against the tool's JSON Schema";
     type Config = Config;
     type State = Declared;
 
@@ -147,11 +147,11 @@ impl Policy for Arguments {
         if let Some(Ok(Value::Object(clean))) = stripped.as_deref().map(serde_json::from_str) {
             value = Value::Object(clean);
         }
-        // First, since it fixes what the lenient form passes: the rest looks at what the tool will make of it.
+        // First, since it corrects what the lenient form accepts: the later checks see what the tool will get.
         let unfit = validator.map_or_else(Vec::new, |validator| validator.problems(&mut value));
         let mut problems = Vec::new();
         if self.unsafe_keys != UnsafeKeys::Off {
-            // In text within the arguments they cannot be stripped.
+            // In a string within the arguments they cannot be stripped.
             find_keys(&value, &mut String::new(), &harms, &mut problems);
         }
         problems.extend(unfit);
@@ -175,7 +175,7 @@ impl Arguments {
         schema.downcast::<Deferred>().ok()
     }
 
-    /// Whether arguments that only other programs can read may not pass, since something is at stake in them.
+    /// Whether arguments that only other programs can read are refused, since a rule depends on their values.
     fn must_see(&self, text: &str, limited: bool) -> bool {
         let names_key = || {
             let text = unescape(text.as_bytes());
@@ -210,13 +210,14 @@ fn block(tool: &str, problems: &[Problem]) -> Verdict {
 /// Arguments as read.
 enum Parsed {
     Object(Value),
-    /// JSON by its grammar that we cannot hold: too deep, half a surrogate pair, a number out of range.
+    /// Valid JSON by its grammar that this program cannot hold: too deep, half a surrogate pair, a number out of
+    /// range.
     OnlyByOthers,
     Wrong(Problem),
 }
 
 fn parse(text: &str) -> Parsed {
-    // Providers write no arguments in all these ways, and clients take them so.
+    // Providers use all these forms for no arguments, and clients accept them.
     if matches!(text.trim(), "" | "null") {
         return Parsed::Object(Value::Object(Map::new()));
     }

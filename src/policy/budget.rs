@@ -1,24 +1,25 @@
 //! A budget of tool calls per turn, and of tokens per conversation.
 //!
 //! # What it does
-//! Counts the tool calls of the running turn (`tool_calls`) and, where `tokens` is set, estimates the size of
-//! the conversation. From `notify_at` of the scarcest budget a notice follows each group of tool results and
-//! tells the model what is left; from `critical_at` it says to answer now or to ask the user. An exhausted
-//! budget ends in an answer (`exhausted = "answer"`: further calls are withheld), is only told (`"inform"`), or
-//! refuses the request (`"reject"`). A turn behind one with notices opens with a line that the budget is fresh.
+//! Counts the tool calls of the running turn (`tool_calls`) and, where `tokens` is set, estimates the size of the
+//! conversation. When the share `notify_at` of the scarcest budget is used, a notice after each group of tool results
+//! says how much is left; from `critical_at` on it says to answer now or to ask the user. When a budget is exhausted,
+//! further calls are blocked until the model answers (`exhausted = "answer"`), the model is only informed
+//! (`"inform"`), or the request is refused (`"reject"`). If a turn had notices, the next turn opens with a line that
+//! the budget is fresh.
 //!
 //! # Why
-//! Models do not know how much they have used. Told absolute numbers after each step they spend calls
-//! on purpose; the hard limit is what saves (BATS, arXiv 2511.17006: the same budget gives better answers with
-//! the status shown; prompting alone does not keep a budget). Stale warnings make models shy of tools in later
-//! turns, hence the fresh line. Of solved conversations in recorded traffic none has a turn above 50 calls.
+//! Models do not know how much they have used. If they read absolute numbers after each step, they spend calls
+//! deliberately; the hard limit is what saves cost (BATS, arXiv 2511.17006: the same budget gives better answers with
+//! the status shown; prompting alone does not keep a budget). Stale warnings make models reluctant to use tools in
+//! later turns, hence the fresh line. Of solved conversations in recorded traffic none has a turn above 50 calls.
 //!
 //! # State
 //! Calls of the turn, tokens so far, and whether this turn saw a notice: all from the transcript.
 //!
 //! # Example
 //! With `tool_calls = 50`, after the 36th call: `[toolrein] Tool budget of this turn: 36 of 50 calls used, 14
-//! left (28 %). Answer now with what you have, or ask the user.`
+//! left (28%). Answer now with what you have, or ask the user.`
 
 use super::{ConfigError, Policy};
 use crate::conversation::tokens::Estimate;
@@ -26,7 +27,7 @@ use crate::conversation::{Event, View};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use serde::Deserialize;
 
-/// See the file's head.
+/// See the module.
 pub struct Budget {
     config: Config,
 }
@@ -39,9 +40,9 @@ pub struct Config {
     tool_calls: u64,
     /// Estimated tokens of the conversation in the model's context; 0: no limit.
     tokens: u64,
-    /// Share of the scarcest budget from which the model is told, 0 to 1.
+    /// Share of the scarcest budget from which on the model gets notices, 0 to 1.
     notify_at: f64,
-    /// Share from which it is told to come to an end.
+    /// Share from which on the notices say to come to an end.
     critical_at: f64,
     exhausted: Exhausted,
 }
@@ -50,9 +51,9 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Exhausted {
-    /// Calls are withheld until the model answers.
+    /// Calls are blocked until the model answers.
     Answer,
-    /// The model is told, and nothing else.
+    /// The model gets notices, and nothing else happens.
     Inform,
     /// The request is refused.
     Reject,
@@ -69,14 +70,14 @@ impl Default for Config {
 pub struct Used {
     calls: u64,
     tokens: Estimate,
-    /// A notice was given in this turn.
-    told: bool,
+    /// This turn had a notice.
+    had_notice: bool,
 }
 
 impl Policy for Budget {
     const NAME: &'static str = "budget";
     const SUMMARY: &'static str =
-        "tells the model its budget of tool calls and ends in an answer when it is used up";
+        "shows the model its budget of tool calls and blocks calls when it is used up";
     type Config = Config;
     type State = Used;
 
@@ -96,10 +97,10 @@ impl Policy for Budget {
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {
         match event {
             Event::TurnBegins(_) => {
-                if used.told && self.config.tool_calls > 0 && !self.tokens_exhausted(used) {
+                if used.had_notice && self.config.tool_calls > 0 && !self.tokens_exhausted(used) {
                     plan.notice("fresh", self.fresh_line());
                 }
-                (used.calls, used.told) = (0, false);
+                (used.calls, used.had_notice) = (0, false);
             }
             Event::Call(_) => used.calls += 1,
             Event::System(view) | Event::User(view) | Event::Assistant(view) => self.count(view, used),
@@ -108,7 +109,7 @@ impl Policy for Budget {
             Event::ResultsComplete(_) => {
                 let share = self.share(used);
                 if share >= self.config.notify_at && share > 0.0 {
-                    used.told = true;
+                    used.had_notice = true;
                     let word = if share >= self.config.critical_at { "critical" } else { "notice" };
                     plan.notice(word, self.status(used, share));
                 }
@@ -173,7 +174,7 @@ impl Budget {
 
     /// The notice after a group of results. A function of the history before it and of nothing else.
     fn status(&self, used: &Used, share: f64) -> String {
-        // What is left of 4 of 5 comes out a hair under 20 %.
+        // What is left of 4 of 5 comes out a hair under 20%.
         let left = ((1.0 - share).max(0.0) * 100.0 + 1e-6).floor();
         let advice = if share >= 1.0 {
             "No tool calls left: answer now with what you have, or ask the user."
@@ -182,7 +183,7 @@ impl Budget {
         } else {
             "Use the calls that are left for what matters most."
         };
-        format!("[toolrein] Budget: {}, ~{left} % left. {advice}", self.facts(used))
+        format!("[toolrein] Budget: {}, ~{left}% left. {advice}", self.facts(used))
     }
 
     fn facts(&self, used: &Used) -> String {
@@ -220,7 +221,7 @@ mod tests {
     use super::*;
     use crate::plan::Change;
 
-    /// Each notice: the place of its message, its word, its text.
+    /// Each notice: the index of its message, its name, its text.
     fn notices(table: &str, body: &str) -> Vec<(usize, &'static str, String)> {
         let plan = plan_of(&policy::<Budget>(table), body);
         let notices = plan.edits.into_iter().map(|edit| match edit.change {
@@ -252,15 +253,15 @@ mod tests {
         );
         assert_eq!(
             notices[0].2,
-            "[toolrein] Budget: 5 of 10 tool calls of this turn used, ~50 % left. Use the calls that are left for \
+            "[toolrein] Budget: 5 of 10 tool calls of this turn used, ~50% left. Use the calls that are left for \
              what matters most."
         );
-        assert!(notices[2].2.ends_with("~30 % left. Answer now with what you have, or ask the user."));
+        assert!(notices[2].2.ends_with("~30% left. Answer now with what you have, or ask the user."));
         assert!(notices[5].2.contains("No tool calls left: answer now"));
     }
 
     #[test]
-    fn a_group_of_parallel_calls_gets_one_notice_behind_its_last_result() {
+    fn a_group_of_parallel_calls_gets_one_notice_after_its_last_result() {
         let body = r#"{"messages":[{"role":"user","content":"q"},
             {"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f"}},{"id":"b","function":{"name":"f"}}]},
             {"role":"tool","tool_call_id":"b","content":""},{"role":"tool","tool_call_id":"a","content":""}]}"#;
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_turn_starts_with_a_fresh_budget_and_says_so_where_the_last_one_was_told() {
+    fn a_new_turn_starts_with_a_fresh_budget_and_says_so_where_the_last_one_had_notices() {
         let next = r#",{"role":"assistant","content":"done"},{"role":"user","content":"more"}]}"#;
         for (calls, said) in [(3, false), (6, true)] {
             let body = format!("{}{next}", turn("f", calls).strip_suffix("]}").unwrap());
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_message_right_behind_results_belongs_to_the_running_turn() {
+    fn a_user_message_right_after_results_belongs_to_the_running_turn() {
         let body = turn("f", 6);
         let body =
             format!("{},{{\"role\":\"user\",\"content\":\"go on\"}}]}}", body.strip_suffix("]}").unwrap());
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_beyond_the_budget_are_withheld_in_order() {
+    fn calls_beyond_the_budget_are_blocked_in_order() {
         for (used, verdicts) in [(8, [true, true, false, false]), (10, [false; 4])] {
             let mut talk =
                 Conversation::with_calls(&policy::<Budget>("tool_calls = 10"), "f", &vec![None; used]);
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn informing_withholds_nothing_and_rejecting_refuses_the_request() {
+    fn informing_blocks_nothing_and_rejecting_refuses_the_request() {
         let mut talk = Conversation::with_calls(
             &policy::<Budget>("tool_calls = 1\nexhausted = \"inform\""),
             "f",
@@ -330,14 +331,14 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_counted_only_where_they_are_limited_and_told_only_there() {
+    fn tokens_are_counted_only_where_they_are_limited_and_shown_only_there() {
         let body = turn("f", 3);
         assert!(notices("tool_calls = 4", &body).iter().all(|notice| !notice.2.contains("tokens")));
-        let told = notices("tool_calls = 0\ntokens = 50", &body);
+        let notices_of = notices("tool_calls = 0\ntokens = 50", &body);
         let next = r#",{"role":"assistant","content":"done"},{"role":"user","content":"more"}]}"#;
         let body = format!("{}{next}", body.strip_suffix("]}").unwrap());
         assert!(notices("tool_calls = 0\ntokens = 80", &body).iter().all(|notice| notice.1 != "fresh"));
-        assert!(told.last().unwrap().2.contains("of 50 tokens used"), "{told:?}");
+        assert!(notices_of.last().unwrap().2.contains("of 50 tokens used"), "{notices_of:?}");
         let mut talk =
             Conversation::with_calls(&policy::<Budget>("tool_calls = 0\ntokens = 20"), "f", &[None; 3]);
         assert!(!talk.judge("f", "{}", 0).is_allowed());

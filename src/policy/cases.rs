@@ -1,5 +1,4 @@
-//! What the policies' cases share: a policy from its table, a plan from a body, a conversation to judge in.
-//! For tests alone.
+//! Test support of the policies: a policy from its table, a plan from a body, a conversation to judge calls in.
 
 use super::set::{Judge, PolicySet, Rule, Ruling};
 use super::{Entry, Policy};
@@ -27,9 +26,9 @@ pub(crate) fn default_of(entry: &Entry) -> &'static str {
     if entry.name == "states" { "state.start.final = true" } else { "" }
 }
 
-/// Somebody's identity.
+/// An identity.
 pub(crate) fn somebody() -> Identity {
-    Identity { key: HashKey::fixed(7), principal: Hash(1), explicit: None }
+    Identity { key: HashKey::fixed(7), caller: Hash(1), explicit: None }
 }
 
 /// What `rule` plans for `body`.
@@ -57,7 +56,7 @@ pub(crate) fn read(rule: &Arc<dyn Rule>, body: &str, released_ms: &[Option<u64>]
     PolicySet::new(vec![Arc::clone(rule)]).read(&transcript)
 }
 
-/// A judge for a caller of whom the ledger knows that calls were handed out at these times.
+/// A judge for a caller whose calls, by the state store, were handed out at these times.
 pub(crate) fn read_spent(rule: &Arc<dyn Rule>, spent: &[Vec<u64>]) -> Judge {
     let body = turn("f", 0);
     let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
@@ -81,17 +80,17 @@ impl Conversation {
         Self(read(rule, &turn(tool, released_ms.len()), released_ms).1)
     }
 
-    /// A conversation as far as `body` tells it.
+    /// A conversation whose request is `body`.
     pub(crate) fn over(rule: &Arc<dyn Rule>, body: &str) -> Self {
         Self(read(rule, body, &[]).1)
     }
 
-    /// Whether the arguments of a call must be known.
+    /// Whether the judge needs the arguments of a call of this tool.
     pub(crate) fn needs_arguments(&mut self, tool: &str) -> bool {
         self.0.needs_arguments(0, tool)
     }
 
-    /// Rules on the next call.
+    /// Judges the next call.
     pub(crate) fn judge(&mut self, tool: &str, arguments: &str, now_ms: u64) -> Ruling {
         self.0.rule(0, tool, Some(arguments), now_ms)
     }

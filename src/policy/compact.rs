@@ -1,20 +1,22 @@
 //! Compaction: old tool results cleared in batches when the context fills up.
 //!
 //! # What it does
-//! When what the model reads comes to `trigger` of its context window, all tool results but the newest `keep` and the
-//! `exempt` ones are cleared at once, if that frees `min_gain` tokens and a fifth of the window. In the place of a
-//! result stands a marker: tool, size, how to get it again, and its first 200 characters. What the model has not read
-//! yet, small results, and what another policy withholds stay; calls and their order stay. With `style = "summary"` the
-//! newest marker of a batch holds a summary of all its results too, where another model made one in time.
+//! When the model's input reaches `trigger` of its context window, all tool results but the newest `keep` and the
+//! `exempt` ones are cleared at once, if that frees `min_gain` tokens and a fifth of the window. A cleared result is
+//! replaced by a marker: tool, size, how to get it again, and its first 200 characters. Results that the model has
+//! not read yet, small results, and results that another policy blocks stay; calls and their order stay. With `style
+//! = "summary"` the newest marker of a batch also holds a summary of all its results, if another model made one in
+//! time.
 //!
 //! # Why
 //! Most of a long conversation is old tool output, which each request pays for again and which makes models worse.
 //! Cleared rarely and in big batches, it costs the provider's prompt cache little; a window that slides with every
-//! request costs more than it saves. On recorded coding agents, with results cut at 8,000 characters: half of the cost.
+//! request costs more than it saves. On recorded coding agents, with results cut at 8,000 characters, it saves half
+//! of the cost.
 //!
 //! # State
-//! What the model reads of each message, and the results that may be cleared. What is cleared when is decided again from
-//! the same history in each request, at every place at which a request was sent, so it stays as it was.
+//! The tokens of each message, and the results that may be cleared. Each request decides again from the same history
+//! which results were cleared when, at every position where a request ended, so the decisions stay the same.
 //!
 //! # Example
 //! With `context_window = 128000`, the first request over 102,400 tokens clears all but the newest two results, and the
@@ -43,10 +45,10 @@ use summary::{Pinned, Settings, Style};
 
 /// Smaller texts stay: their marker would be half of them, and errors, which models learn from, are mostly small.
 const LEAST: Estimate = Estimate::of_tokens(250);
-/// Of the context window, what a batch must free at least.
+/// The share of the context window that a batch must free at least.
 const LEAST_SHARE: u64 = 5;
 
-/// See the file's head.
+/// See the module.
 pub struct Compact {
     config: Config,
     terms: Arc<SummaryTerms>,
@@ -62,13 +64,13 @@ pub struct Config {
     keep: usize,
     /// The tokens that a batch must free; never less than a fifth of the window.
     min_gain: u64,
-    /// Tokens that a model takes of which nothing else is known.
+    /// The context window of models about which nothing else is known, in tokens.
     context_window: u32,
     /// Tools whose results stay, by name or pattern.
     exempt: Vec<Pattern>,
-    /// What the model reads in their place.
+    /// What replaces them.
     style: Style,
-    /// Of use with style "summary" alone.
+    /// Used only with style "summary".
     summary: Settings,
 }
 
@@ -90,26 +92,26 @@ impl Default for Config {
 #[derive(Clone, Default)]
 pub struct State {
     context: Context,
-    /// Tokens that the model takes.
+    /// The model's context window, in tokens.
     window: u64,
-    /// The request was refused for its length.
+    /// The upstream refused the request for its length.
     overflowed: bool,
-    /// Where earlier requests ended that were: what was cleared for them is cleared again. Those to come, the next one
-    /// last.
+    /// How many messages earlier requests had that were too long: what was cleared for them is cleared again. Those
+    /// still ahead, the next one last.
     overflows: Vec<usize>,
-    /// Nothing is going to happen: the request is far too small.
+    /// Nothing can happen: the request is far too small.
     idle: bool,
-    /// The request, where something may happen.
+    /// The request, where something can happen.
     body: Bytes,
     /// Texts that may be cleared, oldest first.
     old: Vec<Old>,
-    /// What these would free together.
+    /// The tokens that clearing all of them would free.
     potential: Estimate,
-    /// The places of the newest `keep` results, oldest first.
+    /// The positions of the newest `keep` results, oldest first.
     newest: Vec<usize>,
     /// The tool of ours by which the model reads what is cleared.
     reader: Option<&'static str>,
-    /// Behind the last reply: what stands from here on the model has not read.
+    /// The message after the last reply: from here on the model has read nothing yet.
     unread: usize,
     /// Summaries, where they are wanted.
     pinned: Option<Pinned>,
@@ -138,7 +140,7 @@ impl Policy for Compact {
             named_tools: exact_among(&self.config.exempt),
             edits_context: true,
             cuts_results: true,
-            summaries: (self.config.style == Style::Summary).then(|| self.terms.place.clone()),
+            summaries: (self.config.style == Style::Summary).then(|| self.terms.endpoint.clone()),
             ..About::default()
         }
     }
@@ -165,7 +167,7 @@ impl Policy for Compact {
         state.settle(plan);
         let forced = reaches(&mut state.overflows, event.message());
         if forced || matches!(event, Event::Assistant(_)) {
-            // Here a request was sent: what was decided for it is decided again.
+            // A request ended here: its decision is made again.
             let why = if forced { Why::Forced } else { Why::History };
             let by = if let Event::Assistant(view) = event { Some(view) } else { None };
             let name = self.clear(state, plan, why, by);
@@ -196,7 +198,7 @@ impl Policy for Compact {
 /// Why a batch is cleared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Why {
-    /// It was, for an earlier request.
+    /// It was cleared for an earlier request.
     History,
     /// The context is full now.
     Now,
@@ -215,7 +217,7 @@ impl Compact {
         self.config.trigger * state.window as f64
     }
 
-    /// The results to be cleared now; none where it is not worth it. `anyway`: whatever the context holds.
+    /// The results to clear now; empty where clearing is not worth it. `anyway`: however full the context is.
     fn batch<'a>(&self, state: &'a State, anyway: bool) -> Vec<&'a Old> {
         let least = if anyway { 1 } else { self.config.min_gain.max(state.window / LEAST_SHARE) };
         if !(anyway || self.is_full(state)) || state.potential.tokens() < least {
@@ -224,16 +226,16 @@ impl Compact {
         let kept_from = state.newest.first().copied().unwrap_or(usize::MAX).min(state.unread);
         let old = || state.old.iter().take_while(|old| old.message < kept_from);
         let messages: HashSet<usize> = old().map(|old| old.message).collect();
-        // What only points to a result that stays is smaller than its marker.
+        // A pointer to a result that stays is smaller than its marker.
         let texts = state.context.texts();
-        let stands =
+        let stays =
             |old: &&Old| texts[old.at].points.is_none_or(|(original, _)| messages.contains(&original));
-        let batch: Vec<&Old> = old().filter(stands).collect();
+        let batch: Vec<&Old> = old().filter(stays).collect();
         if state.frees(&batch, least) { batch } else { Vec::new() }
     }
 
-    /// Clears the batch of this place, if there is one; its name, where it may have a summary. `by`: a message with which
-    /// what is derived is remembered.
+    /// Clears the batch of this position, if there is one; returns its name if it may have a summary. `by`: the
+    /// message under which derived values are remembered.
     fn clear(&self, state: &State, plan: &mut Plan, why: Why, by: Option<&View<'_>>) -> Option<Hash> {
         let batch = self.batch(state, why == Why::Forced);
         let (newest, older) = batch.split_last()?;
@@ -249,7 +251,7 @@ impl Compact {
             (Some(Pin::Summary(summary)), _) => plan.put_summary(&newest.blank(), &summary),
             (None, Why::History) => plan.summaries.lost.push(name),
             (None, Why::Now) => plan.summaries.wanted = Some(pinned.wanted(name, &batch, newest.blank())),
-            // What is forced is in a hurry.
+            // What is forced must be quick.
             (None, Why::Forced) | (Some(Pin::Cleared), _) => {}
         }
         Some(name)
@@ -271,7 +273,7 @@ impl Compact {
             let text = state.context.texts()[at];
             let size = text.alone();
             let facts = facts.text(text.text);
-            // A marker would quote what the model shall not read.
+            // A marker would quote what the model must not read.
             if size < LEAST || facts.is_some_and(|facts| facts.blocked) {
                 continue;
             }
@@ -285,7 +287,7 @@ impl Compact {
 }
 
 impl State {
-    /// Whether the batch frees so many tokens at `least`.
+    /// Whether the batch frees at least `least` tokens.
     fn frees(&self, batch: &[&Old], least: u64) -> bool {
         let texts = self.context.texts();
         let freed: Estimate = batch.iter().map(|old| texts[old.at].shown).sum();
@@ -293,7 +295,7 @@ impl State {
         if freed.tokens() < least {
             return false;
         }
-        // What points to one of its results stands for itself afterwards.
+        // A pointer to one of its results becomes the full text again.
         let messages: HashSet<usize> = batch.iter().map(|old| old.message).collect();
         let cleared: HashSet<usize> = batch.iter().map(|old| old.at).collect();
         let points =
@@ -304,7 +306,7 @@ impl State {
         freed.saturating_sub(grown).tokens() >= least
     }
 
-    /// Takes in what was cleared and dropped.
+    /// Applies what was cleared and dropped.
     fn settle(&mut self, plan: &Plan) {
         if self.context.settle(plan) {
             let texts = self.context.texts();

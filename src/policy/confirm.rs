@@ -1,29 +1,30 @@
-//! Tools that need a person's yes.
+//! Approvals: tools whose calls need a person's approval.
 //!
 //! # What it does
-//! Calls of `tools` need a yes, in one of two forms. `chat`: they are withheld, and the user is asked in the assistant's
-//! voice: which tool, with which arguments in full, and a short token. If the user's next message is that token or one
-//! of `words`, the call is handed out as it was shown, once, without asking the model; anything else goes to the model,
-//! which reads that its call was not run. `held`: the reply waits, up to `hold`, until somebody answers on the admin
-//! port. A yes lets the call go on to the client as it came; a no, or nobody's answer, withholds it like any other.
+//! Calls of `tools` need approval, in one of two forms. `chat`: they are blocked, and the user is asked in the
+//! assistant's voice: which tool, with which arguments in full, and a short token. If the user's next message is that
+//! token or one of `words`, the call is handed out as it was shown, once, without asking the model; any other message
+//! goes to the model, which reads that its call was not run. `held`: the reply waits, up to `hold`, until somebody
+//! decides on the admin port. Approved, the call goes on to the client as it came; declined or unanswered, it is
+//! blocked like any other.
 //!
 //! # Why
-//! Some calls cannot be taken back, and no rule can tell whether they are wanted. A model that is told to ask first
-//! may forget it, or ask about one thing and do another: so the asking is not the model's, and what runs is to the
-//! byte what was shown. Arguments that are too long to be shown whole are refused, since nobody can agree to what
-//! is hidden. Forced calls (`tool_choice`) need the yes too; tools in `reask.answer_tools` do not.
+//! Some calls cannot be undone, and no rule can decide whether they are wanted. A model that is asked to confirm
+//! first may forget it, or ask about one thing and do another. So toolrein asks, and what runs is byte for byte what
+//! was shown. Arguments that are too long to be shown whole are refused, since nobody can approve what is hidden.
+//! Forced calls (`tool_choice`) need approval too; tools in `reask.answer_tools` do not.
 //!
 //! # State
-//! None here. `chat`: what was asked lives in the ledger under the name of the very message that asked: principal,
-//! conversation, calls so far and text. A ledger in memory forgets it at a restart and shares it with no other
-//! replica: then a yes is an ordinary message to the model. A shared ledger would keep both. `held`: a call waits in
-//! the process that holds the client's connection, and dies with either.
+//! None here. `chat`: the question is kept in the state store under the name of the message that asked: caller,
+//! conversation, calls so far and text. A state store in memory forgets it at a restart and is not shared with other
+//! replicas: then an approval is an ordinary message to the model. A shared state store avoids both. `held`: a call
+//! waits in the process that holds the client's connection, and is lost with either.
 //!
 //! # Example
 //! The model calls `delete_file` with `{"path":"/tmp/a"}`. In `chat` the user reads the call and `reply with K7PQ3M`,
 //! answers `k7pq3m`, and the program gets that call. In `held` a dialogue lists it and posts `{"approve":true}`.
 
-use super::about::{About, Confirming, YesForm};
+use super::about::{About, ApprovalForm, Confirming};
 use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
 use super::period::Period;
 use super::{ConfigError, Policy};
@@ -31,7 +32,7 @@ use crate::plan::{Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// See the file's head.
+/// See the module.
 pub struct Confirm {
     config: Config,
 }
@@ -40,31 +41,31 @@ pub struct Confirm {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The tools that need a yes, by name or pattern.
+    /// The tools that need approval, by name or pattern.
     tools: Vec<Pattern>,
-    /// How it is said.
+    /// How it is given.
     form: Form,
     /// How long a reply waits for it.
     hold: Period,
     /// What the user may say for the token.
     words: Vec<String>,
-    /// How long a question stands.
+    /// How long a question stays open.
     expires: Period,
     /// The longest arguments that are shown, in characters.
     max_chars: usize,
 }
 
-/// How a yes is said.
+/// How approval is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Form {
-    /// By the user's next message.
+    /// In the user's next message.
     Chat,
     /// On the admin port, while the reply waits.
     Held,
 }
 
-/// The openai packages give up after ten minutes, and the model's own time counts among them.
+/// The openai packages give up after ten minutes, and the model's own time is part of that.
 const LONGEST_HOLD: Duration = Duration::from_secs(9 * 60);
 
 impl Default for Config {
@@ -75,7 +76,7 @@ impl Default for Config {
             hold: Period(Duration::from_secs(120)),
             words: ["yes", "approve"].map(str::to_owned).to_vec(),
             expires: Period(Duration::from_secs(600)),
-            // Two screens: what nobody reads is not approved.
+            // Two screens: people do not read more before they approve.
             max_chars: 4000,
         }
     }
@@ -83,7 +84,7 @@ impl Default for Config {
 
 impl Policy for Confirm {
     const NAME: &'static str = "confirm";
-    const SUMMARY: &'static str = "asks the user before certain tools run, and runs exactly what was shown";
+    const SUMMARY: &'static str = "asks a person before certain tools run, and runs exactly what was shown";
     type Config = Config;
     type State = ();
 
@@ -110,8 +111,8 @@ impl Policy for Confirm {
     fn about(&self) -> About {
         let words = self.config.words.iter().map(|word| word.trim().to_lowercase());
         let form = match self.config.form {
-            Form::Chat => YesForm::Chat,
-            Form::Held => YesForm::Held { hold_ms: self.config.hold.millis() },
+            Form::Chat => ApprovalForm::Chat,
+            Form::Held => ApprovalForm::Held { hold_ms: self.config.hold.millis() },
         };
         let approvals = Confirming {
             form,
@@ -136,22 +137,23 @@ impl Policy for Confirm {
     }
 }
 
-/// What the model reads where the user cannot be asked about the reply as it is.
+/// What the model reads where nobody can be asked about this reply.
 fn reason(form: Form, tool: &str) -> Reason {
     let (why, retryable) = match form {
-        Form::Chat => {
-            ("the user is asked only where such calls stand alone in a reply. Call it again alone.", true)
-        }
+        Form::Chat => (
+            "the user is asked only about replies that contain nothing but such calls. Call it again alone.",
+            true,
+        ),
         Form::Held => ("nobody can be asked now. Tell the user what is left to do.", false),
     };
-    let message = format!("The call was not run: {tool} needs the user's yes, and {why}");
+    let message = format!("The call was not run: {tool} needs the user's approval, and {why}");
     Reason { retryable, ..Reason::new(ReasonKind::ConfirmationRequired, message) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::cases::{Conversation, policy};
-    use super::super::story::problem;
+    use super::super::scenario::problem;
     use super::*;
 
     #[test]
@@ -172,7 +174,7 @@ mod tests {
         let rule = policy::<Confirm>("words = [\" Go Ahead \"]\nexpires = \"90s\"\nmax_chars = 9");
         let confirming = rule.about().approvals.clone().unwrap();
         let words = vec!["go ahead".into()];
-        let expected = Confirming { form: YesForm::Chat, words, expires_ms: 90_000, max_chars: 9 };
+        let expected = Confirming { form: ApprovalForm::Chat, words, expires_ms: 90_000, max_chars: 9 };
         assert_eq!(confirming, expected);
     }
 
@@ -189,8 +191,8 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_work_are_told() {
-        for (table, told) in [
+    fn settings_that_cannot_work_are_reported() {
+        for (table, expected) in [
             ("words = [\" \"]", "words: expected words, found an empty one"),
             ("expires = \"0s\"", "expires: expected a time above 0"),
             ("max_chars = 0", "max_chars: expected at least 1"),
@@ -204,7 +206,7 @@ mod tests {
             ),
             ("tools = [\"\"]", "tools: expected names or patterns, found an empty one"),
         ] {
-            assert_eq!(problem::<Confirm>(table), told);
+            assert_eq!(problem::<Confirm>(table), expected);
         }
     }
 }

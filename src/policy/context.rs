@@ -1,10 +1,10 @@
-//! The model's context as a conversation fills it: the estimated tokens of what the model reads of each message, after
-//! all that the policies before this one have planned. Responsible for the arithmetic that policies share which make
-//! room; decides on nothing and edits nothing.
+//! The model's context: the estimated tokens of each message as the model reads it, after everything that earlier
+//! policies have planned. The arithmetic that the policies share which free context; it decides nothing and edits
+//! nothing.
 //!
-//! Rounds that the client was not shown count with the reply behind them, and so from the request behind it on: the
-//! request that made them was decided on before they were there, and is to be decided on alike when it is history.
-//! Notices and pictures are not in the sum: the first are small, the size of the last is not known.
+//! Hidden exchanges count with the reply after them, and so from the request after it on: the request that made them
+//! was decided before they existed, and the decision must be the same when it is history. Notices and pictures are
+//! not in the sum: the former are small, the size of the latter is not known.
 
 mod measure;
 
@@ -19,43 +19,43 @@ use bytes::Bytes;
 use measure::Measure;
 use std::ops::Range;
 
-/// What a cleared text is reckoned with: its marker of two lines and 200 characters, 100 tokens within a third.
+/// The assumed size of a cleared text: its marker of two lines and 200 characters, 100 tokens within a third.
 pub const CLEARED: Estimate = Estimate::of_tokens(100);
 
 /// A conversation in the model's context, as far as it was read.
 #[derive(Clone, Default)]
 pub struct Context {
     measure: Measure,
-    /// What the model reads, the declared tools included.
+    /// The tokens that the model reads, the declared tools included.
     total: Estimate,
-    /// By the message's place.
+    /// The same for each message, by index.
     messages: Vec<Estimate>,
     /// The texts of results, oldest first.
     texts: Vec<ResultText>,
-    /// What of the plan is in the sums.
+    /// How much of the plan is in the sums.
     taken_in: TakenIn,
-    /// The round before the reply to come.
+    /// The hidden exchange before the reply to come.
     round: Option<Bytes>,
 }
 
 /// One text of a tool's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResultText {
-    /// The place of its message.
+    /// The index of its message.
     pub message: usize,
-    /// Its place among the message's strings of text.
+    /// Its index among the message's strings of text.
     pub text: usize,
-    /// What the model reads of it.
+    /// Its tokens as the model reads it.
     pub shown: Estimate,
-    /// Where it says no more than in which message the text stood before: that message, and what the model reads here
-    /// when that one is cleared.
+    /// For a pointer to an earlier equal text: the message of that text, and what the model reads here when that
+    /// message is cleared.
     pub points: Option<(usize, Estimate)>,
     /// It is cleared or dropped.
     pub gone: bool,
 }
 
 impl ResultText {
-    /// What the model reads of it where it has to stand for itself.
+    /// What the model reads of it if it is not a pointer.
     pub fn alone(&self) -> Estimate {
         self.points.map_or(self.shown, |(_, alone)| alone)
     }
@@ -72,7 +72,7 @@ impl Context {
         Self { measure: Measure::Characters, ..Self::default() }
     }
 
-    /// What the model reads, in tokens.
+    /// The tokens that the model reads.
     pub fn tokens(&self) -> u64 {
         self.total.tokens()
     }
@@ -90,7 +90,7 @@ impl Context {
         &self.texts
     }
 
-    /// Takes in an event, and what was planned for it so far. Says which of the texts are new.
+    /// Adds an event, and what was planned for it so far. Returns which of the texts are new.
     pub fn read(&mut self, event: &Event<'_>, plan: &Plan) -> Range<usize> {
         let known = self.texts.len();
         match event {
@@ -110,7 +110,7 @@ impl Context {
         known..self.texts.len()
     }
 
-    /// Takes in what was cleared and dropped since it did so last; says whether there was anything.
+    /// Applies what was cleared and dropped since the last call; returns whether there was anything.
     pub fn settle(&mut self, plan: &Plan) -> bool {
         let mut any = false;
         for gone in plan.gone_since(&mut self.taken_in) {
@@ -142,7 +142,7 @@ impl Context {
         any
     }
 
-    /// What pointed to a text that is gone stands for itself again.
+    /// Pointers to a text that is gone become full texts again.
     fn follow_pointers(&mut self) {
         for at in 0..self.texts.len() {
             let ResultText { points: Some((original, alone)), gone: false, .. } = self.texts[at] else {
@@ -174,7 +174,7 @@ impl Context {
         self.total += shown;
     }
 
-    /// Takes in the texts of a result; says what the model reads of the whole message.
+    /// Adds the texts of a result; returns what the model reads of the whole message.
     fn read_result(&mut self, result: &ToolResult<'_>, plan: &Plan) -> Estimate {
         let view = &result.view;
         let single = view.message.content.texts().nth(1).is_none();
@@ -205,7 +205,7 @@ impl Context {
     }
 }
 
-/// Takes those of `places`, the next one last, that stand at or before `message`; says whether there were any.
+/// Takes those of `places`, the next one last, that are at or before `message`; returns whether there were any.
 pub fn reaches(places: &mut Vec<usize>, message: usize) -> bool {
     let known = places.len();
     places.retain(|place| *place > message);

@@ -1,27 +1,27 @@
-//! Actions that must not happen twice.
+//! Duplicate calls: actions that must not be repeated, and retrievals that need not be.
 //!
 //! # What it does
-//! A call of one of `tools` is withheld where the same call has succeeded in this conversation before, within
-//! `window`; the model reads what that call brought. The same is: the same tool with the same arguments as JSON, or,
-//! for tools in `keys`, with the same key arguments. A call that failed may be made again. One that stands in the
-//! same reply and has no result yet counts as well; one of an earlier reply that nobody answered does not.
+//! A call of one of `tools` is blocked if an equal call has succeeded in this conversation before, within `window`;
+//! the model reads that call's result. Two calls are equal if they call the same tool with the same arguments as
+//! JSON, or, for tools in `keys`, with the same key arguments. A call that failed may be made again. A call in the
+//! same reply that has no result yet counts as well; one of an earlier reply that was never answered does not.
 //!
-//! Calls of `retrieval` tools are answered from the earlier result, without the client, as long as nothing could
-//! have changed it: in the same turn, with no call of any other tool since. Results that failed, are empty, hold
-//! more than text, were changed on their way to the model or are longer than 16,000 characters are not used.
+//! Calls of `retrieval` tools are answered from the earlier result, without the client, as long as nothing can have
+//! changed it: in the same turn, with no call of any other tool since. Results that failed, are empty, hold more than
+//! text, were changed on their way to the model or are longer than 16,000 characters are not used.
 //!
 //! # Why
-//! A model that loses track orders twice and pays twice. An agent cannot undo that, and a tool that does not know
-//! its callers cannot tell. What did not change need not be fetched again.
+//! A model that loses track orders twice and pays twice. An agent cannot undo that, and a tool that does not know its
+//! callers cannot recognise it. What did not change need not be fetched again.
 //!
 //! # State
-//! The calls of action tools so far, each with how it ended; the retrieved results of the turn. A window of time
-//! goes by when calls were handed out. Where that is not known (a restart, another replica) a call counts as recent
-//! in the running turn and as old before it; a window of 0 needs no times.
+//! The calls of action tools so far, each with how it ended; the retrieved results of the turn. A time window uses
+//! the times at which calls were handed out. Where a time is not known (a restart, another replica) a call counts as
+//! recent in the running turn and as old before it; a window of 0 needs no times.
 //!
 //! # Example
-//! With `keys = { create_order = ["order_id"] }` a second `create_order` with `order_id = 7` is withheld with
-//! `DUPLICATE` and "Its result was: ...", whatever else stands in its arguments.
+//! With `keys = { create_order = ["order_id"] }` a second `create_order` with `order_id = 7` is blocked with
+//! `DUPLICATE` and "Its result was: ...", whatever its other arguments are.
 
 mod past;
 
@@ -45,10 +45,10 @@ use std::time::Duration;
 
 /// The most of an earlier result that is quoted, in characters.
 const QUOTED: usize = 500;
-/// The longest result that answers a call, in characters: as much as `truncate` leaves of one as shipped.
+/// The longest result that answers a call, in characters: the default limit of `truncate`.
 const LONGEST_ANSWER: usize = 16_000;
 
-/// See the file's head.
+/// See the module.
 pub struct Duplicates {
     tools: Vec<Pattern>,
     keys: Vec<(Pattern, Vec<Path>)>,
@@ -63,10 +63,10 @@ pub struct Duplicates {
 pub struct Config {
     /// The tools whose calls must not succeed twice, by name or pattern.
     tools: Vec<Pattern>,
-    /// The arguments that alone say what a call does: by tool name or pattern, paths. Such a tool need not stand in
+    /// The arguments that alone identify a call: by tool name or pattern, paths. Such a tool need not be listed in
     /// `tools`.
     keys: BTreeMap<String, Vec<String>>,
-    /// What a call without any of its key arguments is compared by.
+    /// How a call without any of its key arguments is compared.
     keyless: Keyless,
     /// How long a success counts; 0: as long as the conversation.
     window: Period,
@@ -87,13 +87,13 @@ impl Default for Config {
     }
 }
 
-/// What a call without any of its key arguments is compared by.
+/// How a call without any of its key arguments is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Keyless {
-    /// By all that it has.
+    /// By all its arguments.
     Compare,
-    /// By nothing: it is never the same as another.
+    /// Not at all: it equals no other call.
     Pass,
 }
 
@@ -107,7 +107,7 @@ enum Kind {
 
 impl Policy for Duplicates {
     const NAME: &'static str = "duplicates";
-    const SUMMARY: &'static str = "withholds an action that has succeeded before, and tells its result";
+    const SUMMARY: &'static str = "blocks an action that has succeeded before, and quotes its result";
     type Config = Config;
     type State = Past;
 
@@ -116,7 +116,7 @@ impl Policy for Duplicates {
         let mut problems: Vec<ConfigError> =
             lists.iter().filter_map(|(key, patterns)| problem_of(key, patterns)).collect();
         for pattern in config.retrieval.iter().filter(|pattern| config.tools.contains(pattern)) {
-            let text = format!("`{}` stands in `tools` as well", pattern.as_str());
+            let text = format!("`{}` is in `tools` as well", pattern.as_str());
             problems.push(ConfigError::new("retrieval", text));
         }
         let mut keys = Vec::new();
@@ -208,8 +208,8 @@ impl Duplicates {
         }
     }
 
-    /// What makes two calls of `tool` the same; `None`: nothing. Without any of its key arguments a call is known by all
-    /// it has, or by nothing.
+    /// The key by which two calls of `tool` are compared; `None`: not compared. A call without any of its key
+    /// arguments is compared by all its arguments, or not at all.
     fn same(&self, tool: &str, arguments: Hash, text: &str) -> Option<Same> {
         let keys = best_concern(&self.keys, tool).map_or([].as_slice(), Vec::as_slice);
         let values: Vec<Vec<String>> = keys.iter().map(|path| path.values(text)).collect();
@@ -270,24 +270,24 @@ impl Duplicates {
                 let result = match quote.as_deref() {
                     Some("") => " Its result was empty.".to_owned(),
                     Some(quote) => format!(" Its result was: {quote}"),
-                    None => " Its result stands above.".to_owned(),
+                    None => " Its result is above.".to_owned(),
                 };
                 format!(
-                    "The call was not run: {tool} was called with the same {what} before and succeeded, and is not to \
-                     be done twice. Go on from there.{result}"
+                    "The call was not run: {tool} was called with the same {what} before and succeeded, and must not \
+                     be repeated. Go on from there.{result}"
                 )
             }
             _ => format!(
-                "The call was not run: a call of {tool} with the same {what} stands before it in the same reply. \
-                 Use the result of that one."
+                "The call was not run: a call of {tool} with the same {what} comes before it in the same reply. \
+                 Use the result of that call."
             ),
         };
         Reason::new(ReasonKind::Duplicate, message).with(vec![("earlier_calls", earlier_calls as u64)])
     }
 }
 
-/// The text of a result as the model reads it, unless an earlier policy changes it: what was kept from the model
-/// must not come back by this way.
+/// The text of a result as the model reads it, unless an earlier policy changes it: this must not bring back what was
+/// kept from the model.
 fn readable(result: &ToolResult<'_>, plan: &Plan) -> Option<String> {
     if plan.changes_text_here() {
         return None;
@@ -304,7 +304,7 @@ fn holds_text_alone(result: &ToolResult<'_>) -> bool {
     }
 }
 
-/// The head of a text, and how much is left out.
+/// The beginning of a text, and how much is left out.
 fn quote(text: &str) -> Arc<str> {
     let text = text.trim();
     let Some((end, _)) = text.char_indices().nth(QUOTED) else { return text.into() };

@@ -1,27 +1,27 @@
-//! Stale references: arguments that name what is no longer the case.
+//! Stale references: arguments whose values are no longer current.
 //!
 //! # What it does
-//! A rule ties an `argument` of a `tool` to what the results of the tool `from` give at a `path`: the argument must
-//! be the newest value, or one of the newest values, else the call is withheld and the model reads the current one.
-//! With `max_calls` or `max_age` the value must also not be older than so many calls or so long. A source called in
-//! the same reply has no result yet, so the call has to wait for it. Where no result has given a value yet, the
-//! model is told to call the source first (`unknown = "withhold"`), or the call passes (`"pass"`), or it passes with a
-//! value that the system messages name (`"named"`). A call without the argument passes: whether it may be left out is
-//! the schema's affair.
+//! A rule ties an `argument` of a `tool` to the values at a `path` in the results of the tool `from`: the argument
+//! must be the newest value, or one of the newest values, else the call is blocked and the model reads the current
+//! one. With `max_calls` or `max_age` the value must also not be older than so many calls or so long. A source called
+//! in the same reply has no result yet, so the call has to wait for it. If no result has given a value yet, the
+//! reason asks the model to call the source first (`unknown = "block"`), or the call passes (`"pass"`), or it passes
+//! with a value that the system messages name (`"named"`). A call without the argument passes: whether the argument
+//! is required is for the schema to say.
 //!
 //! # Why
-//! Models copy ids from wherever they read one last, or make them up. The award then goes to a card that is not on
-//! the table any more. Results know better than memory.
+//! Models copy ids from wherever they last read one, or make them up. The award then goes to a card that is no longer
+//! on the table. Results are more reliable than the model's memory.
 //!
 //! # State
-//! For each rule the newest values, and how many calls have been made since; with `"named"` what the system messages
-//! say, and nobody else: users name what they like. Results that failed or give no value
-//! change nothing; the results of one reply count together. How old a value is goes by when its call was handed out;
-//! where that is not known, it is old.
+//! For each rule the newest values, and how many calls have been made since; with `"named"` the text of the system
+//! messages, and of no others: users can name what they like. Results that failed or give no value change nothing;
+//! the results of one reply count together. The age of a value is measured from when its call was handed out; where
+//! that is not known, the value is old.
 //!
 //! # Example
 //! With `{ tool = "award_points", argument = "card_id", from = "show_next_card", path = "card.id" }` a call with
-//! `card_id = "c1"` after card c2 was shown is withheld with `STALE_REFERENCE`: "show_next_card last gave \"c2\"".
+//! `card_id = "c1"` after card c2 was shown is blocked with `STALE_REFERENCE`: "show_next_card last gave \"c2\"".
 
 mod rule;
 mod words;
@@ -36,7 +36,7 @@ use rule::{Rule, Written};
 use serde::Deserialize;
 use std::collections::HashSet;
 
-/// See the file's head.
+/// See the module.
 pub struct Fresh {
     rules: Vec<Rule>,
     unknown: Unknown,
@@ -47,16 +47,16 @@ pub struct Fresh {
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     rules: Vec<Written>,
-    /// What becomes of a call before any result has given a value.
+    /// What happens to a call before any result has given a value.
     unknown: Unknown,
 }
 
-/// What becomes of a call before any result has given a value.
+/// What happens to a call before any result has given a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Unknown {
     #[default]
-    Withhold,
+    Block,
     Pass,
     /// It passes with a value that the system messages name.
     Named,
@@ -79,7 +79,7 @@ pub struct Known {
 #[derive(Clone, Default)]
 struct Given {
     newest: Option<Newest>,
-    /// The source is called in the reply being judged.
+    /// The source is called in the reply that is being judged.
     coming: bool,
 }
 
@@ -92,29 +92,29 @@ struct Newest {
     /// The calls up to and with that of the source.
     calls: u64,
     released_ms: Option<u64>,
-    /// The model may be told the values.
-    told: bool,
+    /// The reason may quote the values.
+    may_quote: bool,
 }
 
 /// What is wrong with a call under one rule.
 enum Problem<'a> {
     /// No result has given a value yet.
     Unknown,
-    /// Nor do the system messages name it.
+    /// No result has given a value, and the system messages do not name this one.
     Unnamed { given: &'a str },
-    /// The newest values are still to come.
+    /// The newest values are in a result that has not come yet.
     Coming,
     /// The argument is none of the newest values.
     Stale { given: &'a str, newest: &'a Newest },
-    /// So many calls were made since.
+    /// More calls than allowed were made since; their number.
     TooManyCalls { calls_since: u64 },
-    /// The value is so old, where that is known.
+    /// The value is too old; its age, where that is known.
     TooOld { age_ms: Option<u64> },
 }
 
 impl Policy for Fresh {
     const NAME: &'static str = "fresh";
-    const SUMMARY: &'static str = "holds arguments to the newest value that another tool's result gave";
+    const SUMMARY: &'static str = "requires arguments to be the newest value in another tool's result";
     type Config = Config;
     type State = Known;
 
@@ -167,7 +167,7 @@ impl Policy for Fresh {
 }
 
 impl Fresh {
-    /// Takes up what a source's result gives.
+    /// Stores the values in a source's result.
     fn learn(&self, result: &ToolResult<'_>, known: &mut Known, plan: &Plan) {
         let Some(call) = result.call else { return };
         let mut failed = None;
@@ -184,9 +184,9 @@ impl Fresh {
                 values,
                 reply: call.message,
                 calls,
-                // Of times that cannot be told apart, the one that allows less.
+                // Where the times are ambiguous, the stricter one.
                 released_ms: call.earliest_ms.or(call.released_ms),
-                told: !plan.changes_text_here(),
+                may_quote: !plan.changes_text_here(),
             };
             known.given_by(at).take(newest);
         }
@@ -208,7 +208,7 @@ impl Fresh {
         }
         let Some(newest) = given.and_then(|given| given.newest.as_ref()) else {
             return match self.unknown {
-                Unknown::Withhold => Some(Problem::Unknown),
+                Unknown::Block => Some(Problem::Unknown),
                 Unknown::Pass => None,
                 Unknown::Named => self.unnamed(rule, values, known),
             };
@@ -228,12 +228,12 @@ impl Fresh {
 }
 
 impl Fresh {
-    /// Before any result has given a value for the argument: one that the system messages do not name either.
+    /// As long as no result has given a value for the argument: the system messages do not name the value either.
     fn unnamed<'a>(&self, rule: &Rule, values: &'a [String], known: &Known) -> Option<Problem<'a>> {
         let same =
             |other: &Rule| other.tool == rule.tool && other.argument.as_str() == rule.argument.as_str();
         let given = |at: usize| known.given.get(at).is_some_and(|given| given.newest.is_some());
-        // Several rules may tell of one source in several forms: the one that its results have counts.
+        // Several rules may name one source in several forms: the form under which its results are counted.
         if self.rules.iter().enumerate().any(|(at, other)| same(other) && given(at)) {
             return None;
         }
@@ -242,12 +242,12 @@ impl Fresh {
     }
 }
 
-/// Whether `value` stands in `text` as a word of its own.
+/// Whether `value` is in `text` as a separate word.
 fn names(text: &str, value: &str) -> bool {
     let is_part = |char: char| char.is_alphanumeric() || char == '_' || char == '-';
     let stands_alone = |at: usize| {
-        let (before, behind) = (&text[..at], &text[at + value.len()..]);
-        !before.ends_with(is_part) && !behind.starts_with(is_part)
+        let (before, after) = (&text[..at], &text[at + value.len()..]);
+        !before.ends_with(is_part) && !after.starts_with(is_part)
     };
     !value.is_empty() && text.match_indices(value).any(|(at, _)| stands_alone(at))
 }
@@ -262,13 +262,13 @@ impl Known {
 }
 
 impl Given {
-    /// Newer values take the place of older ones; those of one reply stand together, as old as the newest of them.
+    /// Newer values replace older ones; those of one reply are kept together, as old as the newest of them.
     fn take(&mut self, mut newer: Newest) {
         if let Some(known) = self.newest.take().filter(|known| known.reply == newer.reply) {
             newer.values.extend(known.values);
             newer.calls = newer.calls.max(known.calls);
             newer.released_ms = newer.released_ms.max(known.released_ms);
-            newer.told &= known.told;
+            newer.may_quote &= known.may_quote;
         }
         self.newest = Some(newer);
     }

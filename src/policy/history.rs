@@ -1,19 +1,19 @@
 //! A cap on the history: the oldest turns left out when nothing else keeps the conversation within the context.
 //!
 //! # What it does
-//! When what the model reads is more than `max_tokens` (or `share` of the context window), or more than `max_chars`
-//! characters, whole turns are dropped, the oldest first, until `down_to` of that is left. System messages, what stands before the first turn, and the running
-//! turn always stay, and no call loses its result. One notice, behind the message that opens the first turn left, says
-//! how much is gone.
+//! When the model's input is more than `max_tokens` (or `share` of the context window), or more than `max_chars`
+//! characters, whole turns are dropped, the oldest first, until `down_to` of that is left. System messages, messages
+//! before the first turn, and the running turn always stay, and no call loses its result. One notice, after the
+//! message that opens the first remaining turn, says how much is gone.
 //!
 //! # Why
-//! The last resort before the upstream refuses the request: the end of a conversation matters more than its beginning.
-//! It is off as shipped since a model cannot know that something is missing from what it never reads; old results are
-//! better cleared first. Dropped in batches, it costs the provider's prompt cache little.
+//! The last resort before the upstream refuses the request: the end of a conversation matters more than its
+//! beginning. It is off by default since a model cannot know what is missing from its input; clearing old results
+//! first is better. Dropped in batches, it costs the provider's prompt cache little.
 //!
 //! # State
-//! What the model reads of each message, and where turns begin. What is dropped when is decided again from the same
-//! history in each request, at every place at which a request was sent, so it stays dropped and nothing else is.
+//! The tokens of each message, and where turns begin. Each request decides again from the same history which turns
+//! were dropped when, at every position where a request ended, so the decisions stay the same.
 //!
 //! # Example
 //! With `max_tokens = 60000` and `down_to = 0.7` a chat of 61,000 tokens goes on with its newest turns of at most 42,000
@@ -27,7 +27,7 @@ use crate::plan::Plan;
 use serde::Deserialize;
 use std::ops::Range;
 
-/// See the file's head.
+/// See the module.
 pub struct History {
     config: Config,
 }
@@ -36,15 +36,15 @@ pub struct History {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The most tokens that the model reads, the declared tools included; 0: `share` of the context window.
+    /// The most tokens of the model's input, the declared tools included; 0: `share` of the context window.
     max_tokens: u64,
-    /// The most characters that it reads, the declared tools left out; 0: any number.
+    /// The most characters of it, without the declared tools; 0: no limit.
     max_chars: u64,
     /// The share of the context window that may be filled.
     share: f64,
-    /// What is left of the most tokens when turns are dropped.
+    /// The share of the limit that is left when turns are dropped.
     down_to: f64,
-    /// Tokens that a model takes of which nothing else is known.
+    /// The context window of models about which nothing else is known, in tokens.
     context_window: u32,
 }
 
@@ -58,31 +58,31 @@ impl Default for Config {
 #[derive(Clone, Default)]
 pub struct State {
     context: Context,
-    /// The same in characters, where these are bounded.
+    /// The same in characters, where these are limited.
     characters: Option<Context>,
-    /// Tokens that the model takes.
+    /// The model's context window, in tokens.
     window: u64,
-    /// The request was refused for its length.
+    /// The upstream refused the request for its length.
     overflowed: bool,
-    /// Where earlier requests ended that were: what was dropped for them is dropped again. Those to come, the next one
-    /// last.
+    /// How many messages earlier requests had that were too long: what was dropped for them is dropped again. Those
+    /// still ahead, the next one last.
     overflows: Vec<usize>,
-    /// Nothing is going to happen: the request is far too small.
+    /// Nothing can happen: the request is far too small.
     idle: bool,
     /// Where turns begin that are not dropped.
     turns: Vec<usize>,
-    /// The places of system messages.
+    /// The positions of system messages.
     systems: Vec<usize>,
-    /// Turns and messages dropped so far.
+    /// How many turns and messages are dropped so far.
     gone: (usize, usize),
 }
 
-/// The oldest turns that go.
+/// The oldest turns, which are dropped.
 struct Batch {
     turns: usize,
-    /// Their messages; system messages stand between the ranges.
+    /// Their messages; system messages are between the ranges.
     messages: Vec<Range<usize>>,
-    /// Where the first turn left begins.
+    /// Where the first remaining turn begins.
     next: usize,
 }
 
@@ -123,12 +123,12 @@ impl Policy for History {
         if state.idle {
             return;
         }
-        // Before this is reckoned with what was cleared for the same reason.
+        // This comes before the estimate includes what was cleared for the same reason.
         let before = state.context.tokens();
         state.settle(plan);
         let forced = reaches(&mut state.overflows, event.message());
         if forced || matches!(event, Event::Assistant(_)) {
-            // Here a request was sent: what was decided for it is decided again.
+            // A request ended here: its decision is made again.
             let most = if forced { Most::half_of(before) } else { self.most(state) };
             if let Some(batch) = batch(state, &most) {
                 state.drop(&batch, plan);
@@ -183,12 +183,12 @@ impl History {
 }
 
 impl Most {
-    /// Where the estimate of what was sent has proved too small, half of it is a safe guess.
+    /// If the estimate of the sent request has proved too small, half of it is a safe assumption.
     fn half_of(tokens: u64) -> Self {
         Self { tokens: tokens / 2, characters: u64::MAX, down_to: 1.0 }
     }
 
-    /// Whether the model reads more.
+    /// Whether the model's input is larger.
     fn is_passed(&self, state: &State) -> bool {
         let characters = state.characters.as_ref().map_or(0, Context::tokens);
         state.context.tokens() > self.tokens || characters > self.characters
@@ -201,7 +201,7 @@ impl Most {
     }
 }
 
-/// The turns to be dropped now, where the model reads more than `most`: so many that the lower mark is reached.
+/// The turns to drop now, if the input is larger than `most`: enough to reach the lower mark.
 fn batch(state: &State, most: &Most) -> Option<Batch> {
     if state.turns.len() < 2 || !most.is_passed(state) {
         return None;
@@ -244,10 +244,10 @@ impl State {
         let oldest =
             if turns == 1 { "The oldest turn".to_owned() } else { format!("The {turns} oldest turns") };
         let text = format!(
-            "[toolrein] {oldest} of this conversation ({messages} messages) cannot be read here: it grew too long. Ask if \
-             something from them is needed."
+            "[toolrein] {oldest} of this conversation ({messages} messages) cannot be shown: the conversation grew too \
+             long. Ask the user if something from them is needed."
         );
-        plan.tell_dropped(batch.next, text);
+        plan.notice_dropped(batch.next, text);
     }
 
     /// The ranges of `messages` between system messages.

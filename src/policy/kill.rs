@@ -2,15 +2,15 @@
 //!
 //! # What it does
 //! Every call of a stopped conversation, or of a stopped caller, is blocked with `STOPPED`, and the model is asked for its
-//! final answer at once. `conversations` are ids as toolrein reports them; `callers` are tiers, or callers' keyed hashes.
-//! What a person stops while the program runs is stopped too. Where nothing is stopped, nothing happens.
+//! final answer at once. `conversations` are ids as toolrein reports them; `callers` are tiers, or callers' keyed
+//! hashes. What a person stops at the admin port is stopped too. Where nothing is stopped, nothing happens.
 //!
 //! # Why
-//! An agent that does harm has to be stopped before anybody knows why it does it, and without a restart. Blocked, with a
-//! reason, it ends in an answer to the user; an error would be tried again.
+//! An agent that does harm has to be stopped before anybody knows the cause, and without a restart. Calls are blocked
+//! with a reason, so that the agent ends with an answer to the user; after an error it would try again.
 //!
 //! # State
-//! Whether the request is stopped. Nothing of its history counts.
+//! Whether the request is stopped. Nothing in its history matters.
 //!
 //! # Example
 //! With `conversations = ["7f3a"]` the next call in a request with `x-toolrein-conversation: 7f3a` is blocked with
@@ -21,7 +21,7 @@ use super::{ConfigError, Policy, RequestFacts};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 
-/// See the file's head.
+/// See the module.
 pub struct Kill {
     config: Config,
 }
@@ -95,7 +95,7 @@ impl Kill {
         let Config { conversations, callers, .. } = &self.config;
         let names = |name: &str| conversations.iter().any(|conversation| conversation == name);
         let is_caller = |caller: &String| {
-            request.tier == Some(caller) || caller.eq_ignore_ascii_case(&request.principal.spelled())
+            request.tier == Some(caller) || caller.eq_ignore_ascii_case(&request.caller.to_hex())
         };
         request.stopped.is_some()
             || (!conversations.is_empty() && names(&request.conversation()))
@@ -110,8 +110,8 @@ mod tests {
 
     use crate::conversation::{Stopped, Transcript};
     use crate::policy::cases::{policy, somebody, turn};
+    use crate::policy::scenario::problem;
     use crate::policy::set::{Judge, PolicySet};
-    use crate::policy::story::problem;
 
     /// The judge of a request whose transcript is `known` more of.
     fn judge(table: &str, explicit: Option<&str>, know: impl Fn(&mut Transcript<'_>)) -> Judge {
@@ -131,7 +131,7 @@ mod tests {
             [judge.restricts_calls(); 2],
             "calls are restricted where it is stopped, and only there"
         );
-        assert!(!judge.needs_arguments(0, "f"), "the name is enough, or nothing is asked");
+        assert!(!judge.needs_arguments(0, "f"), "the name is enough, or the call is not judged");
         stopped[0]
     }
 
@@ -141,9 +141,9 @@ mod tests {
             let body = turn("f", 3);
             somebody()
                 .conversation(&crate::dialect::chat::parse(body.as_bytes()).unwrap(), body.as_bytes())
-                .spelled()
+                .to_hex()
         };
-        let hash = somebody().principal.spelled();
+        let hash = somebody().caller.to_hex();
         let tier = |transcript: &mut Transcript<'_>| transcript.tier = Some("free".into());
         for (table, explicit, expected) in [
             (String::new(), Some("a"), false),

@@ -1,27 +1,28 @@
-//! Loops: calls that are made again and again and bring nothing new.
+//! Loop detection: repeated calls that bring nothing new.
 //!
 //! # What it does
-//! A call that gets the same result `notice` times in a row is followed by a notice; the `withhold`-th such call
-//! is withheld. So are circles of two or three calls, and replies of more parallel calls that are made over and
-//! over: told after `notice - 1` full rounds, withheld from the call that begins the `withhold`-th on. `empty`
-//! results in a row that hold nothing are followed by a notice. Arguments are compared as JSON, whatever the
-//! order of their keys. Tools in `exempt` (thinking, waiting) are not looked at, and after one everything begins
-//! anew: what is asked again behind a wait is a new question. With `strict = true` what would be told is withheld
-//! at once, and equal calls count wherever in the turn they stand and whatever they bring.
+//! A call that gets the same result `notice` times in a row is followed by a notice; the `block`-th such call is
+//! blocked. The same holds for cycles of two or three calls, and for larger replies of parallel calls that are
+//! repeated: a notice comes after `notice - 1` full rounds, and calls are blocked from the one that begins the
+//! `block`-th round. After `empty` empty results in a row comes a notice. Arguments are compared as JSON, whatever
+//! the order of their keys. Tools in `exempt` (thinking, waiting) are ignored, and they reset the counts: the same
+//! call after a wait is a new question. With `strict = true` calls are blocked where otherwise a notice would come,
+//! and equal calls count anywhere in the turn and with any result.
 //!
 //! # Why
-//! A model that is stuck does not see it. Of the calls that repeat an earlier one most are healthy (80 % of those
-//! of coding agents bring a changed result), so call *and* result are compared, and only next to each other: by
-//! name and arguments alone 72 % of healthy coding runs would be stopped.
+//! A model in a loop does not notice it. Most calls that repeat an earlier one are healthy (80% of those of coding
+//! agents bring a changed result), so call *and* result are compared, and only next to each other: by name and
+//! arguments alone 72% of healthy coding runs would be stopped.
 //!
 //! # State
-//! The last steps of the turn, each a call with the place of its result, and how long they have gone in circles;
-//! the empty results in a row. All from the transcript. It begins anew where a turn begins, and not with every
-//! user message: some clients put one of their own behind each group of results (dspy), and would never be told.
+//! The last steps of the turn, each a call with the position of its result, and how long they have repeated; the
+//! empty results in a row. All from the conversation. The counts are reset where a turn begins, and not at every user
+//! message: some clients put a user message of their own after each group of results (dspy), and would never get a
+//! notice.
 //!
 //! # Example
-//! `weather` is called five times with `{"city":"Paris"}` and answers "rain" each time: behind the third and the
-//! fourth result the model reads that this will not change, and the fifth call is withheld with `LOOP_DETECTED`.
+//! `weather` is called five times with `{"city":"Paris"}` and answers "rain" each time: after the third and the
+//! fourth result the model reads that this will not change, and the fifth call is blocked with `LOOP_DETECTED`.
 
 mod trail;
 mod words;
@@ -39,10 +40,10 @@ use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use trail::{Kind, Step, Trail};
 
-/// See the file's head.
+/// See the module.
 pub struct Loops {
     notice: usize,
-    withhold: usize,
+    block: usize,
     empty: usize,
     strict: bool,
     exempt: Vec<Pattern>,
@@ -53,13 +54,13 @@ pub struct Loops {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Equal calls with equal results in a row from which the model is told; 0: never.
+    /// Equal calls with equal results in a row after which a notice comes; 0: never.
     notice: usize,
-    /// The equal call in a row that is withheld; 0: none.
-    withhold: usize,
-    /// Empty results in a row from which the model is told; 0: never.
+    /// The equal call in a row that is blocked; 0: none.
+    block: usize,
+    /// Empty results in a row after which a notice comes; 0: never.
     empty: usize,
-    /// Withhold what would be told, and compare calls alone.
+    /// Block where a notice would come, and compare calls without results.
     strict: bool,
     /// Tools that may repeat themselves, by name or pattern.
     exempt: Vec<Pattern>,
@@ -74,7 +75,7 @@ impl Default for Config {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         Self {
             notice: 3,
-            withhold: 5,
+            block: 5,
             empty: 2,
             strict: false,
             exempt: ["think", "wait*"].map(Pattern::new).to_vec(),
@@ -95,14 +96,14 @@ impl Default for Config {
     }
 }
 
-/// What the settings count as empty.
+/// What counts as empty by the settings.
 struct Nothing {
     /// In lower case.
     texts: Vec<Pattern>,
     keys: Vec<String>,
 }
 
-/// A turn as far as it was read.
+/// The part of a turn that was read.
 #[derive(Clone, Default)]
 pub struct Turn {
     /// The calls of the last reply; those that are exempt have no step.
@@ -125,8 +126,8 @@ struct Made {
 #[derive(Clone, Default)]
 struct EmptyRun {
     results: usize,
-    /// The results when the model was last told.
-    told: usize,
+    /// The number of results at the last notice.
+    noticed: usize,
     /// The tools that gave them, each once, in their order; and the same to look them up.
     tools: Vec<String>,
     known: HashSet<String>,
@@ -134,12 +135,13 @@ struct EmptyRun {
 
 impl Policy for Loops {
     const NAME: &'static str = "loops";
-    const SUMMARY: &'static str = "tells the model that it goes round in circles, then withholds the call";
+    const SUMMARY: &'static str =
+        "warns the model that its calls repeat without new results, then blocks them";
     type Config = Config;
     type State = Turn;
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
-        let counts = [("notice", config.notice), ("withhold", config.withhold)];
+        let counts = [("notice", config.notice), ("block", config.block)];
         let problems: Vec<ConfigError> = counts
             .into_iter()
             .filter(|(_, count)| *count == 1)
@@ -151,7 +153,7 @@ impl Policy for Loops {
         let texts = config.empty_texts.iter().map(|text| Pattern::new(text.trim().to_lowercase())).collect();
         Ok(Self {
             notice: config.notice,
-            withhold: config.withhold,
+            block: config.block,
             empty: config.empty,
             strict: config.strict,
             exempt: config.exempt,
@@ -187,12 +189,12 @@ impl Policy for Loops {
             return Verdict::Block(reason);
         }
         let counts = self.strict && self.notice > 0;
-        let compares = || counts || self.closed(turn).any(|circle| circle.has_tool(call.name));
+        let compares = || counts || self.closed(turn).any(|cycle| cycle.has_tool(call.name));
         if call.arguments.is_none() && compares() { Verdict::NeedsArguments } else { Verdict::Allow }
     }
 
     fn release(&self, call: &Proposed<'_>, turn: &mut Turn) {
-        // What it brings is not known yet, so nothing behind it can be the next round of anything.
+        // Its result is not known yet, so nothing after it can be the next round of a cycle.
         turn.trail.clear();
         if let Some(arguments) = call.arguments_hash.filter(|_| self.strict && !self.is_exempt(call.name)) {
             turn.count(call.name, arguments);
@@ -205,12 +207,12 @@ impl Loops {
         self.exempt.iter().any(|pattern| pattern.matches(tool))
     }
 
-    /// The circles whose next round is withheld.
-    fn closed<'a>(&self, turn: &'a Turn) -> impl Iterator<Item = trail::Circle<'a>> {
-        let withhold = self.withhold;
-        turn.trail.circles(move |length| match length {
-            1 if withhold > 0 => withhold - 1,
-            _ => enough(withhold, length),
+    /// The cycles whose next round is blocked.
+    fn closed<'a>(&self, turn: &'a Turn) -> impl Iterator<Item = trail::Cycle<'a>> {
+        let block = self.block;
+        turn.trail.cycles(move |length| match length {
+            1 if block > 0 => block - 1,
+            _ => enough(block, length),
         })
     }
 
@@ -234,7 +236,7 @@ impl Loops {
         made.answer = Some((Answer::of(view), kind));
     }
 
-    /// The last reply is answered: takes its steps up to the trail, in the order of the calls.
+    /// The last reply is answered: adds its steps to the trail, in the order of the calls.
     fn add_reply(&self, last: &View<'_>, turn: &mut Turn) {
         let mut steps = Vec::new();
         for made in turn.reply.drain(..) {
@@ -250,18 +252,18 @@ impl Loops {
         turn.trail.add_reply(steps, last.body);
     }
 
-    /// Tells the model of the circle that it goes in: when it is one, before its last round, and now and then where
-    /// it is not stopped. Else of its empty results.
+    /// Gives a notice of the cycle that the model is in: when it becomes one, before its last round, and at intervals
+    /// where it is not stopped. Else of its empty results.
     fn tell(&self, turn: &mut Turn, plan: &mut Plan) {
-        let (notice, withhold) = (self.notice, self.withhold);
-        let nothing_again = self.empty > 0 && turn.empty.results >= turn.empty.told + self.empty;
+        let (notice, block) = (self.notice, self.block);
+        let nothing_again = self.empty > 0 && turn.empty.results >= turn.empty.noticed + self.empty;
         if nothing_again {
-            turn.empty.told = turn.empty.results;
+            turn.empty.noticed = turn.empty.results;
         }
-        let is_last = |rounds: usize| withhold > 0 && rounds + 1 >= withhold;
-        let again = |rounds: usize, told| rounds + 1 == withhold || rounds >= told + notice;
-        if let Some(circle) = turn.trail.tell(|length| enough(notice, length), again) {
-            plan.notice("notice", words::notice(&circle, is_last(circle.rounds)));
+        let is_last = |rounds: usize| block > 0 && rounds + 1 >= block;
+        let again = |rounds: usize, noticed| rounds + 1 == block || rounds >= noticed + notice;
+        if let Some(cycle) = turn.trail.tell(|length| enough(notice, length), again) {
+            plan.notice("notice", words::notice(&cycle, is_last(cycle.rounds)));
         } else if nothing_again {
             plan.notice("empty", words::notice_empty(turn.empty.results, &turn.empty.tools));
         }
@@ -269,9 +271,9 @@ impl Loops {
 
     fn reason(&self, call: &Proposed<'_>, turn: &Turn) -> Option<Reason> {
         let arguments = call.arguments_hash?;
-        let circle = self.closed(turn).find(|circle| circle.has_call(call.name, arguments))?;
-        let numbers = vec![("rounds", circle.rounds as u64), ("calls_per_round", circle.steps.len() as u64)];
-        Some(reason(words::withheld(&circle), numbers))
+        let cycle = self.closed(turn).find(|cycle| cycle.has_call(call.name, arguments))?;
+        let numbers = vec![("rounds", cycle.rounds as u64), ("calls_per_round", cycle.steps.len() as u64)];
+        Some(reason(words::blocked(&cycle), numbers))
     }
 
     fn strict_reason(&self, call: &Proposed<'_>, turn: &Turn) -> Option<Reason> {
@@ -280,23 +282,20 @@ impl Loops {
         }
         let equal = call.arguments_hash.map_or(0, |arguments| turn.count_of(call.name, arguments));
         if self.notice > 0 && equal + 1 >= self.notice {
-            return Some(reason(
-                words::withheld_equal(call.name, equal),
-                vec![("equal_calls", equal as u64)],
-            ));
+            return Some(reason(words::blocked_equal(call.name, equal), vec![("equal_calls", equal as u64)]));
         }
         let empty = &turn.empty;
         let found_nothing = empty.known.contains(call.name);
         if self.empty > 0 && empty.results >= self.empty && found_nothing {
             let numbers = vec![("empty_results", empty.results as u64)];
-            return Some(reason(words::withheld_empty(call.name, empty.results), numbers));
+            return Some(reason(words::blocked_empty(call.name, empty.results), numbers));
         }
         None
     }
 }
 
-/// The rounds of a circle of `length` calls for a setting that is given for single calls. Of two or three calls a
-/// round less is enough, but never one: what was made once is no circle. 0 switches off.
+/// The rounds of a cycle of `length` calls for a setting that is given for single calls. For two or three calls one
+/// round less is enough, but never one: calls that were made once are no cycle. 0 switches off.
 fn enough(setting: usize, length: usize) -> usize {
     match (setting, length) {
         (0, _) => usize::MAX,
@@ -310,7 +309,7 @@ fn reason(message: String, numbers: Vec<(&'static str, u64)>) -> Reason {
 }
 
 impl Turn {
-    /// A reply begins. One before it that was never answered in full breaks every circle.
+    /// A reply begins. If the one before it was never answered in full, it breaks every cycle.
     fn begin_reply(&mut self) {
         if !self.reply.is_empty() {
             self.reply.clear();
@@ -372,7 +371,7 @@ mod tests {
     const NOTHING: Pair = ("search", r#"{"q":"a"}"#, "[]");
     const THOUGHT: Pair = ("think", r#"{"t":"hm"}"#, "");
 
-    /// Messages behind a question: one reply for each item, its calls answered in order.
+    /// Messages after a question: one reply for each item, its calls answered in order.
     fn replies(replies: &[&[Pair]]) -> String {
         let mut messages = String::from(r#"{"role":"user","content":"q"}"#);
         for (at, pairs) in replies.iter().enumerate() {
@@ -400,7 +399,7 @@ mod tests {
         read(rule, &format!(r#"{{"model":"m","messages":[{messages}]}}"#), &[])
     }
 
-    /// Each notice: its message, its word, its text.
+    /// Each notice: the index of its message, its name, its text.
     fn notices(table: &str, messages: &str) -> Vec<(usize, &'static str, String)> {
         let plan = read_messages(&policy::<Loops>(table), messages).0;
         let notices = plan.edits.into_iter().map(|edit| match edit.change {
@@ -414,7 +413,7 @@ mod tests {
         notices(table, messages).into_iter().map(|(message, word, _)| (message, word)).collect()
     }
 
-    /// Why the next calls of one reply are withheld, one after the other.
+    /// Why the next calls of one reply are blocked, one after the other.
     fn reasons(table: &str, messages: &str, calls: &[Pair]) -> Vec<Option<Reason>> {
         let mut judge = read_messages(&policy::<Loops>(table), messages).1;
         let mut rule = |(tool, arguments, _): &Pair| {
@@ -429,17 +428,17 @@ mod tests {
     }
 
     #[test]
-    fn equal_calls_with_equal_results_are_told_at_the_third_and_before_the_last() {
-        let told = notices("", &one_by_one(&[RAIN; 4]));
-        let at: Vec<_> = told.iter().map(|(message, word, _)| (*message, *word)).collect();
+    fn equal_calls_with_equal_results_are_noticed_at_the_third_and_before_the_last() {
+        let found = notices("", &one_by_one(&[RAIN; 4]));
+        let at: Vec<_> = found.iter().map(|(message, word, _)| (*message, *word)).collect();
         assert_eq!(at, [(6, "notice"), (8, "notice")]);
         assert_eq!(
-            told[0].2,
+            found[0].2,
             "[toolrein] weather was called 3 times in a row with the same arguments and gave the same result each \
              time. Calling again right away will not change that: use the result that you have, change the arguments, \
              use another tool, or give your answer."
         );
-        assert!(told[1].2.ends_with("The next time the call will not be run."), "{}", told[1].2);
+        assert!(found[1].2.ends_with("The next time the call will not be run."), "{}", found[1].2);
     }
 
     #[test]
@@ -447,31 +446,31 @@ mod tests {
         let other_order = ("weather", r#"{ "day":1,"city":"Paris"}"#, "rain");
         let ordered = ("weather", r#"{"city":"Paris","day":1.0}"#, "rain");
         let dry = ("weather", r#"{"city":"Paris"}"#, "dry");
-        for (case, pairs, told) in [
+        for (case, pairs, expected) in [
             ("other results", vec![RAIN, dry, RAIN, dry, RAIN], vec![(8, "notice")]),
             ("a changed result", vec![RAIN, RAIN, dry, RAIN, RAIN], vec![]),
             ("other arguments", vec![RAIN, RAIN, SUN, RAIN, RAIN], vec![]),
             ("another tool", vec![RAIN, RAIN, FOG, RAIN, RAIN], vec![]),
-            ("respelled arguments", vec![ordered, other_order, ordered], vec![(6, "notice")]),
+            ("arguments in another order", vec![ordered, other_order, ordered], vec![(6, "notice")]),
             ("thoughts", vec![THOUGHT; 9], vec![]),
             ("thoughts in between", vec![RAIN, THOUGHT, RAIN, THOUGHT, RAIN, THOUGHT, RAIN, THOUGHT], vec![]),
         ] {
-            assert_eq!(places("", &one_by_one(&pairs)), told, "{case}");
+            assert_eq!(places("", &one_by_one(&pairs)), expected, "{case}");
         }
         assert_eq!(places("exempt = [\"weath*\"]", &one_by_one(&[RAIN; 9])), []);
         assert_eq!(places("notice = 0", &one_by_one(&[RAIN; 9])), []);
     }
 
     #[test]
-    fn the_fifth_equal_call_is_withheld_and_any_other_is_not() {
+    fn the_fifth_equal_call_is_blocked_and_any_other_is_not() {
         for (made, fifth) in [(3, true), (4, false), (7, false)] {
             assert_eq!(allowed("", &one_by_one(&vec![RAIN; made]), &[RAIN]), [fifth], "after {made}");
         }
         assert_eq!(allowed("", &one_by_one(&[RAIN; 4]), &[SUN]), [true]);
-        let table = "withhold = 2";
+        let table = "block = 2";
         assert_eq!(allowed(table, &one_by_one(&[RAIN]), &[RAIN]), [false]);
-        assert_eq!(allowed(table, &one_by_one(&[RAIN, SUN]), &[RAIN]), [true], "no circle yet");
-        assert_eq!(allowed("withhold = 0", &one_by_one(&[RAIN; 9]), &[RAIN]), [true]);
+        assert_eq!(allowed(table, &one_by_one(&[RAIN, SUN]), &[RAIN]), [true], "no cycle yet");
+        assert_eq!(allowed("block = 0", &one_by_one(&[RAIN; 9]), &[RAIN]), [true]);
     }
 
     #[test]
@@ -492,13 +491,13 @@ mod tests {
     }
 
     #[test]
-    fn circles_of_two_and_three_are_told_after_two_rounds_and_withheld_from_the_fifth() {
-        for (circle, told) in [(vec![RAIN, SUN], [8, 16]), (vec![RAIN, SUN, FOG], [12, 24])] {
-            let rounds = |count: usize| one_by_one(&circle.repeat(count));
-            assert_eq!(places("", &rounds(4)), told.map(|at| (at, "notice")), "{circle:?}");
-            assert_eq!(allowed("", &rounds(3), &circle[..1]), [true]);
-            let reason = reasons("", &rounds(4), &circle[..1]).remove(0).unwrap();
-            let length = circle.len() as u64;
+    fn cycles_of_two_and_three_are_noticed_after_two_rounds_and_blocked_from_the_fifth() {
+        for (cycle, expected) in [(vec![RAIN, SUN], [8, 16]), (vec![RAIN, SUN, FOG], [12, 24])] {
+            let rounds = |count: usize| one_by_one(&cycle.repeat(count));
+            assert_eq!(places("", &rounds(4)), expected.map(|at| (at, "notice")), "{cycle:?}");
+            assert_eq!(allowed("", &rounds(3), &cycle[..1]), [true]);
+            let reason = reasons("", &rounds(4), &cycle[..1]).remove(0).unwrap();
+            let length = cycle.len() as u64;
             assert_eq!(reason.numbers, [("rounds", 4), ("calls_per_round", length)]);
             assert!(
                 reason.message.contains(&format!("The same {length} calls (weather")),
@@ -508,13 +507,13 @@ mod tests {
             assert_eq!(allowed("", &rounds(4), &[NOTHING]), [true]);
         }
         let four = [RAIN, SUN, FOG, NOTHING].repeat(5);
-        assert_eq!(places("", &one_by_one(&four)), [], "too long a circle to be sure");
+        assert_eq!(places("", &one_by_one(&four)), [], "too long a cycle to be sure");
     }
 
     #[test]
-    fn a_circle_within_a_circle_is_told_once() {
+    fn a_cycle_within_a_cycle_is_noticed_once() {
         assert_eq!(
-            places("withhold = 0", &one_by_one(&[RAIN; 9])),
+            places("block = 0", &one_by_one(&[RAIN; 9])),
             [(6, "notice"), (12, "notice"), (18, "notice")]
         );
     }
@@ -524,7 +523,7 @@ mod tests {
         assert_eq!(places("", &replies(&[&[RAIN, RAIN], &[RAIN, RAIN]])), [(6, "notice")]);
         let messages = replies(&[&[RAIN, RAIN], &[RAIN, RAIN]]);
         assert_eq!(allowed("", &messages, &[RAIN, RAIN]), [false, false]);
-        assert_eq!(allowed("", &messages, &[SUN, RAIN]), [true, true], "something new stands before it");
+        assert_eq!(allowed("", &messages, &[SUN, RAIN]), [true, true], "something new comes before it");
         assert_eq!(allowed("", &messages, &[RAIN, SUN]), [false, true]);
         let three = replies(&[&[RAIN], &[RAIN, RAIN]]);
         assert_eq!(
@@ -563,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_of_many_calls_made_over_and_over_is_a_circle() {
+    fn a_reply_of_many_calls_made_over_and_over_is_a_cycle() {
         let reply: &[Pair] = &[RAIN, SUN, FOG, NOTHING];
         let messages = replies(&[reply; 4]);
         assert_eq!(places("", &messages), [(10, "notice"), (20, "notice")]);
@@ -574,16 +573,16 @@ mod tests {
     }
 
     #[test]
-    fn a_new_turn_begins_anew_and_a_user_message_behind_results_does_not() {
-        let behind = |message: &str| format!("{},{message}", one_by_one(&[RAIN; 4]));
+    fn a_new_turn_begins_anew_and_a_user_message_after_results_does_not() {
+        let after = |message: &str| format!("{},{message}", one_by_one(&[RAIN; 4]));
         let answer = r#"{"role":"assistant","content":"It rains."},{"role":"user","content":"And now?"}"#;
-        assert_eq!(allowed("", &behind(answer), &[RAIN]), [true]);
+        assert_eq!(allowed("", &after(answer), &[RAIN]), [true]);
         let moved_along = r#"{"role":"user","content":"Respond with the fields."}"#;
-        assert_eq!(allowed("", &behind(moved_along), &[RAIN]), [false]);
+        assert_eq!(allowed("", &after(moved_along), &[RAIN]), [false]);
     }
 
     #[test]
-    fn a_group_that_is_never_completed_gets_no_notice_and_breaks_the_circle() {
+    fn a_group_that_is_never_completed_gets_no_notice_and_breaks_the_cycle() {
         let open = r#",{"role":"assistant","tool_calls":[{"id":"x","function":{"name":"weather","arguments":"{\"city\":\"Paris\"}"}},{"id":"y","function":{"name":"f"}}]},{"role":"tool","tool_call_id":"x","content":"rain"}"#;
         let again = one_by_one(&[RAIN]).replacen(r#"{"role":"user","content":"q"}"#, "", 1);
         let messages = one_by_one(&[RAIN, RAIN]) + open + &again;
@@ -591,16 +590,16 @@ mod tests {
     }
 
     #[test]
-    fn empty_results_in_a_row_are_told_at_every_second() {
+    fn empty_results_in_a_row_are_noticed_at_every_second() {
         let other = ("fetch", r#"{"u":1}"#, "No results found.");
         let third = ("search", r#"{"q":"c"}"#, r#"{"results":[],"total":0}"#);
-        let told = notices("", &one_by_one(&[NOTHING, other, third, RAIN, third]));
-        assert_eq!(told.len(), 1);
-        assert_eq!((told[0].0, told[0].1), (4, "empty"));
+        let found = notices("", &one_by_one(&[NOTHING, other, third, RAIN, third]));
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].0, found[0].1), (4, "empty"));
         assert!(
-            told[0].2.starts_with("[toolrein] The last 2 tool results were empty (search, fetch)."),
+            found[0].2.starts_with("[toolrein] The last 2 tool results were empty (search, fetch)."),
             "{}",
-            told[0].2
+            found[0].2
         );
         let many: Vec<Pair> = ["1", "2", "3", "4"].map(|arguments| ("search", arguments, "")).to_vec();
         assert_eq!(places("", &one_by_one(&many)), [(4, "empty"), (8, "empty")]);
@@ -610,18 +609,18 @@ mod tests {
         let german = [("f", "1", "Nichts gefunden"), ("f", "2", r#"{"treffer":[],"zahl":0}"#)];
         assert_eq!(places(own, &one_by_one(&german)), [(4, "empty")]);
         assert_eq!(places(own, &one_by_one(&[other, third])), [], "the shipped words are replaced");
-        assert_eq!(allowed("", &one_by_one(&many), &[("search", "5", "")]), [true], "told, not withheld");
+        assert_eq!(allowed("", &one_by_one(&many), &[("search", "5", "")]), [true], "a notice, not blocked");
     }
 
     #[test]
-    fn what_was_told_stays_where_it_was_as_the_conversation_grows() {
+    fn what_was_said_stays_where_it_was_as_the_conversation_grows() {
         let pairs =
             [vec![RAIN; 7], [SUN, FOG].repeat(5), vec![NOTHING; 3], vec![THOUGHT, RAIN, RAIN, RAIN]].concat();
         let whole = notices("", &one_by_one(&pairs));
         for made in 0..pairs.len() {
-            let told = notices("", &one_by_one(&pairs[..made]));
+            let found = notices("", &one_by_one(&pairs[..made]));
             let before: Vec<_> = whole.iter().filter(|(message, ..)| *message <= 2 * made).cloned().collect();
-            assert_eq!(told, before, "after {made} calls");
+            assert_eq!(found, before, "after {made} calls");
         }
         assert_eq!(whole.len(), 8, "{whole:?}");
     }
@@ -632,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strict_form_withholds_at_once_and_compares_calls_alone() {
+    fn the_strict_form_blocks_at_once_and_compares_calls_alone() {
         let table = "strict = true";
         let dry = ("weather", r#"{"city":"Paris"}"#, "dry");
         assert_eq!(places(table, &one_by_one(&[NOTHING; 4])), []);
@@ -655,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_asked_for_only_where_a_call_could_close_a_circle() {
+    fn arguments_are_asked_for_only_where_a_call_could_close_a_cycle() {
         for (table, pairs, tool, needed) in [
             ("", vec![RAIN; 3], "weather", false),
             ("", vec![RAIN; 4], "weather", true),
@@ -672,11 +671,11 @@ mod tests {
 
     #[test]
     fn a_single_call_is_refused_as_a_loop() {
-        let config: Config = toml::from_str("notice = 1\nwithhold = 1").unwrap();
+        let config: Config = toml::from_str("notice = 1\nblock = 1").unwrap();
         let problems = Loops::new(config).err().unwrap();
         assert_eq!(
             problems.iter().map(|problem| problem.key.as_str()).collect::<Vec<_>>(),
-            ["notice", "withhold"]
+            ["notice", "block"]
         );
     }
 }

@@ -1,21 +1,21 @@
-//! Tools that need a real conversation first.
+//! Minimum conversation length before certain tools may be called.
 //!
 //! # What it does
-//! A tool may demand that so much was said before it is called: `min_exchanges` (the user said something and the
-//! assistant answered in text), `min_user_messages`, `min_user_words`. Until then its calls are withheld; the model
-//! reads what is missing. Each demand that is 0 is none.
+//! A tool may require that enough was said before it is called: `min_exchanges` (the user said something and the
+//! assistant answered in text), `min_user_messages`, `min_user_words`. Until then its calls are blocked; the model
+//! reads what is missing. A requirement of 0 is none.
 //!
 //! # Why
-//! Models hurry: they award before they have asked, and close before anyone has answered. What must rest on a
-//! conversation can be held until there was one. A word is what stands between white space; of Chinese and
-//! Japanese each character is one. A user message behind tool results, before the model has answered, is some
-//! client's own and does not count, or a framework could talk its way through.
+//! Models hurry: they award before they have asked, and close before anyone has answered. A call that must be based
+//! on a conversation can be held back until there was one. A word is a run of characters between white space; of
+//! Chinese and Japanese each character is a word. A user message after tool results, before the model has answered,
+//! was written by the client itself and does not count; otherwise a framework could satisfy the requirement.
 //!
 //! # State
 //! The exchanges so far, the user's messages and their words, from the whole conversation.
 //!
 //! # Example
-//! With `award_points = { min_exchanges = 2 }` a call after the first question and its answer is withheld with
+//! With `award_points = { min_exchanges = 2 }` a call after the first question and its answer is blocked with
 //! `CONVERSATION_TOO_SHORT`, `exchanges = 1`, `min_exchanges = 2`.
 
 use super::about::About;
@@ -27,7 +27,7 @@ use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// See the file's head.
+/// See the module.
 pub struct MinConversation {
     tools: Vec<(Pattern, Demand)>,
 }
@@ -36,7 +36,7 @@ pub struct MinConversation {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// What each tool demands, by name or pattern.
+    /// What each tool requires, by name or pattern.
     tools: BTreeMap<String, Demand>,
 }
 
@@ -57,13 +57,13 @@ pub struct Said {
     user_words: u64,
     /// The user said something that the assistant has not answered yet.
     waiting: bool,
-    /// Tool results were the last that the model was given.
+    /// The model's last input was tool results.
     behind_results: bool,
 }
 
 impl Policy for MinConversation {
     const NAME: &'static str = "min_conversation";
-    const SUMMARY: &'static str = "keeps tools until enough was said in the conversation";
+    const SUMMARY: &'static str = "blocks tools until enough was said in the conversation";
     type Config = Config;
     type State = Said;
 
@@ -105,9 +105,9 @@ impl Policy for MinConversation {
     }
 }
 
-/// One demand that is not met.
+/// One requirement that is not met.
 struct Missing {
-    /// The names of the numbers: what there is and what there must be.
+    /// The names of its numbers: the count so far and the required one.
     names: [&'static str; 2],
     has: u64,
     needs: u64,
@@ -168,8 +168,8 @@ fn shows_something(view: &View<'_>) -> bool {
 fn words_in(text: &str) -> u64 {
     let words = text.split_whitespace().map(|piece| {
         let characters = piece.chars().filter(|letter| is_a_word(*letter)).count() as u64;
-        let spelled = piece.chars().any(|letter| letter.is_alphanumeric() && !is_a_word(letter));
-        characters + u64::from(spelled)
+        let has_letters = piece.chars().any(|letter| letter.is_alphanumeric() && !is_a_word(letter));
+        characters + u64::from(has_letters)
     });
     words.sum()
 }
@@ -180,13 +180,13 @@ fn is_a_word(letter: char) -> bool {
 }
 
 fn reason(tool: &str, missing: &[Missing]) -> Reason {
-    let told: Vec<String> =
+    let missing_list: Vec<String> =
         missing.iter().map(|Missing { has, needs, what, .. }| format!("{has} of {needs} {what}")).collect();
     let numbers = missing.iter().flat_map(|it| [(it.names[0], it.has), (it.names[1], it.needs)]).collect();
     Reason::new(ReasonKind::ConversationTooShort, format!(
             "The call was not run: {tool} needs a longer conversation first; so far there were {}. Answer the user \
-             in text and go on talking; call it when the user has said more.",
-            told.join(", ")
+             in text and continue the conversation; call it when the user has said more.",
+            missing_list.join(", ")
         )).retryable().with(numbers)
 }
 

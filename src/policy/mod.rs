@@ -1,6 +1,6 @@
-//! The policies: what toolrein decides about a conversation's tools. Each has a file of its own and is a fold over the
-//! transcript's events. None names another, reads a clock or touches a byte; what one policy does for another travels as
-//! typed facts in the [`Plan`].
+//! The policies: what toolrein decides about a conversation's tools. Each has its own file and is a fold over the
+//! conversation's events. None names another, reads a clock or changes bytes; what one policy does for another is
+//! passed as typed facts in the [`Plan`].
 //!
 //! To add one: write `NAME.rs` with a type that is a [`Policy`] and with its cases, add the two lines that are marked
 //! below, its table in `proxy.toml`, its page `docs/policies/NAME.md`, and its row in the README's table. Nothing else.
@@ -30,11 +30,11 @@ mod quota;
 mod rate_limit;
 mod read_more;
 mod request;
+#[cfg(test)]
+mod scenario;
 mod serial;
 pub mod set;
 mod states;
-#[cfg(test)]
-mod story;
 mod taint;
 mod truncate;
 mod turn_limits;
@@ -67,15 +67,15 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<min_conversation::MinConversation>(),
     Entry::of::<fresh::Fresh>(),
     Entry::of::<injection::Injection>(),
-    // Behind whatever flags results.
+    // After whatever flags results.
     Entry::of::<taint::Taint>(),
-    // Behind what keeps results from the model, before what cuts them.
+    // After what keeps results from the model, before what cuts them.
     Entry::of::<read_more::ReadMore>(),
-    // Behind whatever else objects: nobody is asked about a call that does not run anyway.
+    // After whatever else objects: nobody is asked about a call that does not run anyway.
     Entry::of::<confirm::Confirm>(),
     Entry::of::<truncate::Truncate>(),
     // Second line of a new policy, here: `Entry::of::<NAME::TYPE>(),`.
-    // These two reckon with what the others have planned, and so come last.
+    // These two need what the others have planned, and so come last.
     Entry::of::<compact::Compact>(),
     Entry::of::<history::History>(),
 ];
@@ -88,7 +88,7 @@ pub trait Policy: Sized + Send + Sync + 'static {
     const SUMMARY: &'static str;
     /// Its settings as written in the file; unknown keys are refused.
     type Config: DeserializeOwned;
-    /// What the fold remembers of one transcript, rebuilt for each request and forked for each choice of its reply.
+    /// The fold's state of one conversation, rebuilt for each request and forked for each choice of its reply.
     type State: Default + Clone + Send + Sync + 'static;
 
     /// Checks the settings.
@@ -97,28 +97,28 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// Every problem found, each with its key.
     fn new(config: Self::Config) -> Result<Self, Vec<ConfigError>>;
 
-    /// What the settings amount to.
+    /// See [`About`].
     fn about(&self) -> About {
         About::default()
     }
 
-    /// Sees what the request declares, before the first event.
+    /// Receives what the request declares, before the first event.
     fn open(&self, _request: &RequestFacts<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
 
-    /// Reads the next event; may edit that event through `plan`, and no other.
+    /// Receives the next event; may edit that event through `plan`, and no other.
     fn read(&self, _event: &Event<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
 
-    /// Sees the whole request after its last event.
+    /// Receives the whole request after its last event.
     fn close(&self, _state: &Self::State, _plan: &mut Plan) {}
 
-    /// Judges a call that the model has just made: by its name as soon as that is known, and once more with its arguments
-    /// where any policy needs them. What is blocked by name is blocked for good. Calls of a tool that the policy has made
-    /// its own ([`Plan::own`]) are judged by nobody else.
+    /// Judges a call that the model has just made: by its name as soon as that is known, and once more with its
+    /// arguments where any policy needs them. A call that is blocked by name stays blocked. Calls of a tool that the
+    /// policy has made its own ([`Plan::own`]) are judged by no other policy.
     fn judge(&self, _call: &Proposed<'_>, _state: &Self::State) -> Verdict {
         Verdict::Allow
     }
 
-    /// Learns that every policy has let the call through, or that it has answered one of a tool of its own.
+    /// Every policy has let the call through, or this policy has answered a call of its own tool.
     fn release(&self, _call: &Proposed<'_>, _state: &mut Self::State) {}
 
     /// What the conversation has used of this policy's limits, per tool.
@@ -147,7 +147,7 @@ impl ConfigError {
 /// Why a policy could not be built from its table.
 #[derive(Debug)]
 pub enum BuildError {
-    /// A key is unknown or a value has the wrong type; the error knows its place in the file.
+    /// A key is unknown or a value has the wrong type; the error knows its position in the file.
     Read(toml::de::Error),
     /// The settings contradict a rule.
     Checked(Vec<ConfigError>),

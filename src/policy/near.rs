@@ -1,18 +1,18 @@
-//! Calls under names near a tool's: every policy that restricts calls takes them for calls of that tool, as programs do.
-//! Tests alone; walks all policies.
+//! Tests of near tool names: every policy that restricts calls treats a call under such a name as a call of the tool,
+//! as programs do. Runs over all policies.
 
 use super::cases::{Conversation, built, declaring, default_of, policy};
 use super::set::Rule;
 use super::*;
 use std::sync::Arc;
 
-/// Spellings under which programs run `pay`.
+/// Names under which programs run `pay`.
 const NEAR: [&str; 8] =
     ["pay", "Pay", "PAY", " pay", "pay\n", "functions.pay", "default_api.Pay", "tools.pay "];
-/// And one under which they do not.
+/// A name under which they do not.
 const OTHER: &str = "payment";
 
-/// What a policy says of the second of two calls of `pay` in one reply, or of the first.
+/// What a policy decides on two calls of `pay` in one reply.
 #[derive(Clone, Copy, PartialEq)]
 enum Blocks {
     First,
@@ -64,7 +64,7 @@ fn restricting() -> Vec<(&'static str, Arc<dyn Rule>, Blocks)> {
         (
             "fresh",
             policy::<fresh::Fresh>(
-                "rules = [{ tool = \"pay\", argument = \"to\", from = \"show\", path = \"id\" }]\nunknown = \"withhold\"",
+                "rules = [{ tool = \"pay\", argument = \"to\", from = \"show\", path = \"id\" }]\nunknown = \"block\"",
             ),
             Blocks::First,
         ),
@@ -91,7 +91,7 @@ fn every_policy_that_restricts_calls_takes_near_names_for_the_tool() {
     }
 }
 
-/// To nobody who is allowed.
+/// Arguments that no policy allows.
 const ARGUMENTS: &str = "{\"to\":\"http://b.example\"}";
 
 #[test]
@@ -143,7 +143,7 @@ fn every_policy_that_restricts_calls_is_here() {
     let known: Vec<&str> = restricting().into_iter().map(|(name, ..)| name).collect();
     for entry in REGISTRY {
         let restricts = built(entry, default_of(entry)).about().restricts_calls;
-        // Which needs more of a conversation than a name.
+        // It needs more of a conversation than a name.
         let is_known = known.contains(&entry.name) || entry.name == taint::Taint::NAME;
         assert!(is_known || !restricts, "{} belongs into `restricting`", entry.name);
     }

@@ -1,11 +1,11 @@
-//! Paths into JSON texts as an operator writes them: `card.id`, `cards[*].id`, `[0].name`. Finds values and says
-//! which of them are equal; what they mean is the policy's own.
+//! Paths into JSON texts as an operator writes them: `card.id`, `cards[*].id`, `[0].name`. Finds values and compares
+//! them; what they mean is for the policy to decide.
 
 use crate::wire::body::{Fault, Kind, Scanner, Span};
 use crate::wire::json::{canonical, decode};
 
-/// A path: names of members with dots between them, `[*]` for every item of a list, `[2]` for one. Where it leads
-/// through a string that holds JSON itself, it goes on in there: some clients wrap results so.
+/// A path: names of members with dots between them, `[*]` for every item of a list, `[2]` for one. A string that
+/// holds JSON itself is entered too: some clients wrap results so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     text: String,
@@ -56,9 +56,9 @@ impl Path {
         &self.text
     }
 
-    /// The values that it leads to in `text`, each in a form in which equal ones are equal: a string as its
-    /// characters, so that "7" and 7 agree, anything else as canonical JSON. null is no value, and a text that is
-    /// not JSON has none.
+    /// The values at the path in `text`, each in a form in which equal values are equal: a string as its characters,
+    /// so that "7" and 7 are equal, anything else as canonical JSON. null is no value, and a text that is not JSON
+    /// has none.
     pub fn values(&self, text: &str) -> Vec<String> {
         let mut values = Vec::new();
         if find_in(text.as_bytes(), &self.steps, &mut values).is_err() {
@@ -84,7 +84,7 @@ fn find(text: &[u8], span: Span, steps: &[Step], values: &mut Vec<String>) -> Re
     match (scanner.peek()?, step) {
         (Kind::String, _) => {
             let inner = decode(scanner.string()?, text);
-            // A string that is no JSON is no fault of what stands around it.
+            // A string that is not JSON is no fault of the document around it.
             let mut found = Vec::new();
             if find_in(inner.as_bytes(), steps, &mut found).is_ok() {
                 values.append(&mut found);
@@ -96,7 +96,7 @@ fn find(text: &[u8], span: Span, steps: &[Step], values: &mut Vec<String>) -> Re
             let mut found = None;
             while let Some(key) = scanner.member()? {
                 let value = scanner.skip()?;
-                // Of equal keys the last, as parsers have it.
+                // Of equal keys the last, like parsers.
                 if decode(key, text) == name.as_str() {
                     found = Some(value);
                 }

@@ -1,17 +1,17 @@
-//! Names of tools and models as an operator writes them: exact, or with `*` for any run of characters.
-//! Matching only; what a match means is the policy's own.
+//! Patterns for names of tools and models, as an operator writes them: exact, or with `*` for any run of characters.
+//! Matching only; what a match means is for the policy to decide.
 
 use super::ConfigError;
 use crate::conversation::names::dispatch_form;
 use serde::Deserialize;
 
-/// A name or a pattern such as `search*`. Case counts where something is allowed or exempt ([`Pattern::matches`]); what
-/// restricts calls concerns every name that programs may take for a matching one ([`Pattern::concerns`]).
+/// A name or a pattern such as `search*`. Case counts where something is allowed or exempt ([`Pattern::matches`]); a
+/// restriction applies to every name that programs may take for a matching one ([`Pattern::concerns`]).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
 pub struct Pattern {
     text: String,
-    /// Where the first `*` stands: looked for once, since every request is held against some dozen patterns.
+    /// The position of the first `*`: computed once, since every request is matched against some dozen patterns.
     star: Option<usize>,
     /// The same as programs look tools up, where that is another text.
     near: Option<Box<str>>,
@@ -36,7 +36,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether it has no `*` and so names one thing alone.
+    /// Whether it has no `*` and so names exactly one thing.
     pub fn is_exact(&self) -> bool {
         self.star.is_none()
     }
@@ -62,7 +62,7 @@ impl Pattern {
 
 /// Whether `name` fits `text`, whose first star is at `star`.
 fn fits(text: &str, star: Option<usize>, name: &str) -> bool {
-    // Most names are told by their first letter.
+    // Most names differ in their first letter.
     let first = text.as_bytes().first();
     if first != name.as_bytes().first() && first != Some(&b'*') {
         return false;
@@ -87,7 +87,8 @@ pub fn any_concerns(patterns: &[Pattern], name: &str) -> bool {
     patterns.iter().any(|pattern| pattern.matches(name) || pattern.is_near(&form))
 }
 
-/// The value for `name`: the exact entry, else that whose name is near, else that of the longest pattern that concerns it.
+/// The value for `name`: the exact entry, else one whose name is near, else that of the longest pattern that concerns
+/// it.
 pub fn best_concern<'a, T>(entries: &'a [(Pattern, T)], name: &str) -> Option<&'a T> {
     let form = dispatch_form(name);
     let fits = entries.iter().filter(|(pattern, _)| pattern.matches(name) || pattern.is_near(&form));

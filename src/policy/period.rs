@@ -1,9 +1,10 @@
-//! Spans of time as an operator writes them: "60s", "5h". And which times lie inside the one that ends now.
+//! Durations as an operator writes them: "60s", "5h". And the sliding window: which times are within such a duration
+//! before now.
 
 use serde::{Deserialize, Deserializer, de};
 use std::time::Duration;
 
-/// A span of time, written with its unit.
+/// A duration, written with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period(pub Duration);
 
@@ -13,7 +14,7 @@ impl Period {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Those of `times` (ms) that lie inside the window of this length that ends now, oldest first.
+    /// Those of `times` (ms) that are within the window of this length that ends now, oldest first.
     pub fn inside(self, times: &[u64], now_ms: u64) -> Vec<u64> {
         let is_inside = |at: &u64| now_ms.saturating_sub(*at) < self.millis();
         let mut inside: Vec<u64> = times.iter().copied().filter(is_inside).collect();

@@ -1,24 +1,25 @@
-//! Quotas of a caller, over all of its conversations.
+//! Quotas: limits on a caller's calls over all of its conversations.
 //!
 //! # What it does
 //! The tools of a quota may be called `calls` times within any window of `per` by one caller, all of them together and
-//! whatever the conversation. A call over it is withheld; the model reads how many were used, how many may be and how
-//! long to wait. Parallel calls of one reply are judged in order.
+//! whatever the conversation. A call over the quota is blocked; the model reads how many calls were used, how many
+//! are allowed and how long to wait. Parallel calls of one reply are judged in order.
 //!
 //! # Why
-//! What costs money or storage is planned for a customer, not for a conversation: a new conversation must not begin a
-//! new quota. Counted is what was handed out. A client that sends a request again because its answer was lost is not
-//! charged twice, up to the three tries of the usual clients within a quarter of an hour.
+//! What costs money or storage is budgeted for a customer, not for a conversation: a new conversation must not begin
+//! a new quota. Calls are counted when they are handed out. A client that sends a request again because its answer
+//! was lost is not charged twice, up to the three tries of the usual clients within a quarter of an hour.
 //!
 //! # State
-//! When calls of each quota were handed out to this caller: facts of the ledger, since no transcript tells of other
-//! conversations. A caller is who sends the same credentials; those who send none are one. A ledger in memory counts for
-//! its process alone and begins anew with it; requests in flight at the same time, and several choices of one reply, do
-//! not see each other's calls. A replay knows one conversation, and counts the calls of each reply alone.
+//! When calls of each quota were handed out to this caller: facts of the state store, since a conversation knows
+//! nothing of the others. All requests with the same credentials are one caller; all without credentials are one too.
+//! A state store in memory counts for its process alone and starts from zero with it; requests in flight at the same
+//! time, and several choices of one reply, do not see each other's calls. A replay knows one conversation, and counts
+//! the calls of each reply alone.
 //!
 //! # Example
 //! With `limits = { images = { tools = ["*image*"], calls = 20, per = "5h" } }` the 21st image within five hours is
-//! withheld with `RATE_LIMIT`, `used = 20`, `limit = 20`, `window_ms = 18000000` and the wait in `retry_after_ms`.
+//! blocked with `RATE_LIMIT`, `used = 20`, `limit = 20`, `window_ms = 18000000` and the wait in `retry_after_ms`.
 
 use super::about::{About, Counted, MOST_COUNTED};
 use super::pattern::{Pattern, best_concern, exact_names, problem_of};
@@ -29,10 +30,10 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// See the file's head.
+/// See the module.
 pub struct Quota {
     limits: Vec<(Arc<str>, Limit)>,
-    /// Names and patterns of tools, each with the place of its quota.
+    /// Names and patterns of tools, each with the index of its quota.
     tools: Vec<(Pattern, usize)>,
 }
 
@@ -50,7 +51,7 @@ pub struct Config {
 pub struct Written {
     /// Its tools, by name or pattern.
     tools: Vec<Pattern>,
-    /// Of all of them together.
+    /// For all of them together.
     calls: usize,
     per: Period,
 }
@@ -123,7 +124,7 @@ impl Policy for Quota {
         if inside.len() < limit.calls {
             return Verdict::Allow;
         }
-        // A call is free again when so many have left the window that one more fits.
+        // The wait ends when so many calls have left the window that one more fits.
         let leaves = inside[inside.len() - limit.calls].saturating_add(limit.per.millis());
         let retry_after_ms = leaves.saturating_sub(call.now_ms);
         Verdict::Block(limit.reason((call.name, name), inside.len(), retry_after_ms))
@@ -174,8 +175,8 @@ impl Limit {
 #[cfg(test)]
 mod tests {
     use super::super::cases::{policy, read_spent};
+    use super::super::scenario::problem;
     use super::super::set::Judge;
-    use super::super::story::problem;
     use super::*;
 
     const HOUR: u64 = 3_600_000;
@@ -186,7 +187,7 @@ mod tests {
         read_spent(&policy::<Quota>(table), spent)
     }
 
-    fn withheld(judge: &mut Judge, tool: &str, now_ms: u64) -> Option<Reason> {
+    fn blocked(judge: &mut Judge, tool: &str, now_ms: u64) -> Option<Reason> {
         judge.rule(0, tool, None, now_ms).objections.pop().map(|(_, reason)| reason)
     }
 
@@ -199,7 +200,7 @@ mod tests {
             (vec![HOUR, HOUR + 1, HOUR + 2], 6 * HOUR, None),
             (vec![HOUR, 2 * HOUR, 2 * HOUR, 2 * HOUR], 3 * HOUR, Some((4, 4 * HOUR))),
         ] {
-            let reason = withheld(&mut judge(IMAGES, std::slice::from_ref(&spent)), "make_image", now);
+            let reason = blocked(&mut judge(IMAGES, std::slice::from_ref(&spent)), "make_image", now);
             let numbers = expected.map(|(used, wait)| {
                 vec![("used", used), ("limit", 3), ("window_ms", 5 * HOUR), ("retry_after_ms", wait)]
             });
@@ -223,19 +224,19 @@ mod tests {
             ("make_page", false),
             ("search", true),
         ] {
-            assert_eq!(withheld(&mut judge, tool, HOUR + 5).is_none(), allowed, "{tool}");
+            assert_eq!(blocked(&mut judge, tool, HOUR + 5).is_none(), allowed, "{tool}");
         }
-        let told = withheld(&mut judge, "generateImage", HOUR + 5).unwrap();
+        let found = blocked(&mut judge, "generateImage", HOUR + 5).unwrap();
         assert!(
-            told.message.contains("\"images\" of 3 calls within 5h") && told.message.contains("in 300 min")
+            found.message.contains("\"images\" of 3 calls within 5h") && found.message.contains("in 300 min")
         );
         let usage = judge.usage(HOUR + 5);
-        let told: Vec<_> = usage.iter().map(|(_, it)| (it.tool.as_str(), it.used, it.limit)).collect();
-        assert_eq!(told, [("images", 3, 3), ("pages", 1, 1)]);
+        let found: Vec<_> = usage.iter().map(|(_, it)| (it.tool.as_str(), it.used, it.limit)).collect();
+        assert_eq!(found, [("images", 3, 3), ("pages", 1, 1)]);
     }
 
     #[test]
-    fn what_is_counted_is_told_with_its_tools_and_window() {
+    fn what_is_counted_is_reported_with_its_tools_and_window() {
         let counted = policy::<Quota>(IMAGES).about().quotas.clone();
         assert_eq!(
             (&*counted[0].name, counted[0].tools.len(), counted[0].calls, counted[0].window_ms),
@@ -244,8 +245,8 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_work_are_told() {
-        for (quota, told) in [
+    fn settings_that_cannot_work_are_reported() {
+        for (quota, found) in [
             (r#"tools = ["a"], calls = 0, per = "5h""#, "limits.x.calls: expected 1 to 10000, found 0"),
             (
                 r#"tools = ["a"], calls = 10001, per = "5h""#,
@@ -258,7 +259,7 @@ mod tests {
                 "limits.x.tools: expected names or patterns, found an empty one",
             ),
         ] {
-            assert_eq!(problem::<Quota>(&format!("limits = {{ x = {{ {quota} }} }}")), told);
+            assert_eq!(problem::<Quota>(&format!("limits = {{ x = {{ {quota} }} }}")), found);
         }
     }
 }

@@ -1,20 +1,21 @@
-//! Rates of calls, per tool and conversation.
+//! Rate limiter: calls per tool and conversation within a sliding window.
 //!
 //! # What it does
-//! A tool may be called `calls` times within any window of `per`. A call over the limit is withheld; the model
-//! reads how many it has used, how many it may and how long to wait. Limits are given by tool name, by pattern,
-//! and by default; each tool has a window of its own. Parallel calls of one reply are judged in order.
+//! A tool may be called `calls` times within any window of `per`. A call over the limit is blocked; the model reads
+//! how many calls were used, how many are allowed and how long to wait. Limits are given by tool name, by pattern,
+//! and by default; each tool has its own window. Parallel calls of one reply are judged in order.
 //!
 //! # Why
-//! Agents that are stuck call the same tool in bursts. A limit in time stops the burst and leaves long, calm
-//! work alone. Counted are the calls in the request's own history that were handed out within the window, so a
-//! client's retry or a resent history never counts twice, and a call that the client dropped does not count.
+//! Agents in a loop call the same tool in bursts. A limit over time stops the burst and does not affect long, steady
+//! work. The calls in the request's own history that were handed out within the window are counted, so a client's
+//! retry or a resent history never counts twice, and a call that the client dropped does not count.
 //!
 //! # State
-//! For each tool the times at which its calls were handed out. A call that the ledger does not know is old.
+//! For each tool the times at which its calls were handed out. A call that the state store does not know counts as
+//! old.
 //!
 //! # Example
-//! With `weather = { calls = 3, per = "60s" }` the fourth call within a minute is withheld with
+//! With `weather = { calls = 3, per = "60s" }` the fourth call within a minute is blocked with
 //! `RATE_LIMIT`, `used = 3`, `limit = 3`, `window_ms = 60000` and the wait in `retry_after_ms`.
 
 use super::about::About;
@@ -27,7 +28,7 @@ use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// See the file's head.
+/// See the module.
 pub struct RateLimit {
     default: Option<Limit>,
     tools: Vec<(Pattern, Limit)>,
@@ -37,13 +38,13 @@ pub struct RateLimit {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The limit of tools that are not named.
+    /// The limit of tools without one of their own.
     default: Option<Limit>,
     /// Limits by tool name or pattern.
     tools: BTreeMap<String, Limit>,
 }
 
-/// So many calls in such a window.
+/// A number of calls in a window.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
@@ -95,7 +96,7 @@ impl Policy for RateLimit {
         if inside.len() < limit.calls {
             return Verdict::Allow;
         }
-        // The call is free again when so many have left the window that one more fits.
+        // The wait ends when so many calls have left the window that one more fits.
         let leaves = inside[inside.len() - limit.calls].saturating_add(limit.per.millis());
         let retry_after_ms = leaves.saturating_sub(call.now_ms);
         Verdict::Block(limit.reason(call.name, inside.len(), retry_after_ms))
@@ -168,28 +169,28 @@ mod tests {
 
     const MINUTE: u64 = 60_000;
 
-    fn withheld(conversation: &mut Conversation, tool: &str, now_ms: u64) -> Option<Reason> {
+    fn blocked(conversation: &mut Conversation, tool: &str, now_ms: u64) -> Option<Reason> {
         conversation.judge(tool, "{}", now_ms).objections.pop().map(|(_, reason)| reason)
     }
 
     #[test]
-    fn a_tool_is_withheld_at_the_limit_and_allowed_after_the_window() {
+    fn a_tool_is_blocked_at_the_limit_and_allowed_after_the_window() {
         let policy = policy::<RateLimit>(r#"tools = { weather = { calls = 3, per = "60s" } }"#);
         let mut talk = Conversation::new(&policy);
         for now in [1_000, 2_000, 3_000] {
-            assert_eq!(withheld(&mut talk, "weather", MINUTE + now), None);
+            assert_eq!(blocked(&mut talk, "weather", MINUTE + now), None);
         }
-        let reason = withheld(&mut talk, "weather", MINUTE + 20_000).unwrap();
+        let reason = blocked(&mut talk, "weather", MINUTE + 20_000).unwrap();
         assert_eq!(
             reason.numbers,
             [("used", 3), ("limit", 3), ("window_ms", MINUTE), ("retry_after_ms", 41_000)]
         );
         assert!(reason.retryable && reason.message.contains("in 41 s"));
         assert_eq!(
-            withheld(&mut talk, "weather", 2 * MINUTE + 999).unwrap().numbers[3],
+            blocked(&mut talk, "weather", 2 * MINUTE + 999).unwrap().numbers[3],
             ("retry_after_ms", 1)
         );
-        assert_eq!(withheld(&mut talk, "weather", 2 * MINUTE + 1_000), None);
+        assert_eq!(blocked(&mut talk, "weather", 2 * MINUTE + 1_000), None);
     }
 
     #[test]
@@ -208,7 +209,7 @@ mod tests {
             ("other", true),
             ("other", false),
         ] {
-            assert_eq!(withheld(&mut talk, tool, MINUTE).is_none(), allowed, "{tool}");
+            assert_eq!(blocked(&mut talk, tool, MINUTE).is_none(), allowed, "{tool}");
         }
     }
 
@@ -222,26 +223,26 @@ mod tests {
             (vec![Some(71_000), Some(10_000)], true),
         ] {
             let mut talk = Conversation::with_calls(&policy, "f", &released);
-            assert_eq!(withheld(&mut talk, "f", 80_000).is_none(), allowed, "{released:?}");
+            assert_eq!(blocked(&mut talk, "f", 80_000).is_none(), allowed, "{released:?}");
         }
     }
 
     #[test]
-    fn a_withheld_call_does_not_lengthen_the_wait() {
+    fn a_blocked_call_does_not_lengthen_the_wait() {
         let policy = policy::<RateLimit>(r#"default = { calls = 1, per = "60s" }"#);
         let mut talk = Conversation::new(&policy);
-        assert_eq!(withheld(&mut talk, "f", MINUTE), None);
-        assert!(withheld(&mut talk, "f", MINUTE + 30_000).is_some());
-        assert_eq!(withheld(&mut talk, "f", 2 * MINUTE), None);
+        assert_eq!(blocked(&mut talk, "f", MINUTE), None);
+        assert!(blocked(&mut talk, "f", MINUTE + 30_000).is_some());
+        assert_eq!(blocked(&mut talk, "f", 2 * MINUTE), None);
     }
 
     #[test]
-    fn a_clock_that_runs_backwards_withholds_nothing_for_ever() {
+    fn a_clock_that_runs_backwards_blocks_nothing_for_ever() {
         let policy = policy::<RateLimit>(r#"default = { calls = 1, per = "60s" }"#);
         let mut talk = Conversation::with_calls(&policy, "f", &[Some(10 * MINUTE)]);
-        let reason = withheld(&mut talk, "f", MINUTE).unwrap();
+        let reason = blocked(&mut talk, "f", MINUTE).unwrap();
         assert_eq!(reason.numbers[0], ("used", 1));
-        assert_eq!(withheld(&mut talk, "f", 11 * MINUTE), None);
+        assert_eq!(blocked(&mut talk, "f", 11 * MINUTE), None);
     }
 
     #[test]

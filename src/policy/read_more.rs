@@ -1,27 +1,30 @@
-//! Reading what was cut: a tool of toolrein's own.
+//! A tool of toolrein's own by which the model reads the parts of results that were cut.
 //!
 //! # What it does
-//! Where results may be cut, the model is shown one tool more, `read_more`, behind the client's. It takes the number of
-//! a call, as the markers name it, and what is wanted of its result: characters, lines, a text to search for, or a path
-//! into JSON. toolrein answers it itself from the whole result; the client never sees such a call. An answer has at most
-//! `max_chars` characters and says what is left out. `reads` calls are answered in a turn; after that the model reads
-//! that there are no more. What another policy keeps from the model is not read by this way either.
+//! Where results may be cut, one more tool is declared to the model, `read_more`, after the client's tools. Its
+//! arguments are the number of a call, as the markers name it, and the wanted part of its result: characters, lines,
+//! a text to search for, or a path into JSON. toolrein answers the call itself from the whole result; the client
+//! never sees it. An answer has at most `max_chars` characters and says what is left out. `reads` calls are answered
+//! in a turn; after that the model reads that there are no more. What another policy keeps from the model cannot be
+//! read in this way either.
 //!
 //! # Why
-//! A cut that can be undone may be a sharp one. The client sends the whole result again with every request, so that
-//! nothing has to be stored. How often a tool's results are asked for tells whether its limit is too low.
+//! A cut that can be undone may be a deep one. The client sends the whole result again with every request, so nothing
+//! has to be stored. How often a tool's results are read again shows whether its limit is too low.
 //!
 //! # State
-//! The request's bytes, shared, and where in them each result stands; the reads of the turn, those of its hidden
-//! rounds included. The tool is declared from the first request on, by the configuration and the client's tools alone,
-//! so that the prompt's cache survives; it is left out only where the reply must be a call, which is the client's.
+//! The request's bytes, shared, and the position of each result in them; the reads of the turn, including those in
+//! its hidden exchanges. The tool is declared from the first request on, depending only on the configuration and the
+//! client's tools, so that the prompt cache stays valid; it is left out only where the reply must be a call, which is
+//! the client's.
 //!
 //! # Example
-//! Of a build log of 200,000 characters the model reads its ends and `[toolrein: cut ... use read_more with call 7]`; it
-//! calls `read_more` with `{"call": 7, "search": "linker"}` and reads the lines around each hit.
+//! Of a build log of 200,000 characters the model reads the beginning and the end around `[toolrein: cut ... use
+//! read_more with call 7]`; it calls `read_more` with `{"call": 7, "search": "linker"}` and reads the lines around
+//! each hit.
 
-mod asked;
 mod found;
+mod read_request;
 mod search;
 
 use super::about::About;
@@ -32,22 +35,22 @@ use crate::wire::body::Str;
 use crate::wire::escaped_text::EscapedText;
 use crate::wire::hidden_unicode::strip;
 use crate::wire::json::decode;
-use asked::Asked;
 use bytes::Bytes;
+use read_request::ReadRequest;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// What the tool is called.
+/// The tool's name.
 const TOOL: &str = "read_more";
-/// The tool as it is declared.
+/// The tool's declaration.
 const DECLARATION: &str = include_str!("read_more/tool.json");
-/// How a hidden round writes a call of it. Within a string its quotes would be escaped.
+/// The bytes of a call of it in a hidden exchange. Within a string its quotes would be escaped.
 const WRITTEN: &[u8] = br#"{"name":"read_more""#;
-/// The least that an answer may have: its first line and a useful rest.
+/// The smallest `max_chars`: the first line and some text.
 const MIN_CHARS: usize = 1_000;
 
-/// See the file's head.
+/// See the module.
 pub struct ReadMore {
     config: Config,
     declaration: Arc<str>,
@@ -93,9 +96,9 @@ struct Kept {
 #[derive(Clone)]
 struct Text {
     source: Source,
-    /// Another policy has taken out characters that hide text from people.
+    /// Another policy has removed characters that hide text from people.
     cleaned: bool,
-    /// Lines that another policy has put before and behind it.
+    /// Lines that another policy has put before and after it.
     around: Vec<(&'static str, &'static str)>,
 }
 
@@ -105,7 +108,7 @@ enum Source {
     Sent(Str),
     /// As another policy left it.
     Edited(EscapedText),
-    Withheld,
+    Blocked,
 }
 
 impl Policy for ReadMore {
@@ -140,7 +143,7 @@ impl Policy for ReadMore {
             return;
         }
         state.body = request.body();
-        // Also where it is not declared: what is in the place of results depends on nothing that changes in a conversation.
+        // Also where it is not declared: the markers must not depend on anything that changes in a conversation.
         plan.own(TOOL, true);
         if !request.forced {
             plan.declare(Arc::clone(&self.declaration));
@@ -169,7 +172,7 @@ impl Policy for ReadMore {
         if state.reads >= self.config.reads {
             return Verdict::Block(self.reason(state.reads));
         }
-        let asked = Asked::read(call.arguments.unwrap_or_default());
+        let asked = ReadRequest::read(call.arguments.unwrap_or_default());
         let found = asked.and_then(|asked| Ok((state.kept(asked.call)?, asked)));
         match found {
             Ok((kept, asked)) => Verdict::Answer {
@@ -194,8 +197,8 @@ impl ReadMore {
     fn reason(&self, used: u64) -> Reason {
         let limit = self.config.reads;
         Reason::new(ReasonKind::BudgetExceeded, format!(
-                "{TOOL} was used {limit} times in this turn, and not more is possible until the user speaks again. Go on \
-                 with what you have read, or call the tool itself for a narrower part."
+                "{TOOL} was used {limit} times in this turn; no more reads are possible until the user's next message. \
+                 Go on with what you have read, or call the tool itself for a narrower part."
             )).with(vec![("used", used), ("limit", limit)])
     }
 }
@@ -210,14 +213,14 @@ impl State {
 }
 
 impl Kept {
-    fn answer(&self, asked: &Asked, body: &Bytes, max_chars: usize) -> String {
+    fn answer(&self, asked: &ReadRequest, body: &Bytes, max_chars: usize) -> String {
         let mut around: Vec<(&str, &str)> = Vec::new();
         let mut texts: Vec<Cow<'_, str>> = Vec::new();
         for text in &self.texts {
             let shown: Cow<'_, str> = match &text.source {
                 Source::Sent(place) => decode(*place, body),
                 Source::Edited(edited) => Cow::Borrowed(edited),
-                Source::Withheld => continue,
+                Source::Blocked => continue,
             };
             let cleaned = if text.cleaned { strip(&shown) } else { None };
             texts.push(cleaned.map_or(shown, |(cleaned, _)| Cow::Owned(cleaned)));
@@ -225,7 +228,7 @@ impl Kept {
         }
         let Self { call, tool, .. } = self;
         if texts.is_empty() {
-            return format!("[toolrein: the result of call {call} ({tool}) is not to be read]");
+            return format!("[toolrein: the result of call {call} ({tool}) cannot be read]");
         }
         let whole = texts.join("\n");
         let mut answer = found::answer(&whole, asked, &format!("call {call} ({tool})"), max_chars);
@@ -237,7 +240,7 @@ impl Kept {
     }
 }
 
-/// The texts of a result, as far as no policy before this one keeps them from the model.
+/// The texts of a result, unless an earlier policy keeps them from the model.
 fn kept(result: &ToolResult<'_>, plan: &Plan) -> Option<Kept> {
     let message = result.view.message;
     let call = result.call.filter(|_| !message.odd)?;
@@ -250,7 +253,7 @@ fn text(facts: Option<&TextFacts<'_>>, place: Str) -> Text {
     let mut kept = Text { source: Source::Sent(place), cleaned: false, around: Vec::new() };
     if let Some(facts) = facts {
         kept.source = match facts.replaced {
-            _ if facts.blocked => Source::Withheld,
+            _ if facts.blocked => Source::Blocked,
             Some(by) => Source::Edited(by.clone()),
             None => kept.source,
         };

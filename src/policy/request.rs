@@ -1,4 +1,4 @@
-//! The facts of one request that policies get before its first event. Gathers them; decides nothing.
+//! The facts of one request that policies get before its first event. Collects them; decides nothing.
 
 use crate::conversation::identity::{Hash, HashKey};
 use crate::conversation::memo::Memo;
@@ -16,20 +16,21 @@ use std::sync::Arc;
 pub struct RequestFacts<'a> {
     /// The tools that it declares, in order.
     pub tools: Vec<DeclaredTool<'a>>,
-    /// It takes another tool: it has a list `tools` with fewer than providers allow, and none in the deprecated form.
+    /// It accepts one more tool: it has a list `tools` with fewer than providers allow, and none in the deprecated
+    /// form.
     pub takes_tools: bool,
     /// The reply must be a call.
     pub forced: bool,
-    /// A policy that is on may cut results.
+    /// An enabled policy may cut results.
     pub cuts: bool,
-    /// When calls of each thing that is counted for the caller were handed out, in ms since the epoch.
+    /// When calls of each counted thing were handed out to the caller, in ms since the epoch.
     pub spent: &'a [Vec<u64>],
     shared_body: Option<Bytes>,
     body: &'a [u8],
     /// Their estimated tokens.
     pub tools_tokens: Estimate,
     transcript: &'a Transcript<'a>,
-    /// No more characters stand in its messages.
+    /// Its messages have at most so many characters.
     pub most_chars: usize,
     /// See [`Transcript::context_window`](crate::conversation::Transcript::context_window).
     pub context_window: Option<u32>,
@@ -37,12 +38,12 @@ pub struct RequestFacts<'a> {
     pub overflowed: bool,
     /// See [`Transcript::overflows`](crate::conversation::Transcript::overflows).
     pub overflows: &'a [usize],
-    /// What was derived before, for what is costly to derive from a tool's declaration.
+    /// Cached results, for what is costly to derive from a tool's declaration.
     pub memo: &'a dyn Memo,
-    /// Names what is kept in the memo.
+    /// The keys of the memo.
     pub key: &'a HashKey,
     /// The caller, as a keyed hash of its credential.
-    pub principal: Hash,
+    pub caller: Hash,
     /// See [`Transcript::tier`](crate::conversation::Transcript::tier).
     pub tier: Option<&'a str>,
     /// See [`Transcript::stopped`](crate::conversation::Transcript::stopped).
@@ -51,21 +52,22 @@ pub struct RequestFacts<'a> {
     pub summaries: Option<&'a Arc<dyn Summaries>>,
 }
 
-/// What a policy puts in the place of a result's text, or adds where it cuts it, is no more: a pointer or a marker.
+/// The most characters that a policy puts in place of a result's text, or adds where it cuts it: a pointer or a
+/// marker.
 const REPLACED: Estimate = Estimate::of_tokens(200);
 
 /// The most tools that OpenAI takes.
 const MOST_TOOLS: usize = 128;
 
 impl<'a> RequestFacts<'a> {
-    /// The facts of the request that `transcript` was read from; `cuts`: a policy that is on may cut results.
+    /// The facts of the request that `transcript` was read from; `cuts`: an enabled policy may cut results.
     pub(super) fn of(transcript: &'a Transcript<'_>, cuts: bool) -> Self {
         let body = transcript.body;
         let declared = transcript.request.tools.iter().filter_map(|tool| {
             let name = decode(tool.name?, body);
             Some(DeclaredTool { name, parameters: tool.parameters.map(|span| span.of(body)) })
         });
-        let unseen: usize = transcript.hidden_rounds.iter().map(|(_, round)| round.len()).sum();
+        let unseen: usize = transcript.hidden_exchanges.iter().map(|(_, round)| round.len()).sum();
         let most_chars = transcript.request.messages_span.len() + unseen;
         Self {
             tools: declared.collect(),
@@ -83,38 +85,39 @@ impl<'a> RequestFacts<'a> {
             overflows: &transcript.overflows,
             memo: transcript.memo,
             key: &transcript.identity.key,
-            principal: transcript.identity.principal,
+            caller: transcript.identity.caller,
             tier: transcript.tier.as_deref(),
             stopped: transcript.stopped,
             summaries: transcript.summaries.as_ref(),
         }
     }
 
-    /// The conversation's id as it is logged: the client's own, else one that is derived from how it begins.
+    /// The conversation's id as it is logged: the client's own, else one that is derived from the first messages.
     pub fn conversation(&self) -> Cow<'a, str> {
         let Transcript { identity, request, body, .. } = self.transcript;
         match &identity.explicit {
             Some(explicit) => Cow::Borrowed(explicit),
-            None => identity.conversation(request, body).spelled().into(),
+            None => identity.conversation(request, body).to_hex().into(),
         }
     }
 }
 
 impl RequestFacts<'_> {
-    /// Whether no estimate of the whole request comes to more than `tokens`, nor one of its beginning, whatever is cut:
-    /// for who need not count it then. Looks no closer than it must.
+    /// Whether no estimate of the whole request or of its beginning exceeds `tokens`, whatever is cut: then it need
+    /// not be counted. Computes no more than it must.
     pub fn fits(&self, tokens: u64) -> bool {
         let Transcript { request, .. } = self.transcript;
-        let (hidden_rounds, token_factor) = (&self.transcript.hidden_rounds, &self.transcript.token_factor);
+        let (hidden_exchanges, token_factor) =
+            (&self.transcript.hidden_exchanges, &self.transcript.token_factor);
         let most_of = |bytes| Estimate::most_of(bytes).scaled(*token_factor);
         if (self.tools_tokens + most_of(self.most_chars)).tokens() <= tokens {
             return true;
         }
-        let unseen: usize = hidden_rounds.iter().map(|(_, round)| round.len()).sum();
+        let unseen: usize = hidden_exchanges.iter().map(|(_, round)| round.len()).sum();
         let replaced = |role| if role == Role::Tool { REPLACED } else { Estimate::ZERO };
         let mut most = self.tools_tokens + most_of(unseen);
         most += request.messages.iter().map(|message| replaced(message.role)).sum();
-        // With the comma behind it: see `Estimate::most_of`.
+        // With the comma after it: see `Estimate::most_of`.
         let bytes = |message: &Message| message.span.len() + 1;
         let mut unread: usize = request.messages.iter().map(bytes).sum();
         for (at, message) in request.messages.iter().enumerate() {
@@ -130,7 +133,7 @@ impl RequestFacts<'_> {
         true
     }
 
-    /// The request's bytes, for who keeps them: copied only where they are not shared.
+    /// The request's bytes, to be kept: copied only where they are not shared.
     pub fn body(&self) -> Bytes {
         self.shared_body.clone().unwrap_or_else(|| Bytes::copy_from_slice(self.body))
     }
@@ -166,7 +169,7 @@ mod tests {
             let messages: Vec<_> = texts.iter().map(|text| json!({"role": "user", "content": text})).collect();
             let body = json!({"messages": messages}).to_string();
             let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
-            let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+            let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
             let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
             let most: Estimate = (0..messages.len()).map(|at| transcript.view(at).most_tokens()).sum();
             prop_assert_eq!(RequestFacts::of(&transcript, false).fits(tokens), most.tokens() <= tokens);

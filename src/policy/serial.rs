@@ -1,21 +1,20 @@
-//! One call at a time.
+//! Serial calls: one call at a time.
 //!
 //! # What it does
-//! Of the calls of one reply that go to `tools`, the first passes and the others are withheld: the model is to
-//! call again when it has the result. Calls of other tools pass beside it. Where every tool that the request
-//! declares is such a tool, the model is asked for one call at a time in the first place
-//! (`parallel_tool_calls: false`).
+//! Of the calls of one reply that go to `tools`, the first passes and the others are blocked: the model should call
+//! again when it has the result. Calls of other tools pass. Where every tool that the request declares is such a
+//! tool, the request asks the model for one call at a time (`parallel_tool_calls: false`).
 //!
 //! # Why
-//! Tools that share a state (a form, a game, an account) cannot take two steps at once: the second was chosen
-//! before anyone knew what the first would bring. Requests of one conversation at once are the shell's affair:
-//! see `[conversation] in_flight`.
+//! Tools that share a state (a form, a game, an account) cannot do two steps at once: the second was chosen before
+//! the result of the first was known. Concurrent requests of one conversation are handled elsewhere: see
+//! `[conversation] in_flight`.
 //!
 //! # State
-//! Whether such a call has been let through out of the reply being judged.
+//! Whether such a call of this reply has been let through.
 //!
 //! # Example
-//! The model calls `show_next_card` and `award_points` at once. The card is shown; `award_points` is withheld
+//! The model calls `show_next_card` and `award_points` at once. The card is shown; `award_points` is blocked
 //! with `TURN_LOCKED` and "call it again when you have the result".
 
 use super::about::About;
@@ -24,7 +23,7 @@ use super::{ConfigError, Policy, RequestFacts};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 
-/// See the file's head.
+/// See the module.
 pub struct Serial {
     tools: Vec<Pattern>,
 }
@@ -43,13 +42,14 @@ impl Default for Config {
     }
 }
 
-/// The tool whose call was let through out of this reply.
+/// The tool whose call of this reply was let through.
 #[derive(Clone, Default)]
 pub struct Running(Option<String>);
 
 impl Policy for Serial {
     const NAME: &'static str = "serial";
-    const SUMMARY: &'static str = "lets tools be called one at a time: of parallel calls the first passes";
+    const SUMMARY: &'static str =
+        "lets tools be called one at a time: of parallel calls only the first passes";
     type Config = Config;
     type State = Running;
 
@@ -87,7 +87,7 @@ impl Policy for Serial {
 
 fn reason(tool: &str, first: &str) -> Reason {
     Reason::new(ReasonKind::TurnLocked, format!(
-            "The call was not run: {tool} is called one at a time, and your call of {first} stands before it in the \
+            "The call was not run: {tool} is called one at a time, and your call of {first} comes before it in the \
              same reply. Call it again when you have the result."
         )).retryable()
 }

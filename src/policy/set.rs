@@ -1,5 +1,5 @@
-//! The configured policies run as one: a single fold over the transcript gives the plan, and the folds' states then judge
-//! the calls of the reply. Knows the order of policies and nothing of what they do.
+//! The configured policies as one policy: a single fold over the conversation gives the plan, and the folds' states
+//! then judge the calls of the reply. Knows the order of policies and nothing of what they do.
 
 mod judge;
 mod ruling;
@@ -11,7 +11,7 @@ use super::about::{About, Confirming, Counted};
 use super::pattern::{Pattern, best_concern};
 use super::{Policy, RequestFacts};
 use crate::conversation::{Event, Transcript};
-use crate::plan::{Change, Edit, Plan, Proposed, SummaryPlace, Usage, Verdict};
+use crate::plan::{Change, Edit, Plan, Proposed, SummaryEndpoint, Usage, Verdict};
 use std::sync::Arc;
 
 /// A configured policy whose type is forgotten.
@@ -111,12 +111,12 @@ impl<P: Policy> Fold for Running<P> {
 #[derive(Clone)]
 pub struct PolicySet {
     rules: Vec<Arc<dyn Rule>>,
-    /// Theirs, in their order: each event is read under each of them.
+    /// Their names, in the same order: each event is read under each of them.
     names: Arc<[&'static str]>,
     confirming: Option<Arc<Confirming>>,
-    /// One policy counts, so places need no more than this list.
+    /// At most one policy counts calls, so indexes into this list suffice.
     counted: Arc<[Counted]>,
-    /// Names and patterns of tools, each with its place in it.
+    /// Names and patterns of tools, each with its index in it.
     counts: Arc<[(Pattern, usize)]>,
 }
 
@@ -147,7 +147,7 @@ impl PolicySet {
         &self.counted
     }
 
-    /// The place in [`Self::counted`] of what a call of the tool `name` counts for.
+    /// The index in [`Self::counted`] of what a call of the tool `name` counts for.
     pub fn counts_for(&self, name: &str) -> Option<usize> {
         best_concern(&self.counts, name).copied()
     }
@@ -158,11 +158,11 @@ impl PolicySet {
     }
 
     /// Where other models are asked for summaries.
-    pub fn summary_places(&self) -> impl Iterator<Item = SummaryPlace> + '_ {
+    pub fn summary_endpoints(&self) -> impl Iterator<Item = SummaryEndpoint> + '_ {
         self.abouts().filter_map(|about| about.summaries.clone())
     }
 
-    /// The names of the policies that are on.
+    /// The names of the enabled policies.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.names.iter().copied()
     }
@@ -172,7 +172,7 @@ impl PolicySet {
         self.abouts().flat_map(|about| about.named_tools.clone()).collect()
     }
 
-    /// Whether any policy that is on decides which tools may be called: see [`About::restricts_calls`].
+    /// Whether any enabled policy decides which tools may be called: see [`About::restricts_calls`].
     pub fn restricts_calls(&self) -> bool {
         self.abouts().any(|about| about.restricts_calls)
     }
@@ -182,7 +182,7 @@ impl PolicySet {
         self.abouts().any(|about| about.heeds_stops)
     }
 
-    /// Whether any policy is of use only where streams report their usage.
+    /// Whether any policy needs streams to report their usage.
     pub fn needs_usage(&self) -> bool {
         self.abouts().any(|about| about.needs_usage)
     }
@@ -193,7 +193,7 @@ impl PolicySet {
         dropped || plan.edits.iter().any(|edit| self.edits_context(edit))
     }
 
-    /// Leaves out of `plan` what [`touches_context`](Self::touches_context) means.
+    /// Removes from `plan` the edits that [`touches_context`](Self::touches_context) means.
     pub fn leave_context(&self, plan: &mut Plan) {
         plan.edits.retain(|edit| !self.edits_context(edit));
         plan.dropped.retain(|dropped| !self.is_of_context(dropped.policy));
@@ -213,25 +213,25 @@ impl PolicySet {
         self.rules.iter().find(|rule| rule.name() == name)?.about().diagram.as_deref()
     }
 
-    /// Reads the whole transcript: what shall change, and a judge that knows the conversation.
+    /// Folds the whole conversation: returns the plan, and a judge that knows the conversation.
     pub fn read(&self, transcript: &Transcript<'_>) -> (Plan, Judge) {
         let facts = RequestFacts::of(transcript, self.abouts().any(|about| about.cuts_results));
         let mut plan = Plan::default();
         let mut folds: Folds = self.rules.iter().map(|rule| rule.start()).collect();
         for (fold, name) in folds.iter_mut().zip(self.names()) {
-            plan.stand_at(0, name);
+            plan.move_to(0, name);
             fold.open(&facts, &mut plan);
         }
         // Not a loop: an iterator that is made of several walks itself in fewer steps.
         transcript.events().for_each(|event| {
             let message = event.message();
             for (fold, name) in folds.iter_mut().zip(self.names()) {
-                plan.stand_at(message, name);
+                plan.move_to(message, name);
                 fold.read(&event, &mut plan);
             }
         });
         for (fold, name) in folds.iter().zip(self.names()) {
-            plan.stand_at(transcript.request.messages.len(), name);
+            plan.move_to(transcript.request.messages.len(), name);
             fold.close(&mut plan);
         }
         let judge = Judge::new(self, &facts, folds, &plan);

@@ -1,24 +1,24 @@
-//! States: a machine over the conversation that says which tools may be called now and what must happen first.
+//! A state machine over the conversation: which tools may be called now and what must happen first.
 //!
 //! # What it does
-//! The conversation is always in one state. In each state the tools of its list may be called, others are
-//! withheld with what may be called now and what must happen first. What people, the model and its tools do moves
-//! the machine on, by the first of the state's transitions that fits. When a state is entered the model reads the
-//! state's text, at the next place where a notice may stand.
+//! The conversation is always in one state. In each state the tools of its list may be called; other calls are
+//! blocked, and the reason says what may be called now and what must happen first. What people, the model and its
+//! tools do moves the machine on, by the first of the state's transitions that fits. When a state is entered the
+//! model reads the state's text, at the next position where a notice is allowed.
 //!
 //! # Why
-//! Told in a prompt, an order of steps is kept until it is inconvenient: models skip steps, and make a call twice in
+//! Models follow an order of steps in a prompt until it is inconvenient: they skip steps, and make a call twice in
 //! one reply. A state that ends with the call itself cannot be used twice.
 //!
 //! # State
-//! The state, how often each of its transitions' events has come since it was entered, and whether the model knows
-//! of it. All from the transcript, so a restart or another replica changes nothing; a client that leaves out the
-//! beginning of the conversation begins anew. A call that was let through moves the machine before the next call of
-//! the reply is judged. Withheld calls do not count: they are in no client's history.
+//! The state, how often each of its transitions' events has come since it was entered, and whether the model has read
+//! its text. All from the conversation, so a restart or another replica changes nothing; a client that leaves out the
+//! beginning of the conversation starts from the first state. A call that was let through moves the machine before
+//! the next call of the reply is judged. Blocked calls do not count: they are not in any client's history.
 //!
 //! # Example
 //! With `award = { tools = ["award_points"], on = [{ event = "tool_called", tool = "award_points", to = "next" }] }`
-//! the second of two parallel calls of `award_points` is withheld with `STATE_RESTRICTED`.
+//! the second of two parallel calls of `award_points` is blocked with `STATE_RESTRICTED`.
 
 mod check;
 mod diagram;
@@ -36,22 +36,22 @@ use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use machine::{Happening, Machine, Position, Said};
 use std::sync::Arc;
 
-/// See the file's head.
+/// See the module.
 pub struct States(Machine);
 
-/// Where a conversation stands.
+/// The machine's state in one conversation.
 #[derive(Clone)]
-pub struct Standing {
+pub struct MachineState {
     position: Position,
-    /// The state was entered and the model does not know it yet.
+    /// The state was entered and the model has not read its text yet.
     untold: bool,
-    /// Calls of the last reply that are not answered: nothing may stand between them and their results.
+    /// Calls of the last reply that are not answered: no text may come between them and their results.
     open: usize,
-    /// The tools that the request declares, where any is ever withheld.
+    /// The tools that the request declares, where any is ever blocked.
     declared: Arc<[String]>,
 }
 
-impl Default for Standing {
+impl Default for MachineState {
     fn default() -> Self {
         Self { position: Position::default(), untold: true, open: 0, declared: Arc::default() }
     }
@@ -61,7 +61,7 @@ impl Policy for States {
     const NAME: &'static str = "states";
     const SUMMARY: &'static str = "a state machine over the conversation: which tools may be called when";
     type Config = written::Config;
-    type State = Standing;
+    type State = MachineState;
 
     fn new(config: written::Config) -> Result<Self, Vec<ConfigError>> {
         check::check(&config).map(Self)
@@ -77,71 +77,66 @@ impl Policy for States {
         }
     }
 
-    fn open(&self, request: &RequestFacts<'_>, standing: &mut Standing, _plan: &mut Plan) {
+    fn open(&self, request: &RequestFacts<'_>, state: &mut MachineState, _plan: &mut Plan) {
         if self.0.restricts() {
-            standing.declared = request.tools.iter().map(|tool| tool.name.to_string()).collect();
+            state.declared = request.tools.iter().map(|tool| tool.name.to_string()).collect();
         }
     }
 
-    fn read(&self, event: &Event<'_>, standing: &mut Standing, plan: &mut Plan) {
+    fn read(&self, event: &Event<'_>, state: &mut MachineState, plan: &mut Plan) {
         match event {
             Event::User(view) => {
-                self.step(&Happening::User(Said::new(view)), standing);
-                if standing.open == 0 {
-                    self.tell(standing, plan);
+                self.step(&Happening::User(Said::new(view)), state);
+                if state.open == 0 {
+                    self.tell(state, plan);
                 }
             }
             Event::Assistant(view) => {
-                standing.open = view.message.calls.len();
-                // Beside calls a text is no answer yet. So calls are judged in the state that they are read in later.
-                if standing.open == 0 {
-                    self.step(&Happening::Assistant(Said::new(view)), standing);
+                state.open = view.message.calls.len();
+                // Beside calls a text is no answer yet. So calls are judged in the same state when they are history.
+                if state.open == 0 {
+                    self.step(&Happening::Assistant(Said::new(view)), state);
                 }
             }
             Event::Hidden { .. } => {}
-            Event::Call(call) => self.step(&Happening::Called(&call.name), standing),
+            Event::Call(call) => self.step(&Happening::Called(&call.name), state),
             Event::Result(result) => {
-                standing.open -= usize::from(result.call.is_some() && standing.open > 0);
-                self.step(&Happening::Answered(result), standing);
+                state.open -= usize::from(result.call.is_some() && state.open > 0);
+                self.step(&Happening::Answered(result), state);
             }
-            Event::ResultsComplete(_) => self.tell(standing, plan),
+            Event::ResultsComplete(_) => self.tell(state, plan),
             Event::TurnBegins(_) | Event::System(_) => {}
         }
     }
 
-    fn judge(&self, call: &Proposed<'_>, standing: &Standing) -> Verdict {
-        if self.0.allows(standing.position.state, call.name) {
+    fn judge(&self, call: &Proposed<'_>, state: &MachineState) -> Verdict {
+        if self.0.allows(state.position.state, call.name) {
             return Verdict::Allow;
         }
-        let route = self.0.route(standing.position.state, call.name);
+        let route = self.0.route(state.position.state, call.name);
         Verdict::Block(Reason {
             retryable: route.is_some(),
             ..Reason::new(
                 ReasonKind::StateRestricted,
-                words::withheld(
-                    &self.0,
-                    &standing.position,
-                    call.name,
-                    (&standing.declared, route.as_deref()),
-                ),
+                words::blocked(&self.0, &state.position, call.name, (&state.declared, route.as_deref())),
             )
         })
     }
 
-    fn release(&self, call: &Proposed<'_>, standing: &mut Standing) {
-        self.step(&Happening::Called(call.name), standing);
+    fn release(&self, call: &Proposed<'_>, state: &mut MachineState) {
+        self.step(&Happening::Called(call.name), state);
     }
 }
 
 impl States {
-    fn step(&self, happening: &Happening<'_>, standing: &mut Standing) {
-        standing.untold |= self.0.step(happening, &mut standing.position);
+    fn step(&self, happening: &Happening<'_>, state: &mut MachineState) {
+        state.untold |= self.0.step(happening, &mut state.position);
     }
 
-    /// Tells the model of the state that it is in, once for each time that it is entered.
-    fn tell(&self, standing: &mut Standing, plan: &mut Plan) {
-        let is_news = std::mem::take(&mut standing.untold);
-        if let Some(text) = words::notice(&self.0, standing.position.state).filter(|_| is_news) {
+    /// Gives the text of the current state, once for each time that it is entered.
+    fn tell(&self, state: &mut MachineState, plan: &mut Plan) {
+        let is_news = std::mem::take(&mut state.untold);
+        if let Some(text) = words::notice(&self.0, state.position.state).filter(|_| is_news) {
             plan.notice("state", text);
         }
     }

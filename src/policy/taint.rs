@@ -1,19 +1,20 @@
-//! Taint: after a suspicious result, tools that change things stand still.
+//! Taint tracking: after a suspicious result, tools that change things are blocked.
 //!
 //! # What it does
-//! Where a policy before this one has flagged a tool result, whatever else it does with it or only counts it, the `tools`
-//! are not called for the rest of the turn. With `action = "withhold"` their calls are withheld until the user's next
-//! message; with `"confirm"` the user is asked first, where somebody is there to ask them, else the model is told to. All other tools go on. What was flagged is never quoted, neither to the model nor elsewhere.
+//! If an earlier policy has flagged a tool result, whatever else it does with it, the `tools` are not called for the
+//! rest of the turn. With `action = "block"` their calls are blocked until the user's next message; with `"confirm"`
+//! a person is asked first, where that is possible, else the reason says to ask the user. All other tools go on. What
+//! was flagged is never quoted, neither to the model nor elsewhere.
 //!
 //! # Why
-//! A page or a mail may carry instructions, and no scan for them is sure. Reading on does little harm; what does
-//! harm is what the agent does next with its hands. The user's next message is a new task with a person behind it.
+//! A page or a mail may carry instructions, and no scan for them is certain. Further reading does little harm; the
+//! actions of the agent do. The user's next message is a new task from a person.
 //!
 //! # State
 //! How many results of the running turn were flagged.
 //!
 //! # Example
-//! `fetch` brings a page that is flagged; in the same turn the model calls `send_mail`, which is withheld with
+//! `fetch` brings a page that is flagged; in the same turn the model calls `send_mail`, which is blocked with
 //! `MODE_RESTRICTED` and `flagged_results = 1`, while `search` goes on.
 
 use super::about::About;
@@ -23,7 +24,7 @@ use crate::conversation::Event;
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 
-/// See the file's head.
+/// See the module.
 pub struct Taint {
     config: Config,
 }
@@ -32,26 +33,26 @@ pub struct Taint {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The tools that stand still, by name or pattern.
+    /// The tools that are blocked, by name or pattern.
     tools: Vec<Pattern>,
-    /// What becomes of their calls.
+    /// What happens to their calls.
     action: Action,
 }
 
-/// What becomes of calls behind a flagged result.
+/// What happens to calls after a flagged result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Action {
     /// They do not run in this turn.
-    Withhold,
-    /// They need the user's word.
+    Block,
+    /// They need a person's approval.
     Confirm,
 }
 
 impl Default for Config {
     fn default() -> Self {
         let tools = ["create*", "update*", "delete*", "send*", "write*", "codeExecution"];
-        Self { tools: tools.map(Pattern::new).to_vec(), action: Action::Withhold }
+        Self { tools: tools.map(Pattern::new).to_vec(), action: Action::Block }
     }
 }
 
@@ -63,7 +64,7 @@ pub struct Tainted {
 
 impl Policy for Taint {
     const NAME: &'static str = "taint";
-    const SUMMARY: &'static str = "keeps tools that change things from running behind a suspicious result";
+    const SUMMARY: &'static str = "blocks tools that change things after a suspicious result";
     type Config = Config;
     type State = Tainted;
 
@@ -88,7 +89,7 @@ impl Policy for Taint {
         let reason = || reason(self.config.action, call.name, tainted.results);
         match self.config.action {
             _ if !self.holds(call.name, tainted) => Verdict::Allow,
-            Action::Withhold => Verdict::Block(reason()),
+            Action::Block => Verdict::Block(reason()),
             Action::Confirm => Verdict::Ask(reason()),
         }
     }
@@ -102,7 +103,7 @@ impl Taint {
 
 fn reason(action: Action, tool: &str, results: u64) -> Reason {
     let (kind, consequence) = match action {
-        Action::Withhold => (
+        Action::Block => (
             ReasonKind::ModeRestricted,
             format!(
                 "so {tool} does not run until the user's next message. Go on with other tools, or tell the user what \
@@ -112,8 +113,8 @@ fn reason(action: Action, tool: &str, results: u64) -> Reason {
         Action::Confirm => (
             ReasonKind::ConfirmationRequired,
             format!(
-                "so {tool} needs the user's word first. Tell the user what the call would do and ask whether it \
-                 shall be made."
+                "so {tool} needs the user's approval first. Tell the user what the call would do and ask whether to \
+                 make it."
             ),
         ),
     };

@@ -1,32 +1,33 @@
 //! Truncation of bloated tool results.
 //!
 //! # What it does
-//! A tool result longer than `max_chars` characters (or the limit of its tool) is shortened: text by whole lines, head
-//! and tail, with lines and stack traces that look like errors kept; tables by rows with their header kept; JSON stays
-//! valid JSON; base64 of more than 1,000 characters becomes a note of its type and size. One marker says how much is
-//! gone. In a result that fits, base64 of more than `blob_chars` becomes such a note too, and nothing else changes.
-//! With `duplicates`, a result of more than 400 characters that is exactly equal to an earlier one is replaced by a
-//! pointer to it, which names the tool and the call's number. Text parts alone are touched; images and other parts stay.
+//! A tool result longer than `max_chars` characters (or the limit of its tool) is shortened: text by whole lines,
+//! head and tail, with lines and stack traces that look like errors kept; tables by rows with their header kept; JSON
+//! stays valid JSON; base64 of more than 1,000 characters becomes a note of its type and size. One marker says how
+//! much is gone. In a result that fits, base64 of more than `blob_chars` becomes such a note too, and nothing else
+//! changes. With `duplicates`, a result of more than 400 characters that equals an earlier one is replaced by a
+//! pointer to it, which names the tool and the call's number. Only text parts are changed; images and other parts
+//! stay.
 //!
 //! # Why
-//! One bloated result is paid for again with every later request. Cut once, at first sight, as a pure function
-//! of its bytes, a result never changes again, so the provider's prompt cache keeps hitting. Measured on
-//! recorded coding agents: at 16,000 characters 96 % of the lines that are used later are still there. 3.9 % of all
-//! bytes are results that were there before.
+//! A bloated result is paid for again with every later request. The cut is made when the result first comes and is a
+//! pure function of its bytes, so the result never changes again and the provider's prompt cache keeps hitting.
+//! Measured on recorded coding agents: at 16,000 characters 96% of the lines that are used later are still there.
+//! 3.9% of all bytes are repeated results.
 //!
 //! # State
-//! The results seen so far, each by a hash of its text with the number of its call, for duplicates; a cut needs none.
-//! The calls whose results were cut in the last group, to count those that are made once more right after (*regret*).
-//! A pointer holds only while its original is shown: where compaction clears that one, the text is shown again (the
-//! plan carries both, the cut and the pointer).
+//! The results so far, each by a hash of its text with the number of its call, for duplicates; a cut needs no state.
+//! The calls whose results were cut in the last group, to count those that are made again right after (*re_request*).
+//! A pointer is valid only while its original is shown: where compaction clears that one, the text is shown again
+//! (the plan carries both, the cut and the pointer).
 //!
 //! # Example
 //! With `max_chars = 16000` a build log of 200,000 characters becomes its first 3,000, its errors and its last
 //! 12,000 characters around `[toolrein: ...]`; read again unchanged it becomes one line that points to call 3.
 
 mod cut;
-mod regret;
-mod seen;
+mod earlier_results;
+mod re_request;
 
 use super::about::About;
 use super::pattern::{Pattern, best_match, exact_names};
@@ -39,12 +40,12 @@ use crate::wire::body::Str;
 use crate::wire::escaped_text::EscapedText;
 use crate::wire::json::decode;
 use cut::{Bounds, How, MIN_CHARS, blob};
-use regret::Regrets;
-use seen::Seen;
+use earlier_results::EarlierResults;
+use re_request::ReRequests;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// See the file's head.
+/// See the module.
 pub struct Truncate {
     max_chars: usize,
     tools: Vec<(Pattern, usize)>,
@@ -61,7 +62,7 @@ pub struct Config {
     max_chars: usize,
     /// The same for tools by name or pattern.
     tools: BTreeMap<String, usize>,
-    /// Longest base64 in a result that fits, in characters; 0: any.
+    /// Longest base64 in a result that fits, in characters; 0: no limit.
     blob_chars: usize,
     /// Point to an earlier equal result.
     duplicates: bool,
@@ -76,8 +77,8 @@ impl Default for Config {
 /// What is known of one conversation.
 #[derive(Clone, Default)]
 pub struct State {
-    seen: Seen,
-    regrets: Regrets,
+    earlier: EarlierResults,
+    re_requests: ReRequests,
     /// The tool of ours by which the model reads what is cut.
     reader: Option<&'static str>,
 }
@@ -121,16 +122,16 @@ impl Policy for Truncate {
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {
         match event {
-            Event::Assistant(_) => state.regrets.begin_reply(),
+            Event::Assistant(_) => state.re_requests.begin_reply(),
             Event::Call(call) => {
-                state.regrets.call(call);
+                state.re_requests.call(call);
                 if self.duplicates {
-                    state.seen.call(call);
+                    state.earlier.call(call);
                 }
             }
             Event::Result(result) => {
-                if let Some(tool) = result.call.and_then(|call| state.regrets.regretted(call)) {
-                    plan.regret(&tool);
+                if let Some(tool) = result.call.and_then(|call| state.re_requests.re_requested(call)) {
+                    plan.re_request(&tool);
                 }
                 if !result.view.message.odd {
                     self.read_result(result, state, plan);
@@ -144,20 +145,20 @@ impl Policy for Truncate {
 impl Truncate {
     fn read_result(&self, result: &ToolResult<'_>, state: &mut State, plan: &mut Plan) {
         let limit = best_match(&self.tools, result.tool()).copied().unwrap_or(self.max_chars);
-        // Without a limit nothing of it is touched, but others may point to it.
+        // Without a limit it is not cut, but later results may point to it.
         let max_chars = if limit == 0 { usize::MAX } else { limit };
         let call = result.call.map(|call| call.ordinal);
         let how = state.reader.zip(call).map_or(How::Narrower, |(reader, call)| How::Read { reader, call });
         let bounds = Bounds { max_chars, blob_chars: self.blob_chars, how };
         for (at, text) in result.view.message.content.texts().enumerate() {
-            let pointer = if self.duplicates { state.seen.pointer(result, text, max_chars) } else { None };
+            let pointer = if self.duplicates { state.earlier.pointer(result, text, max_chars) } else { None };
             if limit == 0 {
                 continue;
             }
-            // Where the original is cleared later, the cut stands.
+            // If the original is cleared later, the cut applies.
             if let Some((by, gone_chars)) = shortened(result, text, bounds) {
                 plan.shorten(at, by, gone_chars);
-                result.call.iter().for_each(|call| state.regrets.cut(call));
+                result.call.iter().for_each(|call| state.re_requests.cut(call));
             }
             if let Some(pointer) = pointer {
                 plan.point(at, pointer.text, pointer.gone_chars, pointer.original);
@@ -166,7 +167,7 @@ impl Truncate {
     }
 }
 
-/// The text cut to `bounds`, from memory where it was cut before.
+/// The text cut to `bounds`, from the cache if it was cut before.
 fn shortened(result: &ToolResult<'_>, text: Str, bounds: Bounds) -> Option<(EscapedText, usize)> {
     let view = &result.view;
     let raw = text.raw(view.body);

@@ -1,23 +1,22 @@
-//! Limits on one turn's calls: in all, by category of tool, and at once.
+//! Limits on the calls of one turn: in all, by category of tool, and at once.
 //!
 //! # What it does
-//! At most `calls` calls run in a turn, at most `parallel` out of one reply, and of each category of tools at most
-//! its own number in a turn; the calls beyond are withheld. When a limit is reached the model is told once, behind
-//! the results. A tool belongs to the category that names it, else to that of the longest pattern that fits. A
-//! category may have a latency bound, `slow`: results that take longer are counted and logged, nothing else.
+//! At most `calls` calls run in a turn, at most `parallel` of one reply, and of each category of tools at most its
+//! own number in a turn; further calls are blocked. When a limit is reached, one notice after the results says so. A
+//! tool belongs to the category that names it, else to that of the longest pattern that fits. A category may have a
+//! latency bound, `slow`: results that take longer are counted and logged, nothing else.
 //!
 //! # Why
-//! Some tools are cheap and some are not: a ceiling on retrieval alone leaves the agent its hands for the work.
-//! Many calls at once are what overruns a small backend. The latency bound is soft because a late result is
-//! still a result.
+//! Some tools are cheap and some are not: a limit on retrieval alone leaves the agent its other tools. Many calls at
+//! once can overload a small backend. The latency bound is soft because a late result is still a result.
 //!
 //! # State
-//! The calls of the running turn, in all and by category, and those already let through out of the reply being
-//! judged. Withheld calls do not count. How long a call took is from its release to the request that brings its
-//! result, as the ledger knows it.
+//! The calls of the running turn, in all and by category, and those of the reply being judged that were let through.
+//! Blocked calls do not count. The duration of a call is from its release to the request that brings its result, as
+//! the state store knows it.
 //!
 //! # Example
-//! With `categories = { retrieval = { tools = ["search*"], calls = 3 } }` the fourth search of a turn is withheld
+//! With `categories = { retrieval = { tools = ["search*"], calls = 3 } }` the fourth search of a turn is blocked
 //! with `BUDGET_EXCEEDED`, `calls_used = 3`, `calls_limit = 3`; other tools go on.
 
 use super::about::About;
@@ -31,12 +30,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the file's head.
+/// See the module.
 pub struct TurnLimits {
     calls: u64,
     parallel: u64,
     categories: Vec<Category>,
-    /// Names and patterns of tools, each with the place of its category.
+    /// Names and patterns of tools, each with the index of its category.
     tools: Vec<(Pattern, usize)>,
 }
 
@@ -46,7 +45,7 @@ pub struct TurnLimits {
 pub struct Config {
     /// Calls in one turn; 0: no limit.
     calls: u64,
-    /// Calls out of one reply; 0: no limit.
+    /// Calls of one reply; 0: no limit.
     parallel: u64,
     /// By name.
     categories: BTreeMap<String, CategoryConfig>,
@@ -61,7 +60,7 @@ pub struct CategoryConfig {
     /// Its calls in one turn; 0: no limit.
     #[serde(default)]
     calls: u64,
-    /// How long a call may take unnoticed; 0: for ever.
+    /// How long a call may take without being reported; 0: for ever.
     #[serde(default = "no_bound")]
     slow: Period,
 }
@@ -76,17 +75,17 @@ struct Category {
 #[derive(Clone, Default)]
 pub struct Used {
     all: Count,
-    /// By the place of the category; shorter where the rest was not called.
+    /// By the index of the category; shorter where the rest was not called.
     categories: Vec<Count>,
-    /// Let through out of the reply being judged.
+    /// Calls of the reply being judged that were let through.
     in_reply: u64,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Count {
     calls: u64,
-    /// The model knows that no more are left.
-    told: bool,
+    /// The model has read that no more are left.
+    was_announced: bool,
 }
 
 impl Policy for TurnLimits {
@@ -127,7 +126,7 @@ impl Policy for TurnLimits {
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {
         match event {
             Event::TurnBegins(_) => {
-                if used.all.told || used.categories.iter().any(|count| count.told) {
+                if used.all.was_announced || used.categories.iter().any(|count| count.was_announced) {
                     plan.notice(
                         "fresh",
                         "[toolrein] New turn: the limits on tool calls begin anew.".to_owned(),
@@ -208,7 +207,7 @@ impl TurnLimits {
         is_slow.then_some(&category.name)
     }
 
-    /// Tells the model, once, which limits it has reached.
+    /// Adds one notice about the limits that were reached.
     fn tell(&self, used: &mut Used, plan: &mut Plan) {
         let mut lines = Vec::new();
         if used.all.is_news(self.calls) {
@@ -218,7 +217,7 @@ impl TurnLimits {
             ));
         }
         // With no calls left at all, nothing more needs to be said.
-        if !used.all.told {
+        if !used.all.was_announced {
             for (at, category) in self.categories.iter().enumerate() {
                 if used.category_mut(at).is_news(category.calls) {
                     let Category { name, calls: limit, .. } = category;
@@ -236,8 +235,8 @@ impl TurnLimits {
 
     fn too_many_at_once(&self, in_reply: u64) -> Reason {
         Reason::new(ReasonKind::BudgetExceeded, format!(
-                "The call was not run: {} calls at once are allowed, and so many of your reply were run. Call fewer \
-                 at once; this one can be made again in your next reply.",
+                "The call was not run: at most {} calls of one reply are run at once. Call fewer at once; this \
+                 one can be made again in your next reply.",
                 self.parallel
             )).retryable().with(vec![("calls_in_reply", in_reply), ("calls_limit", self.parallel)])
     }
@@ -257,9 +256,9 @@ impl Used {
 }
 
 impl Count {
-    /// Whether the limit is reached and the model does not know it yet; from now on it does.
+    /// Whether the limit is reached and the model has not read so yet; marks it as read.
     fn is_news(&mut self, limit: u64) -> bool {
-        limit > 0 && self.calls >= limit && !std::mem::replace(&mut self.told, true)
+        limit > 0 && self.calls >= limit && !std::mem::replace(&mut self.was_announced, true)
     }
 }
 
@@ -298,7 +297,7 @@ mod tests {
         judge.rule(0, tool, None, 0).objections.remove(0).1
     }
 
-    /// Each notice: its message, its word, its text.
+    /// Each notice: the index of its message, its name, its text.
     fn notices(table: &str, body: &str) -> Vec<(usize, &'static str, String)> {
         let plan = read(&policy::<TurnLimits>(table), body, &[]).0;
         let notices = plan.edits.into_iter().map(|edit| match edit.change {
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_beyond_the_turns_limit_are_withheld_and_a_new_turn_begins_anew() {
+    fn calls_beyond_the_turns_limit_are_blocked_and_a_new_turn_begins_anew() {
         let mut second = judge("calls = 3", &turn("f", 2));
         assert_eq!(allowed(&mut second, &["f", "g", "f"]), [true, false, false]);
         let reason = reason(&mut second, "f");
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn more_calls_at_once_than_allowed_are_withheld_and_may_be_made_later() {
+    fn more_calls_at_once_than_allowed_are_blocked_and_may_be_made_later() {
         let mut judge = judge("parallel = 2", &turn("f", 9));
         assert_eq!(allowed(&mut judge, &["f", "g", "f"]), [true, true, false]);
         let reason = reason(&mut judge, "g");
@@ -379,11 +378,11 @@ mod tests {
     }
 
     #[test]
-    fn the_model_is_told_once_that_a_limit_is_reached_and_that_the_next_turn_is_free() {
-        let told = notices(SEARCHES, &next_turn(&turn("searchAll", 5)));
-        let at: Vec<_> = told.iter().map(|(message, word, _)| (*message, *word)).collect();
+    fn the_model_reads_once_that_a_limit_is_reached_and_that_the_next_turn_is_free() {
+        let found = notices(SEARCHES, &next_turn(&turn("searchAll", 5)));
+        let at: Vec<_> = found.iter().map(|(message, word, _)| (*message, *word)).collect();
         assert_eq!(at, [(6, "notice"), (12, "fresh")]);
-        assert!(told[0].2.starts_with("[toolrein] 3 of 3 calls of retrieval tools in this turn are used."));
+        assert!(found[0].2.starts_with("[toolrein] 3 of 3 calls of retrieval tools in this turn are used."));
         let both = notices(&format!("calls = 3\n{SEARCHES}"), &turn("searchAll", 4));
         assert_eq!(both.len(), 1, "no calls left at all says it all");
         assert!(
@@ -410,7 +409,7 @@ mod tests {
         ] {
             let body = turn(tool, 2);
             let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
-            let identity = Identity { key: HashKey::fixed(7), principal: Hash(1), explicit: None };
+            let identity = Identity { key: HashKey::fixed(7), caller: Hash(1), explicit: None };
             let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
             let newest_first: Vec<_> = released_ms.iter().rev().copied().collect();
             transcript.learn_times(&newest_first, 10_000);
@@ -422,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_each_limit_is_told_to_the_operator() {
+    fn what_is_left_of_each_limit_is_reported_to_the_operator() {
         let judge = judge(
             &format!("calls = 9\n{SEARCHES}categories.free = {{ tools = [\"f\"] }}"),
             &turn("searchAll", 2),
@@ -435,9 +434,9 @@ mod tests {
     fn a_tool_in_two_categories_is_refused() {
         let table = "categories = { a = { tools = [\"f\"] }, b = { tools = [\"g\", \"f\"] }, c = { tools = [\"h\", \"h\"] } }";
         let problems = TurnLimits::new(toml::from_str(table).unwrap()).err().unwrap();
-        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let found: Vec<String> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            found,
             ["categories.b.tools: f is named in a already", "categories.c.tools: h is named in c already"]
         );
     }

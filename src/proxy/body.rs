@@ -1,8 +1,7 @@
 //! The bodies that the proxy sends: to the upstream (`UpBody`) and to the client (`ReplyBody`).
 //!
-//! Responsible for handing on frames without copying, with exact lengths where they are known, with
-//! trailers, and with a bound on silence. It reads nothing into memory (that is `read`) and does not
-//! know what the bytes mean.
+//! They pass frames on without copying, with exact lengths where these are known, with trailers, and with an idle
+//! timeout. Nothing is read into memory here (that is `read`), and the bytes are not interpreted.
 
 use super::Served;
 use super::idle_timeout::{IdleTimeout, UploadClock};
@@ -20,11 +19,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
-/// How long a body waits before it breaks off. Hyper drops what it was given and has not written yet when a body
-/// fails; over HTTP/2 another task writes.
+/// How long a body waits before it breaks off. When a body fails, hyper drops what it was given and has not written
+/// yet; over HTTP/2 another task writes.
 const BREAK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Why a body ended before its end. The receiver sees a broken body, never a clean end.
+/// Why a body ended early. The receiver sees a broken body, never a clean end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
     /// The client's connection broke while its request was read.
@@ -33,7 +32,7 @@ pub enum BodyError {
     /// The upstream's connection broke while its response was read.
     #[error("the upstream broke off in the middle of its response")]
     UpstreamCut,
-    /// Nothing came for as long as is allowed.
+    /// Nothing came for longer than is allowed.
     #[error("nothing was received for too long")]
     IdleTimeout,
 }
@@ -60,7 +59,8 @@ impl Rope {
     }
 }
 
-/// The body of a request to the upstream. All is boxed, since hyper keeps room for 32 requests with every connection.
+/// The body of a request to the upstream. The variants are boxed, since hyper keeps room for 32 requests with every
+/// connection.
 #[derive(Debug)]
 pub enum UpBody {
     /// No body.
@@ -69,7 +69,7 @@ pub enum UpBody {
     Rope(Box<Rope>),
     /// The client's body, chunk by chunk as it arrives, with trailers.
     Relay(Box<IdleTimeout>),
-    /// The same behind what was read of it already.
+    /// The same after the part that has been read.
     Continued { read: Box<Rope>, rest: Box<IdleTimeout> },
 }
 
@@ -88,12 +88,12 @@ impl UpBody {
         }
     }
 
-    /// A body of which `read` has come already, and the rest as it comes, within `idle` of silence each time.
+    /// A body whose first part has been `read`, followed by the rest as it comes; breaks after `idle` of silence.
     pub fn continued(read: Vec<Bytes>, rest: Incoming, idle: Duration) -> Self {
         Self::Continued { read: Box::new(Rope::new(read)), rest: Box::new(IdleTimeout::upload(rest, idle)) }
     }
 
-    /// The same body once more, sharing its bytes; `None` for a relayed one, which exists only once.
+    /// The same body once more, sharing its bytes; `None` for a relayed one, which cannot be sent twice.
     pub fn try_clone(&self) -> Option<Self> {
         match self {
             Self::Empty => Some(Self::Empty),
@@ -156,7 +156,7 @@ impl Body for UpBody {
 
 type FrameStream = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, BodyError>> + Send>>;
 
-/// The body of a response to the client. What came before it breaks off is written out first.
+/// The body of a response to the client. Before it breaks off, all earlier bytes are written out.
 pub struct ReplyBody {
     reply: Reply,
     /// Dropped with the body.
@@ -168,7 +168,7 @@ enum Reply {
     Rope(Rope),
     Relay {
         body: IdleTimeout,
-        /// Dropped with the body, whichever way that ends.
+        /// Dropped with the body, however that ends.
         _guard: Box<dyn Any + Send>,
     },
     Stream(FrameStream),
@@ -196,26 +196,26 @@ impl ReplyBody {
         Self::of(Reply::Relay { body: IdleTimeout::download(body, idle), _guard: Box::new(guard) })
     }
 
-    /// As [`Self::relay`]; `tell` learns the length of each piece, and `None` at the proper end.
-    pub(crate) fn relay_told<G: Send + 'static>(
+    /// As [`Self::relay`]; `observe` gets the length of each piece, and `None` at the proper end.
+    pub(crate) fn relay_observed<G: Send + 'static>(
         body: Incoming,
         idle: Duration,
         mut guard: G,
-        tell: fn(&mut G, Option<usize>),
+        observe: fn(&mut G, Option<usize>),
     ) -> Self {
         if body.is_end_stream() {
-            tell(&mut guard, None);
+            observe(&mut guard, None);
             return Self::relay(body, idle, guard);
         }
         let body = IdleTimeout::download(body, idle);
         Self::from_stream(stream::unfold((body, guard), move |(mut body, mut guard)| async move {
             let frame = poll_fn(|context| body.poll_frame(context)).await;
             if let Some(Ok(data)) = frame.as_ref().map(|frame| frame.as_ref().map(Frame::data_ref)) {
-                tell(&mut guard, Some(data.map_or(0, Bytes::len)));
+                observe(&mut guard, Some(data.map_or(0, Bytes::len)));
             }
-            // A body of known length is not asked for more behind its last byte.
+            // A body of known length is not polled again after its last byte.
             if frame.is_none() || body.is_end_stream() {
-                tell(&mut guard, None);
+                observe(&mut guard, None);
             }
             frame.map(|frame| (frame, (body, guard)))
         }))

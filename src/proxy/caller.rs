@@ -1,4 +1,4 @@
-//! Who sends a request and in which conversation, read from its headers, query and body. The caller is a keyed hash of its
+//! Caller and conversation identification, from a request's headers, query and body. The caller is a keyed hash of its
 //! credential, which is not kept; nothing is stored.
 
 use super::credential::Credentials;
@@ -10,17 +10,17 @@ use crate::wire::body::{Scanner, Span};
 use crate::wire::json::decode;
 use hyper::http::{HeaderMap, HeaderName};
 
-/// The client's own name for its conversation; sent back in replies too.
+/// The header with the client's own id for its conversation; also sent back in replies.
 pub(crate) static CONVERSATION: HeaderName = HeaderName::from_static("x-toolrein-conversation");
-/// The longest conversation id that is taken; a longer one is no name.
+/// The longest conversation id; a longer one is ignored.
 const MAX_ID_BYTES: usize = 256;
 
 /// The caller: a keyed hash of the one credential that `config` names.
 ///
 /// # Errors
-/// There are several that differ. Which of them the upstream takes is not known here, so that a caller could have as many
-/// names as it likes. Nothing is refused while observing: there the first one counts.
-pub(crate) fn principal(
+/// There are several that differ. It is not known which of them the upstream uses, so a caller could give itself any
+/// number of identities. In observe mode nothing is refused: there the first one counts.
+pub(crate) fn caller_of(
     key: &HashKey,
     (headers, all): (&HeaderMap, &Credentials<'_>),
     config: &Config,
@@ -28,7 +28,7 @@ pub(crate) fn principal(
     let named = |credentials: &Credentials<'_>| {
         let is_refused = credentials.are_several() && config.mode != Mode::Observe;
         let refused = || ProxyError::AmbiguousCredentials { caller: config.conversation.caller.to_string() };
-        (!is_refused).then(|| key.hash(Domain::Principal, &[credentials.first()])).ok_or_else(refused)
+        (!is_refused).then(|| key.hash(Domain::Caller, &[credentials.first()])).ok_or_else(refused)
     };
     match &config.conversation.caller {
         Caller::Credential => named(all),
@@ -36,9 +36,9 @@ pub(crate) fn principal(
     }
 }
 
-/// The conversation of `request`, whose caller is `principal`.
+/// The conversation of `request`, whose caller is `caller`.
 pub(crate) fn identify(
-    (key, principal): (&HashKey, Hash),
+    (key, caller): (&HashKey, Hash),
     headers: &HeaderMap,
     (request, body): (&Request, &[u8]),
     settings: &Conversation,
@@ -48,7 +48,7 @@ pub(crate) fn identify(
         names.filter_map(|name| headers.get(name)?.to_str().ok()).find_map(id)
     };
     let by_body = || settings.body.iter().find_map(|path| id(&text_at(request, body, path)?));
-    Identity { key: key.clone(), principal, explicit: by_header().or_else(by_body) }
+    Identity { key: key.clone(), caller, explicit: by_header().or_else(by_body) }
 }
 
 fn id(text: &str) -> Option<String> {
@@ -141,11 +141,11 @@ mod tests {
             map.append(*name, HeaderValue::from_static(value));
         }
         let uri = hyper::http::Uri::from_static("/v1/chat/completions");
-        principal(&HashKey::fixed(seed), (&map, &Credentials::of(&map, &uri)), config)
+        caller_of(&HashKey::fixed(seed), (&map, &Credentials::of(&map, &uri)), config)
     }
 
     #[test]
-    fn principals_differ_by_credential_and_by_process() {
+    fn callers_differ_by_credential_and_by_process() {
         let config = loaded("");
         let of = |seed, credential| of(seed, &[("authorization", credential)], &config).unwrap();
         assert_eq!(of(1, "Bearer a"), of(1, "bearer  a"));

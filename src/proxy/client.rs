@@ -1,7 +1,7 @@
-//! The HTTP client of the upstream: hyper-util's with its connection pool, and the time limit of one request.
+//! The HTTP client for the upstream: hyper-util's with its connection pool, and the time limit of one request.
 //!
-//! Responsible for how connections are kept and for how long the head of a response is waited for. What is sent, and
-//! whether it is sent again, is `upstream`'s affair.
+//! It decides how connections are kept and how long to wait for the head of a response. `upstream` decides what is
+//! sent, and whether it is sent again.
 
 use super::body::UpBody;
 use super::connect::{Connector, Note};
@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// How long an unused connection is kept. Most servers keep theirs for 60 s and more; for those that do
-/// not (uvicorn: 5 s), the pool sees the closing, or the request is sent once more.
+/// How long an unused connection is kept. Most servers keep theirs for 60 s and more; for those that do not (uvicorn: 5
+/// s), the pool notices the close, or the request is sent once more.
 const IDLE: Duration = Duration::from_secs(50);
 /// HTTP/2: how much the upstream may send ahead on one stream, and on all of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -27,7 +27,7 @@ const HEADER_LIST_BYTES: u32 = 64 * 1024;
 /// HTTP/2: silence after which a ping asks whether the connection is alive, and the time to answer it.
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_WITHIN: Duration = Duration::from_secs(10);
-/// How long hyper may take to report the end of a connection. It is done in the same moment.
+/// How long hyper may take to report the end of a connection. It usually does so at once.
 const REPORTED_WITHIN: Duration = Duration::from_millis(100);
 
 /// Sends requests over connections that it makes and keeps.
@@ -38,7 +38,7 @@ pub(super) type UpstreamClient = Client<Connector, UpBody>;
 pub(super) enum Keep {
     /// As many as were in use at once.
     All,
-    /// None: every request has a connection of its own.
+    /// None: every request has its own connection.
     None,
 }
 
@@ -54,21 +54,22 @@ pub(super) enum SendError {
     Hints,
 }
 
-/// How long the upstream may take to answer.
+/// The time limit for the upstream's first byte.
 pub(super) struct FirstByte {
     /// When the request began to be sent.
     pub(super) began: Instant,
     /// From the last byte of the request, or from its sending where it is in memory.
     pub(super) within: Duration,
-    /// A long upload is not the upstream's silence: its time starts with the last chunk.
+    /// The clock of a relayed upload: the time starts with the last chunk, since a long upload is not the upstream's
+    /// silence.
     pub(super) upload: Option<Arc<UploadClock>>,
 }
 
-/// A client that connects by `connector`; `http2`: HTTP/2 is spoken without asking.
+/// A client that connects by `connector`; `http2`: HTTP/2 is spoken without negotiation.
 pub(super) fn client(connector: Connector, http2: bool, keep: Keep) -> UpstreamClient {
     let mut builder = Client::builder(TokioExecutor::new());
     builder
-        // `upstream` sends again what met a stale connection, once.
+        // `upstream` retries a request on a stale connection, once.
         .retry_canceled_requests(false)
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
@@ -102,8 +103,8 @@ pub(super) async fn send(
     }
 }
 
-/// Returns when the request's connection has ended and hyper should have said so. It says nothing of a request that came
-/// into its queue while the connection emptied that for the last time (hyperium/hyper#4122).
+/// Returns when the request's connection has ended and hyper should have reported it. Hyper reports nothing for a
+/// request that was queued while the connection emptied its queue for the last time (hyperium/hyper#4122).
 async fn ended(mut connection: CaptureConnection) {
     let note = connection.wait_for_connection_metadata().await.as_ref().map(Note::of);
     match note {
@@ -114,7 +115,7 @@ async fn ended(mut connection: CaptureConnection) {
 }
 
 impl FirstByte {
-    /// Returns when the time is over. An upload moves its end on.
+    /// Returns when the time is over. An upload extends it.
     async fn over(&self) {
         loop {
             let last = self.upload.as_ref().and_then(|upload| upload.last());

@@ -1,5 +1,5 @@
-//! The time of day as policies are given it: read from the machine once, and counted on from there. Setting the
-//! machine's clock, by hand or by a time server, so moves no window of a rate limit and no waiting question.
+//! A monotonic clock of the time of day for policies: read from the system once, and advanced from there. Setting the
+//! system's clock, by hand or by a time server, therefore moves no rate-limit window and no pending question.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ pub(super) fn now_ms() -> u64 {
     ms_at(Instant::now())
 }
 
-/// The same for a moment that was measured already.
+/// The same for an instant in the past.
 pub(super) fn ms_at(at: Instant) -> u64 {
     static STARTED: OnceLock<(Instant, Duration)> = OnceLock::new();
     let (instant, wall) = STARTED

@@ -1,5 +1,5 @@
-//! Content codings in headers: which may be asked for, which a body is in, and what is no longer true of a body that was
-//! decoded or edited. The bytes are the affair of the streaming decoder.
+//! Content codings in headers: which a request may accept, which a body is in, and which headers no longer hold for a
+//! body that was decoded or edited. The streaming decoder handles the bytes.
 
 use super::decoder::{CodingError, Decoder, is_known};
 use super::headers::retain;
@@ -8,14 +8,14 @@ use hyper::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use hyper::http::{HeaderMap, HeaderValue};
 use tokio::task::coop::consume_budget;
 
-/// Headers that are true of the upstream's bytes alone.
+/// Headers that hold for the upstream's bytes alone.
 const OF_THE_BYTES: [&str; 7] =
     ["content-length", "content-encoding", "etag", "content-md5", "digest", "content-digest", "repr-digest"];
 
-/// Most that may come out between two codings where only the first bytes are wanted.
+/// The most that may come out between two codings where only the first bytes are wanted.
 const START_BYTES: usize = 64 * 1024;
 
-/// Takes codings that cannot be decoded out of `accept-encoding`. A header without any stays as it is.
+/// Removes codings that cannot be decoded from `accept-encoding`. A header without any stays as it is.
 pub(crate) fn accept_decodable(headers: &mut HeaderMap) {
     let given = || {
         let values = headers.get_all(ACCEPT_ENCODING).iter();
@@ -48,8 +48,8 @@ pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
     headers.get_all(CONTENT_ENCODING).iter().any(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// The decoder of a body under these headers, `None` where it is not coded. At most `limit` bytes may come out between two
-/// codings.
+/// The decoder of a body under these headers, `None` where it is not coded. At most `limit` bytes may come out between
+/// two codings.
 pub(crate) fn decoder(headers: &HeaderMap, limit: usize) -> Result<Option<Decoder>, CodingError> {
     Decoder::new(headers.get_all(CONTENT_ENCODING).iter().map(HeaderValue::as_bytes), limit)
 }
@@ -66,20 +66,20 @@ pub(crate) async fn decode(headers: &HeaderMap, body: &Bytes, limit: usize) -> O
             return None;
         }
         decoded.extend_from_slice(&piece);
-        // A little compressed is a lot decoded: others are to have their turn.
+        // A little compressed data decodes to a lot: yield to other tasks.
         consume_budget().await;
     }
     Some(decoded.freeze())
 }
 
-/// The first bytes of a body of which `start` has come, decoded; `None` where they cannot be.
+/// The first bytes of a body, decoded from its `start`; `None` where they cannot be.
 pub(crate) fn decoded_start(headers: &HeaderMap, start: Bytes) -> Option<Bytes> {
     let Some(mut decoder) = decoder(headers, START_BYTES).ok()? else { return Some(start) };
     decoder.push(start);
     decoder.decode().unwrap_or(Ok(Bytes::new())).ok()
 }
 
-/// Removes what is not true of a body that was decoded or edited. The other headers keep their order.
+/// Removes headers that do not hold for a body that was decoded or edited. The other headers keep their order.
 pub(crate) fn describe_no_bytes(headers: &mut HeaderMap) {
     retain(headers, |name, _| !OF_THE_BYTES.contains(&name.as_str()));
 }

@@ -1,7 +1,7 @@
-//! The connector to the upstream: TCP and TLS within one time limit, and a note on each connection of whether it has
-//! served before and whether the upstream has sent anything since we last wrote.
+//! The connector to the upstream: TCP and TLS within one time limit, and for each connection a note of whether it has
+//! served before and whether the upstream has sent anything since our last write.
 //!
-//! It keeps no pool and sends no request; the note is how `upstream` recognises a stale connection.
+//! It keeps no pool and sends no request; `upstream` recognises a stale connection by the note.
 
 use hyper::http::{Extensions, Uri};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
@@ -21,7 +21,7 @@ use tower_service::Service;
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Silence on an open connection after which the kernel asks whether the other side still lives.
+/// Silence on an open connection after which the kernel probes whether the other side is still alive.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Which protocols are offered to an `https` upstream.
@@ -43,17 +43,17 @@ pub(super) struct Connector {
 #[error("no connection within {0:?}")]
 pub(super) struct ConnectTimeout(Duration);
 
-/// One connection, as hyper takes it.
+/// One connection, in the form that hyper takes.
 pub(super) type Conn = TokioIo<Noted>;
 
-/// One connection with its note. Wrapped twice, since only tokio's buffers tell safely how much was read.
+/// One connection with its note. Wrapped twice, since only tokio's buffers reliably show how much was read.
 pub(super) struct Noted {
     stream: TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>,
     note: Note,
     _ended: DropGuard,
 }
 
-/// What is known of one connection; shared by the connection and its requests.
+/// What is known about one connection; shared by the connection and its requests.
 #[derive(Clone, Default)]
 pub(super) struct Note(Arc<State>);
 
@@ -109,18 +109,18 @@ impl Note {
         Self::taken_from(&mut extensions)
     }
 
-    /// The note on the connection that a response with these extensions came on.
+    /// The note on the connection from which the response with these extensions came.
     pub(super) fn taken_from(extensions: &mut Extensions) -> Self {
         extensions.remove().unwrap_or_default()
     }
 
-    /// A response came on it.
+    /// A response has come from it.
     pub(super) fn mark_served(&self) {
         self.0.served.store(true, Ordering::Relaxed);
     }
 
-    /// It has served before, and since our last write the upstream has said nothing: if it broke now,
-    /// the upstream had most likely closed it before our request arrived.
+    /// Whether it has served before, and the upstream has sent nothing since our last write: if it broke now, the
+    /// upstream had most likely closed it before our request arrived.
     pub(super) fn looks_stale(&self) -> bool {
         self.0.served.load(Ordering::Relaxed) && self.0.silent.load(Ordering::Relaxed)
     }

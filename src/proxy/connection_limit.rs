@@ -1,21 +1,22 @@
-//! The limit on client connections: a semaphore with one permit for each. A client beyond it is not accepted yet and waits
-//! in the kernel's queue, where waiting costs this process nothing. Warns once when it is reached; accepts nothing itself.
+//! The limit on client connections: a semaphore with one permit for each. A client beyond the limit is not accepted yet
+//! and waits in the kernel's queue, where waiting costs this process nothing. Logs one warning when it is reached;
+//! accepts nothing itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Connections at once where nothing else is said: 10,000 idle streams are an aim, and some clients more.
+/// The default limit: 10,000 idle streams are an aim, and some clients more.
 const MOST_CONNECTIONS: usize = 16_384;
 
-/// A bound on open connections. Clones share it.
+/// A limit on open connections. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimit {
     free: Arc<Semaphore>,
     most: usize,
     /// Permits of connections; one more may be reserved for the next.
     in_use: Arc<AtomicUsize>,
-    /// The warning was written.
+    /// The warning was logged.
     warned: Arc<AtomicBool>,
 }
 
@@ -51,13 +52,13 @@ impl ConnectionLimit {
         self.in_use.load(Ordering::Relaxed)
     }
 
-    /// A permit, waited for; `None` never comes while anybody holds the bound.
+    /// A permit, after a wait if need be; never `None` while the limit exists.
     pub(super) async fn acquire(&self) -> Option<ReservedPermit> {
         if let Some(permit) = self.try_acquire() {
             return Some(permit);
         }
         if !self.warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(limit = self.most, "limits.connections is reached; further clients have to wait");
+            tracing::warn!(limit = self.most, "limits.connections is reached; further clients must wait");
         }
         let permit = self.free.clone().acquire_owned().await.ok()?;
         Some(ReservedPermit { permit, in_use: self.in_use.clone() })
@@ -66,7 +67,7 @@ impl ConnectionLimit {
     /// A permit, where one is free.
     pub(super) fn try_acquire(&self) -> Option<ReservedPermit> {
         let permit = self.free.clone().try_acquire_owned().ok()?;
-        // Warned again only after half of them were free: at the limit it would be written for every connection.
+        // Warned again only after half of them were free: at the limit, every connection would log a warning.
         if self.in_use() < self.most / 2 {
             self.warned.store(false, Ordering::Relaxed);
         }
@@ -81,7 +82,7 @@ impl Default for ConnectionLimit {
 }
 
 impl ReservedPermit {
-    /// A connection takes it.
+    /// Turns the reservation into a connection's permit.
     pub(super) fn into_use(self) -> ConnectionPermit {
         self.in_use.fetch_add(1, Ordering::Relaxed);
         ConnectionPermit { _shared: Arc::new(InUse { _permit: self.permit, in_use: self.in_use }) }

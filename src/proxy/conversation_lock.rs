@@ -1,5 +1,5 @@
-//! The conversation lock: one request at a time for each conversation that has a name, where the operator asks for it.
-//! Other requests wait in order of arrival or are refused; how they are answered is the handler's.
+//! The conversation lock: one request at a time for each conversation that has an id, where that is configured. Other
+//! requests wait in order of arrival or are refused; the handler answers them.
 
 use crate::conversation::identity::Hash;
 use std::collections::HashMap;
@@ -8,16 +8,17 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Conversations with requests in flight that are told apart; beyond, requests pass. Far more than the connections
-/// that one process serves.
+/// The most conversations with requests in flight that are tracked; beyond it, requests pass without a lock. Far more
+/// than the connections that one process serves.
 const MOST_CONVERSATIONS: usize = 100_000;
-/// Requests of one conversation, the one inside included; more do not wait. A client that sends so many is broken.
+/// The most requests of one conversation, the running one included; further ones do not wait. A client that sends so
+/// many is broken.
 const MOST_PRESENT: usize = 64;
 
-/// See the file's head.
+/// See the module's documentation.
 #[derive(Default)]
 pub struct ConversationLock {
-    /// Only of conversations with requests here. A std mutex: held for look-ups alone.
+    /// Only conversations with requests in flight. A std mutex: held for look-ups alone.
     queues: Mutex<HashMap<Hash, Queue>>,
 }
 
@@ -28,13 +29,13 @@ struct Queue {
     present: usize,
 }
 
-/// What a request finds.
+/// The result of entering.
 pub(crate) enum Entry {
-    /// It may go on; others wait until this is dropped.
+    /// The lock was free; other requests wait until this is dropped.
     Free(ConversationGuard),
     /// The same, after a wait.
     Waited(ConversationGuard),
-    /// Another request is still inside.
+    /// Another request still holds the lock.
     Busy,
 }
 
@@ -64,7 +65,7 @@ impl ConversationLock {
         }
         match timeout(patience, semaphore.acquire_owned()).await {
             Ok(Ok(permit)) => Entry::Waited(guard(permit)),
-            // The semaphore is never closed; were it, nobody could lock.
+            // The semaphore is never closed; if it were, nobody could lock.
             Ok(Err(_)) | Err(_) => Entry::Busy,
         }
     }
@@ -139,13 +140,13 @@ mod tests {
     async fn those_who_wait_go_in_as_they_came() {
         let lock = Arc::<ConversationLock>::default();
         let first = inside(lock.enter(ONE, LONG).await);
-        let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
         for nth in 0..3 {
-            let (lock, told) = (Arc::clone(&lock), told.clone());
+            let (lock, sender) = (Arc::clone(&lock), sender.clone());
             let waiting = Arc::clone(&lock);
             tokio::spawn(async move {
                 let entry = lock.enter(ONE, LONG).await;
-                told.send((nth, matches!(entry, Entry::Waited(_)))).unwrap();
+                sender.send((nth, matches!(entry, Entry::Waited(_)))).unwrap();
             });
             present(&waiting, nth + 2).await;
         }

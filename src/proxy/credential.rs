@@ -1,6 +1,6 @@
-//! The credentials of a request, normalised: whatever an upstream could take for an API key, wherever it is and however
-//! it is spelled. Two spellings that an upstream may accept as the same key give the same bytes. It decides nothing and
-//! keeps nothing; who the caller is, is `caller`'s to say.
+//! The credentials of a request, normalised: everything that an upstream could take for an API key, wherever it is and
+//! however it is written. Two forms that an upstream may accept as the same key give the same bytes. It decides nothing
+//! and keeps nothing; `caller` decides who the caller is.
 
 use super::spelling::decoded;
 use base64::Engine as _;
@@ -10,7 +10,7 @@ use hyper::http::header::AUTHORIZATION;
 use hyper::http::{HeaderMap, HeaderName, Uri};
 use std::borrow::Cow;
 
-/// Headers that carry a key: OpenAI's form, Azure's, Anthropic's, Google's, Azure API Management's, Kong's and LiteLLM's.
+/// Headers that carry a key: OpenAI's form, Azure's, Anthropic's, Google's, Azure API Management's, Kong's, LiteLLM's.
 pub(super) static NAMES: [HeaderName; 7] = [
     AUTHORIZATION,
     HeaderName::from_static("api-key"),
@@ -20,16 +20,16 @@ pub(super) static NAMES: [HeaderName; 7] = [
     HeaderName::from_static("apikey"),
     HeaderName::from_static("x-litellm-api-key"),
 ];
-/// Parameters of the query that carry one, besides those that are called like the headers; `_` and `-` are alike.
+/// Query parameters that carry one, besides those with the headers' names; `_` and `-` are equal.
 const PARAMETERS: [&str; 4] = ["key", "access-token", "token", "subscription-key"];
 /// A scheme that servers remove wherever a key is, some of them more than once.
 const BEARER: &[u8] = b"bearer";
 const BASIC: &[u8] = b"basic";
 
-/// Different credentials that are told apart in one request.
+/// The most different credentials that are kept of one request.
 const MOST: usize = 8;
 
-/// As servers decode base64 that decode leniently: padding or none, any bits after the last byte.
+/// As lenient servers decode base64: with or without padding, any bits after the last byte.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new()
@@ -97,8 +97,8 @@ impl<'a> Credentials<'a> {
                     is_taken = false;
                     continue;
                 }
-                // No key holds a space. Servers take the first word, or what is behind the scheme as a whole, which is then
-                // no key of theirs.
+                // No key contains a space. Servers take the first word, or everything after the scheme, which then is
+                // not a key of theirs.
                 if is_taken {
                     continue;
                 }
@@ -112,7 +112,7 @@ impl<'a> Credentials<'a> {
         }
     }
 
-    /// The same of a value that does not last.
+    /// The same for a temporary value.
     fn add_owned(&mut self, value: &[u8]) {
         let mut found = Credentials(Vec::new());
         found.add(value, false);
@@ -121,7 +121,7 @@ impl<'a> Credentials<'a> {
         }
     }
 
-    /// A request of more than a few is refused whatever they are, so no more are compared.
+    /// A request with more than a few is refused whatever they are, so no more are compared.
     fn put(&mut self, credential: Cow<'a, [u8]>) {
         if self.0.len() < MOST && !credential.is_empty() && !self.0.contains(&credential) {
             self.0.push(credential);
@@ -129,7 +129,7 @@ impl<'a> Credentials<'a> {
     }
 }
 
-/// Whether a header of this name carries a key. `_` is as good as `-`: behind CGI and WSGI they are the same.
+/// Whether a header of this name carries a key. `_` equals `-`: CGI and WSGI do not distinguish them.
 pub(super) fn carries(name: &[u8]) -> bool {
     NAMES.iter().any(|known| is_alike(name, known.as_str()))
 }
@@ -139,18 +139,18 @@ fn is_parameter(name: &[u8]) -> bool {
 }
 
 fn is_alike(name: &[u8], known: &str) -> bool {
-    let alike =
+    let is_equal =
         |(one, other): (&u8, &u8)| one.eq_ignore_ascii_case(other) || (*one == b'_' && *other == b'-');
-    name.len() == known.len() && name.iter().zip(known.as_bytes()).all(alike)
+    name.len() == known.len() && name.iter().zip(known.as_bytes()).all(is_equal)
 }
 
-/// What no key holds and some server trims: white space of any alphabet, and quotes.
+/// Characters that no key contains and some server trims: white space of any alphabet, and quotes.
 fn is_separator(byte: u8) -> bool {
     !byte.is_ascii_graphic() || matches!(byte, b'"' | b'\'')
 }
 
-/// A key in the one spelling that stands for all that a server may accept: without padding, and of a JWT without the bits
-/// and characters of the signature that decoders ignore.
+/// The canonical form of a key, equal for all forms that a server may accept: without padding, and of a JWT without the
+/// bits and characters of the signature that decoders ignore.
 fn canonical(word: &[u8]) -> Cow<'_, [u8]> {
     let unpadded = word.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
     let word = &word[..unpadded];
@@ -174,7 +174,7 @@ fn basic(word: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Base64 of either alphabet, decoded as the most lenient server does: what is of no alphabet is ignored.
+/// Base64 of either alphabet, decoded as the most lenient server does: characters outside the alphabet are ignored.
 fn lenient(text: &[u8]) -> Option<Vec<u8>> {
     let text = text.split(|byte| *byte == b'=').next().unwrap_or_default();
     let digits = text.iter().filter_map(|byte| match byte {
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_signature_is_the_same_whatever_bits_its_decoder_ignores() {
-        // 0x00ff: the last of three characters has two bits that say nothing.
+        // 0x00ff: the last of three characters has two unused bits.
         let canonical = of(&[("authorization", b"Bearer eyJh.eyJi.AP8")], "");
         for spelling in [&b"Bearer eyJh.eyJi.AP9"[..], b"Bearer eyJh.eyJi.AP8=", b"Bearer eyJh.eyJi.A*P-"] {
             assert_eq!(of(&[("authorization", spelling)], ""), canonical, "{}", spelling.escape_ascii());

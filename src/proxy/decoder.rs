@@ -1,6 +1,6 @@
-//! A streaming decoder of HTTP content codings (RFC 9110, section 8.4), by async-compression: compressed bytes are pushed,
-//! decoded bytes are taken in pieces of bounded size, so that a decompression bomb costs no memory. It waits for nothing and
-//! reads no headers.
+//! A streaming decoder of HTTP content codings (RFC 9110, section 8.4), by async-compression: compressed bytes are
+//! pushed, decoded bytes are taken in pieces of bounded size, so that a decompression bomb costs no memory. It never
+//! waits and reads no headers.
 
 use async_compression::tokio::bufread::{
     BrotliDecoder, DeflateDecoder, GzipDecoder, ZlibDecoder, ZstdDecoder,
@@ -15,9 +15,9 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncReadExt as _, BufReader, ReadBuf};
 use tokio_util::io::StreamReader;
 
-/// Most that is decoded at a time.
+/// The most that is decoded at a time.
 const PIECE_BYTES: usize = 8 * 1024;
-/// Most codings of one body. Servers use one.
+/// The most codings of one body. Servers use one.
 const MOST_CODINGS: usize = 3;
 /// 8 MiB, the largest window that RFC 9659 lets a sender use.
 const ZSTD_WINDOW_LOG: u32 = 23;
@@ -25,10 +25,10 @@ const ZSTD_WINDOW_LOG: u32 = 23;
 /// Why a body cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CodingError {
-    /// There is no decoder for a coding, or there are too many of them.
+    /// There is no decoder for a coding, or there are too many codings.
     #[error("the content coding is unknown")]
     Unknown,
-    /// The bytes are not in the coding, or too many come out between two codings.
+    /// The bytes are invalid in the coding, or too many come out between two codings.
     #[error("the compressed bytes are corrupt")]
     Corrupt,
     /// The bytes end before the coding does.
@@ -70,11 +70,11 @@ impl Coding {
                 decoder.multiple_members(true);
                 Box::new(decoder)
             }
-            // Some servers send raw deflate where the RFC asks for zlib. The first byte tells them apart: no encoder begins
-            // raw deflate with the low bits of a zlib header.
+            // Some servers send raw deflate where the RFC asks for zlib. The first byte distinguishes them: no encoder
+            // begins raw deflate with the low bits of a zlib header.
             Self::Deflate if first & 0x0f == 8 => Box::new(ZlibDecoder::new(coded)),
             Self::Deflate => Box::new(DeflateDecoder::new(coded)),
-            // Brotli with windows of up to 1 GiB, which is not the coding `br` and which no client reads.
+            // Brotli with windows of up to 1 GiB, which is not the coding `br` and which no client supports.
             Self::Brotli if first & 0x7f == 0x11 => return Err(io::ErrorKind::InvalidData.into()),
             Self::Brotli => Box::new(BrotliDecoder::new(coded)),
             Self::Zstd => {
@@ -86,7 +86,7 @@ impl Coding {
         })
     }
 
-    /// The most that its decoder keeps of what it has decoded.
+    /// The most decoded data that the decoder keeps.
     fn window_bytes(self) -> usize {
         match self {
             Self::Gzip | Self::Deflate => 32 << 10,
@@ -101,21 +101,21 @@ pub fn is_known(name: &[u8]) -> bool {
     Coding::named(name).is_ok()
 }
 
-/// A streaming decoder of one body. After an error it takes and gives nothing more.
+/// A streaming decoder of one body. After an error it accepts and yields nothing more.
 pub struct Decoder {
     /// Where pushed bytes go; `None` once the body has ended.
     pushed: Option<Sender<Bytes>>,
     /// `None` once nothing more comes out.
     decoded: Option<Decoded>,
-    /// The piece that was pushed last; all before it was decoded.
+    /// The bytes of the last push; all earlier ones are decoded.
     unread_bytes: usize,
     produced_bytes: usize,
     window_bytes: usize,
 }
 
 impl Decoder {
-    /// The decoder of a body with these values of `content-encoding`, in the order of the headers; `None` where nothing is
-    /// to be decoded. Where there are several codings, at most `limit` bytes may come out between two of them.
+    /// The decoder of a body with these values of `content-encoding`, in the order of the headers; `None` where nothing
+    /// needs decoding. Where there are several codings, at most `limit` bytes may come out between two of them.
     ///
     /// # Errors
     /// [`CodingError::Unknown`].
@@ -132,13 +132,13 @@ impl Decoder {
                 return Err(CodingError::Unknown);
             }
         }
-        // What was applied last is undone first.
+        // The coding applied last is undone first.
         let mut undone = codings.iter().rev();
         let Some(first) = undone.next() else { return Ok(None) };
         let (pushed, received) = mpsc::channel();
         let received = stream::poll_fn(move |_| match received.try_recv() {
             Ok(bytes) => Poll::Ready(Some(Ok::<Bytes, io::Error>(bytes))),
-            // Nobody is woken: it is polled again after the next push.
+            // No waker is needed: it is polled again after the next push.
             Err(TryRecvError::Empty) => Poll::Pending,
             Err(TryRecvError::Disconnected) => Poll::Ready(None),
         });
@@ -162,7 +162,7 @@ impl Decoder {
             && self.decoded.is_some()
         {
             self.unread_bytes = bytes.len();
-            // It fails where all is decoded: what follows then is ignored, as HTTP clients do.
+            // It fails where all is decoded: the bytes after that are ignored, as HTTP clients do.
             let _ = pushed.send(bytes);
         }
     }
@@ -195,17 +195,17 @@ impl Decoder {
         }
     }
 
-    /// About how much memory is taken.
+    /// About how much memory is in use.
     pub fn kept_bytes(&self) -> usize {
         self.unread_bytes + self.produced_bytes.min(self.window_bytes)
     }
 }
 
-/// One coding of a body. Its decoder is made when the first byte is here.
+/// One coding of a body. Its decoder is made when the first byte arrives.
 struct Stage {
     coding: Coding,
     coded: Option<Coded>,
-    /// `None` before the first byte, and where there is none: nothing is nothing in any coding.
+    /// `None` before the first byte, and for an empty body, which is empty in any coding.
     decoded: Option<Decoded>,
     /// How many bytes may still come out.
     limit: usize,
@@ -254,7 +254,7 @@ mod tests {
         Decoder::new([coding.as_bytes()], FAR).unwrap().unwrap()
     }
 
-    /// All that comes out of what was pushed.
+    /// All output of what was pushed.
     fn drain(decoder: &mut Decoder) -> Result<Vec<u8>, CodingError> {
         let mut all = Vec::new();
         while let Some(piece) = decoder.decode() {

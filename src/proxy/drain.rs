@@ -1,7 +1,7 @@
-//! The drain: graceful shutdown, as two signals and a count of what is still open.
+//! The drain, which is graceful shutdown: two signals and a count of what is still open.
 //!
-//! Responsible for telling every accept loop, connection and stream that the end has begun, and for
-//! knowing when the last of them is done or time is over. It closes nothing itself, and does not listen for signals.
+//! It notifies every accept loop, connection and stream that the shutdown has started, and knows when the last of them
+//! is done or the time is over. It closes nothing itself, and does not listen for signals.
 
 use std::time::Duration;
 use tokio::time::timeout;
@@ -12,36 +12,36 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 /// A cheap handle on the one drain of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Drain {
-    begun: CancellationToken,
-    /// What is open is to be cut.
+    started: CancellationToken,
+    /// Open connections are to be cut.
     over: CancellationToken,
     open: TaskTracker,
 }
 
 impl Drain {
-    /// A drain that has not begun, with nothing open.
+    /// A drain that has not started, with nothing open.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins the drain: no new connections, and idle ones are closed. Has no effect the second time.
+    /// Starts the drain: no new connections, and idle ones are closed. Has no effect the second time.
     pub fn begin(&self) {
         self.open.close();
-        self.begun.cancel();
+        self.started.cancel();
     }
 
-    /// Whether the drain has begun.
-    pub fn is_begun(&self) -> bool {
-        self.begun.is_cancelled()
+    /// Whether the drain has started.
+    pub fn is_started(&self) -> bool {
+        self.started.is_cancelled()
     }
 
-    /// Returns once the drain has begun.
-    pub async fn begun(&self) {
-        self.begun.cancelled().await;
+    /// Returns once the drain has started.
+    pub async fn started(&self) {
+        self.started.cancelled().await;
     }
 
-    /// Ends the drain before it is finished: connections are to be cut. Begins it where it has not begun: who waits for
-    /// the beginning need not listen for this too.
+    /// Ends the drain early: connections are to be cut. Also starts a drain that has not started, so that waiting for
+    /// the start is enough.
     pub fn cut(&self) {
         self.begin();
         self.over.cancel();
@@ -62,8 +62,8 @@ impl Drain {
         self.open.len()
     }
 
-    /// Waits until the drain has begun and no guard is held. `false` if that took longer than `within`,
-    /// counted from the call.
+    /// Waits until the drain has started and no guard is held. `false` if that took longer than `within`, counted from
+    /// the call.
     pub async fn finished(&self, within: Duration) -> bool {
         timeout(within, self.open.wait()).await.is_ok()
     }
@@ -96,9 +96,9 @@ mod tests {
     async fn a_drain_that_has_not_begun_is_not_finished() {
         let drain = Drain::new();
         assert!(!drain.finished(SHORT).await);
-        assert!(!drain.is_begun());
+        assert!(!drain.is_started());
         drain.begin();
-        drain.begun().await;
-        assert!(drain.is_begun() && drain.finished(SHORT).await);
+        drain.started().await;
+        assert!(drain.is_started() && drain.finished(SHORT).await);
     }
 }

@@ -1,6 +1,6 @@
-//! The driver of an exchange: sockets, timers, the state store, and people's approvals. It does what the exchange says and
-//! tells it what happened; it decides nothing. One task-free state machine per request: dropped with the client's
-//! connection, it cancels the upstream and records the request.
+//! The driver of an exchange: sockets, timers, the state store, and people's approvals. It does what the exchange asks
+//! and reports to it what happened; it decides nothing. One state machine per request, without a task of its own:
+//! dropped with the client's connection, it cancels the upstream request and records the client's.
 
 use super::body::{ReplyBody, UpBody};
 use super::clock::ms_at;
@@ -18,9 +18,9 @@ use super::upstream::{EndsByClosing, Retried};
 use super::whole::Read;
 use crate::conversation::summaries::Pin;
 use crate::exchange::{Admission, Answer, Exchange, Input, Now, Outgoing, Output, WholeReply};
-use crate::ledger::held::{End, Shown, Ticket};
-use crate::ledger::{Claim, Facts};
 use crate::plan::approval::{ApprovalDecision, HeldCall};
+use crate::store::held::{End, Shown, Ticket};
+use crate::store::{Claim, Facts};
 use crate::telemetry::metrics::StreamGuard;
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -31,35 +31,35 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// See the file's head.
+/// See the module's documentation.
 pub(super) struct Driver {
-    pub(super) gateway: Arc<AppState>,
+    pub(super) app: Arc<AppState>,
     pub(super) exchange: Exchange,
     pub(super) record: Record,
     head: Head,
-    /// The whole replies of the upstream, by their numbers.
+    /// The upstream's whole replies, by their numbers.
     replies: Vec<Read>,
     /// The calls that wait for a person's decision.
     tickets: Vec<(u32, Ticket)>,
-    /// When the wait for decisions ends for all: set by the first of them.
+    /// When the wait for decisions ends for all calls: set by the first one.
     until: Option<Instant>,
-    /// Keeps other requests of the conversation waiting, where the operator wants one at a time.
-    passage: Option<ConversationGuard>,
+    /// The lock on the conversation, where its requests go one at a time.
+    guard: Option<ConversationGuard>,
     /// The reply has gone out, or is about to.
     pub(super) answered: bool,
 }
 
 impl Driver {
-    pub(super) fn new(gateway: Arc<AppState>, exchange: Exchange, record: Record, head: Head) -> Box<Self> {
+    pub(super) fn new(app: Arc<AppState>, exchange: Exchange, record: Record, head: Head) -> Box<Self> {
         Box::new(Self {
-            gateway,
+            app,
             exchange,
             record,
             head,
             replies: Vec::new(),
             tickets: Vec::new(),
             until: None,
-            passage: None,
+            guard: None,
             answered: false,
         })
     }
@@ -69,8 +69,8 @@ impl Driver {
         loop {
             let Some(output) = self.exchange.next_output() else {
                 match self.decision().await {
-                    Some((id, word)) => self.give(Input::Decided(id, word)),
-                    // Nothing is waited for: an exchange that says nothing more has answered.
+                    Some((id, decision)) => self.give(Input::Decided(id, decision)),
+                    // Nothing is awaited, and an exchange without outputs should have answered.
                     None => return self.fail(&ProxyError::Internal { detail: "no reply".to_owned() }),
                 }
                 continue;
@@ -81,35 +81,35 @@ impl Driver {
                     return self.stream(own_head(), |driver| Streaming::new(driver, FromUpstream::Nothing));
                 }
                 Output::Admit { conversation, patience } => {
-                    let entry = self.gateway.conversation_lock.enter(conversation, patience).await;
-                    self.record.rested();
-                    let (admission, passage) = match entry {
-                        Entry::Free(passage) => (Admission::Free, Some(passage)),
-                        Entry::Waited(passage) => (Admission::Waited, Some(passage)),
+                    let entry = self.app.conversation_lock.enter(conversation, patience).await;
+                    self.record.mark_idle();
+                    let (admission, guard) = match entry {
+                        Entry::Free(guard) => (Admission::Free, Some(guard)),
+                        Entry::Waited(guard) => (Admission::Waited, Some(guard)),
                         Entry::Busy => (Admission::Busy, None),
                     };
-                    self.passage = passage;
+                    self.guard = guard;
                     self.give(Input::Admitted(admission));
                 }
                 Output::LookUp(query) => {
-                    let facts: Facts = self.gateway.ledger.look_up(query.ask()).await;
+                    let facts: Facts = self.app.store.look_up(query.ask()).await;
                     self.give(Input::Facts(Box::new(facts)));
                 }
-                Output::Claim { anchor, request } => {
-                    let claim = Claim { anchor, request, now_ms: self.gateway.now_ms() };
-                    let claimed = self.gateway.ledger.claim(claim).await;
+                Output::Claim { question, request } => {
+                    let claim = Claim { question, request, now_ms: self.app.now_ms() };
+                    let claimed = self.app.store.claim(claim).await;
                     self.give(Input::Claimed(claimed));
                 }
                 Output::Summarise { wanted, question } => {
                     self.record.own_time();
-                    let summary = self.gateway.summarise(&wanted, self.head.came(), question).await;
+                    let summary = self.app.summarise(&wanted, self.head.came(), question).await;
                     self.record.upstream_time();
                     self.give(Input::Summarised(summary));
                 }
                 Output::Send(outgoing) => {
                     self.record.own_time();
-                    if let Some(begun) = self.send(outgoing).await {
-                        return self.begin(begun);
+                    if let Some(start) = self.send(outgoing).await {
+                        return self.begin(start);
                     }
                 }
                 other => self.perform(other),
@@ -117,17 +117,17 @@ impl Driver {
         }
     }
 
-    /// Does what takes no time.
+    /// Performs an output that needs no waiting.
     pub(super) fn perform(&mut self, output: Output) {
         match output {
-            Output::Store(news) => self.gateway.ledger.record(news),
+            Output::Store(news) => self.app.store.record(news),
             Output::SummariesLost(batches) => {
-                // Told as cleared from now on, whatever it was before.
+                // Shown as cleared from now on, whatever was decided before.
                 batches.into_iter().for_each(|batch| {
-                    self.gateway.summaries.pins.pin(batch, Pin::Cleared);
+                    self.app.summaries.pins.pin(batch, Pin::Cleared);
                 });
             }
-            Output::Dismiss => self.passage = None,
+            Output::Dismiss => self.guard = None,
             Output::AskApproval(call, hold_ms) => {
                 let ticket = self.hold(&call, hold_ms);
                 self.tickets.push((call.id, ticket));
@@ -137,31 +137,31 @@ impl Driver {
         }
     }
 
-    /// Tells the exchange what happened.
+    /// Reports to the exchange what happened.
     pub(super) fn give(&mut self, input: Input) {
         let now = self.now();
         self.exchange.on(input, now);
     }
 
     pub(super) fn now(&self) -> Now {
-        let at = self.record.lap();
+        let at = self.record.split();
         Now { at, ms: ms_at(at) }
     }
 
-    /// The next decision on a call that waits; `None` if none does. May be dropped and asked again.
+    /// The next decision on a call that waits; `None` if none does. Cancel-safe.
     pub(super) async fn decision(&mut self) -> Option<(u32, ApprovalDecision)> {
         let (id, ticket) = self.tickets.first_mut()?;
-        let (id, end) = (*id, ticket.word().await);
+        let (id, end) = (*id, ticket.decision().await);
         self.tickets.remove(0);
-        self.record.rested();
-        let word = match end {
+        self.record.mark_idle();
+        let decision = match end {
             End::Approved => ApprovalDecision::Approved,
             End::Declined => ApprovalDecision::Declined,
             End::Expired => ApprovalDecision::Expired,
             End::Stopped => ApprovalDecision::Stopped,
             End::Refused | End::Left => ApprovalDecision::Unasked,
         };
-        Some((id, word))
+        Some((id, decision))
     }
 
     fn hold(&mut self, call: &HeldCall, hold_ms: u64) -> Ticket {
@@ -176,19 +176,19 @@ impl Driver {
             since,
             expires: since + (until - now),
         };
-        self.gateway.held.hold(shown, until)
+        self.app.held.hold(shown, until)
     }
 
-    /// The request as it goes up.
+    /// The request for the upstream.
     pub(super) fn request(&mut self, outgoing: &Outgoing) -> hyper::http::Request<UpBody> {
         request(&mut self.head, outgoing)
     }
 
-    /// Sends the request and gives the exchange its reply; a stream is not read here but returned.
-    async fn send(&mut self, outgoing: Outgoing) -> Option<Begun> {
-        let started = self.record.lap().into();
-        let (head, upstream) = (&mut self.head, &self.gateway.upstream);
-        // In a box, or every future around it would have room for it, and be as long to move.
+    /// Sends the request and gives the exchange its reply; a stream is returned unread.
+    async fn send(&mut self, outgoing: Outgoing) -> Option<StreamStart> {
+        let started = self.record.split().into();
+        let (head, upstream) = (&mut self.head, &self.app.upstream);
+        // In a box, or every future around it would reserve room for it and be as expensive to move.
         let sent = Box::pin(upstream.send_made(|| request(head, &outgoing), started)).await;
         self.record.upstream_time();
         note_sent(self.exchange.record(), sent.as_ref().map(Response::headers));
@@ -202,26 +202,26 @@ impl Driver {
         if response.extensions_mut().remove::<Retried>().is_some() {
             self.give(Input::Resent);
         }
-        // Ours is the client's version, whatever the upstream spoke.
+        // To the client the version is the client's, whatever the upstream spoke.
         *response.version_mut() = Version::HTTP_11;
         let is_events = response.status().is_success() && is_stream(response.headers());
         let is_first = self.exchange.awaits_first_reply();
         let ends_by_closing = response.extensions().get::<EndsByClosing>().is_some();
-        let decoder = coding::decoder(response.headers(), self.gateway.config.limits.reply_bytes);
+        let decoder = coding::decoder(response.headers(), self.app.config.limits.reply_bytes);
         if is_first && self.exchange.takes_stream() && is_events {
             if let Ok(decoder) = decoder {
                 let (head, body) = response.into_parts();
-                return Some(Begun { head, pieces: Vec::new(), body, decoder, ends_by_closing });
+                return Some(StreamStart { head, pieces: Vec::new(), body, decoder, ends_by_closing });
             }
             self.take(Read::unread(response));
             return None;
         }
-        match Read::read(response, is_first, &self.gateway, Some(&mut self.record)).await {
+        match Read::read(response, is_first, &self.app, Some(&mut self.record)).await {
             Ok(mut read) => {
                 if let Some((head, pieces, body)) = read.take_stream() {
-                    // Its first bytes were decoded, or nobody would know that it is a stream.
+                    // Its first bytes were decoded, or it would not be known to be a stream.
                     let decoder = decoder.unwrap_or_default();
-                    return Some(Begun { head, pieces, body, decoder, ends_by_closing });
+                    return Some(StreamStart { head, pieces, body, decoder, ends_by_closing });
                 }
                 self.take(read);
             }
@@ -238,21 +238,21 @@ impl Driver {
         self.give(Input::Reply(WholeReply { id, status, body }));
     }
 
-    /// The reply to the client, a stream that goes out at once.
-    fn begin(mut self: Box<Self>, begun: Begun) -> Response<ReplyBody> {
-        let Begun { mut head, pieces, body, decoder, ends_by_closing } = begun;
+    /// The reply to the client: a stream that starts at once.
+    fn begin(mut self: Box<Self>, start: StreamStart) -> Response<ReplyBody> {
+        let StreamStart { mut head, pieces, body, decoder, ends_by_closing } = start;
         self.exchange.shrink();
-        self.head.let_go();
+        self.head.shrink();
         self.give(Input::StreamBegins { ends_by_closing });
         match &decoder {
-            _ if self.gateway.is_observing() => {}
+            _ if self.app.is_observing() => {}
             Some(_) => coding::describe_no_bytes(&mut head.headers),
-            // What acts may change the length. Not `remove`, which moves another header to the gap.
+            // Policies may change the length. Not `remove`, which moves another header into the gap.
             None => retain(&mut head.headers, |name, _| *name != CONTENT_LENGTH),
         }
-        let idle = self.gateway.config.upstream.idle_timeout;
+        let idle = self.app.config.upstream.idle_timeout;
         let from = FromUpstream::reading(body, Instant::now() + idle);
-        self.stream(head, |driver| Streaming::new(driver, from).begun(decoder, pieces))
+        self.stream(head, |driver| Streaming::new(driver, from).with_body(decoder, pieces))
     }
 
     fn stream(
@@ -287,16 +287,16 @@ impl Driver {
             Err(read) => read,
         };
         self.answered = true;
-        let (response, bytes) = read.into_response(self.gateway.config.upstream.idle_timeout);
+        let (response, bytes) = read.into_response(self.app.config.upstream.idle_timeout);
         self.exchange.record().reply_bytes = bytes;
         self.record.answers();
         response
     }
 
-    /// Passes on a stream that nobody here can decode. The request lasts as long as it does.
+    /// Passes on a stream that toolrein cannot decode. The request lasts as long as the stream.
     fn relay(self: Box<Self>, head: Parts, body: Incoming) -> Response<ReplyBody> {
-        let open = self.gateway.telemetry.metrics.stream_opened();
-        let idle = self.gateway.config.upstream.idle_timeout;
+        let open = self.app.telemetry.metrics.stream_opened();
+        let idle = self.app.config.upstream.idle_timeout;
         let pass = |(driver, _): &mut (Box<Self>, StreamGuard), length: Option<usize>| match length {
             Some(length) => {
                 driver.record.first_byte();
@@ -304,7 +304,7 @@ impl Driver {
             }
             None => driver.answered = true,
         };
-        Response::from_parts(head, ReplyBody::relay_told(body, idle, (self, open), pass))
+        Response::from_parts(head, ReplyBody::relay_observed(body, idle, (self, open), pass))
     }
 
     fn fail(mut self: Box<Self>, error: &ProxyError) -> Response<ReplyBody> {
@@ -319,7 +319,7 @@ impl Driver {
     }
 
     fn write_head(&mut self, head: &mut Parts) {
-        if self.gateway.is_observing() {
+        if self.app.is_observing() {
             return;
         }
         let explicit = self.exchange.explicit_conversation().map(str::to_owned);
@@ -334,27 +334,27 @@ impl Drop for Driver {
         self.exchange.close(Now { at, ms: ms_at(at) });
         while let Some(output) = self.exchange.next_output() {
             if let Output::Store(news) = output {
-                self.gateway.ledger.record(news);
+                self.app.store.record(news);
             }
         }
-        std::mem::swap(&mut *self.record.outcome, self.exchange.record());
+        std::mem::swap(&mut *self.record.data, self.exchange.record());
         if self.answered || is_done {
             self.record.end();
         }
     }
 }
 
-/// A stream of which so much has come.
-struct Begun {
+/// A stream whose first bytes may have been read.
+struct StreamStart {
     head: Parts,
     pieces: Vec<Bytes>,
     body: Incoming,
-    /// `None` where it is not compressed.
+    /// `None` where the stream is not compressed.
     decoder: Option<Decoder>,
     ends_by_closing: bool,
 }
 
-/// The head of a stream of ours.
+/// The head of a stream of toolrein's own.
 fn own_head() -> Parts {
     let mut head = Response::new(()).into_parts().0;
     head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -364,7 +364,7 @@ fn own_head() -> Parts {
 
 fn request(head: &mut Head, outgoing: &Outgoing) -> hyper::http::Request<UpBody> {
     let mut parts = head.again();
-    // Not true of other bytes than the client's. Looked for first, since removing disturbs the order.
+    // Digests hold only for the client's bytes. Looked up first, since removing disturbs the order.
     for digest in ["content-md5", "digest", "content-digest"] {
         if outgoing.pieces.len() > 1 && parts.headers.contains_key(digest) {
             parts.headers.remove(digest);

@@ -1,5 +1,5 @@
-//! The one path of a request. Everything but governed chat completions is relayed as it is; those are read, their caller
-//! is named, and an exchange decides on the rest.
+//! The request handler. It relays everything but governed chat completions as it is; it reads those, identifies their
+//! caller, and hands them to an exchange, which decides on the rest.
 
 use super::body::{ReplyBody, UpBody};
 use super::conversation_lock::ConversationLock;
@@ -14,17 +14,17 @@ use super::record::{Record, write_head};
 use super::respond::error_response;
 use super::summaries::Summariser;
 use super::upstream::Upstream;
-use super::{Answering, Service, caller, clock, coding, profile, relay};
+use super::{ResponseFuture, Service, caller, clock, coding, profile, relay};
 use crate::config::{Config, Mode, Profile, Unjudged};
 use crate::conversation::identity::{HashKey, Identity};
 use crate::conversation::memo::Memo;
 use crate::conversation::request::Request;
 use crate::dialect::prefix::read_request;
 use crate::exchange::{Arrived, CHAT, Exchange, Now, Shared};
-use crate::ledger::Ledger;
-use crate::ledger::held::HeldCalls;
+use crate::store::StateStore;
+use crate::store::held::HeldCalls;
 use crate::telemetry::Telemetry;
-use crate::telemetry::outcome::Route;
+use crate::telemetry::request_record::Route;
 use crate::wire::body::Fault;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -36,50 +36,50 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Everything that all requests share.
+/// The state that all requests share.
 pub struct AppState {
     pub config: Arc<Config>,
     pub upstream: Arc<Upstream>,
-    pub ledger: Arc<dyn Ledger>,
+    pub store: Arc<dyn StateStore>,
     pub memo: Arc<dyn Memo>,
-    /// What bodies may take together.
+    /// The bound on the memory of all bodies.
     pub memory: BodyMemory,
     pub telemetry: Telemetry,
     pub key: HashKey,
-    /// Calls that wait for a person's word.
+    /// Calls that wait for a person's approval.
     pub held: Arc<HeldCalls>,
-    /// For conversations whose requests go one at a time.
+    /// Sends the requests of one conversation one at a time, where that is configured.
     pub conversation_lock: Arc<ConversationLock>,
     pub summaries: Summariser,
     /// What exchanges share.
     pub shared: Arc<Shared>,
 }
 
-/// The state as the accept loop calls it. A request keeps the one that it began with to its end.
+/// The state that the accept loop uses. A request keeps the state with which it began to its end, also across a reload.
 pub struct Handler(pub ArcSwap<AppState>);
 
 impl Service for Handler {
-    fn call(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> Answering {
-        let gateway = self.0.load_full();
-        if gateway.config.mode != Mode::Off && gateway.governs(&request) {
-            Box::pin(gateway.govern(request))
+    fn call(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> ResponseFuture {
+        let app = self.0.load_full();
+        if app.config.mode != Mode::Off && app.governs(&request) {
+            Box::pin(app.govern(request))
         } else {
-            gateway.relay(request)
+            app.relay(request)
         }
     }
 }
 
-/// Who sends a request, and which policies are on for it.
+/// The sender of a request, and which policies are on for it.
 struct Sender<'a> {
-    /// The profile that it takes.
+    /// The profile that the request takes.
     profile: Option<&'a Profile>,
     tier: Option<Arc<str>>,
-    /// Whose conversation it carries.
+    /// The caller and the conversation.
     identity: Identity,
 }
 
 impl AppState {
-    /// Whether the request asks for a chat completion. An upgrade is none (only a GET can be one), and so no `Upgrade`
+    /// Whether the request asks for a chat completion. An upgrade does not (only a GET can be one), so no `Upgrade`
     /// header exempts a request.
     fn governs<B>(&self, request: &hyper::http::Request<B>) -> bool {
         headers::is_post(request) && self.upstream.takes_for_chat(request.uri())
@@ -90,7 +90,7 @@ impl AppState {
         clock::now_ms()
     }
 
-    /// Whether everything is decided and nothing changed.
+    /// Whether policies decide but nothing is changed.
     pub(crate) fn is_observing(&self) -> bool {
         self.config.mode == Mode::Observe
     }
@@ -106,7 +106,7 @@ impl AppState {
         ProxyError::UpstreamCut { host: self.upstream.name().to_owned(), detail: detail.to_string() }
     }
 
-    fn relay(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> Answering {
+    fn relay(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> ResponseFuture {
         let route = if is_upgrade(&request) { Route::Upgrade } else { Route::Relay };
         let mut record = Record::begin(&self.telemetry, route, request.headers(), self.config.mode.as_str());
         record.asks_for(request.method(), request.uri());
@@ -119,9 +119,9 @@ impl AppState {
             let response = response.await;
             let mut record = record.lock().unwrap_or_else(PoisonError::into_inner);
             record.upstream_time();
-            record.outcome.status = response.status().as_u16();
+            record.data.status = response.status().as_u16();
             let own = response.extensions().get::<ProxyError>();
-            record.outcome.error = own.map(ProxyError::code);
+            record.data.error = own.map(ProxyError::code);
             record.sent(own.map_or_else(|| Ok(response.headers()), Err));
             record.end();
             drop(record);
@@ -129,7 +129,7 @@ impl AppState {
         })
     }
 
-    /// Reads the request, names its caller and drives the exchange.
+    /// Reads the request, identifies its caller and drives the exchange.
     async fn govern(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> Response<ReplyBody> {
         let (mut parts, body) = request.into_parts();
         let mut record =
@@ -139,11 +139,11 @@ impl AppState {
             Ok(body) => body,
             Err(Unread::Refused(error)) => return refused(record, &error),
             Err(Unread::Relayed(body, why)) => {
-                record.outcome.ungoverned = Some(why);
+                record.data.ungoverned = Some(why);
                 return Box::pin(self.relay_read(parts, body, None, record)).await;
             }
         };
-        record.outcome.request_bytes = body.len() as u64;
+        record.data.request_bytes = body.len() as u64;
         let request = match read_request(CHAT, &body, &self.key, &*self.memo) {
             Ok(request) => request,
             Err(fault) => return Box::pin(self.govern_unread(parts, body, fault, record)).await,
@@ -153,21 +153,21 @@ impl AppState {
             Err(error) => return refused(record, &error),
         };
         let profile = profile.map(|profile| Arc::clone(&profile.name));
-        record.outcome.caller = Some(identity.principal.spelled());
+        record.data.caller = Some(identity.caller.to_hex());
         if !self.is_observing() {
             coding::accept_decodable(&mut parts.headers);
         }
-        let at = record.lap();
+        let at = record.split();
         let path = parts.uri.path().to_owned();
         let arrived = Arrived { dialect: CHAT, body, request, identity, profile, tier, path };
-        let outcome = std::mem::take(&mut record.outcome);
+        let data = std::mem::take(&mut record.data);
         let now = Now { at, ms: clock::ms_at(at) };
-        let exchange = Exchange::begin(Arc::clone(&self.shared), arrived, outcome, now);
+        let exchange = Exchange::begin(Arc::clone(&self.shared), arrived, data, now);
         Driver::new(self, exchange, record, Head::new(parts)).run().await
     }
 
-    /// What becomes of a request that cannot be read. Where policies restrict calls, it goes no further if another reader
-    /// may take it for a chat request; and if it goes up, no answer to it is passed on but a refusal.
+    /// Handles a request that cannot be read. Where policies restrict calls, it is refused if another parser may read
+    /// it as a chat request; and if it is sent on, its reply is only passed on if it is an error.
     async fn govern_unread(
         &self,
         parts: Parts,
@@ -176,7 +176,7 @@ impl AppState {
         mut record: Record,
     ) -> Response<ReplyBody> {
         let why = fault.label();
-        record.outcome.ungoverned = Some(why);
+        record.data.ungoverned = Some(why);
         let credentials = Credentials::of(&parts.headers, &parts.uri);
         let is_refused = self.config.upstream.unjudged == Unjudged::Refuse
             && !self.is_observing()
@@ -187,14 +187,14 @@ impl AppState {
         self.relay_read(parts, UpBody::rope(vec![body]), is_refused.then_some(why), record).await
     }
 
-    /// Who sends the request.
+    /// Identifies the sender of the request.
     fn identify(&self, parts: &Parts, (request, body): (&Request, &Bytes)) -> Result<Sender<'_>, ProxyError> {
         let credentials = Credentials::of(&parts.headers, &parts.uri);
         let sent = (&parts.headers, &credentials);
-        let principal = caller::principal(&self.key, sent, &self.config)?;
+        let caller = caller::caller_of(&self.key, sent, &self.config)?;
         let profile = profile::choose(&self.config, sent, (request, body))?;
         let settings = &self.config.conversation;
-        let identity = caller::identify((&self.key, principal), &parts.headers, (request, body), settings);
+        let identity = caller::identify((&self.key, caller), &parts.headers, (request, body), settings);
         Ok(Sender { profile, tier: profile::tier(&self.config.profiles, &credentials), identity })
     }
 
@@ -212,7 +212,7 @@ impl AppState {
                 Some(read) => read,
                 None => {
                     let read = reading.await;
-                    record.rested();
+                    record.mark_idle();
                     read
                 }
             }
@@ -233,8 +233,8 @@ impl AppState {
         })
     }
 
-    /// Sends on as it came what toolrein cannot read. `refusing`: an upstream that can read it is not to be heard, and
-    /// the label of why we cannot.
+    /// Sends a request on as it came, because toolrein cannot read it. `refusing`: the label of why not, where the
+    /// reply of an upstream that can read it must not be passed on.
     async fn relay_read(
         &self,
         parts: Parts,
@@ -243,7 +243,7 @@ impl AppState {
         mut record: Record,
     ) -> Response<ReplyBody> {
         let request = hyper::http::Request::from_parts(parts, body);
-        record.rested();
+        record.mark_idle();
         record.sends();
         let sent = self.upstream.send(request).await;
         record.sent(sent.as_ref().map(Response::headers));
@@ -254,21 +254,21 @@ impl AppState {
                 if let Some(why) = refusing.filter(|_| head.status.is_success()) {
                     return refused(record, &ProxyError::RequestUnreadable { why, answered: true });
                 }
-                record.outcome.status = head.status.as_u16();
+                record.data.status = head.status.as_u16();
                 let idle = self.config.upstream.idle_timeout;
-                Response::from_parts(head, ReplyBody::relay_told(body, idle, record, Record::passes))
+                Response::from_parts(head, ReplyBody::relay_observed(body, idle, record, Record::passes))
             }
             Err(error) => refused(record, &error),
         }
     }
 }
 
-/// An error of ours, recorded.
+/// An error response of toolrein's own, recorded.
 fn refused(mut record: Record, error: &ProxyError) -> Response<ReplyBody> {
     let mut response = error_response(error);
-    record.outcome.status = error.status();
-    record.outcome.error = Some(error.code());
-    write_head(&record.outcome, response.headers_mut(), None);
+    record.data.status = error.status();
+    record.data.error = Some(error.code());
+    write_head(&record.data, response.headers_mut(), None);
     if *error != ProxyError::ClientCut {
         record.end();
     }

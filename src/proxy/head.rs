@@ -1,9 +1,9 @@
-//! The head of a client's request, for each request that goes up for it. Changes nothing of it.
+//! The head of a client's request, for each upstream request made for it. Changes nothing in it.
 
 use hyper::http::request::Parts;
 use hyper::http::{HeaderValue, Uri};
 
-/// See the file's head.
+/// See the module's documentation.
 pub(crate) struct Head(Parts);
 
 impl Head {
@@ -17,9 +17,9 @@ impl Head {
         &self.0
     }
 
-    /// Copies what is a slice of the buffer that hyper read the request into: the slice would keep all of it, 8 KB for as
-    /// long as a stream lasts.
-    pub(crate) fn let_go(&mut self) {
+    /// Copies slices of the buffer into which hyper read the request: a slice would keep all of it, 8 KB for as long as
+    /// a stream lasts.
+    pub(crate) fn shrink(&mut self) {
         self.0.uri = Uri::try_from(self.0.uri.to_string()).unwrap_or_else(|_| self.0.uri.clone());
         for value in self.0.headers.values_mut() {
             let Ok(mut copy) = HeaderValue::from_bytes(value.as_bytes()) else { continue };
@@ -56,7 +56,7 @@ mod tests {
         let mut head = Head::new(came);
         for sending in 0..3 {
             if sending == 1 {
-                head.let_go();
+                head.shrink();
             }
             let parts = head.again();
             assert_eq!((&parts.method, parts.version), (&Method::POST, Version::HTTP_11), "{sending}");

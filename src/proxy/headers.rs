@@ -1,31 +1,30 @@
-//! Headers that belong to one hop, and toolrein's own: taken out before a message goes on.
+//! Hop-by-hop headers and toolrein's own headers: removed before a message goes on.
 //!
-//! Responsible for RFC 9110, section 7.6.1, in both directions. Everything else keeps its order and
-//! its duplicates; nothing is added here.
+//! Implements RFC 9110, section 7.6.1, in both directions. Everything else keeps its order and its duplicates; nothing
+//! is added here.
 
 use hyper::http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::http::{Method, Request, Version};
 
-/// Request headers addressed to toolrein begin so.
+/// The prefix of request headers addressed to toolrein.
 const OWN_PREFIX: &str = "x-toolrein-";
 
-/// Takes out what belongs to the connection it came on: `connection` and all that it names,
-/// `keep-alive`, `proxy-*`, `transfer-encoding`, `upgrade`, and `te` but for `trailers`.
+/// Removes what belongs to the connection: `connection` and all that it names, `keep-alive`, `proxy-*`,
+/// `transfer-encoding`, `upgrade`, and `te` except `trailers`.
 pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     strip(headers, |name, value| !is_hop_by_hop(name, value));
 }
 
-/// As [`strip_hop_by_hop`], and takes out `x-toolrein-*` and `expect`: the server side has answered
-/// the expectation, so it must not reach the upstream. `is_http1`: the next hop speaks HTTP/1.1 too, where
-/// `connection: keep-alive` is as true as on this one. Almost every client sends it, and taking it out means
-/// building the whole map anew.
+/// As [`strip_hop_by_hop`], and removes `x-toolrein-*` and `expect`: the server side has answered the expectation, so
+/// it must not reach the upstream. `is_http1`: the next hop speaks HTTP/1.1 too, so `connection: keep-alive` stays
+/// true. Almost every client sends it, and removing it means building the whole map anew.
 pub fn strip_request(headers: &mut HeaderMap, is_http1: bool) {
     strip(headers, |name, value| match name {
         // Half of what clients of OpenAI send; no other rule concerns it.
         _ if name.starts_with("x-") => !name.starts_with(OWN_PREFIX),
-        // HTTP/2 has it in `:authority`, and for the rest hyper-util writes it.
+        // HTTP/2 has it in `:authority`; otherwise hyper-util writes it.
         "host" => is_http1,
         "connection" => is_http1 && value.as_bytes().eq_ignore_ascii_case(b"keep-alive"),
         "expect" => false,
@@ -33,7 +32,8 @@ pub fn strip_request(headers: &mut HeaderMap, is_http1: bool) {
     });
 }
 
-/// Keeps what `keep` keeps, but for what `connection` names. Nearly every message is looked at once and left alone.
+/// Keeps what `keep` accepts, except what `connection` names. Nearly every message is only looked at and left
+/// unchanged.
 fn strip(headers: &mut HeaderMap, keep: impl Fn(&str, &HeaderValue) -> bool) {
     if headers.iter().all(|(name, value)| keep(name.as_str(), value)) {
         return;
@@ -42,22 +42,22 @@ fn strip(headers: &mut HeaderMap, keep: impl Fn(&str, &HeaderValue) -> bool) {
     retain(headers, |name, value| keep(name.as_str(), value) && !is_named(&named, name));
 }
 
-/// Whether a server may take the request for a POST: some compare the method without regard to case, and some let a
-/// header say another one than the request's line (Rack, Express).
+/// Whether a server may treat the request as a POST: some compare the method without regard to case, and some let a
+/// header override the method of the request line (Rack, Express).
 pub fn is_post<B>(request: &Request<B>) -> bool {
     let says_post = |text: &[u8]| text.trim_ascii().eq_ignore_ascii_case(b"post");
     let says_so = |name| request.headers().get_all(name).iter().any(|value| says_post(value.as_bytes()));
     says_post(request.method().as_str().as_bytes()) || METHOD_HEADERS.into_iter().any(says_so)
 }
 
-/// Headers under which some servers take another method than that of the request's line.
+/// Headers that override the request's method at some servers.
 const METHOD_HEADERS: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
 
 /// Whether the client asks to leave HTTP on this connection (WebSocket). Only a GET without a body can: any other
-/// request is answered as if it had not asked, which RFC 9110, section 7.8, allows. An offer of HTTP by another way is
-/// no such wish either: curl makes it on ordinary requests.
+/// request is answered as if it had not asked, which RFC 9110, section 7.8, allows. An offer of another version of HTTP
+/// does not count: curl makes it on ordinary requests.
 pub fn is_upgrade<B>(request: &Request<B>) -> bool {
-    // First what almost no request has.
+    // Checked first, since almost no request has it.
     request.headers().contains_key(UPGRADE)
         && request.version() == Version::HTTP_11
         && *request.method() == Method::GET
@@ -66,8 +66,8 @@ pub fn is_upgrade<B>(request: &Request<B>) -> bool {
         && offered(request.headers()).is_some()
 }
 
-/// The protocols that the client offers to change to, without those by which it would still speak HTTP: through a
-/// tunnel, requests would pass unread. `None` where no other is left.
+/// The protocols that the client offers to change to, except those that are still HTTP: through a tunnel, requests
+/// would pass unread. `None` where no other is left.
 pub fn offered(headers: &HeaderMap) -> Option<HeaderValue> {
     let all = headers.get_all(UPGRADE).iter().flat_map(tokens);
     let kept: Vec<&[u8]> = all.filter(|protocol| !is_http(protocol)).collect();
@@ -81,7 +81,7 @@ pub fn is_offered(agreed: &HeaderValue, offered: &HeaderValue) -> bool {
     tokens(agreed).next().is_some() && tokens(agreed).all(is_among)
 }
 
-/// Whether a protocol is HTTP in clear, or HTTP behind TLS.
+/// Whether a protocol is HTTP, with or without TLS.
 fn is_http(protocol: &[u8]) -> bool {
     let name = protocol.split(|byte| *byte == b'/').next().unwrap_or_default();
     [&b"h2c"[..], b"h2", b"h3", b"http", b"https", b"tls"].iter().any(|http| name.eq_ignore_ascii_case(http))
@@ -92,7 +92,7 @@ fn has_body(headers: &HeaderMap) -> bool {
         || headers.get_all(CONTENT_LENGTH).iter().any(|length| length.as_bytes() != b"0")
 }
 
-/// By its name as text, since half of the names that clients send are none that the library knows by number.
+/// Compared as text, since half of the names that clients send are not known to the library by number.
 fn is_hop_by_hop(name: &str, value: &HeaderValue) -> bool {
     match name {
         "connection"
@@ -117,7 +117,7 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<Vec<u8>> {
     values.flat_map(tokens).filter(|token| !ordinary(token)).map(<[u8]>::to_ascii_lowercase).collect()
 }
 
-/// Host and length frame the message itself. Naming them in `connection` is an attack, not a wish.
+/// Host and length frame the message itself. Naming them in `connection` is an attack.
 fn is_named(named: &[Vec<u8>], name: &HeaderName) -> bool {
     !named.is_empty()
         && *name != HOST
@@ -133,7 +133,7 @@ fn tokens(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|token| !token.is_empty())
 }
 
-/// Keeps some headers, in order. `HeaderMap::remove` would move the last header to the gap.
+/// Keeps some headers, in order. `HeaderMap::remove` would move the last header into the gap.
 pub(super) fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName, &HeaderValue) -> bool) {
     if headers.iter().all(|(name, value)| keep(name, value)) {
         return;
@@ -141,7 +141,7 @@ pub(super) fn retain(headers: &mut HeaderMap, keep: impl Fn(&HeaderName, &Header
     let mut kept = HeaderMap::with_capacity(headers.keys_len());
     let mut current = None;
     for (name, value) in std::mem::take(headers) {
-        // Only the first of several values comes with its name.
+        // Of several values, only the first comes with its name.
         current = name.or(current);
         if let Some(name) = &current {
             if keep(name, &value) {

@@ -1,5 +1,5 @@
-//! Informational responses (1xx) that an upstream sends before its answer: counted, since they may come without end and
-//! as fast as they are read. They are passed over (hyper's server can send none), and no time is bounded here.
+//! The limit on informational responses (1xx) before a final response: counted, since an upstream could send them
+//! without end. They are not passed on (hyper's server can send none), and no time is bounded here.
 
 use super::body::UpBody;
 use hyper::ext::on_informational;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::Notify;
 
-/// Most of them that one request is answered with. Go's client takes 5; a server that says every few seconds that it still
-/// processes the request (102) stays below this within any time limit in use.
+/// The most informational responses to one request. Go's client takes 5; a server that reports every few seconds that
+/// it is still processing (102) stays below this within any timeout in use.
 pub(super) const MOST_HINTS: u32 = 256;
 
 /// The count of one request.
@@ -20,7 +20,7 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// Counts those that `request` is answered with.
+    /// Counts the informational responses to `request`.
     pub(super) fn of(request: &mut Request<UpBody>) -> Arc<Self> {
         let hints = Arc::new(Self::default());
         let counted = Arc::clone(&hints);

@@ -1,5 +1,5 @@
-//! The idle timeout of a received body: the frames of hyper's `Incoming`, untouched, and an error where they stop coming.
-//! It does not bound the whole length of a transfer, nor its size.
+//! The idle timeout of a received body: passes the frames of hyper's `Incoming` on unchanged, and an error when they
+//! stop coming. It does not bound the duration of a transfer, nor its size.
 
 use super::body::BodyError;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// See the file's head.
+/// See the module's documentation.
 #[derive(Debug)]
 pub struct IdleTimeout {
     incoming: Incoming,
@@ -22,16 +22,17 @@ pub struct IdleTimeout {
     is_waiting: bool,
     /// A frame has come.
     has_begun: bool,
-    /// What a broken connection means: it depends on which side it is.
+    /// The error for a broken connection, which depends on the side.
     cut: BodyError,
     clock: Option<Arc<UploadClock>>,
 }
 
-/// When the last frame of an upload was seen. The upstream's time to answer starts there. What was there when the
-/// sending began is not looked at: nearly every upload is one frame, and a look at the clock costs as much as to pass it.
+/// When the last frame of an upload was seen. The upstream's time to answer starts there. Frames that were there when
+/// the sending began are not noted: nearly every upload is one frame, and a look at the clock costs as much as passing
+/// it.
 #[derive(Debug, Default)]
 pub(super) struct UploadClock {
-    /// When it was looked at first.
+    /// When it was first read.
     started: OnceLock<Instant>,
     last_ms: AtomicU64,
 }

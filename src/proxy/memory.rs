@@ -1,8 +1,8 @@
-//! The bound on the bytes of bodies that are held at once, over all requests and replies (`limits.total_bytes`): a counting
-//! semaphore in KiB, one half for requests and one for replies. It reads no body; who holds bytes reserves them here.
+//! The memory limit for all bodies held at once (`limits.total_bytes`): a counting semaphore in KiB, one half for
+//! requests and one for replies. It reads no body; the holders of bytes reserve them here.
 //!
-//! No deadlock: only a request waits, and only while it has reserved nothing. What holds a reservation never waits for
-//! more; it gets more at once or not at all.
+//! It cannot deadlock: only a request waits, and only while it has reserved nothing. The holder of a reservation never
+//! waits for more; it gets more at once or not at all.
 
 use bytes::Bytes;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Bodies up to this size are not counted: they are as large as the buffer of their connection, of which
-/// `limits.connections` bounds the number.
+/// Bodies up to this size are not counted: they are as large as the buffer of their connection, and
+/// `limits.connections` bounds the number of those.
 const FREE_BYTES: usize = 8 * 1024;
 /// One permit.
 const UNIT_BYTES: usize = 1024;
-/// A body of unknown length reserves at least this much at a time, so that few of its pieces touch the semaphore.
+/// The smallest reservation of a body of unknown length, so that few of its pieces touch the semaphore.
 const STEP_UNITS: usize = 64;
 
-/// See the file's head.
+/// See the module's documentation.
 #[derive(Clone, Debug)]
 pub struct BodyMemory {
     pub(super) requests: Pool,
@@ -32,12 +32,12 @@ pub(super) struct Pool {
     units: usize,
 }
 
-/// Bytes that are reserved until this is dropped.
+/// A reservation of bytes, until this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Reserved(Option<OwnedSemaphorePermit>);
 
 impl BodyMemory {
-    /// Room for `total_bytes`, half of it for requests and half for replies.
+    /// A limit of `total_bytes`, half of it for requests and half for replies.
     pub fn new(total_bytes: u64) -> Self {
         let half = usize::try_from(total_bytes / 2).unwrap_or(usize::MAX) / UNIT_BYTES;
         let units = half.min(u32::MAX as usize).min(Semaphore::MAX_PERMITS);
@@ -53,7 +53,7 @@ impl BodyMemory {
 }
 
 impl Pool {
-    /// Reserves `bytes` for what holds nothing yet, in the order of arrival; `None` if there is no room within `patience`.
+    /// Reserves `bytes` for a holder of nothing, in the order of arrival; `None` if there is no room within `patience`.
     pub(super) async fn wait_for(&self, bytes: u64, patience: Duration) -> Option<Reserved> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let mut reserved = Reserved::default();
@@ -66,7 +66,7 @@ impl Pool {
         Some(Reserved(Some(permit)))
     }
 
-    /// Reserves `bytes` in all, and some more for what may come; false, at once, if there is no room.
+    /// Raises the reservation to `bytes` in all, and some more for later pieces; false, at once, if there is no room.
     pub(super) fn reach(&self, reserved: &mut Reserved, bytes: usize) -> bool {
         let held = reserved.units() * UNIT_BYTES;
         bytes <= FREE_BYTES
@@ -113,7 +113,7 @@ impl Reserved {
         }
     }
 
-    /// The same of bytes in pieces, which are let go of in their order.
+    /// The same for bytes in pieces, which are released in their order.
     pub(crate) fn keep_all(self, pieces: &mut [Bytes]) {
         if let Some(last) = pieces.last_mut() {
             *last = self.keep(std::mem::take(last));

@@ -1,8 +1,8 @@
-//! The accept loop: connections accepted and served until the drain, for the proxy and the admin port
-//! alike.
+//! The HTTP server: the accept loop, which takes connections and serves them until the drain, for the proxy port and
+//! the admin port.
 //!
-//! Responsible for the accept loop, for HTTP/1.1 and HTTP/2 on one port, and for keeping one
-//! connection's trouble away from the others. What a request means is the service's business.
+//! It serves HTTP/1.1 and HTTP/2 on one port and keeps a failure of one connection away from the others. What a request
+//! means is decided by the service.
 
 pub mod body;
 mod caller;
@@ -22,7 +22,7 @@ pub mod headers;
 mod hints;
 mod idle_timeout;
 pub mod memory;
-mod open;
+mod open_connections;
 mod profile;
 pub mod read;
 mod record;
@@ -46,7 +46,7 @@ use self::body::ReplyBody;
 pub use self::connection_limit::ConnectionLimit;
 use self::connection_limit::{ConnectionPermit, ReservedPermit};
 use self::drain::Drain;
-use self::open::OpenConnections;
+use self::open_connections::OpenConnections;
 use self::version::{Builders, is_http1};
 use self::write_timeout::WriteTimeout;
 use hyper::body::Body;
@@ -69,8 +69,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// HTTP/2: how much a client may send ahead on one stream, and on all of a connection. A request with
-/// a long conversation is some hundred KiB.
+/// HTTP/2: how much a client may send ahead on one stream, and on a whole connection. A request with a long
+/// conversation is some hundred KiB.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 /// HTTP/2: how long a head may be. Hyper's 16 KiB are too few for some gateways' tokens; nginx takes 32 KiB.
@@ -84,16 +84,17 @@ const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long a connection that was just made may take to send its first request when the drain begins.
 const FIRST_REQUEST_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long a connection that shall be closed for another one is waited for, before the next is looked for.
+/// How long to wait for the end of a connection that is closed to make room, before the next one is looked for.
 const IDLES_WITHIN: Duration = Duration::from_millis(100);
 
-/// A response to come. Boxed by who makes it, so that every kind of request has the room that it needs and no more.
-pub type Answering = Pin<Box<dyn Future<Output = Response<ReplyBody>> + Send>>;
+/// The future of a response. Boxed by the code that makes it, so that every kind of request takes only the room that it
+/// needs.
+pub type ResponseFuture = Pin<Box<dyn Future<Output = Response<ReplyBody>> + Send>>;
 
-/// What answers requests. One service stands behind each port.
+/// A request handler. Each port has one.
 pub trait Service: Send + Sync + 'static {
     /// Answers one request. Dropped when the client goes away before the response's head is sent.
-    fn call(self: Arc<Self>, request: Request<Incoming>) -> Answering;
+    fn call(self: Arc<Self>, request: Request<Incoming>) -> ResponseFuture;
 }
 
 /// How connections are served.
@@ -102,11 +103,12 @@ pub struct ServeSettings {
     /// How long a request's head may take, and so how long an idle connection is kept. Should be longer
     /// than clients keep theirs (Go and reqwest: 90 s), or a request may meet the closing.
     pub header_timeout: Duration,
-    /// How long a client may take nothing of what is sent to it.
+    /// How long a client may go without reading any of what is sent to it.
     pub stall_timeout: Duration,
-    /// How many connections there may be at once.
+    /// The limit on simultaneous connections.
     pub limit: ConnectionLimit,
-    /// When there are as many, one that idles is closed for the next, which otherwise waits until it is accepted.
+    /// At the limit, an idle connection is closed to make room for the next; otherwise the next one waits to be
+    /// accepted.
     pub closes_idle: bool,
 }
 
@@ -126,7 +128,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts serving in a task of its own.
+    /// Starts serving in its own task.
     pub fn start<S: Service>(
         listener: TcpListener,
         service: Arc<S>,
@@ -138,16 +140,15 @@ impl Proxy {
         Ok(Self { address, drain, task })
     }
 
-    /// Where it listens; tells the port where 0 was asked for.
+    /// The listening address, with the actual port where port 0 was configured.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Drains: refuses new connections and lets streams finish. `false` if some were still open
-    /// after `within`.
+    /// Drains: refuses new connections and lets streams finish. `false` if some were still open after `within`.
     pub async fn stop(self, within: Duration) -> bool {
         self.drain.begin();
-        // It ends by itself as the drain begins; an error would be a panic, which was logged.
+        // The loop ends by itself when the drain starts; an error would be a panic, which was logged.
         let _ = self.task.await;
         self.drain.finished(within).await
     }
@@ -167,7 +168,7 @@ pub async fn serve<S: Service>(
     loop {
         let accepted = tokio::select! {
             biased;
-            () = acceptor.drain.begun() => return acceptor.serve_queued(listener),
+            () = acceptor.drain.started() => return acceptor.serve_queued(listener),
             accepted = acceptor.accept(&listener) => accepted,
         };
         match accepted {
@@ -185,13 +186,13 @@ pub async fn serve<S: Service>(
     }
 }
 
-/// What every connection is served with.
+/// What all connections share.
 struct Acceptor<S> {
     service: Arc<S>,
     builders: Arc<Builders>,
     settings: ServeSettings,
     drain: Drain,
-    /// Empty where none of them is closed for others.
+    /// Empty where idle connections are not closed to make room.
     open: OpenConnections,
 }
 
@@ -208,14 +209,14 @@ impl<S: Service> Acceptor<S> {
         listener.accept().await.map(|(stream, _)| (stream, permit))
     }
 
-    /// A permit, for which a connection that idles is closed where none is free.
+    /// A permit; where none is free, an idle connection is closed to free one.
     async fn permit_of_an_idle_one(&self) -> ReservedPermit {
         loop {
             if let Some(permit) = self.settings.limit.try_acquire() {
                 return permit;
             }
             self.open.close_an_idle_one();
-            // Where none idles, one will soon.
+            // Where no connection is idle, one will be soon.
             if let Ok(Some(permit)) = timeout(IDLES_WITHIN, self.settings.limit.acquire()).await {
                 return permit;
             }
@@ -223,7 +224,7 @@ impl<S: Service> Acceptor<S> {
     }
 
     fn serve(&self, stream: TcpStream, permit: ReservedPermit) {
-        let asked = Arc::new(Asked::default());
+        let activity = Arc::new(ConnectionActivity::default());
         let connection = Connection {
             service: self.service.clone(),
             builders: self.builders.clone(),
@@ -234,13 +235,14 @@ impl<S: Service> Acceptor<S> {
             _guard: self.drain.guard(),
         };
         // A panic ends this task, and with it this connection alone.
-        let task = tokio::spawn(connection.serve(stream, Arc::clone(&asked)));
+        let task = tokio::spawn(connection.serve(stream, Arc::clone(&activity)));
         if self.settings.closes_idle {
-            self.open.add(asked, task.abort_handle());
+            self.open.add(activity, task.abort_handle());
         }
     }
 
-    /// Who is in the kernel's queue already takes the connection for made; to close now would break it.
+    /// Serves the connections in the kernel's accept queue: their clients believe that they are connected, so closing
+    /// now would break them.
     fn serve_queued(&self, listener: TcpListener) {
         let Ok(listener) = listener.into_std() else { return };
         while let Some(permit) = self.settings.limit.try_acquire()
@@ -254,7 +256,7 @@ impl<S: Service> Acceptor<S> {
     }
 }
 
-/// The client was gone before its connection was accepted; the next may be fine.
+/// Whether the error concerns one connection, whose client left before it was accepted; the next may be fine.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
@@ -270,18 +272,18 @@ struct Connection<S> {
     _guard: TaskTrackerToken,
 }
 
-/// What a connection has brought.
+/// What has arrived on a connection.
 #[derive(Debug, Default)]
-struct Asked {
-    /// A request.
-    yet: AtomicBool,
+struct ConnectionActivity {
+    /// A request has arrived.
+    has_request: AtomicBool,
     first: Notify,
     /// A request of HTTP/1.1 is being answered.
     answering: AtomicBool,
 }
 
-/// Kept with a response until its body has gone out: from then on the next head is waited for.
-struct Served(Arc<Asked>);
+/// Held with a response until its body has gone out; from then on the connection waits for its next request.
+struct Served(Arc<ConnectionActivity>);
 
 impl Drop for Served {
     fn drop(&mut self) {
@@ -290,21 +292,21 @@ impl Drop for Served {
 }
 
 impl<S: Service> Connection<S> {
-    async fn serve(self, stream: TcpStream, asked: Arc<Asked>) {
+    async fn serve(self, stream: TcpStream, activity: Arc<ConnectionActivity>) {
         // Fails only on a connection that is already gone.
         let _ = stream.set_nodelay(true);
         let service = service_fn({
-            let (service, asked, permit) = (self.service.clone(), asked.clone(), self.permit.clone());
+            let (service, activity, permit) = (self.service.clone(), activity.clone(), self.permit.clone());
             move |mut request: Request<Incoming>| {
                 if headers::is_upgrade(&request) {
-                    // The tunnel that may come of it outlives the connection that is served here, and keeps its permit.
+                    // The tunnel that may follow outlives the connection served here, and keeps its permit.
                     request.extensions_mut().insert(permit.clone());
                 }
-                if !asked.yet.swap(true, Ordering::Relaxed) {
-                    asked.first.notify_one();
+                if !activity.has_request.swap(true, Ordering::Relaxed) {
+                    activity.first.notify_one();
                 }
-                asked.answering.store(true, Ordering::Relaxed);
-                let served = Served(asked.clone());
+                activity.answering.store(true, Ordering::Relaxed);
+                let served = Served(activity.clone());
                 answer(*request.method() == Method::HEAD, service.clone().call(request), served)
             }
         });
@@ -313,34 +315,34 @@ impl<S: Service> Connection<S> {
             biased;
             is_http1 = is_http1(&stream) => is_http1,
             () = self.drain.over() => return,
-            () = self.closing(&asked) => return,
+            () = self.closing(&activity) => return,
             () = &mut first_within => return,
         };
         let stream = TokioIo::new(WriteTimeout::new(stream, self.stall_timeout));
         if is_http1 {
             let connection = self.builders.http1.serve_connection(stream, service).with_upgrades();
             let end = http1::UpgradeableConnection::graceful_shutdown;
-            self.drive((connection, end), &asked, first_within).await;
+            self.drive((connection, end), &activity, first_within).await;
         } else {
             let connection = self.builders.either.serve_connection_with_upgrades(stream, service);
             let end = auto::UpgradeableConnection::graceful_shutdown;
-            Box::pin(self.drive((connection, end), &asked, first_within)).await;
+            Box::pin(self.drive((connection, end), &activity, first_within)).await;
         }
     }
 
-    /// Serves `connection` to its end; `end` lets it take no further request once the drain begins. `first_within` bounds
-    /// the wait for the first request. The heads of later ones are bounded by hyper, and pings show whether a client of
-    /// HTTP/2 is alive.
+    /// Serves `connection` to its end; `end` makes it take no further request once the drain has started.
+    /// `first_within` bounds the wait for the first request. Hyper bounds the heads of later ones, and pings show
+    /// whether a client of HTTP/2 is alive.
     async fn drive<C, E: std::fmt::Display>(
         &self,
         (connection, end): (C, fn(Pin<&mut C>)),
-        asked: &Asked,
+        activity: &ConnectionActivity,
         mut first_within: Pin<&mut Sleep>,
     ) where
         C: Future<Output = Result<(), E>>,
     {
         let mut connection = pin!(connection);
-        let mut closing = pin!(self.closing(asked));
+        let mut closing = pin!(self.closing(activity));
         let (mut draining, mut has_asked) = (false, false);
         loop {
             tokio::select! {
@@ -357,7 +359,7 @@ impl<S: Service> Connection<S> {
                     draining = true;
                 }
                 () = &mut first_within, if !has_asked => {
-                    has_asked = asked.yet.load(Ordering::Relaxed);
+                    has_asked = activity.has_request.load(Ordering::Relaxed);
                     if !has_asked {
                         return;
                     }
@@ -366,13 +368,13 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Returns when the connection is to take no further request: once the drain has begun, but not before the first
-    /// one of a connection that was just made, which its client is about to send; once it is over in any case.
-    async fn closing(&self, asked: &Asked) {
-        self.drain.begun().await;
-        if !asked.yet.load(Ordering::Relaxed) {
+    /// Returns when the connection must take no further request: once the drain has started, but for a new connection
+    /// not before its first request, which its client is about to send; once the drain is over in any case.
+    async fn closing(&self, activity: &ConnectionActivity) {
+        self.drain.started().await;
+        if !activity.has_request.load(Ordering::Relaxed) {
             tokio::select! {
-                _ = tokio::time::timeout(FIRST_REQUEST_WITHIN, asked.first.notified()) => {}
+                _ = tokio::time::timeout(FIRST_REQUEST_WITHIN, activity.first.notified()) => {}
                 () = self.drain.over() => {}
             }
         }
@@ -381,11 +383,11 @@ impl<S: Service> Connection<S> {
 
 async fn answer(
     is_head: bool,
-    answering: Answering,
+    answering: ResponseFuture,
     served: Served,
 ) -> Result<Response<ReplyBody>, Infallible> {
     let response = answering.await;
-    // Over HTTP/2 hyper would send what an error response to HEAD carries.
+    // Over HTTP/2 hyper would send the body of an error response to HEAD.
     let mut response = if is_head && !response.body().is_end_stream() {
         response.map(|_| ReplyBody::empty())
     } else {

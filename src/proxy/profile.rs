@@ -1,5 +1,5 @@
-//! Which profile a request takes: the one that it names, else that of its caller's tier, else that of its
-//! model. Reads headers and the model's name; what a profile holds is the configuration's.
+//! Profile selection: a request takes the profile that it names, else that of its caller's tier, else that of its
+//! model. Reads headers and the model's name; the configuration defines what a profile contains.
 
 use super::credential::Credentials;
 use super::error::ProxyError;
@@ -8,14 +8,14 @@ use crate::conversation::request::Request;
 use hyper::http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::Arc;
 
-/// The client's choice.
+/// The header in which the client names a profile.
 static PROFILE: HeaderName = HeaderName::from_static("x-toolrein-profile");
 
 /// The profile of `request`; `None`: the policies outside of profiles.
 ///
 /// # Errors
-/// It names one that there is not. Such a name is passed over where there are no profiles at all, and while
-/// observing, since nothing may change.
+/// The request names a profile that does not exist. Such a name is ignored where there are no profiles at all,
+/// and in observe mode, since nothing may change.
 pub(super) fn choose<'a>(
     config: &'a Config,
     (headers, credentials): (&HeaderMap, &Credentials<'_>),
@@ -37,8 +37,8 @@ pub(super) fn choose<'a>(
     Ok(of_tier(profiles, credentials).or_else(|| profiles.of_model(&request.model_name(body))))
 }
 
-/// Whether policies that restrict calls are on for a request that cannot be read: in the profile that its headers choose,
-/// or, since nobody knows its model, in any that it might take.
+/// Whether policies that restrict calls are on for a request that cannot be read: in the profile that its headers
+/// choose, or, since its model is unknown, in any that it might take.
 pub(super) fn may_restrict_calls(
     config: &Config,
     headers: &HeaderMap,
@@ -55,13 +55,13 @@ pub(super) fn may_restrict_calls(
     }
 }
 
-/// The profile of the first key that is of a tier. Every key counts: which one the upstream goes by is its own
-/// affair, and a caller that adds another shall not leave its tier by that.
+/// The profile of the first key that belongs to a tier. Every key counts: the upstream may use any of them, and a
+/// caller must not leave its tier by adding another key.
 fn of_tier<'a>(profiles: &'a Profiles, credentials: &Credentials<'_>) -> Option<&'a Profile> {
     credentials.iter().find_map(|key| profiles.tier_of(key)?.1)
 }
 
-/// The tier of the caller: that of the first key that is of one.
+/// The caller's tier: that of the first key that belongs to one.
 pub(super) fn tier(profiles: &Profiles, credentials: &Credentials<'_>) -> Option<Arc<str>> {
     credentials.iter().find_map(|key| profiles.tier_of(key)).map(|(tier, _)| Arc::clone(tier))
 }

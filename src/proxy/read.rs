@@ -1,5 +1,5 @@
-//! Whole bodies in memory, bounded in size and in time. Used for requests and for replies; it does
-//! not decode and does not look at the bytes.
+//! Reading whole bodies into memory, bounded in size and in time, for requests and for replies. It does not decode or
+//! look at the bytes.
 
 use super::body::UpBody;
 use super::error::ProxyError;
@@ -11,10 +11,10 @@ use hyper::body::Body;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Reserved at once on the word of a declared length. A longer body grows as it really comes.
+/// Reserved at once for a declared length. A longer body grows as its bytes arrive.
 const RESERVE_BYTES: u64 = 4 << 20;
 
-/// How long a body may take.
+/// The timeouts of reading a body.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     /// The longest pause.
@@ -26,16 +26,16 @@ pub struct Patience {
 /// Why a body could not be read whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// It is longer than the limit, declared or seen; what was read of it.
+    /// It is longer than the limit, as declared or as received; the pieces read so far.
     #[error("the body is too long")]
     TooLong(Vec<Bytes>),
-    /// It took longer than is allowed, or paused for longer.
+    /// It, or a pause in it, took longer than is allowed.
     #[error("the body did not arrive in time")]
     Timeout,
     /// The connection broke.
     #[error("the body broke off")]
     Cut,
-    /// All memory for bodies is taken; what was read of it.
+    /// All memory for bodies is taken; the pieces read so far.
     #[error("there is no memory for the body")]
     NoMemory(Vec<Bytes>),
 }
@@ -45,7 +45,8 @@ pub enum ReadError {
 pub(super) enum Unread {
     /// It is answered with this error.
     Refused(ProxyError),
-    /// It is not read whole, for the reason that is named, and goes up as it is: what was read, and the rest as it comes.
+    /// It is not read whole, for the given reason, and goes up as it is: the part that was read, and the rest as it
+    /// comes.
     Relayed(UpBody, &'static str),
 }
 
@@ -55,10 +56,10 @@ impl From<ProxyError> for Unread {
     }
 }
 
-/// Reads a body whole: at most `limit` bytes, no longer than `patience` lasts.
+/// Reads a body whole: at most `limit` bytes, within `patience`.
 ///
-/// `declared` is its length where the sender gave one. One buffer of that length is filled; a body that
-/// comes in one frame is handed on without being copied. Trailers are dropped.
+/// `declared` is its length where the sender gave one. One buffer of that length is filled; a body that comes in one
+/// frame is passed on without a copy. Trailers are dropped.
 pub async fn read_body(
     body: &mut (impl Body<Data = Bytes> + Unpin),
     declared: Option<u64>,
@@ -68,8 +69,8 @@ pub async fn read_body(
     read_within(body, (declared, limit), patience, None).await
 }
 
-/// The same within the bound on all bodies. A body of declared length waits for its memory, this long, before any of it is
-/// read; one of unknown length gets more as it comes, or ends in an error.
+/// The same within the bound on all bodies. A body of declared length first waits for its memory, for at most the given
+/// time; one of unknown length reserves more as it comes, or ends in an error.
 pub(super) async fn read_within(
     body: &mut (impl Body<Data = Bytes> + Unpin),
     (declared, limit): (Option<u64>, u64),
@@ -94,7 +95,7 @@ pub(super) async fn read_within(
         if body.is_end_stream() {
             break;
         }
-        // Most frames are here already: no timer is made for them.
+        // Most frames are already here, so no timer is made for them.
         let frame = match body.frame().now_or_never() {
             Some(frame) => frame,
             None => {

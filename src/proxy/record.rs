@@ -1,32 +1,32 @@
-//! The record of one client request while it runs: filled in on the way, told once at the end, also where the
-//! client leaves before the end. Decides nothing.
+//! The request record of one client request while it runs: filled in on the way and recorded once at the end, also
+//! where the client leaves early. Decides nothing.
 
 use super::error::ProxyError;
 use crate::telemetry::Telemetry;
 use crate::telemetry::endpoint::{Endpoint, shown};
-use crate::telemetry::outcome::{Outcome, Route, Times, actions_header};
+use crate::telemetry::request_record::{RequestRecord, Route, Times, actions_header};
 use hyper::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Headers by which clients name a request. Names that are parsed already: a third of the cost of a look-up.
+/// Headers by which clients name a request. Parsed names: a look-up costs a third.
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// Under which upstreams name a request, beside [`REQUEST_ID`]: Anthropic's.
+/// The other header by which upstreams name a request, beside [`REQUEST_ID`]: Anthropic's.
 static OTHER_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
-/// What acted, for the client.
+/// The response header that lists the actions of policies.
 const ACTIONS: &str = "x-toolrein-actions";
 /// Longest value of a client's header that is kept for the log.
 const MAX_HEADER_BYTES: usize = 128;
 
-/// An outcome that is recorded when it is dropped: nothing that ends a request can lose it.
+/// A request record that is recorded when it is dropped, so that no way to end a request loses it.
 pub(crate) struct Record {
-    /// In a box, since it is large and goes from hand to hand.
-    pub(crate) outcome: Box<Outcome>,
+    /// Boxed, since it is large and is moved often.
+    pub(crate) data: Box<RequestRecord>,
     telemetry: Telemetry,
     started: Instant,
-    /// When the part of the path that is under way began.
-    lap: Instant,
+    /// When the current section of the request's time began.
+    section_start: Instant,
     ended: bool,
     times: Times,
 }
@@ -39,16 +39,16 @@ impl Record {
         headers: &HeaderMap,
         mode: &'static str,
     ) -> Self {
-        let mut outcome = Box::new(Outcome::new(route));
-        outcome.mode = mode;
-        outcome.request_id = text(headers, &REQUEST_ID).unwrap_or_else(next_id);
-        outcome.traceparent = text(headers, &TRACEPARENT);
+        let mut data = Box::new(RequestRecord::new(route));
+        data.mode = mode;
+        data.request_id = text(headers, &REQUEST_ID).unwrap_or_else(next_id);
+        data.traceparent = text(headers, &TRACEPARENT);
         let started = Instant::now();
         Self {
-            outcome,
+            data,
             telemetry: telemetry.clone(),
             started,
-            lap: started,
+            section_start: started,
             ended: false,
             times: Times::default(),
         }
@@ -56,58 +56,58 @@ impl Record {
 
     /// What the request asks for.
     pub(crate) fn asks_for(&mut self, method: &Method, uri: &Uri) {
-        self.outcome.method = method.as_str().to_owned();
-        self.outcome.path = shown(uri.path()).into_owned();
-        self.outcome.endpoint = match self.outcome.route {
-            // However its path is spelled.
+        self.data.method = method.as_str().to_owned();
+        self.data.path = shown(uri.path()).into_owned();
+        self.data.endpoint = match self.data.route {
+            // However its path is written.
             Route::Chat => Endpoint::ChatCompletions,
             Route::Relay | Route::Upgrade => Endpoint::of(uri.path()),
         };
     }
 
-    /// The upstream is sent a request.
+    /// A request is sent to the upstream.
     pub(crate) fn sends(&mut self) {
-        self.outcome.upstream_requests += 1;
+        self.data.upstream_requests += 1;
     }
 
-    /// What came of it: the head of a response, or an error before which it may not have been sent.
+    /// The result of sending: the head of a response, or an error before which the request may not have been sent.
     pub(crate) fn sent(&mut self, came: Result<&HeaderMap, &ProxyError>) {
-        note_sent(&mut self.outcome, came);
+        note_sent(&mut self.data, came);
     }
 
-    /// A part of the path has ended that was our own work.
+    /// A section of toolrein's own work has ended.
     pub(crate) fn own_time(&mut self) {
         let passed = self.lapped();
         self.times.overhead += passed;
     }
 
-    /// Our own work has ended, and the reply goes out whole.
+    /// toolrein's own work has ended, and the reply goes out whole.
     pub(crate) fn answers(&mut self) {
         self.own_time();
-        let passed = self.lap.saturating_duration_since(self.started);
+        let passed = self.section_start.saturating_duration_since(self.started);
         self.times.first_byte.get_or_insert(passed);
         self.times.total = passed;
     }
 
-    /// A part has ended in which the upstream was waited for.
+    /// A section of waiting for the upstream has ended.
     pub(crate) fn upstream_time(&mut self) {
         let passed = self.lapped();
         self.times.upstream += passed;
     }
 
-    /// A part has ended in which the client or a person was waited for.
-    pub(crate) fn rested(&mut self) {
-        self.lap = Instant::now();
+    /// A section of waiting for the client or for a person has ended.
+    pub(crate) fn mark_idle(&mut self) {
+        self.section_start = Instant::now();
     }
 
-    /// When the part under way began: as good as now where no part before it was waited for.
-    pub(crate) fn lap(&self) -> Instant {
-        self.lap
+    /// When the current section began: as good as now where the section before it involved no waiting.
+    pub(crate) fn split(&self) -> Instant {
+        self.section_start
     }
 
     fn lapped(&mut self) -> Duration {
         let now = Instant::now();
-        now.saturating_duration_since(std::mem::replace(&mut self.lap, now))
+        now.saturating_duration_since(std::mem::replace(&mut self.section_start, now))
     }
 
     /// The first byte of the reply's body goes out.
@@ -121,18 +121,18 @@ impl Record {
         match length {
             Some(length) => {
                 self.first_byte();
-                self.outcome.reply_bytes += length as u64;
+                self.data.reply_bytes += length as u64;
             }
             None => self.end(),
         }
     }
 
-    /// The request has come to its end.
+    /// The request has ended.
     pub(crate) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Now, whatever is under way.
+    /// The current time.
     pub(crate) fn now(&self) -> Instant {
         Instant::now()
     }
@@ -140,36 +140,36 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.outcome.client_gone = !self.ended;
+        self.data.client_gone = !self.ended;
         if self.times.total.is_zero() {
             self.times.total = self.started.elapsed();
         }
-        self.outcome.times = self.times;
-        self.telemetry.record(&self.outcome);
+        self.data.times = self.times;
+        self.telemetry.record(&self.data);
     }
 }
 
-/// What came of sending a request: the head of a response, or an error before which it may not have been sent.
-pub(crate) fn note_sent(outcome: &mut Outcome, came: Result<&HeaderMap, &ProxyError>) {
+/// The result of sending a request: the head of a response, or an error before which it may not have been sent.
+pub(crate) fn note_sent(data: &mut RequestRecord, came: Result<&HeaderMap, &ProxyError>) {
     match came {
         Ok(headers) => {
             let id = text(headers, &REQUEST_ID).or_else(|| text(headers, &OTHER_REQUEST_ID));
-            outcome.upstream_request_id = id.or(outcome.upstream_request_id.take());
+            data.upstream_request_id = id.or(data.upstream_request_id.take());
         }
         Err(error) if !error.is_sent() => {
-            outcome.upstream_requests = outcome.upstream_requests.saturating_sub(1);
+            data.upstream_requests = data.upstream_requests.saturating_sub(1);
         }
         Err(_) => {}
     }
 }
 
-/// What acted and in which conversation, reported in the reply's head.
-pub(crate) fn write_head(outcome: &Outcome, headers: &mut HeaderMap, explicit: Option<&str>) {
-    let acted = actions_header(&outcome.actions, outcome.tokens.saved);
+/// Writes the actions and the conversation's id to the reply's head.
+pub(crate) fn write_head(data: &RequestRecord, headers: &mut HeaderMap, explicit: Option<&str>) {
+    let acted = actions_header(&data.actions, data.tokens.saved);
     if let Some(value) = acted.as_deref().and_then(|acted| HeaderValue::from_str(acted).ok()) {
         headers.insert(ACTIONS, value);
     }
-    let conversation = explicit.or(outcome.conversation.as_deref().filter(|_| acted.is_some()));
+    let conversation = explicit.or(data.conversation.as_deref().filter(|_| acted.is_some()));
     if let Some(value) = conversation.and_then(|name| HeaderValue::from_str(name).ok()) {
         headers.insert(&super::caller::CONVERSATION, value);
     }
@@ -180,7 +180,7 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     (value.len() <= MAX_HEADER_BYTES).then(|| value.to_owned())
 }
 
-/// A name for a request that came without one, unique in this process.
+/// A request id for a request without one, unique in this process.
 fn next_id() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("tr-{}", NEXT.fetch_add(1, Ordering::Relaxed))

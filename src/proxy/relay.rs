@@ -1,5 +1,5 @@
-//! The path of what toolrein does not govern: any method and path to the upstream, and its response
-//! back, byte for byte and chunk by chunk. It looks at no body, holds nothing back and counts nothing.
+//! The relay, for requests that toolrein does not govern: any method and path to the upstream, and its response back,
+//! byte for byte and chunk by chunk. It looks at no body, holds nothing back and counts nothing.
 
 use super::body::{ReplyBody, UpBody};
 use super::error::ProxyError;
@@ -13,8 +13,8 @@ use hyper::http::{Method, Request, Response};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Relays one request. `idle` is how long either side may be silent inside a body; `guard` is held until
-/// the response, or the tunnel that it turns into, has ended.
+/// Relays one request. `idle` is the idle timeout of both bodies; `guard` is held until the response, or the tunnel
+/// that it turns into, has ended.
 pub fn relay<G: Send + 'static>(
     request: Request<Incoming>,
     upstream: &Arc<Upstream>,
@@ -22,13 +22,13 @@ pub fn relay<G: Send + 'static>(
     guard: G,
 ) -> impl Future<Output = Response<ReplyBody>> + Send + use<G> {
     let upstream = Arc::clone(upstream);
-    // No async function, whose future would have room for the request as it is given and as it is used.
+    // Not an async function, whose future would reserve room for the request twice.
     if *request.method() == Method::CONNECT {
         let error = ProxyError::MethodNotAllowed { method: request.method().to_string() };
         return Either::Left(Either::Left(ready(error_response(&error))));
     }
     if is_upgrade(&request) {
-        // In a box, so that other requests, which are nearly all, need not make room for it.
+        // In a box, so that nearly all requests, which are others, need not reserve room for it.
         let upgraded = async move { upgrade::upgrade(request, &upstream, idle, guard).await };
         return Either::Left(Either::Right(Box::pin(upgraded)));
     }

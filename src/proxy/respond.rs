@@ -1,4 +1,4 @@
-//! Responses of toolrein's own: errors in OpenAI's shape. It does not decide which error it is.
+//! Error responses of toolrein's own, in OpenAI's shape. The caller decides which error it is.
 
 use super::body::ReplyBody;
 use super::error::ProxyError;
@@ -7,14 +7,14 @@ use bytes::Bytes;
 use hyper::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use hyper::http::{HeaderValue, Response, StatusCode};
 
-/// `{"error":{"message","type":"toolrein_error","param":null,"code"}}` with the error's status, and
-/// `x-should-retry` where it is known: OpenAI's SDKs obey it.
+/// `{"error":{"message","type":"toolrein_error","param":null,"code"}}` with the error's status, and `x-should-retry`
+/// where the answer is known: OpenAI's SDKs obey it.
 pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
     let body = own_error_body(&error.message(), error.code());
     let mut response = Response::new(ReplyBody::full(Bytes::from(body)));
     *response.status_mut() =
         StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    // For the record of the request.
+    // For the request record.
     response.extensions_mut().insert(error.clone());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -25,7 +25,7 @@ pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
         headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
     }
     if let ProxyError::MethodNotAllowed { .. } = error {
-        // The standard asks for the list of methods that are served here.
+        // The standard requires the list of supported methods.
         headers
             .insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE"));
     }

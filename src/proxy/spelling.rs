@@ -1,18 +1,19 @@
-//! Which paths a server may take for that of chat completions, however they are spelled. A spelling that a server
-//! understands and we do not would be a way around every policy.
+//! Path normalisation: which paths a server may take for that of chat completions, however they are written. A form
+//! that a server understands and toolrein does not would bypass every policy.
 //!
-//! Responsible for percent-encoding of any depth, path parameters, backslashes, dot segments, empty segments and the
-//! case of letters. It only recognises: what is sent upstream keeps the client's spelling (`target`).
+//! It covers percent-encoding of any depth, path parameters, backslashes, dot segments, empty segments and the case of
+//! letters. It only recognises: the path is sent upstream as the client wrote it (`target`).
 
 use percent_encoding::percent_decode;
 
-/// What the governed paths end with.
+/// The end of the governed paths.
 const CHAT: [&str; 2] = ["chat", "completions"];
 /// How often a path is decoded step by step. Each server on the way may decode once; three in a row are more than
-/// anybody has. Behind that, the path is decoded as far as it can be.
+/// anybody has. After that, the path is decoded as far as it can be.
 const SERVERS: usize = 3;
-/// Longest path, in bytes, of which every reading is tried. No client sends a longer one; such a path counts as
-/// chat completions as soon as the words occur in it, so that a long path costs no more time than a short one.
+/// The longest path, in bytes, for which every interpretation is tried. No client sends a longer one; such a path
+/// counts as chat completions as soon as the words occur in it, so that a long path costs no more time than a short
+/// one.
 const LONGEST_READ: usize = 2048;
 
 /// Whether any server may take `path` for that of chat completions.
@@ -38,20 +39,20 @@ pub(super) fn is_chat(path: &str) -> bool {
     Reading::all().any(|reading| reading.is_chat(&text) || reading.is_chat(&whole))
 }
 
-/// Whether all servers split the path alike. Nearly every path is of that kind.
+/// Whether all servers split the path in the same way, as with nearly every path.
 fn is_plain(path: &str) -> bool {
     path.is_ascii() && !path.contains(['%', '\\', ';']) && !path.contains("//") && !path.contains("/.")
 }
 
-/// One of the ways in which servers split a path into segments. They differ in what they do first, and so in what a
+/// One of the ways in which servers split a path into segments. They differ in the order of the steps, and so in what a
 /// dot segment removes.
 #[derive(Clone, Copy)]
 struct Reading {
-    /// What is behind a decoded `?`, `#` or NUL is no part of the path.
+    /// The path ends at a decoded `?`, `#` or NUL.
     cuts: bool,
     /// A backslash separates segments (IIS, browsers).
     backslash: bool,
-    /// What is behind a `;` is no part of the segment (Tomcat, Jetty, Spring).
+    /// A segment ends at a `;` (Tomcat, Jetty, Spring).
     parameters: bool,
     /// Empty segments are removed before dot segments (nginx), not after them (RFC 3986).
     merges: bool,
@@ -99,8 +100,8 @@ fn is_word(segment: &[u8], word: &str) -> bool {
     folded(segment).trim_matches(is_blank) == word
 }
 
-/// The text in one case. By way of capitals, since some servers compare those: the capitals of `ı` and `ſ` are `I`
-/// and `S`.
+/// The text in one case. By way of capitals, since some servers compare those: the capitals of `ı` and `ſ` are `I` and
+/// `S`.
 fn folded(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
@@ -201,7 +202,7 @@ mod tests {
             let escape = |byte: u8| format!("%{byte:02X}");
             text = match layer {
                 0 => text.bytes().map(escape).collect(),
-                // Of an escape at least the percent sign, or it would not be one any more.
+                // At least the percent sign of an escape, or it would not be one any more.
                 _ => text.replace('%', "%25"),
             };
         }
@@ -212,14 +213,14 @@ mod tests {
     fn letters(word: &'static str) -> impl Strategy<Value = String> {
         prop::collection::vec((any::<bool>(), prop_oneof![4 => Just(0_usize), 1 => 0_usize..5]), word.len())
             .prop_map(move |choices| {
-                let spelled = word.chars().zip(choices).map(|(letter, (upper, layers))| {
+                let any_spelling = word.chars().zip(choices).map(|(letter, (upper, layers))| {
                     encoded(if upper { letter.to_ascii_uppercase() } else { letter }, layers)
                 });
-                spelled.collect()
+                any_spelling.collect()
             })
     }
 
-    /// What may stand between two segments, or behind the last, for a slash.
+    /// A slash, with what may be written between two segments or after the last.
     fn separator() -> impl Strategy<Value = String> {
         let slash = prop_oneof![3 => Just("/"), 1 => Just("\\")];
         let slash = (slash, 0_usize..4).prop_map(|(slash, layers)| {
@@ -228,15 +229,15 @@ mod tests {
         });
         let filling =
             select(vec!["", "", "", ".", "./.", "x/..", "%2e", "a/%2E%2e", "b/.%252e", ";p=q", "y;z/..;"]);
-        (slash.clone(), filling, slash).prop_map(|(before, filling, behind)| match filling {
+        (slash.clone(), filling, slash).prop_map(|(before, filling, after)| match filling {
             "" => before,
             ";p=q" => format!("{filling}{before}"),
-            filling => format!("{before}{filling}{behind}"),
+            filling => format!("{before}{filling}{after}"),
         })
     }
 
-    /// A path of these segments, in any spelling.
-    fn spelled(segments: &'static [&'static str]) -> BoxedStrategy<String> {
+    /// A path of these segments, in any form.
+    fn any_spelling(segments: &'static [&'static str]) -> BoxedStrategy<String> {
         let mut path = Just(String::from("/v1")).boxed();
         for segment in segments {
             path = (path, separator(), letters(segment))
@@ -320,19 +321,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_governed_path_is_known_in_any_spelling(path in spelled(&["chat", "completions"])) {
+        fn the_governed_path_is_known_in_any_spelling(path in any_spelling(&["chat", "completions"])) {
             prop_assert!(is_chat(&path), "{}", path);
         }
 
         #[test]
         fn no_spelling_of_another_path_is_taken_for_it(
             path in prop_oneof![
-                spelled(&["chat", "completions-x"]),
-                spelled(&["xchat", "completions"]),
-                spelled(&["completions"]),
-                spelled(&["chat"]),
-                spelled(&["completions", "chat"]),
-                spelled(&["embeddings"]),
+                any_spelling(&["chat", "completions-x"]),
+                any_spelling(&["xchat", "completions"]),
+                any_spelling(&["completions"]),
+                any_spelling(&["chat"]),
+                any_spelling(&["completions", "chat"]),
+                any_spelling(&["embeddings"]),
             ],
         ) {
             prop_assert!(!is_chat(&path), "{}", path);

@@ -1,7 +1,7 @@
-//! A streamed reply on its way to the client: the driver's part in it, which waits for the upstream, for people and for the
-//! client, and keeps within time and memory. What the client gets is the exchange's to say. A compressed stream is decoded
-//! bit by bit as the client takes it, and reaches the client decoded; while only observing, the client gets the bytes as they
-//! came, and a decoded copy is judged.
+//! A streamed reply on its way to the client: the driver's part, which waits for the upstream, for people and for the
+//! client, with back-pressure and within bounds of time and memory. The exchange decides what the client gets. A
+//! compressed stream is decoded piece by piece as the client reads it, and reaches the client decoded; in observe mode
+//! the client gets the bytes as they came, and a decoded copy is judged.
 
 use super::body::{BodyError, ReplyBody, UpBody};
 use super::coding;
@@ -29,10 +29,10 @@ use std::time::Duration;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
 
-/// How long a stream that said `[DONE]` may stay open: servers end it at once, some proxies never do.
+/// How long a stream may stay open after `[DONE]`: servers end it at once, some proxies never do.
 const AFTER_DONE: Duration = Duration::from_secs(2);
 
-/// After how many bytes of a stream it is counted what is kept of it.
+/// After how many bytes of a stream the kept memory is counted again.
 const COUNTED_EVERY: usize = 8 * 1024;
 
 /// Whether the reply is a stream of events.
@@ -41,17 +41,17 @@ pub(super) fn is_stream(headers: &HeaderMap) -> bool {
     kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
 }
 
-/// What is waited for from the upstream.
+/// What the stream awaits from the upstream.
 pub(super) enum FromUpstream {
     Nothing,
     /// Its body, and when its silence becomes too long.
     Reading(Incoming, Instant),
-    /// The reply to asking again.
-    Asking(Pin<Box<dyn Future<Output = Asked> + Send>>),
+    /// The reply to a re-ask.
+    Asking(Pin<Box<dyn Future<Output = ReaskReply> + Send>>),
 }
 
-/// What asking again has brought.
-pub(super) enum Asked {
+/// The reply to a re-ask.
+pub(super) enum ReaskReply {
     Stream {
         body: Incoming,
         /// `None` where it is not compressed.
@@ -75,21 +75,21 @@ pub(super) struct Streaming {
     from: FromUpstream,
     /// Decodes the upstream's body; `None` where that is not compressed.
     decoder: Option<Box<Decoder>>,
-    /// While only observing: what came compressed and goes to the client so.
+    /// In observe mode: compressed bytes that go to the client as they came.
     coded: VecDeque<Bytes>,
     trailers: Option<HeaderMap>,
-    /// When the client got something last.
+    /// When the client last got something.
     shown: Instant,
-    /// The memory that is taken by what is kept.
+    /// The reservation for the memory in use.
     reserved: Reserved,
-    /// Bytes that came since that was counted.
+    /// Bytes that came since the memory was counted last.
     uncounted: usize,
     _open: StreamGuard,
 }
 
 impl Streaming {
     pub(super) fn new(driver: Box<Driver>, from: FromUpstream) -> Self {
-        let open = driver.gateway.telemetry.metrics.stream_opened();
+        let open = driver.app.telemetry.metrics.stream_opened();
         Self {
             driver,
             from,
@@ -103,8 +103,8 @@ impl Streaming {
         }
     }
 
-    /// The same with a `decoder` of the upstream's body, of which these pieces have come.
-    pub(super) fn begun(mut self, decoder: Option<Decoder>, pieces: Vec<Bytes>) -> Self {
+    /// Adds the `decoder` of the upstream's body and the pieces that have been read.
+    pub(super) fn with_body(mut self, decoder: Option<Decoder>, pieces: Vec<Bytes>) -> Self {
         self.decoder = decoder.map(Box::new);
         pieces.into_iter().for_each(|piece| self.take(piece));
         self
@@ -137,8 +137,8 @@ impl Streaming {
                     }
                     Output::Send(outgoing) => {
                         let request = self.driver.request(&outgoing);
-                        let asking = ask(Arc::clone(&self.driver.gateway), request);
-                        // What is left of the reply before is of no concern.
+                        let asking = ask(Arc::clone(&self.driver.app), request);
+                        // What is left of the earlier reply does not matter any more.
                         self.decoder = None;
                         self.from = FromUpstream::Asking(Box::pin(asking));
                     }
@@ -153,7 +153,7 @@ impl Streaming {
                 return self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)));
             }
             if self.decode() {
-                // A little compressed is a lot decoded: others are to have their turn.
+                // A little compressed data decodes to a lot: yield to other tasks.
                 consume_budget().await;
             } else {
                 self.wait().await;
@@ -163,16 +163,17 @@ impl Streaming {
 
     /// A frame that goes to the client now.
     fn shown(&mut self, bytes: Bytes) -> Frame<Bytes> {
-        self.shown = self.driver.record.lap().into();
+        self.shown = self.driver.record.split().into();
         self.driver.record.first_byte();
         self.driver.exchange.record().reply_bytes += bytes.len() as u64;
         Frame::data(bytes)
     }
 
-    /// Waits for what happens next and tells the exchange.
+    /// Waits for what happens next and reports it to the exchange.
     async fn wait(&mut self) {
-        let due = self.shown + self.driver.gateway.config.limits.keepalive_comment;
-        // What comes may all be for us: the arguments of a call that is not shown can take minutes.
+        let due = self.shown + self.driver.app.config.limits.keepalive_comment;
+        // Everything that arrives may be hidden from the client: the arguments of a call under judgement can take
+        // minutes.
         let hiding = self.driver.exchange.is_hiding();
         match &mut self.from {
             FromUpstream::Reading(..) if hiding && due <= Instant::now() => self.silence(),
@@ -181,14 +182,15 @@ impl Streaming {
                 self.step(step);
             }
             FromUpstream::Asking(asking) => match timeout_at(due, asking).await {
-                Ok(asked) => self.asked(asked),
+                Ok(reply) => self.take_reask(reply),
                 Err(_) => self.silence(),
             },
             FromUpstream::Nothing => match timeout_at(due, self.driver.decision()).await {
                 Ok(Some((id, word))) => self.driver.give(Input::Decided(id, word)),
-                // An exchange that waits for nothing has ended before; this one must not look as if it were whole.
+                // An exchange that awaits nothing should have ended; this reply must not look complete.
                 Ok(None) => {
-                    let error = ProxyError::Internal { detail: "nothing is waited for".to_owned() };
+                    let error =
+                        ProxyError::Internal { detail: "the exchange ended without a reply".to_owned() };
                     self.driver.give(Input::Cut(error, Break::Upstream));
                 }
                 Err(_) => self.silence(),
@@ -197,18 +199,18 @@ impl Streaming {
     }
 
     fn silence(&mut self) {
-        self.driver.record.rested();
-        self.shown = self.driver.record.lap().into();
+        self.driver.record.mark_idle();
+        self.shown = self.driver.record.split().into();
         self.driver.give(Input::Silence);
     }
 
     fn step(&mut self, step: Step) {
-        self.driver.record.rested();
-        let gateway = Arc::clone(&self.driver.gateway);
-        let idle = gateway.config.upstream.idle_timeout;
+        self.driver.record.mark_idle();
+        let app = Arc::clone(&self.driver.app);
+        let idle = app.config.upstream.idle_timeout;
         match step {
             Step::Frame(frame) => {
-                let now = Instant::from(self.driver.record.lap());
+                let now = Instant::from(self.driver.record.split());
                 match frame.into_data() {
                     Ok(data) => self.take(data),
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
@@ -220,39 +222,39 @@ impl Streaming {
                 None => self.end(Input::End),
             },
             Step::Silence => self.silence(),
-            Step::Cut => self.end(Input::Cut(gateway.cut(&"the connection broke"), Break::Upstream)),
-            Step::TooSilent => self.end(Input::Cut(gateway.timed_out(idle), Break::Idle)),
+            Step::Cut => self.end(Input::Cut(app.cut(&"the connection broke"), Break::Upstream)),
+            Step::TooSilent => self.end(Input::Cut(app.timed_out(idle), Break::Idle)),
         }
     }
 
-    /// Takes what came of the upstream's body.
+    /// Takes a piece of the upstream's body.
     fn take(&mut self, data: Bytes) {
         let Some(decoder) = &mut self.decoder else { return self.judge(data) };
-        if self.driver.gateway.is_observing() {
+        if self.driver.app.is_observing() {
             self.coded.push_back(data.clone());
         }
         decoder.push(data);
     }
 
-    /// Has the next piece judged that can be decoded of what came; false if there is none.
+    /// Has the next decoded piece judged; false if there is none.
     fn decode(&mut self) -> bool {
         let Some(decoder) = self.decoder.as_mut().filter(|_| matches!(self.from, FromUpstream::Reading(..)))
         else {
             return false;
         };
-        let gateway = &self.driver.gateway;
+        let app = &self.driver.app;
         match decoder.decode() {
             Some(Ok(piece)) => {
                 self.judge(piece);
-                let now = self.driver.record.lap().into();
+                let now = self.driver.record.split().into();
                 self.expect_more(now);
             }
-            // The client gets all that came, whatever it is.
-            Some(Err(_)) if gateway.is_observing() => {
+            // The client gets everything, whatever it is.
+            Some(Err(_)) if app.is_observing() => {
                 self.driver.exchange.record().unjudged.push("unreadable_coding");
             }
             Some(Err(error)) => {
-                let error = gateway.cut(&error);
+                let error = app.cut(&error);
                 self.end(Input::Cut(error, Break::Upstream));
             }
             None if decoder.has_ended() => self.end(Input::End),
@@ -261,9 +263,9 @@ impl Streaming {
         true
     }
 
-    /// Whether the client gets the upstream's compressed bytes, of which a copy is judged.
+    /// Whether the client gets the upstream's compressed bytes, while a copy is judged.
     fn passes_coded(&self) -> bool {
-        self.decoder.is_some() && self.driver.gateway.is_observing()
+        self.decoder.is_some() && self.driver.app.is_observing()
     }
 
     fn judge(&mut self, data: Bytes) {
@@ -275,39 +277,39 @@ impl Streaming {
 
     /// Sets how long the upstream may be silent from `now` on.
     fn expect_more(&mut self, now: Instant) {
-        let idle = self.driver.gateway.config.upstream.idle_timeout;
+        let idle = self.driver.app.config.upstream.idle_timeout;
         let patience = if self.driver.exchange.is_done() { AFTER_DONE.min(idle) } else { idle };
         if let FromUpstream::Reading(_, deadline) = &mut self.from {
             *deadline = now + patience;
         }
     }
 
-    /// The upstream's body has ended, in this way.
+    /// The upstream's body has ended in this way.
     fn end(&mut self, input: Input) {
         self.from = FromUpstream::Nothing;
         self.driver.give(input);
     }
 
-    fn asked(&mut self, asked: Asked) {
-        self.driver.record.rested();
+    fn take_reask(&mut self, reply: ReaskReply) {
+        self.driver.record.mark_idle();
         self.from = FromUpstream::Nothing;
-        match asked {
-            Asked::Stream { body, decoder, ends_by_closing } => {
+        match reply {
+            ReaskReply::Stream { body, decoder, ends_by_closing } => {
                 self.decoder = decoder.map(Box::new);
-                let idle = self.driver.gateway.config.upstream.idle_timeout;
+                let idle = self.driver.app.config.upstream.idle_timeout;
                 self.from = FromUpstream::reading(body, Instant::now() + idle);
                 self.driver.give(Input::StreamBegins { ends_by_closing });
             }
-            Asked::Whole(reply) => self.driver.give(Input::Reply(reply)),
-            Asked::Failed(error) => {
+            ReaskReply::Whole(reply) => self.driver.give(Input::Reply(reply)),
+            ReaskReply::Failed(error) => {
                 note_sent(self.driver.exchange.record(), Err(&error));
                 self.driver.give(Input::NotSent(error));
             }
         }
     }
 
-    /// Counts what is kept against the bound on all bodies, after a piece of `came` bytes. To add it up takes a look at
-    /// every call, so that it is done once in a while.
+    /// Counts the memory in use against the bound on all bodies, after a piece of `came` bytes. Adding it up looks at
+    /// every call, so it is done once in a while.
     fn reserve(&mut self, came: usize) {
         self.uncounted += came;
         if self.uncounted < COUNTED_EVERY {
@@ -316,36 +318,36 @@ impl Streaming {
         self.uncounted = 0;
         let decoding = self.decoder.as_ref().map_or(0, |decoder| decoder.kept_bytes());
         let kept = self.driver.exchange.kept_bytes() + decoding;
-        let fits = self.driver.gateway.memory.replies.reach(&mut self.reserved, kept);
+        let fits = self.driver.app.memory.replies.reach(&mut self.reserved, kept);
         if kept < COUNTED_EVERY {
             self.reserved.shrink(kept);
         }
-        if !fits && !self.driver.gateway.is_observing() {
+        if !fits && !self.driver.app.is_observing() {
             self.driver.give(Input::NoMemory);
         }
     }
 }
 
-/// Sends `request` in the middle of a stream, and reads a reply that is none.
-async fn ask(gateway: Arc<AppState>, request: hyper::http::Request<UpBody>) -> Asked {
-    let response = match gateway.upstream.send(request).await {
+/// Sends `request` in the middle of a stream, and reads a reply that is not a stream.
+async fn ask(app: Arc<AppState>, request: hyper::http::Request<UpBody>) -> ReaskReply {
+    let response = match app.upstream.send(request).await {
         Ok(response) => response,
-        Err(error) => return Asked::Failed(error),
+        Err(error) => return ReaskReply::Failed(error),
     };
     let is_events = response.status().is_success() && is_stream(response.headers());
-    let decoder = coding::decoder(response.headers(), gateway.config.limits.reply_bytes);
+    let decoder = coding::decoder(response.headers(), app.config.limits.reply_bytes);
     if let Ok(decoder) = decoder
         && is_events
     {
         let ends_by_closing = response.extensions().get::<EndsByClosing>().is_some();
-        return Asked::Stream { body: response.into_body(), decoder, ends_by_closing };
+        return ReaskReply::Stream { body: response.into_body(), decoder, ends_by_closing };
     }
-    match Read::read(response, false, &gateway, None).await {
+    match Read::read(response, false, &app, None).await {
         Ok(read) => {
             let (status, body) = read.to_judge();
-            Asked::Whole(WholeReply { id: u32::MAX, status, body })
+            ReaskReply::Whole(WholeReply { id: u32::MAX, status, body })
         }
-        Err(error) => Asked::Failed(error),
+        Err(error) => ReaskReply::Failed(error),
     }
 }
 

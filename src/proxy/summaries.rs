@@ -1,11 +1,11 @@
-//! Summaries asked for: one question for a batch, however many requests wait for it, and a decision pinned when the
-//! answer came or the time was over. A late answer is kept for the next batch. What is asked and what becomes of it in
-//! the request is the core's affair.
+//! Requests for summaries, deduplicated: one question for each batch, however many requests wait for it. The decision
+//! is pinned when the answer arrives or the time is over; a late answer is kept for the next batch. The core decides
+//! what is asked and how the request uses it.
 
-mod place;
+mod endpoints;
 
-pub use place::PlaceError;
-pub(crate) use place::Places;
+pub use endpoints::SummaryEndpointError;
+pub(crate) use endpoints::SummaryEndpoints;
 
 use super::body::UpBody;
 use super::drain::Drain;
@@ -14,9 +14,9 @@ use super::read::{Patience, read_body};
 use crate::conversation::identity::Hash;
 use crate::conversation::summaries::Summaries as _;
 use crate::dialect::summary::{Answer, answer};
-use crate::ledger::summaries::Pins;
 use crate::plan::SummaryWanted;
-use crate::telemetry::outcome::SummaryResult;
+use crate::store::summaries::Pins;
+use crate::telemetry::request_record::SummaryResult;
 use bytes::Bytes;
 use hyper::http::Request;
 use hyper::http::request::Parts;
@@ -26,42 +26,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-/// Questions under way at once; what comes beyond is cleared without a summary.
+/// The limit on concurrent questions; batches beyond it are cleared without a summary.
 const MOST_RUNNING: usize = 64;
 /// The longest answer that is read.
 const MOST_BYTES: u64 = 256 * 1024;
 
-/// What becomes of questions.
+/// Asks for summaries.
 pub struct Summariser {
     pub(crate) pins: Arc<Pins>,
-    places: Places,
-    /// By the batch: told when it is decided. A std mutex, held for a look-up.
+    endpoints: SummaryEndpoints,
+    /// By batch: becomes true when the batch is decided. A std mutex, held for a look-up.
     running: Arc<Mutex<HashMap<Hash, watch::Receiver<bool>>>>,
     drain: Drain,
 }
 
-/// What a request finds that wants a summary.
+/// The state of a batch for a request that wants its summary.
 enum Entry {
     /// It is decided.
     Decided,
-    /// Nobody can be asked now.
+    /// No question can be asked now.
     Closed,
-    /// The question is under way.
-    Asked(watch::Receiver<bool>),
-    /// It has to ask, and to tell when it is decided.
-    Asks(watch::Sender<bool>, watch::Receiver<bool>),
+    /// The question is in flight.
+    Running(watch::Receiver<bool>),
+    /// This request asks, and announces when the batch is decided.
+    Starts(watch::Sender<bool>, watch::Receiver<bool>),
 }
 
 impl Summariser {
-    /// Nothing asked yet, at these places; the drain ends every question.
-    pub fn new(pins: Pins, places: Places, drain: Drain) -> Self {
-        Self { pins: Arc::new(pins), places, running: Arc::default(), drain }
+    /// No questions yet; they go to these endpoints, and the drain ends every question.
+    pub fn new(pins: Pins, endpoints: SummaryEndpoints, drain: Drain) -> Self {
+        Self { pins: Arc::new(pins), endpoints, running: Arc::default(), drain }
     }
 
-    /// The same decisions and questions, with other places for the next ones.
-    pub fn at(&self, places: Places) -> Self {
+    /// The same decisions and questions, with other endpoints for the next questions.
+    pub fn at(&self, endpoints: SummaryEndpoints) -> Self {
         let (pins, running, drain) = (Arc::clone(&self.pins), Arc::clone(&self.running), self.drain.clone());
-        Self { pins, places, running, drain }
+        Self { pins, endpoints, running, drain }
     }
 
     fn enter(&self, batch: Hash) -> Entry {
@@ -70,15 +70,15 @@ impl Summariser {
         if self.pins.pinned(batch).is_some() {
             return Entry::Decided;
         }
-        if let Some(asked) = running.get(&batch) {
-            return Entry::Asked(asked.clone());
+        if let Some(decided) = running.get(&batch) {
+            return Entry::Running(decided.clone());
         }
-        if running.len() >= MOST_RUNNING || self.drain.is_begun() {
+        if running.len() >= MOST_RUNNING || self.drain.is_started() {
             return Entry::Closed;
         }
-        let (tell, told) = watch::channel(false);
-        running.insert(batch, told.clone());
-        Entry::Asks(tell, told)
+        let (announce, decided) = watch::channel(false);
+        running.insert(batch, decided.clone());
+        Entry::Starts(announce, decided)
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<Hash, watch::Receiver<bool>>> {
@@ -101,36 +101,36 @@ impl AppState {
     /// Returns when it is decided whether the batch has a summary, after `wait` at the latest.
     async fn decide(self: &Arc<Self>, wanted: &SummaryWanted, parts: &Parts, question: Bytes) {
         let until = Instant::now() + wanted.terms.wait;
-        let mut told = match self.summaries.enter(wanted.batch) {
+        let mut decided = match self.summaries.enter(wanted.batch) {
             Entry::Decided => return,
             Entry::Closed => {
                 self.telemetry.metrics.count_summary(SummaryResult::Failed);
                 self.summaries.pins.decide(wanted, None);
                 return;
             }
-            Entry::Asked(told) => told,
-            Entry::Asks(tell, told) => {
-                let (gateway, wanted) = (Arc::clone(self), wanted.clone());
-                let request = self.summaries.places.post(&wanted.terms.place, parts, question);
+            Entry::Running(decided) => decided,
+            Entry::Starts(announce, decided) => {
+                let (app, wanted) = (Arc::clone(self), wanted.clone());
+                let request = self.summaries.endpoints.post(&wanted.terms.endpoint, parts, question);
                 let guard = self.summaries.drain.guard();
                 tokio::spawn(async move {
-                    gateway.ask(&wanted, request, &tell).await;
-                    gateway.summaries.running().remove(&wanted.batch);
+                    app.ask(&wanted, request, &announce).await;
+                    app.summaries.running().remove(&wanted.batch);
                     drop(guard);
                 });
-                told
+                decided
             }
         };
         if !wanted.terms.wait.is_zero() {
-            let _ = timeout_at(until, told.wait_for(|decided| *decided)).await;
+            let _ = timeout_at(until, decided.wait_for(|is_decided| *is_decided)).await;
         }
-        // Whatever became of the question: this request goes on now, and what it sends must stay.
+        // Whatever became of the question: this request goes on now, and later ones must send the same.
         self.summaries.pins.decide(wanted, None);
     }
 
-    /// Asks until the answer is there, the time is over or the process is to end; decides when `wait` is over at the
+    /// Asks until the answer arrives, the time is over or the process drains; decides when `wait` is over at the
     /// latest.
-    async fn ask(&self, wanted: &SummaryWanted, request: Request<UpBody>, tell: &watch::Sender<bool>) {
+    async fn ask(&self, wanted: &SummaryWanted, request: Request<UpBody>, announce: &watch::Sender<bool>) {
         let began = Instant::now();
         let mut answer = Box::pin(self.answer_of(wanted, request));
         let in_time = async {
@@ -139,13 +139,13 @@ impl AppState {
             timeout_at(began + wait, &mut answer).await.ok()
         };
         let in_time = tokio::select! {
-            () = self.summaries.drain.begun() => Some(None),
+            () = self.summaries.drain.started() => Some(None),
             in_time = in_time => in_time,
         };
         let is_late = in_time.is_none();
         let text = in_time.flatten();
         let is_first = self.summaries.pins.decide(wanted, text.as_ref());
-        tell.send_replace(true);
+        announce.send_replace(true);
         let result = match &text {
             None if !is_late => SummaryResult::Failed,
             Some(_) if is_first => SummaryResult::Made,
@@ -158,20 +158,20 @@ impl AppState {
         }
     }
 
-    /// The answer, where it comes until `end`.
+    /// The answer, if it arrives before `end`.
     async fn late(
         &self,
         end: Instant,
         answer: impl Future<Output = Option<Arc<str>>> + Send,
     ) -> Option<Arc<str>> {
         tokio::select! {
-            () = self.summaries.drain.begun() => None,
+            () = self.summaries.drain.started() => None,
             late = timeout_at(end, answer) => late.ok().flatten(),
         }
     }
 
     async fn answer_of(&self, wanted: &SummaryWanted, request: Request<UpBody>) -> Option<Arc<str>> {
-        let upstream = self.summaries.places.upstream(&wanted.terms.place).unwrap_or(&self.upstream);
+        let upstream = self.summaries.endpoints.upstream(&wanted.terms.endpoint).unwrap_or(&self.upstream);
         let response = upstream.send(request).await.ok()?;
         if !response.status().is_success() {
             return None;

@@ -1,13 +1,13 @@
-//! Where a request goes: the client's path on the upstream's address.
+//! The upstream URL of a request: the client's path on the upstream's address.
 //!
-//! Responsible for putting the path of `upstream.url` in the place of `/v1`, and for keeping every
-//! other byte of path and query: what is sent is neither decoded nor normalised, `//`, `%2F` and `*` stay.
+//! It replaces `/v1` by the path of `upstream.url` and keeps every other byte of path and query: nothing is decoded or
+//! normalised; `//`, `%2F` and `*` stay.
 
 use super::error::ProxyError;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 use hyper::http::{HeaderValue, Uri};
 
-/// What clients put before every path, since `OPENAI_BASE_URL` ends with it.
+/// The prefix of clients' paths, since `OPENAI_BASE_URL` ends with it.
 const PREFIX: &str = "/v1";
 
 /// `upstream.url`, taken apart.
@@ -21,7 +21,7 @@ pub(super) struct Base {
 }
 
 impl Base {
-    /// Reads `upstream.url`; the error says what is wrong with it.
+    /// Parses `upstream.url`; the error says what is wrong with it.
     pub(super) fn new(url: &Uri) -> Result<Self, &'static str> {
         let scheme = match url.scheme_str() {
             Some("http") => Scheme::HTTP,
@@ -61,7 +61,7 @@ impl Base {
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
         parts.path_and_query = Some(path);
-        // All three are there, so it is a URL.
+        // All three parts are there, so this does not fail.
         Uri::from_parts(parts).unwrap_or_default()
     }
 

@@ -1,4 +1,4 @@
-//! TLS towards the upstream: whom we believe. Responsible for the roots of trust; it connects nothing.
+//! TLS towards the upstream: the roots of trust. It makes no connections.
 
 use hyper_rustls::ConfigBuilderExt as _;
 use rustls::pki_types::CertificateDer;
@@ -33,7 +33,7 @@ pub(super) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, CaFi
     Ok(if roots.is_empty() { with_mozilla_roots() } else { with_roots(roots) })
 }
 
-/// Trusts nobody: for an upstream that is not reached by TLS, which spares reading the roots.
+/// Trusts nobody: for an upstream without TLS, which saves reading the roots.
 pub(super) fn no_trust() -> ClientConfig {
     with_roots(RootCertStore::empty())
 }
@@ -48,7 +48,7 @@ fn with_mozilla_roots() -> ClientConfig {
 }
 
 fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
-    // Named here, so that it does not depend on what a process-wide default was set to.
+    // Named here, so that it does not depend on a process-wide default.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider);
     // Ring offers suites for both versions, so this does not fail; rustls's default is the same.

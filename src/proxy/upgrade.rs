@@ -1,7 +1,7 @@
-//! Connections that leave HTTP (WebSocket): a tunnel of bytes both ways, once the upstream has agreed.
+//! Protocol upgrades (WebSocket): a tunnel of bytes both ways, once the upstream has agreed.
 //!
-//! Responsible for the handshake, for the bound on silence and for passing on the end of either side. It
-//! does not know what flows through the tunnel.
+//! It does the handshake, bounds silence and passes the end of either side on. It does not interpret the tunnelled
+//! bytes.
 
 use super::body::{ReplyBody, UpBody};
 use super::connection_limit::ConnectionPermit;
@@ -22,11 +22,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes read at once, each way. WebSocket messages of the Realtime API are a few KiB.
+/// The size of a read, each way. WebSocket messages of the Realtime API are a few KiB.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// Asks the upstream for the upgrade that the client wants. On 101 the two are joined in a task of its
-/// own, which holds `guard`; any other response is relayed.
+/// Asks the upstream for the upgrade that the client wants. On 101 the two are joined in their own task, which holds
+/// `guard`; any other response is relayed.
 pub(super) async fn upgrade(
     mut request: Request<Incoming>,
     upstream: &Upstream,
@@ -85,7 +85,7 @@ async fn join(client: TokioIo<Upgraded>, server: TokioIo<Upgraded>, idle: Durati
     }
 }
 
-/// Copies one way; at the end tells the other side that no more comes.
+/// Copies one way; at the end signals to the other side that no more comes.
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

@@ -1,8 +1,8 @@
-//! The upstream: requests sent, over pooled connections, and their responses' heads.
+//! The upstream: sends requests over pooled connections and returns the heads of their responses.
 //!
-//! Responsible for the address, for headers that must not travel, for time limits, and for sending once
-//! more what met a connection that the upstream had just closed. It does not read response bodies, and
-//! does not judge statuses: a 500 of the upstream's is a response like any other.
+//! It handles the address, hop-by-hop headers, time limits, and one retry of a request on a connection that the
+//! upstream had just closed. It does not read response bodies, and does not judge statuses: a 500 of the upstream's is
+//! a response like any other.
 
 use super::body::{BodyError, UpBody};
 use super::client::{self, FirstByte, Keep, SendError, UpstreamClient};
@@ -23,10 +23,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A connection that was closed while it idled fails within a round trip. One that breaks later had the
-/// upstream at work on the request, and sending that again could be paid for twice.
+/// A connection that was closed while it idled fails within a round trip. On one that breaks later the upstream had
+/// started to work, and a retry could be paid for twice.
 const STALE_WITHIN: Duration = Duration::from_secs(1);
-/// Where the upstream is and how long it may take.
+/// The address and the time limits of the upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamSettings {
     /// `upstream.url`: scheme, host and the path that takes the place of `/v1`.
@@ -44,7 +44,7 @@ pub struct UpstreamSettings {
     pub http2: bool,
 }
 
-/// The settings make no upstream.
+/// The settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamSetupError {
     /// The URL cannot be used; what is wrong with it.
@@ -55,12 +55,12 @@ pub enum UpstreamSetupError {
     CaFile(#[from] CaFileError),
 }
 
-/// In a response's extensions: the request met a stale connection and was sent once more.
+/// In a response's extensions: the request met a stale connection and was retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retried;
 
-/// In a response's extensions: neither a length nor chunks tell where its body ends, but only that the connection is
-/// closed. A body that was cut looks like a whole one then.
+/// In a response's extensions: neither a length nor chunks mark the end of its body, but only the end of the
+/// connection. A body that was cut then looks complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndsByClosing;
 
@@ -68,7 +68,7 @@ pub struct EndsByClosing;
 pub struct Upstream {
     base: Base,
     pooled: UpstreamClient,
-    /// For requests that met a stale connection: who closed one while it idled may have closed them all.
+    /// For retries on a stale connection: an upstream that closed one idle connection may have closed them all.
     fresh: UpstreamClient,
     /// Upgrades leave HTTP/1.1, so they must not be negotiated to HTTP/2, and never return to a pool.
     upgrades: UpstreamClient,
@@ -106,7 +106,7 @@ impl Upstream {
     }
 
     /// Whether the upstream may take a request to `asked` for one for chat completions: by the client's path, or by the
-    /// path that the upstream is sent (`upstream.url` may end in a part of it).
+    /// path that is sent to the upstream (`upstream.url` may end in a part of it).
     pub(super) fn takes_for_chat(&self, asked: &Uri) -> bool {
         let sent = || asked.path_and_query().and_then(|asked| self.base.target(asked).ok());
         spelling::is_chat(asked.path()) || sent().is_some_and(|sent| spelling::is_chat(sent.path()))
@@ -117,9 +117,9 @@ impl Upstream {
         self.idle
     }
 
-    /// Sends a request, whose uri is still the client's, and waits for the head of the response. Headers of
-    /// one hop are taken out both ways, as are `x-toolrein-*`; `host` and `content-length` are set right.
-    /// Dropping the future closes or resets what it has opened, at once.
+    /// Sends a request, whose URI is still the client's, and waits for the head of the response. Hop-by-hop headers are
+    /// removed both ways, as are `x-toolrein-*`; `host` and `content-length` are set. Dropping the future closes or
+    /// resets what it has opened, at once.
     pub async fn send(&self, request: Request<UpBody>) -> Result<Response<Incoming>, ProxyError> {
         self.send_prepared(self.prepare(request)).await
     }
@@ -133,8 +133,8 @@ impl Upstream {
         self.still_http(response)
     }
 
-    /// As [`send`](Self::send), with the request made by the caller, once more where it must be sent once more:
-    /// cheaper than a copy of every request for the few that need it. It began to be sent when it `started`.
+    /// As [`send`](Self::send), with a request that the caller makes, again for a retry: cheaper than a copy of every
+    /// request for the few that need one. It began to be sent when it `started`.
     pub async fn send_made(
         &self,
         mut make: impl FnMut() -> Request<UpBody> + Send,
@@ -150,7 +150,7 @@ impl Upstream {
         self.still_http(sent.map_err(|failure| failure.error)?)
     }
 
-    /// The response to a request that asked for no other protocol, without the headers of one hop.
+    /// The response to a request that asked for no other protocol, without hop-by-hop headers.
     fn still_http(&self, mut response: Response<Incoming>) -> Result<Response<Incoming>, ProxyError> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let detail = "it switched protocols without being asked".into();
@@ -160,8 +160,8 @@ impl Upstream {
         Ok(response)
     }
 
-    /// Sends a request to leave HTTP. The response is as the upstream gave it, so that one with status
-    /// 101 still has its `upgrade`.
+    /// Sends an upgrade request. The response is as the upstream gave it, so that one with status 101 still has its
+    /// `upgrade`.
     pub(super) async fn send_upgrade(
         &self,
         request: Request<UpBody>,
@@ -233,7 +233,7 @@ impl Upstream {
                 {
                     response.extensions_mut().insert(EndsByClosing);
                 }
-                // Ours is the client's version, whatever the upstream spoke.
+                // To the client the version is the client's, whatever the upstream spoke.
                 *response.version_mut() = Version::HTTP_11;
                 Ok(response)
             }
@@ -287,17 +287,17 @@ impl std::fmt::Debug for Upstream {
     }
 }
 
-/// A URL for a message: neither user nor query, which may hold credentials.
+/// A URL for a message: without user or query, which may hold credentials.
 fn shown(url: &Uri) -> String {
     let scheme = url.scheme_str().map_or_else(String::new, |scheme| format!("{scheme}://"));
     let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
     format!("{scheme}{}{port}{}", url.host().unwrap_or_default(), url.path())
 }
 
-/// What became of one attempt.
+/// The failure of one attempt.
 struct Failure {
     error: ProxyError,
-    /// The connection was a kept one that had closed already; see [`is_stale`].
+    /// A kept connection had been closed already; see [`is_stale`].
     stale: bool,
 }
 
@@ -307,18 +307,18 @@ fn is_stale(error: &ClientError) -> bool {
         || error.connect_info().is_some_and(|connection| Note::of(connection).looks_stale())
 }
 
-/// Makes the headers say the body's length. A relayed body keeps what the client declared.
+/// Sets the headers for the body's length. A relayed body keeps what the client declared.
 fn frame(headers: &mut HeaderMap, method: &Method, body: &UpBody) {
     match body {
         UpBody::Empty if !headers.contains_key(CONTENT_LENGTH) => {}
         UpBody::Empty | UpBody::Rope(_) => {
             let length = body.size_hint().exact().unwrap_or_default();
-            if !tells(headers, length) {
+            if !has_length(headers, length) {
                 headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
             }
         }
         UpBody::Relay(_) if *method == Method::GET || *method == Method::HEAD => {
-            // Hyper sends no body with these unless told how it is framed.
+            // For these, hyper sends no body unless its framing is declared.
             if body.size_hint().exact().is_none() {
                 headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             }
@@ -327,11 +327,11 @@ fn frame(headers: &mut HeaderMap, method: &Method, body: &UpBody) {
     }
 }
 
-/// Whether `headers` have this length already, once and in its plain form: an unchanged body's.
-fn tells(headers: &HeaderMap, length: u64) -> bool {
-    let mut told = headers.get_all(CONTENT_LENGTH).iter();
-    let only = told.next().filter(|_| told.next().is_none()).and_then(|told| told.to_str().ok());
-    only.is_some_and(|told| !told.starts_with(['+', '0']) && told.parse() == Ok(length))
+/// Whether `headers` already have this length, once and in its plain form: an unchanged body's.
+fn has_length(headers: &HeaderMap, length: u64) -> bool {
+    let mut value = headers.get_all(CONTENT_LENGTH).iter();
+    let only = value.next().filter(|_| value.next().is_none()).and_then(|value| value.to_str().ok());
+    only.is_some_and(|value| !value.starts_with(['+', '0']) && value.parse() == Ok(length))
 }
 
 /// The same request once more, if its body can be sent twice.
@@ -355,7 +355,7 @@ fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
     chain(error).find_map(|cause| cause.downcast_ref::<T>())
 }
 
-/// What the innermost cause says: the outer ones only say that something failed.
+/// The text of the innermost cause: the outer ones only say that something failed.
 fn deepest(error: &(dyn Error + 'static)) -> String {
     chain(error).last().map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -363,7 +363,7 @@ fn deepest(error: &(dyn Error + 'static)) -> String {
 /// The error and its causes.
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |cause: &&'a (dyn Error + 'static)| {
-        // An `io::Error` that wraps another error names that one's cause as its own, and so skips it.
+        // An `io::Error` that wraps another error returns that one's cause as its own, and so skips it.
         match cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
             Some(inner) => Some(inner as &(dyn Error + 'static)),
             None => (*cause).source(),
@@ -400,11 +400,13 @@ mod tests {
 
     #[test]
     fn a_body_of_ours_is_sent_under_its_own_length_whatever_the_client_wrote() {
-        for told in [&["3"][..], &["03"], &["+3"], &["4"], &["3", "3"], &["x"], &[]] {
+        for value in [&["3"][..], &["03"], &["+3"], &["4"], &["3", "3"], &["x"], &[]] {
             let mut headers = HeaderMap::new();
-            told.iter().for_each(|told| _ = headers.append(CONTENT_LENGTH, HeaderValue::from_static(told)));
+            value
+                .iter()
+                .for_each(|value| _ = headers.append(CONTENT_LENGTH, HeaderValue::from_static(value)));
             frame(&mut headers, &Method::POST, &UpBody::rope(vec!["abc".into()]));
-            assert_eq!(headers.get_all(CONTENT_LENGTH).iter().collect::<Vec<_>>(), ["3"], "{told:?}");
+            assert_eq!(headers.get_all(CONTENT_LENGTH).iter().collect::<Vec<_>>(), ["3"], "{value:?}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Which version of HTTP a client speaks, told by its first bytes while they still stand in the socket: hyper need not
-//! keep them for later, nor a buffer of twice the size for them. Reads nothing and serves nothing.
+//! Detection of the client's HTTP version by peeking at its first bytes in the socket, so that hyper does not need a
+//! larger buffer to replay them. Consumes nothing and serves nothing.
 
 use super::{CONNECTION_WINDOW, HEADER_LIST_BYTES, PING_EVERY, PING_WITHIN, STREAM_WINDOW, ServeSettings};
 use hyper::server::conn::http1;
@@ -7,17 +7,17 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 
-/// How connections are served, by version.
+/// The server builders, by version.
 pub(super) struct Builders {
     pub(super) http1: http1::Builder,
-    /// Finds out by itself.
+    /// Detects the version itself.
     pub(super) either: auto::Builder<TokioExecutor>,
 }
 
 impl Builders {
     pub(super) fn new(settings: &ServeSettings) -> Self {
         let mut http1 = http1::Builder::new();
-        // No `date` of our own: responses pass as the upstream made them.
+        // No `date` of toolrein's own: responses pass as the upstream made them.
         http1.timer(TokioTimer::new()).header_read_timeout(settings.header_timeout).auto_date_header(false);
         let mut either = auto::Builder::new(TokioExecutor::new());
         either
@@ -38,7 +38,7 @@ impl Builders {
     }
 }
 
-/// Whether the client speaks HTTP/1.1 for certain; waits for its first byte. No method begins as HTTP/2's preface does
+/// Whether the client certainly speaks HTTP/1.1; waits for its first byte. No method begins as HTTP/2's preface does
 /// (RFC 9113, section 3.4), but some share its first letter.
 pub(super) async fn is_http1(stream: &TcpStream) -> bool {
     const PREFACE: &[u8] = b"PRI";

@@ -1,12 +1,11 @@
-//! The wait for the upstream's next frame: until it comes, or until silence has lasted. Knows nothing of what frames
-//! hold.
+//! The wait for the upstream's next frame, with an idle timeout. Does not look at the frames.
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::{Frame, Incoming};
 use tokio::time::{Instant, timeout_at};
 
-/// What the wait for the upstream has brought.
+/// The result of the wait.
 pub(super) enum Step {
     Frame(Frame<Bytes>),
     End,
@@ -15,7 +14,7 @@ pub(super) enum Step {
     TooSilent,
 }
 
-/// Waits for the next frame until `deadline`, or until a comment is `due` if that is earlier.
+/// Waits for the next frame until `deadline`, or until a keep-alive comment is `due` if that is earlier.
 pub(super) async fn wait(body: &mut Incoming, deadline: Instant, due: Option<Instant>) -> Step {
     let until = due.map_or(deadline, |due| deadline.min(due));
     match timeout_at(until, body.frame()).await {

@@ -1,5 +1,5 @@
-//! A whole reply of the upstream: read within bounds of size, time and memory, decoded to be judged, and kept as it came.
-//! Knows nothing of what it says.
+//! A whole reply of the upstream: read within bounds of size, time and memory, decoded to be judged, and kept as it
+//! came. Knows nothing of its content.
 
 use super::body::{BodyError, ReplyBody};
 use super::error::ProxyError;
@@ -18,28 +18,28 @@ use hyper::http::{HeaderMap, HeaderValue, Response};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// A reply that was read as far as its bound allows. In a box wherever it goes, since it goes through many hands.
+/// A reply, read as far as its bounds allow. Boxed wherever it goes, since it is moved often.
 pub(crate) struct Read {
     pub(super) head: Parts,
     pieces: Vec<Bytes>,
-    /// Small ones behind these.
+    /// Small pieces that follow these.
     small: BytesMut,
     trailers: Option<HeaderMap>,
-    /// What is left of a reply over the bound, or of a stream.
+    /// The unread rest of a reply over the bound, or of a stream.
     rest: Option<Incoming>,
-    /// It is a stream of events under another name.
+    /// The body is an event stream under another content type.
     is_events: bool,
-    /// The body decoded, where it came whole and can be decoded.
+    /// The decoded body, where it came whole and can be decoded.
     decoded: Option<Bytes>,
-    /// The memory that the pieces take.
+    /// The reservation for the memory of the pieces.
     reserved: Reserved,
 }
 
-/// Most that is looked at to tell what a reply is.
+/// The most that is read to detect what a reply is.
 const SNIFFED_BYTES: usize = 1024;
 /// Pieces below this are copied.
 const SMALL_PIECE_BYTES: usize = 2 * 1024;
-/// How much of them is one piece then.
+/// The size at which gathered small pieces become one piece.
 const GATHERED_BYTES: usize = 64 * 1024;
 
 impl Read {
@@ -48,25 +48,25 @@ impl Read {
     pub(crate) async fn read(
         response: Response<Incoming>,
         may_stream: bool,
-        gateway: &AppState,
+        app: &AppState,
         record: Option<&mut Record>,
     ) -> Result<Box<Self>, ProxyError> {
         let (head, mut body) = response.into_parts();
         let mut read = Self::begin(head);
-        let observes = gateway.is_observing();
-        let (limit, idle) = (gateway.config.limits.reply_bytes, gateway.config.upstream.idle_timeout);
+        let observes = app.is_observing();
+        let (limit, idle) = (app.config.limits.reply_bytes, app.config.upstream.idle_timeout);
         let (mut unknown, mut size, mut waited) = (may_stream && read.head.status.is_success(), 0, false);
         while !body.is_end_stream() {
-            // Most frames are here already: no timer is made for them.
+            // Most frames are already here, so no timer is made for them.
             let frame = match body.frame().now_or_never() {
                 Some(frame) => frame,
                 None => {
                     waited = true;
-                    Box::pin(timeout(idle, body.frame())).await.map_err(|_| gateway.timed_out(idle))?
+                    Box::pin(timeout(idle, body.frame())).await.map_err(|_| app.timed_out(idle))?
                 }
             };
             let Some(frame) = frame else { break };
-            match frame.map_err(|error| gateway.cut(&error))?.into_data() {
+            match frame.map_err(|error| app.cut(&error))?.into_data() {
                 Ok(data) => {
                     size += data.len();
                     read.add(data);
@@ -80,7 +80,7 @@ impl Read {
                 unknown = is_stream.is_none() && size < SNIFFED_BYTES;
                 read.is_events = is_stream == Some(true);
             }
-            let fits = gateway.memory.replies.reach(&mut read.reserved, size);
+            let fits = app.memory.replies.reach(&mut read.reserved, size);
             if !fits && !observes {
                 return Err(ProxyError::NoMemory);
             }
@@ -93,13 +93,13 @@ impl Read {
         if let Some(record) = record.filter(|_| waited) {
             record.upstream_time();
         }
-        if read.rest.is_none() && !read.decode(limit, &gateway.memory.replies).await && !observes {
+        if read.rest.is_none() && !read.decode(limit, &app.memory.replies).await && !observes {
             return Err(ProxyError::NoMemory);
         }
         Ok(read)
     }
 
-    /// A stream that nobody here can decode, of which nothing was read.
+    /// A stream that toolrein cannot decode, unread.
     pub(crate) fn unread(response: Response<Incoming>) -> Box<Self> {
         let (head, body) = response.into_parts();
         let mut read = Self::begin(head);
@@ -107,7 +107,7 @@ impl Read {
         read
     }
 
-    /// The head and the body of one of which nothing was read.
+    /// The head and the body of an unread reply.
     pub(crate) fn into_unread(mut self) -> Result<(Parts, Incoming), Box<Self>> {
         match self.rest.take_if(|_| self.pieces.is_empty()) {
             Some(body) => Ok((self.head, body)),
@@ -115,7 +115,7 @@ impl Read {
         }
     }
 
-    /// Its status, and its body decoded, or why that cannot be had.
+    /// Its status and its decoded body, or why there is none.
     pub(crate) fn to_judge(&self) -> (u16, Result<Bytes, &'static str>) {
         let why = if coding::is_coded(&self.head.headers) { "unreadable_coding" } else { "reply_too_long" };
         let body = match &self.rest {
@@ -125,7 +125,7 @@ impl Read {
         (self.head.status.as_u16(), body)
     }
 
-    /// Gives it another body.
+    /// Replaces the body.
     pub(crate) fn edit(&mut self, pieces: Vec<Bytes>) {
         let headers = &mut self.head.headers;
         coding::describe_no_bytes(headers);
@@ -147,7 +147,7 @@ impl Read {
         (Response::from_parts(head, body), bytes)
     }
 
-    /// A reply of our own.
+    /// A reply of toolrein's own.
     pub(crate) fn own(pieces: Vec<Bytes>) -> Box<Self> {
         let mut response = Response::new(());
         let json = HeaderValue::from_static("application/json");
@@ -157,14 +157,15 @@ impl Read {
         read
     }
 
-    /// A reply of which nothing but the head has come.
+    /// A reply whose body has not been read yet.
     fn begin(head: Parts) -> Box<Self> {
         let (pieces, small, is_events) = (Vec::with_capacity(1), BytesMut::new(), false);
         let (decoded, reserved) = (None, Reserved::default());
         Box::new(Self { head, pieces, small, trailers: None, rest: None, is_events, decoded, reserved })
     }
 
-    /// Adds a piece. Small ones are copied together: each keeps a buffer of hyper's and takes more memory than its bytes.
+    /// Adds a piece. Small ones are copied together: each would keep a buffer of hyper's and take more memory than its
+    /// bytes.
     fn add(&mut self, data: Bytes) {
         if data.len() >= SMALL_PIECE_BYTES || self.pieces.is_empty() {
             self.gather();
@@ -176,14 +177,14 @@ impl Read {
         }
     }
 
-    /// Puts the small pieces behind the others.
+    /// Appends the small pieces to the others.
     fn gather(&mut self) {
         if !self.small.is_empty() {
             self.pieces.push(std::mem::take(&mut self.small).freeze());
         }
     }
 
-    /// Whether the body is a stream of events; `None` where too little has come to tell.
+    /// Whether the body is an event stream; `None` while too little has come to decide.
     fn is_stream(&self) -> Option<bool> {
         let start = match self.pieces.as_slice() {
             [only] => only.clone(),
@@ -193,7 +194,7 @@ impl Read {
         if start.starts_with(b"{") { Some(false) } else { sniff::is_events(&start) }
     }
 
-    /// The stream that it is, if it is one: its head, what came of it, and the rest.
+    /// The stream, if the reply is one: its head, the pieces read so far, and the rest.
     pub(crate) fn take_stream(&mut self) -> Option<(Parts, Vec<Bytes>, Incoming)> {
         let rest = self.rest.take_if(|_| self.is_events)?;
         Some((self.head.clone(), std::mem::take(&mut self.pieces), rest))
@@ -220,7 +221,7 @@ impl Read {
     }
 }
 
-/// A body of what was read, what is left (within `idle` of silence each time), and trailers.
+/// A body of the pieces read, the rest (each wait bounded by `idle`), and trailers.
 fn with_rest(
     pieces: Vec<Bytes>,
     (rest, idle): (Option<Incoming>, Duration),

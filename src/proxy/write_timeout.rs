@@ -1,5 +1,5 @@
-//! The write timeout of a client's connection: how long the client may take nothing of what is sent to it, the other half
-//! of a slow loris. It buffers nothing, and bounds no pause in which there is nothing to send.
+//! The write timeout of a client's connection: how long the client may go without reading what is sent to it (a
+//! slow-read attack). It buffers nothing, and does not bound pauses in which there is nothing to send.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,16 +8,16 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// See the file's head.
+/// See the module's documentation.
 pub(super) struct WriteTimeout<S> {
     stream: S,
     within: Duration,
-    /// Runs while the other side takes nothing. Most connections never need one.
+    /// Runs while the other side reads nothing. Most connections never need one.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeout<S> {
-    /// A write that makes no progress for as long as `within` fails.
+    /// A write fails when it makes no progress for `within`.
     pub(super) fn new(stream: S, within: Duration) -> Self {
         Self { stream, within, sleep: None }
     }

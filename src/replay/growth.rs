@@ -1,5 +1,5 @@
-//! Request bodies recorded one after the other: each holds the conversation so far, so that the last one holds
-//! all. Lets the lines pass in order and drops those that a later line goes on with.
+//! Deduplication of recorded request bodies: each holds the conversation so far, so the last one holds everything.
+//! Passes lines on in order and drops those that a later line continues.
 
 use super::input::{Flaw, Line};
 use super::recording::Labels;
@@ -8,8 +8,8 @@ use crate::wire::body::Span;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// Lines held back until it is known whether another goes on with them: as many conversations may be
-/// recorded at the same time.
+/// Lines held back until it is known whether another one continues them: so many conversations may be recorded at the
+/// same time.
 const MOST_HELD: usize = 64;
 /// The same in bytes.
 const MOST_HELD_BYTES: usize = 64 << 20;
@@ -23,12 +23,12 @@ pub(super) struct Growth {
 
 struct Held {
     line: Line,
-    /// The messages without their brackets; none where the line is no request.
+    /// The messages without their brackets; `None` where the line is not a request.
     messages: Option<Span>,
 }
 
 impl Growth {
-    /// Takes a line; says whether it takes the place of one before.
+    /// Adds a line; returns whether it replaces an earlier one.
     pub(super) fn take(&mut self, line: Line) -> bool {
         let messages = line.content.as_ref().ok().and_then(messages_of);
         let new = messages.zip(line.content.as_ref().ok()).map(|(span, content)| span.of(content));
@@ -41,7 +41,7 @@ impl Growth {
         known.is_some()
     }
 
-    /// The next line for which no more room is left, or with `all` the next one.
+    /// The next line if there is no more room, or with `all` in any case.
     pub(super) fn next(&mut self, all: bool) -> Option<Line> {
         if !all && self.held.len() <= MOST_HELD && self.bytes <= MOST_HELD_BYTES {
             return None;
@@ -62,7 +62,7 @@ impl Held {
 }
 
 /// The messages of a line that is a request as it was sent, without their brackets. Such a line names a model, has no
-/// labels, and waits for a reply; any other is a conversation of its own, however alike to others.
+/// labels, and waits for a reply; any other is a separate conversation, however similar to others.
 fn messages_of(line: &Bytes) -> Option<Span> {
     let request = crate::dialect::chat::parse(line).ok()?;
     let waits = request.messages.last().is_some_and(|message| message.role != Role::Assistant);

@@ -1,5 +1,5 @@
-//! Lines of files: one after the other, each bounded, whatever else is wrong with them. Gives bytes and their
-//! places; understands none of them.
+//! The input reader: lines of files, one after the other, each bounded, whatever else is wrong with them. Gives bytes
+//! and their positions; does not interpret them.
 
 use crate::wire::body::Fault;
 use bytes::Bytes;
@@ -11,24 +11,24 @@ use std::sync::Arc;
 
 /// A file's name for standard input.
 const STDIN: &str = "-";
-/// What some editors put before the first line.
+/// Some editors put it before the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// A line, or what is wrong there.
+/// A line, or the problem at its position.
 pub(super) struct Line {
-    pub place: Place,
+    pub position: InputPosition,
     pub content: Result<Bytes, Flaw>,
 }
 
-/// Where a line stands.
+/// Where a line is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct InputPosition {
     pub file: Arc<str>,
     /// From 1; 0: the file as a whole.
     pub line: u64,
 }
 
-/// Why there is nothing to replay in a line, or in a whole file.
+/// Why a line, or a whole file, cannot be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Flaw {
     #[error("cannot be read: {0}")]
@@ -39,7 +39,7 @@ pub(crate) enum Flaw {
     Fault(Fault),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for InputPosition {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => out.write_str(&self.file),
@@ -48,13 +48,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// Bytes in all `files` together, where that is known.
+/// The total size of `files` in bytes, if it is known.
 pub(super) fn total_bytes(files: &[PathBuf]) -> Option<u64> {
     let size = |path: &PathBuf| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
     files.iter().map(|path| size(path).map(|file| file.len())).sum()
 }
 
-/// Hands on every line of `files` that is not blank, with the bytes read so far, until `take` wants no more.
+/// Passes every line of `files` that is not blank to `take`, with the bytes read so far, until it returns false.
 /// `limit`: the longest line, in bytes.
 pub(super) fn read_files(files: &[PathBuf], limit: u64, take: &mut dyn FnMut(Line, u64) -> bool) {
     let mut bytes_read = 0;
@@ -63,16 +63,16 @@ pub(super) fn read_files(files: &[PathBuf], limit: u64, take: &mut dyn FnMut(Lin
         let mut lines = match open(path) {
             Ok(reader) => Lines { reader, limit, bytes_read, line: 0 },
             Err(error) => {
-                let place = Place { file: name, line: 0 };
-                if !take(Line { place, content: Err(Flaw::Unreadable(error.to_string())) }, bytes_read) {
+                let position = InputPosition { file: name, line: 0 };
+                if !take(Line { position, content: Err(Flaw::Unreadable(error.to_string())) }, bytes_read) {
                     return;
                 }
                 continue;
             }
         };
         while let Some(content) = lines.next_line() {
-            let place = Place { file: Arc::clone(&name), line: lines.line };
-            if !take(Line { place, content }, lines.bytes_read) {
+            let position = InputPosition { file: Arc::clone(&name), line: lines.line };
+            if !take(Line { position, content }, lines.bytes_read) {
                 return;
             }
         }
@@ -137,14 +137,14 @@ impl Lines {
         Ok(())
     }
 
-    /// Ends the file at an error: to read on might bring the same error for ever.
+    /// Ends the file at an error: reading on might give the same error for ever.
     fn give_up(&mut self, error: &io::Error) -> Flaw {
         self.reader = Box::new(io::empty());
         Flaw::Unreadable(error.to_string())
     }
 }
 
-/// A fault of a request's body, said of a line.
+/// A fault of a request's body, in words about a line.
 fn in_words(fault: &Fault) -> String {
     fault.to_string().replacen("the body", "the line", 1)
 }
@@ -161,7 +161,7 @@ mod tests {
         let mut last = 0;
         read_files(&[file.path().to_owned()], limit, &mut |line, bytes_read| {
             let text = line.content.map(|text| String::from_utf8_lossy(&text).into_owned());
-            found.push((line.place.line, text));
+            found.push((line.position.line, text));
             last = bytes_read;
             true
         });
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_beyond_the_limit_is_told_and_the_next_one_read() {
+    fn a_line_beyond_the_limit_is_reported_and_the_next_one_read() {
         let ok = |text: &str| Ok(text.to_owned());
         assert_eq!(
             lines(b"12345\n123456\n1234\n1234567", 5),
@@ -197,7 +197,7 @@ mod tests {
         let files = [folder.path().join("none"), folder.path().to_owned(), file.path().to_owned()];
         let mut found = Vec::new();
         read_files(&files, 10, &mut |line, _| {
-            found.push((line.place.line, line.content.is_ok()));
+            found.push((line.position.line, line.content.is_ok()));
             true
         });
         assert_eq!(found, [(0, false), (0, false), (1, true)]);

@@ -1,23 +1,22 @@
-//! Recorded conversations, replayed: what the policies would have done to each request and each call, told in
-//! total, per policy and per source, without any network. Responsible for the course of the whole; the reading
-//! of policies is the core's, and printing what goes to a terminal is the caller's.
+//! Replay of recorded conversations: what the policies would have done to each request and each call, reported in
+//! total, per policy and per source, without any network. Responsible for the overall sequence; the exchange decides,
+//! and the caller prints to the terminal.
 //!
-//! A conversation goes on as it was recorded: what the model would have done after a withheld call is not known.
+//! A conversation continues as it was recorded: what the model would have done after a blocked call is not known.
 
-mod course;
-mod crew;
 mod growth;
 mod input;
 pub(crate) mod one;
 mod progress;
 mod recording;
+mod replayer;
 mod report;
 mod table;
 mod tally;
 mod times;
+mod workers;
 
 use crate::config::{Config, Mode};
-use crew::Crew;
 use progress::Progress;
 use report::Report;
 use std::io::{self, Write};
@@ -25,13 +24,14 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use workers::Workers;
 
-/// How to replay, and what to tell.
+/// How to replay, and what to report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// From one call to the next, where no times are recorded.
+    /// The time from one call to the next, where no times are recorded.
     pub pace: Duration,
-    /// Tells of each conversation too.
+    /// Reports each conversation too.
     pub verbose: bool,
     /// Writes JSON, one value a line.
     pub json: bool,
@@ -41,11 +41,11 @@ pub struct Options {
     pub profile: Option<String>,
 }
 
-/// A configuration as a replay takes it: enforced, whatever its mode, and with no conversation held out.
+/// A configuration for a replay: enforced, whatever its mode, and with no conversation held out.
 pub struct Enforced(Arc<Config>);
 
 impl Enforced {
-    /// The same of `config`.
+    /// `config` for a replay.
     pub fn new(mut config: Config) -> Self {
         config.mode = Mode::Enforce;
         config.conversation.holdout = 0;
@@ -61,18 +61,19 @@ impl Deref for Enforced {
     }
 }
 
-/// What is to be said before anything that a replay of `config` tells, if something is.
+/// A warning to print before the results of a replay with `config`, if there is one.
 pub fn caveat(config: &Config) -> Option<&'static str> {
-    let summarises = config.summary_places().next().is_some();
-    summarises.then_some("no model is asked for summaries here: what would have one is told as cleared")
+    let summarises = config.summary_endpoints().next().is_some();
+    summarises
+        .then_some("no model is asked for summaries here: results that would get one are shown as cleared")
 }
 
 /// Replays the conversations in `files` (`-` is standard input) through the policies of `config` and writes to
 /// `out` what they would have done. `bar`: where progress is drawn, if anywhere.
-/// Says whether any conversation could be read.
+/// Returns whether any conversation could be read.
 ///
 /// # Errors
-/// Those of `out`. What is wrong with a file or a line is told in the report.
+/// Those of `out`. Problems of a file or a line are part of the report.
 pub fn run(
     config: &Enforced,
     files: &[PathBuf],
@@ -80,10 +81,10 @@ pub fn run(
     out: &mut dyn Write,
     bar: Option<&mut dyn Write>,
 ) -> io::Result<bool> {
-    let crew = Crew::new(config, files, options);
+    let workers = Workers::new(config, files, options);
     let mut progress = Progress::new(bar, input::total_bytes(files));
     let mut report = Report::new(config.policy_names());
-    crew.replay(|replayed, bytes_read| {
+    workers.replay(|replayed, bytes_read| {
         progress.advance(bytes_read);
         if options.verbose {
             report::write_one(&replayed, options.json, out)?;

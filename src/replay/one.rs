@@ -1,10 +1,10 @@
-//! One conversation of a file: chosen among its lines, replayed as every other is, and seen in full: the last request
-//! as it would have gone out, each ruling, each limit. Chooses and looks on; decides nothing and words nothing.
+//! The replay of one chosen conversation of a file, observed in full: the last request as it would have been sent, each
+//! decision, each limit. Chooses and observes; decides nothing and formats nothing.
 
-use super::course::{Replayer, joined};
 use super::growth::Growth;
-use super::input::{Flaw, Line, Place, read_files};
+use super::input::{Flaw, InputPosition, Line, read_files};
 use super::recording::Recording;
+use super::replayer::{Replayer, joined};
 use super::{Enforced, Options};
 use crate::dialect::variant::Placement;
 use crate::exchange::Outgoing;
@@ -26,7 +26,7 @@ pub enum Which {
 
 /// The conversation chosen.
 pub(crate) struct Chosen {
-    pub place: Place,
+    pub position: InputPosition,
     pub recording: Recording,
     /// Conversations in the file that could be read, this one included; 1 where a line was named.
     pub readable: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Chosen {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoneFound {
     #[error("{0}: {1}")]
-    Broken(Place, Flaw),
+    Broken(InputPosition, Flaw),
     #[error("no line {0}, or nothing in it")]
     NoLine(u64),
     #[error("no conversation with the id {0}")]
@@ -47,55 +47,55 @@ pub(crate) enum NoneFound {
     Empty,
 }
 
-/// What was seen of one conversation.
+/// What was observed of one conversation.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
-    /// Of the last request: how many messages it had, what was planned, where notices went.
+pub(crate) struct Observations {
+    /// Of the last request: how many messages it had, its plan, and where notices were placed.
     pub history: usize,
     pub plan: Plan,
     pub placement: Option<Placement>,
-    /// The last request as it would have gone out; `None`: it was refused, or there was none.
+    /// The last request as it would have been sent; `None`: it was refused, or there was none.
     pub sent: Option<Bytes>,
     /// Refused requests, each with its last message.
     pub refusals: Vec<(usize, Refusal)>,
-    /// Calls judged, each with its message and its place among that message's calls.
+    /// Calls judged, each with its message and its position among that message's calls.
     pub calls: Vec<(usize, usize, Judged)>,
     /// How far each limit was used at most, by policy.
     pub limits: Vec<(&'static str, Usage)>,
 }
 
-/// One request, read.
-pub(super) struct Sight<'a> {
+/// One request, planned.
+pub(super) struct ObservedRequest<'a> {
     pub history: usize,
     pub plan: &'a Plan,
-    /// As it would have gone out; `None`: refused.
+    /// As it would have been sent; `None`: refused.
     pub sent: Option<&'a Outgoing>,
 }
 
-/// Who looks on while a conversation is replayed.
-pub(super) trait Witness {
-    /// A request was read.
-    fn request(&mut self, sight: &Sight<'_>);
+/// Receives each step of a replayed conversation.
+pub(super) trait Observer {
+    /// A request was planned.
+    fn request(&mut self, request: &ObservedRequest<'_>);
     /// A call was judged: the `position`-th of the message `message`.
     fn judged(&mut self, message: usize, position: usize, judged: &Judged);
 }
 
-/// Sees nothing.
-pub(super) struct Nobody;
+/// Ignores everything.
+pub(super) struct NoObserver;
 
-impl Witness for Nobody {
-    fn request(&mut self, _sight: &Sight<'_>) {}
+impl Observer for NoObserver {
+    fn request(&mut self, _request: &ObservedRequest<'_>) {}
     fn judged(&mut self, _message: usize, _position: usize, _judged: &Judged) {}
 }
 
-impl Witness for Seen {
-    fn request(&mut self, sight: &Sight<'_>) {
-        self.history = sight.history;
-        self.plan = sight.plan.clone();
-        self.placement = sight.sent.map(|sent| sent.pass.placement).or(self.placement);
-        self.sent = sight.sent.map(joined);
-        let refusal = sight.plan.refusal.iter().cloned();
-        self.refusals.extend(refusal.map(|refusal| (sight.history.saturating_sub(1), refusal)));
+impl Observer for Observations {
+    fn request(&mut self, request: &ObservedRequest<'_>) {
+        self.history = request.history;
+        self.plan = request.plan.clone();
+        self.placement = request.sent.map(|sent| sent.variant.placement).or(self.placement);
+        self.sent = request.sent.map(joined);
+        let refusal = request.plan.refusal.iter().cloned();
+        self.refusals.extend(refusal.map(|refusal| (request.history.saturating_sub(1), refusal)));
     }
 
     fn judged(&mut self, message: usize, position: usize, judged: &Judged) {
@@ -112,8 +112,8 @@ pub(crate) fn choose(path: &Path, which: &Which, limit: u64) -> Result<Chosen, N
     let mut growth = Growth::default();
     read_files(&[path.to_owned()], limit, &mut |line, _| {
         if let Which::Line(wanted) = which {
-            // A file that cannot be opened is told as line 0.
-            if line.place.line == *wanted || line.place.line == 0 {
+            // A file that cannot be opened is reported as line 0.
+            if line.position.line == *wanted || line.position.line == 0 {
                 search.look(line);
                 return false;
             }
@@ -128,11 +128,11 @@ pub(crate) fn choose(path: &Path, which: &Which, limit: u64) -> Result<Chosen, N
 }
 
 /// Replays it through the policies of `config`.
-pub(crate) fn replay(config: &Enforced, chosen: &Chosen, options: &Options) -> Seen {
-    let mut seen = Seen::default();
+pub(crate) fn replay(config: &Enforced, chosen: &Chosen, options: &Options) -> Observations {
+    let mut seen = Observations::default();
     let replayer = Replayer::new(config, options);
-    let told = replayer.replay_before(&mut seen, chosen.place.clone(), &chosen.recording);
-    let limits = told.limits.into_iter().map(|((policy, tool), most)| {
+    let replayed = replayer.replay_observed(&mut seen, chosen.position.clone(), &chosen.recording);
+    let limits = replayed.limits.into_iter().map(|((policy, tool), most)| {
         let usage = Usage { tool, used: most.used, limit: most.limit };
         (policy, usage)
     });
@@ -140,18 +140,18 @@ pub(crate) fn replay(config: &Enforced, chosen: &Chosen, options: &Options) -> S
     seen
 }
 
-/// A search on its way through the lines.
+/// A search through the lines, in progress.
 struct Search<'a> {
     which: &'a Which,
-    found: Option<(Place, Recording)>,
+    found: Option<(InputPosition, Recording)>,
     readable: u64,
     broken: u64,
-    first_flaw: Option<(Place, Flaw)>,
+    first_flaw: Option<(InputPosition, Flaw)>,
 }
 
 impl Search<'_> {
     fn look(&mut self, line: Line) {
-        let Line { place, content } = line;
+        let Line { position, content } = line;
         match content.and_then(|content| Recording::read(&content).map_err(Flaw::Fault)) {
             Ok(recording) => {
                 self.readable += 1;
@@ -160,24 +160,24 @@ impl Search<'_> {
                     Which::Id(id) => recording.labels.id.as_ref() == Some(id),
                 };
                 if wanted && self.found.is_none() {
-                    self.found = Some((place, recording));
+                    self.found = Some((position, recording));
                 }
             }
             Err(flaw) => {
                 self.broken += 1;
-                self.first_flaw.get_or_insert((place, flaw));
+                self.first_flaw.get_or_insert((position, flaw));
             }
         }
     }
 
     fn end(self) -> Result<Chosen, NoneFound> {
         let Self { which, found, readable, broken, first_flaw } = self;
-        if let Some((place, recording)) = found {
-            return Ok(Chosen { place, recording, readable, broken });
+        if let Some((position, recording)) = found {
+            return Ok(Chosen { position, recording, readable, broken });
         }
         Err(match (which, first_flaw) {
             (Which::Id(id), _) if readable > 0 => NoneFound::NoId(id.clone()),
-            (_, Some((place, flaw))) => NoneFound::Broken(place, flaw),
+            (_, Some((position, flaw))) => NoneFound::Broken(position, flaw),
             (Which::Line(line), None) => NoneFound::NoLine(*line),
             (Which::Id(id), None) => NoneFound::NoId(id.clone()),
             (Which::First, None) => NoneFound::Empty,

@@ -1,14 +1,14 @@
-//! A bar that shows how far a replay has come: one line of a terminal, drawn over again and taken away at the end.
-//! Draws where it is told to, or nowhere.
+//! The progress bar of a replay: one line of a terminal, redrawn and removed at the end. Without an output it draws
+//! nothing.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Between two drawings: often enough for the eye.
+/// The time between two drawings: often enough for the eye.
 const EVERY: Duration = Duration::from_millis(100);
-/// Of the bar between its brackets.
+/// The width of the bar between its brackets.
 const WIDTH: usize = 30;
-/// To the beginning of the line, and away with what stands there.
+/// Moves to the start of the line and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
 /// The bar.
@@ -20,12 +20,12 @@ pub(super) struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// A bar on `out`, for so many bytes, where their number is known.
+    /// A bar on `out`, for `total_bytes` if they are known.
     pub(super) fn new(out: Option<&'a mut dyn Write>, total_bytes: Option<u64>) -> Self {
         Self { out, total_bytes, lines: 0, drawn: None }
     }
 
-    /// One line more is done; so many bytes are read.
+    /// One more line is done, and so many bytes have been read.
     pub(super) fn advance(&mut self, bytes_read: u64) {
         self.lines += 1;
         let Some(out) = &mut self.out else { return };
@@ -34,11 +34,11 @@ impl<'a> Progress<'a> {
         }
         self.drawn = Some(Instant::now());
         let text = text(self.lines, bytes_read, self.total_bytes);
-        // A terminal that is gone needs no bar.
+        // Errors of a closed terminal do not matter.
         let _ = write!(out, "{CLEAR}{text}").and_then(|()| out.flush());
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn clear(&mut self) {
         if let Some(out) = self.out.as_mut().filter(|_| self.drawn.is_some()) {
             let _ = write!(out, "{CLEAR}").and_then(|()| out.flush());
@@ -53,7 +53,7 @@ fn text(lines: u64, bytes_read: u64, total_bytes: Option<u64>) -> String {
     let share = bytes_read.min(total) as f64 / total as f64;
     let full = (share * WIDTH as f64) as usize;
     let bar = ["#".repeat(full), "-".repeat(WIDTH - full)].concat();
-    format!("[{bar}] {:3.0} %  lines replayed: {lines}", share * 100.0)
+    format!("[{bar}] {:3.0}%  lines replayed: {lines}", share * 100.0)
 }
 
 #[cfg(test)]
@@ -64,8 +64,8 @@ mod tests {
     fn the_bar_fills_and_is_taken_away() {
         assert_eq!(text(7, 0, None), "lines replayed: 7");
         assert_eq!(text(7, 0, Some(0)), "lines replayed: 7");
-        assert_eq!(text(1, 50, Some(100)), "[###############---------------]  50 %  lines replayed: 1");
-        assert_eq!(text(2, 120, Some(100)), "[##############################] 100 %  lines replayed: 2");
+        assert_eq!(text(1, 50, Some(100)), "[###############---------------]  50%  lines replayed: 1");
+        assert_eq!(text(2, 120, Some(100)), "[##############################] 100%  lines replayed: 2");
         let mut out = Vec::new();
         let mut progress = Progress::new(Some(&mut out), None);
         progress.advance(1);

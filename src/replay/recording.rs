@@ -1,5 +1,5 @@
-//! One line of a recording as the conversation it holds: the body of its last request, without what the
-//! recorder added, and what the recorder says of it. Keeps the conversation's own bytes as they are.
+//! A recorded conversation, parsed from one line: the body of its last request, without the recorder's additions, and
+//! the recorder's labels. Keeps the conversation's own bytes unchanged.
 
 use super::times::parse_ms;
 use crate::conversation::Transcript;
@@ -8,6 +8,7 @@ use crate::conversation::identity::Identity;
 use crate::conversation::memo::NoMemo;
 use crate::conversation::message::{Message, Role};
 use crate::conversation::request::Request;
+use crate::exchange::CHAT;
 use crate::wire::body::{Fault, Scanner, Span, Str};
 use crate::wire::json::decode;
 use crate::wire::members::Member;
@@ -21,7 +22,7 @@ use std::ops::Range;
 const LABELS: [&str; 5] = ["source", "id", "ref", "reward", "usage"];
 /// Members that a recorder adds to a message: when it was said.
 const TIMES: [&str; 2] = ["timestamp", "created_at"];
-/// From this reward on a task counts as solved; less may round to it.
+/// From this reward on a task counts as solved; slightly less may be a rounded 1.
 const SOLVED: f64 = 1.0 - 1e-6;
 
 /// A recorded conversation.
@@ -34,7 +35,7 @@ pub(crate) struct Recording {
     pub times_ms: Vec<Option<u64>>,
 }
 
-/// What the recorder says of a conversation.
+/// The recorder's labels of a conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Labels {
     pub id: Option<String>,
@@ -49,7 +50,7 @@ pub(crate) struct Labels {
 pub(super) struct Step {
     /// How many messages the request had.
     pub history: usize,
-    /// The assistant's messages behind it; empty where the recording ends with the request.
+    /// The assistant's messages after it; empty where the recording ends with the request.
     pub reply: Range<usize>,
 }
 
@@ -57,7 +58,7 @@ impl Recording {
     /// Reads a line.
     ///
     /// # Errors
-    /// A [`Fault`] where it is no request that toolrein can read.
+    /// A [`Fault`] where it is not a request that toolrein can read.
     pub(super) fn read(line: &Bytes) -> Result<Self, Fault> {
         let request = crate::dialect::chat::parse(line)?;
         let labels = Labels::read(&request, line);
@@ -113,7 +114,7 @@ impl Recording {
         messages.filter(|message| message.role == Role::Assistant).map(|message| message.calls.len()).sum()
     }
 
-    /// Where what is new begins in a request with the first `history` messages: behind the last reply.
+    /// The first new message in a request with the first `history` messages: the one after the last reply.
     pub(super) fn new_from(&self, history: usize) -> usize {
         let is_reply = |message: &Message| message.role == Role::Assistant;
         self.request.messages[..history].iter().rposition(is_reply).map_or(0, |last| last + 1)
@@ -125,7 +126,7 @@ impl Recording {
         (text(call.id), text(call.name))
     }
 
-    /// For each message that answers a call, the tool that the call means.
+    /// For each message that answers a call, the tool that was called.
     pub(super) fn answered_tools(&self, identity: &Identity) -> Vec<Option<String>> {
         let transcript = Transcript::read(&self.request, &self.body, identity, &NoMemo);
         let tool = |at| transcript.calls.answered_by(at).map(|call| call.name.clone());
@@ -136,26 +137,12 @@ impl Recording {
     pub(super) fn reply_of(&self, step: &Step) -> Bytes {
         let messages = &self.request.messages[step.reply.clone()];
         let with_calls: Vec<&Message> = messages.iter().filter(|message| !message.calls.is_empty()).collect();
-        let mut reply = br#"{"choices":[{"index":0,"message":"#.to_vec();
-        if let [message] = with_calls.as_slice() {
-            reply.extend_from_slice(message.span.of(&self.body));
-        } else {
-            reply.extend_from_slice(br#"{"role":"assistant","tool_calls":["#);
-            for (nth, call) in with_calls.iter().flat_map(|message| &message.calls).enumerate() {
-                let (before, after): (&[u8], &[u8]) =
-                    if call.legacy { (br#"{"type":"function","function":"#, b"}") } else { (b"", b"") };
-                let comma: &[u8] = if nth > 0 { b"," } else { b"" };
-                reply.extend([comma, before, call.span.of(&self.body), after].concat());
-            }
-            reply.extend_from_slice(b"]}");
-        }
-        reply.extend_from_slice(br#","finish_reason":"tool_calls"}]}"#);
-        reply.into()
+        CHAT.recorded_reply(&self.body, &with_calls)
     }
 }
 
 impl Labels {
-    /// What the line in `body` says of itself.
+    /// The labels of the line in `body`.
     pub(super) fn read(request: &Request, body: &[u8]) -> Self {
         let value = |name| value_of(request.value(body, name)?, body);
         let text = |name| match value(name)? {
@@ -174,7 +161,7 @@ impl Labels {
     }
 }
 
-/// The time recorded in a message, whose member is taken out.
+/// The time recorded in a message, whose member is removed.
 fn take_time(message: &Message, body: &[u8], splices: &mut Splices) -> Option<u64> {
     let members = members_of(message.span, body);
     let is_time = |member: &Member| TIMES.contains(&&*decode(member.key, body));

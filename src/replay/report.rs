@@ -1,10 +1,10 @@
-//! What a replay has found: totals, sources, policies, limits and broken lines; and its form for machines. The
-//! form for people stands beside it. Never holds a conversation's contents.
+//! The report of a replay: totals, sources, policies, limits and broken lines; and its JSON form. The form for people
+//! is in `table`. Never holds a conversation's contents.
 
-use super::crew::Replayed;
-use super::input::{Flaw, Place};
+use super::input::{Flaw, InputPosition};
 use super::table;
 use super::tally::{Conversation, Figures, Group, Use, share};
+use super::workers::Replayed;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,15 +22,15 @@ pub(super) struct Report {
     pub limits: BTreeMap<(&'static str, String), LimitSum>,
     pub broken: u64,
     /// The first broken lines.
-    pub named: Vec<(Place, Flaw)>,
-    /// Request bodies that later lines went on with.
+    pub named: Vec<(InputPosition, Flaw)>,
+    /// Request bodies that later lines continued.
     pub continued: u64,
 }
 
 /// How conversations used a limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LimitSum {
-    /// By the conversation that used most of it.
+    /// The use by the conversation that used most of it.
     pub most: Use,
     pub conversations: u64,
     /// Conversations that used all of it.
@@ -51,14 +51,14 @@ impl Report {
         }
     }
 
-    /// Adds what became of one line.
+    /// Adds the result of one line.
     pub(super) fn add(&mut self, replayed: Replayed) {
         match replayed {
             Replayed::Continued => self.continued += 1,
-            Replayed::Broken(place, flaw) => {
+            Replayed::Broken(position, flaw) => {
                 self.broken += 1;
                 if self.named.len() < MOST_NAMED {
-                    self.named.push((place, flaw));
+                    self.named.push((position, flaw));
                 }
             }
             Replayed::Conversation(conversation) => self.add_conversation(&conversation),
@@ -96,7 +96,7 @@ impl Report {
         all.insert("limits".to_owned(), limits.collect());
         all.insert("continued".to_owned(), json!(self.continued));
         all.insert("broken".to_owned(), json!(self.broken));
-        let named = self.named.iter().map(|(place, flaw)| broken_line(place, flaw));
+        let named = self.named.iter().map(|(position, flaw)| broken_line(position, flaw));
         all.insert("broken_lines".to_owned(), named.collect());
         writeln!(out, "{}", Value::Object(all))
     }
@@ -106,25 +106,25 @@ impl Report {
         for (name, count) in [
             ("conversations", group.conversations),
             ("conversations_touched", group.touched),
-            ("conversations_withheld", group.stopped),
+            ("conversations_blocked", group.stopped),
             ("solved", group.solved),
-            ("solved_withheld", group.solved_stopped),
+            ("solved_blocked", group.solved_stopped),
         ] {
             all.insert(name.to_owned(), json!(count));
         }
-        all.insert("solved_withheld_share".to_owned(), json!(share(group.solved_stopped, group.solved)));
+        all.insert("solved_blocked_share".to_owned(), json!(share(group.solved_stopped, group.solved)));
         all.append(&mut figures(&group.figures));
         let policies = self.policies.iter().filter_map(|name| Some((name, group.policies.get(name)?)));
         let policies = policies.map(|(name, sum)| {
             let acts = &sum.acts;
             json!({
                 "policy": name,
-                "acted": acts.acted, "withheld": acts.withheld, "notices": acts.notices,
+                "acted": acts.acted, "blocked": acts.blocked, "notices": acts.notices,
                 "rejected": acts.rejected, "actions": acts.actions,
                 "bytes_saved": acts.bytes_saved, "tokens_saved": acts.tokens_saved,
-                "conversations_touched": sum.touched, "conversations_withheld": sum.stopped,
-                "solved_withheld": sum.solved_stopped,
-                "solved_withheld_share": share(sum.solved_stopped, group.solved),
+                "conversations_touched": sum.touched, "conversations_blocked": sum.stopped,
+                "solved_blocked": sum.solved_stopped,
+                "solved_blocked_share": share(sum.solved_stopped, group.solved),
             })
         });
         all.insert("policies".to_owned(), policies.collect());
@@ -132,28 +132,28 @@ impl Report {
     }
 }
 
-/// Writes what became of one line, as JSON or for people.
+/// Writes the result of one line, as JSON or for people.
 pub(super) fn write_one(replayed: &Replayed, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
     match replayed {
         Replayed::Conversation(conversation) if as_json => writeln!(out, "{}", one(conversation)),
         Replayed::Conversation(conversation) => table::write_one(conversation, out),
-        Replayed::Broken(place, flaw) if as_json => writeln!(out, "{}", broken_line(place, flaw)),
-        Replayed::Broken(place, flaw) => writeln!(out, "{}", table::broken(place, flaw)),
+        Replayed::Broken(position, flaw) if as_json => writeln!(out, "{}", broken_line(position, flaw)),
+        Replayed::Broken(position, flaw) => writeln!(out, "{}", table::broken(position, flaw)),
         Replayed::Continued => Ok(()),
     }
 }
 
 /// The source of a conversation, or its file.
 pub(super) fn source_of(conversation: &Conversation) -> &str {
-    conversation.labels.source.as_deref().unwrap_or(&conversation.place.file)
+    conversation.labels.source.as_deref().unwrap_or(&conversation.position.file)
 }
 
 fn one(conversation: &Conversation) -> Value {
-    let (place, labels) = (&conversation.place, &conversation.labels);
+    let (position, labels) = (&conversation.position, &conversation.labels);
     let mut all = Map::new();
     for (name, value) in [
-        ("file", json!(&*place.file)),
-        ("line", json!(place.line)),
+        ("file", json!(&*position.file)),
+        ("line", json!(position.line)),
         ("source", json!(source_of(conversation))),
         ("id", json!(labels.id)),
         ("model", json!(labels.model)),
@@ -182,7 +182,7 @@ fn figures(figures: &Figures) -> Map<String, Value> {
         ("requests", figures.requests),
         ("rejected", figures.rejected),
         ("calls", figures.calls),
-        ("withheld", figures.withheld),
+        ("blocked", figures.blocked),
         ("bytes_before", figures.bytes_before),
         ("bytes_after", figures.bytes_after),
         ("tokens_saved", figures.tokens_saved),
@@ -196,7 +196,7 @@ fn figures(figures: &Figures) -> Map<String, Value> {
     all
 }
 
-fn broken_line(place: &Place, flaw: &Flaw) -> Value {
-    let line = Some(place.line).filter(|line| *line > 0);
-    json!({"file": &*place.file, "line": line, "broken": flaw.to_string()})
+fn broken_line(position: &InputPosition, flaw: &Flaw) -> Value {
+    let line = Some(position.line).filter(|line| *line > 0);
+    json!({"file": &*position.file, "line": line, "broken": flaw.to_string()})
 }

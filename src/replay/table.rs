@@ -1,7 +1,7 @@
-//! A report for people: aligned tables, the limits, the broken lines, and one line that sums it all up. Sets out
-//! figures; adds none up. Names from recordings are shown without control characters.
+//! The report of a replay for people: aligned tables, the limits, the broken lines, and a summary. Formats figures;
+//! adds none up. Names from recordings are shown without control characters.
 
-use super::input::{Flaw, Place};
+use super::input::{Flaw, InputPosition};
 use super::report::{Report, source_of};
 use super::tally::{Conversation, Figures, Group, PolicySum, share};
 use std::io::{self, Write};
@@ -24,9 +24,9 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     write_total(report, out)
 }
 
-/// Writes one conversation: where it stands, and what was done to it.
+/// Writes one conversation: its position, and what was done to it.
 pub(super) fn write_one(conversation: &Conversation, out: &mut dyn Write) -> io::Result<()> {
-    let Conversation { place, labels, figures, .. } = conversation;
+    let Conversation { position, labels, figures, .. } = conversation;
     let solved = match labels.solved {
         Some(true) => ", solved",
         Some(false) => ", not solved",
@@ -36,7 +36,7 @@ pub(super) fn write_one(conversation: &Conversation, out: &mut dyn Write) -> io:
     writeln!(
         out,
         "{}{GAP}{}{id}: {}, {}{solved}",
-        shown(&place.to_string()),
+        shown(&position.to_string()),
         shown(source_of(conversation)),
         counted(figures.requests, "request"),
         counted(figures.calls, "call"),
@@ -50,8 +50,8 @@ pub(super) fn write_one(conversation: &Conversation, out: &mut dyn Write) -> io:
 }
 
 /// A broken line, named.
-pub(super) fn broken(place: &Place, flaw: &Flaw) -> String {
-    format!("{}: {flaw}", shown(&place.to_string()))
+pub(super) fn broken(position: &InputPosition, flaw: &Flaw) -> String {
+    format!("{}: {flaw}", shown(&position.to_string()))
 }
 
 fn write_policies(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -62,10 +62,10 @@ fn write_policies(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         "policy",
         "source",
         "acted",
-        "withheld",
+        "blocked",
         "notices",
         "touched",
-        "solved, withheld",
+        "solved, blocked",
         "bytes saved",
         "tokens saved",
     ])];
@@ -86,7 +86,7 @@ fn policy_row(policy: &str, source: &str, (sum, group): (&PolicySum, &Group)) ->
         policy.to_owned(),
         source.to_owned(),
         grouped(acts.acted),
-        grouped(acts.withheld),
+        grouped(acts.blocked),
         grouped(acts.notices),
         grouped(sum.touched),
         of_solved(sum.solved_stopped, group.solved),
@@ -100,8 +100,8 @@ fn write_sources(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         "source",
         "conv.",
         "touched",
-        "withheld",
-        "solved, withheld",
+        "blocked",
+        "solved, blocked",
         "requests",
         "calls",
         "bytes saved",
@@ -154,8 +154,8 @@ fn write_broken(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "Not replayed: {}", counted(report.broken, "line"))?;
-    for (place, flaw) in &report.named {
-        writeln!(out, "{GAP}{}", broken(place, flaw))?;
+    for (position, flaw) in &report.named {
+        writeln!(out, "{GAP}{}", broken(position, flaw))?;
     }
     let more = report.broken.saturating_sub(report.named.len() as u64);
     if more > 0 {
@@ -169,20 +169,20 @@ fn write_total(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if *conversations == 0 {
         return writeln!(out, "Nothing to replay: no line holds a conversation.");
     }
-    let Figures { requests, calls, withheld, bytes_before, bytes_after, tokens_saved, .. } = figures;
+    let Figures { requests, calls, blocked, bytes_before, bytes_after, tokens_saved, .. } = figures;
     writeln!(
         out,
-        "{}, {}, {}; {} withheld in {}.",
+        "{}, {}, {}; {} blocked in {}.",
         counted(*conversations, "conversation"),
         counted(*requests, "request"),
         counted(*calls, "call"),
-        counted(*withheld, "call"),
+        counted(*blocked, "call"),
         counted(*stopped, "conversation"),
     )?;
     if *solved > 0 {
         let share = percent(*solved_stopped, *solved);
         let text = counted(*solved, "solved conversation");
-        writeln!(out, "{} of {text} would have seen a withheld call: {share}.", grouped(*solved_stopped))?;
+        writeln!(out, "{} of {text} would have seen a blocked call: {share}.", grouped(*solved_stopped))?;
     }
     let (before, after) = (grouped(*bytes_before), grouped(*bytes_after));
     writeln!(
@@ -192,7 +192,7 @@ fn write_total(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     )?;
     let kept = percent(figures.prefix_kept, figures.prefix_bytes);
     let breaks = counted(figures.prefix_breaks, "break");
-    writeln!(out, "Of each request's messages the next one begins with {kept} ({breaks}).")?;
+    writeln!(out, "The next request repeats {kept} of each request's messages ({breaks}).")?;
     if report.continued > 0 {
         writeln!(out, "{} continued by a later one.", counted(report.continued, "request body"))?;
     }
@@ -202,7 +202,7 @@ fn write_total(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 /// Writes rows in columns, the first `left` of them aligned to the left.
 fn write_rows(rows: &[Vec<String>], left: usize, out: &mut dyn Write) -> io::Result<()> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-    // A row of one cell is a remark and takes no part in the widths.
+    // A row of one cell is a remark and does not affect the widths.
     let width = |column: usize| {
         let cells = rows.iter().filter(|row| row.len() > 1).filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
@@ -240,13 +240,13 @@ fn of_solved(stopped: u64, solved: u64) -> String {
     if solved == 0 { "-".to_owned() } else { format!("{} of {}", grouped(stopped), grouped(solved)) }
 }
 
-/// Rounded down, so that 100 % is said of the whole alone.
+/// Rounded down, so that only the whole is shown as 100%.
 fn percent(part: u64, whole: u64) -> String {
     share(part, whole).map_or_else(
         || "-".to_owned(),
         |_| {
             let hundredths = u128::from(part) * 10_000 / u128::from(whole);
-            format!("{}.{:02} %", hundredths / 100, hundredths % 100)
+            format!("{}.{:02}%", hundredths / 100, hundredths % 100)
         },
     )
 }

@@ -1,7 +1,6 @@
-//! The figures of one replayed conversation, and what they add up to over many. Counts and adds; neither judges
-//! nor writes.
+//! The counts of one replayed conversation, and their sums over many. Counts and adds; neither judges nor formats.
 
-use super::input::Place;
+use super::input::InputPosition;
 use super::recording::Labels;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,7 +8,7 @@ use std::collections::BTreeMap;
 /// A conversation, replayed.
 #[derive(Debug)]
 pub(super) struct Conversation {
-    pub place: Place,
+    pub position: InputPosition,
     pub labels: Labels,
     pub figures: Figures,
     /// By policy.
@@ -27,33 +26,33 @@ pub(super) struct Figures {
     /// Requests that a policy refused.
     pub rejected: u64,
     pub calls: u64,
-    /// Calls withheld, by whichever policies, and calls behind requests that were refused.
-    pub withheld: u64,
-    /// Bytes of all requests as recorded, and as they would have gone out.
+    /// Calls blocked, by whichever policies, and calls after requests that were refused.
+    pub blocked: u64,
+    /// Bytes of all requests as recorded, and as they would have been sent.
     pub bytes_before: u64,
     pub bytes_after: u64,
-    /// Estimated, over all requests: a result that is shortened saves again with each.
+    /// Estimated, over all requests: a shortened result saves tokens in each of them.
     pub tokens_saved: u64,
-    /// Bytes of the messages of all requests but the last of each conversation, as they would have gone out.
+    /// Bytes of the messages of all requests but the last of each conversation, as they would have been sent.
     pub prefix_bytes: u64,
-    /// Of those, the bytes with which the next request would have begun.
+    /// Of those, the bytes that the next request would have repeated.
     pub prefix_kept: u64,
-    /// Requests that would not have begun with all of the one before.
+    /// Requests that would not have repeated all of the previous one.
     pub prefix_breaks: u64,
 }
 
-/// What one policy did. Everything but the savings is counted once, when it is new in a request.
+/// What one policy did. Everything except the savings is counted once, when it is new in a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Acts {
-    /// Everything that it did: notices, withheld calls, edits, requests refused.
+    /// Everything that it did: notices, blocked calls, edits, requests refused.
     pub acted: u64,
-    pub withheld: u64,
+    pub blocked: u64,
     pub notices: u64,
     pub rejected: u64,
     /// Over all requests; less than 0 where its notices are longer than what it cut.
     pub bytes_saved: i64,
     pub tokens_saved: u64,
-    /// By the word of the action; remarks, which change nothing, too.
+    /// By the name of the action; includes remarks, which change nothing.
     pub actions: BTreeMap<Cow<'static, str>, u64>,
 }
 
@@ -67,22 +66,22 @@ pub(super) struct Use {
 /// One thing that a policy did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Event {
-    /// The place of the message, from 0, as in the line's `messages`.
+    /// The position of the message, from 0, as in the line's `messages`.
     pub message: usize,
     pub policy: &'static str,
     pub action: Cow<'static, str>,
     pub tool: Option<String>,
-    /// The kind of reason for which a call was withheld, or the code of a refusal.
+    /// Why a call was blocked, or the code of a refusal.
     pub reason: Option<String>,
 }
 
-/// What many conversations add up to.
+/// The sums over many conversations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     pub conversations: u64,
     /// Conversations in which any policy did anything.
     pub touched: u64,
-    /// Conversations that saw a withheld call or a refused request.
+    /// Conversations that saw a blocked call or a refused request.
     pub stopped: u64,
     pub solved: u64,
     pub solved_stopped: u64,
@@ -102,14 +101,14 @@ pub(super) struct PolicySum {
 impl Figures {
     /// Whether anything of the conversation was stopped.
     pub(super) fn is_stopped(&self) -> bool {
-        self.withheld + self.rejected > 0
+        self.blocked + self.rejected > 0
     }
 
     fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.rejected += other.rejected;
         self.calls += other.calls;
-        self.withheld += other.withheld;
+        self.blocked += other.blocked;
         self.bytes_before += other.bytes_before;
         self.bytes_after += other.bytes_after;
         self.tokens_saved += other.tokens_saved;
@@ -122,7 +121,7 @@ impl Figures {
 impl Acts {
     fn add(&mut self, other: &Self) {
         self.acted += other.acted;
-        self.withheld += other.withheld;
+        self.blocked += other.blocked;
         self.notices += other.notices;
         self.rejected += other.rejected;
         self.bytes_saved += other.bytes_saved;
@@ -134,7 +133,7 @@ impl Acts {
 }
 
 impl Use {
-    /// Takes the fuller of the two.
+    /// Keeps the fuller of the two.
     pub(super) fn raise(&mut self, other: Self) {
         if (other.used, other.limit) > (self.used, self.limit) {
             *self = other;
@@ -160,7 +159,7 @@ impl Group {
         self.figures.add(figures);
         for (policy, acts) in &conversation.acts {
             let sum = self.policies.entry(policy).or_default();
-            let stopped = acts.withheld + acts.rejected > 0;
+            let stopped = acts.blocked + acts.rejected > 0;
             sum.acts.add(acts);
             sum.touched += u64::from(acts.acted > 0);
             sum.stopped += u64::from(stopped);
@@ -169,7 +168,7 @@ impl Group {
     }
 }
 
-/// `part` of `whole`, 0 to 1, to six places; nothing of nothing is unknown.
+/// `part` of `whole`, 0 to 1, to six decimal places; `None` where `whole` is 0.
 pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| (part as f64 / whole as f64 * 1e6).round() / 1e6)
 }

@@ -1,5 +1,5 @@
-//! Times as recordings write them, and the clock of a replay that goes by them or, without them, at a fixed
-//! pace. Reads no clock of the machine.
+//! The clock of a replay: it follows recorded times or, without them, a fixed pace; and the parser of recorded times.
+//! Does not read the system clock.
 
 use serde_json::Value;
 use std::time::{Duration, UNIX_EPOCH};
@@ -20,7 +20,7 @@ impl Clock {
         Self { now_ms: 0, pace_ms: u64::try_from(pace.as_millis()).unwrap_or(u64::MAX) }
     }
 
-    /// The time of the next call, made in a message with this time, where one is recorded.
+    /// The time of the next call, in a message with this recorded time, if there is one.
     pub(super) fn call(&mut self, recorded_ms: Option<u64>) -> u64 {
         self.now_ms = recorded_ms.unwrap_or_else(|| self.now_ms.saturating_add(self.pace_ms));
         self.now_ms
@@ -50,7 +50,7 @@ fn parse_text(text: &str) -> Option<u64> {
 
 /// The time without its offset, and the offset in minutes.
 fn split_offset(text: &str) -> Option<(&str, i64)> {
-    // Behind the date, which holds dashes too.
+    // After the date, which contains dashes too.
     let Some(at) = text.rfind(['+', '-']).filter(|at| *at > "2000-01-01".len()) else {
         return Some((text, 0));
     };

@@ -1,10 +1,10 @@
-//! The audit record: one JSON line for each client request in which a policy acted or a call was judged, appended
-//! to a file of its own. Decides which fields there are and bounds them. Never holds a body, an argument or a
-//! credential; no request waits for it, and what cannot be written is counted.
+//! The audit log: one JSON line for each client request in which a policy acted or a call was judged, appended to its
+//! own file. Defines the fields and bounds them. Never contains a body, an argument or a credential; no request waits
+//! for it, and lines that cannot be written are counted.
 
 use super::bounded;
-use super::outcome::{Action, JudgedCall, On, Outcome};
 use super::queue::Queue;
+use super::request_record::{Action, JudgedCall, On, RequestRecord};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
@@ -14,55 +14,55 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Longest text, in characters; as in the log.
+/// The longest text, in characters; as in the log.
 const MAX_TEXT_CHARS: usize = 200;
-/// Most decisions and most actions of a line; the rest is told by number. More than any provider's parallel calls.
+/// The most decisions and the most actions of a line; the rest is only counted. More than any provider's parallel
+/// calls.
 const MAX_ITEMS: usize = 200;
-/// Read and written by the owner alone: the record tells who did what.
+/// Only the owner may read and write the file: it shows who did what.
 const FILE_MODE: u32 = 0o600;
 
-/// A handle on the audit record. Cheap to clone; no call waits for the disk.
+/// A handle on the audit log. Cheap to clone; no call waits for the disk.
 #[derive(Clone)]
 pub struct Audit(Option<Arc<Queue>>);
 
 impl Audit {
-    /// No record is kept.
+    /// No audit log.
     pub fn off() -> Self {
         Self(None)
     }
 
-    /// A record appended to the file at `path`, which is made if there is none.
+    /// An audit log appended to the file at `path`, which is created if it does not exist.
     ///
     /// # Errors
-    /// The file cannot be made or written.
+    /// The file cannot be created or written.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = Appended { path: path.to_owned(), file: open(path)?, torn: ends_within_a_line(path) };
         Ok(Self(Some(Arc::new(Queue::new("audit", file)))))
     }
 
-    /// The line of one request, where there is anything to tell.
-    pub(super) fn request(&self, outcome: &Outcome) {
+    /// Writes the line of one request, if there is anything to report.
+    pub(super) fn request(&self, record: &RequestRecord) {
         let Some(queue) = &self.0 else { return };
-        if let Some(line) = line(outcome, SystemTime::now()) {
+        if let Some(line) = line(record, SystemTime::now()) {
             queue.push(&line);
         }
     }
 
-    /// Writes what was recorded so far and ends the record; waits a second at most. To be called at the program's
-    /// end, off the runtime.
+    /// Flushes and ends the audit log; waits a second at most. Call at the program's end, off the runtime.
     pub fn finish(&self) {
         if let Some(queue) = &self.0 {
             queue.finish();
         }
     }
 
-    /// Lines that were lost since this was last asked.
+    /// Lines that were lost since the last call.
     pub(super) fn take_lost(&self) -> u64 {
         self.0.as_ref().map_or(0, |queue| queue.take_lost())
     }
 }
 
-/// A line. Its keys stay, new ones may come.
+/// A line. Its keys are stable; new ones may be added.
 #[derive(Serialize)]
 struct Entry<'a> {
     timestamp: String,
@@ -73,25 +73,25 @@ struct Entry<'a> {
     mode: &'static str,
     decisions: Vec<Decision<'a>>,
     actions: Vec<Deed<'a>>,
-    /// Decisions and actions that are not listed.
+    /// How many decisions and actions are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: usize,
 }
 
-/// What one policy said of one call; of a call of which none said anything, that it was judged.
+/// The decision of one policy on one call; for a call without decisions, that it was judged.
 #[derive(Clone, Serialize)]
 struct Decision<'a> {
-    /// Its place among the calls judged in this request, from 0.
+    /// Its index among the calls judged in this request, from 0.
     call: usize,
     tool: Cow<'a, str>,
     /// What became of the call: `allow`, `block`, `modify`, `answer` or `ask`.
     verdict: &'static str,
-    /// It was allowed because nobody could rule on it.
+    /// It was allowed because nobody could decide on it.
     #[serde(skip_serializing_if = "is_false")]
     unjudged: bool,
     policy: Option<&'static str>,
     reason: Option<&'static str>,
-    /// The model reads this policy's words.
+    /// The model gets this policy's text.
     spoke: bool,
 }
 
@@ -103,24 +103,24 @@ struct Deed<'a> {
     count: u64,
 }
 
-/// The line that tells of `outcome`, its end included; `None` where no policy acted and no call was judged.
-fn line(outcome: &Outcome, at: SystemTime) -> Option<Vec<u8>> {
-    // What a resent request tells again was told before; its reply is new.
-    let is_new = |action: &&Action| !outcome.repeated || action.on == On::Reply;
-    let actions: Vec<&Action> = outcome.actions.iter().filter(is_new).collect();
-    if actions.is_empty() && outcome.judged.is_empty() {
+/// The line for `record`, its end included; `None` where no policy acted and no call was judged.
+fn line(record: &RequestRecord, at: SystemTime) -> Option<Vec<u8>> {
+    // Actions of a resent request were recorded before; its reply is new.
+    let is_new = |action: &&Action| !record.repeated || action.on == On::Reply;
+    let actions: Vec<&Action> = record.actions.iter().filter(is_new).collect();
+    if actions.is_empty() && record.judged.is_empty() {
         return None;
     }
-    let decisions: usize = outcome.judged.iter().map(|call| call.said.len().max(1)).sum();
+    let decisions: usize = record.judged.iter().map(|call| call.said.len().max(1)).sum();
     let text = |raw| bounded::text(raw, MAX_TEXT_CHARS);
     let entry = Entry {
         timestamp: humantime::format_rfc3339_micros(at.max(SystemTime::UNIX_EPOCH)).to_string(),
-        request_id: text(&outcome.request_id),
-        conversation: outcome.conversation.as_deref().map(text),
-        model: outcome.model.as_deref().map(text),
-        profile: outcome.profile.as_deref().map(text),
-        mode: outcome.mode,
-        decisions: outcome.judged.iter().enumerate().flat_map(decisions_on).take(MAX_ITEMS).collect(),
+        request_id: text(&record.request_id),
+        conversation: record.conversation.as_deref().map(text),
+        model: record.model.as_deref().map(text),
+        profile: record.profile.as_deref().map(text),
+        mode: record.mode,
+        decisions: record.judged.iter().enumerate().flat_map(decisions_on).take(MAX_ITEMS).collect(),
         actions: actions.iter().take(MAX_ITEMS).map(|action| deed(action)).collect(),
         left_out: decisions.saturating_sub(MAX_ITEMS) + actions.len().saturating_sub(MAX_ITEMS),
     };
@@ -165,11 +165,11 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// The file at a path, whichever that is now: one that was moved away or deleted is replaced by a new one.
+/// The file at a path, whichever that is now: a file that was moved away or deleted is replaced by a new one.
 struct Appended {
     path: PathBuf,
     file: File,
-    /// A line was cut where writing failed, and the next must not go on with it.
+    /// A line was cut by a failed write, and the next must not continue it.
     torn: bool,
 }
 
@@ -212,7 +212,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)
 }
 
-/// Whether the last line of a file has no end: the process that wrote it was killed, or its disk was full.
+/// Whether the last line of a file is incomplete: the process that wrote it was killed, or its disk was full.
 fn ends_within_a_line(path: &Path) -> bool {
     let last = |path: &Path| -> io::Result<u8> {
         let mut file = File::open(path)?;

@@ -1,12 +1,12 @@
-//! Text from outside made fit for labels and log lines: of bounded length, with nothing in it that moves a
-//! cursor or hides. Escaping for a format is the format's own affair.
+//! Sanitising of external text for labels and log lines: bounded length, without characters that move a cursor or are
+//! invisible. Escaping is left to the format.
 
 use std::borrow::Cow;
 
-/// Longest name of a tool, in characters. OpenAI takes 64.
+/// The longest name of a tool, in characters. OpenAI allows 64.
 const NAME_CHARS: usize = 64;
 
-/// The name of a tool: at most 64 characters, in one word.
+/// The name of a tool: at most 64 characters, without spaces.
 pub(super) fn name(raw: &str) -> Cow<'_, str> {
     if raw.is_empty() {
         return Cow::Borrowed("unnamed");
@@ -33,8 +33,8 @@ fn cut(raw: &str, max: usize) -> impl Iterator<Item = char> + '_ {
     raw.chars().take(kept).chain(is_longer.then_some('…'))
 }
 
-/// Control characters (a terminal may obey C1 ones as well), and those that are not seen or turn the
-/// direction of what follows.
+/// Control characters (a terminal may obey C1 ones as well), and characters that are invisible or change the direction
+/// of text.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,

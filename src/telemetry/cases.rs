@@ -1,9 +1,9 @@
-//! Outcomes and sinks for the tests of this folder.
+//! Request records and sinks for the tests of this folder.
 
 use super::endpoint::Endpoint;
-use super::outcome::{
-    Context, Fallback, JudgedCall, LimitUse, NewResult, On, Outcome, PrefixBreak, Route, SHORTENED, Said,
-    Times, Tokens, Verdict,
+use super::request_record::{
+    Context, Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, RequestRecord, Route, SHORTENED,
+    Said, Times, Tokens, Verdict,
 };
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -29,30 +29,30 @@ impl Write for Sink {
     }
 }
 
-/// An outcome with something of everything but failures.
-pub(super) fn rich() -> Outcome {
-    let mut outcome = Outcome::new(Route::Chat);
-    outcome.request_id = "req-1".to_owned();
-    outcome.conversation = Some("talk-1".to_owned());
-    outcome.model = Some("gpt-4o".to_owned());
-    outcome.profile = Some("chat".into());
-    outcome.caller = Some("c0ffee".to_owned());
-    outcome.method = "POST".to_owned();
-    outcome.path = "/v1/chat/completions".to_owned();
-    outcome.endpoint = Endpoint::ChatCompletions;
-    outcome.mode = "enforce";
-    outcome.status = 200;
-    outcome.streamed = true;
-    outcome.act(On::Request, "truncate", SHORTENED, 2);
-    outcome.act(On::Request, "budget", "notice", 1);
-    outcome.act(On::Reply, "rate_limit", "withheld", 1);
-    outcome.judged = calls();
+/// A record with some of everything except failures.
+pub(super) fn rich() -> RequestRecord {
+    let mut record = RequestRecord::new(Route::Chat);
+    record.request_id = "req-1".to_owned();
+    record.conversation = Some("talk-1".to_owned());
+    record.model = Some("gpt-4o".to_owned());
+    record.profile = Some("chat".into());
+    record.caller = Some("c0ffee".to_owned());
+    record.method = "POST".to_owned();
+    record.path = "/v1/chat/completions".to_owned();
+    record.endpoint = Endpoint::ChatCompletions;
+    record.mode = "enforce";
+    record.status = 200;
+    record.streamed = true;
+    record.act(On::Request, "truncate", SHORTENED, 2);
+    record.act(On::Request, "budget", "notice", 1);
+    record.act(On::Reply, "rate_limit", "blocked", 1);
+    record.judged = calls();
     let result = |tool: &str, bytes, tokens, took| NewResult { tool: tool.to_owned(), bytes, tokens, took };
-    outcome.results = vec![
+    record.results = vec![
         result("search", 5_120, 1_280, Some(Duration::from_millis(350))),
         result("weather", 10, 3, None),
     ];
-    outcome.tokens = Tokens {
+    record.tokens = Tokens {
         prompt: 3_000,
         cached: 2_048,
         cache_written: 100,
@@ -60,28 +60,28 @@ pub(super) fn rich() -> Outcome {
         reasoning: 20,
         saved: 900,
     };
-    outcome.context = Context { touched: true, held_out: false };
-    outcome.upstream_requests = 2;
-    outcome.upstream_request_id = Some("up-1".to_owned());
-    outcome.fallbacks = vec![Fallback::Placement];
-    outcome.prefix_breaks = vec![PrefixBreak::Ledger];
-    outcome.unjudged = vec!["event_too_long"];
-    outcome.lost_rounds = 1;
-    outcome.reasks = 1;
-    outcome.usage_of_limits = vec![
+    record.context = Context { touched: true, held_out: false };
+    record.upstream_requests = 2;
+    record.upstream_request_id = Some("up-1".to_owned());
+    record.fallbacks = vec![Fallback::Placement];
+    record.prefix_breaks = vec![PrefixBreak::StateStore];
+    record.unjudged = vec!["event_too_long"];
+    record.lost_hidden_exchanges = 1;
+    record.reasks = 1;
+    record.usage_of_limits = vec![
         LimitUse { policy: Some("rate_limit"), tool: "weather".to_owned(), used: 3, limit: 3 },
         LimitUse { policy: None, tool: "*".to_owned(), used: 12, limit: 50 },
     ];
-    outcome.times = Times {
+    record.times = Times {
         total: Duration::from_micros(1_500_250),
         upstream: Duration::from_millis(1_500),
         first_byte: Some(Duration::from_micros(420_500)),
         overhead: Duration::from_micros(250),
     };
-    outcome.request_bytes = 32_768;
-    outcome.reply_bytes = 900;
-    outcome.traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
-    outcome
+    record.request_bytes = 32_768;
+    record.reply_bytes = 900;
+    record.traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
+    record
 }
 
 fn calls() -> Vec<JudgedCall> {

@@ -1,9 +1,8 @@
-//! The endpoints of LLM APIs as a closed set of names, and the path as it is shown: what a request asked for, without
-//! anything that could be a secret.
+//! The endpoints of LLM APIs as a closed set of names, and the path without anything that could be a secret.
 
 use std::borrow::Cow;
 
-/// What a request asks for, by the end of its path.
+/// The endpoint of a request, by the end of its path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Endpoint {
     ChatCompletions,
@@ -31,14 +30,14 @@ impl Endpoint {
         match (parent, last) {
             ("chat", "completions") => Self::ChatCompletions,
             (_, "completions") => Self::Completions,
-            // Those of a thread are another API's.
+            // Those of a thread belong to another API.
             (parent, "messages") if parent.is_empty() || is_version(parent) => Self::Messages,
             ("messages", "count_tokens" | "batches") => Self::Messages,
             _ => path.split('/').find_map(Self::by_segment).unwrap_or_default(),
         }
     }
 
-    /// Endpoints with others below them, such as one model or one response.
+    /// Endpoints with subpaths, such as one model or one response.
     fn by_segment(segment: &str) -> Option<Self> {
         Some(match segment {
             "responses" => Self::Responses,
@@ -78,7 +77,7 @@ fn is_version(segment: &str) -> bool {
     segment.strip_prefix('v').is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// A path up to the first `;` or `%`, behind which some clients put parameters, and so credentials.
+/// A path up to the first `;` or `%`, after which some clients put parameters, and so credentials.
 pub fn shown(path: &str) -> Cow<'_, str> {
     match path.find([';', '%']) {
         Some(end) => Cow::Owned(format!("{}…", &path[..end])),

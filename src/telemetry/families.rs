@@ -1,7 +1,7 @@
-//! The shapes of metrics: how they are made and registered, and series resolved once for the labels known
-//! beforehand. Names, help texts and what is counted are their users' affair.
+//! Metric families: how they are made and registered, with series resolved once for labels known beforehand. Their
+//! users define names, help texts and what is counted.
 
-use super::outcome::{Context, Route};
+use super::request_record::{Context, Route};
 use prometheus::core::Collector;
 use prometheus::{
     Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -9,7 +9,7 @@ use prometheus::{
 };
 use std::sync::OnceLock;
 
-/// The statuses with series of their own.
+/// The statuses with their own series.
 const STATUSES: std::ops::Range<u16> = 100..600;
 
 /// Makes metrics and registers them.
@@ -20,9 +20,9 @@ impl Maker<'_> {
         self.0.register(Box::new(metric))
     }
 
-    /// The metric that tells the version.
+    /// The metric with the version.
     pub(super) fn build_info(&self) -> Result<(), Error> {
-        let opts = Opts::new("toolrein_build_info", "1, labelled with the version that runs.");
+        let opts = Opts::new("toolrein_build_info", "Always 1, labelled with the running version.");
         let info = IntGaugeVec::new(opts, &["version"])?;
         info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         self.add(info)
@@ -63,7 +63,7 @@ impl Maker<'_> {
         Ok(family)
     }
 
-    /// Counters by one label; those of the `known` words begin at 0.
+    /// Counters by one label; those of the `known` labels start at 0.
     pub(super) fn words(
         &self,
         name: &str,
@@ -94,7 +94,7 @@ impl Counters {
 
 /// Billed prompts by what was done to their conversations.
 pub(super) struct Contexts {
-    /// All tokens and the cached ones, by the place that [`Self::place`] gives.
+    /// All tokens and the cached ones, at the index from [`Self::index`].
     by_context: [[IntCounter; 2]; 4],
 }
 
@@ -102,20 +102,20 @@ impl Contexts {
     pub(super) fn new(make: &Maker<'_>, name: &str, help: &str) -> Result<Self, Error> {
         let family = make.counters(name, help, &["touched", "held_out", "kind"])?;
         let word = |holds: bool| if holds { "yes" } else { "no" };
-        let by_context = [0, 1, 2, 3].map(|place| {
-            let (touched, held_out) = (word(place & 1 > 0), word(place & 2 > 0));
+        let by_context = [0, 1, 2, 3].map(|index| {
+            let (touched, held_out) = (word(index & 1 > 0), word(index & 2 > 0));
             ["prompt", "cached"].map(|kind| family.with_label_values(&[touched, held_out, kind]))
         });
         Ok(Self { by_context })
     }
 
     pub(super) fn count(&self, context: Context, prompt: u64, cached: u64) {
-        let [all, from_cache] = &self.by_context[Self::place(context)];
+        let [all, from_cache] = &self.by_context[Self::index(context)];
         all.inc_by(prompt);
         from_cache.inc_by(cached);
     }
 
-    fn place(context: Context) -> usize {
+    fn index(context: Context) -> usize {
         usize::from(context.touched) | usize::from(context.held_out) << 1
     }
 }
@@ -144,12 +144,12 @@ impl Requests {
 
     fn counter(&self, route: Route, status: u16) -> &IntCounter {
         let is_usual = STATUSES.contains(&status);
-        let place = match status {
+        let index = match status {
             0 => STATUSES.len(),
             _ if is_usual => usize::from(status - STATUSES.start),
             _ => STATUSES.len() + 1,
         };
-        self.by_route[route as usize][place].get_or_init(|| {
+        self.by_route[route as usize][index].get_or_init(|| {
             let label = match status {
                 0 => "none".to_owned(),
                 _ if is_usual => status.to_string(),

@@ -1,5 +1,5 @@
-//! One log line as bytes: a JSON object, or text for people. Bounds the values of lines that are made of other people's
-//! words; which fields there are is the log's affair.
+//! The format of one log line: a JSON object, or text for people. Bounds the values that come from outside; the log
+//! defines the fields.
 
 use super::bounded;
 use super::log::Level;
@@ -7,9 +7,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::time::SystemTime;
 
-/// Longest value, in characters: more than any id or model name in use.
+/// The longest value, in characters: more than any id or model name in use.
 pub(super) const MAX_VALUE_CHARS: usize = 200;
-/// Longest list; how many more there were is given as a number.
+/// The longest list; the number of further items is given.
 pub(super) const MAX_ITEMS: usize = 20;
 
 /// How a line is written.
@@ -45,7 +45,7 @@ pub(super) fn line(
     let mut bytes = match form {
         Form::Json => {
             let line = Line { timestamp, level: level.as_str(), message: &message, fields };
-            // It fails only where a key is no text, and ours are.
+            // It fails only where a key is not text, and ours are.
             serde_json::to_vec(&line).unwrap_or_default()
         }
         Form::Text => {
@@ -58,7 +58,7 @@ pub(super) fn line(
     bytes
 }
 
-/// Fields of words from outside: each text and each list bounded, at any depth.
+/// Fields with external text: each text and each list bounded, at any depth.
 pub(super) fn bounded_fields(fields: impl Serialize) -> Map<String, Value> {
     match serde_json::to_value(fields) {
         Ok(Value::Object(fields)) => {
@@ -87,7 +87,7 @@ fn pairs(fields: &Value) -> impl Iterator<Item = String> + '_ {
     fields.map(|(key, value)| format!("{key}={}", plain(&shown(value))))
 }
 
-/// A value without quotes: items are divided by commas, members of an item by spaces.
+/// A value without quotes: items are separated by commas, members of an item by spaces.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

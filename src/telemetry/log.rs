@@ -1,15 +1,15 @@
-//! The log: one structured line for each client request, and a few plain ones around them. Decides which level a
-//! line has; a request's fields are `request`'s affair, how a line is spelled `line`'s, writing it `queue`'s.
+//! The log: one structured line for each client request, and a few other lines. Decides the level of a line; `request`
+//! defines a request's fields, `line` formats a line, and `queue` writes it.
 //!
 //! A request's line always has `request_id`, `method`, `path`, `endpoint`, `route`, `mode`, `status`, `request_bytes`,
-//! `reply_bytes`, `total_ms` and `overhead_ms`. Every other field is there only where it says something: no empty text,
-//! no zero, no `false`. Names and meanings of fields stay; new ones may come. Never a body, an argument or a
-//! credential.
+//! `reply_bytes`, `total_ms` and `overhead_ms`. Every other field is there only where it has information: no empty
+//! text, no zero, no `false`. Names and meanings of fields are stable; new ones may be added. Never a body, an argument
+//! or a credential.
 
 use super::line::{Form, bounded_fields, line};
-use super::outcome::Outcome;
 use super::queue::Queue;
 use super::request::RequestLine;
+use super::request_record::RequestRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
@@ -25,7 +25,7 @@ pub struct Settings {
     pub level: Level,
 }
 
-/// How lines are written.
+/// The format of lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -36,7 +36,7 @@ pub enum Format {
     Json,
 }
 
-/// How much a line matters, the least first.
+/// The level of a line, the least important first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -44,7 +44,7 @@ pub enum Level {
     /// Requests.
     #[default]
     Info,
-    /// Requests that ended in an error of ours or a status of 500 and above.
+    /// Requests that ended in an error of toolrein's own or a status of 500 and above.
     Warn,
     Error,
 }
@@ -76,7 +76,7 @@ impl Log {
         Self(None)
     }
 
-    /// A log to `sink`, which is written by a thread of its own. [`Format::Auto`] looks at standard error.
+    /// A log to `sink`, written by its own thread. [`Format::Auto`] depends on standard error.
     pub(super) fn open(settings: Settings, sink: impl Write + Send + 'static) -> Self {
         let form = match settings.format {
             Format::Text => Form::Text,
@@ -90,7 +90,7 @@ impl Log {
         })))
     }
 
-    /// Lines below `level` are not written from now on.
+    /// From now on, lines below `level` are not written.
     pub fn set_level(&self, level: Level) {
         if let Some(open) = &self.0 {
             open.level.store(level as u8, Ordering::Relaxed);
@@ -98,16 +98,16 @@ impl Log {
     }
 
     /// The line of one request.
-    pub(super) fn request(&self, outcome: &Outcome) {
-        let failed = outcome.error.is_some() || outcome.status >= 500;
+    pub(super) fn request(&self, record: &RequestRecord) {
+        let failed = record.error.is_some() || record.status >= 500;
         let level = if failed { Level::Warn } else { Level::Info };
         if let Some(open) = self.at(level) {
-            open.write(level, "request", RequestLine::from(outcome));
+            open.write(level, "request", RequestLine::from(record));
         }
     }
 
-    /// The line that says where the proxy and the admin server listen. It is written at every level, since
-    /// programs wait for it; credentials in the upstream's URL are left out.
+    /// The line that reports where the proxy and the admin server listen. It is written at every level, since programs
+    /// wait for it; credentials in the upstream's URL are left out.
     pub fn listening(&self, started: &Started<'_>) {
         if let Some(open) = &self.0 {
             let upstream = without_credentials(started.upstream);
@@ -116,7 +116,7 @@ impl Log {
         }
     }
 
-    /// Any other line, its `fields` a struct or a map. The caller sees to it that no value is a body, an argument or a
+    /// Any other line, its `fields` a struct or a map. The caller ensures that no value is a body, an argument or a
     /// credential.
     pub fn note(&self, level: Level, message: &str, fields: impl Serialize) {
         if let Some(open) = self.at(level) {
@@ -124,7 +124,7 @@ impl Log {
         }
     }
 
-    /// An event of the library `target`, which was let through by the levels of modules.
+    /// An event of the library `target`, which passed the filter by module.
     pub(super) fn forwarded(&self, level: Level, target: &str, fields: impl Serialize) {
         if let Some(open) = &self.0 {
             let mut fields = bounded_fields(fields);
@@ -134,29 +134,28 @@ impl Log {
         }
     }
 
-    /// Writes what was logged so far and ends the log; waits a second at most. To be called at the program's end, off
-    /// the runtime.
+    /// Flushes and ends the log; waits a second at most. Call at the program's end, off the runtime.
     pub fn finish(&self) {
         if let Some(open) = &self.0 {
             open.queue.finish();
         }
     }
 
-    /// Lines that were lost since this was last asked, because they came faster than they could be written.
+    /// Lines lost since the last call, because they came faster than they could be written.
     pub(super) fn take_lost(&self) -> u64 {
         self.0.as_ref().map_or(0, |open| open.queue.take_lost())
     }
 
-    /// The log, where lines of this level are written.
+    /// The log, if lines of this level are written.
     fn at(&self, level: Level) -> Option<&Open> {
         self.0.as_deref().filter(|open| level as u8 >= open.level.load(Ordering::Relaxed))
     }
 }
 
-/// What the line about the start says.
+/// The content of the line about the start.
 #[derive(Clone, Debug, Serialize)]
 pub struct Started<'a> {
-    /// Where the proxy and the admin server listen.
+    /// The addresses on which the proxy and the admin server listen.
     pub proxy: String,
     pub admin: String,
     pub mode: &'a str,
@@ -167,10 +166,10 @@ pub struct Started<'a> {
     pub config: Configured<'a>,
 }
 
-/// Which configuration is in force.
+/// The configuration in force.
 #[derive(Clone, Debug, Serialize)]
 pub struct Configured<'a> {
-    /// Where it was read from.
+    /// Its source.
     pub config: &'a str,
     /// The beginning of the SHA-256 of its text, in hexadecimal.
     pub config_hash: &'a str,
@@ -209,7 +208,7 @@ fn without_credentials(url: &str) -> String {
 mod tests {
     use super::super::cases::{Sink, rich};
     use super::super::endpoint::Endpoint;
-    use super::super::outcome::{JudgedCall, Route};
+    use super::super::request_record::{JudgedCall, Route};
     use super::*;
     use serde_json::json;
 
@@ -240,7 +239,7 @@ mod tests {
             "endpoint": "chat_completions", "route": "chat", "mode": "enforce", "status": 200, "streamed": true,
             "actions": [{"policy": "truncate", "action": "shortened", "count": 2},
                 {"policy": "budget", "action": "notice", "count": 1},
-                {"policy": "rate_limit", "action": "withheld", "count": 1}],
+                {"policy": "rate_limit", "action": "blocked", "count": 1}],
             "tool_calls": [{"name": "search", "id": "call-0", "verdict": "allow"},
                 {"name": "search", "id": "call-0", "verdict": "allow"},
                 {"name": "weather", "id": "call-0", "verdict": "block", "policy": "rate_limit", "reason": "RATE_LIMIT",
@@ -251,7 +250,7 @@ mod tests {
             "limits": [{"policy": "rate_limit", "tool": "weather", "used": 3, "limit": 3},
                 {"tool": "*", "used": 12, "limit": 50}],
             "upstream_requests": 2, "upstream_request_id": "up-1", "reasks": 1, "lost_hidden_exchanges": 1,
-            "fallbacks": ["placement"], "prefix_breaks": ["ledger"], "unjudged": ["event_too_long"],
+            "fallbacks": ["placement"], "prefix_breaks": ["store"], "unjudged": ["event_too_long"],
             "tokens_prompt": 3000, "tokens_cached": 2048, "tokens_cache_written": 100, "tokens_completion": 70,
             "tokens_reasoning": 20, "tokens_saved": 900,
             "context_touched": true, "request_bytes": 32768, "reply_bytes": 900,
@@ -275,31 +274,31 @@ mod tests {
 
     #[test]
     fn a_plain_record_has_only_the_fields_that_say_something() {
-        let mut outcome = Outcome::new(Route::Relay);
-        outcome.mode = "observe";
-        outcome.method = "GET".to_owned();
-        outcome.path = "/v1/models".to_owned();
-        outcome.endpoint = Endpoint::Models;
+        let mut record = RequestRecord::new(Route::Relay);
+        record.mode = "observe";
+        record.method = "GET".to_owned();
+        record.path = "/v1/models".to_owned();
+        record.endpoint = Endpoint::Models;
         let expected = json!({
             "level": "info", "message": "request", "request_id": "", "method": "GET", "path": "/v1/models",
             "endpoint": "models", "route": "relay", "mode": "observe", "status": 0, "request_bytes": 0,
             "reply_bytes": 0, "total_ms": 0.0, "overhead_ms": 0.0,
         });
-        assert_eq!(lines(json_at(Level::Debug), |log| log.request(&outcome)), [expected]);
+        assert_eq!(lines(json_at(Level::Debug), |log| log.request(&record)), [expected]);
     }
 
     #[test]
     fn failed_requests_are_warnings_and_lower_levels_are_left_out() {
-        let with = |status, error| Outcome { status, error, ..Outcome::new(Route::Chat) };
-        for (outcome, warned) in [
+        let with = |status, error| RequestRecord { status, error, ..RequestRecord::new(Route::Chat) };
+        for (record, warned) in [
             (with(200, None), false),
             (with(404, None), false),
             (with(0, None), false),
             (with(400, Some("budget_exhausted")), true),
             (with(503, None), true),
         ] {
-            let written = lines(json_at(Level::Warn), |log| log.request(&outcome));
-            assert_eq!(written.len(), usize::from(warned), "{outcome:?}");
+            let written = lines(json_at(Level::Warn), |log| log.request(&record));
+            assert_eq!(written.len(), usize::from(warned), "{record:?}");
         }
     }
 
@@ -346,19 +345,19 @@ mod tests {
     #[test]
     fn hostile_ids_and_names_stay_bounded_and_inside_their_fields() {
         let hostile = format!("a\",\"level\":\"error\"}}\n{}", "\u{1b}[31mx ".repeat(10_000));
-        let mut outcome = rich();
-        outcome.conversation = Some(hostile.clone());
-        outcome.model = Some(hostile.clone());
-        outcome.traceparent = Some(hostile.clone());
-        outcome.path.clone_from(&hostile);
-        outcome.method.clone_from(&hostile);
-        outcome.upstream_request_id = Some(hostile.clone());
-        outcome.judged[2].id.clone_from(&hostile);
-        outcome.judged = vec![JudgedCall { tool: hostile.clone(), ..outcome.judged[2].clone() }; 5_000];
-        outcome.results.iter_mut().for_each(|result| result.tool.clone_from(&hostile));
+        let mut record = rich();
+        record.conversation = Some(hostile.clone());
+        record.model = Some(hostile.clone());
+        record.traceparent = Some(hostile.clone());
+        record.path.clone_from(&hostile);
+        record.method.clone_from(&hostile);
+        record.upstream_request_id = Some(hostile.clone());
+        record.judged[2].id.clone_from(&hostile);
+        record.judged = vec![JudgedCall { tool: hostile.clone(), ..record.judged[2].clone() }; 5_000];
+        record.results.iter_mut().for_each(|result| result.tool.clone_from(&hostile));
         let sink = Sink::default();
         let log = Log::to_writer(sink.clone());
-        log.request(&outcome);
+        log.request(&record);
         log.finish();
         let text = sink.text();
         assert_eq!(text.lines().count(), 1);

@@ -1,16 +1,18 @@
-//! The metrics, in Prometheus's text format: their names, what they say, and how an outcome becomes numbers.
-//! How series are made and bounded is `families`' and `tools`' affair.
+//! The metrics, in Prometheus's text format: their names, their help texts, and how a request record becomes numbers.
+//! `families` and `tools` make and bound the series.
 
 use super::families::{Contexts, Counters, Maker, Requests};
 use super::gauges::Gauges;
-use super::ledger::{LedgerOp, SharedLedger};
-use super::outcome::{Consent, Fallback, On, Outcome, PrefixBreak, Route, SummaryResult, Tokens};
+use super::request_record::{
+    Consent, Fallback, On, PrefixBreak, RequestRecord, Route, SummaryResult, Tokens,
+};
+use super::store::{StoreMetrics, StoreOp};
 use super::tools::Tools;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
 use std::time::Duration;
 
-/// The aims are 0.3 ms at 32 KB and 3 ms at 1 MB.
+/// The targets are 0.3 ms at 32 KB and 3 ms at 1 MB.
 const OVERHEAD_SECONDS: [f64; 19] = [
     0.000_025, 0.000_05, 0.000_075, 0.000_1, 0.000_15, 0.000_2, 0.000_3, 0.000_5, 0.000_75, 0.001, 0.001_5,
     0.002, 0.003, 0.005, 0.007_5, 0.01, 0.025, 0.1, 1.0,
@@ -18,7 +20,7 @@ const OVERHEAD_SECONDS: [f64; 19] = [
 /// A model's answer: from a cached word to a long chain of thought.
 const ANSWER_SECONDS: [f64; 14] =
     [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
-/// Reasons known beforehand, so that their counters begin at 0. Others are exposed once they are seen.
+/// Reasons known beforehand, so that their counters start at 0. Others are exposed once they are seen.
 const UNJUDGED: [&str; 6] =
     ["event_too_long", "held_too_much", "reply_too_long", "not_json", "ambiguous", "unreadable_coding"];
 const UNGOVERNED: [&str; 10] = [
@@ -33,21 +35,21 @@ const UNGOVERNED: [&str; 10] = [
     "no_memory",
     "odd_text",
 ];
-/// In the order of [`Tokens`], and an estimate of prompts that nobody billed.
+/// In the order of [`Tokens`], then the estimate for prompts without a bill.
 const TOKEN_KINDS: [&str; 7] =
     ["prompt", "cached", "cache_written", "completion", "reasoning", "saved", "estimated"];
-/// Of [`Metrics::count_summary_tokens`].
+/// The labels of [`Metrics::count_summary_tokens`].
 const SUMMARY_TOKENS: [&str; 2] = ["prompt", "completion"];
-/// Of [`Metrics::count_reload`].
+/// The labels of [`Metrics::count_reload`].
 const RELOADS: [&str; 2] = ["ok", "refused"];
-/// Bytes of a request that make a token, about: for prompts that nobody billed.
+/// About how many bytes of a request make a token: for prompts without a bill.
 const BYTES_OF_A_TOKEN: u64 = 4;
 
 /// All metrics of one process.
 pub struct Metrics {
     registry: Registry,
     requests: Requests,
-    /// Its labels are configured names, known elsewhere.
+    /// By configured profile name, so the labels are bounded elsewhere.
     by_profile: IntCounterVec,
     times: Times,
     deeds: Deeds,
@@ -59,17 +61,17 @@ pub struct Metrics {
     lost_audit_lines: IntCounter,
     reloads: Counters,
     gauges: Gauges,
-    ledger: SharedLedger,
+    store: StoreMetrics,
 }
 
-/// Where the time of requests goes.
+/// The timing of requests.
 struct Times {
     overhead: Histogram,
     first_byte: Histogram,
     upstream: Histogram,
 }
 
-/// What was done to requests and replies, and what could not be.
+/// What policies did to requests and replies, and what could not be done.
 struct Deeds {
     /// Its labels are known only where policies are, so it is looked up each time; most requests have none.
     actions: IntCounterVec,
@@ -77,7 +79,7 @@ struct Deeds {
     prefix_breaks: Counters,
     unjudged: Counters,
     ungoverned: Counters,
-    lost_rounds: IntCounter,
+    lost_hidden_exchanges: IntCounter,
     implausible_usage: IntCounter,
     reasks: IntCounter,
     confirmations: Counters,
@@ -85,7 +87,7 @@ struct Deeds {
     summaries: Summaries,
 }
 
-/// Summaries that were asked for.
+/// Summaries that were requested.
 struct Summaries {
     kinds: Counters,
     tokens: Counters,
@@ -102,8 +104,8 @@ impl Drop for StreamGuard {
 }
 
 impl Metrics {
-    /// Fresh metrics. Tools named in `configured_tools` always have series of their own; of all others the
-    /// first hundred. An error would be a mistake in a name in this folder.
+    /// Fresh metrics. The `configured_tools` always have their own series; of all others the first hundred. An error
+    /// would be a mistake in a name in this folder.
     pub fn new(configured_tools: &[String]) -> Result<Self, Error> {
         let registry = Registry::new();
         let make = Maker(&registry);
@@ -113,11 +115,11 @@ impl Metrics {
             requests: Requests::new(
                 &make,
                 "toolrein_requests_total",
-                "Client requests by route and by the HTTP status that the client got (none: it left before).",
+                "Client requests by route and by the HTTP status that the client got (none: it left before one).",
             )?,
             by_profile: make.counters(
                 "toolrein_profile_requests_total",
-                "Chat requests that took a profile, by its name.",
+                "Chat requests with a profile, by its name.",
                 &["profile"],
             )?,
             times: Times::new(&make)?,
@@ -127,7 +129,7 @@ impl Metrics {
                 "toolrein_tokens_total",
                 "Tokens by kind: prompt, cached and cache_written (parts of prompt), completion and reasoning (part of \
                  completion) as billed, re-asks included; estimated: prompts that were answered and not billed; saved \
-                 is our estimate, per request: an old cut counts each time.",
+                 is an estimate for each request: an old cut counts each time.",
                 "kind",
                 &TOKEN_KINDS,
             )?,
@@ -135,27 +137,27 @@ impl Metrics {
                 &make,
                 "toolrein_context_tokens_total",
                 "Billed tokens of prompts, all and cached, by whether policies changed the conversation's texts \
-                 (touched) and by whether it was held out, so that they only would have.",
+                 (touched) and by whether it was held out, where they only would have done so.",
             )?,
             client_gone: make
                 .counter("toolrein_client_gone_total", "Requests whose client left before the reply's end.")?,
             lost_log_lines: make.counter(
                 "toolrein_log_lines_lost_total",
-                "Log lines that were not written, because they came faster than they could be or writing failed.",
+                "Log lines that were not written, because they came too fast or writing failed.",
             )?,
             lost_audit_lines: make.counter(
                 "toolrein_audit_lines_lost_total",
-                "Lines of the audit record that were not written: the disk is full, the file cannot be opened, or \
-                 they came faster than they could be written.",
+                "Lines of the audit log that were not written: the disk is full, the file cannot be opened, or \
+                 they came too fast.",
             )?,
             reloads: make.words(
                 "toolrein_config_reloads_total",
-                "Times the configuration was read again: ok (swapped), refused (it stayed as it was).",
+                "Reloads of the configuration: ok (replaced), refused (unchanged).",
                 "result",
                 &RELOADS,
             )?,
             gauges: Gauges::new(&make)?,
-            ledger: SharedLedger::new(&make)?,
+            store: StoreMetrics::new(&make)?,
             registry,
         })
     }
@@ -166,17 +168,17 @@ impl Metrics {
         StreamGuard(self.gauges.streams_open.clone())
     }
 
-    /// Counts that the configuration was read again, and whether it was taken.
+    /// Counts that the configuration was reloaded, and whether it was accepted.
     pub fn count_reload(&self, taken: bool) {
         self.reloads.add(RELOADS[usize::from(!taken)], 1);
     }
 
-    /// Names the tools of the configuration anew, as [`Self::new`] does.
+    /// Replaces the configured tools, as in [`Self::new`].
     pub fn configure_tools(&self, configured_tools: &[String]) {
         self.tools.configure(configured_tools);
     }
 
-    /// Counts what came of a summary.
+    /// Counts the result of a summary.
     pub fn count_summary(&self, result: SummaryResult) {
         self.deeds.summaries.kinds.add(result.as_str(), 1);
     }
@@ -188,40 +190,40 @@ impl Metrics {
         }
     }
 
-    /// Names who knows how many conversations there are: asked at every rendering, so it must be quick. The
-    /// first to be named stays.
+    /// Sets the source of the number of conversations: called at every rendering, so it must be quick. The first source
+    /// stays.
     pub fn count_conversations_by(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
-        self.gauges.conversations.ask_of(count);
+        self.gauges.conversations.set_source(count);
     }
 
-    /// Names who knows how many clients' connections are open. The same holds.
+    /// Sets the source of the number of open client connections, in the same way.
     pub fn count_connections_by(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
-        self.gauges.connections.ask_of(count);
+        self.gauges.connections.set_source(count);
     }
 
-    /// Names who knows how many calls wait for a person's word. The same holds.
+    /// Sets the source of the number of calls that wait for a person's decision, in the same way.
     pub fn count_confirmations_by(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
-        self.gauges.confirmations_pending.ask_of(count);
+        self.gauges.confirmations_pending.set_source(count);
     }
 
-    /// Names who knows how many bytes of bodies are held. The same holds.
+    /// Sets the source of the number of body bytes in memory, in the same way.
     pub fn count_body_bytes_by(&self, count: impl Fn() -> u64 + Send + Sync + 'static) {
-        self.gauges.body_bytes.ask_of(count);
+        self.gauges.body_bytes.set_source(count);
     }
 
-    /// Counts what went wrong with the ledger that replicas share.
-    pub fn count_ledger_errors(&self, op: LedgerOp, count: u64) {
-        self.ledger.fail(op, count);
+    /// Counts errors of the shared state store.
+    pub fn count_store_errors(&self, op: StoreOp, count: u64) {
+        self.store.fail(op, count);
     }
 
-    /// Tells whether the ledger answers.
-    pub fn ledger_answers(&self, answers: bool) {
-        self.ledger.answers(answers);
+    /// Sets whether the state store answers.
+    pub fn store_answers(&self, answers: bool) {
+        self.store.answers(answers);
     }
 
     /// All metrics in the text format, version 0.0.4.
     pub fn render(&self) -> String {
-        self.gauges.ask();
+        self.gauges.poll();
         let mut text = String::new();
         for family in self.registry.gather() {
             // Only a family without a name or a value cannot be written, and the registry gathers none such.
@@ -231,23 +233,25 @@ impl Metrics {
     }
 
     /// Counts one request.
-    pub(super) fn record(&self, outcome: &Outcome) {
-        self.requests.count(outcome.route, outcome.status);
-        if let Some(profile) = &outcome.profile {
+    pub(super) fn record(&self, record: &RequestRecord) {
+        self.requests.count(record.route, record.status);
+        if let Some(profile) = &record.profile {
             self.by_profile.with_label_values(&[&**profile]).inc();
         }
-        self.client_gone.inc_by(outcome.client_gone.into());
-        outcome.without_store.into_iter().for_each(|refused| self.ledger.miss(refused));
-        self.times.record(outcome);
-        self.deeds.record(outcome);
-        self.record_tokens(outcome);
-        for call in &outcome.judged {
+        self.client_gone.inc_by(record.client_gone.into());
+        record.without_store.into_iter().for_each(|refused| self.store.miss(refused));
+        self.times.record(record);
+        self.deeds.record(record);
+        self.record_tokens(record);
+        for call in &record.judged {
             self.tools.tool(&call.tool).call(call);
         }
-        for regret in outcome.regrets.iter().filter(|regret| !outcome.repeated || regret.on == On::Reply) {
-            self.tools.tool(&regret.tool).regret();
+        for re_request in
+            record.re_requests.iter().filter(|re_request| !record.repeated || re_request.on == On::Reply)
+        {
+            self.tools.tool(&re_request.tool).re_request();
         }
-        for result in outcome.results.iter().filter(|_| !outcome.repeated) {
+        for result in record.results.iter().filter(|_| !record.repeated) {
             self.tools.tool(&result.tool).result(result);
         }
     }
@@ -260,18 +264,18 @@ impl Metrics {
         self.lost_audit_lines.inc_by(lost);
     }
 
-    fn record_tokens(&self, outcome: &Outcome) {
-        let Tokens { prompt, cached, cache_written, completion, reasoning, saved } = outcome.tokens;
-        let is_read = outcome.route == Route::Chat && outcome.ungoverned.is_none();
-        let is_unbilled = is_read && (200..300).contains(&outcome.status) && prompt == 0;
-        let estimated = if is_unbilled { outcome.request_bytes / BYTES_OF_A_TOKEN } else { 0 };
+    fn record_tokens(&self, record: &RequestRecord) {
+        let Tokens { prompt, cached, cache_written, completion, reasoning, saved } = record.tokens;
+        let is_read = record.route == Route::Chat && record.ungoverned.is_none();
+        let is_unbilled = is_read && (200..300).contains(&record.status) && prompt == 0;
+        let estimated = if is_unbilled { record.request_bytes / BYTES_OF_A_TOKEN } else { 0 };
         let counts = [prompt, cached, cache_written, completion, reasoning, saved, estimated];
         for (kind, count) in TOKEN_KINDS.into_iter().zip(counts) {
             if count > 0 {
                 self.tokens.add(kind, count);
             }
         }
-        self.context.count(outcome.context, prompt, cached);
+        self.context.count(record.context, prompt, cached);
     }
 }
 
@@ -280,7 +284,7 @@ impl Times {
         Ok(Self {
             overhead: make.histogram(
                 "toolrein_overhead_seconds",
-                "Time that toolrein itself took for a request, waiting for the upstream excluded, in seconds.",
+                "Time that toolrein itself needed for a request, without waiting for the upstream, in seconds.",
                 &OVERHEAD_SECONDS,
             )?,
             first_byte: make.histogram(
@@ -296,8 +300,8 @@ impl Times {
         })
     }
 
-    fn record(&self, outcome: &Outcome) {
-        let times = &outcome.times;
+    fn record(&self, record: &RequestRecord) {
+        let times = &record.times;
         self.overhead.observe(times.overhead.as_secs_f64());
         if let Some(first_byte) = times.first_byte {
             self.first_byte.observe(first_byte.as_secs_f64());
@@ -313,14 +317,14 @@ impl Summaries {
         Ok(Self {
             kinds: make.words(
                 "toolrein_summaries_total",
-                "Summaries of cleared results, by what came of them: made, late and failed are questions to a model, \
-                 pinned are requests told one that was made before, lost are batches whose summary nobody remembers.",
+                "Summaries of cleared results, by result: made, late and failed are requests to a model, pinned are \
+                 requests that got an earlier summary, lost are batches whose summary is not known any more.",
                 "kind",
                 &SummaryResult::ALL.map(SummaryResult::as_str),
             )?,
             tokens: make.words(
                 "toolrein_summaries_tokens_total",
-                "Tokens billed for summaries; in no other count.",
+                "Tokens billed for summaries; included in no other count.",
                 "kind",
                 &SUMMARY_TOKENS,
             )?,
@@ -333,12 +337,12 @@ impl Deeds {
         Ok(Self {
             actions: make.counters(
                 "toolrein_actions_total",
-                "What policies did, by policy and action; each deed once, not again when history is resent.",
+                "Actions of policies, by policy and action; each is counted once, not again when history is resent.",
                 &["policy", "action"],
             )?,
             fallbacks: make.words(
                 "toolrein_fallbacks_total",
-                "Second tries that an upstream's refusal or a stale connection made necessary, by kind.",
+                "Retries after an upstream's refusal or on a stale connection, by kind.",
                 "kind",
                 &Fallback::ALL.map(Fallback::as_str),
             )?,
@@ -363,66 +367,67 @@ impl Deeds {
             )?,
             implausible_usage: make.counter(
                 "toolrein_implausible_usage_total",
-                "Replies whose usage told more tokens than can be; these are in no count of tokens.",
+                "Replies whose usage had implausibly many tokens; these are left out of all token counts.",
             )?,
-            lost_rounds: make.counter(
-                "toolrein_lost_rounds_total",
-                "Rounds of withheld calls that could not be put back; a resent identical body counts once.",
+            lost_hidden_exchanges: make.counter(
+                "toolrein_lost_hidden_exchanges_total",
+                "Hidden exchanges of blocked calls that could not be restored; a resent identical body counts once.",
             )?,
             reasks: make
-                .counter("toolrein_reasks_total", "Times the upstream was asked again after calls were withheld.")?,
+                .counter("toolrein_reasks_total", "Re-asks of the upstream after calls were blocked.")?,
             confirmations: make.words(
                 "toolrein_confirmations_total",
-                "Answers to what a person was asked about calls, and where none came, why: expired (not in time), left \
-                 (the client was gone), stopped (toolrein was), unasked (too many waited).",
+                "Results of asking a person about calls: approved, declined, or why no answer came: expired (not in \
+                 time), left (the client was gone), stopped (toolrein was), unasked (too many waited).",
                 "outcome",
                 &Consent::ALL.map(Consent::as_str),
             )?,
             overflows_remembered: make.counter(
                 "toolrein_overflows_remembered_total",
-                "Requests shortened at once, since one that they go on from was refused for its length.",
+                "Requests shortened at once, since an earlier request of the conversation was refused for its length.",
             )?,
             summaries: Summaries::new(make)?,
         })
     }
 
-    fn record(&self, outcome: &Outcome) {
-        // A reply is new each time, and so is what was tried to get it; what a request tells only the first.
-        for action in outcome.actions.iter().filter(|act| !outcome.repeated || act.on == On::Reply) {
+    fn record(&self, record: &RequestRecord) {
+        // A reply is new each time, and so are the retries for it; what a request brings is counted only the first
+        // time.
+        for action in record.actions.iter().filter(|act| !record.repeated || act.on == On::Reply) {
             self.actions.with_label_values(&[action.policy, &*action.action]).inc_by(action.count);
         }
-        if !outcome.repeated {
-            outcome.prefix_breaks.iter().for_each(|cause| self.prefix_breaks.add(cause.as_str(), 1));
-            self.lost_rounds.inc_by(outcome.lost_rounds.into());
+        if !record.repeated {
+            record.prefix_breaks.iter().for_each(|cause| self.prefix_breaks.add(cause.as_str(), 1));
+            self.lost_hidden_exchanges.inc_by(record.lost_hidden_exchanges.into());
         }
-        outcome.fallbacks.iter().for_each(|kind| self.fallbacks.add(kind.as_str(), 1));
-        outcome.summaries.iter().for_each(|result| self.summaries.kinds.add(result.as_str(), 1));
-        outcome.unjudged.iter().for_each(|why| self.unjudged.add(why, 1));
-        outcome.ungoverned.iter().for_each(|why| self.ungoverned.add(why, 1));
-        self.reasks.inc_by(outcome.reasks.into());
-        outcome.confirmations.iter().for_each(|how| self.confirmations.add(how.as_str(), 1));
-        self.implausible_usage.inc_by(outcome.implausible_usage.into());
-        self.overflows_remembered.inc_by(outcome.overflow_remembered.into());
+        record.fallbacks.iter().for_each(|kind| self.fallbacks.add(kind.as_str(), 1));
+        record.summaries.iter().for_each(|result| self.summaries.kinds.add(result.as_str(), 1));
+        record.unjudged.iter().for_each(|why| self.unjudged.add(why, 1));
+        record.ungoverned.iter().for_each(|why| self.ungoverned.add(why, 1));
+        self.reasks.inc_by(record.reasks.into());
+        record.confirmations.iter().for_each(|how| self.confirmations.add(how.as_str(), 1));
+        self.implausible_usage.inc_by(record.implausible_usage.into());
+        self.overflows_remembered.inc_by(record.overflow_remembered.into());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::cases::rich;
-    use super::super::outcome::{Action, Context};
+    use super::super::request_record::{Action, Context};
     use super::*;
 
     fn metrics() -> Metrics {
         Metrics::new(&["search".to_owned()]).unwrap()
     }
 
-    /// The samples of ours that are not 0, buckets and build left out.
+    /// The samples of ours that are not 0, except buckets and the build.
     fn samples(metrics: &Metrics) -> Vec<String> {
         let text = metrics.render();
         let ours = text.lines().filter(|line| line.starts_with("toolrein_"));
-        let told = ours.filter(|line| !line.ends_with(" 0") && !line.contains("_bucket{"));
-        let always = ["toolrein_build_info", "toolrein_ledger_up"];
-        told.filter(|line| !always.iter().any(|name| line.starts_with(name))).map(str::to_owned).collect()
+        let shown = ours.filter(|line| !line.ends_with(" 0") && !line.contains("_bucket{"));
+        let always = ["toolrein_build_info", "toolrein_store_up"];
+        shown.filter(|line| !always.iter().any(|name| line.starts_with(name))).map(str::to_owned).collect()
     }
 
     #[test]
@@ -430,18 +435,18 @@ mod tests {
         let metrics = metrics();
         metrics.record(&rich());
         let expected = r#"
+toolrein_actions_total{action="blocked",policy="rate_limit"} 1
 toolrein_actions_total{action="notice",policy="budget"} 1
 toolrein_actions_total{action="shortened",policy="truncate"} 2
-toolrein_actions_total{action="withheld",policy="rate_limit"} 1
 toolrein_context_tokens_total{held_out="no",kind="cached",touched="yes"} 2048
 toolrein_context_tokens_total{held_out="no",kind="prompt",touched="yes"} 3000
 toolrein_fallbacks_total{kind="placement"} 1
 toolrein_first_byte_seconds_sum 0.4205
 toolrein_first_byte_seconds_count 1
-toolrein_lost_rounds_total 1
+toolrein_lost_hidden_exchanges_total 1
 toolrein_overhead_seconds_sum 0.00025
 toolrein_overhead_seconds_count 1
-toolrein_prefix_breaks_total{cause="ledger"} 1
+toolrein_prefix_breaks_total{cause="store"} 1
 toolrein_profile_requests_total{profile="chat"} 1
 toolrein_reasks_total 1
 toolrein_requests_total{route="chat",status="200"} 1
@@ -452,8 +457,8 @@ toolrein_tokens_total{kind="prompt"} 3000
 toolrein_tokens_total{kind="reasoning"} 20
 toolrein_tokens_total{kind="saved"} 900
 toolrein_tool_calls_total{tool="search",verdict="allowed"} 2
+toolrein_tool_calls_total{tool="weather",verdict="blocked"} 1
 toolrein_tool_calls_total{tool="weather",verdict="unjudged"} 1
-toolrein_tool_calls_total{tool="weather",verdict="withheld"} 1
 toolrein_tool_result_bytes_sum{tool="search"} 5120
 toolrein_tool_result_bytes_count{tool="search"} 1
 toolrein_tool_result_bytes_sum{tool="weather"} 10
@@ -474,18 +479,18 @@ toolrein_upstream_seconds_count 1"#;
     fn a_repeated_body_counts_its_reply_again_and_what_the_request_told_only_once() {
         let metrics = metrics();
         metrics.record(&rich());
-        metrics.record(&Outcome { repeated: true, ..rich() });
+        metrics.record(&RequestRecord { repeated: true, ..rich() });
         let samples = samples(&metrics);
         for expected in [
             r#"toolrein_requests_total{route="chat",status="200"} 2"#,
             r#"toolrein_tokens_total{kind="prompt"} 6000"#,
             r#"toolrein_tool_calls_total{tool="search",verdict="allowed"} 4"#,
-            r#"toolrein_actions_total{action="withheld",policy="rate_limit"} 2"#,
+            r#"toolrein_actions_total{action="blocked",policy="rate_limit"} 2"#,
             r#"toolrein_actions_total{action="shortened",policy="truncate"} 2"#,
             r#"toolrein_actions_total{action="notice",policy="budget"} 1"#,
             r#"toolrein_tool_result_bytes_count{tool="search"} 1"#,
-            r#"toolrein_prefix_breaks_total{cause="ledger"} 1"#,
-            "toolrein_lost_rounds_total 1",
+            r#"toolrein_prefix_breaks_total{cause="store"} 1"#,
+            "toolrein_lost_hidden_exchanges_total 1",
             "toolrein_reasks_total 2",
         ] {
             assert!(samples.iter().any(|sample| sample == expected), "{expected} in {samples:#?}");
@@ -509,7 +514,7 @@ toolrein_upstream_seconds_count 1"#;
         }
         for plain in [
             "client_gone",
-            "lost_rounds",
+            "lost_hidden_exchanges",
             "implausible_usage",
             "reasks",
             "log_lines_lost",
@@ -528,7 +533,11 @@ toolrein_upstream_seconds_count 1"#;
     fn statuses_outside_http_share_a_series_and_no_status_has_its_own() {
         let metrics = metrics();
         for status in [0, 99, 600, 65_535, 599, 101] {
-            metrics.record(&Outcome { status, client_gone: status == 0, ..Outcome::new(Route::Upgrade) });
+            metrics.record(&RequestRecord {
+                status,
+                client_gone: status == 0,
+                ..RequestRecord::new(Route::Upgrade)
+            });
         }
         let text = metrics.render();
         for (status, count) in [("none", 1), ("other", 3), ("599", 1), ("101", 1)] {
@@ -543,14 +552,14 @@ toolrein_upstream_seconds_count 1"#;
     #[test]
     fn prompts_that_nobody_billed_are_estimated_by_their_bytes() {
         let metrics = metrics();
-        let chat = |status, prompt| Outcome {
+        let chat = |status, prompt| RequestRecord {
             status,
             request_bytes: 4_000,
             tokens: Tokens { prompt, ..Tokens::default() },
-            ..Outcome::new(Route::Chat)
+            ..RequestRecord::new(Route::Chat)
         };
-        for outcome in [chat(200, 0), chat(500, 0), chat(200, 700)] {
-            metrics.record(&outcome);
+        for record in [chat(200, 0), chat(500, 0), chat(200, 700)] {
+            metrics.record(&record);
         }
         let samples = samples(&metrics);
         assert!(samples.iter().any(|sample| sample == r#"toolrein_tokens_total{kind="estimated"} 1000"#));
@@ -564,7 +573,7 @@ toolrein_upstream_seconds_count 1"#;
         {
             let tokens = Tokens { prompt, cached, ..Tokens::default() };
             let context = Context { touched, held_out };
-            metrics.record(&Outcome { tokens, context, ..Outcome::new(Route::Chat) });
+            metrics.record(&RequestRecord { tokens, context, ..RequestRecord::new(Route::Chat) });
         }
         let text = metrics.render();
         for (held_out, kind, touched, count) in [
@@ -585,7 +594,7 @@ toolrein_upstream_seconds_count 1"#;
     #[test]
     fn words_that_are_not_known_beforehand_are_exposed_when_they_are_seen() {
         let metrics = metrics();
-        metrics.record(&Outcome { ungoverned: Some("too_deep"), ..Outcome::new(Route::Chat) });
+        metrics.record(&RequestRecord { ungoverned: Some("too_deep"), ..RequestRecord::new(Route::Chat) });
         assert!(metrics.render().contains("\ntoolrein_ungoverned_total{why=\"too_deep\"} 1\n"));
     }
 
@@ -611,10 +620,10 @@ toolrein_upstream_seconds_count 1"#;
     #[test]
     fn hostile_names_do_not_break_the_format() {
         let metrics = metrics();
-        let mut outcome = rich();
-        outcome.judged[0].tool = "a\"} 1\n# TYPE x\\".to_owned();
-        outcome.actions.push(Action { policy: "p", action: "q".into(), count: u64::MAX / 2, on: On::Reply });
-        metrics.record(&outcome);
+        let mut record = rich();
+        record.judged[0].tool = "a\"} 1\n# TYPE x\\".to_owned();
+        record.actions.push(Action { policy: "p", action: "q".into(), count: u64::MAX / 2, on: On::Reply });
+        metrics.record(&record);
         let text = metrics.render();
         assert!(text.contains(r#"{tool="a\"}_1_#_TYPE_x\\",verdict="allowed"} 1"#), "{text}");
     }

@@ -1,18 +1,19 @@
-//! What is seen from outside: each client request is recorded once, as one outcome, and becomes metrics, one
-//! log line and, where a policy had a say, one line of the audit record. Is called and calls nobody: it takes plain data, decides nothing, and no request waits for it.
+//! Telemetry: each client request is recorded once, as one request record, which becomes metrics, one log line and,
+//! where a policy acted, one line of the audit log. It calls no other module: it takes plain data, decides nothing, and
+//! no request waits for it.
 
 pub mod audit;
 mod bounded;
 pub mod endpoint;
 mod families;
 mod gauges;
-pub mod ledger;
 mod line;
 pub mod log;
 pub mod metrics;
-pub mod outcome;
 mod queue;
 mod request;
+pub mod request_record;
+pub mod store;
 mod tools;
 pub mod trace;
 
@@ -22,10 +23,10 @@ mod cases;
 use audit::Audit;
 use log::Log;
 use metrics::Metrics;
-use outcome::Outcome;
+use request_record::RequestRecord;
 use std::sync::Arc;
 
-/// Where outcomes go. Cheap to clone.
+/// The sinks of request records. Cheap to clone.
 #[derive(Clone)]
 pub struct Telemetry {
     pub metrics: Arc<Metrics>,
@@ -34,17 +35,17 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Records one client request. To be called once for each, when it has ended.
-    pub fn record(&self, outcome: &Outcome) {
-        self.metrics.record(outcome);
-        self.log.request(outcome);
-        self.audit.request(outcome);
+    /// Records one client request. Call once for each request, when it has ended.
+    pub fn record(&self, record: &RequestRecord) {
+        self.metrics.record(record);
+        self.log.request(record);
+        self.audit.request(record);
         self.metrics.add_lost_log_lines(self.log.take_lost());
         self.metrics.add_lost_audit_lines(self.audit.take_lost());
     }
 
-    /// Writes what was logged and recorded so far and ends both; waits a second at most for each. To be called at the
-    /// program's end, off the runtime.
+    /// Flushes and ends the log and the audit log; waits a second at most for each. Call at the program's end, off the
+    /// runtime.
     pub fn finish(&self) {
         self.log.finish();
         self.audit.finish();
@@ -54,7 +55,7 @@ impl Telemetry {
 #[cfg(test)]
 mod tests {
     use super::log::{Format, Level, Settings};
-    use super::outcome::Route;
+    use super::request_record::Route;
     use super::*;
     use std::io::{self, Write};
 
@@ -74,10 +75,10 @@ mod tests {
     fn log_lines_that_cannot_be_written_are_counted_and_stop_nothing() {
         let log = Log::open(Settings { format: Format::Json, level: Level::Info }, Broken);
         let telemetry = Telemetry { metrics: Arc::new(Metrics::new(&[]).unwrap()), log, audit: Audit::off() };
-        telemetry.record(&Outcome::new(Route::Relay));
+        telemetry.record(&RequestRecord::new(Route::Relay));
         telemetry.log.finish();
         // The thread has ended, so this one is lost too.
-        telemetry.record(&Outcome::new(Route::Relay));
+        telemetry.record(&RequestRecord::new(Route::Relay));
         telemetry.metrics.add_lost_log_lines(telemetry.log.take_lost());
         let text = telemetry.metrics.render();
         assert!(text.contains("\ntoolrein_log_lines_lost_total 2\n"), "{text}");

@@ -1,6 +1,6 @@
-//! A bounded queue of lines in front of one thread that writes them (`tracing-appender`). Nobody who hands in a line
-//! waits for the disk or the terminal: a line that finds the queue full, or that cannot be written, is lost and counted.
-//! Knows nothing of what the lines say.
+//! A bounded queue of lines with one writer thread (`tracing-appender`). No caller waits for the disk or the terminal:
+//! a line that finds the queue full, or that cannot be written, is dropped and counted. Knows nothing of the lines'
+//! content.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -9,21 +9,21 @@ use std::thread;
 use std::time::Duration;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
-/// Bytes that may wait to be written: some thousand lines, which is a tenth of a second at full load.
+/// The most bytes in the queue: some thousand lines, which is a tenth of a second at full load.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
-/// A shorter line counts as this many, so that the number of lines is bounded too.
+/// A shorter line counts as this many bytes, so that the number of lines is bounded too.
 const LEAST_BYTES: usize = 512;
 const MAX_LINES: usize = MAX_BYTES / LEAST_BYTES;
-/// So much is written at once.
+/// The size of a write.
 const BATCH_BYTES: usize = 64 * 1024;
-/// The writer rests this long after each write, so that under load lines go out by the hundred, and senders need no
-/// system call to wake it for every one of them.
+/// The writer sleeps this long after each write, so that under load lines are written by the hundred, and senders need
+/// no system call to wake it for every one.
 const REST: Duration = Duration::from_millis(10);
 
 /// The sending side.
 pub(super) struct Queue {
     writer: NonBlocking,
-    /// Lines that the queue of tracing-appender had no room for.
+    /// Lines for which the queue of tracing-appender had no room.
     dropped: ErrorCounter,
     /// Bytes that wait, by [`weight`].
     waiting: Arc<AtomicUsize>,
@@ -32,7 +32,7 @@ pub(super) struct Queue {
     closed: AtomicBool,
     /// Lost lines that [`Self::take_lost`] has returned so far.
     taken: AtomicU64,
-    /// Writes what waits when it is dropped. A std mutex: held for a swap.
+    /// Flushes the queue when it is dropped. A std mutex: held for a swap.
     guard: Mutex<Option<WorkerGuard>>,
 }
 
@@ -62,26 +62,26 @@ impl Queue {
         let _ = self.writer.clone().write_all(line);
     }
 
-    /// Writes what waits and ends the thread; waits a second at most. Lines that come later are lost.
+    /// Flushes the queue and ends the thread; waits a second at most. Later lines are dropped.
     pub(super) fn finish(&self) {
         self.closed.store(true, Ordering::Relaxed);
         drop(self.guard.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Lines lost since this was last asked.
+    /// Lines lost since the last call.
     pub(super) fn take_lost(&self) -> u64 {
         let lost = self.dropped.dropped_lines() as u64 + self.failed.load(Ordering::Relaxed);
         lost.saturating_sub(self.taken.fetch_max(lost, Ordering::Relaxed))
     }
 }
 
-/// Writes lines by the batch, and counts those of a batch that could not be written. Never fails, since the thread
+/// Writes lines in batches, and counts the lines of a batch that could not be written. Never fails, since the thread
 /// would drop the error.
 struct Batches<W> {
     sink: W,
     batch: Vec<u8>,
     lines: u64,
-    /// Bytes that wait.
+    /// The bytes in the queue.
     queued: Arc<AtomicUsize>,
     failed: Arc<AtomicU64>,
 }
@@ -127,7 +127,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(20);
 
-    /// Hands over what is written; each write waits until somebody takes it.
+    /// Hands over what is written; each write blocks until it is received.
     struct Gate(SyncSender<Vec<u8>>);
 
     impl Write for Gate {
@@ -166,7 +166,7 @@ mod tests {
         for (length, fit) in [(64, MAX_LINES as u64), (BATCH_BYTES, (MAX_BYTES / BATCH_BYTES) as u64)] {
             let (queue, written) = gated();
             let line = b"x".repeat(length);
-            // The writer takes at most one batch out of the queue and hangs on it.
+            // The writer takes at most one batch out of the queue and blocks on it.
             let batch = (BATCH_BYTES / length) as u64;
             let all = fit + batch + 20;
             (0..all).for_each(|_| queue.push(&line));

@@ -1,17 +1,17 @@
-//! The log's line of one request: its fields, made from the request record. Every list and every text from outside is
-//! bounded; how a line is spelled is `line`'s affair.
+//! The fields of a request's log line, made from the request record. Every list and every external text is bounded;
+//! `line` formats them.
 
 use super::bounded;
 use super::line::{MAX_ITEMS, MAX_VALUE_CHARS};
-use super::outcome::{Action, JudgedCall, LimitUse, NewResult, Outcome};
+use super::request_record::{Action, JudgedCall, LimitUse, NewResult, RequestRecord};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Longest id of a call, in characters. Those of providers have 40 at most.
+/// The longest id of a call, in characters. Those of providers have 40 at most.
 const ID_CHARS: usize = 64;
 
-/// The fields, in the order in which they are written. Those that say nothing are left out.
+/// The fields, in the order in which they are written. Fields without information are left out.
 #[derive(Serialize)]
 pub(super) struct RequestLine<'a> {
     request_id: Cow<'a, str>,
@@ -47,7 +47,7 @@ pub(super) struct RequestLine<'a> {
     results: Vec<ToolResult<'a>>,
     #[serde(skip_serializing_if = "is_nothing")]
     limits: Vec<Limit<'a>>,
-    /// Items of the lists above that are not listed.
+    /// How many items of the lists above are not listed.
     #[serde(skip_serializing_if = "is_nothing")]
     left_out: usize,
     #[serde(skip_serializing_if = "is_nothing")]
@@ -115,20 +115,20 @@ struct Call<'a> {
     #[serde(skip_serializing_if = "is_nothing")]
     id: Cow<'a, str>,
     verdict: &'static str,
-    /// Nobody could rule on it.
+    /// Nobody could decide on it.
     #[serde(skip_serializing_if = "is_nothing")]
     unjudged: bool,
-    /// The policy whose words the model reads, or the first one that objected.
+    /// The policy whose text the model gets, or the first one that objected.
     #[serde(skip_serializing_if = "is_nothing")]
     policy: Option<&'static str>,
     #[serde(skip_serializing_if = "is_nothing")]
     reason: Option<&'static str>,
-    /// How much of the policy's limit was used behind this reply.
+    /// How much of the policy's limit is used after this reply.
     #[serde(skip_serializing_if = "is_nothing")]
     used: Option<u64>,
     #[serde(skip_serializing_if = "is_nothing")]
     limit: Option<u64>,
-    /// What further policies said.
+    /// The decisions of further policies.
     #[serde(skip_serializing_if = "is_nothing")]
     also: Vec<Objection>,
 }
@@ -157,61 +157,57 @@ struct Limit<'a> {
     limit: u64,
 }
 
-impl<'a> From<&'a Outcome> for RequestLine<'a> {
-    fn from(outcome: &'a Outcome) -> Self {
-        let lengths = [
-            outcome.actions.len(),
-            outcome.judged.len(),
-            outcome.results.len(),
-            outcome.usage_of_limits.len(),
-        ];
+impl<'a> From<&'a RequestRecord> for RequestLine<'a> {
+    fn from(record: &'a RequestRecord) -> Self {
+        let lengths =
+            [record.actions.len(), record.judged.len(), record.results.len(), record.usage_of_limits.len()];
         Self {
-            request_id: text(&outcome.request_id),
-            conversation: outcome.conversation.as_deref().map(text),
-            caller: outcome.caller.as_deref(),
-            model: outcome.model.as_deref().map(text),
-            profile: outcome.profile.as_deref().map(text),
-            method: text(&outcome.method),
-            path: text(&outcome.path),
-            endpoint: outcome.endpoint.as_str(),
-            route: outcome.route.as_str(),
-            mode: outcome.mode,
-            status: outcome.status,
-            error: outcome.error,
-            client_gone: outcome.client_gone,
-            streamed: outcome.streamed,
-            repeated: outcome.repeated,
-            ungoverned: outcome.ungoverned,
-            actions: list(&outcome.actions, Act::from),
-            tool_calls: list(&outcome.judged, |call| Call::new(call, &outcome.usage_of_limits)),
-            results: list(&outcome.results, ToolResult::from),
-            limits: list(&outcome.usage_of_limits, Limit::from),
+            request_id: text(&record.request_id),
+            conversation: record.conversation.as_deref().map(text),
+            caller: record.caller.as_deref(),
+            model: record.model.as_deref().map(text),
+            profile: record.profile.as_deref().map(text),
+            method: text(&record.method),
+            path: text(&record.path),
+            endpoint: record.endpoint.as_str(),
+            route: record.route.as_str(),
+            mode: record.mode,
+            status: record.status,
+            error: record.error,
+            client_gone: record.client_gone,
+            streamed: record.streamed,
+            repeated: record.repeated,
+            ungoverned: record.ungoverned,
+            actions: list(&record.actions, Act::from),
+            tool_calls: list(&record.judged, |call| Call::new(call, &record.usage_of_limits)),
+            results: list(&record.results, ToolResult::from),
+            limits: list(&record.usage_of_limits, Limit::from),
             left_out: lengths.iter().map(|length| length.saturating_sub(MAX_ITEMS)).sum(),
-            upstream_requests: outcome.upstream_requests,
-            upstream_request_id: outcome.upstream_request_id.as_deref().map(text),
-            reasks: outcome.reasks,
-            lost_hidden_exchanges: outcome.lost_rounds,
-            implausible_usage: outcome.implausible_usage,
-            fallbacks: list(&outcome.fallbacks, |kind| kind.as_str()),
-            prefix_breaks: list(&outcome.prefix_breaks, |cause| cause.as_str()),
-            unjudged: &outcome.unjudged,
-            tokens: Tokens::from(outcome),
-            context_touched: outcome.context.touched,
-            held_out: outcome.context.held_out,
-            request_bytes: outcome.request_bytes,
-            reply_bytes: outcome.reply_bytes,
-            total_ms: millis(outcome.times.total),
-            overhead_ms: millis(outcome.times.overhead),
-            upstream_ms: millis(outcome.times.upstream),
-            first_byte_ms: outcome.times.first_byte.map(millis),
-            traceparent: outcome.traceparent.as_deref().map(text),
+            upstream_requests: record.upstream_requests,
+            upstream_request_id: record.upstream_request_id.as_deref().map(text),
+            reasks: record.reasks,
+            lost_hidden_exchanges: record.lost_hidden_exchanges,
+            implausible_usage: record.implausible_usage,
+            fallbacks: list(&record.fallbacks, |kind| kind.as_str()),
+            prefix_breaks: list(&record.prefix_breaks, |cause| cause.as_str()),
+            unjudged: &record.unjudged,
+            tokens: Tokens::from(record),
+            context_touched: record.context.touched,
+            held_out: record.context.held_out,
+            request_bytes: record.request_bytes,
+            reply_bytes: record.reply_bytes,
+            total_ms: millis(record.times.total),
+            overhead_ms: millis(record.times.overhead),
+            upstream_ms: millis(record.times.upstream),
+            first_byte_ms: record.times.first_byte.map(millis),
+            traceparent: record.traceparent.as_deref().map(text),
         }
     }
 }
 
-impl From<&Outcome> for Tokens {
-    fn from(outcome: &Outcome) -> Self {
-        let tokens = outcome.tokens;
+impl From<&RequestRecord> for Tokens {
+    fn from(record: &RequestRecord) -> Self {
+        let tokens = record.tokens;
         Self {
             tokens_prompt: tokens.prompt,
             tokens_cached: tokens.cached,
@@ -235,7 +231,8 @@ impl<'a> Call<'a> {
         let of_policy = |limit: &&LimitUse| first.is_some_and(|said| limit.policy == Some(said.policy));
         let limit = |tool: &str| limits.iter().filter(of_policy).find(|limit| limit.tool == tool);
         let limit = limit(&call.tool).or_else(|| limit("*"));
-        let objection = |said: &super::outcome::Said| Objection { policy: said.policy, reason: said.reason };
+        let objection =
+            |said: &super::request_record::Said| Objection { policy: said.policy, reason: said.reason };
         Self {
             name: bounded::name(&call.tool),
             id: bounded::text(&call.id, ID_CHARS),

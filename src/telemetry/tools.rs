@@ -1,9 +1,9 @@
-//! Metrics by tool. Keeps the number of tools that get series of their own bounded, whatever names models and
-//! clients come up with; what is counted is the metrics' affair.
+//! Metrics by tool, with a cap on the number of tools that get their own series, whatever names models and clients use.
+//! The metrics module decides what is counted.
 
 use super::bounded;
 use super::families::Maker;
-use super::outcome::{JudgedCall, NewResult, Verdict};
+use super::request_record::{JudgedCall, NewResult, Verdict};
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use prometheus::{Error, Histogram, HistogramVec, IntCounter, IntCounterVec};
@@ -11,17 +11,17 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Tools with series of their own beside the configured ones.
+/// The most tools with their own series, besides the configured ones.
 const MAX_UNKNOWN: usize = 100;
 /// The series of all further tools.
 const OTHER: &str = "other";
 
-/// From a word to 16 MiB, by fours.
+/// Buckets from a word to 16 MiB, in factors of four.
 const BYTES: [f64; 9] =
     [64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0, 16_777_216.0];
 /// The same at four bytes a token.
 const TOKENS: [f64; 9] = [16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 4_194_304.0];
-/// From a look-up in memory to a person's answer.
+/// Buckets from a look-up in memory to a person's answer.
 const SECONDS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1_800.0];
 
 /// The metrics of all tools.
@@ -37,52 +37,52 @@ pub(super) struct Tools {
 
 struct Families {
     calls: IntCounterVec,
-    regrets: IntCounterVec,
+    re_requests: IntCounterVec,
     bytes: HistogramVec,
     tokens: HistogramVec,
     seconds: HistogramVec,
 }
 
 /// The labels of calls.
-const VERDICTS: [&str; 4] = ["allowed", "withheld", "answered", "unjudged"];
+const VERDICTS: [&str; 4] = ["allowed", "blocked", "answered", "unjudged"];
 
 /// The resolved metrics of one tool.
 pub(super) struct Tool {
     calls: [IntCounter; VERDICTS.len()],
-    regrets: IntCounter,
+    re_requests: IntCounter,
     bytes: Histogram,
     tokens: Histogram,
     seconds: Histogram,
 }
 
 impl Tools {
-    /// Registers the families. The `configured` tools always get series of their own, once they are seen.
+    /// Registers the families. The `configured` tools always get their own series, once they are seen.
     pub(super) fn new(make: &Maker<'_>, configured: &[String]) -> Result<Self, Error> {
         let families = Families {
             calls: make.counters(
                 "toolrein_tool_calls_total",
-                "Tool calls that models made, by tool and verdict; each once, in the reply that brought it.",
+                "Tool calls that models made, by tool and verdict; each is counted once, in its reply.",
                 &["tool", "verdict"],
             )?,
-            regrets: make.counters(
-                "toolrein_truncation_regret_total",
-                "Cut results that the model asked for once more (by read_more, or by nearly the same call right after), \
+            re_requests: make.counters(
+                "toolrein_truncation_re_requests_total",
+                "Cut results that the model requested again (by read_more, or by nearly the same call right after), \
                  by the tool that gave them.",
                 &["tool"],
             )?,
             bytes: make.tool_histograms(
                 "toolrein_tool_result_bytes",
-                "Sizes of tool results as clients send them, in bytes; each result once, when it is new.",
+                "Sizes of tool results as clients send them, in bytes; each counts once, when it is new.",
                 &BYTES,
             )?,
             tokens: make.tool_histograms(
                 "toolrein_tool_result_tokens",
-                "Sizes of tool results as clients send them, in estimated tokens; each result once, when it is new.",
+                "Sizes of tool results as clients send them, in estimated tokens; each counts once, when it is new.",
                 &TOKENS,
             )?,
             seconds: make.tool_histograms(
                 "toolrein_tool_seconds",
-                "Time from a call's release to its result, in seconds; each result once, where the release is known.",
+                "Time from a call's release to its result, in seconds; counted once, where the release is known.",
                 &SECONDS,
             )?,
         };
@@ -96,7 +96,7 @@ impl Tools {
         Ok(tools)
     }
 
-    /// Names the `configured` tools anew; what has series keeps them.
+    /// Replaces the `configured` tools; existing series stay.
     pub(super) fn configure(&self, configured: &[String]) {
         let names = configured.iter().map(|tool| bounded::name(tool).into_owned()).collect();
         *self.configured.write().unwrap_or_else(PoisonError::into_inner) = names;
@@ -108,7 +108,7 @@ impl Tools {
         if let Some(tool) = self.seen.get(name.as_ref()) {
             return Arc::clone(&tool);
         }
-        // Past the cap no unknown name is kept, however many there are.
+        // Beyond the cap no unknown name is kept, however many there are.
         let is_full = self.unknown.load(Ordering::Relaxed) >= MAX_UNKNOWN;
         if is_full && !self.is_configured(&name) {
             return self.meet(OTHER);
@@ -116,13 +116,13 @@ impl Tools {
         self.meet(&name)
     }
 
-    /// Resolves the metrics of a tool that was not seen before.
+    /// Resolves the metrics of a tool that is seen for the first time.
     fn meet(&self, name: &str) -> Arc<Tool> {
         let tool = match self.seen.entry(name.to_owned()) {
             Entry::Occupied(known) => return Arc::clone(known.get()),
             Entry::Vacant(vacant) => {
                 let is_unknown = name != OTHER && !self.is_configured(name);
-                // Counted while the entry is held, so that two at once cannot pass the cap together.
+                // Counted while the entry is locked, so that two at once cannot exceed the cap together.
                 let fits = !is_unknown || self.unknown.fetch_add(1, Ordering::Relaxed) < MAX_UNKNOWN;
                 fits.then(|| Arc::clone(&vacant.insert(Arc::new(self.families.tool(name)))))
             }
@@ -139,7 +139,7 @@ impl Families {
     fn tool(&self, name: &str) -> Tool {
         Tool {
             calls: VERDICTS.map(|verdict| self.calls.with_label_values(&[name, verdict])),
-            regrets: self.regrets.with_label_values(&[name]),
+            re_requests: self.re_requests.with_label_values(&[name]),
             bytes: self.bytes.with_label_values(&[name]),
             tokens: self.tokens.with_label_values(&[name]),
             seconds: self.seconds.with_label_values(&[name]),
@@ -163,9 +163,9 @@ impl Tool {
         self.calls[label(call)].inc();
     }
 
-    /// Counts one cut result that was asked for once more.
-    pub(super) fn regret(&self) {
-        self.regrets.inc();
+    /// Counts one cut result that was requested again.
+    pub(super) fn re_request(&self) {
+        self.re_requests.inc();
     }
 
     /// Counts one result.
@@ -259,7 +259,7 @@ mod tests {
         let call = |verdict, unjudged| JudgedCall { verdict, unjudged, ..passed() };
         for (call, verdict, times) in [
             (passed(), "allowed", 3),
-            (call(Verdict::Block, false), "withheld", 2),
+            (call(Verdict::Block, false), "blocked", 2),
             (call(Verdict::Allow, true), "unjudged", 1),
         ] {
             (0..times).for_each(|_| tool.call(&call));

@@ -1,5 +1,4 @@
-//! What libraries (and our own shell) log through `tracing`, brought to the log as lines like all others.
-//! Filters by module; decides no wording.
+//! The bridge from `tracing`, which libraries and our own shell use, to the log. Filters by module; changes no wording.
 
 use super::log::{Level, Log};
 use tracing::{Event, Subscriber};
@@ -8,11 +7,11 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, registry, reload};
 
-/// What is let through.
+/// The filter of events.
 #[derive(Debug)]
 pub struct Filter(reload::Handle<EnvFilter, Registry>);
 
-/// Sends every event that `filter` lets through to `log`. The first call in a process counts.
+/// Sends every event that `filter` accepts to `log`. Only the first call in a process has an effect.
 pub fn forward(log: &Log, filter: &str) -> Filter {
     let (layer, handle) = reload::Layer::new(read(filter));
     let _ = registry().with(layer).with(Forward(log.clone())).try_init();
@@ -20,9 +19,9 @@ pub fn forward(log: &Log, filter: &str) -> Filter {
 }
 
 impl Filter {
-    /// Lets through what `filter` says from now on.
+    /// Replaces the filter.
     pub fn set(&self, filter: &str) {
-        // A second program in one process keeps the first's.
+        // A second program in one process keeps the filter of the first.
         let _ = self.0.reload(read(filter));
     }
 }

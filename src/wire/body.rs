@@ -1,7 +1,7 @@
-//! A JSON text as ordered spans of its original bytes: the scanner that every reader of `wire` walks with.
-//! Responsible for structure (where a member starts, where a value ends), depth and escapes; it builds no
-//! tree, copies nothing, and deliberately does not check what lies inside numbers and plain characters
-//! beyond what finding the next byte needs: a text that is wrong there is the upstream's to refuse.
+//! A JSON pull scanner: it gives the parts of a text, in order, as spans of its original bytes. Responsible for
+//! structure (where a member starts, where a value ends), depth and escapes. It builds no tree, copies nothing, and
+//! deliberately checks numbers and plain characters only as far as finding the next byte needs: the upstream refuses a
+//! text that is wrong there.
 
 mod block;
 mod string;
@@ -13,11 +13,11 @@ pub const MAX_DEPTH: u32 = 128;
 /// The same in what servers and clients read. No library that has a bound has a higher one: Go's `encoding/json` takes
 /// 10,000 levels, Python's `json`, Jackson and simdjson about 1,000.
 pub const MAX_DEPTH_TOLERANT: u32 = 16_384;
-/// What may stand before the text of a file in UTF-8; some servers accept it before a body.
+/// The mark that may precede a text in UTF-8; some servers accept it before a body.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// Numbers that are none in JSON, but that Python's `json` writes and reads.
+/// Numbers that JSON does not have, but that Python's `json` writes and reads.
 const NON_FINITE: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
-/// How many levels a word of [`Scanner::skip_container`] tells apart.
+/// How many levels one integer of [`Scanner::skip_container`] keeps apart.
 const LEVELS: u32 = u128::BITS;
 
 /// A range of bytes in the text it was read from.
@@ -79,7 +79,7 @@ impl Str {
     }
 }
 
-/// What kind of value stands at the scanner's place, told by its first byte.
+/// The kind of the value at the scanner's position, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Object,
@@ -173,22 +173,22 @@ impl<'a> Scanner<'a> {
     }
 
     /// A scanner at the start of `text` that reads what any server or client might: nested up to
-    /// [`MAX_DEPTH_TOLERANT`], with `NaN`, `Infinity` and `-Infinity` for numbers, behind a byte order mark. Whoever uses
-    /// it must not recurse.
+    /// [`MAX_DEPTH_TOLERANT`], with `NaN`, `Infinity` and `-Infinity` for numbers, after a byte order mark. Its users
+    /// must not recurse.
     pub fn tolerant(text: &'a [u8]) -> Self {
         let at = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
         Self { at, tolerant: true, ..Self::new(text) }
     }
 
-    /// A scanner of the value at `span` in `text`; the spans it yields are those of `text`. As [`tolerant`](Self::tolerant)
-    /// as who found the value may have been.
+    /// A scanner of the value at `span` in `text`; the spans it yields are those of `text`. It is
+    /// [`tolerant`](Self::tolerant), as the scanner that found the value may have been.
     pub fn within(text: &'a [u8], span: Span) -> Self {
         let (text, at) = (&text[..span.end as usize], span.start as usize);
         Self { at, tolerant: true, ..Self::new(text) }
     }
 
-    /// A scanner behind an element of an array that is a member of the top object: at `at`, and having passed an `odd`
-    /// string before. As [`tolerant`](Self::tolerant) as who came so far.
+    /// A scanner after an element of an array that is a member of the top object: at `at`, and having passed an `odd`
+    /// string before. It is [`tolerant`](Self::tolerant), as the scanner that came so far may have been.
     pub(crate) fn in_array(text: &'a [u8], at: usize, odd: bool) -> Self {
         Self { at, depth: 2, odd, tolerant: true, ..Self::new(text) }
     }
@@ -218,17 +218,17 @@ impl<'a> Scanner<'a> {
     pub fn peek(&mut self) -> Result<Kind, Fault> {
         match self.text.get(self.at).and_then(|byte| KINDS[usize::from(*byte)]) {
             Some(kind) => Ok(kind),
-            None => self.peek_behind_space(),
+            None => self.peek_past_space(),
         }
     }
 
     #[inline(never)]
-    fn peek_behind_space(&mut self) -> Result<Kind, Fault> {
-        let first = self.behind_space().ok_or(Fault::Syntax)?;
+    fn peek_past_space(&mut self) -> Result<Kind, Fault> {
+        let first = self.skip_space().ok_or(Fault::Syntax)?;
         KINDS[usize::from(first)].or_else(|| self.non_finite().map(|_| Kind::Number)).ok_or(Fault::Syntax)
     }
 
-    /// The number that is none before which a tolerant scanner stands.
+    /// The non-finite number at the position of a tolerant scanner.
     fn non_finite(&self) -> Option<&'static [u8]> {
         let rest = &self.text[self.at..];
         NON_FINITE.into_iter().find(|word| self.tolerant && rest.starts_with(word))
@@ -261,7 +261,7 @@ impl<'a> Scanner<'a> {
         self.next_value(b']')
     }
 
-    /// Passes one value of any kind and tells where it stands.
+    /// Passes one value of any kind and returns its span.
     pub fn skip(&mut self) -> Result<Span, Fault> {
         let kind = self.peek()?;
         self.skip_kind(kind)
@@ -277,7 +277,7 @@ impl<'a> Scanner<'a> {
         Ok(Span::new(start, self.at))
     }
 
-    /// Passes a value of so many bytes that was read before: the scanner must stand right before it.
+    /// Passes a value of so many bytes that was read before: the scanner must be right before it.
     pub(crate) fn pass(&mut self, bytes: usize) {
         self.at += bytes;
     }
@@ -287,7 +287,7 @@ impl<'a> Scanner<'a> {
         if self.after_space().is_none() { Ok(()) } else { Err(Fault::Syntax) }
     }
 
-    /// Where the scanner stands, in bytes from the start of the text.
+    /// The scanner's position, in bytes from the start of the text.
     pub fn at(&self) -> usize {
         self.at
     }
@@ -308,8 +308,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes a container without recursion: one bit per open level tells objects from arrays. The innermost levels
-    /// are at hand; those outside of them, which hardly any text has, are put aside.
+    /// Passes a container without recursion: one bit per open level says whether it is an object or an array. The
+    /// innermost levels are kept in one integer, those outside of them, which hardly any text has, in a list.
     fn skip_container(&mut self) -> Result<(), Fault> {
         let floor = self.depth;
         let mut objects: u128 = 0;
@@ -327,7 +327,7 @@ impl<'a> Scanner<'a> {
                 }
                 kind => self.skip_scalar(kind)?,
             }
-            // After a value or an opening: close what ends here, then stand before the next value.
+            // After a value or an opening: close what ends here, then go to the next value.
             loop {
                 let in_object = objects & 1 == 1;
                 let more = if in_object { self.member()?.is_some() } else { self.element()? };
@@ -365,7 +365,7 @@ impl<'a> Scanner<'a> {
         }
         match self.after_space() {
             Some(b',') if !fresh => {
-                // A closing bracket right behind is no value: who reads the value finds that.
+                // A closing bracket right after it is no value; reading the value finds that.
                 self.at += 1;
                 Ok(true)
             }
@@ -389,22 +389,22 @@ impl<'a> Scanner<'a> {
 
     #[inline]
     fn expect(&mut self, byte: u8) -> Result<(), Fault> {
-        if self.text.get(self.at) != Some(&byte) && self.behind_space() != Some(byte) {
+        if self.text.get(self.at) != Some(&byte) && self.skip_space() != Some(byte) {
             return Err(Fault::Syntax);
         }
         self.at += 1;
         Ok(())
     }
 
-    /// Passes white space and shows the byte behind it.
+    /// Passes white space and returns the byte after it.
     #[inline(always)]
     fn after_space(&mut self) -> Option<u8> {
         // Mostly there is none.
-        self.text.get(self.at).copied().filter(|byte| *byte > b' ').or_else(|| self.behind_space())
+        self.text.get(self.at).copied().filter(|byte| *byte > b' ').or_else(|| self.skip_space())
     }
 
     #[inline(never)]
-    fn behind_space(&mut self) -> Option<u8> {
+    fn skip_space(&mut self) -> Option<u8> {
         while let Some(byte) = self.text.get(self.at) {
             match byte {
                 b' ' | b'\n' | b'\r' | b'\t' => self.at += 1,

@@ -1,5 +1,5 @@
-//! A text that is written into one request after the other: its clones share it, and how JSON spells it is found once
-//! for all of them. Holds; decides nothing.
+//! A shared text that many requests contain, with its JSON-escaped form: clones share both, and the text is escaped
+//! once.
 
 use crate::wire::json::escaped;
 use bytes::Bytes;
@@ -24,7 +24,7 @@ impl EscapedText {
         self.0.escaped.get_or_init(|| escaped(self).into_boxed_slice().into()).clone()
     }
 
-    /// The memory that both spellings take, in bytes: of control characters, six times as much as the text.
+    /// The memory that both forms take, in bytes: with control characters, six times as much as the text.
     pub fn weight(&self) -> usize {
         self.len() + self.escaped().len()
     }

@@ -1,6 +1,6 @@
-//! Smuggling characters: characters that a person does not see and a model reads. Finds and removes those that carry
-//! hidden text (tags, runs of variation selectors and of zero-width characters, overrides of direction) and leaves
-//! those that carry none: emoji, flags, the joiners of Arabic and Indic scripts. Judges no words.
+//! Hidden Unicode: characters that a person does not see and a model reads ("ASCII smuggling"). Finds and removes those
+//! that carry hidden text (tags, runs of variation selectors and of zero-width characters, overrides of direction) and
+//! leaves those that carry none: emoji, flags, the joiners of Arabic and Indic scripts. Does not look at the words.
 
 use memchr::memchr3_iter;
 
@@ -55,7 +55,7 @@ impl Sieve<'_> {
         }
     }
 
-    /// Takes the invisible characters that stand together at `start`; gives the place behind them.
+    /// Takes the run of invisible characters at `start`; returns the position after them.
     fn cluster(&mut self, start: usize) -> usize {
         let base = self.text[..start].chars().next_back();
         let mut members = Vec::new();
@@ -71,7 +71,7 @@ impl Sieve<'_> {
         end
     }
 
-    /// Drops of one cluster behind `base` what carries no meaning there.
+    /// Drops of one cluster after `base` what carries no meaning there.
     fn sift(&mut self, base: Option<char>, members: &[(usize, char, Class)]) {
         let zero_widths = members.iter().filter(|(_, _, class)| *class == Class::ZeroWidth).count();
         let mut selector_is_kept = false;
@@ -81,7 +81,7 @@ impl Sieve<'_> {
                 Class::Tag | Class::Override => false,
                 Class::Selector => !selector_is_kept && selects_form_of(base, *character),
                 Class::ZeroWidth => {
-                    zero_widths == 1 || !zero_width_is_kept && has_use_behind(base, *character)
+                    zero_widths == 1 || !zero_width_is_kept && has_use_after(base, *character)
                 }
             };
             selector_is_kept |= stays && *class == Class::Selector;
@@ -121,7 +121,7 @@ impl Sieve<'_> {
     }
 }
 
-/// The place of the next character that may be one of ours, from `from` on.
+/// The position of the next character that may be a hidden one, from `from` on.
 fn next_candidate(text: &str, from: usize) -> Option<usize> {
     let bytes = &text.as_bytes()[from..];
     let found = memchr3_iter(0xe2, 0xef, 0xf3, bytes).find(|at| match bytes[*at..] {
@@ -157,8 +157,8 @@ fn selects_form_of(base: Option<char>, selector: char) -> bool {
     }
 }
 
-/// Whether one of several zero-width characters is of use behind `base`.
-fn has_use_behind(base: Option<char>, character: char) -> bool {
+/// Whether one of several zero-width characters is of use after `base`.
+fn has_use_after(base: Option<char>, character: char) -> bool {
     match character {
         '\u{200c}' | '\u{200d}' => base.is_some_and(joins),
         '\u{200e}' | '\u{200f}' => true,

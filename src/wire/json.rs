@@ -1,5 +1,5 @@
-//! JSON strings in and out of their escapes, and the canonical form under which two spellings of the same
-//! value compare equal. Works on small pieces (names, ids, arguments, notices), never on whole bodies.
+//! JSON string escaping and unescaping, and canonical JSON, in which two forms of the same value are equal. Works on
+//! small pieces (names, ids, arguments, notices), never on whole bodies.
 
 use super::body::{Fault, Kind, Scanner, Span, Str};
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ pub fn decode_bytes<'a>(string: Str, text: &'a [u8]) -> Cow<'a, [u8]> {
     if string.escaped { Cow::Owned(unescape(raw).into_bytes()) } else { Cow::Borrowed(raw) }
 }
 
-/// A name of a member in lower case, as readers compare it that do not mind the case of letters. By way of capitals: the
+/// A member's name in lower case, as readers compare it that ignore the case of letters. By way of capitals: the
 /// capital of `ſ` is `S`.
 pub fn in_one_case(name: &[u8]) -> Cow<'_, [u8]> {
     if name.iter().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
@@ -93,9 +93,10 @@ pub fn quote(text: &str) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// The canonical form of a JSON text: keys sorted, of equal ones the last, no white space, strings in one
-/// spelling, integers as written and other numbers as the shortest decimal of their double. Two spellings of the same arguments agree in it, as clients
-/// re-spell what they send back. A text that is not JSON is its own canonical form.
+/// The canonical form of a JSON text: keys sorted, of equal ones the last, no white space, strings escaped in one way,
+/// integers as written and other numbers as the shortest decimal of their double. Equal arguments have the same
+/// canonical form, although clients write what they send back in another way. A text that is not JSON is its own
+/// canonical form.
 pub fn canonical(text: &[u8]) -> Vec<u8> {
     // Members that are not in order are written twice.
     let mut out = Vec::with_capacity(2 * text.len());
@@ -163,7 +164,7 @@ fn canonical_object(scanner: &mut Scanner<'_>, out: &mut Vec<u8>) -> Result<(), 
     Ok(())
 }
 
-/// A member of a canonical object, as it stands in what was written.
+/// A member of a canonical object, by its position in the output.
 struct Written {
     key: Span,
     all: Span,
@@ -197,8 +198,8 @@ fn canonical_string(string: Str, text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// `1.0`, `1` and `1e0` are one value to the clients that re-spell arguments: they keep fractions and exponents
-/// as doubles. Integers stay as written, since long ones are ids that must not run together.
+/// `1.0`, `1` and `1e0` are one value to the clients that write arguments again: they keep fractions and exponents as
+/// doubles. Integers stay as written, since long ones are ids that must not run together.
 fn canonical_number(number: &[u8], out: &mut Vec<u8>) {
     if !number.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
         return out.extend_from_slice(if number == b"-0" { b"0" } else { number });

@@ -1,4 +1,4 @@
-//! Members of JSON objects as readers differ on them: names that come twice, names in another case, values of another kind.
+//! JSON object members on which parsers differ: names that occur twice, names in another case, values of another kind.
 
 use super::body::{Fault, Kind, Scanner, Span, Str};
 use super::json::in_one_case;
@@ -17,11 +17,12 @@ impl Member {
     }
 }
 
-/// Which deciding members were read: the second of one name is a fault, since parsers differ on which one counts.
+/// Which of an object's decisive members were read: a second one of the same name is a fault, since parsers differ on
+/// which one counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen(u32);
+pub struct SeenMembers(u32);
 
-impl Seen {
+impl SeenMembers {
     pub fn once(&mut self, member: u32) -> Result<(), Fault> {
         let bit = 1 << member;
         if self.0 & bit != 0 {
@@ -42,8 +43,8 @@ pub fn string_or_skip(scanner: &mut Scanner<'_>) -> Result<Option<Str>, Fault> {
     Ok(None)
 }
 
-/// Whether a member called `key`, which is none of `names` or has a `value` of another kind, could be taken for one of
-/// them all the same: objects and lists in each other's place, unless there is nothing in them, and names that differ in
+/// Whether a member called `key`, which is none of `names` or has a `value` of another kind, could still be taken for
+/// one of them: an object where a list is expected or the other way round, unless it is empty, and names that differ in
 /// case alone (Go's `encoding/json` ignores case).
 pub fn may_be_read_as(key: &[u8], value: &[u8], names: &[&[u8]]) -> bool {
     let holds_anything = match value {

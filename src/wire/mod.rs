@@ -1,9 +1,9 @@
-//! Bytes: JSON as spans and splices, server-sent events, text that hides characters. Read and written losslessly. Knows
+//! Wire formats, read and written losslessly: JSON as spans and splices, server-sent events, hidden Unicode. Knows
 //! nothing of any API, of conversations or of sockets.
 
-pub mod beginning;
 pub mod body;
 pub mod escaped_text;
+pub mod first_characters;
 pub mod hidden_unicode;
 pub mod json;
 pub mod members;

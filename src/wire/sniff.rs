@@ -1,18 +1,18 @@
-//! What a reply is by its first bytes, where its content type does not say: some servers send events as plain text or
-//! as JSON. Looks at bytes only; what follows from it is its caller's affair.
+//! Content sniffing: whether a reply is a stream of events, by its first bytes, since some servers send events with the
+//! content type of plain text or of JSON.
 
 /// How the first line of a stream of events may begin; `error` as llama.cpp writes it.
 const STARTS: [&[u8]; 6] = [b"data:", b"event:", b"id:", b"retry:", b"error:", b":"];
 
-/// Whether a body that begins so is a stream of events; `None` where that is too little to tell.
+/// Whether a body that begins with `start` is a stream of events; `None` where that is too short to decide.
 pub fn is_events(start: &[u8]) -> Option<bool> {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let start = start.strip_prefix(MARK).unwrap_or(start).trim_ascii_start();
-    if STARTS.iter().any(|begun| start.starts_with(begun)) {
+    if STARTS.iter().any(|known| start.starts_with(known)) {
         return Some(true);
     }
     // No JSON begins like any of them, so nothing waits for long.
-    let may_become = |begun: &&[u8]| begun.starts_with(start) || MARK.starts_with(start);
+    let may_become = |known: &&[u8]| known.starts_with(start) || MARK.starts_with(start);
     if STARTS.iter().any(may_become) { None } else { Some(false) }
 }
 
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_told_from_anything_else_as_soon_as_that_can_be_told() {
+    fn events_are_recognised_as_soon_as_possible() {
         for (start, expected) in [
             ("data: {}", Some(true)),
             ("data:{}\n\n", Some(true)),

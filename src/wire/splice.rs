@@ -1,5 +1,4 @@
-//! Replacements of spans in a text, and the text that results as a rope of slices: what is not replaced is
-//! not copied. Knows bytes and places only.
+//! Splices: replacements of spans in a text, and the result as a rope of slices. What is not replaced is not copied.
 
 use crate::wire::body::Span;
 use crate::wire::members::Member;
@@ -68,7 +67,7 @@ impl Splices {
         self.0.push((span, with.into()));
     }
 
-    /// Puts `text` before the byte at `at`; texts for one place keep their order.
+    /// Puts `text` before the byte at `at`; texts for one position keep their order.
     pub fn insert(&mut self, at: u32, text: impl Into<Bytes>) {
         self.replace(Span { start: at, end: at }, text);
     }
@@ -78,12 +77,12 @@ impl Splices {
         self.0.is_empty()
     }
 
-    /// Takes out those `members` of an object for which `drop` holds, with the commas that go with them.
+    /// Removes the `members` of an object for which `drop` is true, with their commas.
     pub fn remove_members(&mut self, members: &[Member], drop: impl Fn(&Member) -> bool) {
         self.remove_items(members, Member::span, drop);
     }
 
-    /// Takes out those of a list's `items` for which `drop` holds, with the commas that go with them.
+    /// Removes a list's `items` for which `drop` is true, with their commas.
     pub fn remove_items<T>(&mut self, items: &[T], span: impl Fn(&T) -> Span, drop: impl Fn(&T) -> bool) {
         let mut kept_end = None;
         for (at, item) in items.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Server-sent events: bytes to whole events under any chunking, and one event's fields. Follows the WHATWG
-//! grammar (LF, CRLF and CR line ends, byte order mark, several `data` lines) and the deviations recorded
+//! Server-sent events: a splitter from chunks of bytes to whole events, and the parser of one event's fields. Follows
+//! the WHATWG grammar (LF, CRLF and CR line ends, byte order mark, several `data` lines) and the deviations recorded
 //! from providers. Keeps every byte: what goes in comes out, in order; interprets no data.
 
 use super::body::Span;
@@ -161,7 +161,7 @@ pub struct Fields<'a> {
     pub field: &'static str,
     /// The data lines joined by LF; empty where the event has none.
     pub data: Cow<'a, [u8]>,
-    /// Where the data stands in the event, if it stands in one line.
+    /// The span of the data in the event, if it is one line.
     pub place: Option<Span>,
 }
 
@@ -170,8 +170,8 @@ pub fn parse_fields(event: &[u8]) -> Fields<'_> {
     let mut fields = Fields { name: None, field: "data", data: Cow::Borrowed(b""), place: None };
     let text = event.strip_prefix(b"\xef\xbb\xbf").unwrap_or(event);
     if text.trim_ascii_start().first() == Some(&b'{') {
-        // OpenAI once sent its errors as bare JSON under the content type of a stream. Without the line ends behind it:
-        // where they are mixed, how many there are hangs on the chunks.
+        // OpenAI once sent its errors as bare JSON under the content type of a stream. Without the line ends after it:
+        // where these are mixed, their number depends on the chunks.
         fields.data = Cow::Borrowed(text.trim_ascii());
         return fields;
     }
@@ -209,12 +209,12 @@ fn add_data<'a>(fields: &mut Fields<'a>, event: &'a [u8], value: Span, lines: us
     fields.place = None;
 }
 
-/// The field in `event[at..end]`: its name, and where its value stands without the one optional space.
+/// The field in `event[at..end]`: its name, and the span of its value without the one optional space.
 fn parse_line(event: &[u8], at: usize, end: usize) -> Option<(&[u8], Span)> {
     let line = &event[at..end];
     let indent = line.len() - line.trim_ascii_start().len();
     if line.get(indent) == Some(&b'{') {
-        // No field, but clients that go by lines read it all the same.
+        // Not a field, but clients that go by lines read it as data.
         return Some((b"data", Span::new(at + indent, end)));
     }
     let colon = memchr::memchr(b':', line)?;
@@ -223,7 +223,7 @@ fn parse_line(event: &[u8], at: usize, end: usize) -> Option<(&[u8], Span)> {
     Some((name, Span::new(at + colon + 1 + space, end)))
 }
 
-/// An event cut into parts that have one data line each; what stands between two of them goes with the former.
+/// An event cut into parts that have one data line each; what is between two of them goes with the former.
 pub fn data_lines(event: &Bytes) -> Vec<Bytes> {
     let mut starts = Vec::new();
     let mut at = 0;
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_json_is_the_same_data_whatever_line_ends_stand_behind_it_and_however_it_is_cut() {
+    fn bare_json_is_the_same_data_whatever_line_ends_follow_it_and_however_it_is_cut() {
         let stream: &[u8] = b"{\"error\":{}}\n\r\ndata: b";
         for cut in 0..stream.len() {
             let pieces = split(&[&stream[..cut], &stream[cut..]], 1 << 20);

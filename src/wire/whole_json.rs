@@ -1,5 +1,5 @@
-//! Whether the arguments of a call that comes in pieces are one whole JSON value yet, in constant time for each byte.
-//! Goes by brackets and quotes alone; whether the value is valid JSON is for its readers to say.
+//! An incremental check whether the arguments of a streamed call are one complete JSON value yet, in constant time for
+//! each byte. Goes by brackets and quotes alone, and does not validate the JSON.
 
 use serde::de::IgnoredAny;
 
@@ -19,7 +19,7 @@ pub struct Wholeness {
     /// The beginning of a number or a literal outside of objects and lists.
     scalar: Vec<u8>,
     /// Something other than white space has come.
-    begun: bool,
+    started: bool,
     /// The value has ended.
     ended: bool,
 }
@@ -53,7 +53,7 @@ impl Wholeness {
 
     /// Whether nothing but white space has come.
     pub fn is_blank(&self) -> bool {
-        !self.begun && self.escape.is_empty()
+        !self.started && self.escape.is_empty()
     }
 
     /// One byte of the outer string: resolves its escapes.
@@ -82,10 +82,10 @@ impl Wholeness {
         }
     }
 
-    /// One character of the JSON text; those beyond ASCII as any byte beyond it.
+    /// One character of the JSON text; one beyond ASCII is given as any byte beyond ASCII.
     fn character(&mut self, byte: u8) {
         let is_space = byte.is_ascii_whitespace();
-        self.begun |= !is_space;
+        self.started |= !is_space;
         match (self.within, byte) {
             (Within::Escape, _) | (Within::String, b'\\') => {
                 self.within = if self.within == Within::Escape { Within::String } else { Within::Escape };
@@ -128,7 +128,7 @@ impl Wholeness {
     }
 
     fn add_scalar(&mut self, byte: u8) {
-        // One byte more than is read, so that what is longer is no value.
+        // One byte more than a scalar may have, so that a longer one is no value.
         if self.depth == 0 && self.scalar.len() <= LONGEST_SCALAR {
             let is_too_long = self.scalar.len() == LONGEST_SCALAR;
             self.scalar.push(if is_too_long { b'?' } else { byte });

@@ -167,7 +167,7 @@ fn json_made_to_take_long_takes_no_longer_than_its_size_is_worth() {
 
 #[test]
 fn what_is_remembered_of_requests_stays_within_its_bound_whatever_they_are_made_of() {
-    let settings = format!("ledger.memo_bytes = \"8MiB\"\n{}", crate::hand::GENEROUS);
+    let settings = format!("store.memo_bytes = \"8MiB\"\n{}", crate::hand::GENEROUS);
     let (_upstream, toolrein) = calling(String::new(), &settings);
     // Two bytes each of the request, ten times that in memory.
     let parts = "1,".repeat(480_000);

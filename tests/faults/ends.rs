@@ -190,7 +190,7 @@ fn a_killed_program_leaves_broken_streams_and_its_successor_counts_on_from_the_c
     );
     hand.asked().write(head + &body);
     let (head, body) = client.response();
-    assert_eq!(head.header("x-toolrein-actions"), Some("budget=withheld"));
+    assert_eq!(head.header("x-toolrein-actions"), Some("budget=blocked"));
     let body: serde_json::Value = serde_json::from_slice(&body.unwrap()).unwrap();
     assert_eq!(
         body["choices"][0]["message"]["tool_calls"],

@@ -17,27 +17,27 @@ const CLIENTS: usize = 6;
 const REQUESTS: usize = 50;
 
 /// One of two configurations. They differ in the upstream, in what is cut of the request and in the call that is
-/// withheld from the reply, so that a request which saw parts of both would show it.
+/// blocked from the reply, so that a request which saw parts of both would show it.
 #[derive(Clone, Copy)]
 struct Side {
     name: &'static str,
     max_chars: usize,
-    withheld: &'static str,
+    blocked: &'static str,
 }
 
 const SIDES: [Side; 2] = [
-    Side { name: "one", max_chars: 1000, withheld: "g" },
-    Side { name: "two", max_chars: 2000, withheld: "h" },
+    Side { name: "one", max_chars: 1000, blocked: "g" },
+    Side { name: "two", max_chars: 2000, blocked: "h" },
 ];
 
 impl Side {
     fn config(self, upstream: &Scripted) -> String {
-        let Self { max_chars, withheld, .. } = self;
+        let Self { max_chars, blocked, .. } = self;
         let cut = format!("[policy.truncate]\nmax_chars = {max_chars}\n");
-        before(&upstream.base_url(), &format!("{cut}[policy.allow]\nexcept = [\"{withheld}\"]\n"))
+        before(&upstream.base_url(), &format!("{cut}[policy.allow]\nexcept = [\"{blocked}\"]\n"))
     }
 
-    /// A model that calls `f` and what is to be withheld here; it says which side it is, and what it was shown if that
+    /// A model that calls `f` and what is to be blocked here; it says which side it is, and what it was shown if that
     /// is not what this side shows.
     fn upstream(self, gate: &Gate) -> Scripted {
         let gate = gate.clone();
@@ -46,7 +46,7 @@ impl Side {
             let fits = (self.max_chars / 2..=self.max_chars).contains(&shown);
             let text = if fits { self.name.to_owned() } else { format!("{shown} at {}", self.name) };
             let (first, second) = (format!("f_{nth}"), format!("w_{nth}"));
-            let calls = [(first.as_str(), "f", "{}"), (second.as_str(), self.withheld, "{}")];
+            let calls = [(first.as_str(), "f", "{}"), (second.as_str(), self.blocked, "{}")];
             let reply = Reply::speech(request, &Speech { text, ..Speech::calls(&calls) });
             if request.header("x-waits").is_some() { reply.held_after(2, &gate) } else { reply }
         })
@@ -156,8 +156,8 @@ fn flips_under_load(start: fn(&str) -> Toolrein) {
         toolrein.wait_for_metric(&series, count as f64);
     };
     calls("f", "allowed", all);
-    calls("g", "withheld", answered[0]);
-    calls("h", "withheld", answered[1]);
+    calls("g", "blocked", answered[0]);
+    calls("h", "blocked", answered[1]);
     toolrein.wait_for_metric("toolrein_config_reloads_total{result=\"ok\"}", FLIPS as f64);
     toolrein.wait_for_metric("toolrein_requests_total", all as f64);
     // With the last configuration that knew them go the connections to its upstream.

@@ -49,9 +49,9 @@ fn a_decision_is_recorded_with_every_policy_that_objected() {
                 decision(1, verdict, json!("turn_limits"), reason, false),
             ]);
             assert_eq!(line["decisions"], expected, "{mode}, streamed {stream}");
-            let withheld = |policy| json!({"policy": policy, "action": "withheld", "count": 1});
+            let blocked = |policy| json!({"policy": policy, "action": "blocked", "count": 1});
             let actions = line["actions"].as_array().unwrap();
-            assert!(actions.contains(&withheld("budget")) && actions.contains(&withheld("turn_limits")));
+            assert!(actions.contains(&blocked("budget")) && actions.contains(&blocked("turn_limits")));
             let told = log_line(&toolrein, nth);
             assert_eq!(line["request_id"], told["request_id"], "the log names the same request");
             let call = &told["tool_calls"][1];

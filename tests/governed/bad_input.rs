@@ -112,7 +112,7 @@ fn what_servers_read_beside_json_is_governed_and_goes_up_byte_for_byte() {
         let reply = chat(&toolrein, &body);
         assert_eq!(
             (reply.status, reply.header("x-toolrein-actions")),
-            (200, Some("allow=withheld")),
+            (200, Some("allow=blocked")),
             "{body:.40}"
         );
         assert!(!reply.text().contains("\"id\":\"c\""));
@@ -216,7 +216,7 @@ fn requests_with_odd_strings_go_up_untouched_and_counted_and_their_replies_are_j
             let reply = chat(&toolrein, &body);
             let seen = String::from_utf8(upstream.request(2 * nth + turn).body).unwrap();
             assert_eq!(seen, body);
-            assert!(!reply.text().contains("_1\""), "the second call is withheld");
+            assert!(!reply.text().contains("_1\""), "the second call is blocked");
         }
     }
     toolrein.wait_for_metric("toolrein_ungoverned_total{why=\"odd_text\"}", 8.0);
@@ -287,5 +287,5 @@ fn a_request_without_a_model_or_with_unknown_roles_is_governed() {
     body.as_object_mut().unwrap().remove("model");
     body["messages"][0]["role"] = json!("robot");
     let reply = chat(&toolrein, body.to_string());
-    assert_eq!(reply.header("x-toolrein-actions"), Some("budget=withheld"));
+    assert_eq!(reply.header("x-toolrein-actions"), Some("budget=blocked"));
 }

@@ -88,7 +88,7 @@ fn a_reply_in_a_coding_that_cannot_be_read_passes_unjudged_and_is_counted() {
     let replies = replies.map(|(coding, reply)| reply.header("content-encoding", coding));
     let scripted = replies.clone();
     let upstream = Scripted::queue(scripted);
-    // With no call left in the budget a judged reply would be withheld.
+    // With no call left in the budget a judged reply would be blocked.
     let toolrein = Toolrein::before(&upstream, &budget(1));
     for (nth, sent) in replies.iter().enumerate() {
         let reply = chat(&toolrein, after(&["r"], sent.streamed));
@@ -119,7 +119,7 @@ fn a_compressed_reply_on_which_something_acts_comes_plain() {
         let reply = chat(&toolrein, question(false));
         assert_eq!((reply.header("content-encoding"), reply.cut), (None, false), "{coding:?}");
         assert_eq!(reply.json()["choices"][0]["message"]["tool_calls"].as_array().unwrap().len(), 1);
-        assert_eq!(reply.header("x-toolrein-actions"), Some("budget=withheld"));
+        assert_eq!(reply.header("x-toolrein-actions"), Some("budget=blocked"));
     }
 }
 
@@ -271,7 +271,7 @@ fn observing_passes_a_compressed_stream_as_it_came_and_judges_it() {
         assert_eq!((got.header("content-encoding"), got.cut), (Some(coding.0), false));
         assert!(got.body == bytes_of(&reply(nth)), "{coding:?}");
         let actions = &log_line(&toolrein, nth)["actions"];
-        assert!(actions.to_string().contains("withheld"), "{coding:?}: {actions}");
+        assert!(actions.to_string().contains("blocked"), "{coding:?}: {actions}");
     }
     let got = chat(&toolrein, question(true));
     assert_eq!((got.text().as_str(), got.cut), ("no gzip", false));

@@ -83,7 +83,7 @@ fn calls_are_counted_by_tool_and_verdict_in_the_reply_that_brought_them() {
         chat(&toolrein, after(&["r"], stream));
         let times = nth as f64 + 1.0;
         toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allowed\"}", times);
-        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"withheld\"}", 2.0 * times);
+        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"blocked\"}", 2.0 * times);
         // Sent again with their results, they are not counted again; and an answer tool has no limit.
         chat(&toolrein, after(&["r", "r", "r"], stream));
         toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"submit\",verdict=\"allowed\"}", times);
@@ -121,7 +121,7 @@ fn tokens_are_counted_as_billed_over_all_replies_of_a_request() {
         };
         chat(&toolrein, question(stream));
         expect(1.0);
-        // Withheld once, and then asked for the answer.
+        // Blocked once, and then asked for the answer.
         let reply = chat(&toolrein, after(&["r"], stream));
         assert!(reply.text().contains("\"prompt_tokens\":200"), "{}", reply.text());
         expect(3.0);

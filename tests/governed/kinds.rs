@@ -43,7 +43,7 @@ fn events_under_another_content_type_are_judged_whatever_their_first_bytes_come_
             let toolrein = Toolrein::before(&upstream, &budget(2));
             let reply = chat(&toolrein, after(&["r"], true));
             assert!(reply.text().contains("c1") && !reply.text().contains("c2"), "{kind}: {}", reply.text());
-            assert!(reply.text().contains(": toolrein budget=withheld") && !reply.cut, "{}", reply.text());
+            assert!(reply.text().contains(": toolrein budget=blocked") && !reply.cut, "{}", reply.text());
         }
     }
 }
@@ -58,7 +58,7 @@ fn a_whole_reply_that_is_called_a_stream_is_judged_and_stays_whole() {
         let reply = chat(&toolrein, after(&["r"], false));
         let calls = &reply.json()["choices"][0]["message"]["tool_calls"];
         assert_eq!((calls.as_array().unwrap().len(), &calls[0]["id"]), (1, &"c1".into()), "{}", reply.text());
-        assert_eq!(reply.header("x-toolrein-actions"), Some("budget=withheld"));
+        assert_eq!(reply.header("x-toolrein-actions"), Some("budget=blocked"));
     }
 }
 

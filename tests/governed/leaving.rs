@@ -88,11 +88,8 @@ fn a_client_that_leaves_while_the_model_is_asked_again_lets_the_upstream_go() {
         upstream.request(1);
         drop(connection);
         gone(&toolrein, &upstream, 1);
-        let withheld = "toolrein_tool_calls_total{tool=\"f\",verdict=\"withheld\"}";
-        assert!(
-            (toolrein.metric(withheld) - 1.0).abs() < 0.5,
-            "what was withheld is told, streamed: {stream}"
-        );
+        let blocked = "toolrein_tool_calls_total{tool=\"f\",verdict=\"blocked\"}";
+        assert!((toolrein.metric(blocked) - 1.0).abs() < 0.5, "what was blocked is told, streamed: {stream}");
     }
 }
 

@@ -57,7 +57,7 @@ fn calls_that_are_judged_by_their_names_arrive_as_the_model_writes_them() {
 }
 
 #[test]
-fn text_before_a_withheld_call_is_live_and_so_is_the_answer_to_asking_again() {
+fn text_before_a_blocked_call_is_live_and_so_is_the_answer_to_asking_again() {
     let speech = Speech { text: "Let me look.".into(), ..Speech::calls(&[("c1", "f", "{}")]) };
     let (first, first_gates) = gated(Reply::events(&speech.chunks(false)));
     let (second, second_gates) = gated(Reply::events(&Speech::text("So be it.").chunks(false)));
@@ -98,7 +98,7 @@ fn a_client_that_waits_while_the_model_is_asked_again_gets_comments() {
 }
 
 #[test]
-fn a_client_that_sees_nothing_while_a_withheld_call_is_written_gets_comments() {
+fn a_client_that_sees_nothing_while_a_blocked_call_is_written_gets_comments() {
     let speech = Speech::calls(&[("c1", "f", "{\"long\":\"arguments\"}")]);
     let gates = [Gate::shut(), Gate::shut()];
     // In the middle of the arguments, and behind them.

@@ -41,7 +41,7 @@ fn a_request_has_one_line_with_the_promised_fields() {
             ("upstream_request_id", json!("up-9")),
             ("request_bytes", json!(body.len())),
             ("reply_bytes", json!(reply.body.len())),
-            ("actions", json!([act("truncate", "shortened"), act("budget", "withheld")])),
+            ("actions", json!([act("truncate", "shortened"), act("budget", "blocked")])),
             (
                 "tool_calls",
                 json!([
@@ -130,7 +130,7 @@ fn a_reload_logs_what_has_changed() {
     let toolrein = Toolrein::before(&upstream, &budget(3));
     let started = line_of(&toolrein, "listening");
     assert!(toolrein.reload(&before(&upstream.base_url(), &format!("mode = \"observe\"\n{}", budget(4)))));
-    let line = line_of(&toolrein, "the configuration was read again");
+    let line = line_of(&toolrein, "the configuration was reloaded");
     let expected = json!([
         {"key": "mode", "old": "\"enforce\"", "new": "\"observe\""},
         {"key": "policy.budget.tool_calls", "old": "3", "new": "4"},

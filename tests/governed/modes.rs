@@ -27,7 +27,7 @@ fn causes() -> [(String, Script, (&'static str, &'static str), u32); 5] {
     [
         (cut, calls_twice, ("truncate", "shortened"), 1),
         (told, calls_twice, ("budget", "notice"), 1),
-        (budget(1), calls_twice, ("budget", "withheld"), 2),
+        (budget(1), calls_twice, ("budget", "blocked"), 2),
         (rejected, calls_twice, ("budget", "rejected"), 1),
         (budget(9), refuses_tools, ("tools_unsupported", "dropped"), 1),
     ]
@@ -109,9 +109,9 @@ fn calls_that_are_only_observed_are_counted_as_allowed() {
         chat(&toolrein, after(&["r"], stream));
         let both = 2.0 * (nth + 1) as f64;
         toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allowed\"}", both);
-        toolrein.wait_for_metric("toolrein_actions_total{policy=\"budget\",action=\"withheld\"}", both);
+        toolrein.wait_for_metric("toolrein_actions_total{policy=\"budget\",action=\"blocked\"}", both);
     }
-    assert!(toolrein.metric("toolrein_tool_calls_total{verdict=\"withheld\"}").abs() < 0.5);
+    assert!(toolrein.metric("toolrein_tool_calls_total{verdict=\"blocked\"}").abs() < 0.5);
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn calls_without_ids_count_in_their_window_though_the_client_invents_ids() {
 }
 
 #[test]
-fn a_call_without_an_id_that_was_withheld_comes_back_beside_one_whose_id_was_invented() {
+fn a_call_without_an_id_that_was_blocked_comes_back_beside_one_whose_id_was_invented() {
     for stream in BOTH {
         let upstream = Scripted::start(|nth, request| {
             let calls = [("", "f", "{\"a\":0}"), ("", "f", "{\"b\":0}")];

@@ -64,13 +64,13 @@ fn a_bad_file_changes_nothing_and_every_problem_is_told() {
     for problem in
         [":5: policy.budget.tool_calls: expected", ":7: limits.conections: unknown key", ":9: admin"]
     {
-        is_told(&toolrein, &["\"error\"", "stays as it was", problem]);
+        is_told(&toolrein, &["\"error\"", "the old one stays in force", problem]);
     }
     assert!(!toolrein.reload(&before(&upstream.base_url(), no_token)), "what a start would refuse");
-    is_told(&toolrein, &["stays as it was", "IS_SET_NOWHERE"]);
+    is_told(&toolrein, &["the old one stays in force", "IS_SET_NOWHERE"]);
     std::fs::remove_file(toolrein.config_file()).unwrap();
     assert!(!toolrein.reread());
-    is_told(&toolrein, &["stays as it was", "there is no such file"]);
+    is_told(&toolrein, &["the old one stays in force", "there is no such file"]);
     assert_eq!(shown(&toolrein), in_force);
     assert_eq!(calls(&chat(&toolrein, after(&["r"], false))), 0, "the limit is the old one");
     assert!(toolrein.reload(&before(&upstream.base_url(), &budget(2))), "a good one is taken afterwards");
@@ -91,7 +91,10 @@ fn a_file_that_holds_no_table_is_refused_and_the_upstream_stays() {
         assert_eq!(shown(&toolrein), in_force, "{text:?}");
         toolrein.wait_for_metric("toolrein_config_reloads_total{result=\"refused\"}", (nth + 1) as f64);
     }
-    is_told(&toolrein, &["\"error\"", "stays as it was", "holds no table", "what is in force stays"]);
+    is_told(
+        &toolrein,
+        &["\"error\"", "the old one stays in force", "has no table", "the configuration in force stays"],
+    );
     assert_eq!(calls(&chat(&toolrein, after(&["r"], false))), 1);
     assert_eq!(upstream.requests().len(), 1, "it went where it went before");
 }
@@ -105,7 +108,7 @@ fn what_waits_for_a_restart_is_told_and_shown_as_it_is() {
         "listen.proxy = \"127.0.0.1:9\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"{}\"\n\
          upstream.remember = \"2h\"\nupstream.idle_timeout = \"7m\"\nmode = \"observe\"\n\
          [limits]\nconnections = 9\nheader_timeout = \"9s\"\nheld_bytes = \"1MiB\"\n\
-         [ledger]\ncalls = 9\nttl = \"9h\"\n[audit]\nfile = \"audit.jsonl\"\n[log]\nformat = \"text\"\n{}",
+         [store]\ncalls = 9\nttl = \"9h\"\n[audit]\nfile = \"audit.jsonl\"\n[log]\nformat = \"text\"\n{}",
         upstream.base_url(),
         budget(2)
     );
@@ -116,8 +119,8 @@ fn what_waits_for_a_restart_is_told_and_shown_as_it_is() {
         ["upstream", "remember"],
         ["limits", "connections"],
         ["limits", "header_timeout"],
-        ["ledger", "calls"],
-        ["ledger", "ttl"],
+        ["store", "calls"],
+        ["store", "ttl"],
         ["audit", "file"],
         ["log", "format"],
     ];
@@ -134,9 +137,9 @@ fn what_waits_for_a_restart_is_told_and_shown_as_it_is() {
     );
     // What is new must go with what stays, or it would not work until then.
     let quota =
-        "[ledger]\nttl = \"72h\"\n[policy.quota.limits.day]\ntools = [\"f\"]\ncalls = 1\nper = \"48h\"\n";
+        "[store]\nttl = \"72h\"\n[policy.quota.limits.day]\ntools = [\"f\"]\ncalls = 1\nper = \"48h\"\n";
     assert!(!toolrein.reload(&before(&upstream.base_url(), quota)));
-    is_told(&toolrein, &["longer than anything is remembered", "needs a restart: ledger.ttl"]);
+    is_told(&toolrein, &["longer than the store keeps anything", "needs a restart: store.ttl"]);
 }
 
 #[test]
@@ -169,7 +172,7 @@ fn another_upstream_takes_the_next_request_and_the_old_one_keeps_its_stream() {
 }
 
 #[test]
-fn what_the_ledger_knows_outlives_the_configuration() {
+fn what_the_store_knows_outlives_the_configuration() {
     let upstream = Scripted::start(calling(1));
     let limits = "[policy.rate_limit]\ndefault = { calls = 1, per = \"1h\" }\n";
     let toolrein = Toolrein::before(&upstream, limits);

@@ -276,7 +276,7 @@ fn an_error_inside_a_200_that_is_no_refusal_of_tools_passes_as_it_came() {
 }
 
 #[test]
-fn what_was_withheld_is_told_though_asking_again_fails() {
+fn what_was_blocked_is_told_though_asking_again_fails() {
     let failing = |nth: usize| match nth {
         0 => Reply::error(503, "server", "overloaded", "later").header("retry-after", "3"),
         1 => Reply::text("x").cut_after(0),
@@ -299,9 +299,9 @@ fn what_was_withheld_is_told_though_asking_again_fails() {
                 assert_eq!((reply.status, reply.json()["error"]["code"].as_str()), (status, Some(code)));
             }
             assert!(!reply.text().contains("tool_calls"), "{}", reply.text());
-            let withheld = "toolrein_tool_calls_total{tool=\"f\",verdict=\"withheld\"}";
+            let blocked = "toolrein_tool_calls_total{tool=\"f\",verdict=\"blocked\"}";
             toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\"}", 1.0);
-            assert!((toolrein.metric(withheld) - 1.0).abs() < 0.5, "failure {nth}, streamed: {stream}");
+            assert!((toolrein.metric(blocked) - 1.0).abs() < 0.5, "failure {nth}, streamed: {stream}");
             let line = log_line(&toolrein, 0);
             assert_eq!((&line["reasks"], &line["upstream_requests"]), (&1.into(), &2.into()), "{line}");
         }

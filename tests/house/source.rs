@@ -29,6 +29,24 @@ impl Source {
         lines(&self.text) - tests
     }
 
+    /// The lines of its documentation.
+    pub(crate) fn documentation(&self) -> Vec<&str> {
+        let is_documentation =
+            |line: &&str| line.trim_start().starts_with("///") || line.trim_start().starts_with("//!");
+        self.text.lines().filter(is_documentation).collect()
+    }
+
+    /// The names of its public items.
+    pub(crate) fn public_names(&self) -> Vec<&str> {
+        let items = ["fn", "struct", "enum", "trait", "const", "static", "type", "mod"];
+        let lines = self.code.lines().filter_map(|line| {
+            let mut words =
+                words(line.trim_start()).map(|(_, word)| word).skip_while(|word| *word != "pub").skip(1);
+            words.find(|word| items.contains(word)).and_then(|_| words.next())
+        });
+        lines.collect()
+    }
+
     /// The strings in its code, with their quotes.
     pub(crate) fn literals(&self) -> Vec<&str> {
         let tests = test_blocks(&blank(&self.text));

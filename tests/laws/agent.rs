@@ -1,6 +1,6 @@
-//! An agent at work: a model that calls and a client that runs what it is handed, whole or streamed, with limits
-//! that withhold often. Holds over each run: every sending continues the one before it byte for byte, is taken
-//! by the strictest provider, and finds the hidden rounds again however the client spells our reply.
+//! A simulated agent: a model that calls and a client that runs what it is handed, whole or streamed, with limits
+//! that block often. Checks over each run: every request continues the one before it byte for byte, is accepted by
+//! the strictest provider, and finds the hidden exchanges again however the client writes our reply.
 
 use super::repetition::respell;
 use super::strict::violations;
@@ -14,9 +14,9 @@ use toolrein::conversation::released::with;
 use toolrein::dialect::chat::choice::ChoiceState;
 use toolrein::dialect::chat::reply::{NO_ANSWER, ReplyJudge};
 use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
-use toolrein::dialect::variant::{Asking, Pass, Placement};
+use toolrein::dialect::variant::{Asking, Placement, Variant};
 use toolrein::exchange::judging::Judging;
-use toolrein::exchange::restore::{Asked, joined, release, released_keys, remembered};
+use toolrein::exchange::restore::{RequestContext, joined, release, released_keys, remembered};
 
 const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
 
@@ -111,11 +111,11 @@ fn the_runs_hide_and_find_many_rounds() {
         while agent.turn().unwrap() {}
         found += agent.hidden;
     }
-    assert!(found > 40, "only {found} hidden rounds were found again");
+    assert!(found > 40, "only {found} hidden exchanges were found again");
 }
 
 #[test]
-fn white_space_in_the_place_of_withheld_calls_is_no_answer() {
+fn white_space_in_the_place_of_blocked_calls_is_no_answer() {
     for streamed in [false, true] {
         let calls = Answer { text: String::new(), calls: vec![("look", "{}"); 3], legacy: false };
         let blank = Answer { text: " ".into(), calls: Vec::new(), legacy: false };
@@ -133,7 +133,7 @@ fn equal_words_to_equal_answers_do_not_mix_up_their_hidden_rounds() {
     for streamed in [false, true] {
         let said = Answer { text: "well".into(), calls: Vec::new(), legacy: false };
         let calls = |count| Answer { text: String::new(), calls: vec![("look", "{}"); count], legacy: false };
-        // The third is one too many: the first "well" after it has a hidden round, the second has none.
+        // The third is one too many: the first "well" after it has a hidden exchange, the second has none.
         let answers = vec![said.clone(), calls(2), calls(1), said.clone(), said];
         let run = Run { patience: 0, insists: true, ..run_of(answers, streamed) };
         let mut agent = Agent::new(&run);
@@ -154,7 +154,7 @@ struct Agent<'a> {
     now_ms: u64,
     /// Messages of the last sending.
     sent: Vec<u8>,
-    /// Replies so far behind hidden rounds.
+    /// Replies after hidden exchanges so far.
     hidden: usize,
 }
 
@@ -171,9 +171,9 @@ impl<'a> Agent<'a> {
                 .to_string(),
         );
         let reading = read(&body, low(), &self.facts);
-        prop_assert_eq!(reading.restored.len(), self.hidden, "hidden rounds found in {}", lossy(&body));
+        prop_assert_eq!(reading.restored.len(), self.hidden, "hidden exchanges found in {}", lossy(&body));
         prop_assert_eq!(reading.lost, 0);
-        self.send(&reading, &Pass::plain(self.run.placement))?;
+        self.send(&reading, &Variant::plain(self.run.placement))?;
         let Some(answer) = self.answer() else { return Ok(false) };
         let again = read(&body, low(), &self.facts).judging();
         let message = if self.run.streamed {
@@ -186,8 +186,8 @@ impl<'a> Agent<'a> {
         Ok(true)
     }
 
-    fn send(&mut self, reading: &Reading, pass: &Pass) -> Result<(), TestCaseError> {
-        let out = reading.write(pass);
+    fn send(&mut self, reading: &Reading, variant: &Variant) -> Result<(), TestCaseError> {
+        let out = reading.write(variant);
         prop_assert_eq!(violations(&out), Vec::<String>::new(), "{}", lossy(&out));
         let sent = messages_of(&out);
         prop_assert!(sent.starts_with(&self.sent), "after\n{}\ncame\n{}", lossy(&self.sent), lossy(&sent));
@@ -212,7 +212,7 @@ impl<'a> Agent<'a> {
             judging.land();
         }
         let asking = Some(Asking { rounds: rounds.to_vec(), land });
-        self.send(reading, &Pass { asking, ..Pass::plain(self.run.placement) })?;
+        self.send(reading, &Variant { asking, ..Variant::plain(self.run.placement) })?;
         Ok(self.answer().unwrap_or(Answer { text: "the end".into(), calls: Vec::new(), legacy: false }))
     }
 
@@ -231,7 +231,7 @@ impl<'a> Agent<'a> {
         let mut reply: Value = serde_json::from_slice(&written)
             .map_err(|error| TestCaseError::fail(format!("{error}: {}", lossy(&written))))?;
         let [state] = judge.choices() else { panic!("one choice") };
-        rounds.extend(state.round().filter(|_| !state.is_wholly_withheld()));
+        rounds.extend(state.hidden_exchange().filter(|_| !state.is_wholly_blocked()));
         self.remember(reading, state, &rounds);
         Ok(reply["choices"][0]["message"].take())
     }
@@ -248,14 +248,14 @@ impl<'a> Agent<'a> {
         }
         let message = assembled(&out.concat())?;
         let [state] = judge.choices() else { panic!("one choice") };
-        rounds.extend(state.round().filter(|_| !state.is_wholly_withheld()));
+        rounds.extend(state.hidden_exchange().filter(|_| !state.is_wholly_blocked()));
         self.remember(reading, state, &rounds);
         Ok(message)
     }
 
     fn remember(&mut self, reading: &Reading, choice: &ChoiceState, rounds: &[Bytes]) {
         let identity = identity(1);
-        let asked = Asked { root: identity.root(), context: reading.context, memo: &NoMemo };
+        let asked = RequestContext { root: identity.root(), context: reading.context, memo: &NoMemo };
         let hidden = joined(rounds);
         let release = release(&asked, &identity, &hidden, self.now_ms);
         for key in released_keys(&asked, &identity, choice) {
@@ -276,7 +276,7 @@ impl<'a> Agent<'a> {
         let silent = message["content"].as_str().is_none_or(|text| text.trim().is_empty());
         let said = !silent || !calls.is_empty() || legacy.is_some() || self.echoes_silence();
         prop_assert!(said, "the client got nothing: {}", message);
-        spelled(&mut message, self.run.echo);
+        rewritten(&mut message, self.run.echo);
         self.history.push(message);
         for call in &calls {
             let result = format!("result {at} of {}", call["function"]["name"]);
@@ -354,7 +354,7 @@ fn halves(text: &str) -> (&str, &str) {
     text.split_at((0..=text.len() / 2).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0))
 }
 
-fn spelled(message: &mut Value, echo: Echo) {
+fn rewritten(message: &mut Value, echo: Echo) {
     for call in message["tool_calls"].as_array_mut().into_iter().flatten() {
         echo_arguments(&mut call["function"]["arguments"], echo);
     }
@@ -410,7 +410,7 @@ fn assembled(stream: &[u8]) -> Result<Value, TestCaseError> {
             prop_assert!(event.starts_with(':'), "{}", event);
             continue;
         };
-        prop_assert_eq!(done, 0, "data behind the end: {}", text);
+        prop_assert_eq!(done, 0, "data after the end: {}", text);
         if data == "[DONE]" {
             done += 1;
             continue;

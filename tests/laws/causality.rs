@@ -1,5 +1,5 @@
-//! Causality: what the model was shown of a conversation is a byte prefix of what it is shown of its
-//! continuation, so that providers' prompt caches keep hitting.
+//! Causality: the model's input of a conversation is a byte prefix of its input of the continuation, so that
+//! providers' prompt caches keep hitting.
 
 use super::generate::{Conversation, any_order, orderly};
 use super::recordings::own_transcripts;
@@ -10,9 +10,9 @@ use serde_json::Value;
 use toolrein::conversation::Transcript;
 use toolrein::conversation::memo::NoMemo;
 use toolrein::conversation::released::{Release, hidden_digest, with};
-use toolrein::dialect::variant::{Pass, Tools};
-use toolrein::exchange::restore::{anchor_of, places};
-use toolrein::exchange::store::Round;
+use toolrein::dialect::variant::{Tools, Variant};
+use toolrein::exchange::restore::{hidden_positions, text_key_of};
+use toolrein::exchange::store::HiddenExchange;
 use toolrein::policy::set::PolicySet;
 
 proptest! {
@@ -20,20 +20,20 @@ proptest! {
 
     #[test]
     fn a_shorter_history_is_a_prefix_of_a_longer_one(talk in orderly(), set in 0..SETS, hidden in any::<u16>()) {
-        let facts = hidden_rounds(&talk, hidden);
+        let facts = hidden_exchanges(&talk, hidden);
         for flat in [false, true] {
             each_cut_is_a_prefix(&talk, policies(set), &facts, flat).map_err(TestCaseError::fail)?;
         }
     }
 
     #[test]
-    fn that_holds_behind_requests_that_were_refused_for_their_length(
+    fn that_holds_after_requests_that_were_refused_for_their_length(
         talk in orderly(),
         set in 3..SETS,
         hidden in any::<u16>(),
         refused in any::<u8>(),
     ) {
-        let mut facts = hidden_rounds(&talk, hidden);
+        let mut facts = hidden_exchanges(&talk, hidden);
         let cuts = talk.cuts();
         facts.overflows = cuts.into_iter().enumerate().filter(|(at, _)| refused >> (at % 8) & 1 == 1).map(|(_, cut)| cut).collect();
         each_cut_is_a_prefix(&talk, policies(set), &facts, false).map_err(TestCaseError::fail)?;
@@ -50,7 +50,7 @@ fn it_holds_for_recorded_conversations() {
     for line in own_transcripts().lines() {
         let talk = recorded(&serde_json::from_str(line).unwrap());
         for set in 1..SETS {
-            let facts = hidden_rounds(&talk, 0xa5a5);
+            let facts = hidden_exchanges(&talk, 0xa5a5);
             if let Err(why) = each_cut_is_a_prefix(&talk, policies(set), &facts, set == 1) {
                 panic!("{why}");
             }
@@ -78,18 +78,18 @@ fn each_cut_is_a_prefix(
 ) -> Result<(), String> {
     for placement in STEADY {
         for tools in [Tools::Kept, Tools::WithoutChoice, Tools::Dropped] {
-            let pass = Pass { tools, flat, ..Pass::plain(placement) };
+            let variant = Variant { tools, flat, ..Variant::plain(placement) };
             let mut shorter: Option<(usize, Vec<u8>)> = None;
             for count in talk.cuts() {
                 let reading = read(&talk.first(count), policies, facts);
-                let longer = messages_of(&reading.write(&pass));
+                let longer = messages_of(&reading.write(&variant));
                 if let Some((before, shorter)) = &shorter
                     && !longer.starts_with(shorter)
                     && breaks(&reading, *before) == [0, 0]
                 {
                     let (shorter, longer) = (lossy(shorter), lossy(&longer));
                     return Err(format!(
-                        "{pass:?}\n{before} messages: {shorter}\n{count} messages: {longer}"
+                        "{variant:?}\n{before} messages: {shorter}\n{count} messages: {longer}"
                     ));
                 }
                 shorter = Some((count, longer));
@@ -99,7 +99,7 @@ fn each_cut_is_a_prefix(
     Ok(())
 }
 
-/// How often the prefix breaks for a reason behind the request of `before` messages: old results cleared, turns dropped.
+/// How often the prefix breaks for a reason after the request of `before` messages: old results cleared, turns dropped.
 fn breaks(reading: &Reading, before: usize) -> [usize; 2] {
     let mut cleared: Vec<usize> = reading.plan.cleared().map(|edit| edit.decided).collect();
     let mut dropped: Vec<usize> = reading.plan.dropped.iter().map(|dropped| dropped.decided).collect();
@@ -129,19 +129,19 @@ fn the_exceptions_are_counted_by_cause_and_few() {
     assert!(broken[0] + broken[1] < requests / 3, "{broken:?} in {requests} requests");
 }
 
-/// A ledger that knows a hidden round before each assistant message whose bit is set, and summaries.
-pub fn hidden_rounds(talk: &Conversation, bits: u16) -> Facts {
+/// A state store that knows a hidden exchange before each assistant message whose bit is set, and summaries.
+pub fn hidden_exchanges(talk: &Conversation, bits: u16) -> Facts {
     let (body, identity) = (talk.body(), identity(1));
     let request = toolrein::dialect::chat::parse(&body).unwrap();
     let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
     let mut facts = Facts { summaries: true, ..Facts::default() };
-    for (at, place) in places(&transcript, 1024).into_iter().enumerate() {
+    for (at, place) in hidden_positions(&transcript, 1024).into_iter().enumerate() {
         if bits >> (at % 16) & 1 == 0 {
             continue;
         }
         let first = transcript.calls.made_by(place.message).first();
-        let anchor = first.map_or_else(|| anchor_of(&transcript, place), |call| call.key);
-        // A call that was withheld, or a part of a result that was read again.
+        let message_key = first.map_or_else(|| text_key_of(&transcript, place), |call| call.key);
+        // A call that was blocked, or a part of a result that was read again.
         let (tool, answer) = if at % 2 == 0 {
             ("look", r#"{\"ok\":false}"#.to_owned())
         } else {
@@ -153,7 +153,11 @@ pub fn hidden_rounds(talk: &Conversation, bits: u16) -> Facts {
         let hidden = hidden_digest(messages.as_bytes(), &identity.key);
         let release = Release { context: place.name, hidden, at_ms: 0 };
         facts.released.extend(first.map(|call| (call.key, with(&[], release))));
-        facts.rounds.entry(place.name).or_default().push(Round { anchor, messages: messages.into() });
+        facts
+            .rounds
+            .entry(place.name)
+            .or_default()
+            .push(HiddenExchange { message_key, messages: messages.into() });
     }
     facts
 }

@@ -1,5 +1,5 @@
 //! Chunking: what the client gets of a stream does not depend on how the network cut it, also where calls are
-//! withheld.
+//! blocked.
 
 use super::recordings::{Kind, own_of};
 use super::world::{Facts, NOW_MS, lossy, low, read};

@@ -1,6 +1,6 @@
-//! Conversations never mix: what was hidden in one is put back in no other that differs from it in anything the model
-//! saw, however ids of calls repeat; and it is put back in its own, however real clients spell, edit and trim that. Times
-//! of calls that cannot be told apart are never taken for older than they are.
+//! Isolation of conversations: what was hidden in one is put back in no other that differs from it in anything the
+//! model saw, however ids of calls repeat; and it is put back in its own, however real clients write, edit and trim
+//! that. Release times of calls that cannot be distinguished never make a call older than it is.
 
 use super::world::{Facts, NOW_MS, Reading, identity, read, shipped};
 use bytes::Bytes;
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 use toolrein::conversation::Transcript;
 use toolrein::conversation::memo::NoMemo;
 use toolrein::conversation::released::{Release, hidden_digest, with};
-use toolrein::exchange::restore::{anchor_of, places};
-use toolrein::exchange::store::Round;
+use toolrein::exchange::restore::{hidden_positions, text_key_of};
+use toolrein::exchange::store::HiddenExchange;
 
 /// What the client was not shown.
 const HIDDEN: &str = r#"{"role":"assistant","content":"","tool_calls":[{"id":"h","type":"function","function":{"name":"pay","arguments":"{\"secret\":1}"}}]},{"role":"tool","tool_call_id":"h","content":"no"}"#;
 const OTHER: &str = r#"{"role":"assistant","content":"","tool_calls":[{"id":"h","type":"function","function":{"name":"pay","arguments":"{\"secret\":2}"}}]},{"role":"tool","tool_call_id":"h","content":"no"}"#;
 const RANDOM: &str = "call_Ae2Y4fDJmxZkQhWq8LbTzR1c";
 
-/// How the reply ends behind which something was hidden.
+/// How the reply ends after which something was hidden.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Reply {
     Text,
@@ -28,7 +28,7 @@ enum Reply {
 const REPLIES: [Reply; 5] =
     [Reply::Text, Reply::Call(""), Reply::Call("functions.look:1"), Reply::Call("0"), Reply::Call(RANDOM)];
 
-/// A conversation in which the reply at [`REPLY`] came behind something hidden.
+/// A conversation in which the reply at [`REPLY`] came after something hidden.
 fn conversation(reply: Reply) -> Vec<Value> {
     let image =
         json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}});
@@ -63,16 +63,16 @@ fn body(messages: &[Value]) -> Bytes {
         .into()
 }
 
-/// What the program remembers once it has given `messages[REPLY]` behind `hidden`.
+/// What the program remembers once it has given `messages[REPLY]` after `hidden`.
 fn remember(facts: &mut Facts, messages: &[Value], hidden: &'static str, at_ms: u64) {
     let (body, identity) = (body(messages), identity(1));
     let request = toolrein::dialect::chat::parse(&body).unwrap();
     let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
-    let place = *places(&transcript, 1024).iter().find(|place| place.message == REPLY).unwrap();
+    let place = *hidden_positions(&transcript, 1024).iter().find(|place| place.message == REPLY).unwrap();
     let messages = Bytes::from_static(hidden.as_bytes());
     let Some(call) = transcript.calls.made_by(REPLY).first() else {
-        let anchor = anchor_of(&transcript, place);
-        return facts.rounds.entry(place.name).or_default().push(Round { anchor, messages });
+        let message_key = text_key_of(&transcript, place);
+        return facts.rounds.entry(place.name).or_default().push(HiddenExchange { message_key, messages });
     };
     let hidden = hidden_digest(&messages, &identity.key);
     let known = facts.released.entry(call.key).or_default();
@@ -83,7 +83,7 @@ fn remember(facts: &mut Facts, messages: &[Value], hidden: &'static str, at_ms: 
                 .rounds
                 .entry(name)
                 .or_default()
-                .push(Round { anchor: call.key, messages: messages.clone() });
+                .push(HiddenExchange { message_key: call.key, messages: messages.clone() });
         }
     }
 }
@@ -183,7 +183,7 @@ fn said_as(all: &mut [Value], content: Option<&Value>) {
     }
 }
 
-/// What clients do that is seen by the model, so that only a random id tells that it is the same conversation.
+/// What clients do that is seen by the model, so that only a random id identifies the same conversation.
 fn edits() -> Vec<Change> {
     vec![
         ("an error added to the first user message", |all| {
@@ -227,7 +227,10 @@ fn an_id_that_looks_random_and_comes_in_two_conversations_is_no_name_any_more() 
         }
         remember(&mut facts, &own, HIDDEN, NOW_MS);
         remember(&mut facts, &other, "", NOW_MS + 1);
-        assert!(put_back(&own, &facts), "{what}: where it is known by all that it says, it is still told");
+        assert!(
+            put_back(&own, &facts),
+            "{what}: where it is known by its whole content, it is still put back"
+        );
         assert!(!put_back(&other, &facts), "{what}");
         for (edit, edited) in edits() {
             let mut own = own.clone();
@@ -238,7 +241,7 @@ fn an_id_that_looks_random_and_comes_in_two_conversations_is_no_name_any_more() 
 }
 
 #[test]
-fn where_two_conversations_cannot_be_told_apart_nothing_is_put_back() {
+fn where_two_conversations_cannot_be_distinguished_nothing_is_put_back() {
     for reply in REPLIES {
         for other in ["", OTHER] {
             let mut facts = Facts::default();
@@ -303,16 +306,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
-    fn conversations_are_told_apart_by_what_the_model_saw_and_by_nothing_else(
+    fn conversations_differ_by_what_the_model_saw_and_by_nothing_else(
         reply in 0..4_usize,
-        spelled in proptest::collection::vec(0..same_ones().len(), 0..4),
+        forms in proptest::collection::vec(0..same_ones().len(), 0..4),
         differing in proptest::collection::vec(0..others().len() - 2, 0..3),
     ) {
         let reply = REPLIES[reply];
         let mut facts = Facts::default();
         remember(&mut facts, &conversation(reply), HIDDEN, NOW_MS);
         let mut other = conversation(reply);
-        for at in spelled {
+        for at in forms {
             let (what, spell) = same_ones()[at];
             // Written as parts once is enough.
             if what != "texts as parts" || other[0]["content"].is_string() {

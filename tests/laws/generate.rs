@@ -1,5 +1,5 @@
-//! Conversations made up: every order of messages that clients send, every form of content, calls in both forms,
-//! results that are long, broken, JSON or missing, in any spelling. Makes; asserts nothing.
+//! Generators of conversations: every order of messages that clients send, every form of content, calls in both
+//! forms, results that are long, broken, JSON or missing, written in any form. Asserts nothing.
 
 use super::spelling::{LONE, NUL, Spelling};
 use bytes::Bytes;
@@ -13,7 +13,7 @@ pub struct Conversation {
     /// The body up to the bracket that opens `messages`.
     pub before: String,
     pub messages: Vec<String>,
-    /// What stands between two messages.
+    /// The text between two messages.
     pub between: String,
     /// The body from the bracket that closes `messages`.
     pub after: String,
@@ -172,7 +172,7 @@ fn text() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// The content of an assistant message with calls; `"absent"` in an object of its own stands for none.
+/// The content of an assistant message with calls; `"absent"` in an object of its own means none.
 fn maybe_text() -> BoxedStrategy<Value> {
     prop_oneof![2 => Just(Value::Null), 1 => Just(ABSENT.into()), 1 => Just("".into()), 2 => text()].boxed()
 }

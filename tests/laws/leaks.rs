@@ -1,6 +1,6 @@
-//! Leaks: whatever a model or a gateway sends, no client can find a call in it that was not judged. Held against a second
-//! reader, which takes for a call whatever any client might, over traffic that is bent in every way that made readers
-//! differ so far.
+//! Leaks: whatever a model or a gateway sends, no client can find a call in it that was not judged. Checked with a
+//! second reader, which takes for a call whatever any client might, over traffic that is changed in every way in
+//! which readers differed so far.
 
 use super::recordings::{Kind, own_of};
 use super::tolerant::{Call, calls_in_reply, calls_in_stream};
@@ -40,10 +40,10 @@ fn streamed(set: &PolicySet, stream: &[u8], sizes: &[usize]) -> Vec<u8> {
     let mut judge = ReplyJudge::new(judging(set), Form::Streamed, LIMITS, Options::default());
     let (mut out, mut rest, mut sizes) = (Vec::new(), stream, sizes.iter().cycle());
     while !rest.is_empty() {
-        let (chunk, behind) = rest.split_at((*sizes.next().unwrap_or(&64)).clamp(1, rest.len()));
+        let (chunk, after) = rest.split_at((*sizes.next().unwrap_or(&64)).clamp(1, rest.len()));
         judge.push(Bytes::copy_from_slice(chunk), NOW_MS, &mut out);
         judge.let_refusal_stand(NOW_MS, &mut out);
-        rest = behind;
+        rest = after;
     }
     while judge.finish(NOW_MS, &mut out) == Ending::Refused {
         judge.let_refusal_stand(NOW_MS, &mut out);
@@ -83,7 +83,7 @@ impl Numbers {
 const KEYS: [&str; 9] =
     ["choices", "message", "delta", "tool_calls", "function", "name", "arguments", "index", "function_call"];
 
-/// Ways to bend the JSON of a reply or of a chunk, each of which some reader takes in another way than some other.
+/// Ways to change the JSON of a reply or of a chunk so that readers interpret it differently.
 const BENDS: &[fn(String, &mut Numbers) -> String] = &[
     // A letter of a member's name is escaped.
     |text, numbers| {
@@ -98,7 +98,7 @@ const BENDS: &[fn(String, &mut Numbers) -> String] = &[
         let other = if numbers.below(2) == 0 { key.to_uppercase() } else { key.replacen('s', "\u{17f}", 1) };
         once(&text, &format!("\"{key}\":"), &format!("\"{other}\":"), numbers)
     },
-    // A harmless member before or behind the one of the same name.
+    // A harmless member before or after the one of the same name.
     |text, numbers| {
         let (key, decoy) = *numbers.of(&[
             ("function", r#"{"name":"ok","arguments":"{}"}"#),
@@ -164,7 +164,7 @@ const BENDS: &[fn(String, &mut Numbers) -> String] = &[
     |text, numbers| once(&text, "\"name\":\"evil\"", "\"name\":\"ev\\u0069l\"", numbers),
     |text, numbers| once(&text, "\"name\":\"ok\"", "\"name\":\"evil_two\"", numbers),
     |text, numbers| once(&text, "\"function\":{", "\"name\":\"evil\",\"arguments\":\"{}\",\"fn\":{", numbers),
-    // A call that stands for others.
+    // A call that contains others.
     |text, numbers| {
         let inner = r#""name":"multi_tool_use.parallel","arguments":"{\"tool_uses\":[{\"recipient_name\":\"functions.evil\",\"parameters\":{}}]}","x":"#;
         once(&text, "\"name\":", inner, numbers)
@@ -209,7 +209,7 @@ const STREAM_BENDS: &[fn(String, &mut Numbers) -> String] = &[
     },
 ];
 
-/// A stream with these names for its calls, each of which comes in pieces.
+/// A stream with these names for its calls, each in pieces.
 fn stream_of(calls: &[(String, Vec<String>)], numbers: &mut Numbers) -> String {
     let event = |delta: Value, finish: Value| {
         format!(

@@ -1,5 +1,5 @@
-//! The laws: what holds for every conversation, however it is spelled, cut, sent again or broken. Property
-//! tests over generated and recorded conversations, through the public library alone; no sockets, no clock.
+//! The laws: what holds for every conversation, however it is written, cut, sent again or broken. Property tests over
+//! generated and recorded conversations, through the public library alone; no sockets, no clock.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 

@@ -1,14 +1,14 @@
-//! Memory: what was derived of earlier requests is not derived again, and nobody can see that: the same plan, the same
-//! names, the same verdicts, whatever else has changed meanwhile.
+//! Caching: what was derived from earlier requests is not derived again, and this changes no result: the same plan,
+//! the same names, the same verdicts, whatever else has changed meanwhile.
 
-use super::causality::hidden_rounds;
+use super::causality::hidden_exchanges;
 use super::generate::{Conversation, any_order, orderly};
 use super::world::{Facts, KeepAll, NOW_MS, Reading, SETS, identity, lossy, policies, read_as, ruled};
 use proptest::prelude::*;
 use toolrein::conversation::Transcript;
 use toolrein::conversation::memo::NoMemo;
 use toolrein::conversation::released::{NOTHING_HIDDEN, Release, with};
-use toolrein::dialect::variant::{Pass, Placement};
+use toolrein::dialect::variant::{Placement, Variant};
 use toolrein::policy::set::PolicySet;
 
 proptest! {
@@ -40,7 +40,7 @@ proptest! {
 fn what_stands_in_no_message_is_reckoned_with_where_they_were_read_before() {
     let talk = roomy();
     let count = talk.messages.len();
-    let rounds = hidden_rounds(&talk, u16::MAX);
+    let rounds = hidden_exchanges(&talk, u16::MAX);
     let refused = Facts { overflows: vec![count], ..Facts::default() };
     for (what, facts) in [("rounds put back", rounds), ("a refusal for its length", refused)] {
         let (caller, memo, body) = (identity(1), KeepAll::default(), talk.body());
@@ -80,7 +80,7 @@ fn of(set: usize) -> &'static PolicySet {
 /// Sends the conversation as it grows; now and then something beside its bytes is another than before.
 fn agree(talk: &Conversation, set: usize, hidden: u16, bits: u64) -> Result<(), String> {
     let memo = KeepAll::default();
-    let known = [Facts::default(), hidden_rounds(talk, hidden), released(talk, bits)];
+    let known = [Facts::default(), hidden_exchanges(talk, hidden), released(talk, bits)];
     for (at, count) in talk.cuts().into_iter().enumerate() {
         for again in 0..3 {
             let turn = if again == 1 { at * 3 % 64 } else { 0 };
@@ -108,8 +108,8 @@ fn same(mut fresh: Reading, mut remembered: Reading) -> Result<(), String> {
     if fresh.plan != remembered.plan {
         return Err(format!("{:?}\n{:?}", fresh.plan, remembered.plan));
     }
-    let pass = Pass::plain(Placement::Suffix);
-    let bytes = |reading: &Reading| (reading.write(&pass), reading.restored.clone(), reading.context);
+    let variant = Variant::plain(Placement::Suffix);
+    let bytes = |reading: &Reading| (reading.write(&variant), reading.restored.clone(), reading.context);
     if bytes(&fresh) != bytes(&remembered) || fresh.lost != remembered.lost {
         return Err(format!("{}\n{}", lossy(&bytes(&fresh).0), lossy(&bytes(&remembered).0)));
     }
@@ -130,7 +130,7 @@ fn same(mut fresh: Reading, mut remembered: Reading) -> Result<(), String> {
     Ok(())
 }
 
-/// A ledger that knows when those calls were handed out whose bit is set.
+/// A state store that knows when those calls were handed out whose bit is set.
 fn released(talk: &Conversation, bits: u64) -> Facts {
     let (body, identity) = (talk.body(), identity(1));
     let Ok(request) = toolrein::dialect::chat::parse(&body) else { return Facts::default() };

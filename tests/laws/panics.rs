@@ -134,8 +134,8 @@ fn as_request(bytes: &[u8], set: usize) {
     let Some(reading) = try_read(&body, policies(set), &Facts::default()) else { return };
     let rounds = [Bytes::from_static(b"{\"role\":\"user\",\"content\":\"\"}")];
     for placement in [Placement::System, Placement::Suffix, Placement::Leading] {
-        for (form, pass) in forms(placement, &rounds) {
-            let out = reading.write(&pass);
+        for (form, variant) in forms(placement, &rounds) {
+            let out = reading.write(&variant);
             assert!(toolrein::dialect::chat::parse(&out).is_ok(), "{form}\n{}", super::world::lossy(&out));
         }
     }

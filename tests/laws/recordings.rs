@@ -1,7 +1,7 @@
 //! Recorded traffic as the laws need it: bodies, streams and conversations from `tests/data`, and from the folder
 //! named by `TOOLREIN_CORPUS` where it is set. Reads files; asserts nothing about them.
 
-#![allow(dead_code, reason = "shared by several test crates, each of which uses a part")]
+#![allow(dead_code, reason = "shared by several test crates; each uses a part")]
 
 use std::path::{Path, PathBuf};
 

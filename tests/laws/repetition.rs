@@ -1,5 +1,5 @@
-//! Repetition: the same request gives the same bytes in every process, and a history that a client spells anew
-//! is the same history.
+//! Repetition: the same request gives the same bytes in every process, and a history that a client writes in another
+//! form is the same history.
 
 use super::generate::{Conversation, orderly};
 use super::spelling::Spelling;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use toolrein::conversation::Transcript;
 use toolrein::conversation::identity::Hash;
 use toolrein::conversation::memo::NoMemo;
-use toolrein::dialect::variant::Pass;
+use toolrein::dialect::variant::Variant;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
@@ -23,7 +23,7 @@ proptest! {
             let again = read_as(&body, policies(set), &facts, (&identity(seed), &memo)).unwrap();
             prop_assert_eq!(&again.plan.edits, &once.plan.edits);
             for placement in STEADY {
-                prop_assert_eq!(again.write(&Pass::plain(placement)), once.write(&Pass::plain(placement)));
+                prop_assert_eq!(again.write(&Variant::plain(placement)), once.write(&Variant::plain(placement)));
             }
         }
     }

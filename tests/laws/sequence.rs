@@ -1,7 +1,7 @@
-//! Order: a request that the strictest provider takes is still one after any rewriting, in every form in which
+//! Order: a request that the strictest provider accepts is still accepted after any rewriting, in every form in which
 //! it may be sent.
 
-use super::causality::{hidden_rounds, recorded};
+use super::causality::{hidden_exchanges, recorded};
 use super::generate::{Conversation, orderly};
 use super::recordings::own_transcripts;
 use super::strict::violations;
@@ -20,7 +20,8 @@ fn what_a_strict_provider_takes_it_takes_in_every_form() {
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(50));
     let result = runner.run(&(orderly(), 0..SETS, any::<u16>()), |(talk, set, hidden)| {
         prop_assume!(violations(&talk.body()).is_empty());
-        every_form_is_taken(&talk, policies(set), &hidden_rounds(&talk, hidden)).map_err(TestCaseError::fail)
+        every_form_is_taken(&talk, policies(set), &hidden_exchanges(&talk, hidden))
+            .map_err(TestCaseError::fail)
     });
     result.unwrap_or_else(|error| panic!("{error}"));
 }
@@ -32,7 +33,7 @@ fn recorded_conversations_are_taken_in_every_form() {
         let talk = recorded(&serde_json::from_str(line).unwrap());
         if violations(&talk.body()).is_empty() {
             taken += 1;
-            if let Err(why) = every_form_is_taken(&talk, low(), &hidden_rounds(&talk, 0x5555)) {
+            if let Err(why) = every_form_is_taken(&talk, low(), &hidden_exchanges(&talk, 0x5555)) {
                 panic!("{why}");
             }
         }
@@ -55,7 +56,7 @@ fn every_form_is_taken(talk: &Conversation, policies: &PolicySet, facts: &Facts)
     Ok(())
 }
 
-/// The rounds of a reply of which every call is withheld.
+/// The hidden exchanges of a reply whose calls are all blocked.
 fn judged_rounds(talk: &Conversation, facts: &Facts) -> Vec<Bytes> {
     let call = |at: usize, arguments: &str| json!({"id": format!("w{at}"), "type": "function", "function": {"name": "look", "arguments": arguments}});
     // So many that the limits are passed whatever the history holds.
@@ -71,5 +72,5 @@ fn judged_rounds(talk: &Conversation, facts: &Facts) -> Vec<Bytes> {
     let mut judge = ReplyJudge::new(judging, Form::Whole, limits, Options::default());
     judge.push(reply.to_string().into(), NOW_MS, &mut Vec::new());
     judge.finish(NOW_MS, &mut Vec::new());
-    judge.choices().iter().filter_map(|choice| choice.round()).collect()
+    judge.choices().iter().filter_map(|choice| choice.hidden_exchange()).collect()
 }

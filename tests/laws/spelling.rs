@@ -1,14 +1,14 @@
-//! JSON values written in many spellings: white space, escapes, the order of keys, unknown members. A stream of
-//! choices decides, so that equal choices give equal bytes.
+//! A JSON writer with many forms of the same value: white space, escapes, the order of keys, unknown members. A
+//! stream of choices decides, so that equal choices give equal bytes.
 
 use serde_json::{Map, Value};
 
-/// Stands for a lone surrogate in a string that is going to be spelled.
+/// Represents a lone surrogate in a string before it is written.
 pub const LONE: char = '\u{e000}';
-/// Stands for an escaped NUL.
+/// Represents an escaped NUL.
 pub const NUL: char = '\u{e001}';
 
-/// Choices of spelling, used up one by one and begun again. No choices: the compact spelling.
+/// Choices of how to write JSON, used up one by one and then repeated. No choices: the compact form.
 #[derive(Clone, Debug)]
 pub struct Spelling {
     choices: Vec<u8>,

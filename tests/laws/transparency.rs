@@ -1,5 +1,5 @@
-//! Transparency: what no policy touched reaches the upstream byte for byte, and where a policy acts only the
-//! spans that it named change.
+//! Transparency: what no policy changes reaches the upstream byte for byte, and where a policy acts only the spans
+//! that it named change.
 
 use super::generate::{Conversation, any_order, orderly};
 use super::recordings::{Kind, own_of};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use toolrein::conversation::message::Content;
-use toolrein::dialect::variant::{Pass, Placement};
+use toolrein::dialect::variant::{Placement, Variant};
 use toolrein::plan::Change;
 
 const PLACEMENTS: [Placement; 3] = [Placement::System, Placement::Suffix, Placement::Leading];
@@ -21,7 +21,7 @@ proptest! {
         let reading = read(&talk.body(), policies(set), &Facts::default());
         if reading.plan.is_empty() {
             for placement in PLACEMENTS {
-                prop_assert_eq!(reading.write(&Pass::plain(placement)), talk.body());
+                prop_assert_eq!(reading.write(&Variant::plain(placement)), talk.body());
             }
         }
     }
@@ -56,7 +56,7 @@ fn recorded_requests_are_touched_by_no_shipped_policy() {
         let body = Bytes::from(recording.bytes);
         let reading = read(&body, shipped(), &Facts::default());
         assert_eq!(reading.plan.edits, [], "{}", recording.name);
-        assert_eq!(reading.write(&Pass::plain(Placement::System)), body, "{}", recording.name);
+        assert_eq!(reading.write(&Variant::plain(Placement::System)), body, "{}", recording.name);
     }
 }
 
@@ -75,7 +75,7 @@ fn the_generated_conversations_give_every_policy_something_to_do() {
 }
 
 #[test]
-fn the_guarded_sets_flag_clean_withhold_and_make_room() {
+fn the_guarded_sets_flag_clean_block_and_make_room() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = std::collections::BTreeMap::new();
     for _ in 0..200 {
@@ -90,23 +90,16 @@ fn the_guarded_sets_flag_clean_withhold_and_make_room() {
             *seen.entry("dropped".to_owned()).or_insert(0) += plan.dropped.len();
         }
     }
-    for word in [
-        "annotated",
-        "stripped",
-        "text_withheld",
-        "shortened",
-        "cleared",
-        "summarised",
-        "declared",
-        "dropped",
-    ] {
+    for word in
+        ["annotated", "stripped", "text_blocked", "shortened", "cleared", "summarised", "declared", "dropped"]
+    {
         assert!(seen.get(word).is_some_and(|count| *count > 2), "{word}: {seen:?}");
     }
 }
 
 /// Aligns what is sent with what came, by the slices of the original in it.
 fn only_named_spans_change(reading: &Reading, placement: Placement) -> Result<(), TestCaseError> {
-    let rope = reading.rope(&Pass::plain(placement));
+    let rope = reading.rope(&Variant::plain(placement));
     let base = reading.body.as_ptr() as usize;
     let mut at = 0;
     let mut gone = Vec::new();

@@ -1,5 +1,5 @@
-//! What stands around the core in a law: configurations, an identity, a ledger in memory, and one request read
-//! and written as the program does it. Knows no law.
+//! Test fixtures of the laws: configurations, an identity, a state store in memory, and one request read and written
+//! as the program does it. Knows no law.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use toolrein::conversation::released::Releases;
 use toolrein::conversation::request::Request;
 use toolrein::conversation::summaries::{Pin, Summaries};
 use toolrein::dialect::prefix::read_request;
-use toolrein::dialect::variant::{Asking, Pass, Placement, Tools};
+use toolrein::dialect::variant::{Asking, Placement, Tools, Variant};
 use toolrein::exchange::judging::{AnswerTools, Judging};
-use toolrein::exchange::restore::{names, places, restored};
-use toolrein::exchange::store::Round;
+use toolrein::exchange::restore::{hidden_positions, names, restored};
+use toolrein::exchange::store::HiddenExchange;
 use toolrein::plan::Plan;
 use toolrein::policy::REGISTRY;
 use toolrein::policy::set::{Judge, PolicySet};
@@ -88,7 +88,7 @@ max_tokens = 100
 down_to = 0.5
 "#;
 
-/// What flags, cleans and withholds results, what reads them again, and a context of which old ones are summarised.
+/// Policies that flag, clean and block results, read them again, and a context whose old results are summarised.
 const GUARDED: &str = r#"
 [policy.injection]
 action = "annotate"
@@ -106,7 +106,7 @@ style = "summary"
 "#;
 const STRICT: &str = r#"
 [policy.injection]
-action = "withhold"
+action = "block"
 [policy.taint]
 tools = ["readFile", "say"]
 [policy.read_more]
@@ -202,13 +202,13 @@ fn load(source: Source) -> PolicySet {
 }
 
 pub fn identity(seed: u64) -> Identity {
-    Identity { key: HashKey::fixed(seed), principal: Hash(7), explicit: None }
+    Identity { key: HashKey::fixed(seed), caller: Hash(7), explicit: None }
 }
 
-/// What a ledger would know.
+/// What a state store would know.
 #[derive(Clone, Default)]
 pub struct Facts {
-    pub rounds: BTreeMap<Hash, Vec<Round>>,
+    pub rounds: BTreeMap<Hash, Vec<HiddenExchange>>,
     pub released: BTreeMap<Hash, Releases>,
     /// How many messages requests had that were refused for their length.
     pub overflows: Vec<usize>,
@@ -285,11 +285,11 @@ pub fn read_as(
     let released: Vec<Option<Releases>> =
         transcript.newest_calls(1024).map(|call| facts.released.get(&call.key).cloned()).collect();
     transcript.learn_releases(&released, 0);
-    let places = places(&transcript, 1024);
-    let known: Vec<Vec<Round>> =
+    let places = hidden_positions(&transcript, 1024);
+    let known: Vec<Vec<HiddenExchange>> =
         names(&places).iter().map(|name| facts.rounds.get(name).cloned().unwrap_or_default()).collect();
     let (restored, lost) = restored(&transcript, &places, &known, &released);
-    transcript.hidden_rounds.clone_from(&restored);
+    transcript.hidden_exchanges.clone_from(&restored);
     transcript.overflows = facts.overflows.clone();
     transcript.overflows.retain(|messages| *messages <= request.messages.len());
     transcript.summaries = facts.summaries.then(|| Arc::new(Decided) as _);
@@ -301,16 +301,16 @@ pub fn read_as(
 }
 
 impl Reading {
-    pub fn rope(&self, pass: &Pass) -> Rope {
+    pub fn rope(&self, variant: &Variant) -> Rope {
         let Self { body, request, plan, restored, .. } = self;
         toolrein::dialect::chat::write(
             &toolrein::dialect::variant::Source { body, request, plan, restored },
-            pass,
+            variant,
         )
     }
 
-    pub fn write(&self, pass: &Pass) -> Bytes {
-        self.rope(pass).join()
+    pub fn write(&self, variant: &Variant) -> Bytes {
+        self.rope(variant).join()
     }
 
     pub fn judging(self) -> Judging {
@@ -327,14 +327,14 @@ pub fn messages_of(body: &[u8]) -> Vec<u8> {
 }
 
 /// Every form in which a request is sent, at one placement.
-pub fn forms(placement: Placement, rounds: &[Bytes]) -> Vec<(String, Pass)> {
+pub fn forms(placement: Placement, rounds: &[Bytes]) -> Vec<(String, Variant)> {
     let mut forms = Vec::new();
     for tools in [Tools::Kept, Tools::WithoutChoice, Tools::Dropped] {
         for flat in [false, true] {
             for asking in [None, Some(false), Some(true)] {
                 let asking = asking.map(|land| Asking { rounds: rounds.to_vec(), land });
-                let pass = Pass { tools, flat, asking, ..Pass::plain(placement) };
-                forms.push((format!("{pass:?}"), pass));
+                let variant = Variant { tools, flat, asking, ..Variant::plain(placement) };
+                forms.push((format!("{variant:?}"), variant));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `allow`: a tool that may not be called is withheld, hidden if asked to, and the model finds another way.
+//! `allow`: a tool that may not be called is blocked, hidden if asked to, and the model finds another way.
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -15,7 +15,7 @@ fn names(request: &Recorded) -> Vec<String> {
     tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// What the model was told of the call that it made in `request`'s last round.
+/// The envelope that the model read for the call in `request`'s last round.
 fn envelope(request: &Recorded) -> Value {
     let body = request.json();
     let last = body["messages"].as_array().unwrap().last().unwrap().clone();
@@ -24,7 +24,7 @@ fn envelope(request: &Recorded) -> Value {
 }
 
 #[test]
-fn a_denied_tool_is_withheld_and_the_model_takes_one_that_it_may_call() {
+fn a_denied_tool_is_blocked_and_the_model_takes_one_that_it_may_call() {
     in_both_forms(|form| {
         let upstream =
             Scripted::start(|nth, request| call(if nth == 0 { "fetch" } else { "search" }, request));
@@ -33,9 +33,9 @@ fn a_denied_tool_is_withheld_and_the_model_takes_one_that_it_may_call() {
         said.assert_coherent(form);
         assert_eq!(said.calls, [("a".into(), "search".into(), "{}".into())]);
         assert!(!said.response.text().contains("fetch"), "{}", said.response.text());
-        let told = envelope(&upstream.request(1));
+        let shown = envelope(&upstream.request(1));
         assert_eq!(
-            told["error"],
+            shown["error"],
             json!({
                 "type": "MODE_RESTRICTED",
                 "message": "The call was not run: fetch may not be called here. You may call: search.",
@@ -69,7 +69,7 @@ fn a_hidden_tool_is_never_shown_and_tools_stay_the_same_through_a_conversation()
 }
 
 #[test]
-fn a_hidden_tool_that_is_called_all_the_same_is_withheld() {
+fn a_hidden_tool_that_is_called_all_the_same_is_blocked() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => call("fetch", request),
@@ -83,7 +83,7 @@ fn a_hidden_tool_that_is_called_all_the_same_is_withheld() {
 }
 
 #[test]
-fn a_tool_that_nobody_declared_is_withheld() {
+fn a_tool_that_nobody_declared_is_blocked() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| call(["browse", "search"][nth.min(1)], request));
         let program = Toolrein::before(&upstream, "[policy.allow]\n");

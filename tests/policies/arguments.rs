@@ -1,5 +1,5 @@
 //! `arguments`: calls that fit arrive as they were made, calls that do not are explained to the model, which
-//! mends them, and the client sees the mended call alone.
+//! fixes them, and the client sees the fixed call alone.
 
 use crate::support::client::Request;
 use crate::support::program::Toolrein;
@@ -65,7 +65,7 @@ fn text_goes_through_while_a_call_is_held_until_it_is_whole() {
 }
 
 #[test]
-fn a_bad_call_is_withheld_and_the_client_sees_the_mended_one_alone() {
+fn a_bad_call_is_blocked_and_the_client_sees_the_mended_one_alone() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => call("bad", r#"{"town":"Paris","days":"many"}"#, request),
@@ -77,16 +77,16 @@ fn a_bad_call_is_withheld_and_the_client_sees_the_mended_one_alone() {
         assert_eq!(said.calls, [("good".into(), "weather".into(), r#"{"city":"Paris","days":2}"#.into())]);
         assert!(!said.response.text().contains("many"), "{}", said.response.text());
         let messages = upstream.request(1).json()["messages"].clone();
-        let told: Value = serde_json::from_str(messages[2]["content"].as_str().unwrap()).unwrap();
+        let shown: Value = serde_json::from_str(messages[2]["content"].as_str().unwrap()).unwrap();
         assert_eq!(
             messages[1]["tool_calls"][0]["function"]["arguments"],
             r#"{"town":"Paris","days":"many"}"#
         );
         assert_eq!(
-            (&told["error"]["type"], &told["error"]["retryable"], &told["error"]["problems"]),
+            (&shown["error"]["type"], &shown["error"]["retryable"], &shown["error"]["problems"]),
             (&json!("VALIDATION"), &json!(true), &json!(3))
         );
-        let message = told["error"]["message"].as_str().unwrap();
+        let message = shown["error"]["message"].as_str().unwrap();
         for problem in [
             "city: required, expected string",
             "days: type, expected integer, found string",
@@ -95,7 +95,7 @@ fn a_bad_call_is_withheld_and_the_client_sees_the_mended_one_alone() {
             assert!(message.contains(problem), "{message}");
         }
         upstream.assert_clean();
-        program.wait_for_metric("toolrein_actions_total{policy=\"arguments\",action=\"withheld\"}", 1.0);
+        program.wait_for_metric("toolrein_actions_total{policy=\"arguments\",action=\"blocked\"}", 1.0);
     });
 }
 
@@ -130,7 +130,7 @@ fn a_list_of_tools_that_came_before_is_held_against_as_if_it_were_new() {
 }
 
 #[test]
-fn broken_json_is_withheld_and_never_sent_back_upstream_as_it_was() {
+fn broken_json_is_blocked_and_never_sent_back_upstream_as_it_was() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => call("bad", r#"{"city":"Par"#, request),

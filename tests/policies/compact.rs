@@ -45,8 +45,8 @@ pub fn cleared(request: &Recorded) -> usize {
 
 /// What was done to the history before goes on, and nothing beside it.
 pub fn assert_nothing_new(said: &Said) {
-    let told = said.response.header("x-toolrein-actions").unwrap();
-    assert!(told.starts_with("tokens_saved=") && !told.contains(','), "nothing new: {told}");
+    let shown = said.response.header("x-toolrein-actions").unwrap();
+    assert!(shown.starts_with("tokens_saved=") && !shown.contains(','), "nothing new: {shown}");
 }
 
 /// Answers whatever is short enough.
@@ -59,7 +59,7 @@ fn refused() -> Reply {
 }
 
 #[test]
-fn a_full_context_is_cleared_once_told_and_counted_and_stays_as_it_is() {
+fn a_full_context_is_cleared_once_reported_and_counted_and_stays_as_it_is() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|_, request| text("Read.", request));
         let program = Toolrein::before(&upstream, SMALL);
@@ -208,7 +208,7 @@ fn turns_dropped_for_a_request_that_was_too_long_stay_dropped() {
 }
 
 #[test]
-fn without_its_ledger_the_next_request_is_refused_and_shortened_again() {
+fn without_its_store_the_next_request_is_refused_and_shortened_again() {
     let upstream = Scripted::start(|_, request| of_small_context(request, refused()));
     let talk = overflowed(Form::Whole, &Toolrein::before(&upstream, SHIPPED));
     let program = Toolrein::before(&upstream, SHIPPED);

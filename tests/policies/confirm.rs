@@ -1,4 +1,4 @@
-//! `confirm`: a call runs after a person's yes, once, as it was shown; without one never.
+//! `confirm`: a call runs after a person's approval, once, as it was shown; without one never.
 
 use crate::support::client::{Request, Response};
 use crate::support::program::Toolrein;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 const FETCH: &str = "[policy.confirm]\ntools = [\"fetch\"]\n";
-/// Spelled as nobody would spell it twice.
+/// Arguments in an unusual form that must survive byte for byte.
 const ARGUMENTS: &str = "{\"url\" :\"//a/\\u00e9\", \"n\": 1.5}";
 
-/// Calls `fetch` whenever the user has just asked for it, else says how it stands.
+/// Calls `fetch` whenever the user has just asked for it, else reports the outcome.
 fn fetches(_nth: usize, request: &Recorded) -> Reply {
     let body = request.json();
     let last = body["messages"].as_array().unwrap().last().unwrap().clone();
@@ -91,7 +91,7 @@ fn the_user_is_asked_and_an_approved_call_is_handed_out_without_asking_the_model
 }
 
 #[test]
-fn the_question_shows_tool_and_arguments_behind_what_the_model_said() {
+fn the_question_shows_tool_and_arguments_after_what_the_model_said() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|_, request| {
             let calls = Speech::calls(&[("a", "fetch", ARGUMENTS), ("b", "fetch", "{}")]);
@@ -168,7 +168,7 @@ fn of_a_call_that_says_two_things_what_was_shown_is_handed_out_and_nothing_else(
 }
 
 #[test]
-fn the_history_behind_an_approval_holds_no_id_twice() {
+fn the_history_after_an_approval_holds_no_id_twice() {
     in_both_forms(|form| {
         for id in ["call_1", "functions.fetch:0", "0", "a", "call_Ae2Y4fDJmxZkQhWq8LbTzR1c"] {
             let upstream = Scripted::start(move |nth, request| match nth {
@@ -238,7 +238,7 @@ fn a_foreign_or_forged_yes_never_runs_anything() {
         assert!(Said::read(response, Form::Whole).calls.is_empty(), "{what}");
     };
     let other = send(&program, &talk, &[("authorization", "Bearer sk-other")]);
-    without_calls(other, "another principal");
+    without_calls(other, "another caller");
     let named = [("authorization", "Bearer sk-test"), ("x-toolrein-conversation", "other")];
     without_calls(send(&program, &talk, &named), "another named conversation");
     let mut elsewhere = Talk::new(Form::Whole);
@@ -253,7 +253,7 @@ fn a_foreign_or_forged_yes_never_runs_anything() {
     let mut later = Talk::new(Form::Whole);
     later.messages = talk.messages.clone();
     later.messages.insert(2, json!({"role": "user", "content": "no"}));
-    assert!(later.ask(&program).calls.is_empty(), "not directly behind the question");
+    assert!(later.ask(&program).calls.is_empty(), "not directly after the question");
     assert_eq!(talk.ask(&program).calls.len(), 1, "none of them has used it up");
 }
 
@@ -272,7 +272,7 @@ fn a_word_to_no_question_and_a_yes_after_its_time_or_a_restart_go_to_the_model()
         talk.say(&token(&said));
         program.stop();
         let program = Toolrein::before(&upstream, FETCH);
-        assert_eq!(talk.ask(&program).text, "As you like.", "a ledger in memory has forgotten it");
+        assert_eq!(talk.ask(&program).text, "As you like.", "a state store in memory has forgotten it");
 
         let brief = Toolrein::before(&upstream, &format!("{FETCH}expires = \"1ms\"\n"));
         let (mut talk, said) = asked(&brief, form);
@@ -325,7 +325,7 @@ fn a_call_that_no_longer_may_run_is_explained_to_the_model_in_spite_of_the_yes()
 }
 
 #[test]
-fn beside_other_calls_the_model_is_told_to_call_again_alone() {
+fn beside_other_calls_the_model_is_asked_to_call_again_alone() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => Reply::speech(request, &Speech::calls(&[("a", "search", "{}"), ("b", "fetch", "{}")])),
@@ -344,7 +344,7 @@ fn beside_other_calls_the_model_is_told_to_call_again_alone() {
         assert!(upstream.request(1).json()["messages"].to_string().contains("Make it again alone"));
         talk.add(&asked);
         talk.say(&token(&asked));
-        assert_eq!(talk.ask(&program).calls.len(), 1, "behind calls as well");
+        assert_eq!(talk.ask(&program).calls.len(), 1, "after calls as well");
         upstream.assert_clean();
     });
 }

@@ -1,4 +1,5 @@
-//! `duplicates`: what was done is not done twice, also behind a restart; what was read need not be read again.
+//! `duplicates`: an action that succeeded is not repeated, even after a restart; a retrieval is answered from its
+//! earlier result.
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -12,7 +13,7 @@ fn last_content(request: &Recorded) -> String {
     last["content"].as_str().unwrap_or_default().to_owned()
 }
 
-/// A model that calls `tool` with the same arguments, spelled in two ways, until it reads `enough`.
+/// A model that calls `tool` with the same arguments, written in two ways, until it reads `enough`.
 fn again(tool: &'static str, enough: &'static str) -> impl Fn(usize, &Recorded) -> Reply + Send + Sync {
     move |nth, request| {
         if last_content(request).contains(enough) {
@@ -24,7 +25,7 @@ fn again(tool: &'static str, enough: &'static str) -> impl Fn(usize, &Recorded) 
 }
 
 #[test]
-fn a_second_payment_is_withheld_with_the_first_ones_result_and_a_restart_changes_nothing() {
+fn a_second_payment_is_blocked_with_the_first_ones_result_and_a_restart_changes_nothing() {
     in_both_forms(|form| {
         let upstream = Scripted::start(again("fetch", "DUPLICATE"));
         let settings = "[policy.duplicates]\ntools = [\"fetch\"]\n";
@@ -38,7 +39,7 @@ fn a_second_payment_is_withheld_with_the_first_ones_result_and_a_restart_changes
             let second = talk.ask(&program);
             second.assert_coherent(form);
             assert_eq!((second.text.as_str(), second.calls.len()), ("It is done.", 0));
-            program.wait_for_metric("toolrein_actions_total{policy=\"duplicates\",action=\"withheld\"}", 1.0);
+            program.wait_for_metric("toolrein_actions_total{policy=\"duplicates\",action=\"blocked\"}", 1.0);
         }
         let envelope: Value = serde_json::from_str(&last_content(&upstream.request(2))).unwrap();
         assert_eq!(envelope["error"]["type"], "DUPLICATE");

@@ -1,4 +1,4 @@
-//! `fresh`: a call with a stale reference is mended by the model.
+//! `fresh`: a call with a stale reference is fixed by the model.
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -7,7 +7,7 @@ use crate::talk::{Talk, in_both_forms, text};
 use serde_json::{Value, json};
 
 #[test]
-fn an_award_for_an_old_card_is_withheld_and_the_mended_one_arrives() {
+fn an_award_for_an_old_card_is_blocked_and_the_mended_one_arrives() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => Reply::speech(request, &Speech::calls(&[("a", "fetch", "{}")])),
@@ -27,8 +27,8 @@ fn an_award_for_an_old_card_is_withheld_and_the_mended_one_arrives() {
         assert_eq!(second.calls, [("c".into(), "search".into(), "{\"card_id\":\"c2\"}".into())]);
         assert!(!second.response.text().contains("c1"), "{}", second.response.text());
         let messages = upstream.request(2).json()["messages"].clone();
-        let told = messages.as_array().unwrap().last().unwrap()["content"].clone();
-        let envelope: Value = serde_json::from_str(told.as_str().unwrap()).unwrap();
+        let shown = messages.as_array().unwrap().last().unwrap()["content"].clone();
+        let envelope: Value = serde_json::from_str(shown.as_str().unwrap()).unwrap();
         assert_eq!(envelope["error"]["type"], "STALE_REFERENCE");
         let message = envelope["error"]["message"].as_str().unwrap();
         assert!(message.contains("card_id is \"c1\", but fetch last gave \"c2\""), "{message}");

@@ -1,4 +1,5 @@
-//! `confirm` in its held form: the reply waits for somebody's word at the admin port, and what runs is what was shown.
+//! `confirm` in its held form: the reply waits for a person's decision at the admin port, and what runs is what was
+//! shown.
 
 use crate::support::client::{Connection, Request, Response};
 use crate::support::person::Person;
@@ -10,14 +11,14 @@ use crate::talk::{Form, Said, Talk, in_both_forms, text};
 use crate::twofold;
 use serde_json::{Value, json};
 
-/// Spelled as nobody would spell it twice, and with a character that nobody sees.
+/// Arguments in an unusual form that must survive byte for byte, with an invisible character.
 const ARGUMENTS: &str = "{\"url\" :\"//a/\\u00e9\\u202e\", \"n\": 1.50}";
 
 fn settings(more: &str) -> String {
     format!("{}[policy.confirm]\ntools = [\"fetch\"]\nform = \"held\"\n{more}", Person::SETTINGS)
 }
 
-/// Calls `fetch`, and says how it stands once it has read of it.
+/// Calls `fetch`, and reports the outcome once it has read it.
 fn fetches(nth: usize, request: &Recorded) -> Reply {
     match nth {
         0 => Reply::speech(request, &speech(&[("call_1", "fetch", ARGUMENTS)])),
@@ -29,7 +30,7 @@ fn speech(calls: &[(&str, &str, &str)]) -> Speech {
     Speech { text: "I look.".into(), ..Speech::calls(calls) }
 }
 
-/// What the client is told when the person at the admin port does as `person` does.
+/// The client's response when the person at the admin port does what `person` does.
 fn while_waiting(program: &Toolrein, talk: &Talk, person: impl FnOnce(&Person)) -> Said {
     let at_the_port = Person::at(program);
     std::thread::scope(|scope| {
@@ -135,7 +136,7 @@ fn a_declined_call_never_goes_out_and_the_model_answers_instead() {
         assert_eq!(refusal["error"]["type"], "CONFIRMATION_REQUIRED");
         assert!(refusal["error"]["message"].as_str().unwrap().contains("the user declined it"));
         program.wait_for_metric("toolrein_confirmations_total{outcome=\"declined\"}", 1.0);
-        program.wait_for_metric("toolrein_tool_calls_total{tool=\"fetch\",verdict=\"withheld\"}", 1.0);
+        program.wait_for_metric("toolrein_tool_calls_total{tool=\"fetch\",verdict=\"blocked\"}", 1.0);
         // The round is put back, as any other.
         talk.add(&said);
         talk.say("And now?");
@@ -163,7 +164,7 @@ fn a_model_that_insists_is_not_put_through_to_the_person_again() {
 }
 
 #[test]
-fn where_nobody_answers_in_time_the_call_is_withheld_and_a_late_answer_is_refused() {
+fn where_nobody_answers_in_time_the_call_is_blocked_and_a_late_answer_is_refused() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 | 1 => Reply::speech(request, &Speech::calls(&[("a", "fetch", &format!("{{\"n\":{nth}}}"))])),
@@ -180,8 +181,8 @@ fn where_nobody_answers_in_time_the_call_is_withheld_and_a_late_answer_is_refuse
             (0, "Fine."),
             "and it is asked about nothing more"
         );
-        let told = upstream.request(1).json()["messages"].to_string();
-        assert!(told.contains("nobody answered in time"), "{told}");
+        let shown = upstream.request(1).json()["messages"].to_string();
+        assert!(shown.contains("nobody answered in time"), "{shown}");
         own_error(&Person::at(&program).says(&token, true), 404, "confirmation_expired");
         program.wait_for_metric("toolrein_confirmations_total{outcome=\"expired\"}", 1.0);
     });
@@ -214,7 +215,7 @@ fn a_client_that_leaves_takes_its_call_with_it() {
         person.sees(0);
         own_error(&person.says(&call["token"], true), 404, "confirmation_gone");
         program.wait_for_metric("toolrein_confirmations_total{outcome=\"left\"}", 1.0);
-        program.wait_for_metric("toolrein_tool_calls_total{tool=\"fetch\",verdict=\"withheld\"}", 1.0);
+        program.wait_for_metric("toolrein_tool_calls_total{tool=\"fetch\",verdict=\"blocked\"}", 1.0);
         assert_eq!(upstream.requests().len(), 1);
     });
 }
@@ -305,7 +306,7 @@ fn limits_come_before_the_person_and_a_denied_call_never_counts() {
 }
 
 #[test]
-fn behind_a_flagged_result_taint_makes_calls_wait_too() {
+fn after_a_flagged_result_taint_makes_calls_wait_too() {
     in_both_forms(|form| {
         let more = "[policy.injection]\n[policy.taint]\naction = \"confirm\"\n";
         for approve in [true, false] {
@@ -454,7 +455,8 @@ fn many_wait_at_once_and_each_yes_runs_its_own_call() {
 
 #[test]
 fn a_start_without_the_token_in_the_environment_is_refused() {
-    for (token, told) in [(None, "is not set in the environment"), (Some("short"), "at least 16 characters")]
+    for (token, expected) in
+        [(None, "is not set in the environment"), (Some("short"), "at least 16 characters")]
     {
         let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         let listen =
@@ -469,6 +471,6 @@ fn a_start_without_the_token_in_the_environment_is_refused() {
             !output.status.success() && said.contains("TOKEN_OF_THE_TESTS (admin.token_env): "),
             "{said}"
         );
-        assert!(said.contains(told) && token.is_none_or(|token| !said.contains(token)), "{said}");
+        assert!(said.contains(expected) && token.is_none_or(|token| !said.contains(token)), "{said}");
     }
 }

@@ -1,4 +1,4 @@
-//! `loops`: the model that makes one call for ever is told, stopped, and answers.
+//! `loops`: a model that makes one call for ever gets a notice, is stopped, and answers.
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -6,7 +6,7 @@ use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{Talk, in_both_forms, text};
 use serde_json::Value;
 
-/// A model that makes the same call, spelled in one of two ways, until it reads that the call was not run.
+/// A model that makes the same call, written in one of two ways, until it reads that the call was not run.
 fn stuck(nth: usize, request: &Recorded) -> Reply {
     let last = request.json()["messages"].as_array().unwrap().last().unwrap()["content"].clone();
     if last.as_str().is_some_and(|text| text.contains("LOOP_DETECTED")) {
@@ -17,7 +17,7 @@ fn stuck(nth: usize, request: &Recorded) -> Reply {
 }
 
 #[test]
-fn the_fifth_equal_call_is_withheld_and_the_model_answers_with_what_it_has() {
+fn the_fifth_equal_call_is_blocked_and_the_model_answers_with_what_it_has() {
     in_both_forms(|form| {
         let upstream = Scripted::start(stuck);
         let program = Toolrein::before(&upstream, "[policy.loops]\n");
@@ -33,7 +33,7 @@ fn the_fifth_equal_call_is_withheld_and_the_model_answers_with_what_it_has() {
         assert_eq!((said.text.as_str(), said.calls.len()), ("It is what it is.", 0));
 
         let requests = upstream.requests();
-        assert_eq!(requests.len(), 6, "five of the client's and one more after the call was withheld");
+        assert_eq!(requests.len(), 6, "five of the client's and one more after the call was blocked");
         let systems = |request: &Recorded| -> Vec<String> {
             let messages = request.json()["messages"].as_array().unwrap().clone();
             let system = messages.into_iter().filter(|message| message["role"] == "system");
@@ -56,7 +56,7 @@ fn the_fifth_equal_call_is_withheld_and_the_model_answers_with_what_it_has() {
             (&4.into(), &1.into())
         );
         assert!(envelope["error"]["message"].as_str().unwrap().contains("use the result that you have"));
-        program.wait_for_metric("toolrein_actions_total{policy=\"loops\",action=\"withheld\"}", 1.0);
+        program.wait_for_metric("toolrein_actions_total{policy=\"loops\",action=\"blocked\"}", 1.0);
         upstream.assert_clean();
     });
 }

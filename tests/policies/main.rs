@@ -1,5 +1,5 @@
-//! Policies at work, each over real sockets, streamed and whole: what the model reads, what the client gets.
-//! Their cases stand with the policies; what all policies share is tested in `rulings`.
+//! End-to-end tests of the policies, each over real sockets, streamed and whole: what the model reads, what the
+//! client gets. Their unit tests are with the policies; what all policies share is tested in `rulings`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 

@@ -4,17 +4,17 @@ use crate::support::program::Toolrein;
 use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{Talk, in_both_forms, search, text};
 
-fn is_told(request: &Recorded) -> bool {
+fn has_notice(request: &Recorded) -> bool {
     let body = request.json();
     let last = body["messages"].as_array().unwrap().last().unwrap().clone();
     last["content"].as_str().is_some_and(|text| text.contains("CONVERSATION_TOO_SHORT"))
 }
 
 #[test]
-fn a_hasty_call_is_withheld_and_made_after_the_user_has_answered() {
+fn a_hasty_call_is_blocked_and_made_after_the_user_has_answered() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| {
-            if is_told(request) { text("What do you think?", request) } else { search(nth, request) }
+            if has_notice(request) { text("What do you think?", request) } else { search(nth, request) }
         });
         let settings =
             "[policy.min_conversation]\ntools = { search = { min_exchanges = 1, min_user_words = 5 } }\n";
@@ -28,11 +28,11 @@ fn a_hasty_call_is_withheld_and_made_after_the_user_has_answered() {
         let second = talk.ask(&program);
         second.assert_coherent(form);
         assert_eq!(second.calls.len(), 1);
-        let told = upstream.request(1).json()["messages"][2]["content"].as_str().unwrap().to_owned();
+        let shown = upstream.request(1).json()["messages"][2]["content"].as_str().unwrap().to_owned();
         assert!(
-            told.contains("0 of 1 exchanges with the user, 3 of 5 words of the user")
-                && told.contains("\"min_exchanges\":1"),
-            "{told}"
+            shown.contains("0 of 1 exchanges with the user, 3 of 5 words of the user")
+                && shown.contains("\"min_exchanges\":1"),
+            "{shown}"
         );
         upstream.assert_clean();
     });

@@ -1,4 +1,4 @@
-//! `quota`: what a caller may have within a window, over all its conversations, counted once however often it is sent.
+//! `quota`: what a caller may use within a window, over all its conversations, counted once however often it is sent.
 
 use crate::support::client::Request;
 use crate::support::program::Toolrein;
@@ -40,8 +40,8 @@ fn a_new_conversation_begins_no_new_quota_and_another_caller_has_its_own() {
         let over = ask_as(&program, "Bearer sk-a", &conversation(form, 2));
         over.assert_coherent(form);
         assert_eq!((over.calls.len(), over.text.as_str()), (0, "No more for today."));
-        let told = upstream.requests().last().unwrap().json()["messages"][2]["content"].clone();
-        let error = serde_json::from_str::<Value>(told.as_str().unwrap()).unwrap()["error"].clone();
+        let shown = upstream.requests().last().unwrap().json()["messages"][2]["content"].clone();
+        let error = serde_json::from_str::<Value>(shown.as_str().unwrap()).unwrap()["error"].clone();
         assert_eq!(
             (&error["type"], &error["used"], &error["limit"]),
             (&json!("RATE_LIMIT"), &json!(2), &json!(2))
@@ -85,7 +85,7 @@ fn calls_of_one_reply_count_in_their_order() {
     });
 }
 
-/// A query and headers: spellings of one key, all of which are counted for one caller.
+/// A query and headers: forms of one key; all are counted for one caller.
 const COUNTED: &[(&str, &[(&str, &str)])] = &[
     ("", &[("authorization", "Bearer sk-a other")]),
     ("", &[("authorization", "bEARER sk-a")]),

@@ -1,4 +1,4 @@
-//! `read_more`: what was cut is read without the client, which sees one reply and never learns of the tool.
+//! `read_more`: the model reads cut results without the client, which sees one reply and never learns of the tool.
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -80,7 +80,7 @@ fn a_line_that_was_cut_is_found_and_the_client_sees_one_answer() {
              2503: [2502] compiling the part number 2502 of it, in order\n"
         );
         program.wait_for_metric("toolrein_actions_total{policy=\"read_more\",action=\"answered\"}", 1.0);
-        program.wait_for_metric("toolrein_truncation_regret_total{tool=\"fetch\"}", 1.0);
+        program.wait_for_metric("toolrein_truncation_re_requests_total{tool=\"fetch\"}", 1.0);
         program.wait_for_metric("toolrein_tool_calls_total{tool=\"read_more\",verdict=\"answered\"}", 1.0);
 
         talk.add(&said);
@@ -175,7 +175,7 @@ fn a_forced_choice_and_a_request_without_tools_get_no_tool_of_ours() {
 }
 
 #[test]
-fn nearly_the_same_call_after_a_cut_is_counted_once_as_regret() {
+fn nearly_the_same_call_after_a_cut_is_counted_once_as_re_request() {
     let upstream = Scripted::start(|_, request| text("Read.", request));
     let program = Toolrein::before(&upstream, "[policy.truncate]\n");
     let mut talk = built(Form::Whole);
@@ -187,5 +187,5 @@ fn nearly_the_same_call_after_a_cut_is_counted_once_as_regret() {
     talk.say("And?");
     talk.ask(&program);
     program.wait_for_metric("toolrein_requests_total{route=\"chat\",status=\"200\"}", 2.0);
-    assert_eq!(program.metric("toolrein_truncation_regret_total{tool=\"fetch\"}"), 1.0);
+    assert_eq!(program.metric("toolrein_truncation_re_requests_total{tool=\"fetch\"}"), 1.0);
 }

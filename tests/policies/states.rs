@@ -45,7 +45,7 @@ fn names(said: &Said) -> Vec<&str> {
     said.calls.iter().map(|(_, name, _)| name.as_str()).collect()
 }
 
-/// What the model was told of the calls that it made in `request`'s last round.
+/// The envelopes that the model read for the calls in `request`'s last round.
 fn refused(request: &Recorded) -> Vec<String> {
     let messages = request.json()["messages"].as_array().unwrap().clone();
     let results = messages.iter().rev().take_while(|message| message["role"] == "tool");
@@ -58,7 +58,7 @@ fn refused(request: &Recorded) -> Vec<String> {
 }
 
 /// The states that the model has read of in `request`, in order.
-fn told(request: &Recorded) -> Vec<String> {
+fn shown(request: &Recorded) -> Vec<String> {
     let messages = request.json()["messages"].as_array().unwrap().clone();
     let texts = messages.iter().filter_map(|message| message["content"].as_str());
     let states = texts.filter_map(|text| text.split("[toolrein] State: ").nth(1)?.split('.').next());
@@ -66,7 +66,7 @@ fn told(request: &Recorded) -> Vec<String> {
 }
 
 #[test]
-fn a_lesson_goes_on_by_itself_and_the_model_is_told_after_each_turn() {
+fn a_lesson_goes_on_by_itself_with_a_notice_after_each_turn() {
     in_both_forms(|form| {
         let upstream = scripted(vec![
             Says("Look at this card. What do you see?"),
@@ -90,7 +90,7 @@ fn a_lesson_goes_on_by_itself_and_the_model_is_told_after_each_turn() {
         ask(&mut talk, &program);
         let all = ["start", "probing", "judging", "award", "next_card", "observing", "probing"];
         for nth in 0..all.len() {
-            assert_eq!(told(&upstream.request(nth)), all[..=nth], "request {nth}");
+            assert_eq!(shown(&upstream.request(nth)), all[..=nth], "request {nth}");
         }
         upstream.assert_clean();
     });
@@ -110,7 +110,7 @@ fn a_card_cannot_be_skipped_after_one_exchange() {
         let message = &refused(&upstream.request(2))[0];
         assert!(message.contains("show_next_card may not be called in the state probing."), "{message}");
         assert!(message.contains("the user writes a message (state judging)"), "{message}");
-        program.wait_for_metric("toolrein_actions_total{policy=\"states\",action=\"withheld\"}", 1.0);
+        program.wait_for_metric("toolrein_actions_total{policy=\"states\",action=\"blocked\"}", 1.0);
         upstream.assert_clean();
     });
 }
@@ -124,7 +124,7 @@ fn points_are_awarded_neither_without_a_conversation_nor_twice() {
             Says("What do you see?"),
             Says("And what does it do?"),
             Says("Both are right."),
-            // Twice at once, with the next card behind them: the first alone runs.
+            // Twice at once, with the next card after them: the first alone runs.
             Calls(vec![AWARD, again, ("n", "show_next_card", "{}")]),
             // And once more in succession.
             Calls(vec![again]),

@@ -1,5 +1,5 @@
-//! `compact` with style "summary": asked once, told in the request that is cleared and in those behind it, or not at all;
-//! who is asked with whose key, and what becomes of an answer that is late, hostile or lost.
+//! `compact` with style "summary": asked once, shown in the request that is cleared and in later ones, or not at all;
+//! who is asked with whose key, and what happens to an answer that is late, hostile or lost.
 
 use crate::compact::{assert_nothing_new, cleared, having_read, messages, read};
 use crate::support::client::{Connection, Request};
@@ -36,13 +36,13 @@ fn apart(upstream: &Scripted) -> (Vec<Recorded>, Vec<Recorded>) {
     upstream.requests().into_iter().partition(is_question)
 }
 
-/// The summaries that a request tells, oldest first.
+/// The summaries in a request, oldest first.
 fn summaries(request: &Recorded) -> Vec<String> {
-    let told = |message: &Value| {
+    let shown = |message: &Value| {
         let (_, summary) = message["content"].as_str()?.split_once(INTRODUCED)?;
         Some(summary.strip_suffix("\n[toolrein: the summary's end]").unwrap().to_owned())
     };
-    messages(request).iter().filter_map(told).collect()
+    messages(request).iter().filter_map(shown).collect()
 }
 
 /// Asks twice, the second time with the answer in the history.
@@ -115,7 +115,7 @@ fn a_summary_that_is_late_or_fails_means_cleared_for_good() {
 }
 
 #[test]
-fn a_late_summary_is_told_with_the_next_batch() {
+fn a_late_summary_is_shown_with_the_next_batch() {
     in_both_forms(|form| {
         let gate = Gate::shut();
         let held = gate.clone();
@@ -134,9 +134,9 @@ fn a_late_summary_is_told_with_the_next_batch() {
         }
         ask_twice(&mut talk, &program);
         let requests = apart(&upstream).1;
-        let told: Vec<Vec<String>> = requests.iter().map(summaries).collect();
-        assert_eq!(told[..3], [vec![], vec![], vec![]] as [Vec<String>; 3]);
-        assert_eq!(told[3..], [[SAID], [SAID]]);
+        let shown: Vec<Vec<String>> = requests.iter().map(summaries).collect();
+        assert_eq!(shown[..3], [vec![], vec![], vec![]] as [Vec<String>; 3]);
+        assert_eq!(shown[3..], [[SAID], [SAID]]);
         assert_same_prefix(&requests[0], &requests[2]);
         assert_same_prefix(&requests[3], &requests[4]);
         upstream.assert_clean();
@@ -215,7 +215,7 @@ fn a_restart_loses_the_summary_which_is_counted_once() {
     assert_eq!((cleared(&requests[2]), summaries(&requests[2])), (5, vec![]));
     assert_same_prefix(&requests[2], &requests[3]);
     counted(&program, "lost", 1.0);
-    program.wait_for_metric("toolrein_prefix_breaks_total{cause=\"ledger\"}", 1.0);
+    program.wait_for_metric("toolrein_prefix_breaks_total{cause=\"store\"}", 1.0);
 }
 
 #[test]
@@ -232,9 +232,9 @@ fn the_question_goes_the_callers_way_with_the_key_and_no_other_header() {
     assert_eq!(question.header("openai-project"), Some("p"));
     let body = question.json();
     assert_eq!((&body["max_tokens"], &body["stream"]), (&Value::from(400), &Value::Null));
-    let told = body["messages"][1]["content"].as_str().unwrap();
-    let told = told.strip_prefix("<results>").unwrap().strip_suffix("</results>").unwrap();
-    let data: Vec<Value> = serde_json::from_str(told).unwrap();
+    let shown = body["messages"][1]["content"].as_str().unwrap();
+    let shown = shown.strip_prefix("<results>").unwrap().strip_suffix("</results>").unwrap();
+    let data: Vec<Value> = serde_json::from_str(shown).unwrap();
     assert_eq!((data.len(), &data[0]["tool"]), (5, &Value::from("fetch")));
     assert!(data.iter().all(|result| result["text"].as_str().unwrap().chars().count() == 1_000));
 }
@@ -260,9 +260,9 @@ fn an_address_of_the_operators_never_sees_the_callers_key() {
             assert!(allowed.contains(&name.as_str()), "{:?}", question.headers);
         }
         own.assert_clean();
-        // Neither key is told to anybody.
-        let told = format!("{}{}", program.metrics(), program.stop().join("\n"));
-        assert!(!told.contains("sk-operator") && !told.contains("sk-test"), "{told}");
+        // Neither key appears in logs or metrics.
+        let shown = format!("{}{}", program.metrics(), program.stop().join("\n"));
+        assert!(!shown.contains("sk-operator") && !shown.contains("sk-test"), "{shown}");
     }
 }
 
@@ -282,7 +282,7 @@ fn a_key_of_the_operators_takes_the_place_of_the_callers_at_its_upstream() {
 #[test]
 fn the_program_does_not_start_without_the_key_that_it_is_to_ask_with() {
     for (value, problem) in
-        [(None, "is not set"), (Some(" "), "is empty"), (Some("a\nb"), "holds what no header")]
+        [(None, "is not set"), (Some(" "), "is empty"), (Some("a\nb"), "contains characters that a header")]
     {
         let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         let config = format!(

@@ -6,7 +6,7 @@ use crate::support::scripted::Scripted;
 use crate::talk::{Talk, in_both_forms};
 
 #[test]
-fn behind_results_that_nobody_flagged_every_tool_goes_on_and_no_byte_changes() {
+fn after_unflagged_results_every_tool_goes_on_and_no_byte_changes() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| {
             Reply::speech(request, &Speech::calls(&[(&format!("call_{nth}"), "fetch", "{}")]))

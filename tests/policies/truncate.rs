@@ -15,7 +15,7 @@ fn results(request: &Recorded) -> Vec<String> {
 }
 
 /// A conversation in which `search` brings these results, one a request; what the model read at its end.
-fn told(form: Form, settings: &str, brought: &[String]) -> (Vec<String>, Option<String>) {
+fn read_by_model(form: Form, settings: &str, brought: &[String]) -> (Vec<String>, Option<String>) {
     let calls = brought.len();
     let upstream = Scripted::start(move |nth, request| {
         if nth == calls {
@@ -49,8 +49,11 @@ fn a_table_is_cut_by_rows_and_its_repetition_points_to_it() {
     in_both_forms(|form| {
         let rows: String = (0..900).map(|n| format!("{n},item {n},open\n")).collect();
         let table = format!("id,name,state\n{rows}");
-        let (read, actions) =
-            told(form, "[policy.truncate]\nmax_chars = 2000\n", &[table.clone(), "short".to_owned(), table]);
+        let (read, actions) = read_by_model(
+            form,
+            "[policy.truncate]\nmax_chars = 2000\n",
+            &[table.clone(), "short".to_owned(), table],
+        );
         assert!(read[0].starts_with("id,name,state\n0,item 0,open\n") && read[0].chars().count() <= 2_000);
         assert!(read[0].contains("\n\"[toolrein: cut ") && read[0].ends_with("\n899,item 899,open\n"));
         assert_eq!(read[1], "short");
@@ -68,13 +71,13 @@ fn a_picture_becomes_a_note_and_json_around_it_stays_json() {
     in_both_forms(|form| {
         let picture = "iVBORw0KGgoAAAANSUhEUgAA+bCdEfGhIjKlMnOpQrStUvWxYz0123456789Z/zX".repeat(100);
         let result = json!({ "name": "a", "url": format!("data:image/png;base64,{picture}") }).to_string();
-        let (read, _) = told(form, "[policy.truncate]\n", std::slice::from_ref(&result));
+        let (read, _) = read_by_model(form, "[policy.truncate]\n", std::slice::from_ref(&result));
         let value: Value = serde_json::from_str(&read[0]).unwrap();
         assert_eq!(
             value,
             json!({ "name": "a", "url": "[toolrein: image/png, 4800 bytes, base64, left out]" })
         );
         let off = "[policy.truncate]\nblob_chars = 0\nduplicates = false\n";
-        assert_eq!(told(form, off, &[result.clone(), result.clone()]).0, [result.clone(), result]);
+        assert_eq!(read_by_model(form, off, &[result.clone(), result.clone()]).0, [result.clone(), result]);
     });
 }

@@ -59,15 +59,15 @@ fn a_used_up_category_leaves_the_other_tools_open_and_a_new_turn_has_it_back() {
         }
         talk.say("And now?");
         assert_eq!(talk.ask(&program).calls[0].0, "call_4");
-        let told = upstream.request(1).json()["messages"].as_array().unwrap().last().unwrap().clone();
-        assert_eq!(told["role"], "system");
+        let shown = upstream.request(1).json()["messages"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!(shown["role"], "system");
         assert!(
-            told["content"]
+            shown["content"]
                 .as_str()
                 .unwrap()
                 .contains("1 of 1 calls of retrieval tools in this turn are used")
         );
-        program.wait_for_metric("toolrein_actions_total{policy=\"turn_limits\",action=\"withheld\"}", 1.0);
+        program.wait_for_metric("toolrein_actions_total{policy=\"turn_limits\",action=\"blocked\"}", 1.0);
         upstream.assert_clean();
     });
 }

@@ -1,5 +1,5 @@
-//! Calls that one reader of JSON takes for another call than the next: members that repeat, or that repeat once their
-//! escapes are resolved. `confirm` shows one of the two, and that one alone may run.
+//! Calls that JSON readers interpret differently: members that repeat, or that repeat once their escapes are
+//! resolved. `confirm` shows one of the two, and that one alone may run.
 
 use crate::support::reply::Reply;
 use crate::support::scripted::Recorded;

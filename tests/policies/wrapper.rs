@@ -1,4 +1,4 @@
-//! A call that stands for several: the calls within it are judged, counted and remembered as calls of their own.
+//! Wrapper calls, which contain several calls: these are judged, counted and remembered as calls of their own.
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -17,7 +17,7 @@ fn wrapped(tools: &[&str], request: &Recorded) -> Reply {
 }
 
 #[test]
-fn one_forbidden_call_within_it_blocks_it_and_the_model_is_told_which() {
+fn one_forbidden_call_within_it_blocks_it_and_the_model_reads_which() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => wrapped(&["search", "fetch"], request),

@@ -19,7 +19,7 @@ with_each_client!(
     awards_without_a_card_go_one_to_each_card,
     a_failed_award_may_be_made_again_and_then_never_more,
     a_lesson_goes_on_where_it_was_after_disconnects_and_restarts,
-    each_other_profile_withholds_the_first_call_beyond_its_limit,
+    each_other_profile_blocks_the_first_call_beyond_its_limit,
 );
 
 const FIRST: &str = r#"{"card_id":"c1","points":2}"#;
@@ -166,7 +166,7 @@ fn a_card_is_skipped_neither_after_one_exchange_nor_from_any_wrong_state(way: Wa
         ["start", "probing", "judging", "award"]
             .map(|state| format!("show_next_card STATE_RESTRICTED {state}"))
     );
-    program.wait_for_metric("toolrein_actions_total{policy=\"states\",action=\"withheld\"}", 4.0);
+    program.wait_for_metric("toolrein_actions_total{policy=\"states\",action=\"blocked\"}", 4.0);
     upstream.assert_clean();
 }
 
@@ -358,7 +358,7 @@ fn disconnect(talk: &Agent, program: &Toolrein, (upstream, nth): (&Scripted, usi
     upstream.wait_for_hang_up(nth);
 }
 
-fn each_other_profile_withholds_the_first_call_beyond_its_limit(way: Way) {
+fn each_other_profile_blocks_the_first_call_beyond_its_limit(way: Way) {
     for (profile, calls, beyond) in [
         ("chat", &["search", "fetch", "search", "fetch", "search", "fetch"][..], 5),
         ("artifacts", &["search_web", "create_artifact", "generateImage", "search_web"], 3),

@@ -36,7 +36,7 @@ fn talk(form: Form, tools: &[&str]) -> Talk {
 }
 
 /// A model that makes the n-th of these calls, each in a reply of its own, and speaks when it is asked to or has
-/// made all. A call that was withheld counts as made.
+/// made all. A call that was blocked counts as made.
 pub fn caller(tools: &'static [&'static str]) -> Scripted {
     Scripted::start(move |nth, request| match tools.get(nth) {
         Some(tool) if request.json()["tool_choice"] != "none" => {
@@ -124,7 +124,7 @@ fn all_of_them_stand_in_one_file_and_clients_choose() {
 }
 
 #[test]
-fn chat_the_sixth_call_of_a_turn_is_withheld_and_the_model_answers() {
+fn chat_the_sixth_call_of_a_turn_is_blocked_and_the_model_answers() {
     in_both_forms(|form| {
         const CALLS: [&str; 12] = [
             "search", "fetch", "search", "fetch", "search", "fetch", "search", "fetch", "search", "fetch",
@@ -143,7 +143,7 @@ fn chat_the_sixth_call_of_a_turn_is_withheld_and_the_model_answers() {
         let told = notices(&requests[4]);
         assert!(told[0].contains("3 of 5 tool calls"), "{told:?}");
         assert!(
-            told[1].contains("4 of 5 tool calls of this turn used, ~20 % left")
+            told[1].contains("4 of 5 tool calls of this turn used, ~20% left")
                 && told[1].contains("ask the user"),
             "{told:?}"
         );
@@ -206,7 +206,7 @@ fn chat_from_four_fifths_of_the_context_on_old_results_are_summarised_by_gpt_4o_
 }
 
 #[test]
-fn artifacts_a_fourth_tool_for_one_request_is_withheld_also_among_parallel_ones() {
+fn artifacts_a_fourth_tool_for_one_request_is_blocked_also_among_parallel_ones() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => {
@@ -259,7 +259,7 @@ fn artifacts_arguments_are_held_to_the_schema_and_to_the_limits() {
 }
 
 #[test]
-fn voice_a_third_retrieval_is_withheld_another_tool_runs_and_a_fourth_call_does_not() {
+fn voice_a_third_retrieval_is_blocked_another_tool_runs_and_a_fourth_call_does_not() {
     in_both_forms(|form| {
         let upstream = caller(&["search_web", "getForecast", "read_page", "set_timer", "set_timer"]);
         let program = program("voice", &upstream);
@@ -348,7 +348,7 @@ fn artifacts_the_quota_is_the_callers_whatever_the_conversation() {
 }
 
 #[test]
-fn text_a_sixth_retrieval_is_withheld_and_other_tools_run() {
+fn text_a_sixth_retrieval_is_blocked_and_other_tools_run() {
     in_both_forms(|form| {
         let upstream = caller(&[
             "search_a",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use toolrein::proxy::drain::Drain;
-use toolrein::proxy::{Answering, Service};
+use toolrein::proxy::{ResponseFuture, Service};
 
 const GET: &str = "GET /v1/x HTTP/1.1\r\nHost: us\r\n\r\n";
 
@@ -50,7 +50,7 @@ async fn idle_connections_are_closed_when_the_drain_begins() {
 struct Panicking(Arc<Relaying>);
 
 impl Service for Panicking {
-    fn call(self: Arc<Self>, request: Request<Incoming>) -> Answering {
+    fn call(self: Arc<Self>, request: Request<Incoming>) -> ResponseFuture {
         assert!(request.uri().path() != "/panic", "on purpose");
         Arc::clone(&self.0).call(request)
     }

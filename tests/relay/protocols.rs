@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use toolrein::proxy::body::ReplyBody;
 use toolrein::proxy::drain::Drain;
 use toolrein::proxy::upstream::UpstreamSettings;
-use toolrein::proxy::{Answering, Service};
+use toolrein::proxy::{ResponseFuture, Service};
 
 const ASK: &str = "GET /v1/realtime?model=m HTTP/1.1\r\nHost: us\r\nConnection: keep-alive, Upgrade\r\n\
                    Upgrade: websocket\r\nSec-WebSocket-Key: k\r\nSec-WebSocket-Protocol: realtime\r\n\r\n";
@@ -108,7 +108,7 @@ async fn http_by_another_way_is_not_offered_and_no_tunnel_for_it_is_made() {
 struct Echo;
 
 impl Service for Echo {
-    fn call(self: Arc<Self>, request: Request<Incoming>) -> Answering {
+    fn call(self: Arc<Self>, request: Request<Incoming>) -> ResponseFuture {
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let collected = body.collect().await.unwrap();

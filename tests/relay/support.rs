@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use toolrein::proxy::drain::Drain;
 use toolrein::proxy::relay::relay;
 use toolrein::proxy::upstream::{Upstream, UpstreamSettings};
-use toolrein::proxy::{Answering, Proxy, ServeSettings, Service};
+use toolrein::proxy::{Proxy, ResponseFuture, ServeSettings, Service};
 
 /// Longer than anything here takes; a test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -27,7 +27,7 @@ pub(crate) struct Relaying {
 }
 
 impl Service for Relaying {
-    fn call(self: Arc<Self>, request: Request<Incoming>) -> Answering {
+    fn call(self: Arc<Self>, request: Request<Incoming>) -> ResponseFuture {
         Box::pin(relay(request, &self.upstream, self.idle, self.drain.guard()))
     }
 }

@@ -47,7 +47,7 @@ fn texts(response: &Response, form: Form) -> Vec<String> {
 }
 
 #[test]
-fn a_wholly_withheld_choice_is_asked_for_again_alone_and_answers_under_its_own_index() {
+fn a_wholly_blocked_choice_is_asked_for_again_alone_and_answers_under_its_own_index() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => two(request),

@@ -49,7 +49,7 @@ fn parallel_calls_of_one_reply_are_judged_in_order() {
 }
 
 #[test]
-fn equal_calls_of_two_principals_do_not_share_a_window() {
+fn equal_calls_of_two_callers_do_not_share_a_window() {
     let upstream = Scripted::start(|_, request| search(0, request));
     let program = Toolrein::before(&upstream, TWO_SEARCHES);
     let mut talk = Talk::new(crate::talk::Form::Whole);

@@ -1,5 +1,5 @@
-//! Conversations of one caller never mix, however the provider names its calls: what one was not shown is put back in
-//! none of the others.
+//! Conversations of one caller never mix, however the provider names its calls: a hidden exchange is put back in its
+//! own conversation only.
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -26,7 +26,7 @@ fn with_image(form: Form, data: &str) -> Talk {
     talk
 }
 
-fn behind(form: Form, said: &str) -> Talk {
+fn talk_after(form: Form, said: &str) -> Talk {
     let mut talk = Talk::new(form);
     talk.messages.push(json!({"role": "assistant", "content": said}));
     talk.say("Go on.");
@@ -38,7 +38,7 @@ fn pairs(form: Form) -> [[Talk; 2]; 3] {
     [
         [with_system(form, "You help A."), with_system(form, "You help B.")],
         [with_image(form, "AAAA"), with_image(form, "AAAB")],
-        [behind(form, "A cat."), behind(form, "A dog.")],
+        [talk_after(form, "A cat."), talk_after(form, "A dog.")],
     ]
 }
 
@@ -129,7 +129,7 @@ fn of_two_conversations_that_agree_in_everything_neither_gets_what_the_other_was
                 let sent: Value = serde_json::from_str(&last_sent(&upstream)).unwrap();
                 assert_eq!(sent, json!(talk.messages), "{id}");
             }
-            program.wait_for_metric("toolrein_lost_rounds_total", 1.0);
+            program.wait_for_metric("toolrein_lost_hidden_exchanges_total", 1.0);
         }
     });
 }

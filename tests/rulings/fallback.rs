@@ -1,4 +1,4 @@
-//! Fallbacks: what an upstream refuses is left out once, remembered, and told. Forced answers are never touched.
+//! Fallbacks: what an upstream refuses is left out once, remembered, and reported. Forced answers are never touched.
 
 use crate::support::client::post;
 use crate::support::program::Toolrein;
@@ -24,7 +24,7 @@ fn with_all_five(form: Form) -> Talk {
 }
 
 #[test]
-fn a_model_without_tools_answers_once_without_them_and_that_is_remembered_and_told() {
+fn a_model_without_tools_answers_once_without_them_and_that_is_remembered_and_reported() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|_, request| refusing_tools(request));
         let program = Toolrein::before(&upstream, "");
@@ -228,7 +228,7 @@ fn a_refused_late_system_message_is_placed_once_more_as_a_suffix_and_remembered(
 }
 
 #[test]
-fn the_person_is_told_in_the_answer_where_the_operator_wants_that() {
+fn the_answer_says_so_to_the_person_where_the_operator_wants_that() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|_, request| refusing_tools(request));
         let program = Toolrein::before(&upstream, "upstream.tools_unsupported_tell = \"text\"\n");
@@ -237,7 +237,7 @@ fn the_person_is_told_in_the_answer_where_the_operator_wants_that() {
             said.assert_coherent(form);
             assert_eq!(
                 said.text,
-                "(This model cannot use tools; the answer is given without them.)\n\nWithout tools, then."
+                "(This model does not support tools. It answered without them.)\n\nWithout tools, then."
             );
         }
     });

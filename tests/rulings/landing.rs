@@ -1,4 +1,4 @@
-//! Rulings 4 and 5: from withheld calls to a real answer, in one coherent reply, within a bounded number of
+//! Rulings 4 and 5: from blocked calls to a real answer, in one coherent reply, within a bounded number of
 //! upstream requests.
 
 use crate::support::program::Toolrein;
@@ -80,7 +80,7 @@ fn a_model_that_calls_to_the_end_gets_its_calls_dropped_and_an_honest_sentence_i
 }
 
 #[test]
-fn texts_of_several_replies_are_told_apart_by_a_blank_line() {
+fn texts_of_several_replies_are_separated_by_a_blank_line() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => {
@@ -117,7 +117,7 @@ fn a_re_ask_may_bring_calls_that_are_allowed() {
 }
 
 #[test]
-fn a_re_ask_that_fails_upstream_is_told_as_the_upstream_told_it() {
+fn a_re_ask_that_fails_upstream_is_reported_as_the_upstream_reported_it() {
     let fail = |nth: usize, request: &Recorded| match nth {
         0 => search(0, request),
         _ => {
@@ -160,8 +160,8 @@ fn clients_that_need_a_call_for_an_answer_keep_their_tools_and_get_it() {
         for request in upstream.requests() {
             assert_eq!(request.json()["tool_choice"], "required", "a forced choice stays");
         }
-        let told = upstream.request(1).json()["messages"][2]["content"].to_string();
-        assert!(told.contains("To answer, call final_answer."), "{told}");
+        let shown = upstream.request(1).json()["messages"][2]["content"].to_string();
+        assert!(shown.contains("To answer, call final_answer."), "{shown}");
     });
 }
 

@@ -1,6 +1,6 @@
 //! The rulings on hard cases (ARCHITECTURE.md lists them), each over real sockets, streamed and whole: hidden
-//! rounds, counting, landing, one stream out of several replies, several choices, fallbacks. What the relay and
-//! single parts do is tested elsewhere.
+//! exchanges, counting, the final answer, one stream out of several replies, several choices, fallbacks. The relay
+//! and single parts are tested elsewhere.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// The first call of a turn brings a notice.
 const NOTICE: &str = "[policy.budget]\ntool_calls = 1\n";
 
-/// A conversation at whose end stands a notice of the budget. The model's name is one that takes late system messages.
+/// A conversation with a notice of the budget at its end. The model's name is one that accepts late system messages.
 fn noticed(form: Form) -> Talk {
     let mut talk = Talk::new(form);
     talk.messages.push(json!({"role": "assistant", "content": null, "tool_calls": [

@@ -1,4 +1,4 @@
-//! Ruling 1: hidden rounds are put back before the assistant message that ended the reply they belong to.
+//! Ruling 1: hidden exchanges are put back before the assistant message that ended the reply they belong to.
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const ONE_SEARCH: &str = "[policy.rate_limit]\ntools = { search = { calls = 1, per = \"1h\" } }\n";
 
 #[test]
-fn a_partly_withheld_reply_gets_its_withheld_calls_back_in_the_next_request() {
+fn a_partly_blocked_reply_gets_its_blocked_calls_back_in_the_next_request() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => {
@@ -114,8 +114,8 @@ fn a_reply_that_the_client_changed_gets_nothing_back_and_that_is_counted() {
     talk.ask(&program);
     let sent = upstream.request(3).json()["messages"].clone();
     assert_eq!(sent, json!(talk.messages), "nothing is put back");
-    program.wait_for_metric("toolrein_lost_rounds_total", 1.0);
-    assert_eq!(program.metric("toolrein_prefix_breaks_total{cause=\"ledger\"}"), 1.0);
+    program.wait_for_metric("toolrein_lost_hidden_exchanges_total", 1.0);
+    assert_eq!(program.metric("toolrein_prefix_breaks_total{cause=\"store\"}"), 1.0);
     upstream.assert_clean();
 }
 
@@ -131,7 +131,7 @@ fn another_conversation_with_the_same_answer_gets_nothing_of_the_first() {
     );
     let first = Talk::new(Form::Whole);
     let said = first.ask(&program);
-    assert_eq!(said.text, "Fine.", "the call was withheld, the model answered");
+    assert_eq!(said.text, "Fine.", "the call was blocked, the model answered");
     let mut other = Talk::new(Form::Whole);
     other.messages = vec![json!({"role": "user", "content": "Somebody else asks"})];
     other.messages.push(json!({"role": "assistant", "content": "Fine."}));
@@ -208,13 +208,13 @@ fn of_two_answers_to_one_request_that_read_the_same_neither_gets_its_round_back(
         talk.ask(&program);
         assert!(json!(messages_of(&upstream, 2)).to_string().contains("round 0"));
         assert_eq!(messages_of(&upstream, 5), talk.messages, "nobody knows which of them it was");
-        program.wait_for_metric("toolrein_prefix_breaks_total{cause=\"ledger\"}", 1.0);
+        program.wait_for_metric("toolrein_prefix_breaks_total{cause=\"store\"}", 1.0);
         upstream.assert_clean();
     });
 }
 
 #[test]
-fn a_round_of_an_equal_conversation_does_not_turn_up_behind_an_answer_given_without_one() {
+fn a_hidden_exchange_of_an_equal_conversation_does_not_turn_up_after_an_answer_given_without_one() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             2 => Reply::speech(request, &Speech::calls(&[("x", "search", "{}")])),
@@ -224,7 +224,7 @@ fn a_round_of_an_equal_conversation_does_not_turn_up_behind_an_answer_given_with
         let mut talk = Talk::new(form);
         for turn in 0..4 {
             if turn == 2 {
-                assert_eq!(Talk::new(form).ask(&program).text, "Fine.", "a call was withheld before");
+                assert_eq!(Talk::new(form).ask(&program).text, "Fine.", "a call was blocked before");
             }
             let said = talk.ask(&program);
             talk.add(&said);

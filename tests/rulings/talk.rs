@@ -75,8 +75,8 @@ impl Talk {
             .map(|(id, name, arguments)| {
                 // Respelled, as several clients do.
                 let arguments: Value = serde_json::from_str(arguments).unwrap();
-                let spelled = arguments.to_string().replace(':', ": ");
-                json!({"type": "function", "id": id, "function": {"arguments": spelled, "name": name}})
+                let spaced = arguments.to_string().replace(':', ": ");
+                json!({"type": "function", "id": id, "function": {"arguments": spaced, "name": name}})
             })
             .collect();
         let mut message = json!({"role": "assistant", "content": said.text});
@@ -142,7 +142,7 @@ impl Said {
                 said.calls[at].2 += call["function"]["arguments"].as_str().unwrap_or_default();
             }
             if chunk["usage"].is_object() {
-                assert!(said.usage.is_null(), "usage is told once");
+                assert!(said.usage.is_null(), "usage is reported once");
                 said.usage = chunk["usage"].clone();
             }
         }

@@ -9,7 +9,7 @@ use super::support::strict::violations;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use toolrein::dialect::chat::reply::NO_ANSWER;
-use toolrein::dialect::variant::Pass;
+use toolrein::dialect::variant::Variant;
 use toolrein::exchange::judging::Judged;
 use toolrein::plan::decision::Decision;
 use toolrein::plan::{Change, Edit};
@@ -26,7 +26,7 @@ pub fn sendings(client: &Client, body: &Bytes, passed: &Passed) -> Found {
         && plan.declared.is_empty()
         && !plan.one_at_a_time
         && passed.restored.is_empty()
-        && !passed.forms.first().is_some_and(Pass::is_fallback);
+        && !passed.forms.first().is_some_and(Variant::is_fallback);
     if let (true, Some(first)) = (untouched, passed.sent.first())
         && first != body
     {

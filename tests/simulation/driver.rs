@@ -10,15 +10,15 @@ use serde_json::Value;
 use std::sync::Arc;
 use toolrein::conversation::request::Choice;
 use toolrein::dialect::error::own_error_body;
-use toolrein::dialect::variant::Pass;
+use toolrein::dialect::variant::Variant;
 use toolrein::exchange::error::ProxyError;
 use toolrein::exchange::judging::Judged;
 use toolrein::exchange::{Answer, Arrived, Exchange, Input, Outgoing, Output, WholeReply};
-use toolrein::ledger::{Claim, Ledger as _, News};
 use toolrein::plan::approval::Confirmation;
 use toolrein::plan::{Plan, Usage};
 use toolrein::policy::pattern::any_fits;
-use toolrein::telemetry::outcome::{Fallback, Outcome, PrefixBreak};
+use toolrein::store::{Claim, News, StateStore as _};
+use toolrein::telemetry::request_record::{Fallback, PrefixBreak, RequestRecord};
 use toolrein::wire::sse::write_event;
 
 /// Most bytes of a stream that come at once.
@@ -41,7 +41,7 @@ pub struct Passed {
     /// What it refused, by the sending.
     pub refused: Vec<(usize, Refused)>,
     /// The form of every sending, and why it was another one than before.
-    pub forms: Vec<Pass>,
+    pub forms: Vec<Variant>,
     pub tried: Vec<Fallback>,
     /// It was taken, and what was refused before is remembered.
     pub learned: bool,
@@ -106,8 +106,12 @@ impl<'a> Driver<'a> {
             ..Passed::default()
         };
         let is_stream = arrived.request.stream;
-        let exchange =
-            Exchange::begin(Arc::clone(&process.shared), arrived, Box::<Outcome>::default(), process.now());
+        let exchange = Exchange::begin(
+            Arc::clone(&process.shared),
+            arrived,
+            Box::<RequestRecord>::default(),
+            process.now(),
+        );
         Self {
             process,
             model,
@@ -141,8 +145,8 @@ impl<'a> Driver<'a> {
                 self.asked.clone_from(&facts.asked);
                 self.give(Input::Facts(Box::new(facts)));
             }
-            Output::Claim { anchor, request } => {
-                let claim = Claim { anchor, request, now_ms: self.process.now_ms };
+            Output::Claim { question, request } => {
+                let claim = Claim { question, request, now_ms: self.process.now_ms };
                 let is_taken = self.process.store.claim(claim).now_or_never().unwrap();
                 self.passed.approved = self.asked.take().filter(|_| is_taken);
                 self.give(Input::Claimed(is_taken));
@@ -198,12 +202,12 @@ impl<'a> Driver<'a> {
 
     /// Sends the request and gives the exchange what the upstream answers.
     fn send(&mut self, outgoing: Outgoing) {
-        let Outgoing { pieces, pass } = outgoing;
-        self.note_form(&pass);
+        let Outgoing { pieces, variant } = outgoing;
+        self.note_form(&variant);
         let sent = Bytes::from(pieces.concat());
         let request: Value = serde_json::from_slice(&sent).unwrap_or_default();
         self.passed.sent.push(sent);
-        self.passed.forms.push(pass);
+        self.passed.forms.push(variant);
         let (status, body) = self.upstreams(&request);
         if self.is_stream && status == 200 {
             self.coming = Some(body);
@@ -216,7 +220,7 @@ impl<'a> Driver<'a> {
     }
 
     /// What is known of a sending before it goes out.
-    fn note_form(&mut self, pass: &Pass) {
+    fn note_form(&mut self, variant: &Variant) {
         if self.passed.sent.is_empty() {
             self.passed.planned = self.exchange.plan().clone();
         }
@@ -224,7 +228,7 @@ impl<'a> Driver<'a> {
         if judging.is_landing() {
             self.passed.landed_at.get_or_insert(judging.record.len());
         }
-        let Some(asking) = &pass.asking else {
+        let Some(asking) = &variant.asking else {
             self.passed.tries += 1;
             self.passed.tried.clone_from(&self.exchange.record().fallbacks);
             return;
@@ -297,7 +301,8 @@ impl<'a> Driver<'a> {
             for choice in self.exchange.choices() {
                 let asked_again = self.rounds.iter().filter(|(of, _)| *of == choice.index());
                 let mut rounds: Vec<Bytes> = asked_again.map(|(_, round)| round.clone()).collect();
-                let own = choice.round().filter(|_| !passed.observed && !choice.is_wholly_withheld());
+                let own =
+                    choice.hidden_exchange().filter(|_| !passed.observed && !choice.is_wholly_blocked());
                 rounds.extend(own);
                 passed.hidden.push((choice.index(), rounds));
             }
@@ -307,8 +312,8 @@ impl<'a> Driver<'a> {
             passed.record.clone_from(&judging.record);
         }
         let record = self.exchange.record();
-        passed.lost = record.lost_rounds;
-        passed.other_rounds = record.prefix_breaks.contains(&PrefixBreak::Ledger);
+        passed.lost = record.lost_hidden_exchanges;
+        passed.other_rounds = record.prefix_breaks.contains(&PrefixBreak::StateStore);
         passed.held_out = record.context.held_out && !passed.observed;
         passed
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use toolrein::dialect::variant::Tools;
 use toolrein::plan::decision::Decision;
-use toolrein::telemetry::outcome::Fallback;
+use toolrein::telemetry::request_record::Fallback;
 
 /// Second tries of one request.
 const MOST: usize = 3;

@@ -304,7 +304,7 @@ impl World {
             }
         }
         let messages = check::reply(client, reply)?;
-        // In the order in which they are told to the ledger: of choices that say the same, the first one's round stays.
+        // In the order in which they are told to the state store: of choices that say the same, the first one's round stays.
         for (index, rounds) in &passed.hidden {
             let message = messages.get(*index as usize).ok_or("a choice is missing")?;
             check::shown(message, (passed, rounds))?;

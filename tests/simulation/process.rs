@@ -15,12 +15,12 @@ use toolrein::conversation::identity::{Hash, HashKey, Identity};
 use toolrein::conversation::request::Request;
 use toolrein::dialect::prefix::read_request;
 use toolrein::exchange::{Arrived, CHAT, Now, Shared};
-use toolrein::ledger::memory::{Bounds, MemoCache, Memory};
 use toolrein::policy::REGISTRY;
+use toolrein::store::memory::{Bounds, MemoCache, Memory};
 
 const BOUNDS: Bounds = Bounds {
     calls: 1_000_000,
-    rounds_bytes: 1 << 30,
+    hidden_exchange_bytes: 1 << 30,
     conversations: 100_000,
     lifetime: Duration::from_secs(86_400),
     refusals: Duration::from_secs(86_400),
@@ -100,7 +100,7 @@ impl Process {
     }
 
     fn identity(&self) -> Identity {
-        Identity { key: HashKey::fixed(1), principal: Hash(7), explicit: None }
+        Identity { key: HashKey::fixed(1), caller: Hash(7), explicit: None }
     }
 }
 

@@ -1,5 +1,5 @@
 //! A plain account of the same conversations, kept as lists of what was said: when each call was handed out, how many
-//! stand in a window and in a turn, and which rounds belong before which message. Knows no hash and no ledger.
+//! stand in a window and in a turn, and which rounds belong before which message. Knows no hash and no state store.
 
 use super::upstream::Dislike;
 use bytes::Bytes;
@@ -14,7 +14,7 @@ const BUDGET: u64 = 7;
 const TURN: u64 = 9;
 const PARALLEL: u64 = 3;
 const ACTING: u64 = 2;
-/// What the ledger keeps under one name: rounds, and times of one call.
+/// What the state store keeps under one name: rounds, and times of one call.
 const ROUNDS_AT_ONE_PLACE: usize = 64;
 const TIMES_OF_ONE_CALL: usize = 8;
 /// Letters and digits of an id that was drawn at random, with `call_`.

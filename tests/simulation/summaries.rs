@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use toolrein::conversation::identity::Hash;
 use toolrein::conversation::summaries::{Pin, Summaries as _};
-use toolrein::ledger::summaries::Pins;
 use toolrein::plan::SummaryWanted;
+use toolrein::store::summaries::Pins;
 
 /// For how long decisions are kept: longer than any run.
 const LIFETIME: Duration = Duration::from_secs(86_400);

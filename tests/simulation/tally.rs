@@ -3,9 +3,9 @@
 use super::client::Client;
 use super::driver::Passed;
 use std::collections::BTreeMap;
-use toolrein::dialect::variant::{Pass, Tools};
+use toolrein::dialect::variant::{Tools, Variant};
 use toolrein::plan::decision::Decision;
-use toolrein::telemetry::outcome::Fallback;
+use toolrein::telemetry::request_record::Fallback;
 
 /// See the file's head.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub struct Tally {
 
 /// What must be seen in every run, and how often at least.
 const OFTEN: [(&str, usize); 20] = [
-    ("withheld", 20),
+    ("blocked", 20),
     ("restored", 20),
     ("landed", 5),
     ("dropped", 20),
@@ -63,18 +63,18 @@ impl Tally {
         };
         let tried = |fallback| usize::from(passed.tried.contains(&fallback));
         let is_plain = passed.plan.edits.is_empty() && passed.restored.is_empty();
-        let known = passed.forms.first().is_some_and(Pass::is_fallback);
+        let known = passed.forms.first().is_some_and(Variant::is_fallback);
         let in_asking = passed.refused.iter().any(|(at, _)| *at >= passed.tries);
         let objected = passed.record.iter().filter(|judged| !judged.objections.is_empty());
         let objections = if passed.observed { objected.count() } else { 0 };
-        let is_bare = |form: &Pass| form.tools == Tools::Dropped;
+        let is_bare = |form: &Variant| form.tools == Tools::Dropped;
         let landed_bare = passed.landed_at.is_some()
             && passed.forms.last().is_some_and(is_bare)
             && !passed.forms.first().is_some_and(is_bare);
         self.steps += 1;
         self.strict += usize::from(!client.is_careless);
         for (what, times) in [
-            ("withheld", judged(|decision| matches!(decision, Decision::Withhold { .. }))),
+            ("blocked", judged(|decision| matches!(decision, Decision::Block { .. }))),
             ("asked", judged(|decision| matches!(decision, Decision::Ask { .. }))),
             ("answered", judged(|decision| matches!(decision, Decision::Answer { .. }))),
             ("restored", passed.restored.len()),

@@ -1,5 +1,5 @@
-//! A conversation that is kept by processes with the real `openai` packages, one after the other: each is told what was
-//! said before, plays on as `tests/clients/*/conversation` does, and tells what came of it.
+//! A conversation continued by processes with the real `openai` packages, one after the other: each gets the history,
+//! continues as `tests/clients/*/conversation` does, and prints the result.
 
 use super::player::{Client, Player};
 use super::program::Toolrein;
@@ -27,7 +27,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// A conversation that begins, with tools that take anything and answer this, the next first.
+    /// A new conversation, with tools that accept anything and give these answers in order.
     pub fn new(way: Way, results: Value) -> Self {
         let names = results.as_object().unwrap().keys();
         let tools = names.map(
@@ -42,7 +42,7 @@ impl Agent {
         let mut player = Player::start(self.way.0, ("conversation", self.way.1), &program.base_url());
         let Self { profile, tools, results, messages, .. } = self;
         let plan = json!({"profile": profile, "tools": tools, "results": results, "messages": messages, "says": says});
-        player.tell(&plan.to_string());
+        player.write_input(&plan.to_string());
         player
     }
 
@@ -52,7 +52,7 @@ impl Agent {
         self.end(player);
     }
 
-    /// Waits for the good end of a client, and takes up what it tells.
+    /// Waits for the successful end of a client, and reads its result.
     pub fn end(&mut self, player: Player) {
         let done: Value = serde_json::from_str(&player.finish()).unwrap();
         self.messages = done["messages"].clone();

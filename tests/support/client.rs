@@ -1,4 +1,4 @@
-//! A blocking HTTP client that hides nothing: bytes in, bytes out, each piece of a body with its time of arrival,
+//! A blocking HTTP client that shows raw traffic: bytes in, bytes out, each piece of a body with its time of arrival,
 //! and it can hang up in the middle. It follows no redirect, retries nothing and decodes nothing.
 
 use super::PATIENCE;
@@ -27,7 +27,7 @@ pub fn post(url: &str, body: impl AsRef<[u8]>) -> Response {
 }
 
 impl Request {
-    /// A request without headers of its own but `host` and `content-length`.
+    /// A request whose only headers are `host` and `content-length`.
     pub fn new(method: &str, url: &str, body: impl AsRef<[u8]>) -> Self {
         let (method, url) = (method.to_owned(), url.to_owned());
         Self { method, url, headers: Vec::new(), body: body.as_ref().to_vec() }
@@ -58,7 +58,7 @@ impl Request {
         connection.response()
     }
 
-    /// It as it travels.
+    /// The bytes on the wire.
     pub fn bytes(&self) -> Vec<u8> {
         let (host, path) = split(&self.url);
         let mut text = format!("{} {path} HTTP/1.1\r\nhost: {host}\r\n", self.method);

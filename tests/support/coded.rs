@@ -1,5 +1,5 @@
-//! Bodies in content codings, with flush points where a server would write. It encodes alone: what is decoded is the
-//! program's affair.
+//! An encoder of bodies in content codings, with flush points where a server would write. It only encodes; the program
+//! under test decodes.
 
 use async_compression::codecs::brotli::params::EncoderParams;
 use async_compression::codecs::core::Level;

@@ -1,5 +1,5 @@
-//! Tests that are played by every real client. Beside the rest of the kit, since a macro that a test program does not use
-//! is a warning there; it stands before the modules that use it.
+//! A macro for tests that every real client runs. Separate from the rest of the kit, since an unused macro is a warning
+//! in a test program; it must come before the modules that use it.
 
 /// One test for each client, in both forms, so that a failure names all. Each case is a function of the module
 /// `clients` that takes a `support::agent::Way`.

@@ -13,7 +13,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Reads a head; `None` where the peer closed instead of beginning one.
+    /// Reads a head; `None` where the peer closed instead of sending one.
     ///
     /// # Errors
     /// If the connection fails or ends within the head.
@@ -40,7 +40,7 @@ impl Head {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// How the body behind this head is framed; `otherwise` if the head does not say.
+    /// How the body after this head is framed; `otherwise` if the head does not say.
     pub fn framing(&self, otherwise: Framing) -> Framing {
         if self.header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
             return Framing::Chunked;
@@ -119,7 +119,7 @@ fn chunk(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let length = usize::from_str_radix(digits.trim(), 16).map_err(|_| ErrorKind::InvalidData)?;
     let mut data = vec![0; length];
     from.read_exact(&mut data)?;
-    // The line end behind the data; behind the last, empty chunk it stands for the absent trailers.
+    // The line end after the data; after the last, empty chunk it ends the empty trailers.
     line(from)?.ok_or(ErrorKind::UnexpectedEof)?;
     Ok((length > 0).then_some(data))
 }

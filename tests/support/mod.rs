@@ -1,6 +1,6 @@
-//! The test kit: a scripted upstream, the built program in front of it, and a small HTTP client. Each test
-//! file takes what it needs with `mod support;`. It knows nothing of toolrein's insides: what it sees is what
-//! travels over sockets, what the program logs and what its admin port tells.
+//! The test kit: a scripted upstream, the built program in front of it, and a small HTTP client. Test files include it
+//! with `mod support;`. It knows nothing of toolrein's internals: it sees only traffic over sockets, the program's log
+//! and its admin port.
 
 #![allow(
     dead_code,

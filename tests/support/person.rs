@@ -1,5 +1,5 @@
-//! Somebody at the admin port who is shown the calls that wait and answers them. Decides nothing: tests say what is
-//! answered.
+//! A simulated operator at the admin port, who sees the calls that wait and answers them. Decides nothing: tests say
+//! what is answered.
 
 use super::client::{Request, Response};
 use super::program::{ADMIN_TOKEN, Toolrein};
@@ -13,10 +13,10 @@ pub struct Person {
 }
 
 impl Person {
-    /// What a configuration must say for somebody to be there.
+    /// The settings that the operator needs.
     pub const SETTINGS: &'static str = "admin.token_env = \"TOKEN_OF_THE_TESTS\"\n";
 
-    /// Somebody at the admin port of `program`.
+    /// An operator at the admin port of `program`.
     pub fn at(program: &Toolrein) -> Self {
         Self { page: format!("{}/api/confirmations", program.admin_url()) }
     }
@@ -51,14 +51,14 @@ impl Person {
     }
 
     /// Asks the page with the token.
-    pub fn ask(&self, method: &str, behind: &str, body: &str) -> Response {
-        let request = Request::new(method, &format!("{}{behind}", self.page), body);
+    pub fn ask(&self, method: &str, suffix: &str, body: &str) -> Response {
+        let request = Request::new(method, &format!("{}{suffix}", self.page), body);
         request.header("authorization", &format!("Bearer {ADMIN_TOKEN}")).send()
     }
 
     /// Asks the page with another token, or none.
-    pub fn asks_as(&self, token: Option<&str>, method: &str, behind: &str, body: &str) -> Response {
-        let request = Request::new(method, &format!("{}{behind}", self.page), body);
+    pub fn asks_as(&self, token: Option<&str>, method: &str, suffix: &str, body: &str) -> Response {
+        let request = Request::new(method, &format!("{}{suffix}", self.page), body);
         match token {
             Some(token) => request.header("authorization", &format!("Bearer {token}")).send(),
             None => request.send(),

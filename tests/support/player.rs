@@ -1,5 +1,5 @@
 //! A process that plays a scenario of `tests/clients/` with the real `openai` package of Python or Node. Starts it,
-//! feeds it and waits for its good end; what it plays stands in its script.
+//! feeds it and waits for its successful end; its script says what it plays.
 
 use super::until;
 use std::io::{Read as _, Write as _};
@@ -59,17 +59,17 @@ impl Player {
     }
 
     /// Writes to the client's input and closes it.
-    pub fn tell(&mut self, text: &str) {
+    pub fn write_input(&mut self, text: &str) {
         let mut input = self.child.stdin.take().expect("its input");
         input.write_all(text.as_bytes()).expect("it listens");
     }
 
-    /// Whether its process lives.
+    /// Whether its process is running.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("its status").is_none()
     }
 
-    /// Closes the client's input and waits for its end, which must be a good one; what it printed.
+    /// Closes the client's input and waits for its end, which must be successful; returns what it printed.
     ///
     /// # Panics
     /// With what it said if it failed.

@@ -1,5 +1,5 @@
-//! The built program, running: started with a configuration of the test's, found by the addresses that it logs,
-//! stopped as an orchestrator stops it, killed if the test gives up.
+//! The running program under test: started with the test's configuration, found by the addresses that it logs, stopped
+//! as an orchestrator stops it, killed if the test gives up.
 
 use super::scripted::Scripted;
 use super::{client, until};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// The token of the admin port, where the configuration wants one: it has it from the variable `TOKEN_OF_THE_TESTS`.
+/// The token of the admin port, for configurations that need one: it is in the variable `TOKEN_OF_THE_TESTS`.
 pub const ADMIN_TOKEN: &str = "token-of-the-tests";
 
 const RELOADS: &str = "toolrein_config_reloads_total";
@@ -47,7 +47,7 @@ impl Toolrein {
         Self::start_by(shell, config, &[])
     }
 
-    /// As [`Toolrein::start`], on one processor alone.
+    /// As [`Toolrein::start`], on only one processor.
     pub fn start_on_one_processor(config: &str) -> Self {
         let status = std::fs::read_to_string("/proc/self/status").expect("what the kernel says of us");
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -75,7 +75,7 @@ impl Toolrein {
                 sink.lock().unwrap().push(line);
             }
         });
-        // Built before the wait, so that a program that never listens is killed all the same.
+        // Built before the wait, so that a program that never listens is killed too.
         let mut program = Self { child, proxy: String::new(), admin: String::new(), logs, config: file };
         let (proxy, admin) = program.listening();
         (program.proxy, program.admin) = (format!("http://{proxy}"), format!("http://{admin}"));
@@ -93,27 +93,27 @@ impl Toolrein {
         Self::start_in(&before(&upstream.base_url(), settings), variables)
     }
 
-    /// What stands before the proxy's paths: `http://127.0.0.1:PORT`.
+    /// The origin of the proxy: `http://127.0.0.1:PORT`.
     pub fn origin(&self) -> &str {
         &self.proxy
     }
 
-    /// What a client takes for its base URL.
+    /// The base URL for clients.
     pub fn base_url(&self) -> String {
         format!("{}/v1", self.proxy)
     }
 
-    /// Where chat completions are asked for.
+    /// The URL of chat completions.
     pub fn chat_url(&self) -> String {
         format!("{}/v1/chat/completions", self.proxy)
     }
 
-    /// What stands before the admin port's paths.
+    /// The origin of the admin port.
     pub fn admin_url(&self) -> &str {
         &self.admin
     }
 
-    /// What the admin port tells at `/metrics`.
+    /// The text of `/metrics` at the admin port.
     pub fn metrics(&self) -> String {
         client::get(&format!("{}/metrics", self.admin)).text()
     }
@@ -131,8 +131,8 @@ impl Toolrein {
         values.sum()
     }
 
-    /// Waits until [`Toolrein::metric`] gives `value`: what is counted when a reply has ended may come a moment
-    /// after the client has its last byte.
+    /// Waits until [`Toolrein::metric`] gives `value`: counts at the end of a reply may come a moment after the client
+    /// has its last byte.
     pub fn wait_for_metric(&self, series: &str, value: f64) {
         until(&format!("{series} = {value}"), || ((self.metric(series) - value).abs() < 1e-9).then_some(()));
     }
@@ -152,19 +152,19 @@ impl Toolrein {
         self.signal("TERM");
     }
 
-    /// Where its configuration stands.
+    /// The path of its configuration file.
     pub fn config_file(&self) -> &Path {
         self.config.path()
     }
 
-    /// Puts this configuration in the place of the old one, asks it to read that (SIGHUP) and waits until it has;
-    /// whether it took it.
+    /// Replaces the configuration, asks the program to reload it (SIGHUP) and waits until it has; returns whether it
+    /// was accepted.
     pub fn reload(&self, config: &str) -> bool {
         std::fs::write(self.config_file(), config).expect("the configuration is written");
         self.reread()
     }
 
-    /// The same of a configuration that is there already.
+    /// The same for a configuration that is already in the file.
     pub fn reread(&self) -> bool {
         let counts =
             || ["ok", "refused"].map(|result| self.metric(&format!("{RELOADS}{{result=\"{result}\"}}")));
@@ -177,7 +177,7 @@ impl Toolrein {
     }
 
     fn signal(&self, name: &str) {
-        // The shell's own `kill`, since no program of that name is sure to be installed.
+        // The shell's own `kill`, since a program of that name may not be installed.
         let done = Command::new("sh").arg("-c").arg(format!("kill -{name} {}", self.pid())).status();
         assert!(done.is_ok_and(|status| status.success()), "the signal was sent");
     }
@@ -214,15 +214,15 @@ impl Toolrein {
         until("the program to listen", || {
             let found = self.logs().iter().find_map(|line| addresses(line));
             assert!(found.is_some() || !ended, "it ended before it listened:\n{}", self.logs().join("\n"));
-            // One more look at the log after its end, which may have been read late.
+            // One more look at the log after its end, since the last lines may have been read late.
             ended = self.child.try_wait().expect("its status").is_some();
             found
         })
     }
 }
 
-/// A configuration of the program before the upstream at `url`, on free ports; `settings` as [`Toolrein::before`] has
-/// them.
+/// A configuration of the program in front of the upstream at `url`, on free ports; `settings` as in
+/// [`Toolrein::before`].
 pub fn before(url: &str, settings: &str) -> String {
     let free = "127.0.0.1:0";
     format!("listen.proxy = {free:?}\nlisten.admin = {free:?}\nupstream.url = {url:?}\n{settings}")
@@ -238,7 +238,7 @@ impl Drop for Toolrein {
     }
 }
 
-/// The proxy's and the admin's address, if `line` is the line that tells them.
+/// The proxy's and the admin's address, if `line` is the line that contains them.
 fn addresses(line: &str) -> Option<(String, String)> {
     if line.contains(" listening ") {
         let field = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name)).map(str::to_owned);

@@ -1,12 +1,12 @@
-//! What a scripted upstream answers: whole bodies, streams with chosen pieces and gates, errors, cuts and silence,
-//! and a model's words in OpenAI's shape. It sends nothing itself.
+//! Scripted answers of an upstream: whole bodies, streams with chosen pieces and gates, errors, cuts and silence, and a
+//! model's messages in OpenAI's shape. It sends nothing itself.
 
 use super::scripted::Recorded;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A gate in an answer: what stands behind it is held back until the test opens it.
+/// A gate in an answer: everything after it is held back until the test opens it.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Arc<AtomicBool>);
 
@@ -16,7 +16,7 @@ impl Gate {
         Self::default()
     }
 
-    /// Lets everything behind it through, now and later.
+    /// Lets everything after it through, now and later.
     pub fn open(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -36,7 +36,7 @@ pub enum Piece {
     Wait(Gate),
     /// The connection ends here, whatever was promised.
     Cut,
-    /// What the client sends comes back, until it closes: behind an upgrade.
+    /// Echoes what the client sends, until it closes: after an upgrade.
     Echo,
 }
 
@@ -93,7 +93,7 @@ impl Reply {
         Self::events(&speech.chunks(body["stream_options"]["include_usage"] == true))
     }
 
-    /// A whole reply of several choices, each of which makes one call: its id and its name.
+    /// A whole reply of several choices with one call each: its id and its name.
     pub fn choices(calls: &[(&str, &str)]) -> Self {
         let said = calls.iter().map(|(id, name)| Speech::calls(&[(id, name, "{}")]).whole());
         let choices = said.enumerate().map(|(index, mut body)| {
@@ -184,7 +184,7 @@ impl Speech {
         Self { text: String::new(), calls: calls.iter().map(owned).collect() }
     }
 
-    /// It as a whole chat completion.
+    /// A whole chat completion with this content.
     pub fn whole(&self) -> Value {
         let calls: Vec<Value> = self.calls.iter().map(|call| call_json(call, None)).collect();
         let content = if self.text.is_empty() && !calls.is_empty() { Value::Null } else { json!(self.text) };
@@ -199,8 +199,8 @@ impl Speech {
         body
     }
 
-    /// It as the chunks of a stream: the role, the text by words, each call's head and then its arguments in two
-    /// parts, the finish, and the usage if asked for.
+    /// The chunks of a stream with this content: the role, the text by words, each call's head and then its arguments
+    /// in two parts, the finish, and the usage if asked for.
     pub fn chunks(&self, with_usage: bool) -> Vec<Value> {
         let mut deltas = vec![json!({"role": "assistant", "content": "", "refusal": null})];
         deltas.extend(self.text.split_inclusive(' ').map(|word| json!({"content": word})));

@@ -1,6 +1,6 @@
-//! An upstream that answers by a script and remembers every request, to the byte. Each connection has a thread;
-//! requests on it are served one after the other. It notes what OpenAI would refuse ([`super::strict`]) and
-//! answers as the script says all the same: the test asserts that nothing was noted.
+//! A scripted upstream: it answers by a script and records every request byte for byte. Each connection has a thread;
+//! requests on it are served one after the other. It notes what OpenAI would refuse ([`super::strict`]) but answers as
+//! the script says: the test asserts that nothing was noted.
 
 use super::http1::{Framing, Head};
 use super::reply::{Piece, Reply};
@@ -47,12 +47,12 @@ type Script = dyn Fn(usize, &Recorded) -> Reply + Send + Sync;
 
 struct Shared {
     script: Box<Script>,
-    seen: Mutex<Seen>,
+    seen: Mutex<Received>,
     closing: AtomicBool,
 }
 
 #[derive(Default)]
-struct Seen {
+struct Received {
     requests: Vec<Recorded>,
     violations: Vec<String>,
 }
@@ -90,12 +90,12 @@ impl Scripted {
         Self::start(move |nth, _| replies.get(nth).unwrap_or(&beyond).clone())
     }
 
-    /// What stands before the paths: `http://127.0.0.1:PORT`.
+    /// The origin: `http://127.0.0.1:PORT`.
     pub fn origin(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What a client takes for its base URL: `http://127.0.0.1:PORT/v1`.
+    /// The base URL for clients: `http://127.0.0.1:PORT/v1`.
     pub fn base_url(&self) -> String {
         format!("{}/v1", self.origin())
     }
@@ -214,7 +214,7 @@ impl<'a> Exchange<'a> {
             if open() {
                 break true;
             }
-            // Bytes that came early count as here; they are the next request's.
+            // Bytes that came early mean that the client is there; they belong to the next request.
             let ended = match stream.peek(&mut [0]) {
                 Ok(length) => length == 0,
                 Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),

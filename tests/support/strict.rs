@@ -1,5 +1,5 @@
-//! What OpenAI refuses in a chat-completions request: the order of messages, names, and members that need each
-//! other. Only what recorded refusals show; it knows no provider but this one and no model.
+//! A strict validator of chat-completions requests, as OpenAI checks them: the order of messages, names, and members
+//! that need each other. Only rules that recorded refusals show; it knows no other provider and no model.
 
 use serde_json::Value;
 

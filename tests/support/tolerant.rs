@@ -1,7 +1,7 @@
-//! A second reader of replies, which shares no code with the program: it reads whatever any client might read as a call.
-//! It takes JSON that is none (a byte order mark, `NaN`, text behind the value), every one of repeated members, names in
-//! any case and spelling, `message` and `delta`, calls beside errors and after the end, and puts names and arguments
-//! together as three clients do: the `openai` packages of Python and Node and the Vercel AI SDK.
+//! A tolerant reader of replies, which shares no code with the program: it finds whatever any client might read as a
+//! call. It accepts invalid JSON (a byte order mark, `NaN`, text after the value), each of repeated members, names in
+//! any case and form, `message` and `delta`, calls beside errors and after the end, and joins names and arguments as
+//! three clients do: the `openai` packages of Python and Node and the Vercel AI SDK.
 
 #![allow(dead_code, reason = "each test that includes this uses a part of it")]
 
@@ -39,7 +39,7 @@ impl Json {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// As arguments are taken: text as it is, anything else as JSON.
+    /// As arguments are read: text unchanged, anything else as JSON.
     fn arguments(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -85,8 +85,8 @@ fn value(rest: &mut &str, depth: usize) -> Option<Json> {
             let mut members = Vec::new();
             loop {
                 *rest = rest.trim_start().trim_start_matches([',', ' ', '\n', '\r', '\t']);
-                if let Some(behind) = rest.strip_prefix('}') {
-                    *rest = behind;
+                if let Some(after) = rest.strip_prefix('}') {
+                    *rest = after;
                     return Some(Json::Object(members));
                 }
                 let Json::Text(key) = value(rest, depth + 1)? else { return None };
@@ -99,8 +99,8 @@ fn value(rest: &mut &str, depth: usize) -> Option<Json> {
             let mut items = Vec::new();
             loop {
                 *rest = rest.trim_start().trim_start_matches([',', ' ', '\n', '\r', '\t']);
-                if let Some(behind) = rest.strip_prefix(']') {
-                    *rest = behind;
+                if let Some(after) = rest.strip_prefix(']') {
+                    *rest = after;
                     return Some(Json::Array(items));
                 }
                 items.push(value(rest, depth + 1)?);
@@ -109,8 +109,8 @@ fn value(rest: &mut &str, depth: usize) -> Option<Json> {
         '"' => string(rest).map(Json::Text),
         _ => {
             let end = rest.find(|c: char| ",:]}\"{[".contains(c) || c.is_whitespace()).unwrap_or(rest.len());
-            let (word, behind) = rest.split_at(end);
-            *rest = behind;
+            let (word, after) = rest.split_at(end);
+            *rest = after;
             (!word.is_empty()).then(|| Json::Other(word.to_owned()))
         }
     }
@@ -296,7 +296,7 @@ impl Assembly {
     }
 }
 
-/// The calls, with those inside of calls that stand for several.
+/// The calls, including those inside of calls that contain several.
 fn expanded(calls: Vec<Call>) -> Vec<Call> {
     let mut all = Vec::new();
     for call in calls {

@@ -1,4 +1,5 @@
-//! What must hold between profiles and tiers, and what is allowed but probably a mistake. Changes nothing.
+//! Consistency checks of profiles and tiers, and warnings about what is allowed but probably a mistake. Changes
+//! nothing.
 
 use super::draft::{Draft, Reader};
 use crate::config::document::MOST_PROBLEMS;
@@ -45,8 +46,8 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// What is wrong with profile `name` extending `extends`. One step alone, so that a profile is read in two
-    /// places at most, and nobody goes in circles.
+    /// The problem of profile `name` extending `extends`. Only one level is allowed, so that a profile is in two places
+    /// at most and there are no cycles.
     fn extension(&self, name: &str, extends: &str) -> Option<(&'static str, String)> {
         let others = self.drafts.iter().filter(|draft| draft.name != name && draft.chosen.extends.is_none());
         let others: Vec<&str> = others.map(|draft| draft.name.as_str()).collect();
@@ -74,31 +75,31 @@ impl Reader<'_, '_> {
         for (name, tier) in &file.tier {
             let is_taken = self.drafts.iter().any(|draft| draft.chosen.tiers.contains(name));
             if tier.keys.is_empty() {
-                warnings.push(format!("tier.{name}: has no keys, so nobody is of it"));
+                warnings.push(format!("tier.{name}: has no keys, so no caller is in it"));
             } else if !is_taken {
-                warnings.push(format!(
-                    "tier.{name}: no profile names it, so it matters only to policies that do"
-                ));
+                warnings
+                    .push(format!("tier.{name}: no profile names it, so it concerns only policies that do"));
             }
         }
         for Draft { name, chosen, .. } in self.drafts.iter().filter(|_| !by_header) {
             let is_extended = || self.drafts.iter().any(|other| other.chosen.extends.as_ref() == Some(name));
             if chosen.models.is_empty() && chosen.tiers.is_empty() && !is_extended() {
-                warnings.push(format!("profile.{name}: nothing chooses it: no model, no tier, no header"));
+                warnings
+                    .push(format!("profile.{name}: it is never used: no model, tier or header selects it"));
             }
         }
         warnings
     }
 }
 
-/// The keys that stand in two tiers: whose they are would be chance.
+/// The keys that are in two tiers: their tier would be undefined.
 pub(crate) fn shared_keys(builder: &Builder<'_>, file: &File) -> Vec<Problem> {
     let mut owners: HashMap<KeyHash, &str> = HashMap::new();
     let mut problems = Vec::new();
     for (name, tier) in &file.tier {
         for key in &tier.keys {
             if let Some(other) = owners.insert(*key, name).filter(|_| problems.len() < MOST_PROBLEMS) {
-                let text = format!("{key} stands in tier {other} as well");
+                let text = format!("{key} is in tier {other} as well");
                 problems.push(builder.document.problem_within(&format!("tier.{name}.keys"), text));
             }
         }

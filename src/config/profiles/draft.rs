@@ -1,5 +1,5 @@
-//! The tables `[profile.NAME]` as written, and the profiles built from them, each over what it extends. What
-//! must hold between them is checked beside.
+//! The tables `[profile.NAME]` as written, and the profiles built from them, each over the one it extends. `checks`
+//! checks the rules between them.
 
 use super::checks::is_name;
 use super::{Chosen, Profile, Profiles};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// What came of reading the profiles.
+/// The result of reading the profiles.
 #[derive(Default)]
 pub(crate) struct Built {
     pub profiles: Profiles,

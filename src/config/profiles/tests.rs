@@ -32,7 +32,7 @@ fn settings(config: &Config, profile: &str, policy: &str) -> Vec<String> {
     profile.policy_settings().find(|(name, _)| *name == policy).map(|(_, lines)| lines).unwrap_or_default()
 }
 
-/// A hash as it stands in a file.
+/// A hash as it is written in a file.
 fn hash(digit: char) -> String {
     format!("sha256:{}", digit.to_string().repeat(64))
 }
@@ -64,7 +64,7 @@ fn a_profile_is_laid_over_the_policies_key_by_key() {
     // Its own, that of the policy below, and the shipped one.
     assert_eq!(budget[..4], ["tool_calls = 5", "tokens = 0", "notify_at = 0.6", "critical_at = 0.7"]);
     assert_eq!(settings(&config, "chat", "allow")[0], r#"only = ["search*"]"#);
-    assert_eq!(settings(&config, "chat", "truncate"), [""; 0], "as above, so not told again");
+    assert_eq!(settings(&config, "chat", "truncate"), [""; 0], "as above, so not shown again");
     assert_eq!(config.policy_names(), ["budget", "loops", "truncate", "allow"]);
 }
 
@@ -86,7 +86,7 @@ fn a_keys_whole_value_is_replaced_tables_too() {
 }
 
 #[test]
-fn a_profile_may_extend_another_wherever_that_stands() {
+fn a_profile_may_extend_another_wherever_that_is() {
     let config = load(
         r#"
         [policy.truncate]
@@ -172,12 +172,12 @@ fn what_is_in_effect_is_a_configuration_again_with_its_profiles() {
     let json: Value = serde_json::from_str(config.effective.as_json()).unwrap();
     assert_eq!(json["profile"]["voice"]["policy"]["budget"]["tool_calls"], 3);
     assert_eq!(json["profile"]["voice"]["policy"]["budget"]["critical_at"], 0.7);
-    assert_eq!(json["profile"]["voice.act"]["policy"]["loops"]["withhold"], 5);
+    assert_eq!(json["profile"]["voice.act"]["policy"]["loops"]["block"], 5);
     assert_eq!(json["tier"]["free"]["keys"][0], hash('0'));
 }
 
 #[test]
-fn what_is_wrong_in_a_profile_is_told_with_its_line_and_key() {
+fn what_is_wrong_in_a_profile_is_reported_with_its_line_and_key() {
     each_has_one_problem(&[
         ("profile = 3", "proxy.toml:1: profile: expected a table, such as [profile]"),
         ("[profile]\nx = 3", "proxy.toml:2: profile.x: expected a table, such as [profile.x]"),
@@ -262,7 +262,7 @@ fn what_profiles_say_of_each_other_is_checked() {
 }
 
 #[test]
-fn what_is_wrong_below_is_told_once_and_not_again_in_each_profile() {
+fn what_is_wrong_below_is_reported_once_and_not_again_in_each_profile() {
     let text = "[policy.budget]\ntool_calls = \"x\"\n[profile.a]\n[profile.b.policy.budget]\ntokens = 1\n\
                 [profile.c]\nextends = \"b\"\npolicy.budget.tokens = \"y\"";
     let expected = [
@@ -273,7 +273,7 @@ fn what_is_wrong_below_is_told_once_and_not_again_in_each_profile() {
 }
 
 #[test]
-fn what_is_wrong_with_tiers_is_told_and_never_with_a_key_in_it() {
+fn what_is_wrong_with_tiers_is_reported_and_never_with_a_key_in_it() {
     let expected = r#"expected "sha256:" and 64 hexadecimal digits (printf %s "$KEY" | sha256sum)"#;
     each_has_one_problem(&[
         ("[tier]\nfree = 3", "proxy.toml:2: tier.free: expected a table, such as [tier.free]"),
@@ -286,11 +286,11 @@ fn what_is_wrong_with_tiers_is_told_and_never_with_a_key_in_it() {
         ),
         (
             &format!("[tier.free]\nkeys = [\"{0}\", \"{0}\"]", hash('a')),
-            "proxy.toml:2: tier.free.keys: names a key twice",
+            "proxy.toml:2: tier.free.keys: lists a key twice",
         ),
         (
             &format!("[tier.a]\nkeys = [\"{0}\"]\n[tier.b]\nkeys = [\"{0}\"]", hash('a')),
-            &format!("proxy.toml:4: tier.b.keys: {} stands in tier a as well", hash('a')),
+            &format!("proxy.toml:4: tier.b.keys: {} is in tier a as well", hash('a')),
         ),
         (
             "[tier.free]\n[profile.x]\ntiers = [\"fre\"]",
@@ -312,11 +312,11 @@ fn what_is_probably_a_mistake_is_warned_of() {
         (
             "[policy.budget]\n[tier.free]\n[profile.x]\ntiers = [\"free\"]\n[conversation]\nprofile_header = false"
                 .to_owned(),
-            Some("tier.free: has no keys, so nobody is of it"),
+            Some("tier.free: has no keys, so no caller is in it"),
         ),
         (
             format!("[policy.budget]\n[tier.free]\nkeys = [\"{key}\"]"),
-            Some("tier.free: no profile names it, so it matters only to policies that do"),
+            Some("tier.free: no profile names it, so it concerns only policies that do"),
         ),
         (
             format!("[policy.budget]\n[tier.free]\nkeys = [\"{key}\"]\n[profile.x]\ntiers = [\"free\"]"),
@@ -327,7 +327,7 @@ fn what_is_probably_a_mistake_is_warned_of() {
         ),
         (
             "[policy.budget]\n[profile.x]\n[conversation]\nprofile_header = false".to_owned(),
-            Some("profile.x: nothing chooses it: no model, no tier, no header"),
+            Some("profile.x: it is never used: no model, tier or header selects it"),
         ),
     ] {
         let warnings = load(&text).unwrap().warnings;

@@ -1,8 +1,6 @@
-//! How a tool's result tells of a failure: the words with which agent frameworks begin or end one, and the members that
-//! say so in JSON.
-//!
-//! Responsible for the wordings, as a table with the source of each. A new framework is a new row. Of long texts the two
-//! ends are read; JSON is read whole, up to a bound, since the member may stand behind the data.
+//! Failure detection in tool results: the words with which agent frameworks begin or end a failure, and the members
+//! that report one in JSON. The wordings are a table with the source of each; a new framework is a new row. Of long
+//! texts the two ends are read; JSON is read whole, up to a bound, since the member may come after the data.
 
 use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
@@ -14,7 +12,7 @@ pub(super) const END_BYTES: usize = 4096;
 /// The longest JSON that is read.
 pub(super) const LONGEST_JSON: usize = 1 << 20;
 
-/// How texts that tell of a failure begin, in lower case, whatever comes behind the word.
+/// How texts that report a failure begin, in lower case, whatever follows the word.
 const WORDS: [&str; 6] =
     ["error", "exception", "traceback (most recent call last)", "fatal", "failed", "failure"];
 
@@ -150,8 +148,8 @@ const ENDS: &[(&str, &str)] = &[
     ("</tool_use_error>", "x</tool_use_error>"),
 ];
 
-/// Whether a text with these two ends, which are the same where it is short, tells of a failure.
-pub(super) fn is_said(head: &str, tail: &str) -> bool {
+/// Whether a text with these two ends, which are equal for a short text, reports a failure.
+pub(super) fn reports_failure(head: &str, tail: &str) -> bool {
     let head =
         head.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '❌' | '⚠' | '\u{fe0f}' | '*'));
     let tail = tail.trim_end();
@@ -201,20 +199,20 @@ fn begins(text: &str, says: &str) -> bool {
     !says.ends_with(char::is_alphanumeric) || !text[plain..].starts_with(is_word_part)
 }
 
-/// Most bytes that a `…` stands for.
+/// The most bytes that a `…` matches.
 const MOST_BETWEEN: usize = 200;
 
-/// Objects within a result that may say how it went: a reply of a server, a report of a command.
+/// Objects within a result that may report the outcome: a reply of a server, a report of a command.
 const WITHIN: [&str; 4] = ["result", "response", "output", "metadata"];
 
 /// Whether the members of an object say that the tool failed.
-pub(super) fn is_told(object: &Map<String, Value>) -> bool {
-    let tells = |object: &Map<String, Value>| object.iter().any(|(key, value)| tells(key, value));
+pub(super) fn object_reports_failure(object: &Map<String, Value>) -> bool {
+    let reports = |object: &Map<String, Value>| object.iter().any(|(key, value)| reports(key, value));
     let within = WITHIN.iter().filter_map(|key| object.get(*key)?.as_object());
-    tells(object) || within.into_iter().any(tells)
+    reports(object) || within.into_iter().any(reports)
 }
 
-fn tells(key: &str, value: &Value) -> bool {
+fn reports(key: &str, value: &Value) -> bool {
     match (key, value) {
         ("error" | "errors" | "exception" | "error_message" | "errorMessage", Value::String(text)) => {
             !text.trim().is_empty()
@@ -234,9 +232,9 @@ fn tells(key: &str, value: &Value) -> bool {
     }
 }
 
-/// Whether a text is JSON that tells of a failure: an object that says so, or a list of an MCP result's contents whose
+/// Whether a text is JSON that reports a failure: an object that says so, or a list of an MCP result's contents whose
 /// first text does.
-pub(super) fn is_told_in_json(text: &str) -> bool {
+pub(super) fn json_reports_failure(text: &str) -> bool {
     let text = text.trim_start();
     match text.bytes().next() {
         Some(b'{') => matches!(serde_json::from_str(text), Ok(Telling(true))),
@@ -244,13 +242,13 @@ pub(super) fn is_told_in_json(text: &str) -> bool {
             let first =
                 serde_json::from_str::<Vec<Value>>(text).ok().and_then(|list| list.into_iter().next());
             let said = first.as_ref().filter(|first| first["type"] == "text");
-            said.and_then(|first| first["text"].as_str()).is_some_and(|text| is_said(text, text))
+            said.and_then(|first| first["text"].as_str()).is_some_and(|text| reports_failure(text, text))
         }
         _ => false,
     }
 }
 
-/// An object, read no further than is needed to tell whether it tells of a failure.
+/// An object, read no further than is needed to decide whether it reports a failure.
 struct Telling(bool);
 
 impl<'de> Deserialize<'de> for Telling {
@@ -291,7 +289,7 @@ impl<'de> Visitor<'de> for Members {
         while let Some(key) = members.next_key::<String>()? {
             if TELLING.contains(&key.as_str()) || WITHIN.contains(&key.as_str()) {
                 let object = Map::from_iter([(key, members.next_value::<Value>()?)]);
-                found |= is_told(&object);
+                found |= object_reports_failure(&object);
             } else {
                 members.next_value::<IgnoredAny>()?;
             }
@@ -307,7 +305,7 @@ mod tests {
     #[test]
     fn every_wording_of_every_framework_is_found() {
         for (says, example) in BEGINNINGS.iter().chain(ENDS) {
-            assert!(is_said(example, example), "{says}: {example}");
+            assert!(reports_failure(example, example), "{says}: {example}");
         }
     }
 
@@ -332,7 +330,7 @@ mod tests {
             "MCP errors are described in the specification.",
         ] {
             let found = BEGINNINGS.iter().find(|(says, _)| begins(text, says)).map(|row| row.0);
-            assert!(!is_said(text, text), "{text}: {found:?}");
+            assert!(!reports_failure(text, text), "{text}: {found:?}");
         }
     }
 }

@@ -1,18 +1,18 @@
 //! The demonstration, from its scenes to its line for the shell.
 
-use super::super::{Places, curl_line, run};
+use super::super::{Addresses, curl_line, run};
 use super::*;
 
 #[tokio::test]
 async fn the_demonstration_shows_no_difference_where_there_is_no_proxy() {
     let served = Served::start().await;
-    let places = Places { direct: served.address, proxied: served.address };
+    let addresses = Addresses { direct: served.address, proxied: served.address };
     let mut out = Vec::new();
-    run(places, &served.upstream, &mut out).await.unwrap();
+    run(addresses, &served.upstream, &mut out).await.unwrap();
     let text = String::from_utf8(out).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.iter().all(|line| line.chars().count() <= 100), "{text}");
-    // Scene and way stand in the first 34 columns, what was measured behind them.
+    // Scene and way are in the first 34 columns, the measurements after them.
     let measured: Vec<&str> = lines[2..8].iter().map(|line| &line[34..]).collect();
     for pair in measured.chunks(2) {
         assert_eq!(pair[0], pair[1], "{text}");
@@ -37,7 +37,7 @@ async fn the_demonstration_survives_a_proxy_that_hangs_up() {
     let hangs_up = async move { while listener.accept().await.is_ok() {} };
     let proxy = tokio::spawn(hangs_up);
     let mut out = Vec::new();
-    run(Places { direct: served.address, proxied: gone }, &served.upstream, &mut out).await.unwrap();
+    run(Addresses { direct: served.address, proxied: gone }, &served.upstream, &mut out).await.unwrap();
     let text = String::from_utf8(out).unwrap();
     assert_eq!(text.lines().filter(|line| line.ends_with("no connection")).count(), 3, "{text}");
     proxy.abort();

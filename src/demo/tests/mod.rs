@@ -1,5 +1,5 @@
 //! Tests of the simulated upstream over real sockets, and what they share: a running upstream, a client, and
-//! ways to build requests and to read replies. The cases stand in the files below.
+//! ways to build requests and to read replies. The cases are in the files below.
 
 mod demonstration;
 mod models;

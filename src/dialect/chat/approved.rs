@@ -1,6 +1,6 @@
-//! Approved calls as a reply in the model's place, whole or as a stream. The calls are those that were shown, to the
-//! byte; ids are new, since the history that the model reads holds the withheld call under the old one and some
-//! providers refuse an id that comes twice.
+//! The reply with approved calls, in the model's place, whole or as a stream. The calls are exactly those that were
+//! shown; their ids are new, since the model's history has the blocked call under the old id and some providers refuse
+//! an id that occurs twice.
 
 use crate::conversation::assembled::Assembled;
 use crate::conversation::identity::Domain;
@@ -12,14 +12,14 @@ use bytes::Bytes;
 
 /// Last characters of a call's id that are new.
 const NEW_CHARS: usize = 6;
-/// The shortest id of which the tail is taken for random.
+/// The shortest id whose tail is taken for random.
 const SHORTEST_ID: usize = 9;
-/// Counting ids count on from here, further than any conversation comes.
+/// Counting ids count on from here, beyond what any conversation reaches.
 const LEAST_COUNT: u32 = 10_000;
-/// Bytes of an old id that are kept where something is put behind it: OpenAI takes 40 characters.
+/// Bytes of an old id that are kept before a new suffix: OpenAI accepts 40 characters.
 const LONGEST_STEM: usize = 32;
 
-/// The usage of a reply that nobody was billed for.
+/// The usage of a reply that was not billed.
 const NO_USAGE: &str = r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#;
 
 /// A whole reply.
@@ -63,7 +63,7 @@ fn is_legacy(calls: &[Assembled]) -> bool {
 
 impl Handed<'_> {
     fn head(&self, object: &str) -> String {
-        let (id, created, model) = (self.anchor, self.created, quote(self.model));
+        let (id, created, model) = (self.question, self.created, quote(self.model));
         format!(r#""id":"chatcmpl-{id}","object":"{object}","created":{created},"model":{model}"#)
     }
 
@@ -80,15 +80,15 @@ impl Handed<'_> {
         format!(r#""tool_calls":[{}]"#, calls.join(","))
     }
 
-    /// The id of the call at `at`: another than the old one, which the model's history holds with the blocked call, and
-    /// as like it as that goes: random ids keep their length and their beginning, counting ones their words. Where the
-    /// provider gives none, none is given.
+    /// The id of the call at `at`: different from the old one, which the model's history has with the blocked call, but
+    /// as similar as possible: random ids keep their length and their beginning, counting ones their words. A call
+    /// without an id gets none.
     fn id(&self, call: &Assembled, at: usize) -> String {
         let old = call.id();
         let stem = old.len().saturating_sub(NEW_CHARS);
         let tail = old.as_bytes().get(stem..).unwrap_or_default();
-        let anchor = self.anchor.0.to_le_bytes();
-        let new = self.key.hash(Domain::Confirmation, &[&anchor, &at.to_le_bytes()]);
+        let question = self.question.0.to_le_bytes();
+        let new = self.key.hash(Domain::Confirmation, &[&question, &at.to_le_bytes()]);
         let words = old.trim_end_matches(|char: char| char.is_ascii_digit());
         let counted = || format!("{}{}", LEAST_COUNT + new.0 as u32 % LEAST_COUNT, at);
         match old.len() {
@@ -106,8 +106,8 @@ impl Handed<'_> {
     }
 }
 
-/// A call under this id, written from what was shown of it and from nothing else that came: so no member of the upstream's
-/// that repeats or escapes a name can stand beside what a person has agreed to. In the deprecated form it has no id.
+/// A call under this id, written only from what was shown of it: so no member of the upstream's that repeats or escapes
+/// a name can come with what a person has approved. In the deprecated form it has no id.
 pub fn written(call: &Assembled, id: &str, index: Option<u64>) -> String {
     if call.legacy {
         return format!("{{{}}}", function(call));
@@ -118,7 +118,7 @@ pub fn written(call: &Assembled, id: &str, index: Option<u64>) -> String {
     format!(r#"{{{index}"id":{id},"type":"{kind}","{kind}":{{{}}}{extra}}}"#, function(call))
 }
 
-/// The name and the arguments, as they were written by the model or by the policy that mended them.
+/// The name and the arguments, as the model wrote them or as a policy corrected them.
 fn function(call: &Assembled) -> String {
     let arguments = if call.custom { "input" } else { "arguments" };
     format!(r#""name":{},"{arguments}":{}"#, quote(&call.name()), quote(&unescape(&call.arguments)))

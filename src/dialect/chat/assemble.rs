@@ -1,19 +1,19 @@
-//! Streamed deltas to whole calls: which call a delta belongs to under every recorded quirk of indexes, ids
-//! and names. Keeps the pieces as they were written; judges nothing and writes nothing.
+//! The assembler of streamed tool calls: it finds the call that a delta belongs to, under every recorded quirk of
+//! indexes, ids and names. Keeps the pieces as they were written; judges nothing and writes nothing.
 
 use crate::conversation::assembled::{Assembled, total};
 use crate::conversation::call::{Arguments, ToolCall};
 use crate::wire::body::{Kind, Scanner, Span};
 use crate::wire::json::{decode_bytes, escape_into, unescape};
 
-/// Most bytes of the pieces that clients may put a name together from; a name in one piece may be longer. OpenAI takes
-/// names of 64 characters.
+/// Most bytes of the pieces of a name that clients may join; a name in one piece may be longer. OpenAI accepts names of
+/// 64 characters.
 const MOST_NAME_BYTES: usize = 256;
 
-/// Members of a call whose meaning toolrein knows, and those of what is in it.
+/// The known members of a call and of its function.
 const KNOWN: [&str; 8] = ["id", "index", "type", "function", "custom", "name", "arguments", "input"];
 
-/// What became of a delta.
+/// The effect of a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Added {
     /// The call that it belongs to.
@@ -22,11 +22,11 @@ pub struct Added {
     pub begins: bool,
     /// It changed or gave the call's name.
     pub names: bool,
-    /// It gave another piece of a name, so that some client may know the call by a new one.
+    /// It gave another piece of a name, so that some client may know the call by a new name.
     pub respells: bool,
     /// It gave arguments other than white space.
     pub argues: bool,
-    /// Clients that go by the index alone, or by the id alone, may take it for part of another call.
+    /// Clients that use only the index, or only the id, may take it for part of another call.
     pub ambiguous: bool,
 }
 
@@ -46,7 +46,7 @@ impl Assembler {
         &self.calls
     }
 
-    /// Says that the deltas that follow stand in a new event.
+    /// The following deltas are in a new event.
     pub fn next_event(&mut self) {
         self.event += 1;
     }
@@ -84,7 +84,7 @@ impl Assembler {
         Added { begins: true, ambiguous: added.ambiguous | ambiguous, ..added }
     }
 
-    /// Begins a call that came whole: no delta belongs to it.
+    /// Begins a call that came whole, to which no delta belongs.
     pub fn begin_whole(&mut self, delta: &ToolCall, text: &[u8]) -> usize {
         let at = self.begin(delta, text).call;
         self.change(at, |call| {
@@ -94,8 +94,8 @@ impl Assembler {
         at
     }
 
-    /// Whether clients may take a delta without an index for part of different calls: of the one that began last or the
-    /// one that went on last, of that of index 0, or of that of its id.
+    /// Whether clients may take a delta without an index for part of different calls: the one that began last, the one
+    /// that was continued last, the one of index 0, or the one of its id.
     fn is_unclear(&self, delta: &ToolCall, found: Option<usize>) -> bool {
         if delta.index.is_some() || delta.legacy {
             return false;
@@ -115,7 +115,7 @@ impl Assembler {
         has_arguments && !std::mem::replace(&mut self.calls[at].carried, true)
     }
 
-    /// The client does not see some calls: the call `at` is joined to none of these.
+    /// Separates the call `at` from calls that the client does not see.
     pub fn forget_unseen(&mut self, at: usize, is_seen: impl Fn(usize) -> bool) {
         let call = &self.calls[at];
         if call.before.is_empty() {
@@ -128,7 +128,7 @@ impl Assembler {
         }
     }
 
-    /// Gives the call `at` other arguments, JSON text.
+    /// Replaces the arguments of the call `at` with other JSON text.
     pub fn rewrite(&mut self, at: usize, arguments: &str) {
         self.change(at, |call| {
             call.arguments.clear();
@@ -136,7 +136,7 @@ impl Assembler {
         });
     }
 
-    /// Changes the call `at` and counts what it takes.
+    /// Changes the call `at` and updates the size.
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Assembled)) {
         let call = &mut self.calls[at];
         let size = call.size();
@@ -170,7 +170,7 @@ impl Assembler {
         Added { call: at, begins: false, names, respells: named != Named::Not, argues, ambiguous }
     }
 
-    /// The call that a delta goes on with; `None` if it begins a new one.
+    /// The call that a delta continues; `None` if it begins a new one.
     fn belongs_to(&self, delta: &ToolCall, text: &[u8]) -> Option<usize> {
         let id = delta.id.map(|id| id.raw(text)).filter(|id| !id.is_empty());
         let name = delta.name.map(|name| name.raw(text)).filter(|name| !name.is_empty());
@@ -215,7 +215,7 @@ impl Assembled {
     }
 }
 
-/// What a client that goes by the index alone joins to a call.
+/// What a client that uses only the index joins to a call.
 #[derive(Default)]
 struct Joined {
     /// The names of the calls before it.
@@ -225,7 +225,7 @@ struct Joined {
 }
 
 impl Joined {
-    /// Of `earlier` calls, the newest first; `None` if there is more than is kept.
+    /// Collects it from `earlier` calls, the newest first; `None` if there is more than is kept.
     fn of(earlier: &[&Assembled]) -> Option<Self> {
         let mut size = 0;
         for call in earlier {
@@ -252,11 +252,11 @@ where
     calls.into_iter().rev().filter(under).take(MOST_NAME_BYTES + 1)
 }
 
-/// What a piece of a name did.
+/// The effect of a piece of a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Named {
     Not,
-    /// It is the whole name once more, as some providers send it with every delta; clients that join names read another.
+    /// It repeats the whole name, as some providers do with every delta; clients that join names get another name.
     Again,
     Anew,
     /// There is more of it than is kept.
@@ -287,7 +287,7 @@ fn add_name(call: &mut Assembled, piece: &[u8]) -> Named {
     }
 }
 
-/// Adds a delta's arguments: a string goes on, an object is the whole, null and absent are nothing.
+/// Adds a delta's arguments: a string is appended, an object is the whole, null and absent add nothing.
 fn add_arguments(so_far: &mut Vec<u8>, arguments: Arguments, text: &[u8]) {
     match arguments {
         Arguments::Text(piece) => so_far.extend_from_slice(piece.raw(text)),
@@ -307,7 +307,7 @@ fn add_extra(extra: &mut Vec<(Vec<u8>, Vec<u8>)>, span: Span, text: &[u8]) {
     }
     while let Ok(Some(key)) = scanner.member() {
         let Ok(value) = scanner.skip() else { return };
-        // By what a name says: a reader of JSON takes `functi\u006fn` for a second `function`, and Go does not mind its case.
+        // By the decoded name: a JSON parser takes `functi\u006fn` for a second `function`, and Go ignores its case.
         let name = decode_bytes(key, text);
         let is_known = KNOWN.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
         let is_new = extra.iter().all(|(seen, _)| unescape(seen).as_bytes() != &*name);
@@ -342,7 +342,7 @@ mod tests {
 
     const F_AND_G: &[(&str, &str, &str)] = &[("a", "f", "{\"x\":1}"), ("b", "g", "{}")];
 
-    /// A name for each way, and its events' `tool_calls`.
+    /// The name of each case, and its events' `tool_calls`.
     const WAYS: &[(&str, &[&str])] = &[
         (
             "OpenAI",
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_without_ids_are_told_apart_by_name_and_completeness() {
+    fn calls_without_ids_are_distinguished_by_name_and_completeness() {
         assert_eq!(
             assemble(&[
                 r#"[{"index":0,"id":"","function":{"name":"f","arguments":"{\"x\":1}"}}]"#,

@@ -1,10 +1,10 @@
-//! One tool call of a message or of a reply, whole or a piece: name, arguments, id and index under every recorded spelling.
-//! Says where two readers of JSON may see different calls.
+//! The parser of one tool call, or of one delta of a call: name, arguments, id and index in every recorded form.
+//! Reports where two JSON parsers may see different calls.
 
 use crate::conversation::call::{Arguments, ToolCall};
 use crate::wire::body::{Fault, Kind, Scanner, Span};
 use crate::wire::json::decode_bytes;
-use crate::wire::members::{Seen, differs_in_case, may_be_read_as, string_or_skip};
+use crate::wire::members::{SeenMembers, differs_in_case, may_be_read_as, string_or_skip};
 
 /// Reads the value of the deprecated `function_call` member of a message; null is none.
 pub fn parse_legacy_call(scanner: &mut Scanner<'_>) -> Result<Option<ToolCall>, Fault> {
@@ -14,7 +14,7 @@ pub fn parse_legacy_call(scanner: &mut Scanner<'_>) -> Result<Option<ToolCall>, 
     }
     let start = scanner.at();
     let mut call = ToolCall { legacy: true, ..ToolCall::default() };
-    parse_function(scanner, &mut call, &mut Seen::default())?;
+    parse_function(scanner, &mut call, &mut SeenMembers::default())?;
     call.span = Span::new(start, scanner.at());
     Ok(Some(call))
 }
@@ -28,7 +28,8 @@ pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
         return Ok(call);
     }
     let start = scanner.at();
-    let (mut outer, mut inner, mut flat_seen) = (Seen::default(), Seen::default(), Seen::default());
+    let (mut outer, mut inner, mut flat_seen) =
+        (SeenMembers::default(), SeenMembers::default(), SeenMembers::default());
     // Some servers leave the `function` object out.
     let mut flat = ToolCall::default();
     scanner.object()?;
@@ -68,7 +69,11 @@ pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
     Ok(call)
 }
 
-fn parse_function(scanner: &mut Scanner<'_>, call: &mut ToolCall, seen: &mut Seen) -> Result<(), Fault> {
+fn parse_function(
+    scanner: &mut Scanner<'_>,
+    call: &mut ToolCall,
+    seen: &mut SeenMembers,
+) -> Result<(), Fault> {
     scanner.object()?;
     while let Some(key) = scanner.member()? {
         let key = decode_bytes(key, scanner.text());
@@ -81,7 +86,7 @@ fn parse_function_member(
     key: &[u8],
     scanner: &mut Scanner<'_>,
     call: &mut ToolCall,
-    seen: &mut Seen,
+    seen: &mut SeenMembers,
 ) -> Result<(), Fault> {
     let kind = scanner.peek()?;
     match key {
@@ -102,7 +107,7 @@ fn parse_function_member(
     Ok(())
 }
 
-/// What a function is made of.
+/// The members of a function.
 const OF_FUNCTIONS: [&[u8]; 3] = [b"name", b"arguments", b"input"];
 
 fn parse_arguments(scanner: &mut Scanner<'_>) -> Result<Arguments, Fault> {
@@ -113,11 +118,11 @@ fn parse_arguments(scanner: &mut Scanner<'_>) -> Result<Arguments, Fault> {
     }
 }
 
-/// The largest whole number that JavaScript, which keeps numbers as doubles, can tell from its neighbours.
+/// The largest integer that JavaScript, which keeps numbers as doubles, can distinguish from its neighbours.
 const MOST_INDEX: u64 = (1 << 53) - 1;
 
-/// Reads an index: a number, or one written as text or with a fraction of zero, as clients that use it as a key take
-/// those for the same. What clients could take for different indexes is marked as `ambiguous`.
+/// Reads an index: a number, also as text or with a zero fraction, since clients that use it as a key take those for
+/// the same. What clients could take for different indexes is marked as `ambiguous`.
 pub(in crate::dialect) fn parse_index(
     scanner: &mut Scanner<'_>,
     kind: Kind,

@@ -1,5 +1,5 @@
-//! One choice of a reply while it comes: its calls with what was decided on each, its text, and what goes back
-//! to the model if calls are withheld. Keeps state; writes no bytes to the client.
+//! The state of one choice of a reply: its calls with the decision on each, its text, and what goes back to the model
+//! if calls are blocked. Writes no bytes to the client.
 
 mod deciding;
 
@@ -10,7 +10,7 @@ use crate::conversation::assembled::Assembled;
 use crate::dialect::chat::approved::written;
 use crate::dialect::chat::assemble::Assembler;
 use crate::dialect::chat::completion::{Choice, Delta};
-use crate::dialect::chat::rounds::{Withheld, write_round};
+use crate::dialect::chat::hidden_exchange::{Blocked, write_hidden_exchange};
 use crate::dialect::reply::ShownChoice;
 use crate::plan::approval::{Question, Unaskable, put_off};
 use crate::plan::decision::{Decision, Next};
@@ -18,12 +18,12 @@ use crate::plan::envelope;
 use crate::wire::json::{escape_into, unescape};
 use bytes::Bytes;
 
-/// What a call or a choice takes beside its text, about.
+/// The approximate memory of a call or a choice besides its text.
 const CALL_BYTES: usize = 256;
-/// Most members that are kept beside text and calls. Providers send two or three.
+/// Most members that are kept besides text and calls. Providers send two or three.
 const MOST_CARRIED: usize = 16;
 
-/// What a reply says beside its calls.
+/// What a reply contains besides its calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Said {
     /// The text, escapes as written.
@@ -32,26 +32,26 @@ struct Said {
     carried: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// A choice as it has come so far.
+/// A choice as far as it has come.
 #[derive(Debug, Default)]
 pub struct ChoiceState {
     /// Its index as the client sees it.
     pub index: u32,
-    /// The client was told the role.
+    /// The client has the role.
     pub role_sent: bool,
     streamed: bool,
     /// The text of earlier replies of this client request, escapes as written.
     earlier_text: Vec<u8>,
     said: Said,
     assembler: Assembler,
-    /// What was decided on each call of the assembler, in its order.
+    /// The decision on each call of the assembler, in its order.
     decisions: Vec<Option<Decision>>,
     /// How it was decided, in the same order.
     marks: Vec<Mark>,
     counts: Counts,
     repeats: Option<Repeats>,
-    /// The calls that go out as we write them, not as they came: those that a person has approved, as they were shown,
-    /// and those in which two readers see different calls, as they were judged.
+    /// The calls that toolrein writes, instead of passing them on: those that a person has approved, as they were
+    /// shown, and those in which two parsers see different calls, as they were judged.
     written: Vec<usize>,
     /// This is not the first reply.
     continued: bool,
@@ -59,31 +59,31 @@ pub struct ChoiceState {
     text_shown: bool,
     /// The client was shown a finish reason.
     pub finish_shown: bool,
-    /// The upstream has said of this reply that it is finished.
+    /// The upstream has sent a finish reason for this reply.
     pub finish_came: bool,
-    /// A finish reason came and was held back, since every call was withheld until then.
+    /// A finish reason came and was held back, since every call was blocked until then.
     finish_held: bool,
-    /// Words of ours stand before the answer.
+    /// toolrein has put a preface before the answer.
     prefaced: bool,
-    /// It said something that is neither text nor a call: a refusal, or audio.
+    /// It has something that is neither text nor a call: a refusal, or audio.
     spoke_otherwise: bool,
-    /// Every call before it is decided on.
+    /// The index of the first call that is not decided on.
     undecided: usize,
     /// The reply ended before the model had ended it.
     cut: bool,
-    /// What a person is asked about its calls; nobody can be asked about them.
+    /// The question for a person about its calls, or why no person can be asked.
     question: Option<Result<Question, Unaskable>>,
-    /// The question stands in its text.
+    /// The question is in its text.
     asked: bool,
 }
 
 impl ChoiceState {
-    /// A choice of which nothing has come.
+    /// An empty choice.
     pub fn new(index: u32) -> Self {
         Self { index, ..Self::default() }
     }
 
-    /// The same of a stream, whose calls are told apart by their indexes.
+    /// The same for a stream, whose calls are distinguished by their indexes.
     pub fn streamed(index: u32) -> Self {
         Self { index, streamed: true, ..Self::default() }
     }
@@ -93,12 +93,12 @@ impl ChoiceState {
         self.streamed
     }
 
-    /// Says that what follows stands in a new event.
+    /// What follows is in a new event.
     pub fn next_event(&mut self) {
         self.assembler.next_event();
     }
 
-    /// Adds what a delta says beside calls.
+    /// Adds what a delta contains besides calls.
     pub fn add_text(&mut self, delta: &Delta, text: &[u8]) {
         for piece in delta.content.texts() {
             self.said.text.extend_from_slice(piece.raw(text));
@@ -116,12 +116,12 @@ impl ChoiceState {
         }
     }
 
-    /// Whether nothing more is to be decided on the call `at`.
+    /// Whether the decision on the call `at` is final.
     pub fn is_settled(&self, at: usize) -> bool {
         self.decision(at).is_some_and(|decision| !matches!(decision, Decision::Hold { .. }))
     }
 
-    /// What was decided on the call `at`.
+    /// The decision on the call `at`.
     pub fn decision(&self, at: usize) -> Option<&Decision> {
         self.decisions.get(at).and_then(Option::as_ref)
     }
@@ -137,18 +137,18 @@ impl ChoiceState {
         decided.filter(|(_, decision)| is_released(decision)).map(|(call, _)| call)
     }
 
-    /// Whether calls were withheld and none was released, so that the model is to be asked again.
-    pub fn is_wholly_withheld(&self) -> bool {
-        let is_hidden = self.has_withheld() && !self.is_asking() && !self.is_waiting();
+    /// Whether calls were blocked and none was released, so that the model is to be asked again.
+    pub fn is_wholly_blocked(&self) -> bool {
+        let is_hidden = self.has_blocked() && !self.is_asking() && !self.is_waiting();
         is_hidden && self.counts.released == 0
     }
 
-    /// Whether a call waits for a person's word.
+    /// Whether a call waits for a person's decision.
     pub fn is_waiting(&self) -> bool {
         self.counts.waiting > 0
     }
 
-    /// Learns what became of the call that waited under the number `id`.
+    /// Takes the decision on the call that waited under the number `id`.
     pub fn settle(&mut self, id: u32, decision: &Decision) {
         let waits =
             |known: &Option<Decision>| matches!(known, Some(Decision::Hold { id: own, .. }) if *own == id);
@@ -164,7 +164,8 @@ impl ChoiceState {
         self.written.contains(&at)
     }
 
-    /// The call `at` as it was judged, or shown to a person, under its own id; `index` is what the upstream gave it, if it gave any.
+    /// The call `at` as it was judged, or shown to a person, under its own id; `index` is the upstream's, if it gave
+    /// one.
     pub fn as_judged(&self, at: usize, index: Option<u64>) -> String {
         let mut call = self.assembler.calls()[at].clone();
         if let Some(signature) = self.signature_for(at)
@@ -187,28 +188,29 @@ impl ChoiceState {
         Some((question, &self.assembler.calls()[..question.calls]))
     }
 
-    /// Says the question, if there is one that was not said, and tells it as the client is to read it. The last
-    /// `behind` bytes of the text, escapes as written, follow it.
-    pub fn ask(&mut self, behind: usize) -> Option<String> {
+    /// Adds the question to the text, if there is one that was not added yet, and returns it as the client is to get
+    /// it. The last `after` bytes of the text, escapes as written, follow it.
+    pub fn ask(&mut self, after: usize) -> Option<String> {
         let question = self.question.as_ref()?.as_ref().ok().filter(|_| !self.asked)?;
-        let at = self.said.text.len().saturating_sub(behind);
+        let at = self.said.text.len().saturating_sub(after);
         let apart = |nothing: bool| if nothing { "" } else { "\n\n" };
-        let inner = format!("{}{}{}", apart(at == 0), question.text, apart(behind == 0));
-        // A text of an earlier reply is set apart where the two are joined, but the client has it already.
+        let inner = format!("{}{}{}", apart(at == 0), question.text, apart(after == 0));
+        // The text of an earlier reply is separated from this one where the two are joined, but the client has it
+        // already.
         let first = at == 0 && !self.earlier_text.is_empty();
-        let told = format!("{}{inner}", apart(!first));
+        let shown = format!("{}{inner}", apart(!first));
         let mut escaped = Vec::new();
         escape_into(&inner, &mut escaped);
         self.said.text.splice(at..at, escaped);
         (self.asked, self.text_shown) = (true, true);
-        Some(told)
+        Some(shown)
     }
 
-    /// What is next where the client saw none of its calls.
+    /// The next step, if the client saw none of its calls.
     fn next(&self) -> Next {
         let is_own =
             |decision: &Option<Decision>| matches!(decision, Some(Decision::Answer { own: true, .. }));
-        let is_final = |decision: &Option<Decision>| matches!(decision, Some(Decision::Withhold { reason, .. }) if reason.is_final);
+        let is_final = |decision: &Option<Decision>| matches!(decision, Some(Decision::Block { reason, .. }) if reason.is_final);
         if self.decisions.iter().any(is_final) {
             Next::FinalAnswer
         } else if !self.decisions.is_empty() && self.decisions.iter().all(is_own) {
@@ -218,8 +220,8 @@ impl ChoiceState {
         }
     }
 
-    /// Whether a call was withheld, or answered in the client's place.
-    pub fn has_withheld(&self) -> bool {
+    /// Whether a call was blocked, or answered in the client's place.
+    pub fn has_blocked(&self) -> bool {
         self.counts.hidden > 0
     }
 
@@ -238,7 +240,7 @@ impl ChoiceState {
         self.cut
     }
 
-    /// The arguments that the client sees in the place of the call `at`'s own, escapes as in JSON.
+    /// The arguments that the client sees instead of the call `at`'s own, escapes as in JSON.
     pub fn rewritten(&self, at: usize) -> Option<&[u8]> {
         let rewritten = matches!(self.decision(at), Some(Decision::Rewrite { .. }));
         rewritten.then(|| self.assembler.calls()[at].arguments.as_slice())
@@ -255,16 +257,16 @@ impl ChoiceState {
         !self.earlier_text.is_empty() && !self.text_shown
     }
 
-    /// Learns that the client was shown an event of this choice.
+    /// Notes that the client was shown an event of this choice.
     pub fn shown(&mut self, event: &Choice) {
         self.role_sent |= event.delta.role.is_some();
         self.text_shown |= event.delta.content.has_text();
-        let is_held = self.is_wholly_withheld();
+        let is_held = self.is_wholly_blocked();
         self.finish_shown |= event.finish.is_some() && !is_held;
         self.finish_held |= event.finish.is_some() && is_held;
     }
 
-    /// Puts `text` before whatever the model says; true the first time.
+    /// Puts `text` before the model's text; true the first time.
     pub fn preface(&mut self, text: &str) -> bool {
         if !self.prefaced {
             escape_into(text, &mut self.earlier_text);
@@ -272,7 +274,7 @@ impl ChoiceState {
         !std::mem::replace(&mut self.prefaced, true)
     }
 
-    /// Says `text` in the model's place.
+    /// Adds `text` in the model's place.
     pub fn speak(&mut self, text: &str) {
         escape_into(text, &mut self.said.text);
         self.text_shown = true;
@@ -283,30 +285,30 @@ impl ChoiceState {
         unescape(&self.joined_text())
     }
 
-    /// The withheld calls with their synthetic results as the model shall read them; `None` if there are
-    /// none. The text beside them is in what the client was shown, which follows the round.
-    pub fn round(&self) -> Option<Bytes> {
+    /// The blocked calls with their synthetic results, as the model gets them; `None` if there are none. The text
+    /// beside them is in what the client was shown, which follows the hidden exchange.
+    pub fn hidden_exchange(&self) -> Option<Bytes> {
         let calls = self.assembler.calls().iter().zip(&self.decisions);
-        let withheld: Vec<Withheld> = calls
+        let blocked: Vec<Blocked> = calls
             .filter_map(|(call, decision)| {
                 let result = match decision.as_ref()? {
-                    Decision::Withhold { policy, reason } => envelope(policy, reason),
+                    Decision::Block { policy, reason } => envelope(policy, reason),
                     Decision::Ask { policy, reason, .. } => {
                         envelope(policy, &put_off(reason, self.question.as_ref()))
                     }
                     Decision::Answer { content, .. } => content.clone(),
                     _ => return None,
                 };
-                Some(Withheld { call: call.clone(), result })
+                Some(Blocked { call: call.clone(), result })
             })
             .collect();
-        if withheld.is_empty() {
+        if blocked.is_empty() {
             return None;
         }
-        Some(write_round(&self.said.carried, &withheld))
+        Some(write_hidden_exchange(&self.said.carried, &blocked))
     }
 
-    /// Bytes of all text that the client sees of it, escapes as written, without what sets two replies apart.
+    /// Bytes of all text that the client sees of it, escapes as written, without the separator between two replies.
     pub fn text_bytes(&self) -> usize {
         self.earlier_text.len() + self.said.text.len()
     }
@@ -351,8 +353,8 @@ impl ChoiceState {
         self.decisions.len()
     }
 
-    /// What the first call says of its reply (Gemini signs the first call of each), where it is withheld and `at` is
-    /// the first one released: the upstream wants to find it there again.
+    /// The signature in the first call (Gemini signs the first call of each reply), if that is blocked and `at` is the
+    /// first one released: the upstream expects it there again.
     pub fn signature_for(&self, at: usize) -> Option<&[u8]> {
         let is_first = at > 0 && !self.decisions[..at].iter().any(is_released);
         let first = self.assembler.calls().first().filter(|_| is_first)?;
@@ -399,12 +401,12 @@ impl ShownChoice for ChoiceState {
         self.asked()
     }
 
-    fn is_wholly_withheld(&self) -> bool {
-        self.is_wholly_withheld()
+    fn is_wholly_blocked(&self) -> bool {
+        self.is_wholly_blocked()
     }
 
-    fn round(&self) -> Option<Bytes> {
-        self.round()
+    fn hidden_exchange(&self) -> Option<Bytes> {
+        self.hidden_exchange()
     }
 
     fn next(&self) -> Next {
@@ -421,7 +423,7 @@ fn has_items(array: &[u8]) -> bool {
     array.get(1..array.len() - 1).is_some_and(|inside| !inside.trim_ascii().is_empty())
 }
 
-/// Joins a member over deltas: strings and arrays go on, anything else is the newest.
+/// Joins a member over deltas: strings and arrays are appended, anything else is replaced.
 fn carry(carried: &mut Vec<(Vec<u8>, Vec<u8>)>, key: &[u8], value: &[u8]) {
     if value == b"null" {
         return;

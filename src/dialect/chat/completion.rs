@@ -1,6 +1,6 @@
-//! A reply of the chat-completions API as spans: a whole `chat.completion` or one chunk of a stream, which
-//! differ only in `message` and `delta`. Responsible for where things stand under every recorded quirk;
-//! assembles nothing over several chunks.
+//! The parser of chat-completions replies to spans: a whole `chat.completion` or one chunk of a stream, which differ
+//! only in `message` and `delta`. Knows the positions under every recorded quirk; assembles nothing over several
+//! chunks.
 
 use super::call::{parse_call, parse_index, parse_legacy_call};
 use super::message::{parse_content, parse_part};
@@ -9,19 +9,19 @@ use crate::conversation::message::Content;
 use crate::dialect::usage::Usage;
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode_bytes, in_one_case};
-use crate::wire::members::{Member, Seen, differs_in_case, may_be_read_as, string_or_skip};
+use crate::wire::members::{Member, SeenMembers, differs_in_case, may_be_read_as, string_or_skip};
 use memchr::memmem;
 
-/// As many members as an object of a reply has at most providers.
+/// The number of members that an object of a reply has at most providers.
 const MEMBERS: usize = 10;
 /// Most calls of a choice and most choices that are read: several times what any provider allows (128 each).
 pub const MOST_CALLS: usize = 512;
 pub const MOST_CHOICES: usize = 512;
-/// Most members, content parts and calls that are read of one reply: what it takes in memory is bounded by this.
+/// Most members, content parts and calls that are read of one reply: this bounds its memory.
 const MOST_PIECES: usize = 32 * 1024;
 
-/// Whether a reply came whole or as one chunk of a stream, which decides what counts where a choice has both a `message`
-/// and a `delta`.
+/// Whether a reply came whole or as one chunk of a stream. This decides which one counts where a choice has both a
+/// `message` and a `delta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Whole,
@@ -38,9 +38,9 @@ pub struct Reply {
     pub usage: Option<Member>,
     /// The numbers in it.
     pub tokens: Usage,
-    /// The same within `x_groq`, where Groq tells it unasked.
+    /// The same within `x_groq`, where Groq reports it without being asked.
     pub usage_within: Option<Span>,
-    /// Two JSON readers may find different calls in it, beside those that are ambiguous themselves (see
+    /// Two JSON parsers may find different calls in it, besides those that are ambiguous themselves (see
     /// [`ToolCall::ambiguous`]).
     pub ambiguous: bool,
 }
@@ -141,12 +141,12 @@ impl Reply {
         find(&self.members, text, name)
     }
 
-    /// The usage that it tells, wherever.
-    pub fn told_usage(&self) -> Option<Span> {
+    /// The usage that it reports, wherever.
+    pub fn reported_usage(&self) -> Option<Span> {
         self.usage.map(|usage| usage.value).or(self.usage_within)
     }
 
-    /// Whether two JSON readers may see different calls in it, in any way.
+    /// Whether two JSON parsers may see different calls in it, in any way.
     pub fn is_ambiguous(&self) -> bool {
         self.ambiguous || self.choices.iter().any(|choice| choice.calls().any(|call| call.ambiguous))
     }
@@ -163,12 +163,12 @@ impl Choice {
         find(&self.members, text, name)
     }
 
-    /// What may hold calls: the message or delta that counts first.
+    /// Its messages or deltas, which may hold calls, the one that counts first.
     pub fn holders(&self) -> impl Iterator<Item = &Delta> {
         std::iter::once(&self.delta).chain(&self.beside)
     }
 
-    /// The same with their places, those of the deprecated form last.
+    /// Its calls with their positions, those of the deprecated form last.
     pub fn calls_by_form(&self) -> impl Iterator<Item = (usize, &ToolCall)> {
         let of = |legacy: bool| self.calls().enumerate().filter(move |(_, call)| call.legacy == legacy);
         of(false).chain(of(true))
@@ -187,9 +187,9 @@ impl Delta {
     }
 }
 
-/// Whether `text`, which cannot be read, might be a reply with choices for a more tolerant reader.
+/// Whether `text`, which cannot be read, might be a reply with choices for a more tolerant parser.
 pub fn may_be_reply(text: &[u8]) -> bool {
-    // A byte 0 is in every text in UTF-16.
+    // Every text in UTF-16 contains a byte 0.
     let folded = in_one_case(text);
     ["choices", "\\u", "\0"].iter().any(|sign| memmem::find(&folded, sign.as_bytes()).is_some())
 }
@@ -198,7 +198,7 @@ fn find<'a>(members: &'a [Member], text: &[u8], name: &[u8]) -> Option<&'a Membe
     members.iter().find(|member| is_named(member.key, text, name))
 }
 
-/// Whether the name `key`, read from `text`, is `name` in any spelling.
+/// Whether the name `key`, read from `text`, is `name`, with or without escapes.
 pub fn is_named(key: Str, text: &[u8], name: &[u8]) -> bool {
     if key.escaped { *decode_bytes(key, text) == *name } else { key.raw(text) == name }
 }
@@ -216,7 +216,7 @@ fn parse_usage_within(scanner: &mut Scanner<'_>) -> Result<Option<Span>, Fault> 
     Ok(usage)
 }
 
-/// What the parts of a reply are read with.
+/// The parser's state.
 struct Reader {
     form: Form,
     /// See [`Reply::ambiguous`].
@@ -240,7 +240,7 @@ impl Reader {
         while scanner.element()? {
             let kind = scanner.peek()?;
             if kind != Kind::Object {
-                // A list in the place of an object; scalars hold nothing for any reader.
+                // A list where an object is expected; scalars hold no calls for any parser.
                 self.ambiguous |= kind == Kind::Array;
                 scanner.skip_kind(kind)?;
                 continue;
@@ -257,7 +257,7 @@ impl Reader {
     fn choice(&mut self, scanner: &mut Scanner<'_>) -> Result<Choice, Fault> {
         let mut choice = Choice { members: Vec::with_capacity(MEMBERS), ..Choice::default() };
         let (mut message, mut delta) = (None, None);
-        let mut seen = Seen::default();
+        let mut seen = SeenMembers::default();
         let start = scanner.at();
         scanner.object()?;
         while let Some(key) = scanner.member()? {
@@ -271,7 +271,7 @@ impl Reader {
                     choice.index = index.try_into().unwrap_or(u32::MAX);
                     self.ambiguous |= choice.index == u32::MAX;
                 }
-                // JSON readers take the last of two.
+                // JSON parsers take the last of two.
                 b"delta" if kind == Kind::Object => {
                     self.ambiguous |= seen.once(1).is_err();
                     choice.beside.extend(delta.replace(self.delta(scanner)?));
@@ -310,7 +310,7 @@ impl Reader {
 
     fn delta(&mut self, scanner: &mut Scanner<'_>) -> Result<Delta, Fault> {
         let mut delta = Delta { members: Vec::with_capacity(MEMBERS), ..Delta::default() };
-        let mut seen = Seen::default();
+        let mut seen = SeenMembers::default();
         let start = scanner.at();
         scanner.object()?;
         while let Some(key) = scanner.member()? {
@@ -397,8 +397,8 @@ mod tests {
             (r#"{"x_groq":null}"#, None),
         ] {
             let reply = Reply::parse(body.as_bytes()).unwrap();
-            let told = reply.told_usage().map(|span| span.of(body.as_bytes()));
-            assert_eq!(told, usage.map(str::as_bytes), "{body}");
+            let usage_text = reply.reported_usage().map(|span| span.of(body.as_bytes()));
+            assert_eq!(usage_text, usage.map(str::as_bytes), "{body}");
         }
     }
 

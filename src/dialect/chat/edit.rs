@@ -1,5 +1,5 @@
-//! A request rewritten: the plan's edits, restored rounds, and the variants in which a request is sent again
-//! (without tools, for a final answer, with rounds appended). Each function only collects splices.
+//! Request edits as splices: the plan's edits, restored hidden exchanges, and the changes for variants (without tools,
+//! for a final answer, with hidden exchanges appended).
 
 use crate::conversation::message::{Message, Role};
 use crate::conversation::request::{Choice, Request, Tool};
@@ -16,7 +16,8 @@ use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The members that go together when a model takes no tools; leaving one of them is refused by some servers.
+/// The members that are removed together for a model without tool support; some servers refuse a request that keeps one
+/// of them.
 pub const TOOL_MEMBERS: [&str; 5] =
     ["tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"];
 
@@ -30,7 +31,7 @@ pub fn apply_plan(request: &Request, body: &[u8], plan: &Plan, placement: Placem
         let numbered: Vec<(usize, &Message)> = request.messages.iter().enumerate().collect();
         splices.remove_items(&numbered, |(_, message)| message.span, |(at, _)| plan.drops(*at));
     }
-    // Joined, wherever in the plan they stand: what is empty or absent has room for one text.
+    // Joined, wherever in the plan they are: empty or absent content has room for one text.
     let mut notices: BTreeMap<usize, String> = BTreeMap::new();
     let mut newest = None;
     for edit in plan.edits.iter().filter(|edit| !plan.drops(edit.message)) {
@@ -50,8 +51,8 @@ pub fn apply_plan(request: &Request, body: &[u8], plan: &Plan, placement: Placem
     }
 }
 
-/// Asks for one call at a time, where tools stay that can be called so: the member means nothing to the older
-/// `functions`, and is refused where no tools are.
+/// Asks for one call at a time, where such tools remain: the member has no meaning for the older `functions`, and is
+/// refused where there are no tools.
 pub fn ask_for_one_call(request: &Request, body: &[u8], plan: &Plan, splices: &mut Splices) {
     let Some(tools) = request.value(body, "tools").filter(|_| plan.one_at_a_time) else { return };
     let in_list = |tool: &&Tool| (tools.start..tools.end).contains(&tool.span.start);
@@ -62,22 +63,22 @@ pub fn ask_for_one_call(request: &Request, body: &[u8], plan: &Plan, splices: &m
     }
 }
 
-/// Puts hidden rounds back, each directly before the assistant message at its place.
-pub fn restore(request: &Request, plan: &Plan, rounds: &[(usize, Bytes)], splices: &mut Splices) {
-    for (message, round) in rounds.iter().filter(|(message, _)| !plan.drops(*message)) {
+/// Puts hidden exchanges back, each directly before its assistant message.
+pub fn restore(request: &Request, plan: &Plan, exchanges: &[(usize, Bytes)], splices: &mut Splices) {
+    for (message, exchange) in exchanges.iter().filter(|(message, _)| !plan.drops(*message)) {
         let at = request.messages[*message].span.start;
-        splices.insert(at, round.clone());
+        splices.insert(at, exchange.clone());
         splices.insert(at, Bytes::from_static(b","));
     }
 }
 
-/// Appends a round to the end of the conversation.
-pub fn append(request: &Request, round: &Bytes, splices: &mut Splices) {
+/// Appends a hidden exchange to the end of the conversation.
+pub fn append(request: &Request, exchange: &Bytes, splices: &mut Splices) {
     let at = request.messages_span.end - 1;
     if !request.messages.is_empty() {
         splices.insert(at, Bytes::from_static(b","));
     }
-    splices.insert(at, round.clone());
+    splices.insert(at, exchange.clone());
 }
 
 /// Asks for an answer without calls and leaves the tools declared, so that the prompt's cache survives.
@@ -89,14 +90,14 @@ pub fn ask_for_answer(request: &Request, body: &[u8], splices: &mut Splices) {
     }
 }
 
-/// Asks for one choice alone.
+/// Asks for only one choice.
 pub fn ask_for_one(request: &Request, body: &[u8], splices: &mut Splices) {
     if request.choices != 1 {
         set_member(request, body, "n", "1", splices);
     }
 }
 
-/// Asks for a usage chunk at the end of the stream, beside whatever other options the client gave.
+/// Asks for a usage chunk at the end of the stream, and keeps the client's other options.
 pub fn ask_for_usage(request: &Request, body: &[u8], splices: &mut Splices) {
     const WANTED: &str = "{\"include_usage\":true}";
     let Some(options) = request.value(body, "stream_options").filter(|span| span.of(body).starts_with(b"{"))
@@ -111,11 +112,12 @@ pub fn ask_for_usage(request: &Request, body: &[u8], splices: &mut Splices) {
     }
 }
 
-/// Takes out the declarations of `hidden` tools; true if none is left open, so that the model must be asked to call none.
+/// Removes the declarations of `hidden` tools; true if no tool may be called any more, so that the model must be asked
+/// to call none.
 ///
-/// With the last tool goes all that belongs to tools, since some upstreams refuse an empty list. Where calls stand in the
-/// history (`restored`: in what is put back into it), strict upstreams want their tools declared (Groq, Anthropic,
-/// Bedrock): these stay, or all where none of them is known.
+/// With the last tool, everything about tools is removed, since some upstreams refuse an empty list. For calls in the
+/// history (`restored`: in what is put back into it), strict upstreams want the tools declared (Groq, Anthropic,
+/// Bedrock): these stay, or all of them if the called ones are unknown.
 pub fn hide(
     request: &Request,
     body: &[u8],
@@ -159,7 +161,7 @@ fn is_hidden(tool: &Tool, body: &[u8], hidden: &[(&'static str, String)]) -> boo
     tool.name.is_some_and(|name| hidden.iter().any(|(_, hidden)| *hidden == decode(name, body)))
 }
 
-/// Declares tools of ours behind the client's.
+/// Declares toolrein's own tools after the client's.
 pub fn declare(request: &Request, body: &[u8], declared: &[Declared], splices: &mut Splices) {
     let list = request.value(body, "tools").filter(|span| span.of(body).starts_with(b"["));
     let Some(list) = list.filter(|_| !request.tools.is_empty() && request.choice != Choice::Forced) else {
@@ -170,12 +172,12 @@ pub fn declare(request: &Request, body: &[u8], declared: &[Declared], splices: &
     }
 }
 
-/// Takes out everything that declares or chooses tools.
+/// Removes everything that declares or chooses tools.
 pub fn without_tools(request: &Request, body: &[u8], splices: &mut Splices) {
     without(request, body, &TOOL_MEMBERS, splices);
 }
 
-/// Takes out what chooses among tools and leaves the tools.
+/// Removes the choice among tools and keeps the tools.
 pub fn without_choice(request: &Request, body: &[u8], splices: &mut Splices) {
     without(request, body, &["tool_choice", "function_call"], splices);
 }
@@ -207,7 +209,7 @@ fn set_member(request: &Request, body: &[u8], name: &str, value: &'static str, s
     }
 }
 
-/// Makes the `text`-th string of text of `message` what `change` says; where its own words stay, so do its bytes.
+/// Applies `change` to the `text`-th string of text of `message`; the bytes of words that stay are kept.
 fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<'_>, splices: &mut Splices) {
     let Some(place) = message.content.texts().nth(text).filter(|_| !message.odd) else { return };
     for (before, _) in change.around.iter().rev() {

@@ -1,5 +1,5 @@
-//! Tool history as plain text, for upstreams that refuse it: calls become a line of the assistant's text,
-//! results become user messages. Every call and every result stays in its place; nothing else changes.
+//! Flattening of the tool history to plain text, for upstreams that refuse it: calls become lines of the assistant's
+//! text, results become user messages. The order stays; nothing else changes.
 
 use crate::conversation::message::{Content, Message, Role};
 use crate::conversation::request::Request;
@@ -37,7 +37,7 @@ fn names_by_id(message: &Message, body: &[u8]) -> HashMap<String, String> {
     message.calls.iter().map(|call| (text(call.id), text(call.name))).collect()
 }
 
-/// The assistant's message with its calls told in words.
+/// The assistant's message with its calls as text.
 fn flat_calls(message: &Message, body: &[u8]) -> Vec<u8> {
     let mut text: Vec<String> = message.content.texts().map(|text| decode(text, body).into_owned()).collect();
     text.retain(|text| !text.trim().is_empty());
@@ -78,7 +78,7 @@ fn flat_results(results: &[Message], calls: &HashMap<String, String>, body: &[u8
     out
 }
 
-/// The parts of a result that is not all text, behind a text part with its heading.
+/// The parts of a result that is not all text, after a text part with its heading.
 fn write_parts(result: &Message, heading: &str, body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"type":"text","text":""#);
     escape_into(heading, out);

@@ -1,11 +1,11 @@
-//! One message of a chat-completions body: role, content, calls, and what it answers. Responsible for the many legal shapes
-//! of these members; judges nothing and keeps no text.
+//! The parser of one chat-completions message: role, content, calls, and the call that it answers, in the many legal
+//! shapes of these members. Keeps no text.
 
 use super::call::{parse_call, parse_legacy_call};
 use crate::conversation::message::{Calls, Content, Message, Part, Role};
 use crate::wire::body::{Fault, Kind, Scanner, Span};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{Seen, string_or_skip};
+use crate::wire::members::{SeenMembers, string_or_skip};
 
 /// Whether its role is `developer`, which newer models know instead of `system`.
 pub fn is_developer(message: &Message, body: &[u8]) -> bool {
@@ -22,7 +22,7 @@ pub fn is_developer(message: &Message, body: &[u8]) -> bool {
     false
 }
 
-/// Reads the message at which `scanner` stands.
+/// Reads the message at the position of `scanner`.
 pub fn parse_message(scanner: &mut Scanner<'_>) -> Result<Message, Fault> {
     if scanner.peek()? != Kind::Object {
         return Err(Fault::Type);
@@ -39,7 +39,7 @@ pub fn parse_message(scanner: &mut Scanner<'_>) -> Result<Message, Fault> {
     let (start, odd_before) = (scanner.at(), scanner.odd());
     scanner.clear_odd();
     scanner.object()?;
-    let mut seen = Seen::default();
+    let mut seen = SeenMembers::default();
     while let Some(key) = scanner.member()? {
         parse_member(&mut message, &decode_bytes(key, scanner.text()), scanner, &mut seen)?;
     }
@@ -53,7 +53,7 @@ fn parse_member(
     message: &mut Message,
     key: &[u8],
     scanner: &mut Scanner<'_>,
-    seen: &mut Seen,
+    seen: &mut SeenMembers,
 ) -> Result<(), Fault> {
     match key {
         b"role" => {
@@ -86,7 +86,7 @@ fn parse_member(
         _ => {
             if let Some(deciding) = deciding_in_another_case(key) {
                 seen.once(deciding)?;
-                // An edit would put the member beside it that it is to other readers.
+                // An edit would add the member that it already is to other parsers.
                 message.odd = true;
             }
             scanner.skip()?;
@@ -95,7 +95,7 @@ fn parse_member(
     Ok(())
 }
 
-/// The number of a member that decides, for readers that do not mind the case of letters (Go).
+/// The number of a decisive member, for parsers that ignore the case of letters (Go).
 fn deciding_in_another_case(key: &[u8]) -> Option<u32> {
     Some(match &*in_one_case(key) {
         b"role" => 0,
@@ -117,7 +117,7 @@ fn parse_role(role: &[u8]) -> Role {
     }
 }
 
-/// Most parts and most calls of one message that are read. OpenAI takes 128 calls.
+/// Most parts and most calls of one message that are read. OpenAI accepts 128 calls.
 const MOST_PARTS: usize = 8 * 1024;
 
 /// Reads the value of a `content` member.

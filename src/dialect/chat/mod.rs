@@ -1,4 +1,4 @@
-//! The dialect of OpenAI's chat completions: everything that knows how they are written.
+//! The dialect of OpenAI's chat completions: the only code that knows their wire format.
 
 pub mod approved;
 pub mod assemble;
@@ -7,12 +7,13 @@ pub mod choice;
 pub mod completion;
 pub mod edit;
 pub mod flatten;
+pub mod hidden_exchange;
 pub mod message;
 pub mod notice;
 pub mod other_readers;
+pub mod recorded;
 pub mod reply;
 pub mod request;
-pub mod rounds;
 pub mod write;
 
 pub use request::parse;
@@ -21,9 +22,10 @@ pub use write::write;
 use super::error::own_error_body;
 use super::judge::CallJudge;
 use super::reply::{Form, Limits, Options, Reply};
-use super::variant::{Pass, Source};
+use super::variant::{Source, Variant};
 use super::{Dialect, Handed};
 use crate::conversation::checkpoint::Checkpoint;
+use crate::conversation::message::Message;
 use crate::conversation::request::Request;
 use crate::plan::approval::Confirmation;
 use crate::wire::body::Fault;
@@ -50,8 +52,8 @@ impl<J: CallJudge + 'static> Dialect<J> for Chat {
         other_readers::may_read(body, fault)
     }
 
-    fn write(&self, source: &Source<'_>, pass: &Pass) -> Rope {
-        write(source, pass)
+    fn write(&self, source: &Source<'_>, variant: &Variant) -> Rope {
+        write(source, variant)
     }
 
     fn replies(&self, judging: J, form: Form, limits: Limits, options: Options) -> Box<dyn Reply<J>> {
@@ -71,6 +73,10 @@ impl<J: CallJudge + 'static> Dialect<J> for Chat {
 
     fn own_error_event(&self, message: &str, code: &str) -> Bytes {
         write_event(own_error_body(message, code).as_bytes())
+    }
+
+    fn recorded_reply(&self, body: &[u8], messages: &[&Message]) -> Bytes {
+        recorded::recorded_reply(body, messages)
     }
 
     fn heartbeat(&self) -> Bytes {

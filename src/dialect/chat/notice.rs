@@ -1,5 +1,5 @@
-//! Where a notice goes: after a message as a `system` message of its own, at the end of the message's text,
-//! or in the leading system message. Never between a call and its results. Places texts; writes none.
+//! Notice placement: after a message as a `system` message of its own, at the end of the message's text, or in the
+//! leading system message. Never between a call and its results.
 
 use super::message::is_developer;
 use crate::conversation::message::{Content, Message, Role};
@@ -38,7 +38,7 @@ pub fn place(
     }
 }
 
-/// The role that the client gives its own instructions: some models take `developer` alone.
+/// The role of the client's own instructions: some models accept only `developer`.
 fn role(request: &Request, body: &[u8]) -> &'static str {
     let first = request.messages.iter().find(|message| message.role == Role::System);
     if first.is_some_and(|message| is_developer(message, body)) { "developer" } else { "system" }
@@ -50,7 +50,7 @@ fn system_message(role: &str, text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(br#""}"#);
 }
 
-/// Adds `text` to what the message says, whatever form its content has.
+/// Adds `text` to the message's text, whatever form its content has.
 fn suffix(message: &Message, text: &str, splices: &mut Splices) {
     if message.odd {
         return;
@@ -58,10 +58,10 @@ fn suffix(message: &Message, text: &str, splices: &mut Splices) {
     let escaped = escaped(text);
     match &message.content {
         Content::Text(content) => {
-            splices.insert(content.span.end, behind_blank_line(escaped, content.span.is_empty()));
+            splices.insert(content.span.end, after_blank_line(escaped, content.span.is_empty()));
         }
         Content::Parts { span, parts } => match parts.iter().rev().find_map(|part| part.text) {
-            Some(last) => splices.insert(last.span.end, behind_blank_line(escaped, last.span.is_empty())),
+            Some(last) => splices.insert(last.span.end, after_blank_line(escaped, last.span.is_empty())),
             None => {
                 let comma = if parts.is_empty() { "" } else { "," };
                 let part = [comma.as_bytes(), br#"{"type":"text","text":""#, &escaped, br#""}"#].concat();
@@ -73,12 +73,12 @@ fn suffix(message: &Message, text: &str, splices: &mut Splices) {
             let member = [br#""content":""#, escaped.as_slice(), br#"","#].concat();
             splices.insert(message.span.start + 1, member);
         }
-        // A number or an object: the upstream is going to refuse it whatever is added.
+        // A number or an object: the upstream will refuse it anyway.
         Content::Other(_) => {}
     }
 }
 
-fn behind_blank_line(escaped: Vec<u8>, first: bool) -> Bytes {
+fn after_blank_line(escaped: Vec<u8>, first: bool) -> Bytes {
     if first { escaped.into() } else { [br"\n\n", escaped.as_slice()].concat().into() }
 }
 

@@ -1,6 +1,6 @@
-//! Requests that toolrein cannot read and another JSON reader might: text in UTF-16 or UTF-32, members that occur twice,
-//! nesting without measure, comments, trailing commas, single quotes, something behind the object. Says whether a server
-//! may find a chat request in such a body; reads nothing of it for use.
+//! Lenient request detection: bodies that toolrein cannot read and another JSON parser might: text in UTF-16 or UTF-32,
+//! members that occur twice, deep nesting, comments, trailing commas, single quotes, something after the object.
+//! Decides whether a server may find a chat request in such a body; nothing else is taken from it.
 
 use crate::wire::body::{BYTE_ORDER_MARK, Fault, Scanner};
 use crate::wire::json::{decode_bytes, in_one_case, unescape};
@@ -9,12 +9,12 @@ use std::borrow::Cow;
 /// The member that makes an object a chat request.
 const MESSAGES: &[u8] = b"messages";
 
-/// Whether a lenient reader may find a chat request in `body`, which is none to us for this `fault`. A text that breaks
-/// off or that is no object is none to anybody.
+/// Whether a lenient parser may find a chat request in `body`, which toolrein cannot read for this `fault`. An
+/// incomplete text, or one that is no object, is a request for no parser.
 pub fn may_read(body: &[u8], fault: Fault) -> bool {
     match fault {
         Fault::Depth | Fault::Duplicate | Fault::Size | Fault::Crowded => true,
-        // JSON that any reader reads alike, but nothing that the API knows.
+        // JSON that all parsers read in the same way, but that does not fit the API.
         Fault::Type => false,
         Fault::NoMessages => has_messages_in_another_case(body),
         Fault::Utf8 | Fault::Syntax => {
@@ -24,7 +24,7 @@ pub fn may_read(body: &[u8], fault: Fault) -> bool {
     }
 }
 
-/// Whether the object has the member `messages` for readers that do not mind the case of letters (Go).
+/// Whether the object has the member `messages` for parsers that ignore the case of letters (Go).
 fn has_messages_in_another_case(body: &[u8]) -> bool {
     let mut scanner = Scanner::tolerant(body);
     let mut find = || {
@@ -40,8 +40,8 @@ fn has_messages_in_another_case(body: &[u8]) -> bool {
     find().unwrap_or(true)
 }
 
-/// The text of a body in UTF-16 or UTF-32, told by its byte order mark or by the zeros of its first two characters, which
-/// are ASCII in any JSON (RFC 4627, section 3; Python's `json.loads` does the same).
+/// The text of a body in UTF-16 or UTF-32, recognised by its byte order mark or by the zeros of its first two
+/// characters, which are ASCII in any JSON (RFC 4627, section 3; Python's `json.loads` does the same).
 fn wide_text(body: &[u8]) -> Option<Cow<'_, str>> {
     let (width, is_big) = match *body {
         [0, 0, 0xFE, 0xFF, ..] | [0, 0, 0, 1..=255, ..] => (4, true),
@@ -64,35 +64,35 @@ fn wide_text(body: &[u8]) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
-/// Whether `text` begins with a whole object in some dialect of JSON, one of whose members is called `messages`. What
-/// stands behind it is left alone: Go's decoder leaves it too.
+/// Whether `text` begins with a whole object in some dialect of JSON that has a member `messages`. What follows is
+/// ignored, as in Go's decoder.
 fn has_object(text: &[u8]) -> bool {
-    let mut words = Words { rest: text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) };
-    if !matches!(words.next(), Some(Word::Open(b'{'))) {
+    let mut words = Tokens { rest: text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) };
+    if !matches!(words.next(), Some(Token::Open(b'{'))) {
         return false;
     }
     let (mut depth, mut is_chat) = (1_usize, false);
     while depth > 0 {
         match words.next() {
-            Some(Word::Open(_)) => depth += 1,
-            Some(Word::Close) => depth -= 1,
-            Some(Word::Text(word)) => {
+            Some(Token::Open(_)) => depth += 1,
+            Some(Token::Close) => depth -= 1,
+            Some(Token::Text(word)) => {
                 is_chat |= depth == 1 && *in_one_case(unescape(word).as_bytes()) == *MESSAGES;
             }
-            Some(Word::Other) => {}
+            Some(Token::Other) => {}
             None => return false,
         }
     }
     is_chat
 }
 
-/// The words of a text in any dialect of JSON.
-struct Words<'a> {
+/// The tokens of a text in any dialect of JSON.
+struct Tokens<'a> {
     rest: &'a [u8],
 }
 
-/// What a text is made of.
-enum Word<'a> {
+/// One token.
+enum Token<'a> {
     Open(u8),
     Close,
     /// Between quotes of either kind, or a bare word.
@@ -101,30 +101,30 @@ enum Word<'a> {
     Other,
 }
 
-impl<'a> Iterator for Words<'a> {
-    type Item = Word<'a>;
+impl<'a> Iterator for Tokens<'a> {
+    type Item = Token<'a>;
 
-    fn next(&mut self) -> Option<Word<'a>> {
+    fn next(&mut self) -> Option<Token<'a>> {
         loop {
-            let (first, behind) = self.rest.split_first()?;
+            let (first, after) = self.rest.split_first()?;
             match *first {
-                byte if byte.is_ascii_whitespace() => self.rest = behind,
-                b'#' => self.rest = behind_mark(behind, b"\n"),
-                b'/' if behind.first() == Some(&b'/') => self.rest = behind_mark(behind, b"\n"),
-                b'/' if behind.first() == Some(&b'*') => self.rest = behind_mark(&behind[1..], b"*/"),
-                quote @ (b'"' | b'\'') => return self.quoted(behind, quote),
+                byte if byte.is_ascii_whitespace() => self.rest = after,
+                b'#' => self.rest = after_mark(after, b"\n"),
+                b'/' if after.first() == Some(&b'/') => self.rest = after_mark(after, b"\n"),
+                b'/' if after.first() == Some(&b'*') => self.rest = after_mark(&after[1..], b"*/"),
+                quote @ (b'"' | b'\'') => return self.quoted(after, quote),
                 byte if is_of_word(byte) => {
                     let end = self.rest.iter().position(|byte| !is_of_word(*byte)).unwrap_or(self.rest.len());
                     let (word, rest) = self.rest.split_at(end);
                     self.rest = rest;
-                    return Some(Word::Text(word));
+                    return Some(Token::Text(word));
                 }
                 byte => {
-                    self.rest = behind;
+                    self.rest = after;
                     return Some(match byte {
-                        b'{' | b'[' => Word::Open(byte),
-                        b'}' | b']' => Word::Close,
-                        _ => Word::Other,
+                        b'{' | b'[' => Token::Open(byte),
+                        b'}' | b']' => Token::Close,
+                        _ => Token::Other,
                     });
                 }
             }
@@ -132,23 +132,23 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-impl<'a> Words<'a> {
+impl<'a> Tokens<'a> {
     /// A string whose first quote was passed; `None` where it has no end.
-    fn quoted(&mut self, text: &'a [u8], quote: u8) -> Option<Word<'a>> {
+    fn quoted(&mut self, text: &'a [u8], quote: u8) -> Option<Token<'a>> {
         let mut from = 0;
         loop {
             let at = from + text[from..].iter().position(|byte| *byte == quote || *byte == b'\\')?;
             if text[at] == quote {
                 self.rest = &text[at + 1..];
-                return Some(Word::Text(&text[..at]));
+                return Some(Token::Text(&text[..at]));
             }
             from = (at + 2).min(text.len());
         }
     }
 }
 
-/// What is left behind the first `mark`; nothing where there is none.
-fn behind_mark<'a>(text: &'a [u8], mark: &[u8]) -> &'a [u8] {
+/// What is left after the first `mark`; nothing where there is none.
+fn after_mark<'a>(text: &'a [u8], mark: &[u8]) -> &'a [u8] {
     memchr::memmem::find(text, mark).map_or(&[], |at| &text[at + mark.len()..])
 }
 
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lenient_reader_takes_for_a_chat_request_is_told_from_what_nobody_does() {
+    fn what_a_lenient_reader_takes_for_a_chat_request_is_distinguished_from_what_nobody_does() {
         let deep = |end: &str| format!("{{\"messages\":[],\"x\":{}1{end}", r#"{"x":"#.repeat(20_000));
         for body in [
             r#"{"messages":[]} trailing"#,

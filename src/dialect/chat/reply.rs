@@ -1,6 +1,6 @@
-//! The judge of one client request's replies: reads them, decides on each call, and gives the client one coherent
-//! reply. A whole reply is a stream of one chunk. What nothing acts on goes out as it came, byte for byte. Asks nobody
-//! again by itself.
+//! The reply pipeline of one client request: it reads the replies, has each call judged, and gives the client one
+//! coherent reply. A whole reply is a stream of one chunk. Untouched parts go out as they came, byte for byte. Sends no
+//! request by itself.
 
 mod bounds;
 mod edit;
@@ -26,14 +26,15 @@ use self::usage::Usages;
 use crate::dialect::chat::choice::ChoiceState;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, ShownChoice, Unjudged};
+use crate::dialect::usage::Usage;
 use crate::plan::approval::ApprovalDecision;
 use bytes::Bytes;
 use serde_json::Value;
 
-/// The status of a reply of which nothing else is said.
+/// The default status of a reply.
 const OK: u16 = 200;
 
-/// Judges one client request's reply, over all replies that it takes.
+/// Judges the replies to one client request, re-asks included.
 pub struct ReplyJudge<J> {
     pub judging: J,
     pub options: Options,
@@ -44,37 +45,37 @@ pub struct ReplyJudge<J> {
     choices: Vec<ChoiceState>,
     /// What the client has not got yet.
     queue: Queue,
-    /// What of the first reply all later ones must repeat.
+    /// The values of the first reply that all later ones must repeat.
     head: Option<Continuation>,
-    /// The place of the choice that the present reply goes on with, after the first reply.
+    /// The position of the choice that the present reply continues, after the first reply.
     continuing: Option<usize>,
     usage: Usages,
-    /// Takes the markup of calls out of a final answer.
+    /// Removes call markup from a final answer.
     markup: Option<Cleaner>,
     unjudged: Vec<Unjudged>,
-    /// The client gets other bytes than came.
+    /// The client gets other bytes than the upstream's.
     is_changed: bool,
 }
 
-/// Where the present reply is.
+/// The phase of the present reply.
 #[derive(Debug)]
 enum Phase {
-    /// Nothing has come of it that counts.
+    /// Nothing relevant has come yet.
     Head,
-    /// It began with the upstream's error, which waits for the caller's decision.
+    /// It began with the upstream's error, and the exchange decides what to do.
     Refused(Refusal),
     /// What comes is judged.
     Reading,
-    /// It said that it failed: the upstream is not asked again, and nothing of ours follows.
+    /// It reported a failure: there is no re-ask, and toolrein adds nothing.
     Failed,
-    /// It is read along no further.
+    /// It is no longer read, and passes through.
     Unjudged,
-    /// The client gets nothing more: what follows can no longer be told from what is blocked.
+    /// The client gets nothing more: what follows can no longer be distinguished from what is blocked.
     BrokenOff(Unjudged),
-    /// The upstream has said that nothing more comes.
+    /// The upstream has marked its end.
     Done {
         failed: bool,
-        /// The event that said so, where calls wait in front of it.
+        /// The event that marked the end, if calls before it wait.
         held: Option<Bytes>,
     },
 }
@@ -104,7 +105,7 @@ impl Phase {
 }
 
 impl<J: CallJudge> ReplyJudge<J> {
-    /// A judge at the start of a reply that the client gets in this form; the first one is expected to come in it too.
+    /// A judge for a reply that the client gets in this form; the first upstream reply is expected in the same form.
     pub fn new(judging: J, form: Form, limits: Limits, options: Options) -> Self {
         let reader = Reader::new(form, limits, judging.is_strict());
         let mut judge = Self {
@@ -127,12 +128,12 @@ impl<J: CallJudge> ReplyJudge<J> {
         judge
     }
 
-    /// The choices as the client has them.
+    /// The choices in the client's view.
     pub fn choices(&self) -> &[ChoiceState] {
         &self.choices
     }
 
-    /// The usage of the last reply, as it came.
+    /// The usage of the last reply, unchanged.
     pub fn usage(&self) -> Option<Value> {
         self.usage.last()
     }
@@ -219,7 +220,7 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
             return;
         }
         if let Phase::Refused(Refusal { raw, .. }) = std::mem::replace(&mut self.phase, Phase::Failed) {
-            // The error of asking again takes the place of a whole reply.
+            // The error of a re-ask replaces a whole reply.
             self.queue.clear();
             out.push(raw);
         }
@@ -243,8 +244,8 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         !self.choices.is_empty() && self.choices.iter().all(|choice| choice.finish_shown)
     }
 
-    fn total_usage(&self) -> Option<Value> {
-        self.usage.total()
+    fn total_usage(&self) -> Usage {
+        self.usage.total_tokens()
     }
 
     fn kept_bytes(&self) -> usize {
@@ -295,13 +296,13 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
-    /// Nobody can be asked about what waits.
+    /// Settles all held calls: no person can be asked about them.
     fn settle_all(&mut self) {
         let ids: Vec<u32> = self.judging.held().iter().map(|call| call.id).collect();
         ids.into_iter().for_each(|id| self.settle_one(id, ApprovalDecision::Unasked));
     }
 
-    /// Decides on everything that is left, and gives it out.
+    /// Decides on everything that remains, and gives it out.
     fn finish_choices(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
         for state in &mut self.choices {
             state.finish_calls(&mut self.judging, now_ms);
@@ -319,7 +320,9 @@ impl<J: CallJudge> ReplyJudge<J> {
             return Ending::Waits;
         }
         let pending = self.choices.iter().find(|state| self.is_asked_again(state)).filter(|_| !failed);
-        if let Some((choice, hidden)) = pending.and_then(|state| Some((state.index, state.round()?))) {
+        if let Some((choice, hidden)) =
+            pending.and_then(|state| Some((state.index, state.hidden_exchange()?)))
+        {
             return Ending::Reask { choice, hidden };
         }
         match self.form {
@@ -329,17 +332,17 @@ impl<J: CallJudge> ReplyJudge<J> {
         Ending::Complete
     }
 
-    /// Whether all calls of a choice were blocked. What comes behind a finish that the client has is not asked for
-    /// again: nothing could follow it.
+    /// Whether all calls of a choice were blocked, so that it is asked again. Not after a finish that the client has:
+    /// nothing could follow that.
     fn is_asked_again(&self, state: &ChoiceState) -> bool {
-        state.is_wholly_withheld() && !state.finish_shown && !self.judging.observes()
+        state.is_wholly_blocked() && !state.finish_shown && !self.judging.observes()
     }
 
     fn is_pending(&self) -> bool {
         self.choices.iter().any(|state| self.is_asked_again(state))
     }
 
-    /// Adds a choice of a stream; its place.
+    /// Adds a choice of a stream and returns its position.
     fn add_choice(&mut self, index: u32) -> usize {
         self.choices.push(ChoiceState::streamed(index));
         self.choices.len() - 1

@@ -1,19 +1,19 @@
-//! A chat-completions request as spans: found in one pass over the body, nothing copied, and read from a checkpoint on
-//! where its beginning was read before. Responsible for which members matter and where they are; decides nothing.
+//! The parser of chat-completions requests to spans: one pass over the body, nothing copied, resuming from a checkpoint
+//! if its prefix was parsed before. Finds the members that matter; decides nothing.
 
 use super::message::parse_message;
 use crate::conversation::checkpoint::{Checkpoint, Head, List};
 use crate::conversation::request::{Choice, Request, Tool};
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{Member, Seen, string_or_skip};
+use crate::wire::members::{Member, SeenMembers, string_or_skip};
 use std::sync::Arc;
 
 /// Reads a request body.
 ///
 /// # Errors
-/// A [`Fault`] where the body is no chat-completions request that toolrein can read; the upstream is
-/// to judge it then.
+/// A [`Fault`] if toolrein cannot read the body as a chat-completions request; it is then left to the
+/// upstream.
 pub fn parse(body: &[u8]) -> Result<Request, Fault> {
     read(body, None)
 }
@@ -36,15 +36,15 @@ pub(super) fn read(body: &[u8], head: Option<&mut Option<Head>>) -> Result<Reque
     request.messages.reserve(body.len() / BYTES_A_MESSAGE + 4);
     request.span = Span::new(start, start);
     scanner.object()?;
-    rest(&mut request, &mut scanner, &mut Seen::default(), head)?;
+    rest(&mut request, &mut scanner, &mut SeenMembers::default(), head)?;
     Ok(request)
 }
 
-/// Reads the members that are left. What stands before the messages goes into `head`, where there is one.
+/// Reads the remaining members. What is before the messages goes into `head`, where there is one.
 pub(super) fn rest(
     request: &mut Request,
     scanner: &mut Scanner<'_>,
-    seen: &mut Seen,
+    seen: &mut SeenMembers,
     mut head: Option<&mut Option<Head>>,
 ) -> Result<(), Fault> {
     while let Some(key) = scanner.member()? {
@@ -80,7 +80,7 @@ fn parse_member(
     request: &mut Request,
     key: Str,
     scanner: &mut Scanner<'_>,
-    seen: &mut Seen,
+    seen: &mut SeenMembers,
 ) -> Result<Span, Fault> {
     let kind = scanner.peek()?;
     let start = scanner.at();
@@ -123,7 +123,7 @@ fn parse_messages(request: &mut Request, scanner: &mut Scanner<'_>) -> Result<()
     rest_of_messages(request, scanner, start).map(drop)
 }
 
-/// Reads the messages that are left of the list which starts at `start`.
+/// Reads the remaining messages of the list that starts at `start`.
 pub(super) fn rest_of_messages(
     request: &mut Request,
     scanner: &mut Scanner<'_>,
@@ -187,7 +187,7 @@ fn go_on(body: &[u8], known: &Arc<Checkpoint>) -> Result<(Request, Option<Head>)
     if body.len() > u32::MAX as usize {
         return Err(Fault::Size);
     }
-    // The known part ends behind a brace, so that no character is cut.
+    // The known part ends after a brace, so that no character is cut.
     if simdutf8::basic::from_utf8(&body[known.bytes()..]).is_err() {
         return Err(Fault::Utf8);
     }
@@ -199,8 +199,8 @@ fn go_on(body: &[u8], known: &Arc<Checkpoint>) -> Result<(Request, Option<Head>)
     Ok((request, Some(head)))
 }
 
-/// Most messages and tools that are read: a body of nothing but `{},` takes a hundred times its bytes in memory. The longest
-/// recorded conversation has 300 messages, and no provider takes more than some hundreds of tools.
+/// Most messages and tools that are read: a body of nothing but `{},` takes a hundred times its bytes in memory. The
+/// longest recorded conversation has 300 messages, and no provider accepts more than some hundreds of tools.
 const MOST_MESSAGES: usize = 64 * 1024;
 const MOST_TOOLS: usize = 8 * 1024;
 
@@ -210,8 +210,8 @@ const BYTES_A_MESSAGE: usize = 1024;
 /// See [`deciding`].
 const MESSAGES: u32 = 1;
 
-/// The number of a member whose second occurrence would change what is governed. Go's `encoding/json` takes a name in any
-/// case of letters, and the last of them counts.
+/// The number of a decisive member, whose second occurrence would change what is governed. Go's `encoding/json` accepts
+/// a name in any case of letters, and the last one counts.
 fn deciding(name: &[u8]) -> Option<u32> {
     Some(match &*in_one_case(name) {
         b"model" => 0,
@@ -240,7 +240,7 @@ fn parse_tool(scanner: &mut Scanner<'_>) -> Result<Tool, Fault> {
     Ok(tool)
 }
 
-/// Reads the members of a tool, or of the `function` within one: both carry a name at some clients.
+/// Reads the members of a tool, or of its `function`: some clients write a name in both.
 fn parse_tool_members(scanner: &mut Scanner<'_>, tool: &mut Tool, outer: bool) -> Result<(), Fault> {
     scanner.object()?;
     while let Some(key) = scanner.member()? {
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn forced_choices_are_told_from_free_ones() {
+    fn forced_choices_are_distinguished_from_free_ones() {
         for (choice, expected) in [
             (r#""auto""#, Choice::Auto),
             ("null", Choice::Auto),
@@ -491,7 +491,7 @@ mod resuming {
     }
 
     #[test]
-    fn what_is_wrong_behind_the_known_part_is_found() {
+    fn what_is_wrong_after_the_known_part_is_found() {
         let body = |rest: &str| format!(r#"{{"model":"m","messages":[{{"role":"user"}}{rest}"#).into_bytes();
         let good = body("]}");
         let known = resume(&good, None, |_| good.len()).unwrap().checkpoint.unwrap();

@@ -1,6 +1,5 @@
-//! One sending of a request: which of its forms goes up this time (tools kept or dropped, history flattened,
-//! rounds appended, a final answer asked for). A function from the request, what policies want of it, and the
-//! form, to bytes; decides on nothing.
+//! The request writer: the bytes of a request in one variant (tools kept or dropped, history flattened, hidden
+//! exchanges appended, a final answer asked for). A pure function of the request, the plan and the variant.
 
 use crate::conversation::message::Role;
 use crate::dialect::chat::edit::{
@@ -8,27 +7,27 @@ use crate::dialect::chat::edit::{
     without_choice, without_tools,
 };
 use crate::dialect::chat::flatten::flatten;
-use crate::dialect::variant::{Pass, Source, Tools};
+use crate::dialect::variant::{Source, Tools, Variant};
 use crate::plan::{Change, Edit, Plan};
 use crate::wire::splice::{Rope, Splices};
 use bytes::Bytes;
 
-/// What the model reads where its tools were taken away.
-const NO_TOOLS: &str = "[toolrein] No tools can be called here: this model does not take them. Answer from what you \
-                        know and from what is said above, and say what you could not look up.";
+/// The notice to a model whose tools were removed.
+const NO_TOOLS: &str = "[toolrein] No tools can be called here: this model does not support them. Answer from what you \
+                        know and from the conversation, and say what you could not look up.";
 
-/// The bytes of this sending; slices of the original wherever nothing changes.
-pub fn write(source: &Source<'_>, pass: &Pass) -> Rope {
+/// The bytes of the request in this variant; slices of the original wherever nothing changes.
+pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
     let (mut splices, mut is_closed) = (Splices::default(), false);
-    match pass.tools {
+    match variant.tools {
         Tools::Kept | Tools::WithoutChoice => {
-            apply_plan(source.request, source.body, source.plan, pass.placement, &mut splices);
-            let has_rounds = pass.asking.as_ref().is_some_and(|asking| !asking.rounds.is_empty());
+            apply_plan(source.request, source.body, source.plan, variant.placement, &mut splices);
+            let has_rounds = variant.asking.as_ref().is_some_and(|asking| !asking.rounds.is_empty());
             let restored = !source.restored.is_empty() || has_rounds;
             is_closed = hide(source.request, source.body, &source.plan.hidden, restored, &mut splices);
             declare(source.request, source.body, &source.plan.declared, &mut splices);
             ask_for_one_call(source.request, source.body, source.plan, &mut splices);
-            if pass.tools == Tools::WithoutChoice {
+            if variant.tools == Tools::WithoutChoice {
                 without_choice(source.request, source.body, &mut splices);
             }
         }
@@ -37,31 +36,31 @@ pub fn write(source: &Source<'_>, pass: &Pass) -> Rope {
                 source.request,
                 source.body,
                 &plan_without_tools(source),
-                pass.placement,
+                variant.placement,
                 &mut splices,
             );
             without_tools(source.request, source.body, &mut splices);
         }
     }
     restore(source.request, source.plan, source.restored, &mut splices);
-    if pass.ask_usage {
+    if variant.ask_usage {
         ask_for_usage(source.request, source.body, &mut splices);
     }
-    if let Some(asking) = &pass.asking {
+    if let Some(asking) = &variant.asking {
         for round in &asking.rounds {
             append(source.request, round, &mut splices);
         }
         ask_for_one(source.request, source.body, &mut splices);
         is_closed |= asking.land;
     }
-    if is_closed && pass.tools == Tools::Kept {
+    if is_closed && variant.tools == Tools::Kept {
         ask_for_answer(source.request, source.body, &mut splices);
     }
     let rope = splices.apply(source.body);
-    if pass.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
+    if variant.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
 }
 
-/// The plan and one notice more, at a place that stays the same as the conversation grows.
+/// The plan with one more notice, at a position that stays the same as the conversation grows.
 fn plan_without_tools(source: &Source<'_>) -> Plan {
     let mut plan = source.plan.clone();
     if let Some(message) = opening(source) {
@@ -74,9 +73,8 @@ fn plan_without_tools(source: &Source<'_>) -> Plan {
     plan
 }
 
-/// The user message that opens the conversation; where another one does, the last of the system messages
-/// before it, or the first user message if there are none: a place that later messages do not move, and that
-/// no call stands open at.
+/// The user message that opens the conversation. If another role opens it, the last of the system messages before that,
+/// or the first user message if there are none: a position that later messages do not move, with no open call.
 fn opening(source: &Source<'_>) -> Option<usize> {
     let messages = &source.request.messages;
     let user = messages.iter().position(|message| message.role == Role::User);
@@ -96,26 +94,26 @@ mod tests {
     use super::*;
     use crate::dialect::variant::{Asking, Placement};
 
-    fn written(body: &str, pass: &Pass, hidden: &[&str], restored: &[(usize, Bytes)]) -> String {
-        written_as(body, pass, (Plan::default(), hidden), restored)
+    fn written(body: &str, variant: &Variant, hidden: &[&str], restored: &[(usize, Bytes)]) -> String {
+        written_as(body, variant, (Plan::default(), hidden), restored)
     }
 
     fn written_as(
         body: &str,
-        pass: &Pass,
+        variant: &Variant,
         (mut plan, hidden): (Plan, &[&str]),
         restored: &[(usize, Bytes)],
     ) -> String {
         plan.hidden = hidden.iter().map(|name| ("allow", (*name).to_owned())).collect();
         let body = Bytes::copy_from_slice(body.as_bytes());
         let request = crate::dialect::chat::parse(&body).unwrap();
-        let out = write(&Source { body: &body, request: &request, plan: &plan, restored }, pass).join();
+        let out = write(&Source { body: &body, request: &request, plan: &plan, restored }, variant).join();
         crate::dialect::chat::parse(&out).unwrap();
         String::from_utf8(out.to_vec()).unwrap()
     }
 
-    fn plain() -> Pass {
-        Pass::plain(Placement::System)
+    fn plain() -> Variant {
+        Variant::plain(Placement::System)
     }
 
     const TOOLS: &str = r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}],"tool_choice":"auto","n":2,"parallel_tool_calls":true}"#;
@@ -144,11 +142,11 @@ mod tests {
         ] {
             let body =
                 format!(r#"{{"messages":[{{{content}"role":"user"}},{{"role":"user","content":"u"}}]}}"#);
-            let out = written_as(&body, &Pass::plain(Placement::Suffix), (plan.clone(), &[]), &[]);
+            let out = written_as(&body, &Variant::plain(Placement::Suffix), (plan.clone(), &[]), &[]);
             let last = r#""role":"user"},{"role":"user","content":"u\n\nbetween"}]}"#;
             assert_eq!(out, format!(r#"{{"messages":[{{{expected}{last}"#));
         }
-        let out = written_as(TOOLS, &Pass::plain(Placement::Leading), (plan, &[]), &[]);
+        let out = written_as(TOOLS, &Variant::plain(Placement::Leading), (plan, &[]), &[]);
         assert!(
             out.starts_with(r#"{"messages":[{"role":"system","content":"one\n\ntwo"},"#),
             "the newest: {out}"
@@ -176,9 +174,9 @@ mod tests {
     }
 
     #[test]
-    fn without_tools_all_five_members_go_and_the_model_is_told() {
-        let pass = Pass { tools: Tools::Dropped, ..plain() };
-        let out = written(TOOLS, &pass, &[], &[]);
+    fn without_tools_all_five_members_go_and_the_model_is_informed() {
+        let variant = Variant { tools: Tools::Dropped, ..plain() };
+        let out = written(TOOLS, &variant, &[], &[]);
         assert!(out.starts_with(
             r#"{"messages":[{"role":"user","content":"q"},{"role":"system","content":"[toolrein] No tools"#
         ));
@@ -194,22 +192,23 @@ mod tests {
             (call.to_owned(), format!(",{call}")),
             (r#"{"role":"system"},{"role":"user","content":"q"}"#.to_owned(), format!(",{call}")),
         ] {
-            let pass = Pass { tools: Tools::Dropped, ..plain() };
-            let sent = |messages: &str| written(&format!(r#"{{"messages":[{messages}]}}"#), &pass, &[], &[]);
+            let variant = Variant { tools: Tools::Dropped, ..plain() };
+            let sent =
+                |messages: &str| written(&format!(r#"{{"messages":[{messages}]}}"#), &variant, &[], &[]);
             let longer = sent(&format!("{shorter}{more}"));
             let shorter = sent(&shorter);
             assert!(longer.starts_with(shorter.strip_suffix("]}").unwrap()), "{shorter} {longer}");
         }
         assert_eq!(
-            written(r#"{"messages":[{}]}"#, &Pass { tools: Tools::Dropped, ..plain() }, &[], &[]),
+            written(r#"{"messages":[{}]}"#, &Variant { tools: Tools::Dropped, ..plain() }, &[], &[]),
             r#"{"messages":[{}]}"#
         );
     }
 
     #[test]
     fn without_choice_the_tools_stay() {
-        let pass = Pass { tools: Tools::WithoutChoice, ..plain() };
-        assert_eq!(written(TOOLS, &pass, &[], &[]), TOOLS.replace(r#","tool_choice":"auto""#, ""));
+        let variant = Variant { tools: Tools::WithoutChoice, ..plain() };
+        assert_eq!(written(TOOLS, &variant, &[], &[]), TOOLS.replace(r#","tool_choice":"auto""#, ""));
     }
 
     #[test]
@@ -245,13 +244,13 @@ mod tests {
         }
         let auto = body(&["a"], r#","tool_choice":"auto""#);
         assert_eq!(written(&auto, &plain(), &["a"], &[]), body(&["a"], none));
-        // Once, also where an answer is asked for.
+        // Once, also where a final answer is asked for.
         let asking = Asking { rounds: vec![], land: true };
-        let landing = Pass { asking: Some(asking), ..plain() };
+        let landing = Variant { asking: Some(asking), ..plain() };
         assert_eq!(written(&auto, &landing, &["a"], &[]), body(&["a"], none));
-        let unchosen = Pass { tools: Tools::WithoutChoice, ..plain() };
+        let unchosen = Variant { tools: Tools::WithoutChoice, ..plain() };
         assert_eq!(written(&auto, &unchosen, &["a"], &[]), body(&["a"], ""));
-        // What is put back calls too.
+        // What is put back contains calls too.
         let talk = format!(r#"{{"messages":[{{"role":"user","content":"q"}}],"tools":[{}]}}"#, tool("a"));
         let put_back = [(0, Bytes::from_static(b"{\"role\":\"assistant\"}"))];
         assert!(
@@ -264,7 +263,7 @@ mod tests {
     fn asking_again_appends_the_rounds_and_asks_for_one_choice() {
         let asking =
             Asking { rounds: vec!["{\"role\":\"a\"}".into(), "{\"role\":\"b\"}".into()], land: false };
-        let out = written(TOOLS, &Pass { asking: Some(asking), ..plain() }, &[], &[]);
+        let out = written(TOOLS, &Variant { asking: Some(asking), ..plain() }, &[], &[]);
         assert!(out.contains(r#""content":"q"},{"role":"a"},{"role":"b"}],"tools""#), "{out}");
         assert!(out.contains(r#""tool_choice":"auto","n":1"#), "{out}");
     }
@@ -272,12 +271,12 @@ mod tests {
     #[test]
     fn landing_asks_for_an_answer_and_leaves_the_tools_declared() {
         let asking = Asking { rounds: vec![], land: true };
-        let out = written(TOOLS, &Pass { asking: Some(asking.clone()), ..plain() }, &[], &[]);
+        let out = written(TOOLS, &Variant { asking: Some(asking.clone()), ..plain() }, &[], &[]);
         assert!(out.contains(r#""tools":[{}],"tool_choice":"none""#), "{out}");
         let bare = r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}]}"#;
-        let out = written(bare, &Pass { asking: Some(asking.clone()), ..plain() }, &[], &[]);
+        let out = written(bare, &Variant { asking: Some(asking.clone()), ..plain() }, &[], &[]);
         assert!(out.ends_with(r#""tools":[{}],"tool_choice":"none"}"#), "{out}");
-        let dropped = Pass { asking: Some(asking), tools: Tools::Dropped, ..plain() };
+        let dropped = Variant { asking: Some(asking), tools: Tools::Dropped, ..plain() };
         assert!(!written(bare, &dropped, &[], &[]).contains("tool_choice"));
     }
 
@@ -296,7 +295,7 @@ mod tests {
         let body = r#"{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}"#;
         let round = r#"{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"r"}"#;
         let restored = [(1, Bytes::from_static(round.as_bytes()))];
-        let out = written(body, &Pass { flat: true, ..plain() }, &[], &restored);
+        let out = written(body, &Variant { flat: true, ..plain() }, &[], &restored);
         assert!(!out.contains("tool_calls") && !out.contains(r#""tool""#), "{out}");
         assert!(out.contains("[called f with {}]") && out.contains("[result of f]"), "{out}");
     }
@@ -312,7 +311,7 @@ mod tests {
         ] {
             let with = |options: &str| format!(r#"{{"messages":[]{options}}}"#);
             assert_eq!(
-                written(&with(options), &Pass { ask_usage: true, ..plain() }, &[], &[]),
+                written(&with(options), &Variant { ask_usage: true, ..plain() }, &[], &[]),
                 with(expected)
             );
         }

@@ -147,7 +147,7 @@ fn our_own_error_is_read_like_any_other() {
     assert_eq!((error.messages, error.code.as_deref()), (vec!["say \"please\"".to_owned()], Some("strict")));
 }
 
-/// A member of a reply that may tell an error, and what it may hold.
+/// A member of a reply that may report an error, and its possible values.
 const KEY: &str = r"error|err\\u006fr|object|type|\\u0074ype|base_resp|choices|id";
 const VALUE: &str = r#"null|"error"|"err\\u006fr"|"response\.failed"|\{"message":"error"\}|\{"status_code":[01]\}|\[\]|"chat\.completion""#;
 

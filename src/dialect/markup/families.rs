@@ -1,18 +1,18 @@
 //! The table of call markup, by model family: how a block begins, what its body begins with, and how it ends.
 //!
-//! Responsible for the tags alone. They are those that the public parsers of vLLM (`tool_parsers`), SGLang
-//! (`function_call`) and llama.cpp (`chat.cpp`) look for, seen in 2026. A new model is a new row, or a tag in one.
+//! Only the tags are here: those of the public parsers of vLLM (`tool_parsers`), SGLang (`function_call`) and llama.cpp
+//! (`chat.cpp`) in 2026. A new model is a new row, or a tag in one.
 
 use super::look::{self, Look};
 
 /// Where in a text a block may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// Its first tag is a token that no prose uses, or its body tells enough.
+pub(super) enum Position {
+    /// Its first tag is a token that no prose contains, or its body is distinctive.
     Anywhere,
-    /// Where a line begins.
+    /// At the start of a line.
     Line,
-    /// Where the text begins.
+    /// At the start of the text.
     Text,
 }
 
@@ -22,19 +22,19 @@ pub(super) struct Family {
     /// The models, for people.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests, and by people"))]
     pub(super) models: &'static str,
-    pub(super) place: Place,
+    pub(super) place: Position,
     /// The first tag.
     pub(super) openers: &'static [&'static str],
     /// Whether what follows the first tag is the body of a call.
     pub(super) body: fn(&str) -> Look,
     /// The last tag. Without one a block ends with its JSON, or with the text.
     pub(super) closers: &'static [&'static str],
-    /// Blocks as models write them; the tests hold that each is cut out.
+    /// Blocks as models write them; tests check that each is removed.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests, and by people"))]
     pub(super) examples: &'static [&'static str],
 }
 
-/// What may follow the end of any block and belongs to it: tags of blocks around it and ends of messages.
+/// What may follow the end of any block and is removed with it: tags of blocks around it and ends of messages.
 pub(super) const TRAILERS: &[&str] = &[
     "</tool_call>",
     "</tool_calls>",
@@ -57,7 +57,7 @@ pub(super) const TRAILERS: &[&str] = &[
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         models: "Qwen 2.5, 3 and 3-Coder, Hermes, GLM 4.5 and later, ERNIE 4.5, Granite 4, MiMo, Trinity, SmolLM 3",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<tool_call>"],
         body: look::hermes,
         closers: &["</tool_call>"],
@@ -75,7 +75,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Llama 3.1, Functionary 3.1, Qwen 3-Coder without the outer tag, Step 3.5",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<function="],
         body: look::function,
         closers: &["</function>"],
@@ -87,7 +87,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Mistral, Ministral, Magistral, Devstral, xLAM",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["[TOOL_CALLS]"],
         body: look::mistral,
         closers: &[],
@@ -101,7 +101,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Llama 3.1, 3.2 and 3.3",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<|python_tag|>"],
         body: look::glued,
         closers: &["<|eom_id|>", "<|eot_id|>"],
@@ -113,7 +113,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Llama 4",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<|python_start|>"],
         body: look::glued,
         closers: &["<|python_end|>"],
@@ -121,7 +121,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Kimi K2",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<|tool_calls_section_begin|>", "<|tool_call_section_begin|>"],
         body: look::kimi_section,
         closers: &["<|tool_calls_section_end|>", "<|tool_call_section_end|>"],
@@ -132,7 +132,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Kimi K2 without the outer tag",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<|tool_call_begin|>"],
         body: look::kimi_call,
         closers: &["<|tool_call_end|>"],
@@ -143,7 +143,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Kimi K3",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<|open|>tools<|sep|>"],
         body: look::kimi_tools,
         closers: &["<|close|>tools<|sep|>"],
@@ -153,7 +153,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "DeepSeek V3, R1 and V3.1 in all spellings that are seen, Step 3",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &[
             "<｜tool▁calls▁begin｜>",
             "<｜tool_calls_begin｜>",
@@ -178,7 +178,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "DeepSeek without the outer tag",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<｜tool▁call▁begin｜>", "<｜tool_call_begin｜>"],
         body: look::deepseek_call,
         closers: &["<｜tool▁call▁end｜>", "<｜tool_call_end｜>"],
@@ -188,7 +188,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "DeepSeek V3.2 and V4",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<｜DSML｜function_calls>", "<｜DSML｜tool_calls>"],
         body: look::deepseek_section,
         closers: &["</｜DSML｜function_calls>", "</｜DSML｜tool_calls>"],
@@ -199,7 +199,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "MiniMax M2 and M3",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<minimax:tool_call>", "]<]minimax[>[<tool_call>"],
         body: look::minimax,
         closers: &["</minimax:tool_call>", "]<]minimax[>[</tool_call>"],
@@ -211,7 +211,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "MiniMax M1, Hunyuan A13B, Jamba, Apriel",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<tool_calls>"],
         body: look::calls,
         closers: &["</tool_calls>"],
@@ -222,7 +222,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "OLMo 3, and models trained on Claude's format",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<function_calls>", "<antml:function_calls>"],
         body: look::calls,
         closers: &["</function_calls>", "</antml:function_calls>"],
@@ -233,7 +233,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "the same and MiniMax without the outer tag, Step 3, DeepSeek V3.2",
-        place: Place::Line,
+        place: Position::Line,
         openers: &["<invoke name=\"", "<steptml:invoke name=\"", "<｜DSML｜invoke name=\""],
         body: look::attribute,
         closers: &["</invoke>", "</steptml:invoke>", "</｜DSML｜invoke>"],
@@ -243,7 +243,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Granite 3, Phi-4-mini",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<|tool_call|>"],
         body: look::json,
         closers: &["<|/tool_call|>"],
@@ -254,7 +254,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Granite 20B",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<function_call>"],
         body: look::json,
         closers: &["</function_call>"],
@@ -262,7 +262,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Command R7B and A",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<|START_ACTION|>"],
         body: look::json,
         closers: &["<|END_ACTION|>"],
@@ -272,7 +272,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Command R and R+",
-        place: Place::Line,
+        place: Position::Line,
         openers: &["Action: ```json"],
         body: look::json,
         closers: &["```"],
@@ -280,7 +280,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "InternLM 2, Intern-S1",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<|action_start|>"],
         body: look::plugin,
         closers: &["<|action_end|>"],
@@ -288,7 +288,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "LFM 2",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<|tool_call_start|>"],
         body: look::list,
         closers: &["<|tool_call_end|>"],
@@ -296,7 +296,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Seed-OSS, LongCat",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<seed:tool_call>", "<longcat_tool_call>"],
         body: look::hermes,
         closers: &["</seed:tool_call>", "</longcat_tool_call>"],
@@ -307,7 +307,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Apertus, Nemotron",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<|tools_prefix|>", "<TOOLCALL>"],
         body: look::json,
         closers: &["<|tools_suffix|>", "</TOOLCALL>"],
@@ -318,7 +318,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Gemma 4, FunctionGemma",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["<|tool_call>", "<start_function_call>"],
         body: look::gemma,
         closers: &["<tool_call|>", "<end_function_call>"],
@@ -329,7 +329,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "GigaChat 3",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &["function call<|role_sep|>"],
         body: look::json,
         closers: &[],
@@ -337,7 +337,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "gpt-oss",
-        place: Place::Anywhere,
+        place: Position::Anywhere,
         openers: &[
             "<|channel|>commentary to=",
             "<|channel|>analysis to=",
@@ -355,7 +355,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "gpt-oss where the engine drops its special tokens",
-        place: Place::Line,
+        place: Position::Line,
         openers: &["commentary to=functions.", "assistantcommentary to=functions.", "analysis to=functions."],
         body: look::harmony,
         closers: &[],
@@ -366,7 +366,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Functionary 3.2",
-        place: Place::Line,
+        place: Position::Line,
         openers: &[">>>"],
         body: look::functionary,
         closers: &[],
@@ -374,7 +374,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "FireFunction 2, Phi-4-mini",
-        place: Place::Line,
+        place: Position::Line,
         openers: &["functools"],
         body: look::json,
         closers: &[],
@@ -382,7 +382,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "any model that imitates a history that toolrein has rewritten as text",
-        place: Place::Line,
+        place: Position::Line,
         openers: &["[called "],
         body: look::called,
         closers: &["]"],
@@ -390,7 +390,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "Llama 3.2 and others that write nothing but JSON",
-        place: Place::Text,
+        place: Position::Text,
         openers: &["{"],
         body: look::bare_object,
         closers: &[";"],
@@ -404,7 +404,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         models: "xLAM, Llama 4, and others that write a list of calls",
-        place: Place::Text,
+        place: Position::Text,
         openers: &["["],
         body: look::bare_list,
         closers: &[],

@@ -1,8 +1,8 @@
-//! What stands behind the first tag of a call's markup: whether it is the body of a call, or the tag is only mentioned.
+//! Lookahead after the first tag of call markup: whether the body of a call follows, or the tag is only mentioned.
 //!
-//! Responsible for the beginnings of bodies alone: JSON, a name, another tag. Whoever asks bounds how much is looked at.
+//! Recognises only how bodies begin: with JSON, a name, another tag. The caller limits how much is looked at.
 
-/// What a text is, as far as it has come.
+/// What a text is, as far as is known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     /// No body of a call.
@@ -13,12 +13,12 @@ pub(super) enum Look {
     Yes(Value),
 }
 
-/// Where the value begins with whose end the block ends.
+/// The start of the value whose end is the end of the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     /// There is none: the block ends with its closing tag, or with the text.
     None,
-    /// So many bytes behind the first tag.
+    /// So many bytes after the first tag.
     At(usize),
     /// The first tag is its beginning.
     Whole,
@@ -26,15 +26,15 @@ pub(super) enum Value {
     Python,
 }
 
-/// The text behind what was looked for, or why it was not found.
+/// The text after the match, or why there is no match.
 type Rest<'a> = Result<&'a str, Look>;
 
 fn decided(found: Result<Value, Look>) -> Look {
     found.map_or_else(|look| look, Look::Yes)
 }
 
-/// The first of the alternatives that is found. One that may yet be found comes before those behind it, or it would hang
-/// on the pieces of the text which one is.
+/// The first alternative that matches. One that may still match comes before later ones, or the result would depend on
+/// how the text is split.
 fn any(text: &str, alternatives: &[fn(&str) -> Look]) -> Look {
     alternatives.iter().map(|look| look(text)).find(|look| *look != Look::No).unwrap_or(Look::No)
 }
@@ -56,7 +56,7 @@ fn one_of<'a>(text: &'a str, wanted: &[&str]) -> Rest<'a> {
     best(wanted.iter().map(|wanted| literal(text, wanted)))
 }
 
-/// What is found of several; else whether one of them may be.
+/// A match of several; otherwise whether one may still match.
 fn best<'a>(found: impl Iterator<Item = Rest<'a>>) -> Rest<'a> {
     let mut best = Err(Look::No);
     for found in found {
@@ -89,7 +89,7 @@ fn value(text: &str) -> Result<(), Look> {
     one_of(blank(inside)?, &["\"", "}"]).map(|_| ())
 }
 
-/// JSON, at once or behind white space.
+/// JSON, at once or after white space.
 pub(super) fn json(text: &str) -> Look {
     decided((|| {
         let rest = blank(text)?;
@@ -119,22 +119,22 @@ fn inner_tag(text: &str) -> Look {
 fn name_and_tag(text: &str) -> Look {
     decided((|| {
         // Only line ends between, or it is prose: "between <tool_call> and </tool_call>".
-        let behind = name(text.trim_start_matches('\n'))?.trim_start_matches('\n');
-        one_of(behind, &["<arg_key>", "</tool_call>"]).map(|_| Value::None)
+        let after = name(text.trim_start_matches('\n'))?.trim_start_matches('\n');
+        one_of(after, &["<arg_key>", "</tool_call>"]).map(|_| Value::None)
     })())
 }
 
-/// `search(`, at once or behind white space.
+/// `search(`, at once or after white space.
 fn python_call(text: &str) -> Look {
     decided((|| literal(name(blank(text)?)?, "(").map(|_| Value::None))())
 }
 
-/// What stands behind `<tool_call>` and its like.
+/// What follows `<tool_call>` and its like.
 pub(super) fn hermes(text: &str) -> Look {
     any(text, &[json, inner_tag, name_and_tag, python_call])
 }
 
-/// What stands behind `[TOOL_CALLS]`.
+/// What follows `[TOOL_CALLS]`.
 pub(super) fn mistral(text: &str) -> Look {
     fn named(text: &str) -> Look {
         decided((|| {
@@ -168,7 +168,7 @@ pub(super) fn glued(text: &str) -> Look {
     any(text, &[json, code, list])
 }
 
-/// What stands behind `<function=`.
+/// What follows `<function=`.
 pub(super) fn function(text: &str) -> Look {
     decided((|| {
         let rest = blank(literal(name(text)?, ">")?)?;
@@ -180,7 +180,7 @@ pub(super) fn function(text: &str) -> Look {
     })())
 }
 
-/// A name in an attribute that was begun: `x">`.
+/// The rest of an attribute with a name: `x">`.
 pub(super) fn attribute(text: &str) -> Look {
     decided((|| literal(name(text)?, "\"").map(|_| Value::None))())
 }
@@ -199,7 +199,7 @@ pub(super) fn kimi_tools(text: &str) -> Look {
     any_tag(text, &["<|open|>call"])
 }
 
-/// The tags of single calls, in DeepSeek's and StepFun's spelling.
+/// The tags of single calls, as DeepSeek and StepFun write them.
 pub(super) fn deepseek_section(text: &str) -> Look {
     any_tag(text, &["<｜"])
 }
@@ -238,7 +238,7 @@ pub(super) fn harmony(text: &str) -> Look {
     })())
 }
 
-/// A name in a line of its own, and JSON.
+/// A name on a line of its own, and JSON.
 pub(super) fn functionary(text: &str) -> Look {
     decided((|| {
         let rest = blank(literal(name(text)?, "\n")?)?;
@@ -256,12 +256,12 @@ pub(super) fn called(text: &str) -> Look {
     })())
 }
 
-/// An object that is a call and nothing else, behind its brace.
+/// An object that is a call and nothing else, after its brace.
 pub(super) fn bare_object(text: &str) -> Look {
     decided(object(text).map(|()| Value::Whole))
 }
 
-/// A list of such objects, or of calls as Python writes them, behind its bracket.
+/// A list of such objects, or of calls as Python writes them, after its bracket.
 pub(super) fn bare_list(text: &str) -> Look {
     fn objects(text: &str) -> Look {
         decided((|| object(literal(blank(text)?, "{")?).map(|()| Value::Whole))())
@@ -297,7 +297,7 @@ fn sequence<'a>(text: &'a str, steps: &[Step]) -> Rest<'a> {
     })
 }
 
-/// The members of a call, behind the brace of its object.
+/// The members of a call, after the brace of its object.
 fn object(text: &str) -> Result<(), Look> {
     use Step::{Is, Name, OneOf};
     const ARGUMENTS: Step = OneOf(&["\"parameters\"", "\"arguments\""]);

@@ -1,9 +1,9 @@
-//! Markup of every family cut out, near misses left alone, and the same text however it is cut.
+//! Tests: markup of every family is removed, near misses stay, and the result does not depend on how the text is split.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Explanations, mentions and look-alikes, each of which stays as it is.
+/// Explanations, mentions and look-alikes, which all stay as they are.
 const NEAR_MISSES: &[&str] = &[
     "",
     "The answer is 42.",
@@ -82,7 +82,7 @@ fn every_example_of_every_family_is_cut_out() {
 
 #[test]
 fn the_text_around_a_block_stays() {
-    for family in FAMILIES.iter().filter(|family| family.place != Place::Text) {
+    for family in FAMILIES.iter().filter(|family| family.place != Position::Text) {
         for example in family.examples {
             let text = format!("I looked.\n{example}");
             assert_eq!(cut(&text).trim(), "I looked.", "{}: {text}", family.models);
@@ -145,7 +145,7 @@ fn no_opener_hides_another_one_that_allows_the_same() {
 
 #[test]
 fn little_is_ever_held_so_that_hostile_text_costs_little() {
-    // Each piece keeps something waiting, or begins what never ends. Only what is held is looked at twice.
+    // Each piece keeps something waiting, or begins what never ends. Only held text is looked at twice.
     for piece in
         ["<", "<tool_call>", "<tool_call> ", "`", "[", "{\"name\" ", "<tool_call>{", "commentary to=", " "]
     {

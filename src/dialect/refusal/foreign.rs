@@ -1,7 +1,7 @@
 //! Refusals in other languages than English, as gateways for one country word them.
 //!
-//! Responsible for Chinese, Japanese, Korean, Russian and some languages of western Europe. Looks for a subject and a
-//! lack in one sentence and knows no more grammar than that, so it is used only where no English rule applies.
+//! Responsible for Chinese, Japanese, Korean, Russian and some languages of western Europe. Looks only for a subject
+//! and a lack in one sentence, so it is used only if no English rule applies.
 
 use super::Refusal::{self, LateSystem, ToolChoice, ToolHistory, Tools};
 use super::words::cut;

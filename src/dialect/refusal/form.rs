@@ -1,8 +1,8 @@
-//! Refusals in no wording that is known: whether another form of the same request might be taken.
+//! Refusals in unknown wordings: whether another variant of the same request might be accepted.
 //!
-//! Responsible for telling an upstream that objects to what a request holds from one that is busy, broken, or objects to
-//! the caller or to what the user wrote. Wordings of chat templates are without number, so the answer is by status
-//! first; to be asked only of requests that toolrein gave another form than the client's.
+//! Distinguishes an upstream that objects to the form of a request from one that is busy, broken, or objects to the
+//! caller or to what the user wrote. Chat templates have too many wordings, so the status comes first. Only for
+//! requests that toolrein sent in another variant than the client's.
 
 use super::super::error::UpstreamError;
 use super::words::cut;
@@ -13,7 +13,7 @@ use super::{MESSAGES, is_about_content};
 #[must_use]
 pub fn may_be_about_the_form(status: u16, error: &UpstreamError) -> bool {
     match status {
-        // The caller's key, purse, rights and pace, an address that is not there, and sizes.
+        // The caller's key, credit, rights and rate, an unknown address, and sizes.
         401..=404 | 407 | 408 | 413 | 429 => false,
         400..=499 => !is_about_content(error),
         200 | 500 => !is_about_content(error) && speaks_of_a_template(error),
@@ -21,7 +21,7 @@ pub fn may_be_about_the_form(status: u16, error: &UpstreamError) -> bool {
     }
 }
 
-/// What template engines and validators speak of when they refuse a conversation.
+/// Words of template engines and validators that refuse a conversation.
 const TEMPLATE: &[&str] = &[
     "template",
     "jinja",
@@ -36,7 +36,7 @@ const TEMPLATE: &[&str] = &[
     "not supported",
     "must ",
 ];
-/// What a server says of its own state.
+/// Words of a server about its own state.
 const STATE: &[&str] = &[
     "overload",
     "unavailable",

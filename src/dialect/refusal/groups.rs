@@ -1,8 +1,8 @@
-//! The vocabulary of the patterns: groups of phrases that mean the same, and words that add nothing.
+//! The patterns' vocabulary: groups of synonymous phrases, and filler words.
 //!
-//! Responsible for synonyms alone; which of them make a refusal is the business of `rules`.
+//! Only synonyms are here; `rules` says which of them make a refusal.
 
-/// Groups of phrases that mean the same.
+/// Groups of synonymous phrases.
 pub(super) const GROUPS: &[(&str, &[&str])] = &[
     (
         "TOOLS",
@@ -111,7 +111,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Words that add nothing to a refusal.
+/// Filler words, without meaning for a refusal.
 pub(super) const FILLERS: &[&str] = &[
     ":",
     "a",

@@ -1,14 +1,14 @@
-//! Context overflow: what upstreams say when a request is longer than the model takes.
+//! Context overflow errors: how upstreams refuse a request that is longer than the model's context.
 //!
-//! Responsible for recognising it by its wording, as data with an example each. Deliberately silent on what a shorter
-//! history gets nobody past, or gets past by accident: too many output tokens asked for, tokens per minute, a body of
-//! too many bytes, a single text or list that is too long.
+//! Recognises them by their wording, as data with an example each. Deliberately ignores what a shorter history does not
+//! avoid, or avoids only by accident: too many output tokens asked for, tokens per minute, a body of too many bytes, a
+//! single text or list that is too long.
 
 use super::super::error::UpstreamError;
 use super::words::cut;
 
-/// Whether the error says that the request is longer than the model takes. `status`: the HTTP status that it came with,
-/// 200 inside a stream.
+/// Whether the error says that the request is longer than the model's context. `status`: the HTTP status that it came
+/// with, 200 inside a stream.
 #[must_use]
 pub fn overflows(status: u16, error: &UpstreamError) -> bool {
     if matches!(status, 401 | 402 | 403 | 407 | 408 | 429) {
@@ -22,11 +22,11 @@ pub fn overflows(status: u16, error: &UpstreamError) -> bool {
     })
 }
 
-/// One way to say it.
+/// One wording.
 pub(super) struct Wording {
-    /// All of it stands in the text, in lower case.
+    /// Phrases that all occur in the text, in lower case.
     pub(super) says: &'static [&'static str],
-    /// Who says so, and how: from their documentation or from reports of users.
+    /// Its source and an example: from documentation or from users' reports.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests, and by people"))]
     pub(super) example: (&'static str, &'static str),
 }
@@ -35,7 +35,7 @@ const fn wording(says: &'static [&'static str], by: &'static str, example: &'sta
     Wording { says, example: (by, example) }
 }
 
-/// These speak of a pace or a purse, whatever else they say.
+/// Texts about a rate or credit, whatever else they contain.
 const PACE: &[&str] = &["per minute", "per min ", "(tpm)", "rate limit", "rate_limit", "quota"];
 
 pub(super) const WORDINGS: &[Wording] = &[

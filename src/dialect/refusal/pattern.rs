@@ -1,6 +1,6 @@
-//! Patterns over words: how a rule says what it looks for.
+//! The word pattern matcher of the refusal rules.
 //!
-//! Responsible for finding a pattern in a row of words. A pattern is a row of
+//! Finds a pattern in a row of words. A pattern is a row of
 //! - words, with alternatives: `unknown|unsupported`,
 //! - `*.role`: a word that ends so,
 //! - groups of phrases: `TOOLS`, `NOT`, defined in `groups`,
@@ -34,7 +34,7 @@ fn match_at(pattern: &str, words: &[&str], start: usize) -> Option<usize> {
     }
 }
 
-/// The places that a gap at `start` may reach.
+/// The positions that a gap at `start` may reach.
 fn over(
     words: &[&str],
     start: usize,

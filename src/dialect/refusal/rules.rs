@@ -1,23 +1,23 @@
-//! The rules by which a refusal is recognised: a table, each row with a wording that it is for.
+//! The refusal rules: a table, each row with an example wording.
 //!
-//! Responsible for the words of the trade alone. A new wording is a new row, or a word in a group; the language
-//! of patterns is in `pattern`. What a row must not catch goes into its vetoes and into the tests' near misses.
+//! A new wording is a new row, or a word in a group; the pattern language is in `pattern`. What a row must not match
+//! goes into its vetoes and into the tests' near misses.
 
 use super::Refusal::{self, LateSystem, ToolChoice, ToolHistory, Tools};
 
-/// One way to say one refusal.
+/// One wording of one refusal.
 pub(super) struct Rule {
     pub(super) refusal: Refusal,
     /// What it may mean as well.
     pub(super) or: Option<Refusal>,
     pub(super) says: &'static str,
-    /// Patterns that turn the sense if they stand up to three words before the match, behind the last comma.
+    /// Patterns that reverse the meaning if they are up to three words before the match, after the last comma.
     pub(super) not_before: &'static [&'static str],
-    /// Likewise within the match and up to six words behind it, before the next comma.
+    /// Likewise within the match and up to six words after it, before the next comma.
     pub(super) not_after: &'static [&'static str],
     /// Likewise anywhere in the sentence.
     pub(super) not_beside: &'static [&'static str],
-    /// A wording of a real upstream, or one like it; the tests hold that the rule finds it.
+    /// A wording of a real upstream, or one like it; tests check that the rule matches it.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests, and by people"))]
     pub(super) example: &'static str,
 }
@@ -44,7 +44,7 @@ impl Rule {
     }
 }
 
-/// Not tools as such are refused, but tools beside something else, or in one place.
+/// Not tools as such are refused, but tools together with something else, or in one place.
 const CONDITION: &[&str] = &[
     "stream|streaming|streamed",
     "when|while|if|unless|without|together|combined|alongside|simultaneously|combination|conjunction",
@@ -390,8 +390,8 @@ pub(super) const RULES: &[Rule] = &[
     rule(LateSystem, "invalid message role", "Invalid message role").or(ToolHistory),
 ];
 
-/// What a request is told that lost its tools but not its tool calls. Means nothing in an answer to a client's own
-/// request, where it is the client's mistake.
+/// Errors for a request without its tools but with its tool calls. For a client's own request they mean a mistake of
+/// the client.
 pub(super) const MISSED: &[(&str, &str)] = &[
     ("requested tool ~ NOT exist", "requested tool does not exist"),
     ("NOT in request.tools|tools", "attempted to call tool 'x' which was not in request.tools"),
@@ -407,7 +407,7 @@ pub(super) const MISSED: &[(&str, &str)] = &[
     ("without function declarations|tools", "Function calling config is set without function_declarations."),
 ];
 
-/// What an upstream calls the member that it does not take, with wordings of vLLM, Mistral and Azure
+/// How an upstream names the member that it does not accept, with wordings of vLLM, Mistral and Azure
 /// (modelscope/ms-agent#489, openai/openai-agents-python#442, agno-agi/agno#1066).
 pub(super) const STREAM_OPTIONS: &[(&str, &[&str])] = &[
     (

@@ -163,7 +163,7 @@ fn a_refusal_that_quotes_the_user_is_not_taken_for_one() {
     }
 }
 
-/// What no rule was written for, in any order: bits of rules, of near misses and of noise.
+/// Texts without a rule of their own: bits of rules, of near misses and of noise, in any order.
 fn soup() -> impl Strategy<Value = String> {
     let bits = [
         "tools",
@@ -194,7 +194,7 @@ proptest! {
     }
 
     #[test]
-    fn what_stands_behind_the_part_that_is_read_changes_nothing(text in soup(), tail in soup()) {
+    fn what_follows_the_part_that_is_read_changes_nothing(text in soup(), tail in soup()) {
         let front = words::cut(&text);
         prop_assume!(front.len() < text.len());
         prop_assert_eq!(judge(&text), judge(&format!("{front}{tail}")));
@@ -203,7 +203,8 @@ proptest! {
 
 #[test]
 fn a_hostile_message_costs_little() {
-    // Each word begins many rules and ends none: the worst that a text of the greatest length can do.
+    // Each word begins many rules and ends none: the worst that a text of the greatest length can do. Quadratic work
+    // would take hours, and the test runner ends it.
     let words = [
         "not the a of ",
         "tool call not the ",
@@ -211,13 +212,10 @@ fn a_hostile_message_costs_little() {
         "unsupported parameter: a, b, ",
         "no x y ",
     ];
-    let start = std::time::Instant::now();
     for word in words {
         let error = UpstreamError { messages: vec![word.repeat(10_000); 16], ..UpstreamError::default() };
         assert_eq!(classify(400, &error), None, "{word}");
     }
-    // Unoptimised, on a busy machine; quadratic work would take hours.
-    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
 }
 
 #[test]

@@ -1,16 +1,15 @@
-//! The words of an error message: lower case, one spelling for each of the many ways to write one thing.
+//! The tokeniser of error messages: lower-case words in a normal form.
 //!
-//! Responsible for telling words from paths (`tools[0].type`, `messages.2.role`, `llama3-groq-tool-use` are one
-//! word each, so that a rule about `tools` does not see them) and for marking where clauses end. Deliberately
-//! knows no word's meaning.
+//! Separates words from paths (`tools[0].type`, `messages.2.role`, `llama3-groq-tool-use` are one word each, so that a
+//! rule about `tools` does not see them) and marks where clauses end. Knows no meanings.
 
-/// How much of one message is read. What an upstream has to say stands at the front; what follows is often an
-/// echo of the request, which must not be taken for the upstream's own words.
+/// How much of one message is read. The upstream's own text comes first; what follows is often an echo of the request,
+/// which must not be taken for the upstream's words.
 const READ_BYTES: usize = 2 * 1024;
 
 /// The end of a sentence: no pattern reaches across it.
 pub(super) const STOP: &str = ".";
-/// A comma, a brace or a line end: items of a list go on behind it, a qualification does not.
+/// A comma, a brace or a line end: items of a list continue after it, a qualification does not.
 pub(super) const COMMA: &str = ",";
 
 /// Joined words are taken apart if they consist of these alone: `tool-use`, `function/tool`, but no model's name.
@@ -57,9 +56,9 @@ pub(super) fn normalise(text: &str) -> String {
     out
 }
 
-/// The part of `text` that is read, without what it quotes: sentences of the user's in quotation marks, which must not be
-/// taken for the upstream's own words. Values of members stay, since errors within errors are written so, but for members
-/// that hold an input.
+/// The part of `text` that is read, without what it quotes: sentences of the user's in quotation marks, which must not
+/// be taken for the upstream's own words. Values of members stay, since errors within errors are written so, but for
+/// members that hold an input.
 pub(super) fn without_quotes(text: &str) -> String {
     const WORDS: usize = 5;
     let text = cut(text);
@@ -107,7 +106,7 @@ fn end_of_quote(text: &str, mark: char) -> Option<usize> {
     line.match_indices(mark).map(|(at, _)| at).find(|at| is_end(*at))
 }
 
-/// The member whose value comes behind `text`, if it ends in one: `{"message": `.
+/// The member whose value follows `text`, if it ends with one: `{"message": `.
 fn member_before(text: &str) -> Option<&str> {
     let key = text.trim_end().strip_suffix(':')?.trim_end().strip_suffix(['"', '\''])?;
     key.rsplit(['"', '\'']).next()
@@ -118,7 +117,7 @@ pub(super) fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(READ_BYTES)]
 }
 
-/// Whether `c` belongs to the path or the name that has begun.
+/// Whether `c` belongs to the path or the name that was started.
 fn joins(c: char, next: char, word: &str) -> bool {
     let goes_on = next.is_alphanumeric() || next == '_';
     !word.is_empty()
@@ -130,7 +129,7 @@ fn joins(c: char, next: char, word: &str) -> bool {
         }
 }
 
-/// The mark in `doesn't`, in whatever spelling.
+/// The apostrophe in `doesn't`, in any Unicode form.
 fn is_apostrophe(c: char, next: char, word: &str) -> bool {
     matches!(c, '\'' | '’' | '`' | '´') && next == 't' && word.ends_with('n')
 }

@@ -1,10 +1,9 @@
-//! Pieces of a chunk, joined again where they stood beside each other. Copies nothing.
+//! Adjacent pieces of a chunk joined again, without copying.
 
 use bytes::Bytes;
 use std::ops::Range;
 
-/// Gives `pieces` out and joins those that stand next to each other in `chunk`, so that what nobody touched goes
-/// out as it came.
+/// Gives `pieces` out and joins those that are adjacent in `chunk`, so that unchanged bytes go out as they came.
 pub(super) fn rejoined(chunk: &Bytes, pieces: &mut Vec<Bytes>, mut give: impl FnMut(Bytes)) {
     if pieces.len() == 1 {
         return pieces.pop().into_iter().for_each(give);

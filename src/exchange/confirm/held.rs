@@ -1,14 +1,13 @@
-//! Calls of one reply that wait for a person's word: which they are, what they are shown as, and what each word makes of
-//! them. Says what waits as data; who is asked, how and for how long is the shell's affair.
+//! How a held call is shown to the person who decides on it. Makes text; the shell does the asking.
 
 use super::shown::{is_plain_name, pretty_text};
 use crate::plan::approval::Unaskable;
 use crate::policy::about::Confirming;
 
-/// What a call would be held as.
+/// The text that a person is shown of a call.
 ///
 /// # Errors
-/// Why nobody can be asked about it.
+/// Why no person can be asked about it.
 pub fn shown(
     tool: &str,
     (arguments, custom): (&str, bool),

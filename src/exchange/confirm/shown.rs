@@ -1,11 +1,11 @@
-//! Arguments as a person reads them: every value in full, one a line, nothing invisible. Writes text to read; what
-//! runs is never read back from it.
+//! Pretty-printed arguments for approvals: every value in full, one per line, nothing invisible. Writes text to read;
+//! the call that runs is never parsed from it.
 
 use crate::conversation::assembled::Assembled;
 use crate::wire::body::Scanner;
 use crate::wire::json::{quote, unescape};
 
-/// Spaces a level.
+/// Spaces per level.
 const INDENT: usize = 2;
 
 /// Whether a tool's name can be shown as it is.
@@ -19,13 +19,13 @@ pub(super) fn fenced(text: &str) -> String {
     format!("```json\n{text}\n```")
 }
 
-/// The arguments of a call, in order and with every member, also one that is there twice; `None` if they are not
-/// JSON. Free text is shown as one JSON string.
+/// The arguments of a call, in order and with every member, also duplicates; `None` if they are not JSON. Free text is
+/// shown as one JSON string.
 pub(super) fn pretty(call: &Assembled) -> Option<String> {
     pretty_text(&call.arguments(), call.custom)
 }
 
-/// The same of the arguments' text; `custom`: they are free text.
+/// The same for the arguments' text; `custom`: they are free text.
 pub(super) fn pretty_text(text: &str, custom: bool) -> Option<String> {
     if custom {
         return Some(visible(&quote(text)));
@@ -45,8 +45,8 @@ fn laid_out(json: &str) -> String {
     let mut rest = json;
     while let Some(char) = rest.chars().next() {
         let length = if char == '"' { string_length(rest) } else { char.len_utf8() };
-        let (token, behind) = rest.split_at(length);
-        rest = behind;
+        let (token, after) = rest.split_at(length);
+        rest = after;
         match char {
             '"' => out.push_str(&visible(&quote(&unescape(&token.as_bytes()[1..token.len() - 1])))),
             '{' | '[' => {
@@ -93,7 +93,7 @@ fn string_length(text: &str) -> usize {
     end.map_or(text.len(), |(at, _)| at + 1)
 }
 
-/// A JSON string in which what a person would not see, or would see elsewhere, is spelled as an escape.
+/// A JSON string in which characters that a person would not see, or would see elsewhere, are written as escapes.
 fn visible(string: &str) -> String {
     let mut out = String::with_capacity(string.len());
     for char in string.chars() {

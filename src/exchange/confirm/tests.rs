@@ -1,11 +1,11 @@
-//! What a person reads, what counts as a yes, and what is handed out for it.
+//! Tests of the question, of what counts as an approval, and of what is then handed out.
 
 use super::*;
 use crate::conversation::identity::HashKey;
 use crate::dialect::Handed;
 use crate::dialect::chat::approved::{events, reply};
 use crate::plan::approval::Confirmation;
-use crate::policy::about::YesForm;
+use crate::policy::about::ApprovalForm;
 use crate::wire::json::escape_into;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -19,7 +19,7 @@ fn call(name: &str, arguments: &str) -> Assembled {
 
 fn confirming(max_chars: usize) -> Confirming {
     let words = vec!["yes".into(), "go ahead".into()];
-    Confirming { form: YesForm::Chat, words, expires_ms: 600_000, max_chars }
+    Confirming { form: ApprovalForm::Chat, words, expires_ms: 600_000, max_chars }
 }
 
 fn question(calls: &[Assembled]) -> Question {
@@ -31,7 +31,7 @@ fn confirmation(calls: &[Assembled]) -> Confirmation {
 }
 
 fn handed<'a>(key: &'a HashKey, usage: bool) -> Handed<'a> {
-    Handed { anchor: Hash(7), key, model: "m", created: 1, usage }
+    Handed { question: Hash(7), key, model: "m", created: 1, usage }
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn nobody_is_asked_about_what_cannot_be_shown() {
 }
 
 #[test]
-fn a_yes_is_the_token_or_a_word_and_nothing_else() {
+fn an_approval_is_the_token_or_a_word_and_nothing_else() {
     let waiting = confirmation(&[call("f", "{}")]);
     for yes in ["K7PQ3M", " k7pq3m\n", "YES", "Go Ahead"] {
         assert!(waiting.is_approved_by(yes), "{yes}");

@@ -1,4 +1,4 @@
-//! What the readers of replies ask of the judge of calls, answered by [`Judging`].
+//! [`CallJudge`], the interface of the reply readers to the judge, implemented by [`Judging`].
 
 use super::Judging;
 use crate::conversation::assembled::Assembled;
@@ -50,9 +50,7 @@ impl CallJudge for Judging {
     fn acts(&self) -> Vec<(&'static str, &'static str)> {
         let done = self.record.iter().flat_map(|judged| {
             let blocked = match &judged.decision {
-                Decision::Withhold { policy, .. } | Decision::Ask { policy, .. } => {
-                    Some((*policy, "withheld"))
-                }
+                Decision::Block { policy, .. } | Decision::Ask { policy, .. } => Some((*policy, "blocked")),
                 _ => None,
             };
             blocked.into_iter().chain(judged.acts.iter().copied())

@@ -1,5 +1,5 @@
-//! Calls that wait for a person's word: they are held, counted against limits as if they were made, and settled once
-//! the word is there. Holds data; waits for nothing.
+//! Held calls, which wait for a person's decision: they count against limits as if they were made, and are settled by
+//! the decision. Holds data; waits for nothing.
 
 use super::{Judged, Judging};
 use crate::conversation::assembled::Assembled;
@@ -11,13 +11,13 @@ use crate::plan::decision::Decision;
 use crate::policy::about::Confirming;
 use crate::policy::set::Ruling;
 
-/// What waits, and what was said before in this client request.
+/// The held calls, and the earlier decisions in this client request.
 #[derive(Default)]
 pub(super) struct Holding {
     waiting: Vec<Waiting>,
-    /// The tools and arguments that somebody said no to: they are not asked about twice.
+    /// The declined tools with their arguments: these are not asked about twice.
     declined: Vec<(String, Hash)>,
-    /// Nobody is there any more, and why.
+    /// Why no person can be asked any more.
     silent: Option<ApprovalDecision>,
     next: u32,
 }
@@ -26,15 +26,15 @@ struct Waiting {
     call: HeldCall,
     choice: u32,
     arguments: Hash,
-    /// The calls that limits had let through with this one.
+    /// The number of calls that limits had let through, this one included.
     passed: usize,
     objections: Vec<(&'static str, Reason)>,
-    /// A policy before has mended the arguments.
-    mended: bool,
+    /// An earlier policy has corrected the arguments.
+    fixed: bool,
 }
 
 impl Judging {
-    /// Whether a reply waits for a person's word on calls that need one.
+    /// Whether a reply waits for a person's decision on calls that need one.
     pub(super) fn holds(&self) -> bool {
         let waits = self.judge.confirming().and_then(Confirming::hold_ms).is_some();
         waits && !self.observe && self.token.is_some()
@@ -45,13 +45,13 @@ impl Judging {
         self.judge.confirming().and_then(Confirming::hold_ms).unwrap_or(0)
     }
 
-    /// The calls that wait for a word now.
+    /// The calls that wait for a decision now.
     pub fn held(&self) -> impl Iterator<Item = &HeldCall> {
         self.holding.waiting.iter().map(|waiting| &waiting.call)
     }
 
-    /// Holds a call of `choice` to which nobody objects but for want of a yes; or withholds it, where nobody can be
-    /// asked about it.
+    /// Holds a call of `choice` that lacks nothing but an approval; or blocks it, where no person can be asked about
+    /// it.
     pub(super) fn hold(
         &mut self,
         (choice, now_ms): (u32, u64),
@@ -60,13 +60,13 @@ impl Judging {
         ruling: Ruling,
     ) -> Decision {
         let (tool, id) = (call.name(), self.holding.next);
-        let mended = ruling.rewritten.map(|(_, arguments)| arguments);
-        let arguments = mended.clone().unwrap_or_else(|| call.arguments());
+        let fixed = ruling.rewritten.map(|(_, arguments)| arguments);
+        let arguments = fixed.clone().unwrap_or_else(|| call.arguments());
         let hash = self.judge.arguments_hash(&arguments);
         match self.askable(&tool, (&arguments, call.custom), hash, reason) {
             Err(reason) => {
-                let decision = Decision::Withhold { policy, reason };
-                self.tell((tool, call.id()), decision.clone(), ruling.objections, Vec::new());
+                let decision = Decision::Block { policy, reason };
+                self.note((tool, call.id()), decision.clone(), ruling.objections, Vec::new());
                 decision
             }
             Ok(shown) => {
@@ -80,40 +80,40 @@ impl Judging {
                     arguments: hash,
                     passed: self.judge.passed(),
                     objections: ruling.objections,
-                    mended: mended.is_some(),
+                    fixed: fixed.is_some(),
                 });
-                Decision::Hold { id, arguments: mended }
+                Decision::Hold { id, arguments: fixed }
             }
         }
     }
 
-    /// Ends the waiting of the call `id`: what becomes of it, `None` if it does not wait.
-    pub fn settle(&mut self, id: u32, word: ApprovalDecision) -> Option<Decision> {
+    /// Settles the call `id` and returns what happens to it; `None` if it does not wait.
+    pub fn settle(&mut self, id: u32, approval: ApprovalDecision) -> Option<Decision> {
         let at = self.holding.waiting.iter().position(|waiting| waiting.call.id == id)?;
-        let Waiting { call, choice, arguments, passed, objections, mended } = self.holding.waiting.remove(at);
+        let Waiting { call, choice, arguments, passed, objections, fixed } = self.holding.waiting.remove(at);
         let (policy, reason) = objections.first()?;
         let policy = *policy;
-        if word == ApprovalDecision::Approved {
-            let decision = match mended {
+        if approval == ApprovalDecision::Approved {
+            let decision = match fixed {
                 true => Decision::Rewrite { arguments: call.arguments },
                 false => Decision::Release,
             };
-            let mut acts = vec![(policy, word.as_str())];
-            acts.extend(mended.then_some((policy, "rewritten")));
-            self.tell((call.tool, call.call_id), decision.clone(), Vec::new(), acts);
+            let mut acts = vec![(policy, approval.as_str())];
+            acts.extend(fixed.then_some((policy, "rewritten")));
+            self.note((call.tool, call.call_id), decision.clone(), Vec::new(), acts);
             return Some(decision);
         }
         self.judge.take_back(choice, passed);
-        let decision = Decision::Withhold { policy, reason: word.refusal(reason) };
-        match word {
+        let decision = Decision::Block { policy, reason: approval.refusal(reason) };
+        match approval {
             ApprovalDecision::Declined => self.holding.declined.push((call.tool.clone(), arguments)),
             silent => self.holding.silent = Some(silent),
         }
-        self.tell((call.tool, call.call_id), decision.clone(), objections, Vec::new());
+        self.note((call.tool, call.call_id), decision.clone(), objections, Vec::new());
         Some(decision)
     }
 
-    /// What somebody would be shown of the call.
+    /// The text that a person would be shown of the call.
     fn askable(
         &self,
         tool: &str,
@@ -123,21 +123,21 @@ impl Judging {
     ) -> Result<String, Reason> {
         let declined = self.holding.declined.iter().any(|(name, seen)| name == tool && *seen == hash);
         let said = declined.then_some(ApprovalDecision::Declined).or(self.holding.silent);
-        if let Some(word) = said {
-            return Err(word.refusal(reason));
+        if let Some(approval) = said {
+            return Err(approval.refusal(reason));
         }
         let Some(confirming) = self.judge.confirming() else { return Err(reason.clone()) };
         shown(tool, (arguments, custom), confirming).map_err(|why| put_off(reason, Some(&Err(why))))
     }
 
-    fn tell(
+    fn note(
         &mut self,
         (tool, id): (String, String),
         decision: Decision,
         objections: Vec<(&'static str, Reason)>,
         acts: Vec<(&'static str, &'static str)>,
     ) {
-        self.record.push(Judged { tool, id, decision, objections, acts, regret: None, unjudged: false });
+        self.record.push(Judged { tool, id, decision, objections, acts, re_request: None, unjudged: false });
     }
 }
 

@@ -1,5 +1,5 @@
-//! Calls judged by their names: when a name is complete, which names are enough to block a call, and what other names a
-//! client may read for a call whose name comes in pieces.
+//! Judging calls by name: when a name is complete, when the name alone blocks a call, and which other names a client
+//! may assemble for a call whose name comes in pieces.
 
 use super::{Judged, Judging, wrapper};
 use crate::conversation::assembled::Assembled;
@@ -8,13 +8,13 @@ use crate::plan::decision::Decision;
 use crate::policy::set::Ruling;
 
 impl Judging {
-    /// Whether nothing can follow the name of `call` as it is now: the request declares such a tool, and none whose name
-    /// goes on from it.
+    /// Whether nothing can follow the name of `call` as it is now: the request declares such a tool, and none whose
+    /// name goes on from it.
     pub fn is_complete_name(&self, call: &Assembled) -> bool {
         self.judge.is_complete(&call.name())
     }
 
-    /// Whether the name of `call`, which nobody objected to, is all that must be known of it.
+    /// Whether the name of `call`, to which no policy objected, is enough to decide on it.
     pub fn needs_name_alone(&mut self, choice: u32, call: &Assembled) -> bool {
         let may_stand_for_others =
             call.has_other_names() && call.other_names().iter().any(|name| wrapper::is_name(name));
@@ -30,16 +30,16 @@ impl Judging {
         }
         let mut objections = self.judge.objections_by_name(choice, &name, now_ms);
         self.answers.exempt(&mut objections);
-        let (policy, reason) = objections.iter().find(|(_, reason)| !reason.needs_yes())?.clone();
-        let decision = Decision::Withhold { policy, reason: self.answers.advise(&reason) };
-        let (id, decided, acts, regret) = (call.id(), decision.clone(), Vec::new(), None);
+        let (policy, reason) = objections.iter().find(|(_, reason)| !reason.needs_approval())?.clone();
+        let decision = Decision::Block { policy, reason: self.answers.advise(&reason) };
+        let (id, decided, acts, re_request) = (call.id(), decision.clone(), Vec::new(), None);
         self.record.push(Judged {
             tool: name,
             id,
             decision: decided,
             objections,
             acts,
-            regret,
+            re_request,
             unjudged: false,
         });
         Some(decision)
@@ -65,7 +65,7 @@ impl Judging {
         })
     }
 
-    /// What all policies together say of `call`, under every name that a client may read for it.
+    /// The ruling of all policies on `call`, under every name that a client may assemble for it.
     pub(super) fn ruling(
         &mut self,
         (choice, now_ms): (u32, u64),
@@ -105,8 +105,8 @@ impl Judging {
         objections
     }
 
-    /// Decides on a call in the middle of which the reply was cut. It passes as it came, so that the client sees where
-    /// the reply ends, unless there is more against it than its arguments; asking again would be cut again.
+    /// Decides on a call that is incomplete because the reply was cut. It passes as it came, so that the client sees
+    /// where the reply ends, unless there is an objection besides its arguments; a re-ask would be cut again.
     pub(super) fn decide_cut(&mut self, call: &Assembled, mut ruling: Ruling) -> Decision {
         let tool = call.name();
         ruling.objections.retain(|(_, reason)| reason.kind != ReasonKind::Validation);
@@ -122,7 +122,7 @@ impl Judging {
             decision: decided,
             objections,
             acts: Vec::new(),
-            regret: None,
+            re_request: None,
             unjudged: false,
         });
         decision

@@ -1,6 +1,6 @@
-//! One call that stands for several: `multi_tool_use.parallel` and `parallel`, whose arguments hold the calls that
-//! clients run in its place (LiteLLM's client library and the Vercel AI SDK do; OpenAI's models write it now and then).
-//! Each of them is judged, and one that is blocked blocks all.
+//! Wrapper calls: `multi_tool_use.parallel` and `parallel`, whose arguments hold the calls that clients run instead
+//! (LiteLLM's client library and the Vercel AI SDK do; OpenAI's models write it now and then). Each inner call is
+//! judged, and a blocked one blocks all.
 
 use super::{Judged, Judging};
 use crate::conversation::assembled::Assembled;
@@ -10,14 +10,14 @@ use crate::plan::{Reason, ReasonKind};
 use crate::policy::set::Ruling;
 use serde_json::Value;
 
-/// The name under which clients look for such calls, without its namespace.
+/// The name by which clients recognise wrapper calls, without its namespace.
 const NAME: &str = "parallel";
-/// Most calls in one: as many as OpenAI allows in a message.
+/// Most calls in a wrapper: as many as OpenAI allows in a message.
 const MOST_CALLS: usize = 128;
-/// Who objects to a call whose calls cannot be read.
+/// The policy that objects to a wrapper whose calls cannot be read.
 const UNREADABLE: &str = "arguments";
 
-/// The calls within a call, and its arguments, to be written again where a policy changes one of them.
+/// The inner calls of a wrapper, and its arguments, which are written again where a policy changes an inner call.
 pub(super) struct Wrapped {
     arguments: Value,
     calls: Vec<Inner>,
@@ -26,22 +26,22 @@ pub(super) struct Wrapped {
 struct Inner {
     name: String,
     arguments: String,
-    /// Where it is in the list.
+    /// Its index in the list.
     place: usize,
 }
 
-/// Whether a call of the tool `name` may stand for several.
+/// Whether a call of the tool `name` may be a wrapper.
 pub(super) fn is_name(name: &str) -> bool {
     dispatch_form(name) == NAME
 }
 
-/// The calls that a call of the tool `name` with these `arguments` stands for; `None` where it is an ordinary call.
+/// The inner calls of a call of the tool `name` with these `arguments`; `None` if it is an ordinary call.
 pub(super) fn calls(name: &str, arguments: &str) -> Option<Wrapped> {
     if !is_name(name) {
         return None;
     }
     let Ok(arguments) = serde_json::from_str::<Value>(arguments) else {
-        // Some readers may take it all the same.
+        // Some clients may accept it nevertheless.
         return Some(Wrapped { arguments: Value::Null, calls: Vec::new() });
     };
     let inner = |(place, call): (usize, &Value)| {
@@ -54,16 +54,16 @@ pub(super) fn calls(name: &str, arguments: &str) -> Option<Wrapped> {
     (!calls.is_empty()).then_some(Wrapped { arguments, calls })
 }
 
-/// A call that a client makes of another one.
+/// A call that a client expands a wrapper to.
 pub struct Made {
-    /// As LiteLLM's client library gives it: the id of the call that it was in, and its place there.
+    /// As LiteLLM's client library gives it: the id of the wrapper, and its index there.
     pub id: String,
     pub name: String,
     /// JSON text.
     pub arguments: String,
 }
 
-/// The calls that clients make of `call`: those within it, if it stands for several.
+/// The calls that clients expand `call` to, if it is a wrapper.
 pub fn made_of(call: &Assembled) -> Vec<Made> {
     let wrapped = calls(&call.name(), &call.arguments());
     let inner = wrapped.map(|wrapped| wrapped.calls).unwrap_or_default().into_iter();
@@ -76,7 +76,7 @@ pub fn made_of(call: &Assembled) -> Vec<Made> {
 }
 
 impl Judging {
-    /// Decides on a call that stands for several.
+    /// Decides on a wrapper call.
     pub(super) fn decide_wrapper(
         &mut self,
         (choice, now_ms): (u32, u64),
@@ -104,7 +104,7 @@ impl Judging {
         let decision = match block {
             _ if self.observe => Decision::Release,
             _ if self.landing => Decision::Drop,
-            Some((policy, reason)) => Decision::Withhold { policy, reason: self.answers.advise(&reason) },
+            Some((policy, reason)) => Decision::Block { policy, reason: self.answers.advise(&reason) },
             None if is_changed => Decision::Rewrite { arguments: arguments.to_string() },
             None => Decision::Release,
         };
@@ -113,14 +113,22 @@ impl Judging {
         }
         for (call, ruling) in calls.into_iter().zip(rulings) {
             let (decision, objections) = (decision.clone(), ruling.objections);
-            let (id, acts, regret, unjudged) = (id.clone(), Vec::new(), None, false);
-            self.record.push(Judged { tool: call.name, id, decision, objections, acts, regret, unjudged });
+            let (id, acts, re_request, unjudged) = (id.clone(), Vec::new(), None, false);
+            self.record.push(Judged {
+                tool: call.name,
+                id,
+                decision,
+                objections,
+                acts,
+                re_request,
+                unjudged,
+            });
         }
         decision
     }
 }
 
-/// Why a call within another is not run as it is, with the policy that says so.
+/// Why an inner call is not run as it is, with the policy that objects.
 fn objection(name: &str, ruling: &Ruling) -> Option<(&'static str, Reason)> {
     if let Some((policy, reason)) = ruling.objections.first() {
         return Some((policy, reason.clone()));
@@ -132,7 +140,7 @@ fn objection(name: &str, ruling: &Ruling) -> Option<(&'static str, Reason)> {
     Some((policy, Reason::new(ReasonKind::Duplicate, message).retryable()))
 }
 
-/// Writes into `arguments` what policies made of the calls' own; whether there was any of it.
+/// Writes the inner arguments that policies changed into `arguments`; returns whether there were any.
 fn rewrite(arguments: &mut Value, calls: &[Inner], rulings: &[Ruling]) -> bool {
     let mut is_changed = false;
     for (call, ruling) in calls.iter().zip(rulings) {
@@ -149,7 +157,7 @@ fn rewrite(arguments: &mut Value, calls: &[Inner], rulings: &[Ruling]) -> bool {
 
 fn unreadable() -> Reason {
     let message = format!(
-        "The calls were not run: the arguments are not JSON that holds 1 to {MOST_CALLS} calls. Make the calls one by one."
+        "The calls were not run: the arguments are not JSON with 1 to {MOST_CALLS} calls. Make the calls one by one."
     );
     Reason::new(ReasonKind::Validation, message).retryable()
 }

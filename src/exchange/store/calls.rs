@@ -1,6 +1,6 @@
-//! The names by which the ledger is asked for the calls of a request, and the times that calls take over from others:
-//! clients that need ids invent some where the upstream gave none. Also which of the requests that were too long begin
-//! the present one. Asks and tells nobody.
+//! Store keys of a request's calls, and the release times that calls take over from calls without ids: clients that
+//! need ids invent some where the upstream gave none. Also which known overflows are prefixes of the present request.
+//! No I/O.
 
 use super::{Facts, MOST_LOOKED_UP, News, Overflow};
 use crate::conversation::Transcript;
@@ -10,9 +10,9 @@ use crate::conversation::released::{NOTHING_HIDDEN, Release, Releases};
 
 /// See the file's head.
 pub struct CallNames {
-    /// Newest first; behind these, the names that the newest ones have where their upstream gave them no ids.
+    /// Newest first, followed by the keys that the newest ones have if their upstream gave them no ids.
     keys: Vec<CallKey>,
-    /// How many are their own.
+    /// How many are the calls' own keys.
     named: usize,
 }
 
@@ -25,13 +25,13 @@ impl CallNames {
         Self { keys, named }
     }
 
-    /// All that the ledger is to be asked for.
+    /// All keys that the state store is to be asked for.
     pub fn keys(&self) -> &[CallKey] {
         &self.keys
     }
 
-    /// Gives calls whose ids the client invented what is known of those that were handed out without. What it brings is
-    /// to be told to the ledger, which is asked by their new names from now on.
+    /// Gives calls with ids that the client invented the facts of the calls that were handed out without ids. Returns
+    /// the update for the state store, which is asked by the new keys from now on.
     pub fn adopt(&self, facts: &mut Facts, transcript: &Transcript<'_>) -> News {
         let nameless = facts.released.split_off(self.named.min(facts.released.len()));
         let mut news = News::default();
@@ -46,8 +46,8 @@ impl CallNames {
     }
 }
 
-/// What is known of a call without an id behind `context`. Where that is not known, since the client has edited its
-/// history, the call counts as handed out at the latest time that may be its own, and nothing as hidden before it.
+/// The releases of a call without an id after `context`. Where there are none, since the client has edited its history,
+/// the call counts as handed out at the latest time that may be its own, with nothing hidden before it.
 fn of_context(nameless: &Releases, context: Hash) -> Releases {
     let own: Vec<Release> = nameless.iter().filter(|release| release.context == context).copied().collect();
     let latest = || nameless.iter().map(|release| release.at_ms).max();

@@ -1,45 +1,45 @@
-//! What the ledger is told of a reply: when its calls were handed out, what a person was asked, and which rounds the
-//! client was not shown. A function from the choices of a reply; tells nobody by itself.
+//! The state store update after a reply: when its calls were handed out, what a person was asked, and the hidden
+//! exchanges. A pure function of the reply's choices.
 
 use super::News;
 use crate::conversation::identity::Identity;
 use crate::dialect::reply::ShownChoice;
 use crate::exchange::reasks::Reasks;
-use crate::exchange::restore::{Asked, joined, release, released_keys, remembered};
+use crate::exchange::restore::{RequestContext, joined, release, released_keys, remembered};
 use crate::plan::approval::Confirmation;
 
-/// What a reply answers to.
-pub struct Answered<'a> {
-    pub asked: Asked<'a>,
+/// What a reply belongs to: the request, its caller, and the re-asks.
+pub struct ReplyContext<'a> {
+    pub request: RequestContext<'a>,
     pub identity: &'a Identity,
-    /// The rounds that were hidden on the way to the reply.
+    /// The hidden exchanges on the way to the reply.
     pub reasks: &'a Reasks,
     /// Now, in ms since the epoch.
     pub now_ms: u64,
-    /// Nothing is changed, so nothing is hidden.
+    /// Observe mode: nothing is changed, so nothing is hidden.
     pub observe: bool,
 }
 
 impl News {
-    /// What `choices` bring.
-    pub fn of_choices(choices: &[&dyn ShownChoice], answered: &Answered<'_>) -> Self {
-        let Answered { asked, identity, now_ms, .. } = answered;
+    /// The update that `choices` bring.
+    pub fn of_choices(choices: &[&dyn ShownChoice], reply: &ReplyContext<'_>) -> Self {
+        let ReplyContext { request, identity, now_ms, .. } = reply;
         let mut news = Self::default();
-        // What waits is reported when it is settled; and a reply after which the model is asked again is none yet: the next
-        // one may say no more, and then nothing would tell the two apart.
-        let is_asked_again = |choice: &dyn ShownChoice| choice.is_wholly_withheld() && !choice.is_finished();
+        // A waiting choice is reported when it is settled. A reply after which the model is asked again is not
+        // reported: the next one may add no text, and then the two could not be distinguished.
+        let is_asked_again = |choice: &dyn ShownChoice| choice.is_wholly_blocked() && !choice.is_finished();
         for choice in choices.iter().filter(|choice| !choice.is_waiting() && !is_asked_again(**choice)) {
-            let hidden = if answered.observe { Vec::new() } else { answered.reasks.hidden_behind(*choice) };
+            let hidden = if reply.observe { Vec::new() } else { reply.reasks.hidden_before(*choice) };
             let hidden = joined(&hidden);
-            let release = release(asked, identity, &hidden, *now_ms);
-            let keys = released_keys(asked, identity, *choice);
+            let release = release(request, identity, &hidden, *now_ms);
+            let keys = released_keys(request, identity, *choice);
             news.released.extend(keys.into_iter().map(|key| (key, release)));
             if let Some((question, calls)) = choice.asked() {
-                let text = identity.text_anchor(asked.context, &choice.text());
+                let text = identity.text_key(request.context, &choice.text());
                 news.asked.push((text, Confirmation::new(question, calls, *now_ms)));
             }
-            if !answered.observe {
-                news.rounds.extend(remembered(asked, identity, *choice, &hidden));
+            if !reply.observe {
+                news.rounds.extend(remembered(request, identity, *choice, &hidden));
             }
         }
         news

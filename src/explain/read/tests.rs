@@ -1,8 +1,8 @@
-//! Every kind of change, planned by hand and found again at its place.
+//! Every kind of change, planned by hand and found at its message.
 
 use super::*;
 use crate::config::{Overrides, Source};
-use crate::dialect::variant::{Pass, Source as Sent};
+use crate::dialect::variant::{Source as Sent, Variant};
 use crate::plan::{Dropped, Edit};
 use crate::replay::one::{Which, choose};
 use crate::wire::escaped_text::EscapedText;
@@ -19,8 +19,8 @@ const TALK: &str = r#"{"model":"m","messages":[
 {"role":"tool","tool_call_id":"b","content":[{"type":"text","text":"one"},{"type":"image_url"},{"type":"text","text":"two"}]},
 {"role":"assistant","content":"done"}]}"#;
 
-/// What is told of the talk where this is planned, each message in one line.
-fn told(
+/// The explanation of the conversation with this plan, each message in one line.
+fn lines_of(
     placement: Placement,
     changes: Vec<(usize, Change)>,
     gone: Option<std::ops::Range<usize>>,
@@ -36,7 +36,7 @@ fn line_of(shown: &Shown) -> String {
             format!("{}>{}", before.as_deref().unwrap_or("-"), after.as_deref().unwrap_or("-"))
         }
     });
-    let acts = shown.acts.iter().map(|act| format!("{}{}", act.action, if act.stands { "" } else { "?" }));
+    let acts = shown.acts.iter().map(|act| format!("{}{}", act.action, if act.applies { "" } else { "?" }));
     let texts: Vec<String> = texts.collect();
     let acts: Vec<String> = acts.collect();
     let tool = shown.tool.as_deref().unwrap_or_default();
@@ -63,10 +63,16 @@ fn explained(
     plan.dropped.extend(gone.map(|messages| Dropped { policy: "budget", messages, decided: 6 }));
     let sent = crate::dialect::chat::write(
         &Sent { body: &body, request: &request, plan: &plan, restored: &[] },
-        &Pass::plain(placement),
+        &Variant::plain(placement),
     );
     let sent = Some(sent.join());
-    let seen = Seen { history: 7, plan: plan.clone(), placement: Some(placement), sent, ..Seen::default() };
+    let seen = Observations {
+        history: 7,
+        plan: plan.clone(),
+        placement: Some(placement),
+        sent,
+        ..Observations::default()
+    };
     let config = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap();
     explain(&config, &chosen, &seen, None)
 }
@@ -81,7 +87,7 @@ fn notice(text: &str) -> Change {
 
 #[test]
 fn a_conversation_that_nothing_is_done_to_is_the_same_on_both_sides() {
-    let lines = told(Placement::System, vec![], None);
+    let lines = lines_of(Placement::System, vec![], None);
     assert_eq!(lines[0], "0 Same  [s] ");
     assert_eq!(lines[4], "4 Same  [] ");
     assert_eq!(lines[5], "5 Same read [a long old result] ");
@@ -91,11 +97,11 @@ fn a_conversation_that_nothing_is_done_to_is_the_same_on_both_sides() {
 
 #[test]
 fn each_text_is_beside_what_becomes_of_it_with_the_change_that_counts() {
-    let lines = told(
+    let lines = lines_of(
         Placement::System,
         vec![
             (5, Change::Shorten { text: 0, by: by("short"), gone_chars: 12 }),
-            (6, Change::WithholdText { text: 0, by: by("kept from you"), gone_chars: 3 }),
+            (6, Change::BlockText { text: 0, by: by("kept from you"), gone_chars: 3 }),
             (6, Change::Surround { text: 1, before: "<", after: ">" }),
             (6, Change::Remark { word: "seen", of: None }),
             (5, Change::Clear { text: 0, by: by("cleared"), gone_chars: 17 }),
@@ -105,7 +111,7 @@ fn each_text_is_beside_what_becomes_of_it_with_the_change_that_counts() {
     assert_eq!(lines[5], "5 Changed read [a long old result>cleared] shortened? cleared");
     assert_eq!(
         lines[6],
-        r#"6 Changed list [one>kept from you|{"type":"image_url"}|two><two>] text_withheld annotated seen?"#
+        r#"6 Changed list [one>kept from you|{"type":"image_url"}|two><two>] text_blocked annotated seen?"#
     );
 }
 
@@ -117,7 +123,7 @@ fn dropped_messages_stay_in_sight_and_a_pointer_to_them_gives_way() {
         (5, Change::Point { text: 0, by: by("see there"), gone_chars: 8, original: 1 }),
         (6, notice("turns are gone")),
     ];
-    let lines = told(Placement::System, changes, Some(1..3));
+    let lines = lines_of(Placement::System, changes, Some(1..3));
     assert_eq!(lines[1], "1 Dropped  [first question>-] dropped");
     assert_eq!(lines[2], "2 Dropped  [first answer>-] dropped");
     assert_eq!(lines[3], "3 Same  [second question] ");
@@ -129,12 +135,12 @@ fn dropped_messages_stay_in_sight_and_a_pointer_to_them_gives_way() {
 #[test]
 fn notices_are_found_wherever_they_are_placed() {
     let notices = || vec![(5, notice("five")), (6, notice("six")), (6, notice("again"))];
-    let lines = told(Placement::System, notices(), None);
+    let lines = lines_of(Placement::System, notices(), None);
     assert_eq!((&*lines[6], &*lines[8]), ("5 Added  [->five] ", "6 Added  [->six\n\nagain] "));
-    let lines = told(Placement::Suffix, notices(), None);
+    let lines = lines_of(Placement::Suffix, notices(), None);
     assert_eq!(lines[5], "5 Changed read [a long old result>a long old result\n\nfive] notice");
     assert!(lines[6].ends_with("two>two\n\nsix\n\nagain] notice notice"), "{}", lines[6]);
-    let lines = told(Placement::Leading, notices(), None);
+    let lines = lines_of(Placement::Leading, notices(), None);
     assert_eq!(lines[0], "0 Changed  [s>s\n\nsix\n\nagain] ");
     assert_eq!(lines[5], "5 Same read [a long old result] notice?");
     assert!(lines[6].ends_with("notice notice"), "{}", lines[6]);
@@ -145,7 +151,7 @@ fn what_policies_save_adds_up_to_what_is_saved() {
     let changes = vec![
         (5, Change::Shorten { text: 0, by: by("short"), gone_chars: 12 }),
         (6, notice("a notice of some words")),
-        (6, Change::Surround { text: 1, before: "before it", after: "behind it" }),
+        (6, Change::Surround { text: 1, before: "before it", after: "after it" }),
     ];
     let explained = explained(Placement::System, changes, Some(1..3));
     let totals = explained.totals;

@@ -1,5 +1,5 @@
-//! What the lenient form passes of what a schema forbids, since the tools behind it accept it: null for an
-//! absent parameter, values outside an enum, values whose text or whose parsed text has the right type.
+//! The lenient form of validation: what a schema forbids but the tools accept: null for an absent parameter, values
+//! outside an enum, values whose text or whose parsed text has the right type.
 
 use super::problem::{parent, schema_of};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -7,7 +7,7 @@ use jsonschema::json::SerdeJson;
 use jsonschema::{JsonType, JsonTypeSet, ValidationError};
 use serde_json::Value;
 
-/// A change to arguments that makes them what the tool will take them for.
+/// A correction of arguments to what the tool will take them for.
 pub struct Fix {
     /// The JSON pointer of the value.
     pub path: String,
@@ -40,7 +40,7 @@ impl Fix {
     }
 }
 
-/// What is to be fixed where `error` against `schema` is passed, be it nothing; `None` where it is not passed.
+/// The correction where `error` against `schema` is accepted, which may be none; `None` where it is not accepted.
 /// `arguments` are what was validated.
 pub fn excuse(error: &ValidationError<'_>, schema: &Value, arguments: &Value) -> Option<Vec<Fix>> {
     use ValidationErrorKind::{
@@ -51,7 +51,7 @@ pub fn excuse(error: &ValidationError<'_>, schema: &Value, arguments: &Value) ->
         error.kind(),
         Type { .. } | Enum { .. } | Constant { .. } | AnyOf { .. } | OneOfNotValid { .. }
     );
-    // Whether the parameter is optional shows when it is gone: `required` objects then.
+    // Whether the parameter is optional shows when it is removed: then `required` objects.
     if judges_value && found.is_null() && is_member(path, arguments) {
         return Some(vec![Fix { path: path.to_owned(), value: None }]);
     }
@@ -70,7 +70,7 @@ pub fn excuse(error: &ValidationError<'_>, schema: &Value, arguments: &Value) ->
         AnyOf { context } | OneOfNotValid { context } => {
             context.iter().find_map(|branch| excuse_all(branch, schema, arguments))
         }
-        // `oneOf` is often written where `anyOf` was meant. A pattern that the engine fails on says nothing.
+        // `oneOf` is often written where `anyOf` was meant. A pattern on which the engine fails proves nothing.
         OneOfMultipleValid { .. } | RegexEngineFailure { .. } => Some(Vec::new()),
         _ => None,
     }
@@ -88,8 +88,8 @@ fn is_member(path: &str, arguments: &Value) -> bool {
     parent(path).and_then(|(within, _)| arguments.pointer(within)).is_some_and(Value::is_object)
 }
 
-/// Whether what was found is of the kind of the options, though none of them: enums leave out what the description
-/// names, so they advise. Where a type is beside the enum, that has been checked already.
+/// Whether the value is of the kind of the options, though none of them: enums omit values that the description
+/// names, so they are advice. If there is a type beside the enum, it has been checked already.
 fn is_advice(error: &ValidationError<'_>, schema: &Value, options: &[Value]) -> bool {
     let found = error.instance().as_ref();
     let is_simple = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
@@ -109,13 +109,10 @@ pub fn types_of(kind: &TypeKind) -> JsonTypeSet {
     }
 }
 
-/// `found` as a value of an expected type: the value that a string spells, or the text of a number or truth
-/// value.
+/// `found` as a value of an expected type: the value that a string contains, or the text of a number or boolean.
 fn coerced(found: &Value, expected: JsonTypeSet) -> Option<Value> {
     match found {
-        Value::String(text) => {
-            spelled(text).filter(|value| expected.contains_value_type::<SerdeJson>(&value))
-        }
+        Value::String(text) => parsed(text).filter(|value| expected.contains_value_type::<SerdeJson>(&value)),
         Value::Number(_) | Value::Bool(_) if expected.contains(JsonType::String) => {
             Some(Value::String(found.to_string()))
         }
@@ -123,9 +120,9 @@ fn coerced(found: &Value, expected: JsonTypeSet) -> Option<Value> {
     }
 }
 
-fn spelled(text: &str) -> Option<Value> {
+fn parsed(text: &str) -> Option<Value> {
     let text = text.trim();
-    // Python's spelling of the truth.
+    // Python's way to write booleans.
     for (word, value) in [("true", true), ("false", false)] {
         if text.eq_ignore_ascii_case(word) {
             return Some(Value::Bool(value));

@@ -1,5 +1,5 @@
-//! The operator's own limits on single arguments: length, pattern, and the hosts that a URL may lead to. A URL
-//! is read narrowly, since programs differ in what they make of odd ones; what a server redirects to is not seen.
+//! The operator's own limits on single arguments: length, pattern, and the hosts that a URL may lead to. URLs are
+//! parsed strictly, since programs interpret unusual ones differently; where a server redirects to is not seen.
 
 use super::compile::compile_pattern;
 use super::problem::{Problem, join};
@@ -8,7 +8,7 @@ use jsonschema::Validator;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The most hosts that the model is shown.
+/// The most hosts that the message lists.
 const MOST_REPORTED: usize = 3;
 
 /// A limit as written: `{ max_chars = 400, pattern = "^[a-z]+$", hosts = ["*.example.org"] }`.
@@ -62,14 +62,14 @@ impl Limit {
         Ok(Self { steps, max_chars: written.max_chars, pattern, hosts })
     }
 
-    /// What `arguments` have that is over the limit.
+    /// Where `arguments` exceed the limit.
     pub fn problems(&self, arguments: &Value) -> Vec<Problem> {
         let mut problems = Vec::new();
         self.search(arguments, "", &self.steps, &mut problems);
         problems
     }
 
-    /// Finds the limited texts in `value` at `path`: every item of an array counts.
+    /// Finds the limited texts in `value` at `path`: every item of an array is checked.
     fn search(&self, value: &Value, path: &str, steps: &[String], problems: &mut Vec<Problem>) {
         match (value, steps) {
             (Value::Array(items), _) => {
@@ -85,8 +85,8 @@ impl Limit {
             (value, []) => problems.extend(self.judge(value, path)),
             // JSON within a string: some tools parse it.
             (Value::String(text), _) => {
-                if let Ok(spelled @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(text) {
-                    self.search(&spelled, path, steps, problems);
+                if let Ok(parsed @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(text) {
+                    self.search(&parsed, path, steps, problems);
                 }
             }
             _ => {}
@@ -97,7 +97,7 @@ impl Limit {
         let text = match value {
             Value::Null => return None,
             Value::String(text) => text,
-            // A host or a pattern cannot be seen in anything but text.
+            // A host or a pattern can be checked in text only.
             _ if !self.hosts.is_empty() || self.pattern.is_some() => {
                 return Some(Problem::new(path, "type", "string"));
             }
@@ -237,9 +237,9 @@ mod tests {
             problems("a", limit, &json!({"a": ["b", ["cd"]]})),
             ["a[1][0]: max_chars, expected at most 1 characters"]
         );
-        let spelled = json!({"pages": "{\"url\":\"ab\"}"});
+        let parsed = json!({"pages": "{\"url\":\"ab\"}"});
         assert_eq!(
-            problems("pages.url", limit, &spelled),
+            problems("pages.url", limit, &parsed),
             ["pages.url: max_chars, expected at most 1 characters"]
         );
         assert_eq!(problems("absent", limit, &nested), Vec::<String>::new());

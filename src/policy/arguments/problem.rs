@@ -1,5 +1,5 @@
-//! What is wrong with arguments in words that a model can act on: where, which rule, what was expected. Short,
-//! and without the values that were found, which may be long or secret.
+//! The messages about invalid arguments: where the problem is, which rule was broken, what was expected. Short, and
+//! without the values that were found, which may be long or secret.
 
 use super::lenient::types_of;
 use jsonschema::ValidationError;
@@ -23,7 +23,7 @@ const LONGEST_TOOL: usize = 64;
 pub struct Problem {
     /// Where, as one would write it in a program: `passengers[0].age`.
     path: String,
-    /// The schema's keyword or the setting that objects.
+    /// The schema's keyword or the setting that was broken.
     rule: Cow<'static, str>,
     expected: String,
 }
@@ -35,7 +35,7 @@ impl Problem {
         Self { path: readable(path), rule: rule.into(), expected }
     }
 
-    /// The arguments are no JSON.
+    /// The arguments are not JSON.
     pub fn not_json(error: &serde_json::Error) -> Self {
         Self::new("", "JSON", &format!("one JSON object, found {error}"))
     }
@@ -45,22 +45,22 @@ impl Problem {
         Self::new("", "type", &format!("one JSON object, found {}", kind_of(found)))
     }
 
-    /// The arguments are JSON that programs read differently.
+    /// The arguments are JSON that programs interpret differently.
     pub fn ambiguous() -> Self {
         Self::new("", "JSON", "less depth, whole characters and numbers in range")
     }
 
-    /// An object holds a key that none should hold.
+    /// An object holds a forbidden key.
     pub fn unsafe_key(path: &str, key: &str) -> Self {
         Self::new(path, "unsafe_keys", &format!("no key {key}"))
     }
 
-    /// The arguments do not fit, and to say why would take too long.
+    /// The arguments do not fit, and finding out why would take too long.
     pub fn unexplained() -> Self {
         Self::new("", "schema", "what the tool's parameters declare")
     }
 
-    /// What `error` against `schema` says. `nulls` are the paths of null values that were taken for absent.
+    /// The message for `error` against `schema`. `nulls` are the paths of null values that were taken for absent.
     pub fn of(error: &ValidationError<'_>, schema: &Value, nulls: &HashSet<String>) -> Vec<Self> {
         use ValidationErrorKind::{
             AdditionalProperties, AnyOf, OneOfNotValid, Required, UnevaluatedProperties,
@@ -97,7 +97,7 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// What the model reads of `problems` with its call of `tool`.
+/// What the model reads about `problems` with its call of `tool`.
 pub fn message(tool: &str, problems: &[Problem]) -> String {
     let mut reported: Vec<String> = Vec::new();
     for problem in problems.iter().map(ToString::to_string) {
@@ -119,7 +119,7 @@ pub fn join(path: &str, key: &str) -> String {
     format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// The JSON pointer of what holds the value at `path`, and the value's key; `None` at the root.
+/// The JSON pointer of the parent of the value at `path`, and the value's key; `None` at the root.
 pub fn parent(path: &str) -> Option<(&str, String)> {
     let (within, key) = path.rsplit_once('/')?;
     Some((within, key.replace("~1", "/").replace("~0", "~")))
@@ -150,7 +150,7 @@ fn declared_types(owner: Option<&Map<String, Value>>, name: &str) -> Option<Stri
     }
 }
 
-/// The one branch of a union that accepts values of this kind at all: its objections are the ones that help.
+/// The only branch of a union that accepts values of this kind at all: its errors are the useful ones.
 fn meant<'a, 'b>(branches: &'a [Vec<ValidationError<'b>>], path: &str) -> Option<&'a [ValidationError<'b>]> {
     use ValidationErrorKind::{Constant, Enum, Type};
     let is_of_kind = |error: &ValidationError<'_>| {

@@ -1,23 +1,23 @@
-//! A tool's schema as written into the one that is compiled: only the keywords that bear on a value, each in the
-//! shape that JSON Schema 2020-12 asks for. Older drafts, OpenAPI's `nullable` and the type names of programming
-//! languages are translated; what cannot be understood is left out, so that it refuses nothing.
+//! Translation of a tool's declared schema into the one that is compiled: only the keywords that constrain a value,
+//! each in the form of JSON Schema 2020-12. Older drafts, OpenAPI's `nullable` and the type names of programming
+//! languages are translated; what is not understood is left out, so that it refuses nothing.
 
 use super::compile::compile_pattern;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// The deepest nesting of schemas that is read: those of real tools have less than ten levels.
+/// The deepest nesting of schemas that is read: real tools have less than ten levels.
 const DEEPEST: usize = 32;
 
-/// The most regular expressions in one schema, each of which may take up to 128 KiB; further ones are left out.
+/// The most regular expressions in one schema, of up to 128 KiB; further ones are left out.
 const MOST_PATTERNS: usize = 32;
 
-/// The most work of compiling them: of each its bytes times one more than its backslashes, since the library parses a
-/// pattern anew for each class such as `\d`.
+/// The most work of compiling them: for each its bytes times one more than its backslashes, since the library parses
+/// a pattern again for each class such as `\d`.
 const MOST_PATTERN_WORK: usize = 64 * 1024;
 
-/// What a reference may hold and a URI may not.
+/// Characters that a reference may hold and a URI may not.
 const NOT_IN_A_URI: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -150,7 +150,7 @@ fn count(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(is_count).map(|number| number as u64))
 }
 
-/// What was read so far.
+/// The state of the translation.
 struct Reader {
     patterns: usize,
     work: usize,
@@ -230,7 +230,7 @@ impl Reader {
     }
 }
 
-/// The members of a schema with the habits of older drafts put into today's words.
+/// The members of a schema with the forms of older drafts translated.
 fn translated(written: &Map<String, Value>) -> Map<String, Value> {
     let mut schema = written.clone();
     if schema.get("items").is_some_and(Value::is_array) {
@@ -284,7 +284,7 @@ fn names_by_name(written: &Value) -> Option<Value> {
     members.collect::<Option<Map<_, _>>>().map(Value::Object)
 }
 
-/// One or several types in JSON Schema's words; `None` where one of them says nothing that we know.
+/// One or several types with the names of JSON Schema; `None` where one of them is not known.
 fn read_type(written: &Value) -> Option<Value> {
     match written {
         Value::String(name) => type_name(name).map(Value::from),

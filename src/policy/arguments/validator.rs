@@ -1,5 +1,5 @@
-//! One tool's schema, compiled when a call first needs it, and what it finds wrong with arguments. Bounds the
-//! work on both sides: what is too much is not judged.
+//! The validator of one tool: its schema, compiled when a call first needs it, and the problems that it finds. Bounds
+//! the work on both sides: where it would be too much, nothing is judged.
 
 use super::compile::compile;
 use super::lenient::{Fix, excuse};
@@ -14,26 +14,27 @@ use std::sync::OnceLock;
 /// The longest schema that is compiled, in bytes: the longest in the corpus of real tools has 9 KB.
 const LONGEST: usize = 64 * 1024;
 
-/// The most looks that a verdict may take; one takes some tens of nanoseconds, a division by a fraction a microsecond.
+/// The most checks that a verdict may take; one takes some tens of nanoseconds, a division by a fraction a
+/// microsecond.
 const MOST_LOOKS: u64 = 1_000_000;
 
-/// The same where errors are collected: each takes some 500 bytes, so that all take at most some 50 MB.
+/// The same where errors are collected: each takes some 500 bytes, so all of them take at most some 50 MB.
 const MOST_LOOKS_FOR_ERRORS: u64 = 100_000;
 
-/// How often arguments are fixed and validated again: once for each string within a string.
+/// How often arguments are corrected and validated again: once for each string within a string.
 const ROUNDS: usize = 4;
 
 /// A schema as declared, compiled at most once. Most tools that a request declares are never called.
 pub struct Deferred {
     written: Box<[u8]>,
     strict: bool,
-    // The value is a function of the other two, so who computes it first does not matter.
+    // The value is a function of the other two, so it does not matter which thread computes it first.
     compiled: OnceLock<Option<Validator>>,
 }
 
 /// A compiled schema.
 pub struct Validator {
-    /// As [`schema::read`] leaves it.
+    /// As [`schema::read`] returns it.
     schema: Value,
     compiled: jsonschema::Validator,
     weight: Weight,
@@ -43,13 +44,13 @@ pub struct Validator {
 }
 
 impl Deferred {
-    /// The schema `written`, to be held to its letter if `strict`.
+    /// The schema `written`, without leniency if `strict`.
     pub fn new(written: &[u8], strict: bool) -> Self {
         let written = if written.len() > LONGEST { Box::default() } else { written.into() };
         Self { written, strict, compiled: OnceLock::new() }
     }
 
-    /// The schema compiled; `None` where it cannot be judged by.
+    /// The schema compiled; `None` where it cannot be used.
     pub fn validator(&self) -> Option<&Validator> {
         self.compiled.get_or_init(|| Validator::compile(&self.written, self.strict)).as_ref()
     }
@@ -65,15 +66,15 @@ impl Validator {
         Some(Self { schema, compiled, weight, strict, names })
     }
 
-    /// Whether `key` is the name of a parameter rather than an attempt on an object's prototype.
+    /// Whether `key` is the name of a parameter and not an attack on an object's prototype.
     pub fn expects_key(&self, key: &str) -> bool {
         key != "__proto__" && self.names.iter().any(|name| name == key)
     }
 
-    /// What is wrong with `value`. The lenient form fixes what it passes, so that `value` becomes what the tool will
+    /// The problems of `value`. The lenient form corrects what it accepts, so that `value` becomes what the tool will
     /// make of it.
     pub fn problems(&self, value: &mut Value) -> Vec<Problem> {
-        // Values of parameters that the lenient form takes for absent, to be distinguished from those that are.
+        // Values that the lenient form takes for absent, to be distinguished from absent ones.
         let mut nulls = HashSet::new();
         let mut problems = Vec::new();
         for _ in 0..ROUNDS {
@@ -103,7 +104,7 @@ impl Validator {
         problems
     }
 
-    /// Collects what is wrong with `value`; what can be passed is returned to be fixed, or is nothing.
+    /// Collects the problems of `value`; returns corrections of what can be accepted.
     fn judge(
         &self,
         errors: &[ValidationError<'_>],

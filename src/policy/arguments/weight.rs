@@ -1,6 +1,6 @@
-//! The cost bound of a schema: what it refers to, how often the library looks at each part of a value at most, and what
-//! its errors take in memory. A schema whose references go in a circle without going deeper has no such bound, and one
-//! that refers to something outside cannot be judged by. Looks at schemas; validates nothing.
+//! The cost bound of a schema: what it refers to, how often the library checks each part of a value at most, and how
+//! much memory its errors take. A schema whose references form a cycle without going deeper has no such bound, and
+//! one that refers to another document cannot be used. Analyses schemas; validates nothing.
 
 use super::schema::{Applies, Shape, shape_of};
 use percent_encoding::percent_decode_str;
@@ -16,26 +16,27 @@ const LONGEST_CHAIN: usize = 16;
 /// The deepest arguments that are judged.
 const DEEPEST: usize = 64;
 
-/// How many bytes of text a pattern reads in the time of one look, or of ten where it is hard.
+/// How many bytes of text a pattern matches in the time of one check, or of ten where it is slow.
 const TEXT_A_LOOK: usize = 512;
 
-/// How many options or names a value is compared with in the time of one look. An enum of strings alone is a hash set.
+/// How many options or names a value is compared with in the time of one check. An enum of strings only is a hash
+/// set.
 const OPTIONS_A_LOOK: u64 = 8;
 
-/// How many looks for a verdict take the time of one for errors.
+/// How many checks for a verdict take the time of one for errors.
 const VERDICT_LOOKS_A_REPORT: u64 = 10;
 
 /// The keywords for which the library takes a verdict before it collects errors.
 const TRYING: [&str; 5] = ["anyOf", "oneOf", "if", "not", "contains"];
 
-/// How often a value is looked at, by its depth within the arguments.
+/// How often a value is checked, by its depth within the arguments.
 #[derive(Debug)]
 pub struct Weight {
     verdict: Vec<u64>,
     report: Vec<u64>,
 }
 
-/// How many looks a validation takes at most.
+/// How many checks a validation takes at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Looks {
     /// For the verdict alone.
@@ -45,7 +46,8 @@ pub struct Looks {
 }
 
 impl Weight {
-    /// The weight of a schema as [`super::schema::read`] leaves it; `None` where it has no bound or leads elsewhere.
+    /// The weight of a schema as [`super::schema::read`] returns it; `None` where it has no bound or refers to
+    /// another document.
     pub fn of(schema: &Value) -> Option<Self> {
         let graph = Graph::read(schema)?;
         let order = graph.order()?;
@@ -63,7 +65,7 @@ impl Weight {
         Some(weight)
     }
 
-    /// How many looks `value` takes at most; `None` where it is too deep to judge.
+    /// How many checks `value` takes at most; `None` where it is too deep to judge.
     pub fn of_value(&self, value: &Value) -> Option<Looks> {
         let mut looks = Looks { verdict: 0, report: 0 };
         let mut open = vec![(value, 0, 0, 0)];
@@ -86,7 +88,7 @@ impl Weight {
     }
 }
 
-/// How often one schema makes the library look at a value some levels down.
+/// How often one schema makes the library check a value some levels down.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     verdict: u64,
@@ -147,7 +149,7 @@ impl Node {
     }
 }
 
-/// What one schema looks at by itself.
+/// What one schema checks by itself.
 #[derive(Default)]
 struct Reads {
     /// The value.
@@ -187,7 +189,7 @@ impl Reads {
         }
     }
 
-    /// How often a value `depth` levels down is looked at.
+    /// How often a value `depth` levels down is checked.
     fn at(&self, depth: usize) -> u64 {
         match depth {
             0 => self.here,
@@ -246,7 +248,7 @@ impl<'a> Graph<'a> {
         (self.nodes.len() <= MOST_NODES).then_some(node)
     }
 
-    /// The nodes so that each follows what applies to the same value; `None` if that goes in a circle or is long.
+    /// The nodes, each after those that apply to the same value; `None` if these form a cycle or a long chain.
     fn order(&self) -> Option<Vec<usize>> {
         let mut chains = vec![0; self.nodes.len()];
         let mut order = Vec::with_capacity(self.nodes.len());
@@ -256,7 +258,7 @@ impl<'a> Graph<'a> {
         Some(order)
     }
 
-    /// The length of the longest chain from `node` on. A circle ends at the bound too.
+    /// The length of the longest chain from `node` on. A cycle ends at the bound too.
     fn visit(
         &self,
         node: usize,
@@ -405,12 +407,12 @@ mod tests {
     }
 
     #[test]
-    fn references_that_lead_nowhere_outside_or_in_a_circle_have_no_weight() {
+    fn references_that_lead_nowhere_outside_or_in_a_cycle_have_no_weight() {
         for reference in [
             "#/$defs/none",
             "https://example.com/x.json",
             "other.json#/a",
-            "#anchor",
+            "#name",
             "#/$defs/%zz",
             "#/$defs",
             "#/const/a",
@@ -419,8 +421,8 @@ mod tests {
             assert!(Weight::of(&schema).is_none(), "{reference}");
         }
         assert!(Weight::of(&json!({"$ref": "#"})).is_none());
-        let circle = json!({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"not": {"$ref": "#/$defs/a"}}}});
-        assert!(Weight::of(&circle).is_none());
+        let cycle = json!({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"not": {"$ref": "#/$defs/a"}}}});
+        assert!(Weight::of(&cycle).is_none());
         let chain = |length: usize| (0..length).fold(json!({}), |inner, _| json!({ "not": inner }));
         assert!(Weight::of(&chain(LONGEST_CHAIN - 1)).is_some());
         assert!(Weight::of(&chain(LONGEST_CHAIN)).is_none());

@@ -1,31 +1,31 @@
-//! What style "summary" adds to a batch: its settings, the batch's name, and what is wanted where nothing was decided
-//! yet. Asks nobody and waits for nobody.
+//! The summaries of style "summary": their settings, the batch's name, and the summary that is wanted where nothing
+//! was decided yet. Asks nobody and waits for nobody.
 
 use super::super::period::Period;
 use super::super::{ConfigError, RequestFacts};
 use super::marker::Old;
 use crate::conversation::identity::{Domain, Hash, HashKey};
 use crate::conversation::summaries::{Pin, Summaries};
-use crate::plan::{SummaryBlank, SummaryPlace, SummaryTerms, SummaryWanted};
+use crate::plan::{SummaryBlank, SummaryEndpoint, SummaryTerms, SummaryWanted};
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What may be asked for, in words.
+/// The allowed lengths, in words.
 const WORDS: std::ops::RangeInclusive<usize> = 20..=2_000;
-/// The longest that a request may be held up for a summary.
+/// The longest allowed `wait`.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// The longest that a model may take for one.
+/// The longest allowed `timeout`.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What the model reads of what was cleared.
+/// What replaces cleared results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
     /// A marker for each result.
     #[default]
     Clear,
-    /// In the marker of the batch's newest result a summary of all of them, too.
+    /// In the marker of the batch's newest result also a summary of all of them.
     Summary,
 }
 
@@ -37,13 +37,13 @@ pub struct Settings {
     model: String,
     /// Its address; empty: the caller's upstream, asked with the caller's credentials.
     url: String,
-    /// The environment's variable that holds the key to ask with; empty: none of our own.
+    /// The environment variable that holds the key to ask with; empty: none of our own.
     key_env: String,
     /// The longest summary, in words.
     words: usize,
     /// The longest that a request waits for it; then the batch is cleared without.
     wait: Period,
-    /// The longest that the model may take; what comes after `wait` is told with the next batch.
+    /// The longest that the model may take; what comes after `wait` is shown with the next batch.
     timeout: Period,
 }
 
@@ -88,7 +88,7 @@ impl Settings {
         wrong.map(|(_, key, problem)| ConfigError::new(key, problem)).collect()
     }
 
-    /// The same for who is to ask.
+    /// The same as terms for the request.
     pub(super) fn terms(&self) -> SummaryTerms {
         let given = |text: &String| (!text.is_empty()).then(|| text.clone());
         SummaryTerms {
@@ -96,53 +96,54 @@ impl Settings {
             words: self.words,
             wait: self.wait.0,
             timeout: self.timeout.0,
-            place: SummaryPlace { url: given(&self.url), key_env: given(&self.key_env) },
+            endpoint: SummaryEndpoint { url: given(&self.url), key_env: given(&self.key_env) },
         }
     }
 }
 
-/// Whether it is an address as `upstream.url` takes them, by its look.
+/// Whether it looks like an address that `upstream.url` accepts.
 fn is_address(url: &str) -> bool {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let has_host = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', ':']));
     has_host && url.chars().all(|letter| letter.is_ascii_graphic() && !"@?#".contains(letter))
 }
 
-/// Whether it can be a variable's name. Keys as they are sold have dashes.
+/// Whether it can be a variable's name. Keys of providers contain dashes.
 fn is_variable(name: &str) -> bool {
     name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
         && !name.starts_with(|letter: char| letter.is_ascii_digit())
 }
 
-/// The summaries as the caller of one request may read them.
+/// The summaries as one request's caller may read them.
 #[derive(Clone)]
 pub(super) struct Pinned {
     known: Arc<dyn Summaries>,
     key: HashKey,
-    principal: Hash,
+    caller: Hash,
     terms: Arc<SummaryTerms>,
     /// The batch before the one to come.
     earlier: Option<Hash>,
 }
 
 impl Pinned {
-    /// `None` where nobody keeps any.
+    /// `None` where no summaries are kept.
     pub(super) fn open(request: &RequestFacts<'_>, terms: &Arc<SummaryTerms>) -> Option<Self> {
         let known = Arc::clone(request.summaries?);
         let (key, terms) = (request.key.clone(), Arc::clone(terms));
-        Some(Self { known, key, principal: request.principal, terms, earlier: None })
+        Some(Self { known, key, caller: request.caller, terms, earlier: None })
     }
 
-    /// The name of `batch`: by whom it is asked for, how, behind which batch, and every text. `None` where nothing of it
-    /// may be summarised.
+    /// The name of `batch`: by whom and how it is asked for, after which batch, and every text. `None` where nothing
+    /// of it may be summarised.
     pub(super) fn name(&self, batch: &[&Old]) -> Option<Hash> {
         batch.iter().find(|old| !old.suspicious)?;
         let extend = |name: Hash, old: &&Old| {
             let (name, text) = (name.0.to_le_bytes(), old.name.0.to_le_bytes());
             self.key.hash(Domain::Summary, &[&name, &text])
         };
-        let (caller, words) = (self.principal.0.to_le_bytes(), self.terms.words.to_le_bytes());
-        let place = [&self.terms.place.url, &self.terms.place.key_env].map(|at| at.as_deref().unwrap_or(""));
+        let (caller, words) = (self.caller.0.to_le_bytes(), self.terms.words.to_le_bytes());
+        let place =
+            [&self.terms.endpoint.url, &self.terms.endpoint.key_env].map(|at| at.as_deref().unwrap_or(""));
         let earlier = self.earlier.unwrap_or_default().0.to_le_bytes();
         let asked = [self.terms.model.as_bytes(), place[0].as_bytes(), place[1].as_bytes()];
         let asked = [&caller[..], &words, &earlier, asked[0], asked[1], asked[2]];
@@ -154,15 +155,15 @@ impl Pinned {
         self.known.pinned(batch)
     }
 
-    /// What is asked for where nothing was decided yet, to go into `blank`. What was flagged as suspicious is left out: a
-    /// summary would carry it past the lines that say so.
+    /// The summary to ask for where nothing was decided yet, to go into `blank`. Flagged texts are left out: a
+    /// summary would carry them past the lines around them.
     pub(super) fn wanted(&self, name: Hash, batch: &[&Old], blank: SummaryBlank) -> SummaryWanted {
         let plain = batch.iter().filter(|old| !old.suspicious);
         let texts = plain.map(|old| (old.message, old.text)).collect();
         SummaryWanted { batch: name, earlier: self.earlier, texts, terms: Arc::clone(&self.terms), blank }
     }
 
-    /// The batch named `name` is behind us.
+    /// The batch named `name` is done.
     pub(super) fn pass(&mut self, name: Option<Hash>) {
         self.earlier = name.or(self.earlier);
     }

@@ -1,14 +1,14 @@
-//! How much of a model's context something takes: in estimated tokens, or in characters, which stand for tokens where an
-//! operator trusts no estimate. Reads; sums up nothing.
+//! The size of texts in a model's context: in estimated tokens, or in characters, each counted as a token, where an
+//! operator does not trust the estimate. Measures; sums up nothing.
 
 use crate::conversation::View;
 use crate::conversation::call::Arguments;
 use crate::conversation::tokens::{Estimate, MESSAGE_OVERHEAD};
-use crate::wire::beginning;
 use crate::wire::body::Str;
+use crate::wire::first_characters;
 use crate::wire::json::decode;
 
-/// See the file's head.
+/// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Measure {
     #[default]
@@ -41,22 +41,22 @@ impl Measure {
         if self == Self::Tokens { view.tokens_of(text) } else { counted(characters(text, view.body)) }
     }
 
-    /// A text that stands in the place of one of its own.
+    /// A text that replaces one of its own.
     pub(super) fn other(self, view: &View<'_>, text: &str) -> Estimate {
         if self == Self::Tokens { view.tokens_of_other(text) } else { counted(text.chars().count()) }
     }
 
-    /// Messages that the client was not shown, before the one viewed.
+    /// Hidden exchanges before the message viewed.
     pub(super) fn round(self, view: &View<'_>, round: &[u8]) -> Estimate {
         if self == Self::Tokens { view.tokens_of_round(round) } else { counted(plain(round)) }
     }
 
-    /// What a message takes beside its texts.
+    /// The size of a message without its texts.
     pub(super) fn frame(self, view: &View<'_>) -> Estimate {
         if self == Self::Tokens { MESSAGE_OVERHEAD.scaled(view.token_factor) } else { Estimate::ZERO }
     }
 
-    /// What a cleared text is reckoned with.
+    /// The assumed size of a cleared text.
     pub(super) fn cleared(self) -> Estimate {
         // Its marker: two lines, and 200 characters of the text.
         if self == Self::Tokens { super::CLEARED } else { Estimate::of_tokens(350) }
@@ -66,7 +66,7 @@ impl Measure {
 /// How many characters a text has.
 pub fn characters(text: Str, body: &[u8]) -> usize {
     if text.escaped && !text.odd {
-        beginning::characters(text.raw(body))
+        first_characters::characters(text.raw(body))
     } else if text.escaped {
         decode(text, body).chars().count()
     } else {
@@ -74,7 +74,7 @@ pub fn characters(text: Str, body: &[u8]) -> usize {
     }
 }
 
-/// Every byte but those that go on with a character.
+/// Every byte except continuation bytes of a character.
 fn plain(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| *byte & 0xc0 != 0x80).count()
 }

@@ -1,11 +1,11 @@
-//! What was done and found so far in a conversation, and how each call ended. Remembers and compares; what
-//! follows from it is the policy's.
+//! The calls of a conversation so far, and how each ended. Records and compares; what follows from it is for the
+//! policy to decide.
 
 use crate::conversation::identity::Hash;
 use crate::plan::work::step;
 use std::sync::Arc;
 
-/// See the file's head.
+/// See the module.
 #[derive(Clone, Default)]
 pub struct Past {
     /// The running turn's number.
@@ -23,7 +23,7 @@ pub struct Past {
 pub struct Deed {
     tool: String,
     same: Same,
-    /// Its assistant message and its place in it; none where it stands in the reply being judged.
+    /// Its assistant message and its position in it; none where it is in the reply being judged.
     place: Option<(usize, usize)>,
     pub turn: usize,
     /// When it was handed out, in ms since the epoch, where that is known.
@@ -31,14 +31,14 @@ pub struct Deed {
     pub end: End,
 }
 
-/// What makes two calls of a tool the same.
+/// The key by which calls of a tool are compared.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Same {
     /// The hash of all arguments.
     Whole(Hash),
     /// The values of each key argument.
     Keys(Vec<Vec<String>>),
-    /// It is not the same as any.
+    /// It is equal to no other.
     Nothing,
 }
 
@@ -47,13 +47,13 @@ pub enum Same {
 pub enum End {
     /// Its result is still to come.
     Open,
-    /// It failed, or nobody ever answered.
+    /// It failed, or was never answered.
     Failed,
-    /// The head of its result, where that may be quoted.
+    /// The beginning of its result, where that may be quoted.
     Succeeded(Option<Arc<str>>),
 }
 
-/// What a call of a retrieval tool has brought.
+/// The result of a call of a retrieval tool.
 #[derive(Clone)]
 pub struct Found {
     pub tool: String,
@@ -69,7 +69,7 @@ impl Past {
         self.found.clear();
     }
 
-    /// What the last reply left unanswered seems to stay so.
+    /// What the last reply left unanswered counts as unanswered from now on.
     pub fn give_up(&mut self) {
         for deed in self.deeds.iter_mut().skip(self.reply).filter(|deed| deed.end == End::Open) {
             deed.end = End::Failed;
@@ -83,7 +83,8 @@ impl Past {
         self.mixed = false;
     }
 
-    /// A tool was called that may have changed anything: from now on, and beside what the same reply retrieves.
+    /// A tool was called that may have changed anything: earlier retrievals, and those of the same reply, are no
+    /// longer valid.
     pub fn forget_found(&mut self) {
         self.found.clear();
         self.mixed = true;
@@ -97,7 +98,7 @@ impl Past {
 
     /// The call at `place` ended.
     pub fn end(&mut self, place: (usize, usize), end: End) {
-        // Those of the conversation come in their order, and before those of the reply being judged.
+        // Those of the conversation come in order, and before those of the reply being judged.
         let at = self.deeds.partition_point(|deed| {
             step();
             deed.place.is_some_and(|known| known < place)
@@ -107,26 +108,26 @@ impl Past {
         }
     }
 
-    /// A retrieval tool answered, with something to use or not.
+    /// A retrieval tool answered, with a usable result or without.
     pub fn add_found(&mut self, found: Option<Found>) {
         if !self.mixed {
             self.found.extend(found);
         }
     }
 
-    /// The calls of `tool` that were the same and did not fail, oldest first.
+    /// The equal calls of `tool` that did not fail, oldest first.
     pub fn equal<'a>(&'a self, tool: &'a str, same: &'a Same) -> impl Iterator<Item = &'a Deed> {
         self.deeds
             .iter()
             .filter(move |deed| deed.end != End::Failed && deed.tool == tool && deed.same == *same)
     }
 
-    /// What the same call has brought last.
+    /// The last result of an equal call.
     pub fn found(&self, tool: &str, arguments: Hash) -> Option<&Found> {
         self.found.iter().rev().find(|found| found.arguments == arguments && found.tool == tool)
     }
 
-    /// Whether a call of `turn`, handed out at `released_ms`, lies in the window that ends now.
+    /// Whether a call of `turn`, handed out at `released_ms`, is within the window that ends now.
     pub fn is_recent(&self, released_ms: Option<u64>, turn: usize, window_ms: u64, now_ms: u64) -> bool {
         let inside = |at_ms| now_ms.saturating_sub(at_ms) < window_ms;
         window_ms == 0 || released_ms.map_or(turn == self.turn, inside)

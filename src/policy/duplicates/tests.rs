@@ -1,7 +1,7 @@
 //! Cases of `duplicates`, and the same verdicts as a plain reference.
 
 use super::super::cases::policy;
-use super::super::story::{
+use super::super::scenario::{
     Made, NOW_MS, Step, call_at, calls, marking, passes, problem, random, random_reply, read, says, turns,
     user, verdicts,
 };
@@ -18,16 +18,16 @@ fn paid(result: &str) -> Step {
     calls(&[("pay", ONE, result)])
 }
 
-fn may_pay(table: &str, story: &[Step], arguments: &str) -> bool {
-    passes::<Duplicates>(table, story, &[("pay", arguments)])[0]
+fn may_pay(table: &str, scenario: &[Step], arguments: &str) -> bool {
+    passes::<Duplicates>(table, scenario, &[("pay", arguments)])[0]
 }
 
 #[test]
 fn what_has_succeeded_is_not_done_twice_and_what_failed_may_be_tried_again() {
-    for (what, story, arguments, allowed) in [
+    for (what, scenario, arguments, allowed) in [
         ("never done", vec![user("q")], ONE, true),
         ("done", vec![user("q"), paid("ok")], ONE, false),
-        ("done, spelled otherwise", vec![user("q"), paid("ok")], ONE_RESPELLED, false),
+        ("done, written otherwise", vec![user("q"), paid("ok")], ONE_RESPELLED, false),
         ("done with an empty result", vec![user("q"), paid("")], ONE, false),
         ("done to somebody else", vec![user("q"), paid("ok")], TWO, true),
         ("failed", vec![user("q"), paid("Error: no route")], ONE, true),
@@ -37,7 +37,7 @@ fn what_has_succeeded_is_not_done_twice_and_what_failed_may_be_tried_again() {
         ("done in an earlier turn", vec![user("q"), paid("ok"), says("Paid."), user("more")], ONE, false),
         ("another tool", vec![user("q"), calls(&[("pay_back", ONE, "ok")])], ONE, true),
     ] {
-        assert_eq!(may_pay(ON, &story, arguments), allowed, "{what}");
+        assert_eq!(may_pay(ON, &scenario, arguments), allowed, "{what}");
     }
 }
 
@@ -55,7 +55,7 @@ fn the_same_call_twice_in_one_reply_is_made_once() {
     let allowed: Vec<bool> = verdicts.iter().map(Option::is_none).collect();
     assert_eq!(allowed, [true, true, false, true, true]);
     let message = &verdicts[2].as_ref().unwrap().message;
-    assert!(message.contains("stands before it in the same reply"), "{message}");
+    assert!(message.contains("comes before it in the same reply"), "{message}");
 }
 
 #[test]
@@ -70,14 +70,14 @@ fn key_arguments_alone_say_what_a_call_does() {
         (r#"{"note":"x"}"#, r#"{"note":"y"}"#, true),
         ("not json", "not json", false),
     ] {
-        let story = [user("q"), calls(&[("create_order", earlier, "made")])];
-        let found = passes::<Duplicates>(table, &story, &[("create_order", now)]);
+        let scenario = [user("q"), calls(&[("create_order", earlier, "made")])];
+        let found = passes::<Duplicates>(table, &scenario, &[("create_order", now)]);
         assert_eq!(found, [allowed], "{earlier} {now}");
     }
-    let story = [user("q"), calls(&[("note_down", r#"{"a":1,"b":2}"#, "ok")])];
+    let scenario = [user("q"), calls(&[("note_down", r#"{"a":1,"b":2}"#, "ok")])];
     let reply = [("note_down", r#"{"a":2,"b":1}"#), ("note_down", r#"{"b":2,"a":1,"c":3}"#)];
-    assert_eq!(passes::<Duplicates>(table, &story, &reply), [true, false]);
-    let reason = verdicts::<Duplicates>(table, &story, &reply[1..]).remove(0).unwrap();
+    assert_eq!(passes::<Duplicates>(table, &scenario, &reply), [true, false]);
+    let reason = verdicts::<Duplicates>(table, &scenario, &reply[1..]).remove(0).unwrap();
     assert!(reason.message.contains("with the same a, b before"), "{}", reason.message);
 }
 
@@ -85,7 +85,7 @@ fn key_arguments_alone_say_what_a_call_does() {
 fn a_success_counts_within_its_window_and_one_of_unknown_time_in_its_turn() {
     let table = "tools = [\"pay\"]\nwindow = \"60s\"";
     let at = |released_ms| call_at(("pay", ONE, "ok"), released_ms);
-    for (what, story, allowed) in [
+    for (what, scenario, allowed) in [
         ("just inside", vec![user("q"), at(NOW_MS - 59_999)], false),
         ("just outside", vec![user("q"), at(NOW_MS - 60_000)], true),
         ("outside, then inside", vec![user("q"), at(1), at(NOW_MS - 5)], false),
@@ -94,43 +94,43 @@ fn a_success_counts_within_its_window_and_one_of_unknown_time_in_its_turn() {
         ("inside, an earlier turn", vec![user("q"), at(NOW_MS - 5), says("Paid."), user("more")], false),
         ("a clock that ran backwards", vec![user("q"), at(NOW_MS + 500_000)], false),
     ] {
-        assert_eq!(may_pay(table, &story, ONE), allowed, "{what}");
+        assert_eq!(may_pay(table, &scenario, ONE), allowed, "{what}");
     }
 }
 
 #[test]
 fn the_model_reads_what_the_call_brought_and_of_a_long_result_the_head() {
     let long = "x".repeat(700);
-    for (result, told) in [
+    for (result, quoted) in [
         ("receipt 17", "Its result was: receipt 17"),
         (" ", "Its result was empty."),
         (&long, "x... [200 more characters]"),
     ] {
-        let story = [user("q"), paid("Error: no"), paid(result)];
-        let reason = verdicts::<Duplicates>(ON, &story, &[("pay", ONE)]).remove(0).unwrap();
+        let scenario = [user("q"), paid("Error: no"), paid(result)];
+        let reason = verdicts::<Duplicates>(ON, &scenario, &[("pay", ONE)]).remove(0).unwrap();
         assert_eq!((reason.kind, reason.retryable), (ReasonKind::Duplicate, false));
         assert_eq!(reason.numbers, [("earlier_calls", 1)]);
-        assert!(reason.message.ends_with(told), "{}", reason.message);
+        assert!(reason.message.ends_with(quoted), "{}", reason.message);
         assert!(reason.message.chars().count() < 800);
     }
 }
 
 #[test]
 fn a_result_that_was_kept_from_the_model_is_not_quoted() {
-    let hides = marking("secret", |plan| plan.withhold_text(0, "gone".into(), 6));
+    let hides = marking("secret", |plan| plan.block_text(0, "gone".into(), 6));
     let notes = marking("secret", |plan| plan.remark("flagged"));
-    let story = [user("q"), paid("the secret word")];
+    let scenario = [user("q"), paid("the secret word")];
     for (before, quoted) in [(hides, false), (notes, true)] {
-        let mut judge = read(&[before, policy::<Duplicates>(ON)], &story).1;
+        let mut judge = read(&[before, policy::<Duplicates>(ON)], &scenario).1;
         let reason = judge.rule(0, "pay", Some(ONE), NOW_MS).objections.remove(0).1;
         assert_eq!(reason.message.contains("secret"), quoted, "{}", reason.message);
     }
 }
 
 /// What a call of `tool` is answered with, if it is.
-fn answer(table: &str, story: &[Step], released: &[&str], tool: &str) -> Option<String> {
+fn answer(table: &str, scenario: &[Step], released: &[&str], tool: &str) -> Option<String> {
     let rule = policy::<Duplicates>(table);
-    let mut judge = read(&[rule], story).1;
+    let mut judge = read(&[rule], scenario).1;
     for tool in released {
         assert!(judge.rule(0, tool, Some("{}"), NOW_MS).is_allowed());
     }
@@ -142,7 +142,7 @@ fn retrieval_is_answered_from_the_earlier_result_while_nothing_can_have_changed_
     let table = "tools = [\"pay\"]\nretrieval = [\"read*\"]";
     let read = |result| calls(&[("read", ONE, result)]);
     let long = "x".repeat(LONGEST_ANSWER + 1);
-    for (what, story, released, expected) in [
+    for (what, scenario, released, expected) in [
         ("read before", vec![user("q"), read("five")], vec![], Some("five")),
         ("read twice before", vec![user("q"), read("five"), read("six")], vec![], Some("six")),
         (
@@ -172,7 +172,7 @@ fn retrieval_is_answered_from_the_earlier_result_while_nothing_can_have_changed_
         ("an action before it in the reply", vec![user("q"), read("five")], vec!["pay"], None),
         ("reading before it in the reply", vec![user("q"), read("five")], vec!["read_all"], Some("five")),
     ] {
-        assert_eq!(answer(table, &story, &released, "read").as_deref(), expected, "{what}");
+        assert_eq!(answer(table, &scenario, &released, "read").as_deref(), expected, "{what}");
     }
     assert_eq!(answer("tools = [\"pay\"]", &[user("q"), read("five")], &[], "read"), None, "off as shipped");
 }
@@ -181,7 +181,7 @@ fn retrieval_is_answered_from_the_earlier_result_while_nothing_can_have_changed_
 fn settings_that_contradict_themselves_are_refused() {
     for (table, expected) in [
         ("tools = [\"\"]", "tools: expected names or patterns, found an empty one"),
-        ("tools = [\"a\"]\nretrieval = [\"a\"]", "retrieval: `a` stands in `tools` as well"),
+        ("tools = [\"a\"]\nretrieval = [\"a\"]", "retrieval: `a` is in `tools` as well"),
         ("keys = { a = [] }", "keys.a: expected at least one argument"),
         (
             "keys = { a = [\"b..c\"] }",
@@ -192,7 +192,7 @@ fn settings_that_contradict_themselves_are_refused() {
     }
 }
 
-/// Whether `now` repeats one of `earlier`, told by looking at each.
+/// Whether `now` repeats one of `earlier`, found by comparing it with each.
 fn repeats(earlier: &[(usize, &Made)], turn: usize, now: (&str, &str), window_ms: u64) -> bool {
     let canonical = |text: &str| crate::wire::json::canonical(text.as_bytes());
     earlier.iter().any(|(of_turn, call)| {
@@ -207,18 +207,18 @@ fn repeats(earlier: &[(usize, &Made)], turn: usize, now: (&str, &str), window_ms
 proptest! {
     #[test]
     fn random_conversations_get_the_verdicts_of_a_plain_search(
-        story in random(&["pay", "pay_back", "search"], &[ONE, ONE_RESPELLED, TWO], &["ok", "Error: no", ""]),
+        scenario in random(&["pay", "pay_back", "search"], &[ONE, ONE_RESPELLED, TWO], &["ok", "Error: no", ""]),
         reply in random_reply(&["pay", "search"], &[ONE, ONE_RESPELLED, TWO]),
         window in prop::sample::select(&[0u64, 1, 500][..]),
     ) {
-        // A reply that nobody answered in full at the very end is not judged again.
-        let mut story = story;
-        if matches!(story.last(), Some(Step::Calls(made)) if made.iter().any(|call| call.result.is_none())) {
-            story.push(says("Hm."));
+        // A reply at the very end that was not answered in full is not judged again.
+        let mut scenario = scenario;
+        if matches!(scenario.last(), Some(Step::Calls(made)) if made.iter().any(|call| call.result.is_none())) {
+            scenario.push(says("Hm."));
         }
-        let of_step = turns(&story);
+        let of_step = turns(&scenario);
         let turn = of_step.last().copied().unwrap_or(0);
-        let made = story.iter().zip(&of_step).filter_map(|(step, turn)| match step {
+        let made = scenario.iter().zip(&of_step).filter_map(|(step, turn)| match step {
             Step::Calls(made) => Some(made.iter().map(|call| (*turn, call))),
             _ => None,
         });
@@ -235,7 +235,7 @@ proptest! {
             })
             .collect();
         let table = format!("{ON}\nwindow = \"{window}s\"");
-        prop_assert_eq!(passes::<Duplicates>(&table, &story, &reply), expected, "{:?}", story);
+        prop_assert_eq!(passes::<Duplicates>(&table, &scenario, &reply), expected, "{:?}", scenario);
     }
 }
 
@@ -255,9 +255,9 @@ fn calls_without_their_key_arguments_are_compared_by_all_they_have_or_never_the_
         );
     }
     let keyed = r#"{"order":1}"#;
-    let story = [user("q"), calls(&[("pay", keyed, "ok")])];
+    let scenario = [user("q"), calls(&[("pay", keyed, "ok")])];
     assert!(
-        !may_pay(&format!("{keys}\nkeyless = \"pass\""), &story, keyed),
+        !may_pay(&format!("{keys}\nkeyless = \"pass\""), &scenario, keyed),
         "one with its keys is compared by them"
     );
 }

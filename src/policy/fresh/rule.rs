@@ -1,4 +1,4 @@
-//! A rule as an operator writes it, and checked. Reading only.
+//! A rule of `fresh` as an operator writes it, and the checked form. Parsing only.
 
 use crate::policy::ConfigError;
 use crate::policy::path::Path;
@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Written {
-    /// The tool whose calls are held to it, by name or pattern.
+    /// The tool whose calls it restricts, by name or pattern.
     tool: Pattern,
     /// The path of the argument.
     argument: String,
@@ -19,7 +19,7 @@ pub struct Written {
     from: Pattern,
     /// The path of the values in those results.
     path: String,
-    /// The most calls, of any tool, that may stand between; 0: any number.
+    /// The most calls, of any tool, that may come between; 0: any number.
     #[serde(default)]
     max_calls: u64,
     /// The oldest that the values may be; 0: any age.

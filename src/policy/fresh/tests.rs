@@ -1,7 +1,7 @@
 //! Cases of `fresh`, and the same verdicts as a plain reference.
 
 use super::super::cases::policy;
-use super::super::story::{
+use super::super::scenario::{
     NOW_MS, Step, call_at, calls, marking, passes, problem, random, random_reply, read, user, verdicts,
 };
 use super::*;
@@ -30,17 +30,17 @@ fn asked(result: &str) -> Step {
     calls(&[("search", "{}", result)])
 }
 
-fn may_award(table: &str, story: &[Step], arguments: &str) -> bool {
-    passes::<Fresh>(table, story, &[("award", arguments)])[0]
+fn may_award(table: &str, scenario: &[Step], arguments: &str) -> bool {
+    passes::<Fresh>(table, scenario, &[("award", arguments)])[0]
 }
 
-fn reason(table: &str, story: &[Step], arguments: &str) -> Reason {
-    verdicts::<Fresh>(table, story, &[("award", arguments)]).remove(0).unwrap()
+fn reason(table: &str, scenario: &[Step], arguments: &str) -> Reason {
+    verdicts::<Fresh>(table, scenario, &[("award", arguments)]).remove(0).unwrap()
 }
 
 #[test]
 fn an_argument_must_be_the_newest_value() {
-    for (what, story, arguments, allowed) in [
+    for (what, scenario, arguments, allowed) in [
         ("the newest", vec![user("q"), shown("c1")], C1, true),
         ("one before it", vec![user("q"), shown("c1"), shown("c2")], C1, false),
         ("the newest of two", vec![user("q"), shown("c1"), shown("c2")], C2, true),
@@ -55,14 +55,14 @@ fn an_argument_must_be_the_newest_value() {
         ("then it gave no value", vec![user("q"), shown("c1"), calls(&[("show", "{}", "{}")])], C1, true),
         (
             "an earlier turn",
-            vec![user("q"), shown("c1"), super::super::story::says("?"), user("x")],
+            vec![user("q"), shown("c1"), super::super::scenario::says("?"), user("x")],
             C1,
             true,
         ),
         ("not given at all", vec![user("q"), shown("c1")], r#"{"points":3}"#, true),
         ("null", vec![user("q"), shown("c1")], r#"{"card_id":null}"#, true),
     ] {
-        assert_eq!(may_award(&rule(""), &story, arguments), allowed, "{what}");
+        assert_eq!(may_award(&rule(""), &scenario, arguments), allowed, "{what}");
     }
 }
 
@@ -75,22 +75,22 @@ fn an_argument_may_be_any_of_the_newest_values_of_one_reply() {
         ("list", "{}", r#"{"hits":[{"id":1}]}"#),
         ("list", r#"{"more":1}"#, r#"{"hits":[{"id":2}]}"#),
     ]);
-    for (story, ids, allowed) in [
+    for (scenario, ids, allowed) in [
         (vec![list(r#"{"id":1},{"id":"2"}"#)], r#"["1",2]"#, true),
         (vec![list(r#"{"id":1},{"id":"2"}"#)], "[1,3]", false),
         (vec![list(r#"{"id":1}"#), list(r#"{"id":2}"#)], "[1]", false),
         (vec![both], "[1,2]", true),
     ] {
         let arguments = format!(r#"{{"ids":{ids}}}"#);
-        assert_eq!(passes::<Fresh>(table, &story, &[("open_all", &arguments)]), [allowed], "{ids}");
+        assert_eq!(passes::<Fresh>(table, &scenario, &[("open_all", &arguments)]), [allowed], "{ids}");
     }
 }
 
 #[test]
 fn a_source_called_in_the_same_reply_must_answer_first() {
-    let story = [user("q"), shown("c1")];
+    let scenario = [user("q"), shown("c1")];
     let reply = [("award", C1), ("show", "{}"), ("award", C1), ("search", C1)];
-    let verdicts = verdicts::<Fresh>(&rule(""), &story, &reply);
+    let verdicts = verdicts::<Fresh>(&rule(""), &scenario, &reply);
     assert_eq!(verdicts.iter().map(Option::is_none).collect::<Vec<_>>(), [true, true, false, true]);
     let reason = verdicts[2].as_ref().unwrap();
     assert!(reason.retryable && reason.message.contains("Call award again when you have it"), "{reason:?}");
@@ -98,37 +98,37 @@ fn a_source_called_in_the_same_reply_must_answer_first() {
 
 #[test]
 fn before_any_value_was_given_the_source_is_to_be_called_first() {
-    let stories = [vec![user("q")], vec![user("q"), calls(&[("show", "{}", "Error: no cards")])]];
-    for story in stories {
-        let reason = reason(&rule(""), &story, C1);
+    let scenarios = [vec![user("q")], vec![user("q"), calls(&[("show", "{}", "Error: no cards")])]];
+    for scenario in scenarios {
+        let reason = reason(&rule(""), &scenario, C1);
         assert_eq!((reason.kind, reason.retryable), (ReasonKind::StaleReference, true));
         assert!(
             reason.message.ends_with("no result of it has given one yet. Call show first."),
             "{reason:?}"
         );
-        assert!(may_award(&format!("unknown = \"pass\"\n{}", rule("")), &story, C1));
+        assert!(may_award(&format!("unknown = \"pass\"\n{}", rule("")), &scenario, C1));
     }
 }
 
 #[test]
 fn a_value_grows_old_by_calls() {
     let table = rule(", max_calls = 2");
-    let story = |calls: usize| {
-        let mut story = vec![user("q"), shown("c1")];
-        story.extend((0..calls).map(|_| asked("x")));
-        story
+    let scenario = |calls: usize| {
+        let mut scenario = vec![user("q"), shown("c1")];
+        scenario.extend((0..calls).map(|_| asked("x")));
+        scenario
     };
-    assert!(may_award(&table, &story(2), C1));
-    assert_eq!(reason(&table, &story(3), C1).numbers, [("calls_since", 3), ("max_calls", 2)]);
+    assert!(may_award(&table, &scenario(2), C1));
+    assert_eq!(reason(&table, &scenario(3), C1).numbers, [("calls_since", 3), ("max_calls", 2)]);
     let reply = [("search", "{}"), ("award", C1), ("search", "{}"), ("award", C1)];
     assert_eq!(
-        passes::<Fresh>(&table, &story(1), &reply),
+        passes::<Fresh>(&table, &scenario(1), &reply),
         [true, true, true, false],
         "those of this reply too"
     );
     let beside =
         [user("q"), calls(&[("show", "{}", &card("c1")), ("a", "{}", ""), ("b", "{}", ""), ("c", "{}", "")])];
-    assert!(!may_award(&table, &beside, C1), "calls behind it in its own reply count");
+    assert!(!may_award(&table, &beside, C1), "later calls of its own reply count");
 }
 
 #[test]
@@ -145,8 +145,8 @@ fn a_value_grows_old_by_time_and_one_of_unknown_time_is_old() {
 #[test]
 fn the_model_reads_what_is_current() {
     let stale = reason(&rule(""), &[user("q"), shown("c1"), shown("c2")], C1);
-    let told = "card_id is \"c1\", but show last gave \"c2\". Use what is current, or call show again.";
-    assert!(stale.message.ends_with(told), "{}", stale.message);
+    let expected = "card_id is \"c1\", but show last gave \"c2\". Use what is current, or call show again.";
+    assert!(stale.message.ends_with(expected), "{}", stale.message);
     let table = "rules = [{ tool = \"award\", argument = \"card_id\", from = \"show\", path = \"[*]\" }]";
     let many = calls(&[("show", "{}", "[1,2,3,4,5,6,7]")]);
     let message = reason(table, &[many], C1).message;
@@ -157,8 +157,8 @@ fn the_model_reads_what_is_current() {
 }
 
 #[test]
-fn what_was_kept_from_the_model_is_not_told() {
-    let hides = marking("c2", |plan| plan.withhold_text(0, "gone".into(), 6));
+fn what_was_kept_from_the_model_is_not_quoted() {
+    let hides = marking("c2", |plan| plan.block_text(0, "gone".into(), 6));
     let mut judge = read(&[hides, policy::<Fresh>(&rule(""))], &[user("q"), shown("c2")]).1;
     let reason = judge.rule(0, "award", Some(C1), NOW_MS).objections.remove(0).1;
     assert!(reason.message.contains("that is not what show gave last"), "{}", reason.message);
@@ -170,15 +170,15 @@ fn every_rule_must_hold_and_other_tools_are_not_looked_at() {
         { tool = \"award\", argument = \"card_id\", from = \"show\", path = \"card.id\" },
         { tool = \"a*\", argument = \"round\", from = \"start\", path = \"round\" },
     ]";
-    let story = [user("q"), shown("c1"), calls(&[("start", "{}", "{\"round\":3}")])];
+    let scenario = [user("q"), shown("c1"), calls(&[("start", "{}", "{\"round\":3}")])];
     for (arguments, allowed) in [
         (r#"{"card_id":"c1","round":3}"#, true),
         (r#"{"card_id":"c1","round":2}"#, false),
         (r#"{"card_id":"c2","round":3}"#, false),
     ] {
-        assert_eq!(may_award(table, &story, arguments), allowed, "{arguments}");
+        assert_eq!(may_award(table, &scenario, arguments), allowed, "{arguments}");
     }
-    let mut judge = read(&[policy::<Fresh>(table)], &story).1;
+    let mut judge = read(&[policy::<Fresh>(table)], &scenario).1;
     assert!(judge.needs_arguments(0, "ask") && !judge.needs_arguments(0, "show"));
 }
 
@@ -195,21 +195,21 @@ fn rules_that_say_nothing_are_refused_with_their_place() {
 }
 
 /// The values of the newest reply that gave any, and the calls since.
-fn newest(story: &[Step]) -> Option<(Vec<&'static str>, u64)> {
+fn newest(scenario: &[Step]) -> Option<(Vec<&'static str>, u64)> {
     let value = |text: &str| ["c1", "c2"].into_iter().find(|id| text == card(id));
     let mut since = 0;
-    for step in story.iter().rev() {
+    for step in scenario.iter().rev() {
         let Step::Calls(made) = step else { continue };
         let mut values = Vec::new();
-        let mut behind = None;
+        let mut after = None;
         for (at, call) in made.iter().enumerate() {
             if let Some(id) = call.result.as_deref().and_then(value).filter(|_| call.tool == "show") {
                 values.push(id);
-                behind = Some((made.len() - at - 1) as u64);
+                after = Some((made.len() - at - 1) as u64);
             }
         }
-        if let Some(behind) = behind {
-            return Some((values, since + behind));
+        if let Some(after) = after {
+            return Some((values, since + after));
         }
         since += made.len() as u64;
     }
@@ -219,7 +219,7 @@ fn newest(story: &[Step]) -> Option<(Vec<&'static str>, u64)> {
 proptest! {
     #[test]
     fn random_conversations_get_the_verdicts_of_a_plain_search(
-        story in random(
+        scenario in random(
             &["show", "search", "award"],
             &["{}"],
             &["Error: no", r#"{"card":{"id":"c1","text":"?"}}"#, r#"{"card":{"id":"c2","text":"?"}}"#, "{}"],
@@ -231,7 +231,7 @@ proptest! {
         let mut coming = false;
         let mut expected = Vec::new();
         for (tool, arguments) in &reply {
-            let allowed = *tool != "award" || newest(&story).is_some_and(|(values, since)| {
+            let allowed = *tool != "award" || newest(&scenario).is_some_and(|(values, since)| {
                 let is_newest = values.iter().any(|id| arguments.contains(id));
                 is_newest && !coming && (max_calls == 0 || since + made <= max_calls)
             });
@@ -240,12 +240,12 @@ proptest! {
             expected.push(allowed);
         }
         let table = rule(&format!(", max_calls = {max_calls}"));
-        prop_assert_eq!(passes::<Fresh>(&table, &story, &reply), expected, "{:?}", story);
+        prop_assert_eq!(passes::<Fresh>(&table, &scenario, &reply), expected, "{:?}", scenario);
     }
 }
 
 /// A conversation with this system message, in which the source gave this, if anything.
-fn told(system: &str, given: Option<&str>) -> String {
+fn body_with(system: &str, given: Option<&str>) -> String {
     let mut messages = vec![
         serde_json::json!({"role": "system", "content": system}),
         serde_json::json!({"role": "user", "content": "Award card c9!"}),
@@ -279,7 +279,7 @@ fn before_any_result_a_value_may_be_wanted_that_the_system_messages_name() {
         ("stale by a result in another form", both, "Card c1.", Some(r#"{"card_id":"c2"}"#), C1, false),
     ] {
         let mut conversation =
-            super::super::cases::Conversation::over(&policy::<Fresh>(table), &told(system, given));
+            super::super::cases::Conversation::over(&policy::<Fresh>(table), &body_with(system, given));
         let ruling = conversation.judge("award", arguments, NOW_MS);
         assert_eq!(ruling.is_allowed(), allowed, "{what}");
         if what == "not named" {

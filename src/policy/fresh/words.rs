@@ -1,4 +1,4 @@
-//! What the model reads of a stale reference, and the numbers that go with it.
+//! The texts of the reasons of `fresh`, and their numbers.
 
 use super::rule::Rule;
 use super::{Newest, Problem};
@@ -6,12 +6,12 @@ use crate::plan::{Reason, ReasonKind};
 use crate::wire::json::quote;
 use std::time::Duration;
 
-/// The most current values that the model is told: enough to choose from.
-const TOLD: usize = 5;
-/// The longest value that is repeated, in characters: longer than any usual id.
+/// The most current values that a reason lists: enough to choose from.
+const MOST_LISTED: usize = 5;
+/// The longest value that is quoted, in characters: longer than any usual id.
 const LONGEST_VALUE: usize = 100;
 
-/// Why a call of `tool` is withheld.
+/// Why a call of `tool` is blocked.
 pub fn reason(tool: &str, rule: &Rule, problem: &Problem<'_>) -> Reason {
     let (argument, from) = (rule.argument.as_str(), rule.from.as_str());
     let mut numbers = Vec::new();
@@ -20,7 +20,7 @@ pub fn reason(tool: &str, rule: &Rule, problem: &Problem<'_>) -> Reason {
             "{argument} must be a value that {from} gives, and no result of it has given one yet. Call {from} first"
         ),
         Problem::Unnamed { given } => format!(
-            "{argument} is {}, which neither a result of {from} nor the instructions name. Use the one that they name",
+            "{argument} is {}, which neither a result of {from} nor the instructions name. Use one that they name",
             shown(given)
         ),
         Problem::Coming => format!(
@@ -37,8 +37,8 @@ pub fn reason(tool: &str, rule: &Rule, problem: &Problem<'_>) -> Reason {
         Problem::TooManyCalls { calls_since } => {
             numbers.extend([("calls_since", *calls_since), ("max_calls", rule.max_calls)]);
             format!(
-                "{argument} is from a result of {from} that is {calls_since} calls old, {} are allowed. Call {from} \
-                 again and use what it gives",
+                "{argument} is from a result of {from} that is {calls_since} calls old; at most {} are allowed. Call \
+                 {from} again and use what it gives",
                 rule.max_calls
             )
         }
@@ -58,17 +58,17 @@ pub fn reason(tool: &str, rule: &Rule, problem: &Problem<'_>) -> Reason {
 }
 
 fn current(from: &str, newest: &Newest) -> String {
-    if !newest.told {
+    if !newest.may_quote {
         return format!("that is not what {from} gave last");
     }
-    let values: Vec<String> = newest.values.iter().take(TOLD).map(|value| shown(value)).collect();
-    match newest.values.len().saturating_sub(TOLD) {
+    let values: Vec<String> = newest.values.iter().take(MOST_LISTED).map(|value| shown(value)).collect();
+    match newest.values.len().saturating_sub(MOST_LISTED) {
         0 => format!("{from} last gave {}", values.join(", ")),
         more => format!("{from} last gave {} and {more} more", values.join(", ")),
     }
 }
 
-/// A value in quotes, of a long one the head.
+/// A value in quotes, shortened if it is long.
 fn shown(value: &str) -> String {
     match value.char_indices().nth(LONGEST_VALUE) {
         Some((end, _)) => quote(&format!("{}...", &value[..end])),

@@ -1,4 +1,4 @@
-//! Cases of the cap on the history: which turns go when, what stays, what the model is told.
+//! Cases of the cap on the history: which turns are dropped when, what stays, what the model reads about it.
 
 use super::super::cases::{plan_of, plan_together, policy};
 use super::super::compact::Compact;
@@ -19,7 +19,7 @@ fn say(role: &str, words: usize) -> Value {
     json!({"role": role, "content": "word ".repeat(words)})
 }
 
-/// So many turns of about `words` tokens, each with a call, behind a system message.
+/// So many turns of about `words` tokens, each with a call, after a system message.
 fn turns(count: usize, words: usize) -> Vec<Value> {
     let mut messages = vec![say("system", 10)];
     for at in 0..count {
@@ -43,7 +43,7 @@ fn ranges(plan: &Plan) -> Vec<Range<usize>> {
     plan.dropped.iter().map(|dropped| dropped.messages.clone()).collect()
 }
 
-/// Where notices stand, and what they say.
+/// The positions and texts of notices.
 fn notices(plan: &Plan) -> Vec<(usize, String)> {
     let notice = |edit: &crate::plan::Edit| match &edit.change {
         Change::Notice { text, .. } => Some((edit.message, text.clone())),
@@ -53,15 +53,15 @@ fn notices(plan: &Plan) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn the_oldest_turns_go_whole_and_one_notice_behind_the_next_one_tells() {
+fn the_oldest_turns_go_whole_and_one_notice_after_the_next_one_says_so() {
     let plan = plan_of(&capped(5_000), &body(&turns(6, 1_000)));
     // Turns of a thousand and fifty tokens: in the fifth it is full, and two of them stay.
     assert_eq!(ranges(&plan), [1..5, 5..9, 9..13]);
-    let told = notices(&plan);
-    assert_eq!((told.len(), told[0].0), (1, 13));
+    let shown = notices(&plan);
+    assert_eq!((shown.len(), shown[0].0), (1, 13));
     assert!(
-        told[0].1.starts_with("[toolrein] The 3 oldest turns of this conversation (12 messages)"),
-        "{told:?}"
+        shown[0].1.starts_with("[toolrein] The 3 oldest turns of this conversation (12 messages)"),
+        "{shown:?}"
     );
     assert!(plan_of(&capped(9_000), &body(&turns(6, 1_000))).is_empty());
 }
@@ -130,13 +130,13 @@ fn characters_are_counted_as_the_model_reads_them() {
 }
 
 #[test]
-fn what_was_dropped_for_a_request_that_was_too_long_is_dropped_for_those_behind_it() {
+fn what_was_dropped_for_a_request_that_was_too_long_is_dropped_for_later_ones() {
     let messages = turns(6, 1_000);
     let compact = || policy::<Compact>("context_window = 100000\nkeep = 5");
     let rules = || [compact(), capped(90_000)];
     let forced = plan_together(&rules(), &body(&messages), true);
     assert_eq!((ranges(&forced).len(), forced.cleared().count()), (4, 1));
-    let behind = |messages: &[Value]| {
+    let later_plan = |messages: &[Value]| {
         let body = body(messages);
         let (request, identity) = (crate::dialect::chat::parse(body.as_bytes()).unwrap(), somebody());
         let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
@@ -146,11 +146,11 @@ fn what_was_dropped_for_a_request_that_was_too_long_is_dropped_for_those_behind_
     assert_eq!(messages.len(), 26);
     let more = [messages.clone(), vec![say("assistant", 10), say("user", 10)]].concat();
     for later in [&messages, &more] {
-        let plan = behind(later);
+        let plan = later_plan(later);
         assert_eq!((plan.edits, plan.dropped), (forced.edits.clone(), forced.dropped.clone()));
     }
     let split = [messages, vec![say("user", 10)]].concat();
-    assert_eq!(behind(&split).dropped, forced.dropped, "the client said more before it asked again");
+    assert_eq!(later_plan(&split).dropped, forced.dropped, "the client said more before it asked again");
 }
 
 #[test]

@@ -1,13 +1,14 @@
-//! Text written in other letters: escapes of source code, of HTML and of URLs, and base64. Decodes what may hide
-//! words; what the words mean is for the rules.
+//! Decoding of text in other encodings: escapes of source code, of HTML and of URLs, and base64. Decodes what may
+//! hide words; what the words mean is for the rules.
 
 use memchr::memchr3;
 
-/// Fewer escapes than this hide no sentence.
+/// Fewer escapes than this cannot hide a sentence.
 const FEWEST_ESCAPES: usize = 4;
-/// The shortest run of base64: what three words make.
+/// The shortest run of base64: the length of three words.
 const SHORTEST_RUN: usize = 32;
-/// As much of a run is decoded first, to see whether it is text at all. Of random bytes one in 10^6 passes as text.
+/// So many bytes of a run are decoded first, to see whether it is text at all. Of random bytes one in 10^6 passes as
+/// text.
 const TASTE: usize = 32;
 
 /// `text` with its escapes decoded, where it has several of letters or of characters beyond ASCII.
@@ -36,7 +37,7 @@ pub(super) fn decoded(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&out).into_owned())
 }
 
-/// What an escape stands for.
+/// What an escape decodes to.
 #[derive(Clone, Copy)]
 pub(super) enum Escaped {
     Character(char),
@@ -46,8 +47,8 @@ pub(super) enum Escaped {
     Byte(u8),
 }
 
-/// The escape at the head of `bytes`, with its length: `\u0041`, `\u{41}`, `\U00000041`, `\x41`, `%41`, `&#65;`,
-/// `&#x41;`, behind any number of backslashes.
+/// The escape at the start of `bytes`, with its length: `\u0041`, `\u{41}`, `\U00000041`, `\x41`, `%41`, `&#65;`,
+/// `&#x41;`, after any number of backslashes.
 pub(super) fn escape(bytes: &[u8]) -> Option<(usize, Escaped)> {
     match bytes.first()? {
         b'%' => Some((3, byte(hex(bytes.get(1..3)?)?))),
@@ -97,7 +98,7 @@ fn hex(digits: &[u8]) -> Option<u32> {
     u32::from_str_radix(text, 16).ok()
 }
 
-/// Whether the rules would not see it as it is: letters, and what is not ASCII.
+/// Whether the rules would not see it as it is: letters, and characters beyond ASCII.
 fn hides(escaped: Escaped) -> bool {
     match escaped {
         Escaped::Character(character) => character.is_ascii_alphabetic() || !character.is_ascii(),
@@ -114,7 +115,7 @@ fn push(escaped: Escaped, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends half a character as WTF-8, and makes one character of two halves.
+/// Appends half a character as WTF-8, and joins two halves to one character.
 fn push_half(unit: u16, out: &mut Vec<u8>) {
     let half = |unit: u16| [0xed, 0x80 | (unit >> 6) as u8 & 0x3f, 0x80 | unit as u8 & 0x3f];
     if unit >= 0xdc00
@@ -130,7 +131,7 @@ fn push_half(unit: u16, out: &mut Vec<u8>) {
     }
 }
 
-/// The texts that stand in `text` as base64, one behind the other; `None` where there are none.
+/// The texts in `text` that are encoded as base64, one after the other; `None` where there are none.
 pub(super) fn from_base64(text: &[u8]) -> Option<String> {
     let mut out = String::new();
     let mut at = 0;
@@ -162,8 +163,7 @@ fn next_run(text: &[u8], from: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// The text of a run, which may have begun in the middle: behind a path's slash, or a word. So its middle is tasted
-/// too.
+/// The text of a run, which may begin in the middle: after a path's slash, or a word. So its middle is tried too.
 fn text_of(run: &[u8]) -> Option<String> {
     let starts = (0..4).chain(run.len() / 2..run.len() / 2 + 4);
     let is_text_from = |start: &usize| is_text(&bytes_of(&run[*start..run.len().min(start + TASTE)]));
@@ -195,7 +195,7 @@ fn sextet(byte: u8) -> Option<u8> {
     }
 }
 
-/// Whether the head of a decoded run reads as text: UTF-8, but for what was cut at its end, without control
+/// Whether the beginning of a decoded run is text: UTF-8, except for what was cut at its end, without control
 /// characters.
 fn is_text(bytes: &[u8]) -> bool {
     let valid = match std::str::from_utf8(bytes) {

@@ -1,6 +1,6 @@
-//! The copy of a text that is searched: what looks alike is written alike, what is not seen is gone. Letters become
-//! small and Latin where they look Latin, full width and mathematical ones plain, accents and zero-width characters
-//! are dropped. The copy is read by rules alone and never sent.
+//! Normalisation of a text for the search: characters that look equal become equal, invisible ones are removed.
+//! Letters become small, and Latin where they look Latin; full width and mathematical ones become plain; accents and
+//! zero-width characters are dropped. Only the rules read the copy; it is never sent.
 
 use super::lookalikes::latin;
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
@@ -23,7 +23,7 @@ pub(super) fn fold(text: &str) -> String {
     out
 }
 
-/// Bytes of ASCII at the head, found a block at a time.
+/// The number of ASCII bytes at the start, found a block at a time.
 fn ascii_len(bytes: &[u8]) -> usize {
     const BLOCK: usize = 64;
     let plain = bytes.chunks(BLOCK).take_while(|block| block.is_ascii()).count() * BLOCK;
@@ -45,7 +45,7 @@ fn fold_one(character: char, out: &mut String) {
         '\u{142}' | '\u{141}' => out.push('l'),
         '\u{111}' | '\u{110}' => out.push('d'),
         '\u{f8}' | '\u{d8}' => out.push('o'),
-        // Chinese, Japanese and Korean look like nothing else.
+        // Chinese, Japanese and Korean characters resemble no others.
         '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' => out.push(character),
         _ => decompose_compatible(character, |part| fold_part(part, out)),
     }

@@ -1,9 +1,9 @@
-//! Phrases that set instructions aside in languages other than English, one or two rules each. Nothing else is known in
-//! them.
+//! Phrases that set instructions aside in languages other than English, one or two rules each. Other rules are in
+//! English only.
 
 use super::rules::{Kind, Rule};
 
-/// Instructions to set others aside, in other languages. Written as they are, folded like the text.
+/// Instructions to set others aside, in other languages. Written in plain form, folded like the text.
 pub(super) const LANGUAGES: &[Rule] = &[
     // French.
     (

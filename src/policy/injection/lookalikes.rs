@@ -17,8 +17,8 @@ static SORTED: LazyLock<Vec<(char, char)>> = LazyLock::new(|| {
     pairs
 });
 
-/// A Latin letter and what looks like it. Capitals that look like I are under i, where UTS 39 has them under l: a
-/// word is known by its small letters here.
+/// A Latin letter and its lookalikes. Capitals that look like I are under i, where UTS 39 has them under l: here a
+/// word is recognised by its small letters.
 const LOOKALIKES: &[(char, &str)] = &[
     ('a', "\u{251}\u{391}\u{3b1}\u{410}\u{430}\u{13aa}\u{15c5}\u{237a}\u{a4ee}\u{102a0}\u{16f40}"),
     (

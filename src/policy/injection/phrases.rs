@@ -1,5 +1,5 @@
-//! What injected instructions say, in English: to set others aside, and to whom they speak. Written for the kind of
-//! text, not for the sample that it is measured on; a space stands for any gap between words.
+//! Phrases of injected instructions in English: to set others aside, and whom they address. Written for the kind of
+//! text, not for the sample that it is measured on; a space means any gap between words.
 
 use super::rules::{Kind, Rule};
 

@@ -1,7 +1,7 @@
-//! The rules at work: compiled once, looked up in pieces of text. Which there are stands in `phrases`, `structures` and
-//! `languages`, where they might fit in `anchors`; what they are looked up in is made by `fold` and `window`.
+//! The rule engine: rules are compiled once and matched with pieces of text. The rules are in `phrases`, `structures`
+//! and `languages`; `candidates` finds where they might match; `fold` and `window` prepare the text.
 
-use super::anchors::ANCHOR_PATTERNS;
+use super::candidates::CANDIDATE_PATTERNS;
 use super::fold::fold;
 use super::languages::LANGUAGES;
 use super::phrases::{ADDRESSES, OVERRIDES};
@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 /// What a rule has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Characters that nobody sees.
+    /// Characters that are invisible.
     Invisible,
     /// Instructions to set others aside.
     Override,
@@ -31,7 +31,7 @@ impl Kind {
     pub(super) const ALL: [Self; 6] =
         [Self::Invisible, Self::Override, Self::Template, Self::Addressed, Self::Hidden, Self::Exfiltration];
 
-    /// Its word in metrics and the log.
+    /// Its name in metrics and the log.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Invisible => "invisible",
@@ -44,7 +44,7 @@ impl Kind {
     }
 }
 
-/// The weights and kinds of the rules that `settled` fits.
+/// The weights and kinds of the rules that match `settled`.
 pub(super) fn matches(settled: &[u8]) -> impl Iterator<Item = (Kind, u32)> {
     let fitting = SETS.iter().enumerate().flat_map(move |(set, regexes)| {
         regexes.matches(settled).into_iter().map(move |rule| RULES[set][rule])
@@ -52,9 +52,9 @@ pub(super) fn matches(settled: &[u8]) -> impl Iterator<Item = (Kind, u32)> {
     fitting.map(|(kind, weight, _)| (kind, weight))
 }
 
-/// The end of the first place in `text`, from `from` on, where a rule might fit.
+/// The end of the first position in `text`, from `from` on, where a rule might match.
 pub(super) fn next_anchor(text: &[u8], from: usize) -> Option<usize> {
-    ANCHORS.as_ref()?.shortest_match_at(text, from)
+    CANDIDATES.as_ref()?.shortest_match_at(text, from)
 }
 
 /// A kind, a weight and a pattern.
@@ -63,19 +63,19 @@ pub(super) type Rule = (Kind, u32, &'static str);
 static SETS: LazyLock<Vec<RegexSet>> =
     LazyLock::new(|| RULES.iter().filter_map(|rules| compiled(rules)).collect());
 
-/// That all compile is tested.
+/// A test checks that all of them compile.
 fn compiled(rules: &[Rule]) -> Option<RegexSet> {
     let patterns = rules.iter().map(|(_, _, pattern)| expanded(pattern));
     RegexSetBuilder::new(patterns).unicode(false).size_limit(1 << 25).dfa_size_limit(1 << 23).build().ok()
 }
 
-static ANCHORS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    let anchors: Vec<String> = ANCHOR_PATTERNS.iter().map(|pattern| expanded(pattern)).collect();
-    let all = anchors.join("|");
+static CANDIDATES: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let patterns: Vec<String> = CANDIDATE_PATTERNS.iter().map(|pattern| expanded(pattern)).collect();
+    let all = patterns.join("|");
     RegexBuilder::new(&all).unicode(false).case_insensitive(true).dfa_size_limit(1 << 23).build().ok()
 });
 
-/// A pattern with its abbreviations written out, folded like the text that it is to fit.
+/// A pattern with its abbreviations expanded, folded like the text that it is matched with.
 fn expanded(pattern: &str) -> String {
     let mut pattern = fold(pattern).replace(' ', GAP);
     for (name, meaning) in ABBREVIATIONS {
@@ -84,10 +84,10 @@ fn expanded(pattern: &str) -> String {
     if pattern.is_ascii() { pattern } else { format!("(?u:{pattern})") }
 }
 
-/// What may stand between two words: white space, marks of comments and quotes.
+/// What may be between two words: white space, marks of comments and quotes.
 const GAP: &str = r##"(?:[\s#/>|_,"'-]+)"##;
 
-/// Those that contain others stand first.
+/// Those that contain others come first.
 const ABBREVIATIONS: &[(&str, &str)] = &[
     (
         "@ignore",
@@ -132,6 +132,6 @@ mod tests {
     #[test]
     fn every_rule_compiles() {
         assert_eq!(SETS.len(), RULES.len());
-        assert!(ANCHORS.is_some());
+        assert!(CANDIDATES.is_some());
     }
 }

@@ -1,5 +1,5 @@
-//! The scanner: what a text shows of injected instructions, as a score and the kinds of what was found. A pure function
-//! of the text, in time linear in its length. Decides nothing, and keeps no word of the text.
+//! The scanner for injected instructions: returns a score and the kinds of findings. A pure function of the text, in
+//! time linear in its length. Decides nothing, and keeps no word of the text.
 
 use super::escapes::{decoded, from_base64};
 use super::fold::fold;
@@ -8,26 +8,26 @@ use super::window::settle;
 use crate::wire::hidden_unicode::{overrides_direction, strip};
 use std::borrow::Cow;
 
-/// Of a longer text the head and the tail are read, half of this each.
+/// Of a longer text the beginning and the end are scanned, half of this each.
 const MOST_BYTES: usize = 4 << 20;
-/// How often what was decoded is decoded again.
+/// How often decoded text is decoded again.
 const DEEPEST: usize = 3;
-/// What is read around a place where a rule might fit, in bytes. A rule sees no further.
+/// The bytes that are scanned around a position where a rule might match. A rule sees no further.
 const BEFORE: usize = 512;
-const BEHIND: usize = 1024;
-/// Places nearer than this to the last are in its window.
+const AFTER: usize = 1024;
+/// Positions nearer than this to the last are in its window.
 const STEP: usize = 640;
-/// Invisible characters from which a text hides something; two may be a slip.
+/// The number of invisible characters from which on a text hides something; two may be an accident.
 const SMUGGLED: usize = 3;
-/// The same where they are written as escapes, as source code does that deals with them.
+/// The same where they are written as escapes, as in source code that handles them.
 const SMUGGLED_ESCAPED: usize = 12;
-/// Single zero-width characters between letters from which words are split, not broken.
+/// The number of single zero-width characters between letters from which on words are split on purpose.
 const SPLITS: usize = 12;
 
-/// What a text shows.
+/// The findings in a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
-    /// The weight of what was found together in one place.
+    /// The weight of the findings at the heaviest position.
     pub score: u32,
     kinds: u8,
 }
@@ -43,20 +43,20 @@ impl Findings {
         self.kinds |= 1 << kind as u8;
     }
 
-    /// The heavier of two places.
+    /// The heavier of two positions.
     fn or(self, other: Self) -> Self {
         if other.score > self.score { other } else { self }
     }
 }
 
-/// Reads `text`.
+/// Scans `text`.
 pub(super) fn scan(text: &str) -> Findings {
     let (head, tail) = ends(text);
     let findings = Scan::of(head);
     if tail.is_empty() { findings } else { findings.or(Scan::of(tail)) }
 }
 
-/// The head and the tail of a text too long to be read.
+/// The beginning and the end of a text too long to be scanned.
 fn ends(text: &str) -> (&str, &str) {
     if text.len() <= MOST_BYTES {
         return (text, "");
@@ -79,7 +79,7 @@ impl Scan {
         scan.findings
     }
 
-    /// Reads `text`, then what stands in it in other letters.
+    /// Scans `text`, then what is encoded in it.
     fn layer(&mut self, text: &str, depth: usize) {
         let folded = if text.is_ascii() { Cow::Borrowed(text) } else { Cow::Owned(fold(text)) };
         let mut findings = words(folded.as_bytes());
@@ -99,12 +99,12 @@ impl Scan {
     }
 }
 
-/// The heaviest place of a folded text.
+/// The heaviest position of a folded text.
 fn words(text: &[u8]) -> Findings {
     let mut heaviest = Findings::default();
     let mut from = 0;
     while let Some(found) = next_anchor(text, from) {
-        let window = found.saturating_sub(BEFORE)..text.len().min(found + BEHIND);
+        let window = found.saturating_sub(BEFORE)..text.len().min(found + AFTER);
         heaviest = heaviest.or(weigh(&text[window.clone()], window.start == 0));
         from = text.len().min(found + STEP);
     }
@@ -128,7 +128,7 @@ fn hides_characters(text: &str, depth: usize) -> bool {
     is_smuggled || depth == 0 && overrides_direction(text) || splits(text) >= SPLITS
 }
 
-/// Zero-width characters that stand alone between two letters of ASCII.
+/// Single zero-width characters between two letters of ASCII.
 fn splits(text: &str) -> usize {
     let bytes = text.as_bytes();
     let splits = |at: usize| {

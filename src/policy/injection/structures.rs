@@ -1,5 +1,5 @@
-//! What injected instructions look like: marks of templates and roles, hidden markup, images that carry data away. No
-//! matter what they say.
+//! The structure of injected instructions: marks of templates and roles, hidden markup, images that carry data away,
+//! whatever the words are.
 
 use super::rules::{Kind, Rule};
 

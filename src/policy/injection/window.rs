@@ -1,9 +1,9 @@
-//! A piece of text written so that rules can be short: small letters, escapes of white space and punctuation
-//! resolved, white space as one character, emphasis gone. Works on pieces, not on whole texts.
+//! Normalisation of a piece of text so that rules can be short: small letters, escapes of white space and punctuation
+//! resolved, white space as one character, emphasis removed. For pieces, not for whole texts.
 
 use super::escapes::{Escaped, escape};
 
-/// `piece` settled. White space becomes a blank line, a line's end or one space, whichever is the most.
+/// `piece` normalised. White space becomes a blank line, a line's end or one space, whichever is the most.
 pub(super) fn settle(piece: &[u8]) -> Vec<u8> {
     let mut out = Settled { bytes: Vec::with_capacity(piece.len()), lines: 0, spaced: false };
     let mut at = 0;
@@ -45,7 +45,7 @@ impl Settled {
     }
 }
 
-/// Takes what stands at the head of `rest`; gives its length.
+/// Takes the first unit of `rest`; returns its length.
 fn settle_one(rest: &[u8], out: &mut Settled) -> usize {
     match rest[0] {
         b'\\' => backslash(rest, out),
@@ -67,7 +67,7 @@ fn settle_one(rest: &[u8], out: &mut Settled) -> usize {
     }
 }
 
-/// An escape as in JSON, YAML and source code; what it means to the most of them.
+/// An escape as in JSON, YAML and source code, with its usual meaning.
 fn backslash(rest: &[u8], out: &mut Settled) -> usize {
     if let Some((len, escaped)) = escape(rest) {
         if let Some(byte) = ascii(escaped) {
@@ -78,7 +78,7 @@ fn backslash(rest: &[u8], out: &mut Settled) -> usize {
     let slashes = rest.iter().take_while(|byte| **byte == b'\\').count();
     match rest.get(slashes) {
         Some(b'n' | b'r') => out.push(b'\n'),
-        // A line that goes on, in YAML and in a shell.
+        // A continued line, in YAML and in a shell.
         Some(b't' | b'\n') => out.push(b' '),
         _ => return slashes,
     }
@@ -93,7 +93,7 @@ fn ascii(escaped: Escaped) -> Option<u8> {
     }
 }
 
-/// The entities of HTML that stand for punctuation.
+/// The entities of HTML for punctuation.
 fn named(rest: &[u8]) -> Option<(usize, Option<u8>)> {
     const NAMED: [(&[u8], u8); 6] = [
         (b"&lt;", b'<'),

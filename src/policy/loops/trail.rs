@@ -1,13 +1,13 @@
-//! The calls of a turn with their results, and whether they go round in circles: the same step again and again,
-//! two or three steps in turn, or a reply of more parallel calls made over and over. Finds; what is too much is
-//! the policy's to say.
+//! The calls of a turn with their results, and the cycles in them: the same step again and again, two or three steps
+//! in turn, or a reply of more parallel calls made over and over. Finds cycles; what is too much is for the policy to
+//! decide.
 
 use crate::conversation::identity::Hash;
 use crate::conversation::outcome::Answer;
 use crate::plan::work::step;
 use std::collections::{HashMap, HashSet};
 
-/// The longest circle over single steps.
+/// The longest cycle over single steps.
 const LONGEST: usize = 3;
 
 /// One call and its result.
@@ -20,7 +20,7 @@ pub struct Step {
     pub kind: Kind,
 }
 
-/// What a result amounts to, as far as it matters for advice.
+/// The kind of a result, as far as it matters for advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Useful,
@@ -28,12 +28,12 @@ pub enum Kind {
     Failed,
 }
 
-/// Steps that were made over and over, the newest last, and nothing in between.
+/// Steps that were repeated, the newest last, with nothing in between.
 #[derive(Clone, Copy, Debug)]
-pub struct Circle<'a> {
+pub struct Cycle<'a> {
     /// The steps of one round.
     pub steps: &'a [Step],
-    /// How often they were all made in a row.
+    /// How often all of them were made in a row.
     pub rounds: usize,
 }
 
@@ -43,22 +43,22 @@ pub struct Circle<'a> {
 pub struct Trail {
     /// At most [`LONGEST`], the newest last.
     recent: Vec<Step>,
-    /// For circles of 1, 2 and 3 steps.
+    /// For cycles of 1, 2 and 3 steps.
     streaks: [Streak; LONGEST],
-    /// The steps of the last reply, if it made more calls than the longest circle over single steps has.
+    /// The steps of the last reply, if it made more calls than the longest cycle over single steps has.
     reply: Vec<Step>,
     /// The tools of its calls by their arguments.
     calls: HashMap<Hash, HashSet<String>>,
     replies: Streak,
 }
 
-/// How long something has repeated itself.
+/// How long something has repeated.
 #[derive(Clone, Copy, Debug, Default)]
 struct Streak {
     /// Steps (replies) in a row that are equal to the one a round before.
     matched: usize,
-    /// The rounds that the model was told of.
-    told: usize,
+    /// The rounds at the last notice.
+    noticed: usize,
 }
 
 impl Step {
@@ -72,25 +72,25 @@ impl Step {
     }
 }
 
-impl Circle<'_> {
-    /// Whether a call is one of the circle's.
+impl Cycle<'_> {
+    /// Whether a call is one of the cycle's.
     pub fn has_call(&self, tool: &str, arguments: Hash) -> bool {
         self.steps.iter().any(|step| step.is_call(tool, arguments))
     }
 
-    /// Whether any call of the circle is one of `tool`.
+    /// Whether any call of the cycle is one of `tool`.
     pub fn has_tool(&self, tool: &str) -> bool {
         self.steps.iter().any(|step| step.tool == tool)
     }
 }
 
 impl Trail {
-    /// Forgets everything: what comes stands behind something that changes the world.
+    /// Forgets everything: what comes is after something that changes the world.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether a call was made a moment ago, so that it may be part of a circle.
+    /// Whether a call was made recently, so that it may be part of a cycle.
     pub fn knows(&self, tool: &str, arguments: Hash) -> bool {
         self.recent.iter().any(|step| step.is_call(tool, arguments))
             || self.calls.get(&arguments).is_some_and(|tools| tools.contains(tool))
@@ -115,33 +115,33 @@ impl Trail {
         self.reply = steps;
     }
 
-    /// The circles that the trail ends in with as many rounds as `enough` says for their length, the shortest first.
-    pub fn circles(&self, enough: impl Fn(usize) -> usize) -> impl Iterator<Item = Circle<'_>> {
-        let circles = (0..=LONGEST).map(|at| self.circle(at));
-        circles.filter(move |circle| circle.rounds >= enough(circle.steps.len()))
+    /// The cycles at the end of the trail with as many rounds as `enough` says for their length, the shortest first.
+    pub fn cycles(&self, enough: impl Fn(usize) -> usize) -> impl Iterator<Item = Cycle<'_>> {
+        let cycles = (0..=LONGEST).map(|at| self.cycle(at));
+        cycles.filter(move |cycle| cycle.rounds >= enough(cycle.steps.len()))
     }
 
-    /// The shortest circle with as many rounds as `enough` says for its length, where it was not told of yet or is
-    /// to be told of `again` by its rounds and those when it last was. It counts as told. A longer circle that goes
-    /// round with it is the same one.
+    /// The shortest cycle with as many rounds as `enough` says for its length, if it had no notice yet or if `again`
+    /// says so by its rounds and those at its last notice. It counts as noticed. A longer cycle over the same rounds
+    /// is the same one.
     pub fn tell(
         &mut self,
         enough: impl Fn(usize) -> usize,
         again: impl Fn(usize, usize) -> bool,
-    ) -> Option<Circle<'_>> {
+    ) -> Option<Cycle<'_>> {
         let at = (0..=LONGEST).find(|at| {
-            let circle = self.circle(*at);
-            circle.rounds >= enough(circle.steps.len())
+            let cycle = self.cycle(*at);
+            cycle.rounds >= enough(cycle.steps.len())
         })?;
-        let (rounds, told) = (self.circle(at).rounds, self.streak(at).told);
-        if rounds == told || (told > 0 && !again(rounds, told)) {
+        let (rounds, noticed) = (self.cycle(at).rounds, self.streak(at).noticed);
+        if rounds == noticed || (noticed > 0 && !again(rounds, noticed)) {
             return None;
         }
         match self.streaks.get_mut(at) {
-            Some(streak) => streak.told = rounds,
-            None => self.replies.told = rounds,
+            Some(streak) => streak.noticed = rounds,
+            None => self.replies.noticed = rounds,
         }
-        Some(self.circle(at))
+        Some(self.cycle(at))
     }
 
     fn add(&mut self, step: Step, body: &[u8]) {
@@ -159,17 +159,17 @@ impl Trail {
         self.streaks.get(at).copied().unwrap_or(self.replies)
     }
 
-    /// The circle of `at + 1` steps, or, behind those, that of whole replies.
-    fn circle(&self, at: usize) -> Circle<'_> {
+    /// The cycle of `at + 1` steps, or, beyond those, that of whole replies.
+    fn cycle(&self, at: usize) -> Cycle<'_> {
         if at == LONGEST {
-            return Circle { steps: &self.reply, rounds: self.replies.matched + 1 };
+            return Cycle { steps: &self.reply, rounds: self.replies.matched + 1 };
         }
         let length = at + 1;
         match self.recent.len().checked_sub(length) {
             Some(start) => {
-                Circle { steps: &self.recent[start..], rounds: self.streaks[at].matched / length + 1 }
+                Cycle { steps: &self.recent[start..], rounds: self.streaks[at].matched / length + 1 }
             }
-            None => Circle { steps: &[], rounds: 0 },
+            None => Cycle { steps: &[], rounds: 0 },
         }
     }
 }

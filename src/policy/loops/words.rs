@@ -1,28 +1,28 @@
-//! What the model reads about its loops: what it repeats, and what to do instead. Words only.
+//! The texts that the model reads about its loops: what it repeats, and what to do instead.
 
-use super::trail::{Circle, Kind};
+use super::trail::{Cycle, Kind};
 use std::collections::HashSet;
 
 /// Most tools that a sentence names.
 const MOST_NAMED: usize = 5;
 
-/// Told behind results: these calls go round in circles. `last`: the next round will not begin.
-pub fn notice(circle: &Circle<'_>, last: bool) -> String {
-    let warning = match circle.steps.len() {
+/// The notice after results: these calls repeat in a cycle. `last`: the next round will be blocked.
+pub fn notice(cycle: &Cycle<'_>, last: bool) -> String {
+    let warning = match cycle.steps.len() {
         _ if !last => "",
         1 => " The next time the call will not be run.",
         _ => " The next time these calls will not be run.",
     };
-    format!("[toolrein] {}. {}{warning}", made(circle), advice(kind(circle)))
+    format!("[toolrein] {}. {}{warning}", made(cycle), advice(kind(cycle)))
 }
 
-/// Told in place of a result: the call goes on with a circle.
-pub fn withheld(circle: &Circle<'_>) -> String {
-    format!("The call was not run: {}. {}", made(circle), advice(kind(circle)))
+/// The reason for a blocked call: it continues a cycle.
+pub fn blocked(cycle: &Cycle<'_>) -> String {
+    format!("The call was not run: {}. {}", made(cycle), advice(kind(cycle)))
 }
 
-/// Told in place of a result, where equal calls of a turn are counted: the call was made `times` times before.
-pub fn withheld_equal(tool: &str, times: usize) -> String {
+/// The reason where equal calls of a turn are counted: the call was made `times` times before.
+pub fn blocked_equal(tool: &str, times: usize) -> String {
     let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
     format!(
         "The call was not run: {tool} was already called {times} in this turn with the same arguments. {}",
@@ -30,7 +30,7 @@ pub fn withheld_equal(tool: &str, times: usize) -> String {
     )
 }
 
-/// Told behind results: nothing was found so many times in a row.
+/// The notice after results: so many empty results in a row.
 pub fn notice_empty(results: usize, tools: &[String]) -> String {
     format!(
         "[toolrein] The last {results} tool results were empty ({}). If you are looking for something, {}",
@@ -39,8 +39,8 @@ pub fn notice_empty(results: usize, tools: &[String]) -> String {
     )
 }
 
-/// Told in place of a result: this tool found nothing so many times in a row.
-pub fn withheld_empty(tool: &str, results: usize) -> String {
+/// The reason for a blocked call: this tool gave so many empty results in a row.
+pub fn blocked_empty(tool: &str, results: usize) -> String {
     let last = if results == 1 { "result was" } else { "results were" };
     let count = if results == 1 { String::new() } else { format!("{results} ") };
     format!(
@@ -51,14 +51,14 @@ pub fn withheld_empty(tool: &str, results: usize) -> String {
 const ELSEWHERE: &str = "look in another place with another tool, work with what you have, or tell the user that \
                          nothing was found and ask for more to go by.";
 
-fn made(circle: &Circle<'_>) -> String {
-    let rounds = circle.rounds;
-    let result = match kind(circle) {
+fn made(cycle: &Cycle<'_>) -> String {
+    let rounds = cycle.rounds;
+    let result = match kind(cycle) {
         Kind::Useful => "gave the same result each time",
         Kind::Empty => "gave an empty result each time",
         Kind::Failed => "failed in the same way each time",
     };
-    match circle.steps {
+    match cycle.steps {
         [step] => {
             format!("{} was called {rounds} times in a row with the same arguments and {result}", step.tool)
         }
@@ -87,10 +87,10 @@ fn advice(kind: Kind) -> &'static str {
     }
 }
 
-/// What all steps of the circle came to; useful where they differ.
-fn kind(circle: &Circle<'_>) -> Kind {
-    let first = circle.steps.first().map_or(Kind::Useful, |step| step.kind);
-    if circle.steps.iter().all(|step| step.kind == first) { first } else { Kind::Useful }
+/// The common kind of all steps of the cycle; useful where they differ.
+fn kind(cycle: &Cycle<'_>) -> Kind {
+    let first = cycle.steps.first().map_or(Kind::Useful, |step| step.kind);
+    if cycle.steps.iter().all(|step| step.kind == first) { first } else { Kind::Useful }
 }
 
 /// The names, each once.

@@ -1,14 +1,14 @@
-//! The part of a result that was asked for: at most so many characters, behind one line that says what it is and what
-//! is left out. A pure function of the result's text and of what was asked; searching is `search`'s.
+//! The requested part of a result: at most so many characters, after one line that says what it is and what is left
+//! out. A pure function of the result's text and of the request; `search` does the searching.
 
-use super::asked::{Asked, Part};
+use super::read_request::{Part, ReadRequest};
 use super::search;
 
-/// Room for the line that says what follows.
+/// Space for the line that says what follows.
 const HEAD_CHARS: usize = 400;
 
-/// What the model reads: of the `text` of the result of `call`, as much as was `asked` for and as `max_chars` allow.
-pub(super) fn answer(text: &str, asked: &Asked, call: &str, max_chars: usize) -> String {
+/// What the model reads: the requested part of the `text` of the result of `call`, in at most `max_chars` characters.
+pub(super) fn answer(text: &str, asked: &ReadRequest, call: &str, max_chars: usize) -> String {
     let call: String = call.chars().take(HEAD_CHARS / 5).collect();
     let room = max_chars.saturating_sub(HEAD_CHARS);
     let piece = match &asked.part {
@@ -111,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn answered(text: &str, arguments: &str, max_chars: usize) -> (String, String) {
-        let asked = Asked::read(&format!("{{\"call\":7,{arguments}}}")).unwrap();
+        let asked = ReadRequest::read(&format!("{{\"call\":7,{arguments}}}")).unwrap();
         let answer = answer(text, &asked, "call 7 (f)", max_chars);
         let (head, rest) = answer.split_once('\n').unwrap();
         let head = head.strip_prefix("[toolrein: the result of call 7 (f): ").unwrap();
@@ -171,7 +171,7 @@ mod tests {
                 2 => format!("\"search\":\"{needle}\""),
                 _ => "\"path\":\"a[*]\"".to_owned(),
             };
-            let asked = Asked::read(&format!("{{\"call\":1,{part}}}")).unwrap();
+            let asked = ReadRequest::read(&format!("{{\"call\":1,{part}}}")).unwrap();
             let answer = answer(&text, &asked, &format!("call 1 ({})", "f".repeat(99)), max_chars);
             prop_assert!(answer.chars().count() <= max_chars, "{} of {max_chars}: {answer}", answer.chars().count());
         }

@@ -1,18 +1,18 @@
-//! Lines of a result that hold a text, with what stands around them. Case counts, unless nothing is found that way.
-//! Long lines are shown as the piece around the hit, so that JSON of one line can be searched as well.
+//! Search in a result: the lines that hold a text, with the lines around them. Case counts, unless nothing is found
+//! that way. Long lines are shown as the piece around the hit, so that JSON of one line can be searched as well.
 
 use super::found::Piece;
 use std::ops::Range;
 
-/// Lines shown before and behind a hit.
+/// Lines shown before and after a hit.
 const AROUND: usize = 2;
 /// A longer line is shown as a piece of so many characters.
 const LINE_CHARS: usize = 400;
-/// How much of it stands before the hit, in characters.
+/// How much of it is shown before the hit, in characters.
 const LEAD_CHARS: usize = 150;
 /// Hits that are shown within one long line.
 const HITS_IN_LINE: usize = 20;
-/// How much is told of what was searched for, in characters.
+/// How much of the searched text is quoted, in characters.
 const QUOTED_CHARS: usize = 70;
 const ELLIPSIS: &str = "…";
 
@@ -44,7 +44,7 @@ pub(super) fn answer(text: &str, needle: &str, room: usize) -> Piece {
     Piece { what, text: out }
 }
 
-/// The lines with a hit, each with the places in it, in bytes.
+/// The lines with a hit, each with the positions in it, in bytes.
 type Hits = Vec<(usize, Vec<Range<usize>>)>;
 
 fn hits(lines: &[&str], places: impl Fn(&str) -> Vec<Range<usize>>) -> Hits {
@@ -57,21 +57,21 @@ fn places(line: &str, needle: &str) -> Vec<Range<usize>> {
     found.take(HITS_IN_LINE).map(|at| at..at + needle.len()).collect()
 }
 
-/// The same, whatever the case. Where small letters take other bytes than capital ones the place is near enough.
+/// The same, whatever the case. Where small letters take other bytes than capital ones the position is near enough.
 fn places_in_any_case(line: &str, lower: &str) -> Vec<Range<usize>> {
     let found = places(&line.to_lowercase(), lower);
     let end = line.len();
     found.into_iter().map(|place| place.start.min(end)..place.end.min(end)).collect()
 }
 
-/// The hits with what stands around them, and how many of them fit.
+/// The hits with the lines around them, and how many of them fit.
 fn write(lines: &[&str], hits: &Hits, room: usize) -> (String, usize) {
     let mut out = String::new();
     let mut left = room;
     // The first line that is not written yet.
     let mut next = 0;
     for (nth, (at, places)) in hits.iter().enumerate() {
-        // What stands before it, unless it was shown already.
+        // The lines before it, unless they were shown already.
         let start = at.saturating_sub(AROUND).max(next);
         let mut block = String::new();
         if start > next {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_its_line() {
+    fn what_does_not_fit_is_reported_with_its_line() {
         let piece = answer(&log(), "line", 200);
         assert!(piece.what.starts_with("500 of 500 lines hold \"line\"; "), "{}", piece.what);
         assert!(piece.what.contains("do not fit, from line "), "{}", piece.what);

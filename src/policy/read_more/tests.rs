@@ -27,7 +27,7 @@ impl Policy for Guard {
     fn read(&self, event: &Event<'_>, (): &mut (), plan: &mut Plan) {
         let Event::Result(result) = event else { return };
         match result.tool() {
-            "secret" => plan.withhold_text(0, "gone".into(), 10),
+            "secret" => plan.block_text(0, "gone".into(), 10),
             "web" => plan.surround(0, "<data>\n", "\n</data>"),
             "dirty" => plan.shorten(0, "washed".into(), 3),
             "hidden" => plan.clean(0, 1),
@@ -45,7 +45,7 @@ fn read(rules: Vec<Arc<dyn Rule>>, body: &Value, hidden: &[(usize, Bytes)]) -> (
     let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = somebody();
     let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
-    transcript.hidden_rounds = hidden.to_vec();
+    transcript.hidden_exchanges = hidden.to_vec();
     PolicySet::new(rules).read(&transcript)
 }
 
@@ -134,13 +134,13 @@ fn a_marker_names_the_call_and_the_call_is_answered_from_the_whole_result() {
          …\n249: \"b\" line 248\n250: \"b\" line 249\n251: \"b\" line 250\n252: \"b\" line 251\n253: \"b\" line 252\n"
     );
     let ruling = rule_on(&mut judge, r#"{"call":1}"#);
-    assert_eq!(ruling.regret.as_deref(), Some("a"));
+    assert_eq!(ruling.re_request.as_deref(), Some("a"));
     assert_eq!(
         answer(ruling),
         "[toolrein: the result of call 1 (a): characters 1 to 13 of 13]\n0\n\"a\" line 1\n"
     );
     let ruling = rule_on(&mut judge, r#"{"call":3}"#);
-    assert_eq!(ruling.regret, None);
+    assert_eq!(ruling.re_request, None);
     assert_eq!(answer(ruling), "[toolrein: call 3 of this conversation has no result to read]");
     assert!(answer(rule_on(&mut judge, "{}")).starts_with("[toolrein: give call: "));
 }
@@ -164,7 +164,7 @@ fn what_other_policies_keep_from_the_model_stays_so() {
     let (_, mut judge) = read(rules(""), &asked(&[("secret", 5), ("web", 5), ("dirty", 5)]), &[]);
     assert_eq!(
         answer(rule_on(&mut judge, r#"{"call":1}"#)),
-        "[toolrein: the result of call 1 (secret) is not to be read]"
+        "[toolrein: the result of call 1 (secret) cannot be read]"
     );
     assert_eq!(
         answer(rule_on(&mut judge, r#"{"call":2,"lines":"2"}"#)),

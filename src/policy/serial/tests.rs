@@ -1,7 +1,7 @@
 //! Cases of `serial`, and the same verdicts as a plain reference.
 
 use super::super::cases::{Conversation, declaring, plan_of, policy};
-use super::super::story::{calls, passes, problem, random, random_reply, user, verdicts};
+use super::super::scenario::{calls, passes, problem, random, random_reply, user, verdicts};
 use super::*;
 use crate::plan::ReasonKind;
 use proptest::prelude::*;
@@ -22,15 +22,15 @@ fn the_first_of_parallel_calls_passes_and_the_others_are_to_be_made_later() {
     let reply = [("show_card", "{}"), ("award", "{}")];
     let reason = verdicts::<Serial>(CARDS, &[user("q")], &reply).remove(1).unwrap();
     assert_eq!((reason.kind, reason.retryable), (ReasonKind::TurnLocked, true));
-    assert!(reason.message.contains("your call of show_card stands before it"), "{}", reason.message);
+    assert!(reason.message.contains("your call of show_card comes before it"), "{}", reason.message);
     assert!(reason.message.ends_with("Call it again when you have the result."));
 }
 
 #[test]
 fn earlier_replies_do_not_lock_and_every_choice_has_a_lock_of_its_own() {
-    let story = [user("q"), calls(&[("award", "{}", "ok"), ("show_card", "{}", "c2")])];
-    assert_eq!(passes::<Serial>("", &story, &[("award", "{}")]), [true]);
-    let mut judge = super::super::story::read(&[policy::<Serial>("")], &story).1;
+    let scenario = [user("q"), calls(&[("award", "{}", "ok"), ("show_card", "{}", "c2")])];
+    assert_eq!(passes::<Serial>("", &scenario, &[("award", "{}")]), [true]);
+    let mut judge = super::super::scenario::read(&[policy::<Serial>("")], &scenario).1;
     assert!(judge.rule(0, "award", None, 0).is_allowed());
     assert!(judge.rule(1, "award", None, 0).is_allowed());
     assert!(!judge.rule(0, "award", None, 0).is_allowed());
@@ -62,7 +62,7 @@ fn other_tools_are_not_looked_at_and_an_empty_name_is_refused() {
 proptest! {
     #[test]
     fn exactly_the_first_serial_call_of_a_reply_passes_whatever_was_before(
-        story in random(&["award", "search"], &["{}"], &["ok", "Error: no"]),
+        scenario in random(&["award", "search"], &["{}"], &["ok", "Error: no"]),
         reply in random_reply(&["award", "show_card", "search"], &["{}"]),
     ) {
         let mut locked = false;
@@ -70,6 +70,6 @@ proptest! {
             .iter()
             .map(|(tool, _)| *tool == "search" || !std::mem::replace(&mut locked, true))
             .collect();
-        prop_assert_eq!(passes::<Serial>(CARDS, &story, &reply), expected);
+        prop_assert_eq!(passes::<Serial>(CARDS, &scenario, &reply), expected);
     }
 }

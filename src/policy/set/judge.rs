@@ -1,4 +1,4 @@
-//! The judge of one reply: every policy's verdict on each of its calls, taken together. Each choice is judged on its own.
+//! The judge of one reply: combines every policy's verdict on each of its calls. Each choice is judged on its own.
 //! Knows the order of policies and nothing of what they do.
 
 mod passed;
@@ -15,18 +15,18 @@ use passed::Passed;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// See the file's head.
+/// See the module.
 pub struct Judge {
     folds: Folds,
-    /// The folds as each choice has moved them, by choice index.
+    /// The folds after each choice's calls, by choice index.
     choices: Vec<(u32, Folds)>,
     key: HashKey,
     /// The tools that the request declares.
     declared: Vec<String>,
-    /// The tools of ours, each with the place of the fold that alone judges its calls.
+    /// The tools of ours, each with the index of the fold that alone judges its calls.
     own: Vec<(&'static str, usize)>,
     confirming: Option<Arc<Confirming>>,
-    /// A person has approved the calls that come.
+    /// A person has approved the calls that follow.
     approved: bool,
     /// See [`PolicySet::restricts_calls`] and [`Plan::restrict_calls`].
     restricts: bool,
@@ -35,7 +35,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// The judge of the reply to the request of which `facts` are known and which `folds` have read.
+    /// The judge of the reply to the request with these `facts`, which `folds` have read.
     pub(super) fn new(set: &PolicySet, facts: &RequestFacts<'_>, folds: Folds, plan: &Plan) -> Self {
         let place = |policy: &str| set.names().position(|name| name == policy);
         Self {
@@ -59,7 +59,7 @@ impl Judge {
         }
         // A person who is asked while the reply waits is shown the whole call.
         let asks = self.confirming().and_then(Confirming::hold_ms).is_some();
-        // That arguments are needed depends on no time.
+        // Whether arguments are needed does not depend on the time.
         let call = Proposed { name, arguments: None, arguments_hash: None, now_ms: 0 };
         let needs = |verdict| match verdict {
             Verdict::NeedsArguments => true,
@@ -69,7 +69,7 @@ impl Judge {
         self.folds_of(choice).iter().any(|fold| needs(fold.judge(&call)))
     }
 
-    /// The declared tool that a call of `name` means; `name` where it means none.
+    /// The declared tool that a call of `name` means; `name` itself where there is none.
     pub fn meant<'a>(&'a self, name: &'a str) -> Cow<'a, str> {
         meant(name, self.declared.iter().map(String::as_str)).unwrap_or(name).into()
     }
@@ -79,7 +79,7 @@ impl Judge {
         self.confirming.as_deref()
     }
 
-    /// Whether a person has approved the calls that come: then nobody objects for want of it.
+    /// Whether a person has approved the calls that follow: then no policy objects for lack of approval.
     pub fn approve(&mut self, approved: bool) {
         self.approved = approved;
     }
@@ -128,7 +128,7 @@ impl Judge {
         ruling
     }
 
-    /// The name of arguments, equal for every spelling of the same JSON.
+    /// The hash of arguments, equal for every form of the same JSON.
     pub fn arguments_hash(&self, arguments: &str) -> Hash {
         canonical_hash(arguments, &self.key)
     }
@@ -149,7 +149,7 @@ impl Judge {
         named
     }
 
-    /// The place of the fold that alone judges calls of the tool `name`, where it is one of ours.
+    /// The index of the fold that alone judges calls of the tool `name`, where it is one of ours.
     fn owner(&self, name: &str) -> Option<usize> {
         self.own.iter().find(|(own, _)| *own == name).map(|(_, owner)| *owner)
     }
@@ -165,7 +165,7 @@ impl Judge {
     }
 }
 
-/// What `fold` objects by its verdict; where a person has `approved` the call, not the want of that.
+/// What `fold` objects by its verdict; if a person has `approved` the call, lack of approval is no objection.
 fn objection(fold: &dyn Fold, verdict: Verdict, approved: bool) -> Option<(&'static str, Reason)> {
     match verdict {
         Verdict::Block(reason) => Some((fold.name(), reason)),
@@ -181,7 +181,7 @@ fn rule_alone(owner: &mut dyn Fold, call: &Proposed<'_>) -> Ruling {
     let mut ruling = Ruling { own: true, ..Ruling::default() };
     match owner.judge(call) {
         Verdict::Answer { content, re_requests } => {
-            ruling.regret = re_requests;
+            ruling.re_request = re_requests;
             ruling.answer = Some((owner.name(), content));
             owner.release(call);
         }

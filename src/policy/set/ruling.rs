@@ -1,8 +1,8 @@
-//! What all policies together say of one call, as data. Says it; the judge finds it out.
+//! The combined decision of all policies on one call, as data.
 
 use crate::plan::Reason;
 
-/// What all policies together say of one call.
+/// The combined decision of all policies on one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ruling {
     /// Every objection, in registry order; the first gives the reason.
@@ -14,7 +14,7 @@ pub struct Ruling {
     /// The call is one of a tool of ours.
     pub own: bool,
     /// The tool whose cut result the call asks for.
-    pub regret: Option<String>,
+    pub re_request: Option<String>,
 }
 
 impl Ruling {
@@ -23,8 +23,8 @@ impl Ruling {
         self.objections.is_empty() && self.answer.is_none()
     }
 
-    /// Whether nothing stands in the call's way but the want of a person's yes.
-    pub fn needs_yes_alone(&self) -> bool {
-        !self.objections.is_empty() && self.objections.iter().all(|(_, reason)| reason.needs_yes())
+    /// Whether the lack of a person's approval is the only objection.
+    pub fn needs_approval_alone(&self) -> bool {
+        !self.objections.is_empty() && self.objections.iter().all(|(_, reason)| reason.needs_approval())
     }
 }

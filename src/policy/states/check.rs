@@ -1,5 +1,5 @@
-//! The machine as written, checked: names that lead nowhere, states that are never entered, transitions that are
-//! never taken, tools that look misspelled. Finds every problem at once; runs nothing.
+//! Checks of the machine as written: names of states that do not exist, states that are never entered, transitions
+//! that are never taken, tools that look misspelled. Reports all problems at once; runs nothing.
 
 use super::machine::{Machine, State, Transition};
 use super::written::{Config, StateConfig, TransitionConfig, Trigger};
@@ -8,9 +8,9 @@ use crate::policy::pattern::Pattern;
 use regex::{Regex, RegexBuilder};
 use std::collections::BTreeMap;
 
-/// The largest compiled pattern, in bytes. Generous for what a person writes, and it bounds time and memory.
+/// The largest compiled pattern, in bytes. Generous for hand-written patterns, and it bounds time and memory.
 const PATTERN_BYTES: usize = 1 << 20;
-/// The shortest name of a tool that is held against others: of shorter ones too many are one letter apart.
+/// The shortest name of a tool that is compared with others: too many shorter ones are one letter apart.
 const SHORTEST_TYPO: usize = 4;
 
 /// The machine that `config` describes.
@@ -30,7 +30,7 @@ pub fn check(config: &Config) -> Result<Machine, Vec<ConfigError>> {
     }
     let machine = Machine { states, always: config.always.clone() };
     problems.extend(machine.states.iter().flat_map(never_taken));
-    // Where names lead nowhere, what follows from it is no news.
+    // Where a state does not exist, the problems that follow from it are not reported.
     if problems.is_empty() {
         problems.extend(never_entered(config, &machine));
         problems.extend(never_called(&machine));
@@ -120,7 +120,7 @@ fn check_transitions(
     transitions
 }
 
-/// Keys that say nothing of such an event.
+/// Keys that have no effect on such an event.
 fn misplaced(written: &TransitionConfig) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     let of_tool = written.event.is_of_tool();
@@ -147,7 +147,7 @@ fn compiled(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-/// Transitions that another of the same state always forestalls.
+/// Transitions that another one of the same state always preempts.
 fn never_taken(state: &State) -> Vec<ConfigError> {
     let mut problems = Vec::new();
     for (at, transition) in state.transitions.iter().enumerate() {
@@ -178,7 +178,7 @@ fn never_entered(config: &Config, machine: &Machine) -> Vec<ConfigError> {
     unreached.map(|(state, _)| ConfigError::new(format!("state.{}", state.name), problem.clone())).collect()
 }
 
-/// Transitions on tools that are never called where they wait for them.
+/// Transitions on tools that can never be called in their state.
 fn never_called(machine: &Machine) -> Vec<ConfigError> {
     let mut problems = Vec::new();
     for (place, state) in machine.states.iter().enumerate() {
@@ -200,16 +200,16 @@ fn never_called(machine: &Machine) -> Vec<ConfigError> {
     problems
 }
 
-/// A place in which a tool is named.
+/// A position in which a tool is named.
 struct Use<'a> {
     tool: &'a str,
     key: String,
-    /// The list in which it stands, if it is one.
+    /// The list that contains it, if any.
     list: Option<usize>,
 }
 
-/// Tools that are named once and are one letter from another. Names that differ in a digit, or that stand side by
-/// side in a list, are meant as they are.
+/// Tools that are named once and are one letter from another. Names that differ in a digit, or that are next to each
+/// other in a list, are intended.
 fn misspelled(config: &Config) -> Vec<ConfigError> {
     let uses = uses(config);
     let mut problems = Vec::new();
@@ -217,10 +217,10 @@ fn misspelled(config: &Config) -> Vec<ConfigError> {
         let times = |tool: &str| uses.iter().filter(|other| other.tool == tool).count();
         let side_by_side = |other: &Use<'_>| suspect.list.is_some() && suspect.list == other.list;
         let near = |other: &&Use<'_>| are_one_apart(suspect.tool, other.tool);
-        // Of two that are named once, the later one is told.
+        // Of two that are named once, the later one is reported.
         let Some(other) = uses.iter().find(near).filter(|_| times(suspect.tool) == 1) else { continue };
-        let told_already = times(other.tool) == 1 && problems.iter().any(|(_, tool)| *tool == other.tool);
-        if told_already || uses.iter().filter(near).any(side_by_side) {
+        let reported_already = times(other.tool) == 1 && problems.iter().any(|(_, tool)| *tool == other.tool);
+        if reported_already || uses.iter().filter(near).any(side_by_side) {
             continue;
         }
         let problem = format!(

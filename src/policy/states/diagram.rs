@@ -1,12 +1,11 @@
-//! The machine as a drawing in Mermaid's `stateDiagram-v2`, for `toolrein check`. Names, arrows and notes; draws
-//! nothing itself.
+//! The machine as a Mermaid `stateDiagram-v2`, for `toolrein check`. Names, arrows and notes; draws nothing itself.
 
 use super::machine::Machine;
 use super::words::label;
 use crate::policy::pattern::Pattern;
 use std::fmt::Write as _;
 
-/// What Mermaid takes for something else than a name, in lower case.
+/// Names that mean something else in Mermaid, in lower case.
 const RESERVED: [&str; 12] = [
     "state",
     "note",
@@ -52,7 +51,7 @@ pub fn mermaid(machine: &Machine) -> String {
     out
 }
 
-/// The state's own name where Mermaid takes it for one, else a name that no state has.
+/// The state's own name where Mermaid accepts it, else a name that no state has.
 fn id(machine: &Machine, at: usize) -> String {
     let name = &machine.states[at].name;
     let plain = name.starts_with(|char: char| char.is_ascii_alphabetic())
@@ -67,7 +66,7 @@ fn id(machine: &Machine, at: usize) -> String {
     id
 }
 
-/// `text` with everything that Mermaid could take for its own as a numbered character.
+/// `text` with every character that is special in Mermaid as a numbered character.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {

@@ -1,5 +1,5 @@
-//! The machine, checked: its states, what moves it on, and the shortest way to a state in which a tool may be
-//! called. Pure steps; writes no words.
+//! The state machine, checked: its states, their transitions, and the shortest way to a state in which a tool may be
+//! called. Pure functions; no texts.
 
 use super::text::{count_words, is_question};
 use super::written::Trigger;
@@ -27,7 +27,7 @@ pub struct State {
     pub transitions: Vec<Transition>,
 }
 
-/// One way out of a state.
+/// A transition out of a state.
 pub struct Transition {
     pub trigger: Trigger,
     pub tool: Option<Pattern>,
@@ -35,20 +35,20 @@ pub struct Transition {
     pub words: usize,
     /// How often it must come; at least 1.
     pub count: u32,
-    /// The place of the state that is entered.
+    /// The index of the state that is entered.
     pub to: usize,
 }
 
-/// Where a machine stands.
+/// The position of a machine in one conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// The place of the state.
+    /// The index of the state.
     pub state: usize,
     /// How often each of its transitions' events has come; shorter where the rest has not.
     seen: Vec<u32>,
 }
 
-/// What happens in a conversation, as far as it can move a machine.
+/// What happens in a conversation, as far as it can cause a transition.
 pub enum Happening<'a> {
     User(Said<'a>),
     /// A message without calls.
@@ -58,14 +58,14 @@ pub enum Happening<'a> {
     Answered(&'a ToolResult<'a>),
 }
 
-/// A message whose text is decoded where it is asked for.
+/// A message whose text is decoded when it is needed.
 pub struct Said<'a> {
     view: &'a View<'a>,
     text: OnceCell<String>,
 }
 
 impl Machine {
-    /// Takes the first transition that `happening` completes; true where a state was entered, be it the same.
+    /// Takes the first transition that `happening` completes; true where a state was entered, even the same one.
     pub fn step(&self, happening: &Happening<'_>, position: &mut Position) -> bool {
         let Some(state) = self.states.get(position.state) else { return false };
         for (at, transition) in state.transitions.iter().enumerate() {
@@ -84,7 +84,7 @@ impl Machine {
         false
     }
 
-    /// Whether `tool` may be called in the state at place `state`.
+    /// Whether `tool` may be called in the state with index `state`.
     pub fn allows(&self, state: usize, tool: &str) -> bool {
         let listed = self.states.get(state).and_then(|state| state.tools.as_ref());
         listed.is_none_or(|listed| listed.iter().chain(&self.always).any(|pattern| pattern.matches(tool)))
@@ -103,19 +103,19 @@ impl Machine {
         Callable { only, except: Vec::new() }
     }
 
-    /// Whether any tool is ever withheld.
+    /// Whether any tool is ever blocked.
     pub fn restricts(&self) -> bool {
         self.states.iter().any(|state| state.tools.is_some())
     }
 
-    /// The fewest transitions from the state at `from` to one in which `tool` may be called, without counting on
+    /// The fewest transitions from the state at `from` to one in which `tool` may be called, without relying on
     /// failures where that is possible; `None` where there is no such way.
     pub fn route(&self, from: usize, tool: &str) -> Option<Vec<&Transition>> {
         let healthy = |transition: &Transition| transition.trigger != Trigger::ToolFailed;
         self.route_over(from, tool, &healthy).or_else(|| self.route_over(from, tool, &|_| true))
     }
 
-    /// Every tool that is named, patterns left out.
+    /// Every tool that is named, without patterns.
     pub fn named_tools(&self) -> Vec<String> {
         let listed = self.states.iter().filter_map(|state| state.tools.as_ref()).flatten();
         let moving = self.states.iter().flat_map(|state| &state.transitions);
@@ -188,7 +188,7 @@ impl Transition {
         let tool = match (&self.tool, &other.tool) {
             (None, _) => true,
             (Some(pattern), None) => pattern.as_str() == "*",
-            // A star in the other's pattern is taken by one of this one, or not at all.
+            // A star in the other's pattern is matched by one star of this one, or not at all.
             (Some(pattern), Some(other)) => pattern.matches(other.as_str()),
         };
         let source = |pattern: &Option<Regex>| pattern.as_ref().map(|regex| regex.as_str().to_owned());
@@ -233,7 +233,7 @@ fn fits_outcome(trigger: Trigger, result: &View<'_>) -> bool {
     }
 }
 
-/// Empty is what holds nothing in any language.
+/// Empty means without content in any language.
 struct ToTheLetter;
 
 impl Emptiness for ToTheLetter {

@@ -1,5 +1,5 @@
-//! Cases of `states`: conversations and where they stand, what may be called there, what the model is told, and
-//! machines that are refused.
+//! Cases of `states`: conversations and their states, what may be called there, what the model reads, and machines
+//! that are refused.
 
 use super::super::cases::{Conversation, plan_of, policy, read};
 use super::super::set::Rule;
@@ -51,29 +51,29 @@ fn body(steps: &[Step]) -> String {
     format!(r#"{{"model":"m","tools":[{tools}],"messages":[{}]}}"#, messages.join(","))
 }
 
-/// What the model is told of a call of `tool` at the end of `steps`; `None` where it is let through.
+/// The reason for a call of `tool` at the end of `steps`; `None` where it is let through.
 fn objection(rule: &Arc<dyn Rule>, steps: &[Step], tool: &str) -> Option<Reason> {
     let ruling = Conversation::over(rule, &body(steps)).judge(tool, "{}", 0);
     ruling.objections.into_iter().next().map(|(_, reason)| reason)
 }
 
-/// The state at the end of `steps`, as a tool that is never allowed is told it.
+/// The state at the end of `steps`, as the reason for a tool that is never allowed names it.
 fn state(rule: &Arc<dyn Rule>, steps: &[Step]) -> String {
     let reason = objection(rule, steps, "no_such_tool").expect("no state allows it");
     let (_, rest) = reason.message.split_once("in the state ").unwrap();
     rest.split(". ").next().unwrap().to_owned()
 }
 
-/// Each notice: the place of its message, and the state that it tells.
+/// Each notice: the index of its message, and the state that it names.
 fn notices(rule: &Arc<dyn Rule>, steps: &[Step]) -> Vec<(usize, String)> {
-    let told = plan_of(rule, &body(steps)).edits.into_iter().map(|edit| match edit.change {
+    let notices = plan_of(rule, &body(steps)).edits.into_iter().map(|edit| match edit.change {
         Change::Notice { text, word: "state" } => {
             let state = text.strip_prefix("[toolrein] State: ").unwrap().split(". ").next().unwrap();
             (edit.message, state.to_owned())
         }
         other => panic!("{other:?}"),
     });
-    told.collect()
+    notices.collect()
 }
 
 const OPENED: &[Step] = &[User("Hello"), Says("What do you see?")];
@@ -124,7 +124,7 @@ fn no_step_of_a_lesson_can_be_skipped_or_taken_twice() {
 }
 
 #[test]
-fn the_first_of_two_equal_calls_at_once_moves_on_and_the_second_is_withheld() {
+fn the_first_of_two_equal_calls_at_once_moves_on_and_the_second_is_blocked() {
     let mut talk = Conversation::over(&tutor(), &body(&AWARDED[..7]));
     assert!(talk.judge("award_points", "{}", 0).is_allowed());
     for tool in ["award_points", "show_next_card"] {
@@ -246,20 +246,20 @@ fn the_first_transition_that_fits_is_taken_and_counts_begin_anew() {
 }
 
 #[test]
-fn a_state_is_told_once_where_it_is_entered_and_only_where_a_notice_may_stand() {
+fn a_state_is_announced_once_where_it_is_entered_and_only_where_a_notice_may_stand() {
     let rule = tutor();
     let lesson = with(
         AWARDED,
         &[Calls(&[("show_next_card", r#"{"card":7}"#)]), Says("What is this?"), User("A dog.")],
     );
-    let told =
+    let expected =
         [(0, "start"), (2, "probing"), (4, "judging"), (6, "award"), (8, "next_card"), (10, "observing")];
-    let told = told.iter().map(|(at, state)| (*at, (*state).to_owned()));
-    assert_eq!(notices(&rule, &lesson), told.chain([(12, "probing".to_owned())]).collect::<Vec<_>>());
+    let expected = expected.iter().map(|(at, state)| (*at, (*state).to_owned()));
+    assert_eq!(notices(&rule, &lesson), expected.chain([(12, "probing".to_owned())]).collect::<Vec<_>>());
 }
 
 #[test]
-fn nothing_is_told_between_a_call_and_its_results() {
+fn nothing_is_said_between_a_call_and_its_results() {
     let rule = policy::<States>(
         "[x.state.start]\non = [{ event = \"user_message\", count = 2, to = \"late\" }]\n\
          [x.state.late]\ntext = \"It is late.\"\nfinal = true",
@@ -452,7 +452,7 @@ fn tools_that_nothing_lets_be_called_or_that_look_misspelled_are_refused() {
     ] {
         let expected: Vec<String> = expected.map(str::to_owned).into_iter().collect();
         let said: Vec<String> = problems(&table);
-        // The typo of a transition is told there alone.
+        // The typo of a transition is reported there alone.
         assert_eq!(said.iter().take(1).cloned().collect::<Vec<_>>(), expected, "{table}: {said:?}");
     }
 }
@@ -468,7 +468,7 @@ fn the_example_of_the_shipped_file_is_a_good_one() {
 }
 
 #[test]
-fn every_problem_is_told_at_once() {
+fn every_problem_is_reported_at_once() {
     let table =
         "start = \"x\"\n[state.a]\non = [{ event = \"user_message\", tool = \"f\", count = 0, to = \"b\" }]";
     assert_eq!(

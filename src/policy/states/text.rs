@@ -1,5 +1,5 @@
-//! What a message's text amounts to: whether it ends in a question, and how many words it has, in any script.
-//! Looks at characters; understands nothing.
+//! Facts about a message's text: whether it ends in a question, and how many words it has, in any script. Looks at
+//! characters only.
 
 /// Question marks: Latin, full width, Arabic, Greek, Armenian, Ethiopic, small, Coptic, Vai, Bamum, and doubled ones.
 const QUESTION_MARKS: [char; 14] = [
@@ -12,8 +12,8 @@ const OTHER_ENDS: [char; 12] = [
     '\u{589}',
 ];
 
-/// Whether the last sentence of `text` ends with a question mark. Quotes, brackets, marks of Markdown and emoji
-/// behind it are looked past.
+/// Whether the last sentence of `text` ends with a question mark. Quotes, brackets, marks of Markdown and emoji after
+/// it are ignored.
 pub fn is_question(text: &str) -> bool {
     let decides =
         |char: &char| char.is_alphanumeric() || QUESTION_MARKS.contains(char) || OTHER_ENDS.contains(char);

@@ -1,5 +1,5 @@
-//! What the model reads of the machine: the state that it has entered, why a call was not run and what must happen
-//! first. Words only.
+//! The texts that the model reads about the machine: the state that it has entered, why a call was not run and what
+//! must happen first.
 
 use super::machine::{Machine, Position, Transition};
 use super::written::Trigger;
@@ -8,11 +8,11 @@ use std::borrow::Cow;
 
 /// The most tools that a sentence names.
 const MOST_NAMED: usize = 12;
-/// The most steps that a sentence tells of.
+/// The most steps that a sentence lists.
 const MOST_STEPS: usize = 5;
 
-/// Told when the state at place `state` is entered; `None` where it has no text. A function of the settings alone,
-/// so that it never changes where it stands.
+/// The notice of the entered state with index `state`; `None` where it has no text. A function of the settings alone,
+/// so that it never changes once it is in a conversation.
 pub fn notice(machine: &Machine, state: usize) -> Option<String> {
     let state = machine.states.get(state)?;
     let text = state.text.as_ref()?;
@@ -23,9 +23,9 @@ pub fn notice(machine: &Machine, state: usize) -> Option<String> {
     Some(format!("[toolrein] State: {}. {}{tools}", state.name, text.trim()))
 }
 
-/// Told in place of a result: `tool` may not be called here. `declared`: the tools there are; `route`: how to come to
-/// a state in which it may be called.
-pub fn withheld(
+/// The reason for a blocked call of `tool`. `declared`: the declared tools; `route`: the way to a state in which it
+/// may be called.
+pub fn blocked(
     machine: &Machine,
     position: &Position,
     tool: &str,
@@ -35,7 +35,7 @@ pub fn withheld(
     let allowed: Vec<&str> =
         declared.iter().map(String::as_str).filter(|tool| machine.allows(position.state, tool)).collect();
     let first = match route {
-        Some(route) => told_route(machine, position, route),
+        Some(route) => route_text(machine, position, route),
         None if machine.allows_ever(tool) => "It cannot be called any more in this conversation.".to_owned(),
         None => "It may be called in no state of this conversation.".to_owned(),
     };
@@ -56,7 +56,7 @@ fn callable(allowed: &[&str]) -> String {
     }
 }
 
-fn told_route(machine: &Machine, position: &Position, route: &[&Transition]) -> String {
+fn route_text(machine: &Machine, position: &Position, route: &[&Transition]) -> String {
     let name = |transition: &Transition| machine.states[transition.to].name.as_str();
     let goal = route.last().map_or("", |last| name(last));
     let steps = route.iter().take(MOST_STEPS).enumerate().map(|(at, transition)| {

@@ -1,5 +1,4 @@
-//! The machine as an operator writes it. Keys and their types alone; what they mean together is checked
-//! elsewhere.
+//! The machine as an operator writes it. Keys and their types only; their meaning together is checked elsewhere.
 
 use crate::policy::pattern::Pattern;
 use serde::Deserialize;
@@ -55,7 +54,7 @@ pub struct TransitionConfig {
     pub count: u32,
 }
 
-/// What can move a machine on.
+/// What can cause a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
@@ -69,9 +68,9 @@ pub enum Trigger {
     ToolCalled,
     /// A result that is neither a failure nor empty.
     ToolSucceeded,
-    /// A result that tells of a failure.
+    /// A result that reports a failure.
     ToolFailed,
-    /// A result that holds nothing.
+    /// A result without content.
     ToolEmpty,
 }
 

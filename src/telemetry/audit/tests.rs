@@ -1,13 +1,13 @@
-//! Cases of the audit record: what a line says, what none says, and a disk that does not obey.
+//! Tests of the audit log: what a line says, what none says, and a disk that does not obey.
 
 use super::super::cases::rich;
-use super::super::outcome::{Route, Said, Verdict};
+use super::super::request_record::{Route, Said, Verdict};
 use super::*;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 
-fn told(outcome: &Outcome) -> Option<Value> {
-    let line = String::from_utf8(line(outcome, SystemTime::UNIX_EPOCH)?).unwrap();
+fn line_of(record: &RequestRecord) -> Option<Value> {
+    let line = String::from_utf8(line(record, SystemTime::UNIX_EPOCH)?).unwrap();
     assert!(line.ends_with("}\n") && line.matches('\n').count() == 1, "{line}");
     Some(serde_json::from_str(&line).unwrap())
 }
@@ -39,18 +39,18 @@ fn a_line_names_every_policy_that_had_a_say_and_marks_the_one_that_spoke() {
         "actions": [
             {"policy": "truncate", "action": "shortened", "count": 2},
             {"policy": "budget", "action": "notice", "count": 1},
-            {"policy": "rate_limit", "action": "withheld", "count": 1},
+            {"policy": "rate_limit", "action": "blocked", "count": 1},
         ],
     });
-    assert_eq!(told(&rich()), Some(expected));
+    assert_eq!(line_of(&rich()), Some(expected));
 }
 
 #[test]
 fn where_policies_only_observe_nobody_spoke() {
     let said = vec![Said { policy: "loops", reason: "LOOP_DETECTED" }];
     let call = JudgedCall { verdict: Verdict::Allow, said, is_spoken: false, ..rich().judged[0].clone() };
-    let outcome = Outcome { mode: "observe", judged: vec![call], ..Outcome::new(Route::Chat) };
-    let decision = told(&outcome).unwrap()["decisions"][0].clone();
+    let record = RequestRecord { mode: "observe", judged: vec![call], ..RequestRecord::new(Route::Chat) };
+    let decision = line_of(&record).unwrap()["decisions"][0].clone();
     assert_eq!(
         (&decision["policy"], &decision["verdict"], &decision["spoke"]),
         (&json!("loops"), &json!("allow"), &json!(false))
@@ -59,39 +59,39 @@ fn where_policies_only_observe_nobody_spoke() {
 
 #[test]
 fn a_request_in_which_nothing_was_decided_has_no_line() {
-    assert_eq!(told(&Outcome::new(Route::Relay)), None);
-    let mut silent = Outcome { judged: vec![], repeated: true, ..rich() };
+    assert_eq!(line_of(&RequestRecord::new(Route::Relay)), None);
+    let mut silent = RequestRecord { judged: vec![], repeated: true, ..rich() };
     silent.actions.retain(|action| action.on == On::Request);
-    assert_eq!(told(&silent), None, "a resent request tells nothing again");
-    assert!(told(&Outcome { repeated: false, ..silent }).is_some());
+    assert_eq!(line_of(&silent), None, "a resent request reports nothing again");
+    assert!(line_of(&RequestRecord { repeated: false, ..silent }).is_some());
 }
 
 #[test]
 fn a_resent_request_tells_of_its_reply_alone() {
-    let line = told(&Outcome { repeated: true, ..rich() }).unwrap();
-    assert_eq!(line["actions"], json!([{"policy": "rate_limit", "action": "withheld", "count": 1}]));
+    let line = line_of(&RequestRecord { repeated: true, ..rich() }).unwrap();
+    assert_eq!(line["actions"], json!([{"policy": "rate_limit", "action": "blocked", "count": 1}]));
     assert_eq!(line["decisions"].as_array().unwrap().len(), 5);
 }
 
 #[test]
 fn hostile_names_stay_bounded_and_inside_their_fields() {
     let hostile = format!("a\",\"mode\":\"off\"}}\r\n{{\u{2028}\u{202e}{}", "\u{1b}[31mx \\".repeat(10_000));
-    let mut outcome = rich();
-    outcome.request_id.clone_from(&hostile);
-    outcome.conversation = Some(hostile.clone());
-    outcome.model = Some(hostile.clone());
-    let call = JudgedCall { tool: hostile.clone(), ..outcome.judged[2].clone() };
-    outcome.judged = vec![call; 5_000];
-    outcome.act(On::Reply, "loops", hostile, 1);
-    let text = line(&outcome, SystemTime::UNIX_EPOCH).unwrap();
+    let mut record = rich();
+    record.request_id.clone_from(&hostile);
+    record.conversation = Some(hostile.clone());
+    record.model = Some(hostile.clone());
+    let call = JudgedCall { tool: hostile.clone(), ..record.judged[2].clone() };
+    record.judged = vec![call; 5_000];
+    record.act(On::Reply, "loops", hostile, 1);
+    let text = line(&record, SystemTime::UNIX_EPOCH).unwrap();
     assert!(text.len() < 60_000, "{}", text.len());
     let is_hidden = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{202e}');
     assert!(!String::from_utf8_lossy(&text).trim_end().chars().any(is_hidden));
-    let line = told(&outcome).unwrap();
+    let line = line_of(&record).unwrap();
     assert_eq!(line["mode"], "enforce");
     assert_eq!(line["model"].as_str().unwrap().chars().count(), 200);
     assert_eq!(line["decisions"][0]["tool"].as_str().unwrap().chars().count(), 64);
-    assert_eq!(line["left_out"], 10_000 - 200, "what is not listed is told by number");
+    assert_eq!(line["left_out"], 10_000 - 200, "what is not listed is only counted");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn the_file_is_for_its_owner_alone_and_is_appended_to() {
     for times in 1..=2 {
         let audit = Audit::open(&path).unwrap();
         audit.request(&rich());
-        audit.request(&Outcome::new(Route::Relay));
+        audit.request(&RequestRecord::new(Route::Relay));
         audit.finish();
         assert_eq!(lines_of(&path).len(), times);
     }

@@ -1,5 +1,5 @@
-//! A block of a JSON string as bits: which of its bytes are marks, and which stand behind a backslash, all at once.
-//! Arithmetic alone; what a string is, the scanner knows.
+//! SIMD-style bit masks of a block of a JSON string: which of its bytes are quotes or backslashes, and which follow a
+//! backslash, all at once. Arithmetic alone; the scanner interprets it.
 
 /// How many bytes of a string are looked at together.
 pub(super) const BLOCK: usize = 64;
@@ -66,16 +66,16 @@ pub(super) static IS_SIMPLE_ESCAPE: [bool; 256] = {
 };
 const SIMPLE_ESCAPES: &[u8] = br#""\/bfnrt"#;
 
-/// The places behind those in `columns`, within the block.
+/// The positions after those in `columns`, within the block.
 #[inline(always)]
 fn next_places(columns: u64) -> u64 {
-    // Behind the last column comes the first one of the next row.
+    // After the last column comes the first one of the next row.
     columns << 8 | (columns >> 55 & 0xFE)
 }
 
-/// One bit for each byte of the block for which `is` holds, by columns: each byte of the word stands for a column of
-/// eight bytes, its bits for the rows. Loops of fixed length, which compile to vector instructions: where a text has
-/// many escapes, a call of `memchr2` for each costs more than all else.
+/// One bit for each byte of the block for which `is` holds, by columns: each byte of the integer is a column of eight
+/// bytes, its bits for the rows. Loops of fixed length, which compile to vector instructions: where a text has many
+/// escapes, a call of `memchr2` for each costs more than all else.
 #[inline(always)]
 fn columns_of(block: &[u8; BLOCK], is: impl Fn(u8) -> bool) -> u64 {
     // Two rows of bits for each quarter, so that the four are put together by sixteens.
@@ -89,11 +89,11 @@ fn columns_of(block: &[u8; BLOCK], is: impl Fn(u8) -> bool) -> u64 {
     words.iter().fold(0, |union, word| union | u64::from_le_bytes(*word))
 }
 
-/// The places right behind the backslash of an escape, all at once: of a run of backslashes every second one is
+/// The positions right after the backslash of an escape, all at once: of a run of backslashes every second one is
 /// itself escaped. `open` carries an escape over from block to block (Langdale and Lemire, Parsing Gigabytes of JSON
 /// per Second, section 3.1.1).
 #[inline(always)]
-pub(super) fn behind_backslash(slashes: u64, open: &mut u64) -> u64 {
+pub(super) fn after_backslash(slashes: u64, open: &mut u64) -> u64 {
     const EVEN: u64 = u64::MAX / 3;
     let slashes = slashes & !*open;
     let followers = slashes << 1 | *open;

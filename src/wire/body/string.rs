@@ -1,7 +1,7 @@
-//! The strings of a JSON text: where one ends, and what its escapes are. Strings without escapes are passed by one call,
-//! those with escapes by blocks. Responsible for escapes being whole; decodes nothing.
+//! The string scanner of JSON: where a string ends, and what its escapes are. Strings without escapes are passed by one
+//! call, those with escapes by blocks. Checks that escapes are whole; decodes nothing.
 
-use super::block::{BLOCK, Columns, IS_SIMPLE_ESCAPE, behind_backslash};
+use super::block::{BLOCK, Columns, IS_SIMPLE_ESCAPE, after_backslash};
 use super::{Fault, Scanner, Span, Str};
 use memchr::memchr2;
 
@@ -28,7 +28,7 @@ impl Scanner<'_> {
     /// Passes the rest of a string with escapes by blocks; whether it holds any, and odd ones.
     fn escaped_string(&mut self) -> Result<(bool, bool), Fault> {
         let (mut escaped, mut odd) = (false, false);
-        // One where a block begins behind the backslash of an escape.
+        // One where a block begins after the backslash of an escape.
         let mut open = 0;
         while let Some(block) = self.text[self.at..].first_chunk::<BLOCK>() {
             let columns = Columns::of(block);
@@ -45,11 +45,11 @@ impl Scanner<'_> {
             let start = self.at;
             self.at += BLOCK;
             let (quotes, slashes) = columns.in_order();
-            let behind = behind_backslash(slashes, &mut open);
-            let ends = quotes & !behind;
+            let after_slash = after_backslash(slashes, &mut open);
+            let ends = quotes & !after_slash;
             let inside = ends.wrapping_sub(1) & !ends;
             escaped |= slashes & inside != 0;
-            let rare = behind & inside & !(quotes | slashes);
+            let rare = after_slash & inside & !(quotes | slashes);
             if rare != 0 {
                 odd |= self.letter_escapes(block, rare)?;
                 // An escape that reaches into the next block is passed whole.
@@ -74,8 +74,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Checks the escapes of the `block` just passed whose second bytes stand at `places`; true if one is odd. Moves
-    /// on to the end of the last, if that lies behind the block's.
+    /// Checks the escapes of the `block` just passed whose second bytes are at `places`; true if one is odd. Moves on
+    /// to the end of the last, if that is after the block's.
     fn letter_escapes(&mut self, block: &[u8; BLOCK], mut places: u64) -> Result<bool, Fault> {
         let (end, mut odd) = (self.at, false);
         while places != 0 {
@@ -145,13 +145,13 @@ mod tests {
             for escape in [None, Some(0), Some(length / 2), Some(length)] {
                 let mut string = "x".repeat(length);
                 escape.iter().for_each(|at| string.insert_str(*at, r#"\""#));
-                for behind in ["", ", \"next\": 1}"] {
-                    let text = format!(" \"{string}\"{behind}");
+                for after in ["", ", \"next\": 1}"] {
+                    let text = format!(" \"{string}\"{after}");
                     let mut scanner = Scanner::new(text.as_bytes());
                     let read = scanner.string().unwrap();
                     assert_eq!(read.raw(text.as_bytes()), string.as_bytes());
                     assert_eq!((read.escaped, read.odd), (escape.is_some(), false), "{text}");
-                    assert_eq!(&text[scanner.at()..], behind);
+                    assert_eq!(&text[scanner.at()..], after);
                 }
                 let open = format!("\"{string}");
                 assert_eq!(Scanner::new(open.as_bytes()).string(), Err(Fault::Syntax));

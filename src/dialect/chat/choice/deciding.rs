@@ -1,5 +1,5 @@
-//! The calls of a choice as they come: which deltas belong to which, when each is decided on, and whether a client may
-//! read another call than was judged. Which calls are allowed is the judge's to say.
+//! Call decisions of a choice: when each streamed call is decided on, and whether a client may read another call than
+//! the one that was judged. The judge decides which calls are allowed.
 
 use super::{ChoiceState, is_released};
 use crate::conversation::assembled::Assembled;
@@ -9,8 +9,8 @@ use crate::dialect::judge::CallJudge;
 use crate::plan::decision::{Decision, Known};
 use crate::wire::json::decode;
 
-/// The reasons for which a reply ends before the model has ended it, as OpenAI, Mistral, DeepSeek, Anthropic, Gemini and
-/// gateways before them write them.
+/// The finish reasons of replies that were cut off before the model had finished, at OpenAI, Mistral, DeepSeek,
+/// Anthropic, Gemini and gateways.
 const CUT_REASONS: [&str; 10] = [
     "length",
     "content_filter",
@@ -24,7 +24,7 @@ const CUT_REASONS: [&str; 10] = [
     "other",
 ];
 
-/// What became of a delta of a call.
+/// The effect of a delta of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddedCall {
     /// The call that it belongs to.
@@ -42,13 +42,13 @@ pub struct AddedCall {
 pub(super) struct Mark {
     /// By its arguments too.
     pub(super) with_arguments: bool,
-    /// Nobody objects to the name that it has.
+    /// No policy objects to its name.
     pub(super) name_passes: bool,
     /// The index that the client sees, where calls before it are not released.
     pub(super) shifted: Option<u64>,
 }
 
-/// A call that stands in a stream in both forms, as `tool_calls` and as `function_call`.
+/// A call that a stream contains in both forms, as `tool_calls` and as `function_call`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repeats {
     call: usize,
@@ -56,26 +56,26 @@ pub(super) struct Repeats {
     deltas: usize,
 }
 
-/// The calls by what was decided on them.
+/// The calls by decision.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) released: usize,
     pub(super) hidden: usize,
     pub(super) waiting: usize,
-    /// Not released as they came.
+    /// Calls that are not released unchanged.
     pub(super) edited: usize,
 }
 
 impl AddedCall {
-    /// A whole call that is given beside those which count; `begins`: it is none of those.
+    /// A whole call from a second message or delta; `begins`: it is not one of the calls that count.
     pub fn beside((call, begins): (usize, bool), escapes: bool) -> Self {
         Self { call, carries: true, begins, escapes }
     }
 }
 
 impl ChoiceState {
-    /// Adds a delta of a call. Calls are decided on in their order: one that is called off by its name at once, one that
-    /// its name lets through as soon as the name is complete, any other when it is whole and another one follows.
+    /// Adds a delta of a call. Calls are decided on in their order: one that its name blocks, at once; one that its
+    /// name allows, as soon as the name is complete; any other when it is whole and another one follows.
     pub fn add_call(
         &mut self,
         delta: &ToolCall,
@@ -90,7 +90,7 @@ impl ChoiceState {
             self.begin_call();
         }
         if self.decisions[at].is_none() && self.is_asking() {
-            // It came behind the finish: the person was asked about the others alone.
+            // It came after the finish: the person was asked only about the others.
             self.set(at, Decision::Drop);
         }
         let is_ambiguous = delta.ambiguous || added.ambiguous;
@@ -110,16 +110,16 @@ impl ChoiceState {
         AddedCall { call: at, carries, begins: added.begins, escapes }
     }
 
-    /// The call of a whole reply that a `function_call` repeats. llama-cpp-python writes both forms, and puts a colon after
-    /// the name of one. `beside` are the calls of the same message.
+    /// The call of a whole reply that a `function_call` repeats. llama-cpp-python writes both forms, and puts a colon
+    /// after the name of one. `beside` are the calls of the same message.
     pub fn repeated(&self, call: &ToolCall, beside: &[(usize, &ToolCall)], text: &[u8]) -> Option<usize> {
         let is_same = |(_, other): &&(usize, &ToolCall)| !other.legacy && says_the_same(call, other, text);
         let found = beside.iter().find(is_same).filter(|_| call.legacy && !call.ambiguous);
         found.map(|(at, _)| *at)
     }
 
-    /// The same of a stream: one call whose every delta so far stood beside a `function_call` that repeats it. Anything less
-    /// is a call of its own, since a client that reads this form alone would join other pieces than were judged.
+    /// The same for a stream: one call whose every delta so far came with a `function_call` that repeats it. Otherwise
+    /// it is a call of its own, since a client that reads only this form would join other pieces than were judged.
     pub fn repeated_delta(
         &mut self,
         call: &ToolCall,
@@ -142,8 +142,8 @@ impl ChoiceState {
         Some(at)
     }
 
-    /// Whether the `function_call` that repeated a call has ceased to: a client that reads this form alone knows another call
-    /// now.
+    /// Whether the `function_call` that repeated a call no longer does: a client that reads only this form has another
+    /// call now.
     pub fn ceases_to_repeat(&self) -> bool {
         let calls = self.assembler.calls();
         self.repeats.is_some_and(|repeats| {
@@ -151,7 +151,7 @@ impl ChoiceState {
         })
     }
 
-    /// Adds a call of a whole reply; `strict`: one in which two readers see different calls goes out as it is judged.
+    /// Adds a call of a whole reply; `strict`: one in which two parsers see different calls goes out as it was judged.
     pub fn add_whole_call(&mut self, call: &ToolCall, text: &[u8], strict: bool) -> usize {
         let at = self.assembler.begin_whole(call, text);
         self.begin_call();
@@ -159,14 +159,14 @@ impl ChoiceState {
         at
     }
 
-    /// Adds a whole call from a place beside that which counts: mostly it is one that is known from there. Which call it
-    /// is, and whether it is a new one.
+    /// Adds a whole call from a second message or delta: mostly it repeats a known one. Returns which call it is, and
+    /// whether it is new.
     pub fn add_call_beside(&mut self, call: &ToolCall, text: &[u8], strict: bool) -> (usize, bool) {
         let (name, arguments) = (call.name.map(|name| decode(name, text)), call.arguments.text(text));
         let is_same = |known: &Assembled| {
             name.as_deref() == Some(known.name().as_str()) && known.arguments() == arguments
         };
-        // A copy in which another reader sees another call is none.
+        // A copy in which another parser sees another call is no copy.
         let known = self.assembler.calls().iter().position(is_same).filter(|_| !call.ambiguous);
         known.map_or_else(|| (self.add_whole_call(call, text, strict), true), |known| (known, false))
     }
@@ -176,7 +176,7 @@ impl ChoiceState {
         self.marks.push(Mark::default());
     }
 
-    /// Whether a client may run another call than was judged, now that this was added to one that is decided on.
+    /// Whether a client may run another call than was judged, after this was added to a call that is decided on.
     fn escapes(&self, added: &Added, judging: &mut dyn CallJudge, now_ms: u64) -> bool {
         let at = added.call;
         if !self.is_seen(at, judging) {
@@ -197,7 +197,7 @@ impl ChoiceState {
         !judging.observes() && self.decision(at).is_some_and(Decision::is_released)
     }
 
-    /// Blocks the call `at` where its name is enough for that, whatever calls before it are still to be decided on.
+    /// Blocks the call `at` if its name is enough for that, even if earlier calls are not decided on yet.
     fn block_by_name(&mut self, at: usize, is_followed: bool, judging: &mut dyn CallJudge, now_ms: u64) {
         let call = &self.assembler.calls()[at];
         let is_named = judging.is_complete_name(call) || is_followed || !call.is_blank();
@@ -210,7 +210,7 @@ impl ChoiceState {
         }
     }
 
-    /// Decides on calls in their order, as far as that can be done now.
+    /// Decides on calls in their order, as far as possible now.
     fn advance(&mut self, judging: &mut dyn CallJudge, now_ms: u64) {
         while self.undecided < self.decisions.len() {
             let at = self.undecided;
@@ -235,12 +235,12 @@ impl ChoiceState {
         }
     }
 
-    /// Learns why the reply ends.
+    /// Notes the finish reason.
     pub fn ends_by(&mut self, reason: &str) {
         self.cut |= CUT_REASONS.iter().any(|cut| cut.eq_ignore_ascii_case(reason));
     }
 
-    /// Nothing more of this reply comes: decides on every call that is left.
+    /// This reply has ended: decides on every remaining call.
     pub fn finish_calls(&mut self, judging: &mut dyn CallJudge, now_ms: u64) {
         for at in self.undecided..self.decisions.len() {
             if self.decisions[at].is_none() {
@@ -253,11 +253,12 @@ impl ChoiceState {
             && matches!(self.decisions[last], Some(Decision::Ask { .. }))
             && self.is_cut_within(last)
         {
-            // Nobody is asked about half a call.
+            // No person is asked about an incomplete call.
             self.set(last, Decision::Drop);
         }
-        let needs_yes = |decision: &Option<Decision>| matches!(decision, Some(Decision::Ask { .. }));
-        if self.question.is_none() && !self.decisions.is_empty() && self.decisions.iter().all(needs_yes) {
+        let needs_approval = |decision: &Option<Decision>| matches!(decision, Some(Decision::Ask { .. }));
+        if self.question.is_none() && !self.decisions.is_empty() && self.decisions.iter().all(needs_approval)
+        {
             self.question = Some(judging.question(self.assembler.calls()));
         }
     }
@@ -275,7 +276,7 @@ impl ChoiceState {
         self.cut && at + 1 == self.decisions.len() && !call.custom && !call.is_whole()
     }
 
-    /// Blocks the calls that are not decided on as far as their names are enough for that.
+    /// Blocks undecided calls whose names are enough for that.
     pub fn block_rest_by_name(&mut self, judging: &mut dyn CallJudge, now_ms: u64) {
         for at in self.undecided..self.decisions.len() {
             if self.decisions[at].is_none() {
@@ -284,7 +285,7 @@ impl ChoiceState {
         }
     }
 
-    /// Lets every call through that is not decided on.
+    /// Lets every undecided call through.
     pub fn release_rest(&mut self, judging: &mut dyn CallJudge) {
         for at in self.undecided..self.decisions.len() {
             if self.decisions[at].is_none() {
@@ -301,7 +302,7 @@ impl ChoiceState {
         self.set(at, decision);
     }
 
-    /// Notes what was decided on the call `at`.
+    /// Notes the decision on the call `at`.
     fn set(&mut self, at: usize, decision: Decision) {
         if let Decision::Rewrite { arguments }
         | Decision::Ask { arguments: Some(arguments), .. }
@@ -313,8 +314,8 @@ impl ChoiceState {
         self.recount();
     }
 
-    /// Counts anew what was decided. Behind calls that the client does not see, each gets the index after the one
-    /// before it: dense where the upstream's are dense, and never one that is taken.
+    /// Counts the decisions again, and assigns indexes. After calls that the client does not see, each call gets the
+    /// index after the one before it: dense where the upstream's are dense, and never one in use.
     pub(super) fn recount(&mut self) {
         self.counts = Counts::default();
         let (mut next, mut is_shifted) = (0, false);
@@ -344,7 +345,7 @@ impl ChoiceState {
     }
 }
 
-/// Whether two forms of a call, or of a piece of one, say the same.
+/// Whether two forms of a call, or of a piece of one, are equal.
 fn says_the_same(call: &ToolCall, other: &ToolCall, text: &[u8]) -> bool {
     let name = |call: &ToolCall| call.name.map(|name| decode(name, text)).unwrap_or_default();
     let (one, two) = (name(call), name(other));

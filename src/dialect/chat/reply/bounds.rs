@@ -1,5 +1,5 @@
-//! What happens to a reply that holds back too much or cannot be told apart: everything held goes out unjudged, or the
-//! reply is broken off. How much is too much is the limits' to say.
+//! Limits of a reply: if too much is held back, or its calls are ambiguous, everything held goes out unjudged or the
+//! reply is broken off.
 
 use super::{Form, Phase, ReplyJudge, Unjudged};
 use crate::dialect::chat::choice::ChoiceState;
@@ -8,8 +8,8 @@ use crate::dialect::judge::CallJudge;
 use bytes::Bytes;
 
 impl<J: CallJudge> ReplyJudge<J> {
-    /// Keeps a stream within the bounds: what is held too long is released, what is too long is no longer read. A whole
-    /// reply is bounded where it is collected.
+    /// Keeps a stream within its limits: too many held bytes are released, and too long a reply is no longer read. A
+    /// whole reply is limited where it is collected.
     pub(super) fn bound(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
         if self.form == Form::Whole {
             return;
@@ -28,15 +28,15 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
-    /// Lets `raw` pass, in which clients may read other calls than we do, and whatever follows it; or breaks the reply
-    /// off, where that must not be.
+    /// Passes on `raw`, in which clients may see other calls than toolrein, and whatever follows it; or breaks the
+    /// reply off, if it must not pass.
     pub(super) fn escape(&mut self, why: Unjudged, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         if self.read_no_further(why, now_ms, out) {
             self.pass(raw, now_ms, out);
         }
     }
 
-    /// Reads no further; false if the reply is broken off.
+    /// Stops reading the reply; false if it is broken off.
     fn read_no_further(&mut self, why: Unjudged, now_ms: u64, out: &mut Vec<Bytes>) -> bool {
         if !self.may_pass_unjudged(now_ms) {
             self.break_off(why);
@@ -48,12 +48,12 @@ impl<J: CallJudge> ReplyJudge<J> {
         true
     }
 
-    /// Whether what follows may reach the client unjudged, once the calls are blocked whose names are enough for that.
-    /// Part of a call whose beginning was not shown would be taken for part of another, and a call that needs an
+    /// Whether what follows may reach the client unjudged, after the calls were blocked whose names are enough for
+    /// that. Part of a call whose beginning was not shown would be taken for part of another, and a call that needs an
     /// approval might be in it.
     pub(super) fn may_pass_unjudged(&mut self, now_ms: u64) -> bool {
         self.block_by_name(now_ms);
-        let hides = !self.judging.observes() && self.choices.iter().any(ChoiceState::has_withheld);
+        let hides = !self.judging.observes() && self.choices.iter().any(ChoiceState::has_blocked);
         !hides && !self.judging.is_strict()
     }
 
@@ -71,7 +71,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         self.phase = Phase::BrokenOff(why);
     }
 
-    /// Lets everything go that is held.
+    /// Releases everything that is held.
     fn release_all(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
         self.settle_all();
         self.block_by_name(now_ms);

@@ -1,5 +1,5 @@
-//! One event of a stream, or a whole body, edited: calls that the client does not see taken out, indexes made dense, what
-//! only the first reply may say (role, id, finish) held back. Touches the spans concerned and no others.
+//! The editor of one event or whole body: removes calls that the client does not see, makes indexes dense, and holds
+//! back what only the first reply may contain (role, id, finish). Touches only the spans concerned.
 
 use super::queue::Said;
 use super::reader::Chunk;
@@ -17,7 +17,7 @@ use crate::wire::sse::write_event;
 use bytes::Bytes;
 use serde_json::Value;
 
-/// What all replies to one client request must have in common: values as the first one wrote them.
+/// The values that all replies to one client request share, as the first one wrote them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Continuation {
     id: Option<Bytes>,
@@ -37,7 +37,7 @@ impl Continuation {
         Self { id: value(b"id"), model: value(b"model"), created: value(b"created"), names }
     }
 
-    /// A chunk of ours: `delta` and `finish` as JSON.
+    /// toolrein's own chunk: `delta` and `finish` as JSON.
     pub(super) fn event(&self, index: u32, delta: &str, finish: &str) -> Bytes {
         let mut out = b"{".to_vec();
         for (name, value) in self.values() {
@@ -63,24 +63,24 @@ impl Continuation {
 pub(super) struct Context<'a> {
     pub(super) form: Form,
     pub(super) choices: &'a [ChoiceState],
-    /// What the first chunk of the stream said.
+    /// The values of the stream's first chunk.
     pub(super) head: Option<&'a Continuation>,
-    /// The choice objects of later replies to put in the place of a whole reply's own, by the choice.
+    /// The choice objects of later replies that replace a whole reply's own, by choice.
     pub(super) replaced: &'a [(usize, Bytes)],
-    /// Another reply is going to follow, so usage is not told yet.
+    /// Another reply is going to follow, so usage is not reported yet.
     pub(super) hold_usage: bool,
     /// The client did not ask for usage.
     pub(super) cut_usage: bool,
-    /// What to report in the place of the reply's usage.
+    /// What to report instead of the reply's usage.
     pub(super) usage: Option<Value>,
 }
 
-/// Where a call delta stands in an event and which call it belongs to.
+/// The position of a call delta in an event, and the call that it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallAt {
-    /// The place among the event's choices.
+    /// The index among the event's choices.
     pub(super) choice: usize,
-    /// The place among the choice's calls, in the order of [`Choice::calls`].
+    /// The index among the choice's calls, in the order of [`Choice::calls`].
     pub(super) delta: usize,
     /// The call in the choice's state.
     pub(super) call: usize,
@@ -96,15 +96,15 @@ pub(super) enum Edited {
     AsItCame,
     /// Its new data.
     Changed(Bytes),
-    /// Nothing in it is left for the client.
+    /// Nothing of it remains for the client.
     Gone,
 }
 
-/// Edits an event or a body, whose choices stand at these `places`.
+/// Edits an event or a body, whose choices have these indexes (`places`) in the reply's state.
 pub(super) fn edit(said: &Said, places: &[usize], context: &Context<'_>) -> Edited {
     let Chunk { data, place, reply, .. } = &said.chunk;
     let mut splices = Splices::default();
-    // An event without choices and usage is the provider's own affair (content filters, moderation).
+    // An event without choices and usage is a provider's extension (content filters, moderation).
     let mut useful = context.form == Form::Whole || (reply.choices.is_empty() && reply.usage.is_none());
     useful |= reply.member(data, b"error").is_some();
     for (at, (choice, own)) in reply.choices.iter().zip(places).enumerate() {
@@ -129,7 +129,7 @@ pub(super) fn edit(said: &Said, places: &[usize], context: &Context<'_>) -> Edit
     }
 }
 
-/// The choice object of a later whole reply, edited to stand in the first one.
+/// The choice object of a later whole reply, edited for the first one.
 pub(super) fn edited_choice(said: &Said, state: &ChoiceState) -> Option<Bytes> {
     let span = said.chunk.reply.choices.first()?.span;
     let mut splices = Splices::default();
@@ -138,7 +138,7 @@ pub(super) fn edited_choice(said: &Said, state: &ChoiceState) -> Option<Bytes> {
     Some(whole.slice(span.start as usize..))
 }
 
-/// Edits the choice `at` this place of an event; true if the client gets anything from it.
+/// Edits the choice at the index `at` of an event; true if the client gets anything from it.
 fn edit_choice(said: &Said, at: usize, state: &ChoiceState, form: Form, splices: &mut Splices) -> bool {
     let Chunk { data, reply, .. } = &said.chunk;
     let choice = &reply.choices[at];
@@ -166,7 +166,7 @@ fn edit_choice(said: &Said, at: usize, state: &ChoiceState, form: Form, splices:
     released || finish || role || says_anything(data, delta)
 }
 
-/// Makes what the client is to read of a whole choice its text, where that is more than it says itself.
+/// Sets the text of a whole choice to all that the client is to get, if that is more than its own text.
 fn set_content(data: &[u8], message: &Delta, calls: &[CallAt], state: &ChoiceState, splices: &mut Splices) {
     if state.text_bytes() == message.content.text_bytes() {
         return;
@@ -186,7 +186,7 @@ fn set_content(data: &[u8], message: &Delta, calls: &[CallAt], state: &ChoiceSta
     }
 }
 
-/// Takes out calls that are not released and the role that was told before; true if a call is left.
+/// Removes calls that are not released, and the role if the client has it; true if a call remains.
 fn edit_calls(
     data: &[u8],
     choice: &Choice,
@@ -205,7 +205,7 @@ fn edit_calls(
     is_left
 }
 
-/// Whether an edit takes the member out of what holds calls, all of which are blocked.
+/// Whether an edit removes the member from a message or delta whose calls are all blocked.
 fn is_emptied(data: &[u8], holder: &Delta, calls: &[CallAt], state: &ChoiceState, member: &Member) -> bool {
     let gone = |place: usize| calls.iter().any(|at| at.delta == place && is_blocked(at, state));
     let mut of_kind = holder.calls.iter().enumerate().filter(|(_, call)| match () {
@@ -221,8 +221,7 @@ fn is_emptied(data: &[u8], holder: &Delta, calls: &[CallAt], state: &ChoiceState
     found && all_gone
 }
 
-/// Whether the client gets nothing of a delta: the call is blocked, or it is written whole in the place of its first
-/// delta.
+/// Whether the client gets nothing of a delta: the call is blocked, or it is written whole at its first delta.
 fn is_blocked(at: &CallAt, state: &ChoiceState) -> bool {
     let is_released = state.decision(at.call).is_some_and(Decision::is_released);
     !is_released || (state.is_written(at.call) && !at.begins)
@@ -280,18 +279,18 @@ fn renumber(data: &[u8], call: &ToolCall, at: usize, state: &ChoiceState, splice
     }
 }
 
-/// Puts `arguments`, escapes as in JSON, in the place of a call's own.
+/// Replaces a call's arguments with `arguments`, escapes as in JSON.
 fn set_arguments(call: &ToolCall, arguments: &[u8], splices: &mut Splices) {
     match call.arguments {
         Arguments::Text(text) => splices.replace(text.span, arguments.to_vec()),
         Arguments::Value(span) if arguments.is_empty() => splices.replace(span, "\"\""),
         Arguments::Value(span) => splices.replace(span, unescape(arguments)),
-        // There is none to hide in these.
+        // These contain none.
         Arguments::Absent | Arguments::Null(_) => {}
     }
 }
 
-/// Gives the object at `span` the member `key`, unless it has one that is not null.
+/// Adds the member `key` to the object at `span`, unless it has one that is not null.
 fn set_member(data: &[u8], span: Span, key: &str, value: &[u8], splices: &mut Splices) {
     let mut scanner = Scanner::within(data, span);
     if scanner.object().is_err() {
@@ -312,14 +311,14 @@ fn set_member(data: &[u8], span: Span, key: &str, value: &[u8], splices: &mut Sp
     splices.insert(span.start + 1, [b"\"", key.as_bytes(), b"\":", value, comma].concat());
 }
 
-/// The finish of a choice that is to be asked again is held back; true if the client gets one.
+/// Holds back the finish of a choice that is asked again; true if the client gets one.
 fn edit_finish(choice: &Choice, state: &ChoiceState, form: Form, splices: &mut Splices) -> bool {
     let Some(finish) = choice.finish else { return false };
-    if state.is_wholly_withheld() && form == Form::Streamed {
+    if state.is_wholly_blocked() && form == Form::Streamed {
         splices.replace(finish.quoted(), "null");
         return false;
     }
-    // A reply that was cut says so, whatever of it was taken out.
+    // A reply that was cut off keeps that finish reason, whatever was removed from it.
     if state.is_edited() && !state.releases() && !state.is_cut() {
         splices.replace(finish.quoted(), "\"stop\"");
     }
@@ -341,7 +340,7 @@ fn edit_usage(data: &[u8], reply: &Reply, context: &Context<'_>, splices: &mut S
     };
     if context.hold_usage || (context.cut_usage && reply.choices.is_empty()) {
         splices.remove_members(&reply.members, is_usage);
-        // Engines tell more at the end of a stream than they were asked for: llama.cpp its timings.
+        // Engines report more at the end of a stream than was asked for: llama.cpp adds its timings.
         return context.cut_usage && !context.hold_usage && !is_usage_alone(data, reply, context.head);
     }
     if let Some(sum) = &context.usage {
@@ -350,8 +349,8 @@ fn edit_usage(data: &[u8], reply: &Reply, context: &Context<'_>, splices: &mut S
     true
 }
 
-/// Whether a chunk says nothing beside its usage and what every chunk says. A chunk without choices is not sent in vain:
-/// clients that asked for no usage may not know such chunks.
+/// Whether a chunk contains nothing besides its usage and what every chunk contains. An empty chunk without choices is
+/// not sent: clients that asked for no usage may not expect such chunks.
 fn is_usage_alone(data: &[u8], reply: &Reply, head: Option<&Continuation>) -> bool {
     const EVERY: [&[u8]; 6] = [b"id", b"object", b"created", b"model", b"choices", b"usage"];
     let is_known = |name: &[u8]| {
@@ -361,7 +360,7 @@ fn is_usage_alone(data: &[u8], reply: &Reply, head: Option<&Continuation>) -> bo
     reply.members.iter().all(|member| is_known(member.key.raw(data)) || !is_said(member))
 }
 
-/// Whether a delta holds anything beside its role and its calls.
+/// Whether a delta contains anything besides its role and its calls.
 fn says_anything(data: &[u8], delta: &Delta) -> bool {
     delta.members.iter().any(|member| {
         let known = [&b"role"[..], b"tool_calls", b"function_call"];

@@ -1,5 +1,5 @@
-//! Whether a stream that ends here was whole. Where the end of the connection is the end of the stream, a stream that was
-//! cut looks like one that has ended; only its own events tell them apart.
+//! Truncation check: whether a stream that ends here is complete. Where the end of the connection ends the stream, only
+//! its events show whether it was cut.
 
 use super::reader::{Event, Kind, read_event};
 use super::{Phase, ReplyJudge};
@@ -8,36 +8,36 @@ use crate::dialect::judge::CallJudge;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// What the last event says, which may lack the blank line behind it.
+/// The last event's content; the event may lack the blank line after it.
 #[derive(Default)]
 struct Last {
-    /// Nothing can come behind it: `[DONE]`, or an error.
+    /// Nothing can come after it: `[DONE]`, or an error.
     ends: bool,
-    /// The places of the choices whose finish it reports.
+    /// The indexes of the choices whose finish it reports.
     finished: Vec<usize>,
 }
 
 impl<J: CallJudge> ReplyJudge<J> {
-    /// Whether the upstream's reply, if it ends now, has come to an end of its own: `[DONE]`, an error, or a finish
-    /// reason for every choice (Perplexity sends no `[DONE]`); and no event is left that breaks off within.
+    /// Whether the upstream's reply, if it ends now, is complete: with `[DONE]`, an error, or a finish reason for every
+    /// choice (Perplexity sends no `[DONE]`), and without an incomplete event.
     pub(super) fn has_whole_stream(&self) -> bool {
         let Some(rest) = self.reader.rest() else { return true };
-        let begun = match self.phase {
+        let started = match self.phase {
             Phase::Head => false,
             Phase::Reading => true,
-            // Of a reply that is read along no further, nobody knows.
+            // Unknown for a reply that is no longer read.
             Phase::Unjudged => return self.reader.at_boundary() && self.last(rest).is_some(),
             Phase::Refused(_) | Phase::Failed | Phase::BrokenOff(_) | Phase::Done { .. } => return true,
         };
         let Some(last) = self.last(rest).filter(|_| self.reader.at_boundary()) else { return false };
-        // Chunks without any choice (Azure's first one) say nothing that could be cut.
-        let some = begun || !last.finished.is_empty();
+        // Chunks without any choice (Azure's first one) have nothing that could be cut.
+        let some = started || !last.finished.is_empty();
         let mut choices = self.choices.iter().enumerate();
         last.ends
             || (some && choices.all(|(place, state)| state.finish_came || last.finished.contains(&place)))
     }
 
-    /// The event that has not ended; `None` where it breaks off within.
+    /// The event that has not ended; `None` if it is incomplete.
     fn last(&self, rest: &[u8]) -> Option<Last> {
         let (mut last, mut events) = (Last::default(), VecDeque::new());
         let first = read_event(Bytes::copy_from_slice(rest), false, &mut events);

@@ -1,4 +1,4 @@
-//! A stream in which calls wait: what goes out before, in what order the rest, and how it ends.
+//! Tests of streams with held calls: what goes out before, in what order the rest, and how the stream ends.
 
 use super::tests::{LIMITS, call, delta, event, finish, run, streamed, whole};
 use super::{Ending, Limits, ReplyJudge};
@@ -88,7 +88,7 @@ fn a_no_to_the_only_call_asks_the_model_again() {
 }
 
 #[test]
-fn calls_before_it_pass_and_calls_behind_it_wait_for_their_turn() {
+fn calls_before_it_pass_and_calls_after_it_wait_for_their_turn() {
     let calls: String = ["search", "pay", "look"]
         .iter()
         .enumerate()
@@ -122,7 +122,7 @@ fn two_calls_are_asked_about_together_and_released_in_their_order() {
     assert_eq!(
         settle(&mut judge, 1, ApprovalDecision::Approved),
         (String::new(), None),
-        "it waits behind the first"
+        "it waits for the first"
     );
     let (out, ending) = settle(&mut judge, 0, ApprovalDecision::Declined);
     assert_eq!(ending, Some(Ending::Complete));

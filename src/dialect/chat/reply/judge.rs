@@ -1,5 +1,5 @@
-//! The judge at work on the events of a reply: errors, the end, text alone, and chunks whose calls are decided on. What
-//! cannot be read as every client reads it is refused or passed on unjudged by `bounds`.
+//! The event loop of a reply: handles errors, the end, text, and chunks whose calls are judged. What clients may read
+//! differently is refused or passed on unjudged by `bounds`.
 
 use super::edit::{CallAt, Continuation};
 use super::markup::Cleaner;
@@ -17,7 +17,7 @@ use bytes::Bytes;
 use std::collections::BTreeSet;
 
 impl<J: CallJudge> ReplyJudge<J> {
-    /// Judges what has come whole.
+    /// Judges the complete events.
     pub(super) fn read_on(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
         while !self.phase.is_stopped()
             && let Some(event) = self.reader.next(matches!(self.phase, Phase::Unjudged))
@@ -48,11 +48,11 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
-    /// An event that cannot be read, or not as every client reads it.
+    /// Handles an event that cannot be read, or that clients may read differently.
     fn unread(&mut self, why: Unjudged, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         self.phase.begin_reading();
         let is_kept_back = match why {
-            // It would have to become part of what the client has.
+            // It would have to become part of the client's reply.
             _ if self.reader.is_body() && self.continuing.is_some() => true,
             Unjudged::NotJson => self.judging.is_strict(),
             Unjudged::EventTooLong => !self.may_pass_unjudged(now_ms),
@@ -84,7 +84,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             return self.escape(Unjudged::Ambiguous, raw, now_ms, out);
         }
         if escapes || chunk.reply.ambiguous {
-            // All of it is there: it passes where nothing had to be blocked in it.
+            // It is complete: it passes if nothing in it had to be blocked.
             let acts = self.continuing.is_some() || self.choices.iter().any(ChoiceState::is_edited);
             if self.judging.is_strict() || (acts && !self.judging.observes()) {
                 return self.break_off(Unjudged::Ambiguous);
@@ -101,7 +101,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
-    /// Makes room for the choices of a whole reply; false if it is none for which the upstream was asked.
+    /// Adds the choices of a whole reply; false if it is not the reply that the upstream was asked for.
     fn prepare_body(&mut self, reply: &mut Reply) -> bool {
         if let Some(place) = self.continuing {
             self.queue.forget(place);
@@ -112,26 +112,26 @@ impl<J: CallJudge> ReplyJudge<J> {
         true
     }
 
-    /// Learns what a chunk says beside its choices.
+    /// Notes what a chunk contains besides its choices.
     fn note_head(&mut self, chunk: &Chunk, now_ms: u64, out: &mut Vec<Bytes>) {
         let Chunk { data, reply, .. } = chunk;
         if self.head.is_none() && !reply.choices.is_empty() && self.form == Form::Streamed {
             self.head = Some(Continuation::of(reply, data));
         }
         if reply.usage.is_some() && reply.choices.is_empty() {
-            // Some providers send no finish reason; usage alone comes after everything else, if nothing is half there.
+            // Some providers send no finish reason; usage alone comes after everything else, if no call is incomplete.
             if !self.choices.iter().any(ChoiceState::has_open_call) {
                 self.finish_choices(now_ms, out);
             }
             self.choices.iter_mut().for_each(|state| state.finish_came = true);
         }
-        if let Some(usage) = reply.told_usage() {
+        if let Some(usage) = reply.reported_usage() {
             self.usage.note(usage.of(data));
         }
     }
 
-    /// Adds what an event says of one choice and decides on its calls, as far as that can be done; true if with it, a
-    /// client may read a call that was not judged.
+    /// Adds an event's part of one choice and decides on its calls as far as possible; true if a client may now read a
+    /// call that was not judged.
     fn choice(
         &mut self,
         at: usize,
@@ -179,9 +179,9 @@ impl<J: CallJudge> ReplyJudge<J> {
         escapes
     }
 
-    /// The place of the choice that the upstream calls `index`, the one `at` this place in its event: a further reply
-    /// goes on with one choice alone, the choices of a whole reply stand as they came. One behind all others, if it is
-    /// not known.
+    /// The position of the choice with the upstream's `index`, which is at the position `at` in its event: a further
+    /// reply continues one choice only, and the choices of a whole reply stay in order. A new last position if it is
+    /// unknown.
     pub(super) fn place(&self, continuing: Option<usize>, at: usize, index: u32) -> usize {
         match (continuing, self.form) {
             (Some(place), _) => place,
@@ -221,7 +221,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
-    /// Gives bytes out as they came, in their place behind what is held.
+    /// Gives bytes out unchanged, in order after what is held.
     pub(super) fn pass(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         if self.queue.is_empty() {
             out.push(raw);
@@ -231,8 +231,8 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
-    /// The event without markup of calls, where the model was asked for its final answer: before anything else is made
-    /// of it.
+    /// Removes call markup from the event, if the model was asked for its final answer, before anything else is done
+    /// with it.
     fn without_markup(&mut self, event: Event, now_ms: u64, out: &mut Vec<Bytes>) -> Event {
         let Some(markup) = &mut self.markup else { return event };
         let Kind::Chunk(Chunk { data, place, reply, .. }) = &event.kind else { return event };
@@ -246,13 +246,13 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
-    /// The reply has ended: text that might have become markup is none.
+    /// The reply has ended: held text that might have become markup is given out.
     pub(super) fn say_held_text(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
         let rest = self.markup.as_mut().map(Cleaner::finish).unwrap_or_default();
         self.say_texts(rest, now_ms, out);
     }
 
-    /// Has texts of the model, by the choice, judged as events of their own.
+    /// Handles texts of the model, by choice, as events of their own.
     fn say_texts(&mut self, texts: Vec<(u32, String)>, now_ms: u64, out: &mut Vec<Bytes>) {
         for (index, text) in texts {
             let head = self.head.clone().unwrap_or_default();
@@ -267,8 +267,8 @@ impl<J: CallJudge> ReplyJudge<J> {
     }
 }
 
-/// The index under which each choice goes: that which it says, or where one before it says the same, one that none of
-/// them says. Else what is asked again for one of them would be taken for the other, without end.
+/// The index of each choice: its own, or, if an earlier one has the same, one that is not used. Otherwise a re-ask for
+/// one of them would be taken for the other, again and again.
 fn own_indexes(choices: &[Choice]) -> Vec<u32> {
     if let [only] = choices {
         return vec![only.index];

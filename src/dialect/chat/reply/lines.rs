@@ -1,13 +1,13 @@
-//! Events whose lines do not stand as they should: several without a blank line between them, and one whose data is
-//! spread over lines. Regroups bytes; knows nothing of what they say.
+//! Irregular event framing: several events without a blank line between them, and data that is spread over lines.
+//! Regroups bytes; does not interpret them.
 
 use crate::dialect::chat::completion::Reply;
 use crate::wire::sse::{Fields, data_lines, parse_fields};
 use bytes::Bytes;
 use memchr::{memmem, memrchr2};
 
-/// The events of an engine that put no blank line between them: each of their lines is JSON on its own, as the whole
-/// is not. Clients that go by lines see the calls in them.
+/// The events of an engine that writes no blank line between them: each line is JSON on its own, and the whole is not.
+/// Clients that go by lines see the calls in them.
 pub(super) fn single_events(raw: &Bytes) -> Option<Vec<Bytes>> {
     let events = data_lines(raw);
     let stands_alone = |event: &Bytes| {
@@ -17,16 +17,16 @@ pub(super) fn single_events(raw: &Bytes) -> Option<Vec<Bytes>> {
     (events.len() > 1 && events.iter().all(stands_alone)).then_some(events)
 }
 
-/// What some clients take for the end of a line and others for part of it: Python's `str.splitlines` splits there.
+/// Characters that some clients take for a line end and others do not: Python's `str.splitlines` splits there.
 const ODD_LINE_ENDS: [&str; 8] =
     ["\u{b}", "\u{c}", "\u{1c}", "\u{1d}", "\u{1e}", "\u{85}", "\u{2028}", "\u{2029}"];
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 const SPACES: [&str; 2] = [" ", "\t"];
-/// What some clients strip from the start of a line, some of it no white space in ASCII.
+/// Characters that some clients strip from the start of a line; some are not ASCII white space.
 const ODD_SPACES: [&str; 5] = ["\u{a0}", "\u{3000}", BYTE_ORDER_MARK, " ", "\t"];
 
-/// Whether some clients find data in an event that are none to us: after an odd line end, after odd spaces that begin a
-/// line, or in one of several data lines, which together say something else.
+/// Whether some clients find other data in an event than toolrein: after an odd line end, after odd spaces at the start
+/// of a line, or in one of several data lines that mean something else together.
 pub(super) fn hides_lines(raw: &[u8], fields: &Fields<'_>) -> bool {
     let is_hidden = |at: usize| {
         let start = memrchr2(b'\n', b'\r', &raw[..at]).map_or(0, |end| end + 1);
@@ -48,7 +48,7 @@ pub(super) fn hides_lines(raw: &[u8], fields: &Fields<'_>) -> bool {
     is_spread && fields.data.split(|byte| *byte == b'\n').any(holds_calls)
 }
 
-/// `text` without the `signs` that end it.
+/// `text` without the `signs` at its end.
 fn trimmed<'a>(mut text: &'a [u8], signs: &[&str]) -> &'a [u8] {
     while let Some(rest) = signs.iter().find_map(|sign| text.strip_suffix(sign.as_bytes())) {
         text = rest;
@@ -56,7 +56,7 @@ fn trimmed<'a>(mut text: &'a [u8], signs: &[&str]) -> &'a [u8] {
     text
 }
 
-/// Data that stood in several lines, in one. Places in it stay.
+/// Data from several lines, in one. Positions in it stay the same.
 pub(super) fn one_line(data: &Bytes) -> Bytes {
     data.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect()
 }

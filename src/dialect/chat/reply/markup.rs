@@ -1,5 +1,5 @@
-//! A final answer without the markup of tool calls: events of a stream, and whole replies, whose text holds calls as the
-//! model writes them. What markup is, is told by `wire::markup`; here it is cut out of JSON. Bytes without markup stay.
+//! The markup filter of a final answer: removes calls that the model wrote as text from stream events and whole
+//! replies. `dialect::markup` recognises the markup; this module edits the JSON. Bytes without markup stay.
 
 use crate::dialect::chat::completion::{Choice, Reply};
 use crate::dialect::markup::Markup;
@@ -7,13 +7,12 @@ use crate::wire::json::{decode, escaped};
 use crate::wire::splice::Splices;
 use bytes::Bytes;
 
-/// The texts of the choices of one reply while they come.
+/// The filters of one reply's choices.
 #[derive(Debug, Default)]
 pub(super) struct Cleaner(Vec<(u32, Markup)>);
 
 impl Cleaner {
-    /// The data of a chunk without markup, and the text that was held back and is to be said before it. With a `whole`
-    /// reply all text ends.
+    /// The data of a chunk without markup, and held text that goes out before it. With a `whole` reply all text ends.
     pub(super) fn clean(&mut self, data: &Bytes, reply: &Reply, whole: bool) -> (Bytes, Vec<(u32, String)>) {
         let (mut splices, mut before) = (Splices::default(), Vec::new());
         for choice in &reply.choices {
@@ -26,7 +25,7 @@ impl Cleaner {
         (data, before)
     }
 
-    /// The reply has ended: text that was held back, by the choice.
+    /// The reply has ended: returns the held text, by choice.
     pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
         let texts = self.0.drain(..).map(|(index, mut markup)| (index, markup.finish()));
         texts.filter(|(_, text)| !text.is_empty()).collect()
@@ -41,8 +40,8 @@ impl Cleaner {
     }
 }
 
-/// Takes markup out of the texts of a choice. Where it `ends`, what was held back goes out: in its last text, or, where
-/// it has none, as what is returned.
+/// Removes markup from the texts of a choice. If it `ends`, held text goes out: in its last text, or, if it has none,
+/// as the returned value.
 fn clean(
     data: &[u8],
     choice: &Choice,

@@ -1,9 +1,9 @@
-//! Calls of a stream decided on in their order and by their names, what is held of them, and what an end that is no end
-//! leaves; and that none of this costs more than it must.
+//! Tests of the order of decisions in a stream, of decisions by name, of what is held, of incomplete ends, and of the
+//! cost of all this.
 
 use super::tests::{DONE, LIMITS, delta, finish, role, streamed, whole};
 use super::*;
-use crate::dialect::chat::rounds::work::bytes_written;
+use crate::dialect::chat::hidden_exchange::work::bytes_written;
 use crate::exchange::judging::Judging;
 use crate::exchange::judging::holding_tests::judging;
 use serde_json::json;
@@ -27,7 +27,7 @@ fn call(index: usize, name: &str, arguments: &str) -> String {
     begin(index, name) + &piece(index, arguments)
 }
 
-/// The indexes and names that a client which goes by the index sees.
+/// The indexes and names that a client sees which goes by the index.
 fn seen(out: &str) -> Vec<(u64, String)> {
     let mut seen = Vec::new();
     for data in out.lines().filter_map(|line| line.strip_prefix("data: {")) {
@@ -86,7 +86,7 @@ fn indexes_go_on_from_those_of_the_upstream_wherever_they_begin() {
     ] {
         let calls =
             call(indexes[0], "a", "{}") + &call(indexes[1], "evil", "{}") + &call(indexes[2], "b", "{}");
-        // Calls under one index are told apart by their ids.
+        // Calls under one index are distinguished by their ids.
         let calls = if indexes == [0, 0, 0] {
             calls.replacen("call_0", "x", 1).replacen("call_0", "y", 1)
         } else {
@@ -169,7 +169,7 @@ fn words_that_keep_a_connection_and_usage_within_a_call_break_nothing() {
 
 #[test]
 fn a_call_that_is_written_in_both_forms_is_one_call() {
-    // As llama-cpp-python writes each of its calls, with a colon behind one name.
+    // As llama-cpp-python writes each of its calls, with a colon after one name.
     let both = |name: &str, piece: &str| {
         let call = json!({"index": 0, "id": "a", "type": "function", "function": {"name": name, "arguments": piece}});
         delta(
@@ -201,7 +201,7 @@ fn a_second_form_that_says_another_thing_than_the_first_is_no_copy_of_it() {
         both(0, "ev", "ev") + &both(1, "il", "il"),
         // A colon that only one form has divides the name in two.
         both(0, "ev:", "ev") + &both(1, "il", "il"),
-        // A copy that leaves pieces out says something else.
+        // A copy that leaves pieces out is different.
         both(0, "a", "a") + &alone(0, " ") + &both(0, "a", "a"),
     ] {
         let mut judge = judge(tables);

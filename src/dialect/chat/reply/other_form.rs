@@ -1,5 +1,5 @@
-//! A reply in the form that was not asked for: a stream of chunks made one whole reply, and a whole reply made a stream.
-//! Some servers answer a request to go on in the form that they prefer. Converts bytes; judges nothing.
+//! Conversion between streamed and whole replies, since some servers answer a re-ask in the form that they prefer.
+//! Judges nothing.
 
 use crate::conversation::assembled::Assembled;
 use crate::dialect::chat::assemble::Assembler;
@@ -10,10 +10,10 @@ use crate::wire::sse::{Piece, Splitter, parse_fields, write_event};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-/// What has come of the first choice of a stream.
+/// The collected parts of a stream's first choice.
 #[derive(Default)]
 struct Gathered {
-    /// `id`, `created` and `model` as members, each with a comma behind it.
+    /// `id`, `created` and `model` as members, each with a comma after it.
     head: Vec<u8>,
     /// Escapes as written.
     text: Vec<u8>,
@@ -23,8 +23,8 @@ struct Gathered {
     is_begun: bool,
 }
 
-/// The whole reply that a stream is, with its first choice alone; an error in the stream is the reply. `None` where it
-/// holds neither.
+/// Converts a stream to a whole reply with its first choice only; an error in the stream becomes the reply. `None` if
+/// it has neither.
 pub fn whole_of(stream: &Bytes) -> Option<Bytes> {
     let (mut splitter, mut rest) = (Splitter::new(stream.len().max(1)), stream.clone());
     let mut gathered = Gathered::default();
@@ -49,7 +49,7 @@ pub fn whole_of(stream: &Bytes) -> Option<Bytes> {
 
 impl Gathered {
     fn add(&mut self, reply: &Reply, data: &[u8]) {
-        if let Some(usage) = reply.told_usage() {
+        if let Some(usage) = reply.reported_usage() {
             self.usage = Some(usage.of(data).to_vec());
         }
         let Some(choice) = reply.choices.first() else { return };
@@ -137,7 +137,7 @@ fn function(call: &Assembled, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// The stream that a whole reply is; `None` where it is an error, or none.
+/// Converts a whole reply to a stream; `None` if it is an error, or no reply.
 pub fn stream_of(whole: &[u8]) -> Option<Bytes> {
     if parse_in_200(whole).is_some() {
         return None;
@@ -166,7 +166,7 @@ pub fn stream_of(whole: &[u8]) -> Option<Bytes> {
 /// The error of a whole reply with this status, as the data of an event.
 pub fn error_data(status: u16, body: &[u8]) -> Vec<u8> {
     match serde_json::from_slice::<Value>(body) {
-        // The error alone: clients that do not look for errors would run calls beside it.
+        // Only the error: clients that do not check for errors would run calls beside it.
         Ok(value) if value["error"].is_object() => {
             json!({ "error": value["error"] }).to_string().into_bytes()
         }

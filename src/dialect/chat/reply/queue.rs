@@ -1,5 +1,5 @@
-//! What the client has not got yet: events of a stream that wait for their calls to be decided on, and whole replies.
-//! Keeps them in order and counts their bytes; decides nothing.
+//! The output queue of a reply: events of a stream that wait for decisions on their calls, and whole replies. Keeps
+//! them in order and counts their bytes; decides nothing.
 
 use super::edit::CallAt;
 use super::reader::Chunk;
@@ -17,7 +17,7 @@ pub(super) struct Queue {
 /// An event that waits.
 pub(super) struct Held {
     pub(super) raw: Bytes,
-    /// What of it was judged.
+    /// Its judged chunk, if it is one.
     pub(super) said: Option<Said>,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Said {
     pub(super) chunk: Chunk,
     /// For each call in it: where it is, and which one.
     pub(super) calls: Vec<CallAt>,
-    /// The place of the choice that it goes on with: it is of a later reply.
+    /// For a later reply, the position of the choice that it continues.
     pub(super) continuing: Option<usize>,
 }
 
@@ -44,7 +44,7 @@ impl Queue {
         Some(event)
     }
 
-    /// Drops the later reply for the choice at `place`: another one follows it.
+    /// Drops the later reply for the choice at `place`: another one follows.
     pub(super) fn forget(&mut self, place: usize) {
         let is_of = |event: &Held| matches!(&event.said, Some(said) if said.continuing == Some(place));
         if let Some(at) = self.events.iter().position(is_of)
@@ -72,15 +72,15 @@ impl Queue {
         self.bytes
     }
 
-    /// Bytes that count against the bound on what is held.
+    /// Bytes that count against the limit on held bytes.
     pub(super) fn said_bytes(&self) -> usize {
         self.said_bytes
     }
 }
 
 impl Held {
-    /// How much it counts against the bound on what is held: for parts of calls, arguments and text alone, since some
-    /// models send a token an event, with hundreds of bytes around it.
+    /// What it counts against the limit on held bytes: for parts of calls only arguments and text, since some models
+    /// send one token per event, with hundreds of bytes around it.
     fn said_bytes(&self) -> usize {
         let Some(said) = self.said.as_ref().filter(|said| !said.calls.is_empty()) else {
             return self.raw.len();

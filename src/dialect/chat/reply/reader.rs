@@ -1,5 +1,5 @@
 //! The reply reader: bytes of the upstream to events, in either framing. A reply in the other form than the client's is
-//! converted here and nowhere else. Reads what events say; decides nothing.
+//! converted here and nowhere else. Parses events; decides nothing.
 
 use super::lines::{hides_lines, single_events};
 use super::other_form::{error_data, stream_of, whole_of};
@@ -21,21 +21,22 @@ pub(super) struct Event {
 /// What an event is.
 pub(super) enum Kind {
     Chunk(Chunk),
-    /// The upstream's error, in which no client finds a call, unless it `may_be_reply`: then nobody can tell.
+    /// The upstream's error, in which no client finds a call; with `may_be_reply`, some client might.
     Error {
         error: UpstreamError,
         may_be_reply: bool,
     },
     /// `[DONE]`
     Done,
-    /// A comment, or a word that keeps the connection open.
+    /// A comment, or another keep-alive text.
     Opaque,
-    /// It cannot be read, or not as every client reads it.
+    /// It cannot be read, or clients may read it differently.
     Unread(Unjudged),
 }
 
 impl Kind {
-    /// What came of reading `data`, which stands at `place`; `is_error`: clients may find an error in it.
+    /// The kind of an event by the result of parsing its `data`, which is at `place`; `is_error`: clients may find an
+    /// error in it.
     fn read(read: Result<Reply, Fault>, data: Bytes, place: Option<Span>, is_error: bool) -> Self {
         match read {
             Ok(reply) => {
@@ -48,11 +49,11 @@ impl Kind {
     }
 }
 
-/// A chunk of a stream, or a whole reply, as it was read.
+/// A parsed chunk of a stream, or a parsed whole reply.
 pub(super) struct Chunk {
-    /// The JSON that was read.
+    /// Its JSON.
     pub(super) data: Bytes,
-    /// Where it stands in the event, if it stands there in one piece.
+    /// Its span in the event, if it is there in one piece.
     pub(super) place: Option<Span>,
     pub(super) reply: Reply,
     /// Clients that look for errors see one beside the calls.
@@ -63,30 +64,30 @@ pub(super) struct Chunk {
 pub(super) struct Reader {
     client: Form,
     limits: Limits,
-    /// Events that hide lines from some clients are not read.
+    /// Events with lines that only some clients see are not read.
     strict: bool,
     framing: Framing,
-    /// Events that were read, oldest first.
+    /// Parsed events, oldest first.
     ready: VecDeque<Event>,
-    /// The upstream's last event was not ended.
+    /// The upstream's last event has no end.
     is_open: bool,
 }
 
 enum Framing {
-    /// A stream, and the bytes of it that are not cut into events yet.
+    /// A stream, and its bytes that are not split into events yet.
     Events(Splitter, Bytes),
-    /// A reply that is collected to its end.
+    /// A whole reply, collected to its end.
     Body(Body),
     Ended,
 }
 
 struct Body {
-    /// How it comes.
+    /// Its form.
     form: Form,
     status: u16,
     pieces: Vec<Bytes>,
     size: usize,
-    /// It is over its bound and passes through.
+    /// It exceeds its limit and passes through.
     is_over: bool,
 }
 
@@ -129,7 +130,7 @@ impl Reader {
         }
     }
 
-    /// The next event that is whole; `unjudged`: nobody needs to know what it says.
+    /// The next complete event; `unjudged`: it need not be parsed.
     pub(super) fn next(&mut self, unjudged: bool) -> Option<Event> {
         if let Some(event) = self.ready.pop_front() {
             return Some(event);
@@ -139,7 +140,7 @@ impl Reader {
         Some(self.piece(piece, unjudged))
     }
 
-    /// Nothing more comes: what is left is one more event, or the reply.
+    /// The upstream's reply has ended: the rest is one more event, or the reply.
     pub(super) fn finish(&mut self) {
         match std::mem::replace(&mut self.framing, Framing::Ended) {
             Framing::Events(mut splitter, _) => {
@@ -160,17 +161,17 @@ impl Reader {
         std::mem::take(&mut self.is_open)
     }
 
-    /// Whether the client could get an event of ours here.
+    /// Whether toolrein could write an event of its own here.
     pub(super) fn at_boundary(&self) -> bool {
         !matches!(&self.framing, Framing::Events(splitter, _) if !splitter.at_boundary())
     }
 
-    /// Whether what comes is a body and no event of a stream.
+    /// Whether the reply is a body and not a stream.
     pub(super) fn is_body(&self) -> bool {
         self.client == Form::Whole || matches!(self.framing, Framing::Body(_))
     }
 
-    /// What came of an event that has not ended; `None` where no stream comes.
+    /// The bytes of an event that has not ended; `None` if the reply is not a stream.
     pub(super) fn rest(&self) -> Option<&[u8]> {
         match &self.framing {
             Framing::Events(splitter, _) => Some(splitter.rest()),
@@ -178,7 +179,7 @@ impl Reader {
         }
     }
 
-    /// Bytes that are kept.
+    /// Bytes in memory.
     pub(super) fn bytes(&self) -> usize {
         match &self.framing {
             Framing::Events(splitter, input) => splitter.partial_bytes() + input.len(),
@@ -195,12 +196,12 @@ impl Reader {
         }
     }
 
-    /// Reads one event of a stream. Where it is several, the further ones are ready next.
+    /// Parses one event of a stream. If it is several, the further ones are ready next.
     pub(super) fn event(&mut self, raw: Bytes) -> Event {
         read_event(raw, self.strict, &mut self.ready)
     }
 
-    /// Reads a reply that has come to its end.
+    /// Parses a reply that has ended.
     fn end_body(&mut self, body: Body) {
         let Body { form, status, pieces, .. } = body;
         let raw = joined(pieces);
@@ -216,12 +217,12 @@ impl Reader {
         self.ready.push_back(event);
     }
 
-    /// Makes a whole reply the events of a stream.
+    /// Converts a whole reply to the events of a stream.
     fn end_as_stream(&mut self, raw: &Bytes, status: u16) {
         let Some(stream) = stream_of(raw).filter(|_| is_success(status)) else {
             let error = error_of(raw, status);
             let kind = Kind::Error { may_be_reply: error.is_none(), error: error.unwrap_or_default() };
-            // The error alone: clients that do not look for errors would run calls beside it.
+            // Only the error: clients that do not check for errors would run calls beside it.
             let raw = write_event(&error_data(status, raw));
             return self.ready.push_back(Event { raw, kind });
         };
@@ -233,8 +234,8 @@ impl Reader {
     }
 }
 
-/// Reads one event of a stream. `strict`: one that hides lines from some clients is not read. Where it is several, the
-/// further ones follow in `ready`.
+/// Parses one event of a stream. `strict`: one with lines that only some clients see is not read. If it is several, the
+/// further ones are added to `ready`.
 pub(super) fn read_event(raw: Bytes, strict: bool, ready: &mut VecDeque<Event>) -> Event {
     let fields = parse_fields(&raw);
     let opaque = |raw| Event { raw, kind: Kind::Opaque };
@@ -264,7 +265,7 @@ pub(super) fn read_event(raw: Bytes, strict: bool, ready: &mut VecDeque<Event>) 
         None => (None, Bytes::copy_from_slice(&fields.data)),
     };
     let kind = match (read, error) {
-        // One with a call beside it is a reply all the same, for clients that see no error.
+        // An error with a call beside it is still a reply for clients that see no error.
         (_, Some(error)) if !may_hold_calls => Kind::Error { error, may_be_reply: false },
         (Err(_), _) if is_word(&data) => Kind::Opaque,
         (read, error) => Kind::read(read, data, place, error.is_some()),
@@ -272,7 +273,7 @@ pub(super) fn read_event(raw: Bytes, strict: bool, ready: &mut VecDeque<Event>) 
     Event { raw, kind }
 }
 
-/// Reads a whole reply that came with this status.
+/// Parses a whole reply that came with this status.
 pub(super) fn whole_event(raw: Bytes, status: u16) -> Event {
     let read = Reply::read(&raw, wire::Form::Whole);
     let is_success = is_success(status);
@@ -290,7 +291,7 @@ pub(super) fn whole_event(raw: Bytes, status: u16) -> Event {
     Event { raw, kind }
 }
 
-/// The error that a whole reply tells. A status that refuses says so without words too.
+/// The error of a whole reply. An error status is one even without a text.
 fn error_of(raw: &[u8], status: u16) -> Option<UpstreamError> {
     if is_success(status) { parse_in_200(raw) } else { Some(parse(raw).unwrap_or_default()) }
 }
@@ -303,7 +304,7 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
     if pieces.len() > 1 { pieces.concat().into() } else { pieces.pop().unwrap_or_default() }
 }
 
-/// Whether data are neither an object nor a list for any reader: some servers send words to keep the connection.
+/// Whether data is neither an object nor a list for any parser: some servers send such text as a keep-alive.
 fn is_word(data: &[u8]) -> bool {
     !data.iter().any(|byte| matches!(byte, b'{' | b'[')) && !may_be_reply(data)
 }

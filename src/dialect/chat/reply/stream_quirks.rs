@@ -1,5 +1,5 @@
 //! The recorded quirks of streams, each with a case of its own: two calls as such a provider writes them, judged by
-//! name and by arguments, with none, one or both of them withheld, whole and byte by byte.
+//! name and by arguments, with none, one or both of them blocked, whole and byte by byte.
 
 use super::tests::{
     DONE, LIMITS, client_view, delta, event, events, finish, judge, judging, role, run, streamed, whole,
@@ -14,7 +14,7 @@ struct Meant<'a> {
     arguments: &'a str,
 }
 
-/// What a provider makes of two calls: its whole stream.
+/// How a provider writes two calls: its whole stream.
 type Way = fn([Meant<'_>; 2]) -> String;
 
 fn deltas(calls: &[Value]) -> String {
@@ -97,13 +97,13 @@ const FRAMING: &[(&str, Way)] = &[
     ("CRLF line ends (Perplexity)", |calls| ended(standard(calls)).replace('\n', "\r\n")),
     ("CR line ends", |calls| ended(standard(calls)).replace('\n', "\r")),
     ("no [DONE] (Perplexity)", |calls| ended(standard(calls)).replace(DONE, "")),
-    ("no space behind the colon", |calls| ended(standard(calls)).replace("data: ", "data:")),
+    ("no space after the colon", |calls| ended(standard(calls)).replace("data: ", "data:")),
     ("a name for every event, without a space", |calls| {
         ended(standard(calls)).replace("data: ", "event:message\ndata:")
     }),
     ("a further field", |calls| ended(standard(calls)).replace("data: ", "id: 1\nretry: 5\ndata: ")),
     ("one JSON over several data lines", |calls| ended(standard(calls)).replace(",\"", ",\ndata: \"")),
-    ("no line end behind the last event", |calls| ended(standard(calls)).trim_end().to_owned()),
+    ("no line end after the last event", |calls| ended(standard(calls)).trim_end().to_owned()),
     ("a byte order mark", |calls| "\u{feff}".to_owned() + &ended(standard(calls))),
     ("a space before the first event (a recording)", |calls| " ".to_owned() + &ended(standard(calls))),
     ("two events with one line end between them (llama.cpp)", |calls| {
@@ -264,7 +264,7 @@ const CALLS: &[(&str, Way)] = &[
         };
         ended(call(one, "a") + &call(two, "b"))
     }),
-    ("one index and one id for all calls (behind OpenRouter)", |calls| {
+    ("one index and one id for all calls (through OpenRouter)", |calls| {
         whole_calls(
             calls,
             |call, _| json!({"index": 0, "id": "s", "function": {"name": call.name, "arguments": call.arguments}}),
@@ -453,7 +453,7 @@ fn assert_way(name: &str, way: Way, by_arguments: bool, denied: [bool; 2]) {
     }
 }
 
-/// Of the calls in `stream`, `out` has the one at the place `at`, which is the first to the client.
+/// Of the calls in `stream`, `out` has the one at the index `at`, which is the first for the client.
 fn assert_one_left(why: &str, stream: &str, out: &str, at: usize) {
     let Meant { name, arguments } = meant(at, false);
     assert_eq!(only_call(out), (vec![name.to_owned()], arguments.to_owned()), "{why}\n{out}");
@@ -621,7 +621,7 @@ fn call_of(index: u32, at: usize, name: &str, arguments: &str) -> String {
     of_choice(index, &json!({"tool_calls": [call]}), &Value::Null)
 }
 
-/// What is told of one choice: its text, the names of its calls with their indexes, its finish reasons.
+/// What a client gets of one choice: its text, the names of its calls with their indexes, its finish reasons.
 fn choice_view(stream: &str, index: u32) -> (String, Vec<(u64, String)>, Vec<String>) {
     let (mut text, mut calls, mut ends) = (String::new(), Vec::new(), Vec::new());
     for event in events(stream) {
@@ -764,7 +764,7 @@ fn interleaved_calls_that_are_held_come_out_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn a_call_behind_a_finish_that_the_client_has_is_withheld_and_nothing_is_asked_for_again() {
+fn a_call_after_a_finish_that_the_client_has_is_blocked_and_nothing_is_asked_for_again() {
     let stream = role()
         + &delta(&json!({"content": "Done."}))
         + &finish("stop")
@@ -806,13 +806,13 @@ fn what_follows_an_event_that_the_upstream_did_not_end_is_no_part_of_it() {
         let (first, ending) = whole(&mut judge, &unended(&denied));
         assert!(matches!(ending, Ending::Reask { .. }), "{cut:?}");
         judge.continue_with(0);
-        // A reply without a finish: ours stands behind it.
+        // A reply without a finish: toolrein's follows it.
         let (second, ending) = whole(&mut judge, &unended(&delta(&json!({"content": "Well."}))));
         assert_eq!(ending, Ending::Complete);
         let (text, calls, finishes) =
             client_view(&(first + &second).replace("\r\n", "\n").replace('\r', "\n"));
         assert_eq!((text.as_str(), calls.len(), finishes), ("Well.", 0, vec!["stop".to_owned()]), "{cut:?}");
-        // What nobody touched stays as it came.
+        // Untouched parts stay as they came.
         let untouched = unended(&ok);
         assert_eq!(whole(&mut super::tests::judge(false), &untouched).0, untouched);
     }

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use std::sync::Arc;
 
-/// Withholds calls by name (`deny*`) or by what their arguments hold (`bad`); gives those of `mend` that are spoilt other
+/// Blocks calls by name (`deny*`) or by what their arguments hold (`bad`); gives those of `fix` that are spoilt other
 /// arguments, and answers those of `known`.
 struct Picky {
     by_arguments: bool,
@@ -36,8 +36,8 @@ impl Policy for Picky {
             return Verdict::NeedsArguments;
         }
         match call.name {
-            "mend" if call.arguments.is_some_and(|text| text.contains("spoilt")) => {
-                return Verdict::Modify(r#"{"say":"\"mended\""}"#.to_owned());
+            "fix" if call.arguments.is_some_and(|text| text.contains("spoilt")) => {
+                return Verdict::Modify(r#"{"say":"\"fixed\""}"#.to_owned());
             }
             "known" => return Verdict::Answer { content: "It is \"known\".".to_owned(), re_requests: None },
             _ => {}
@@ -61,12 +61,12 @@ pub(crate) fn judging(by_arguments: bool) -> Judging {
 }
 
 fn judging_as(by_arguments: bool, observe: bool) -> Judging {
-    let tools = ["ok", "fine", "deny", "f", "g", "mend", "known"];
+    let tools = ["ok", "fine", "deny", "f", "g", "fix", "known"];
     let tools = tools.map(|name| json!({"type": "function", "function": {"name": name}}));
     let body = json!({"messages": [], "tools": tools}).to_string();
     let body = body.as_bytes();
     let request = crate::dialect::chat::parse(body).unwrap();
-    let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+    let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(&request, body, &identity, &NoMemo);
     let rule: Arc<dyn Rule> = Arc::new(RuleOf::new(Picky { by_arguments }));
     Judging::new(PolicySet::new(vec![rule]).read(&transcript).1, AnswerTools::default(), observe)
@@ -130,7 +130,7 @@ pub(super) fn events(stream: &str) -> Vec<Value> {
     data.filter(|data| *data != "[DONE]").map(|data| serde_json::from_str(data).unwrap()).collect()
 }
 
-/// The text, the calls (index, name, arguments) and the finish reasons that a client puts together.
+/// The text, the calls (index, name, arguments) and the finish reasons that a client assembles.
 pub(super) fn client_view(stream: &str) -> (String, Vec<(String, String)>, Vec<String>) {
     let (mut text, mut calls, mut finishes) = (String::new(), Vec::<(String, String)>::new(), Vec::new());
     for event in events(stream) {
@@ -193,7 +193,7 @@ fn calls_judged_by_arguments_are_held_until_they_are_whole_and_come_out_as_they_
 }
 
 #[test]
-fn of_several_calls_the_withheld_one_goes_and_the_others_are_numbered_densely() {
+fn of_several_calls_the_blocked_one_goes_and_the_others_are_numbered_densely() {
     for by_arguments in [false, true] {
         let stream = role()
             + &call(0, "a", "ok", &["{}"])
@@ -207,8 +207,8 @@ fn of_several_calls_the_withheld_one_goes_and_the_others_are_numbered_densely() 
         let (_, calls, finishes) = client_view(&out);
         assert_eq!(calls, [("ok".into(), "{}".into()), ("ok2".into(), "{\"x\":1}".into())]);
         assert_eq!(finishes, ["tool_calls"]);
-        assert!(out.ends_with(": toolrein picky=withheld:1\n\ndata: [DONE]\n\n"), "{out}");
-        let round = judge.choices()[0].round().unwrap();
+        assert!(out.ends_with(": toolrein picky=blocked:1\n\ndata: [DONE]\n\n"), "{out}");
+        let round = judge.choices()[0].hidden_exchange().unwrap();
         assert!(String::from_utf8_lossy(&round).contains(r#""name":"deny""#));
     }
 }
@@ -222,10 +222,10 @@ fn a_call_with_other_arguments_carries_them_in_its_first_piece_whatever_its_form
         delta(&json!({"tool_calls": [{"index": 1, "id": "b", "type": "function", "function": function}]}))
     };
     let ways = [
-        call(1, "b", "mend", &["{\"spo", "ilt\":", "1}"]),
-        head(&json!({"name": "mend", "arguments": "{\"spoilt\":1}"})),
-        head(&json!({"name": "mend"})) + &piece(&json!("{\"spoilt\":")) + &piece(&json!("1}")),
-        head(&json!({"name": "mend", "arguments": null})) + &piece(&json!("{\"spoilt\":1}")),
+        call(1, "b", "fix", &["{\"spo", "ilt\":", "1}"]),
+        head(&json!({"name": "fix", "arguments": "{\"spoilt\":1}"})),
+        head(&json!({"name": "fix"})) + &piece(&json!("{\"spoilt\":")) + &piece(&json!("1}")),
+        head(&json!({"name": "fix", "arguments": null})) + &piece(&json!("{\"spoilt\":1}")),
     ];
     for way in ways {
         let stream = role() + &call(0, "a", "ok", &["{}"]) + &way + &finish("tool_calls") + DONE;
@@ -233,22 +233,22 @@ fn a_call_with_other_arguments_carries_them_in_its_first_piece_whatever_its_form
         let (out, ending) = whole(&mut judge, &stream);
         assert_eq!(ending, Ending::Complete);
         let (_, calls, finishes) = client_view(&out);
-        let mended = r#"{"say":"\"mended\""}"#;
-        assert_eq!(calls, [("ok".into(), "{}".into()), ("mend".into(), mended.into())], "{way}");
+        let fixed = r#"{"say":"\"fixed\""}"#;
+        assert_eq!(calls, [("ok".into(), "{}".into()), ("fix".into(), fixed.into())], "{way}");
         assert_eq!(finishes, ["tool_calls"]);
         assert!(out.contains(": toolrein picky=rewritten"), "{out}");
         let kept: Vec<String> = judge.choices()[0].released().map(Assembled::arguments).collect();
-        assert_eq!(kept, ["{}", mended], "what the client sends back is what is remembered");
+        assert_eq!(kept, ["{}", fixed], "what the client sends back is what is remembered");
     }
-    let object = head(&json!({"name": "mend", "arguments": {"spoilt": 1}}));
+    let object = head(&json!({"name": "fix", "arguments": {"spoilt": 1}}));
     let (out, _) = whole(&mut judge(true), &(role() + &object + &finish("tool_calls") + DONE));
     let function = &events(&out)[1]["choices"][0]["delta"]["tool_calls"][0]["function"];
-    assert_eq!(function["arguments"], json!({"say": "\"mended\""}), "an object stays one");
+    assert_eq!(function["arguments"], json!({"say": "\"fixed\""}), "an object stays one");
 }
 
 #[test]
 fn a_call_that_is_not_spoilt_comes_out_as_it_came() {
-    let stream = role() + &call(0, "a", "mend", &["{\"x\":", "1}"]) + &finish("tool_calls") + DONE;
+    let stream = role() + &call(0, "a", "fix", &["{\"x\":", "1}"]) + &finish("tool_calls") + DONE;
     assert_eq!(whole(&mut judge(true), &stream), (stream, Ending::Complete));
 }
 
@@ -279,7 +279,7 @@ fn an_answered_call_is_not_shown_and_the_model_reads_its_answer() {
 }
 
 #[test]
-fn with_every_call_withheld_the_model_is_to_be_asked_again_and_the_end_is_held_back() {
+fn with_every_call_blocked_the_model_is_to_be_asked_again_and_the_end_is_held_back() {
     for by_arguments in [false, true] {
         let usage = "data: {\"choices\":[],\"usage\":{\"total_tokens\":7}}\n\n";
         let stream = role()
@@ -487,7 +487,7 @@ fn a_line_to_the_person_comes_before_the_answer() {
 }
 
 #[test]
-fn the_first_call_that_is_shown_carries_the_signature_of_a_withheld_first_one() {
+fn the_first_call_that_is_shown_carries_the_signature_of_a_blocked_first_one() {
     let signed = delta(
         &json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "deny", "arguments": "{}"},
         "extra_content": {"google": {"thought_signature": "s"}}}]}),
@@ -521,7 +521,7 @@ fn a_released_call_whose_index_was_null_gets_one() {
 }
 
 #[test]
-fn parts_too_long_to_be_read_do_not_follow_a_withheld_call() {
+fn parts_too_long_to_be_read_do_not_follow_a_blocked_call() {
     let limits = Limits { event: 300, ..LIMITS };
     let mut judge = streamed(judging(false), limits);
     let long = delta(&json!({"tool_calls": [{"index": 0, "function": {"arguments": "x".repeat(1000)}}]}));
@@ -662,7 +662,7 @@ proptest! {
 #[test]
 fn chunks_of_text_alone_pass_as_those_that_are_read_whole_and_within_the_same_bounds() {
     let texts = ["", "one", " two", "", " \u{e9}", " three and more"];
-    // What stands beside the text in the second stream keeps its chunks from being known by their text.
+    // The members beside the text in the second stream keep its chunks from being recognised as text only.
     let stream = |beside: Option<&str>| {
         let chunks = texts.iter().map(|text| {
             let mut said = json!({"content": text});

@@ -1,20 +1,20 @@
-//! Usage of several replies as one: their numbers added up, since every one of them was billed. Touches
-//! nothing that is not a number.
+//! The usage sum of several replies: every one of them was billed. Changes only numbers.
 
+use crate::dialect::usage::Usage;
 use bytes::Bytes;
 use serde_json::{Map, Number, Value};
 
-/// What the replies to one client request have used.
+/// The usage of the replies to one client request.
 #[derive(Debug, Default)]
 pub(super) struct Usages {
-    /// Of the replies before the present one, together.
+    /// The sum of the replies before the present one.
     earlier: Option<Value>,
-    /// Of the present one, as it came.
+    /// That of the present one, unchanged.
     last: Option<Bytes>,
 }
 
 impl Usages {
-    /// The present reply reports it. The last report counts: Perplexity sends one with every chunk, some send two.
+    /// Notes the present reply's usage. The last report counts: Perplexity sends one with every chunk, some send two.
     pub(super) fn note(&mut self, usage: &[u8]) {
         self.last = Some(Bytes::copy_from_slice(usage));
     }
@@ -37,7 +37,15 @@ impl Usages {
         }
     }
 
-    /// What stands in the place of the present reply's own usage, where others came before it.
+    /// The same as numbers of tokens.
+    pub(super) fn total_tokens(&self) -> Usage {
+        match (&self.earlier, &self.last) {
+            (None, Some(last)) => Usage::parse(last),
+            _ => self.total().as_ref().map(Usage::read).unwrap_or_default(),
+        }
+    }
+
+    /// What replaces the present reply's own usage, if others came before it.
     pub(super) fn sum(&self) -> Option<Value> {
         self.earlier.as_ref().zip(self.last()).map(|(earlier, last)| sum(earlier, &last))
     }

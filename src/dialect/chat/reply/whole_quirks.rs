@@ -1,12 +1,12 @@
 //! The quirks of whole replies, as recorded: two calls as such a provider writes them, with none, one or both of
-//! them withheld, judged by name and by arguments.
+//! them blocked, judged by name and by arguments.
 
 use super::tests::{LIMITS, judging};
 use super::*;
 use crate::exchange::judging::Judging;
 use serde_json::json;
 
-/// How a provider writes the call `name` with `arguments` at a place.
+/// How a provider writes the call `name` with `arguments` at an index.
 type Way = fn(&str, &str, usize) -> Value;
 
 const WAYS: &[(&str, Way)] = &[
@@ -63,7 +63,7 @@ fn judge(judging: Judging) -> ReplyJudge<Judging> {
     ReplyJudge::new(judging, Form::Whole, LIMITS, Options::default())
 }
 
-/// What the client gets when `body` has come, and how that ended.
+/// What the client gets of `body`, and the reply's ending.
 fn read(judge: &mut ReplyJudge<Judging>, body: &Bytes) -> (Bytes, Ending) {
     let mut out = Vec::new();
     judge.push(body.clone(), 0, &mut out);

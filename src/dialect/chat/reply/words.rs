@@ -1,6 +1,5 @@
-//! What toolrein itself says in a reply: the line to the person before the answer, the question about calls that need an
-//! approval, the fixed sentence where the model says nothing, the finish that a reply did not bring, and the remark on
-//! what acted. Words only; what the model said is judged elsewhere.
+//! toolrein's own texts in a reply: the line to the person before the answer, the question about calls that need an
+//! approval, the fixed sentence where the model gives no answer, a missing finish, and the comment on what acted.
 
 use super::{Form, Phase, ReplyJudge};
 use crate::dialect::chat::completion::Choice;
@@ -8,23 +7,23 @@ use crate::dialect::judge::CallJudge;
 use crate::wire::json::quote;
 use bytes::Bytes;
 
-/// The one sentence that toolrein says in the model's place, where the model says nothing.
-pub const NO_ANSWER: &str = "I could not finish this: the tool calls that I still wanted to make were not allowed, and I gave no answer without them.";
+/// The one sentence that toolrein writes in the model's place, if the model gives no answer.
+pub const NO_ANSWER: &str = "I could not finish this: the tool calls that I still wanted to make were blocked, and I gave no answer without them.";
 
 impl<J: CallJudge> ReplyJudge<J> {
-    /// Says what comes before an event of a choice.
+    /// Writes what comes before an event of a choice.
     pub(super) fn say_before(&mut self, place: usize, event: &Choice, out: &mut Vec<Bytes>) {
         self.say_preface(place, out);
         if event.finish.is_some() {
-            let behind = event.delta.content.text_bytes();
-            self.say_question(place, behind, out);
-            if behind == 0 && !self.choices[place].is_wholly_withheld() {
+            let after = event.delta.content.text_bytes();
+            self.say_question(place, after, out);
+            if after == 0 && !self.choices[place].is_wholly_blocked() {
                 self.speak_if_silent(place, out);
             }
         }
     }
 
-    /// Says all that belongs to a choice that came whole.
+    /// Writes all texts of a choice that came whole.
     pub(super) fn say_all(&mut self, place: usize, out: &mut Vec<Bytes>) {
         self.say_preface(place, out);
         self.say_question(place, 0, out);
@@ -40,13 +39,13 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
-    fn say_question(&mut self, place: usize, behind: usize, out: &mut Vec<Bytes>) {
-        if let Some(question) = self.choices[place].ask(behind) {
+    fn say_question(&mut self, place: usize, after: usize, out: &mut Vec<Bytes>) {
+        if let Some(question) = self.choices[place].ask(after) {
             self.say(place, &question, out);
         }
     }
 
-    /// Says so in the model's place, where nothing remains to read.
+    /// Writes [`NO_ANSWER`] in the model's place, if nothing remains to read.
     fn speak_if_silent(&mut self, place: usize, out: &mut Vec<Bytes>) {
         let state = &self.choices[place];
         if state.is_silent() && (state.is_continued() || state.is_edited()) {
@@ -55,7 +54,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
-    /// Writes an event with a text of ours; in a whole reply it becomes part of the choice's text.
+    /// Writes an event with toolrein's text; in a whole reply it becomes part of the choice's text.
     fn say(&mut self, place: usize, text: &str, out: &mut Vec<Bytes>) {
         let Some(head) = self.head.as_ref().filter(|_| self.form == Form::Streamed) else { return };
         let state = &mut self.choices[place];
@@ -65,7 +64,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         self.is_changed = true;
     }
 
-    /// A choice that was cut short by us gets the finish that its reply did not bring.
+    /// Writes the missing finish of choices that toolrein cut short.
     pub(super) fn close_choices(&mut self, out: &mut Vec<Bytes>) {
         let is_unknown = self.phase.has_failed() || matches!(self.phase, Phase::Unjudged);
         if is_unknown || self.judging.observes() {

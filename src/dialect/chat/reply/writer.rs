@@ -1,4 +1,4 @@
-//! The writer of the client's reply: what nobody touched goes out as it came, edits are spliced in, blocked calls leave no
+//! The writer of the client's reply: untouched bytes go out as they came, edits are spliced in, blocked calls leave no
 //! trace, and a later reply continues the first.
 
 use super::edit::{Context, Edited, edit, edited_choice};
@@ -13,7 +13,7 @@ use crate::wire::sse::write_event;
 use bytes::Bytes;
 
 impl<J: CallJudge> ReplyJudge<J> {
-    /// Whether what comes goes out as it came.
+    /// Whether everything goes out unchanged.
     pub(super) fn changes_nothing(&self) -> bool {
         let adds = self.continuing.is_some() || self.options.cut_usage || self.options.preface.is_some();
         self.judging.observes() || (!adds && !self.choices.iter().any(ChoiceState::is_edited))
@@ -57,7 +57,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
-    /// Gives out the whole reply: the first one, with the choices that later ones brought in the place of its own.
+    /// Gives out the whole reply: the first one, with choices of later ones instead of its own.
     pub(super) fn give_body(&mut self, out: &mut Vec<Bytes>) {
         let Some(Held { raw, said: Some(said) }) = self.queue.pop() else { return };
         if self.changes_nothing() {
@@ -90,7 +90,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
-    /// The places of the choices in an event.
+    /// The positions of an event's choices in the reply's state.
     fn places(&self, said: &Said) -> Vec<usize> {
         let choices = said.chunk.reply.choices.iter().enumerate();
         choices.map(|(at, choice)| self.place(said.continuing, at, choice.index)).collect()
@@ -108,7 +108,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
-    /// Ends a stream to which no further reply is added.
+    /// Ends a stream without further replies.
     pub(super) fn end_stream(&mut self, out: &mut Vec<Bytes>) {
         let done = match &mut self.phase {
             Phase::Done { held, .. } => held.take(),
@@ -122,7 +122,7 @@ impl<J: CallJudge> ReplyJudge<J> {
     }
 }
 
-/// An event with other data in the place of its own; a new one where these stand in several lines.
+/// An event with its data replaced; a new event if its data is in several lines.
 pub(super) fn framed(raw: &Bytes, place: Option<Span>, data: Bytes) -> [Bytes; 3] {
     match place {
         Some(place) => {
@@ -133,9 +133,9 @@ pub(super) fn framed(raw: &Bytes, place: Option<Span>, data: Bytes) -> [Bytes; 3
     }
 }
 
-/// Ends the event that the upstream left open before the place `at` in `out`: what follows there is no part of it.
+/// Ends the event that the upstream left open before the position `at` in `out`: what follows is not part of it.
 pub(super) fn end_event(out: &mut Vec<Bytes>, at: usize) {
     let is_line = out[..at].last().is_some_and(|piece| piece.ends_with(b"\n"));
-    // A CR that stands alone becomes a CR LF by the first of the two.
+    // The first of the two turns a single CR into a CR LF.
     out.insert(at, Bytes::from_static(if is_line { b"\n" } else { b"\n\n" }));
 }

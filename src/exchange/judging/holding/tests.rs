@@ -1,4 +1,4 @@
-//! What is held, what each word makes of it, and what limits count of it.
+//! Tests of held calls: what each decision does to them, and how limits count them.
 
 use super::*;
 use crate::conversation::Transcript;
@@ -10,7 +10,7 @@ use crate::policy::REGISTRY;
 use crate::policy::set::PolicySet;
 use crate::wire::json::escape_into;
 
-/// A judge by the policies of `tables`, with somebody there to be asked.
+/// A judge by the policies of `tables`, with a person who can be asked.
 pub(crate) fn judging(tables: &str) -> Judging {
     let mut root = toml::de::DeTable::parse(tables).unwrap();
     let rules = REGISTRY.iter().filter_map(|entry| {
@@ -19,7 +19,7 @@ pub(crate) fn judging(tables: &str) -> Judging {
     });
     let body = br#"{"messages":[{"role":"user","content":"q"}]}"#;
     let request = crate::dialect::chat::parse(body).unwrap();
-    let identity = Identity { key: HashKey::fixed(1), principal: Hash(1), explicit: None };
+    let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(&request, body, &identity, &NoMemo);
     let judge = PolicySet::new(rules.collect()).read(&transcript).1;
     Judging::new(judge, AnswerTools::default(), false).asking(Some("K7PQ3M".to_owned()))
@@ -38,9 +38,9 @@ fn decide(judging: &mut Judging, name: &str, arguments: &str) -> Decision {
     judging.decide(0, &call(name, arguments), Known::Whole, 1_000)
 }
 
-fn told(decision: Option<Decision>) -> String {
+fn outcome(decision: Option<Decision>) -> String {
     match decision {
-        Some(Decision::Withhold { reason, .. }) => format!("{}: {}", reason.kind.as_str(), reason.message),
+        Some(Decision::Block { reason, .. }) => format!("{}: {}", reason.kind.as_str(), reason.message),
         other => format!("{other:?}"),
     }
 }
@@ -56,7 +56,7 @@ fn a_call_waits_with_its_arguments_as_they_are_and_as_they_are_read() {
     let held: Vec<&HeldCall> = judging.held().collect();
     assert_eq!((held[0].tool.as_str(), held[0].arguments.as_str()), ("pay", "{\"to\":\"\u{202e}x\"}"));
     assert_eq!(held[0].shown, "{\n  \"to\": \"\\u202ex\"\n}");
-    assert_eq!(judging.record.len(), 1, "it is told when it is settled");
+    assert_eq!(judging.record.len(), 1, "it is recorded when it is settled");
     assert_eq!(judging.settle(0, ApprovalDecision::Approved), Some(Decision::Release));
     let judged = &judging.record[1];
     assert_eq!((judged.acts.as_slice(), judged.objections.len()), ([("confirm", "approved")].as_slice(), 0));
@@ -65,8 +65,8 @@ fn a_call_waits_with_its_arguments_as_they_are_and_as_they_are_read() {
 }
 
 #[test]
-fn every_word_but_a_yes_withholds_the_call_and_says_why() {
-    for (word, why) in [
+fn every_decision_but_an_approval_blocks_the_call_and_says_why() {
+    for (decision, why) in [
         (ApprovalDecision::Declined, "the user declined it"),
         (ApprovalDecision::Expired, "nobody answered in time"),
         (ApprovalDecision::Stopped, "nobody can be asked now"),
@@ -74,10 +74,10 @@ fn every_word_but_a_yes_withholds_the_call_and_says_why() {
     ] {
         let mut judging = judging(HELD);
         decide(&mut judging, "pay", "{}");
-        let told = told(judging.settle(0, word));
+        let outcome = outcome(judging.settle(0, decision));
         assert!(
-            told.starts_with("CONFIRMATION_REQUIRED: The call was not run: ") && told.contains(why),
-            "{told}"
+            outcome.starts_with("CONFIRMATION_REQUIRED: The call was not run: ") && outcome.contains(why),
+            "{outcome}"
         );
         assert_eq!(judging.record[0].objections.len(), 1);
     }
@@ -89,7 +89,7 @@ fn what_was_declined_is_not_asked_about_twice_and_other_arguments_are() {
     decide(&mut judging, "pay", r#"{"to":"a","sum":1}"#);
     judging.settle(0, ApprovalDecision::Declined);
     let again = decide(&mut judging, "pay", r#"{"sum":1.0, "to":"a"}"#);
-    assert!(told(Some(again)).contains("the user declined it"), "however it is spelled");
+    assert!(outcome(Some(again)).contains("the user declined it"), "however it is written");
     assert_eq!(
         decide(&mut judging, "pay", r#"{"to":"b","sum":1}"#),
         Decision::Hold { id: 1, arguments: None }
@@ -103,7 +103,7 @@ fn where_nobody_answered_nobody_is_asked_again() {
         decide(&mut judging, "pay", "{}");
         judging.settle(0, silent);
         let again = decide(&mut judging, "pay", "{\"other\":1}");
-        assert!(matches!(again, Decision::Withhold { .. }), "{again:?}");
+        assert!(matches!(again, Decision::Block { .. }), "{again:?}");
     }
 }
 
@@ -113,7 +113,7 @@ fn what_waits_counts_against_limits_until_somebody_says_no() {
     let mut judging = judging(&limited);
     assert!(matches!(decide(&mut judging, "pay", "{}"), Decision::Hold { .. }));
     let second = decide(&mut judging, "pay", "{\"n\":2}");
-    assert!(told(Some(second)).starts_with("RATE_LIMIT"), "nobody is asked about what would not run");
+    assert!(outcome(Some(second)).starts_with("RATE_LIMIT"), "nobody is asked about what would not run");
     judging.settle(0, ApprovalDecision::Declined);
     assert!(
         matches!(decide(&mut judging, "pay", "{\"n\":3}"), Decision::Hold { .. }),
@@ -121,7 +121,7 @@ fn what_waits_counts_against_limits_until_somebody_says_no() {
     );
     judging.settle(1, ApprovalDecision::Approved);
     let fourth = decide(&mut judging, "pay", "{\"n\":4}");
-    assert!(told(Some(fourth)).starts_with("RATE_LIMIT"), "an approved one does");
+    assert!(outcome(Some(fourth)).starts_with("RATE_LIMIT"), "an approved one does");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_no_leaves_what_other_calls_have_used() {
     assert_eq!(decide(&mut judging, "search", "{\"n\":2}"), Decision::Release);
     judging.settle(0, ApprovalDecision::Declined);
     let third = decide(&mut judging, "search", "{\"n\":3}");
-    assert!(told(Some(third)).starts_with("RATE_LIMIT"));
+    assert!(outcome(Some(third)).starts_with("RATE_LIMIT"));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn nobody_is_asked_about_what_cannot_be_shown() {
         [("pay", "{\"to\":\"somebody\"}", "longer than the 9 characters"), ("pay", "{\"to\"", "not JSON")]
     {
         let decision = decide(&mut judging(&short), name, arguments);
-        assert!(told(Some(decision.clone())).contains(why), "{decision:?}");
+        assert!(outcome(Some(decision.clone())).contains(why), "{decision:?}");
     }
 }
 
@@ -161,7 +161,7 @@ fn every_choice_waits_for_itself() {
 #[test]
 fn without_anybody_to_be_asked_and_once_the_model_is_to_answer_nothing_waits() {
     let mut alone = judging(HELD).asking(None);
-    assert!(matches!(decide(&mut alone, "pay", "{}"), Decision::Withhold { .. }));
+    assert!(matches!(decide(&mut alone, "pay", "{}"), Decision::Block { .. }));
     let mut landing = judging(HELD);
     landing.land();
     assert_eq!(decide(&mut landing, "pay", "{}"), Decision::Drop);

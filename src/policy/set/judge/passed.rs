@@ -1,12 +1,12 @@
-//! The calls that a judge has let through, where one of them may have to be taken back: a person was asked about it, and
-//! said no. Kept only where people are asked while a reply waits.
+//! The calls that a judge has let through, where one of them may have to be taken back: a person was asked about it,
+//! and declined. Kept only where people are asked while a reply waits.
 
 use super::{Folds, Judge};
 use crate::conversation::identity::Hash;
 use crate::plan::Proposed;
 use crate::policy::about::Confirming;
 
-/// A call that was let through, as the folds learned of it.
+/// A call that was let through, as the folds received it.
 pub(super) struct Passed {
     choice: u32,
     name: String,
@@ -16,11 +16,11 @@ pub(super) struct Passed {
 }
 
 impl Judge {
-    /// A call that was let through is not made after all: what limits have counted of `choice` is counted anew without
-    /// it. `nth` is [`Self::passed`] right after it was let through.
+    /// A call that was let through is not made after all: the counts of `choice` are computed again without it. `nth`
+    /// is [`Self::passed`] right after it was let through.
     pub fn take_back(&mut self, choice: u32, nth: usize) {
         let Some(at) = nth.checked_sub(1).filter(|at| *at < self.passed.len()) else { return };
-        // Its place stays, so that the numbers of others do.
+        // Its entry stays, so that the indexes of others do.
         self.passed[at].choice = u32::MAX;
         let mut folds: Folds = self.folds.iter().map(|fold| fold.fork()).collect();
         for passed in self.passed.iter().filter(|passed| passed.choice == choice) {

@@ -1,6 +1,5 @@
-//! What policies object to a call that is not, or not yet, to be let through: one of which only the name is known, one
-//! that a client may read in another way, calls that are judged together. Asks the folds; only
-//! [`Judge::rule`] moves them on.
+//! Objections to calls that are not, or not yet, let through: a call whose name alone is known, one that a client may
+//! read in another way, calls that are judged together. Queries the folds; only [`Judge::rule`] changes them.
 
 use super::{Folds, Judge, objection};
 use crate::conversation::names::meant;
@@ -9,14 +8,14 @@ use crate::plan::{Proposed, Reason};
 /// Objections with the policies that raise them, in registry order.
 pub type Objections = Vec<(&'static str, Reason)>;
 
-/// The folds of a choice as they were, to go back to.
+/// The folds of a choice, saved to be restored.
 pub struct Checkpoint {
     folds: Folds,
     passed: usize,
 }
 
 impl Judge {
-    /// Whether calls that nobody can judge must not reach the client.
+    /// Whether calls that cannot be judged must not reach the client.
     pub fn restricts_calls(&self) -> bool {
         self.restricts
     }
@@ -26,20 +25,21 @@ impl Judge {
         meant(name, self.declared.iter().map(String::as_str)).is_some()
     }
 
-    /// Whether `name` is that of a declared tool, and none is declared whose name goes on from it.
+    /// Whether `name` is that of a declared tool, and is not the beginning of another declared name.
     pub fn is_complete(&self, name: &str) -> bool {
         let goes_on = |tool: &String| tool != name && tool.starts_with(name);
         self.declared.iter().any(|tool| tool == name) && !self.declared.iter().any(goes_on)
     }
 
-    /// What policies object to a call of the tool `name` whatever its arguments are: more calls in the reply only use
-    /// limits up.
+    /// The objections to a call of the tool `name` whatever its arguments are: more calls in the reply only use up
+    /// limits.
     pub fn objections_by_name(&mut self, choice: u32, name: &str, now_ms: u64) -> Objections {
         self.objections(choice, name, None, now_ms)
     }
 
-    /// What policies object to a call of the tool `name` that is not made, but that a client may take another call for.
-    /// Objections that any unknown name would meet do not count unless the tool is declared: no client has such a tool.
+    /// The objections to a call of the tool `name` that is not made, but that a client may take another call for.
+    /// Objections that any unknown name would meet do not count unless the tool is declared: no client has such a
+    /// tool.
     pub fn objections_to_reading(
         &mut self,
         choice: u32,
@@ -64,7 +64,7 @@ impl Judge {
         folds.filter_map(|fold| objection(&**fold, fold.judge(&call), approved)).collect()
     }
 
-    /// Where the limits of `choice` are now.
+    /// Saves the state of the limits of `choice`.
     pub fn checkpoint(&mut self, choice: u32) -> Checkpoint {
         let folds = self.folds_of(choice).iter().map(|fold| fold.fork()).collect();
         Checkpoint { folds, passed: self.passed.len() }

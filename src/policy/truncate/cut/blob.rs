@@ -1,7 +1,6 @@
-//! The note that stands for base64: a picture or a file that was put into a text, which a model cannot read.
-//!
-//! Responsible for finding such runs in one pass, in plain text and inside the strings of a JSON document alike, for
-//! what they hold and how large that is. Deliberately not for when it is asked: `cut` decides from what length on.
+//! Base64 detection: a note replaces a picture or a file that was put into a text, which a model cannot read. Finds
+//! such runs in one pass, both in plain text and inside the strings of a JSON document, with their type and size.
+//! `cut` decides from what length on a run is replaced.
 //!
 //! A run counts as base64 if a `data:` URL says so, or if its characters are mixed as encoded bytes are; hexadecimal
 //! numbers, sequences of letters, paths and identifiers are not. Lines of one width are one run, also where the line
@@ -11,19 +10,20 @@ use super::Cut;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The shortest run looked at: the width of a line of encoded bytes is 60 to 76.
+/// The shortest run that is examined: the width of a line of encoded bytes is 60 to 76.
 const LINE_BYTES: usize = 60;
 /// The longest line of encoded bytes that is followed by others.
 const WIDEST_LINE_BYTES: usize = 128;
-/// A run of so many characters holds a line and a half of those that [`may_occur`] looks at, also without its URL's head.
+/// A run of so many characters holds a line and a half of those that [`may_occur`] looks at, even without its URL's
+/// head.
 const PROBED_CHARS: usize = 1_000;
-/// How far before a run the `data:` of its URL may stand.
+/// How far before a run the `data:` of its URL may be.
 const URL_HEAD_BYTES: usize = 200;
 
-/// Whether `bytes`, in any spelling of JSON, may hold base64 of more than `longest` characters. Much faster than
+/// Whether `bytes`, in any encoding of JSON, may hold base64 of more than `longest` characters. Much faster than
 /// [`leave_out`].
 pub(crate) fn may_occur(bytes: &[u8], longest: usize) -> bool {
-    // So long a one lies across one of these places, so that of most texts a few words are read.
+    // So long a run covers one of these positions, so only a few words of most texts are read.
     let is_of_one = |byte: &u8| is_base64(*byte) || matches!(byte, b'\\' | b'\n' | b'\r');
     let windows = (0..).step_by(longest / 2 + 1).map_while(|at| bytes.get(at..at + LINE_BYTES));
     let mut windows = windows.map(|window| window.iter().all(is_of_one));
@@ -61,7 +61,7 @@ pub(super) fn leave_out(text: &str, longest: usize) -> Option<Cut> {
     Some(Cut { text: out, gone_chars })
 }
 
-/// `encoded`: characters of base64, four of which stand for three bytes.
+/// `encoded`: characters of base64, four of them for three bytes.
 fn note(kind: &str, encoded: usize) -> String {
     let size = match encoded / 4 * 3 + encoded % 4 * 3 / 4 {
         bytes @ ..10_240 => format!("{bytes} bytes"),
@@ -92,7 +92,7 @@ fn run_end(bytes: &[u8], from: usize) -> usize {
     from + bytes[from..].iter().take_while(|byte| is_base64(**byte)).count()
 }
 
-/// The run with what belongs to it: slashes written `\/`, further lines, padding. Not before `from`.
+/// The run with everything that belongs to it: slashes written `\/`, further lines, padding. Not before `from`.
 fn whole(bytes: &[u8], run: Range<usize>, from: usize) -> Range<usize> {
     let start = run_start(bytes, run.start, from);
     let mut end = through_slashes(bytes, run.end);
@@ -147,7 +147,7 @@ fn next_line(bytes: &[u8], end: usize) -> Option<usize> {
     LINE_ENDS.iter().find(|line_end| bytes[end..].starts_with(line_end)).map(|line_end| end + line_end.len())
 }
 
-/// Whether the last, shorter line of a run may end at `end`: a word of the text behind it goes on.
+/// Whether the last, shorter line of a run may end at `end`: a word of the text after it goes on.
 fn ends(bytes: &[u8], end: usize) -> bool {
     matches!(bytes.get(end), None | Some(b'\n' | b'\r' | b'"' | b'\'' | b'\\' | b'='))
 }
@@ -157,7 +157,7 @@ fn escapes(bytes: &[u8]) -> usize {
     bytes.windows(2).filter(|pair| pair[0] == b'\\' && pair[1] != b'/').count()
 }
 
-/// Where the `data:` URL begins whose encoded part stands at `at`, and the type that it names.
+/// The start of the `data:` URL whose encoded part is at `at`, and the type that it names.
 fn data_url(text: &str, at: usize, from: usize) -> Option<(usize, &str)> {
     let head = &text[text.floor_char_boundary(at.saturating_sub(URL_HEAD_BYTES)).max(from)..at];
     let head = head.strip_suffix(";base64,")?;
@@ -170,7 +170,7 @@ fn data_url(text: &str, at: usize, from: usize) -> Option<(usize, &str)> {
 }
 
 /// Whether the characters are mixed as those of encoded bytes are: upper and lower case and digits, most of the
-/// alphabet, and only one of its two spellings.
+/// alphabet, and only one of its two variants.
 fn is_mixed(blob: &[u8]) -> bool {
     let mut counts = [0_usize; 256];
     for byte in blob {
@@ -186,7 +186,7 @@ fn is_mixed(blob: &[u8]) -> bool {
     one_spelling && distinct >= 40 && upper * 10 >= all && lower * 10 >= all && digits * 25 >= all
 }
 
-/// What encoded bytes hold, by how they begin.
+/// The type of encoded bytes, by how they begin.
 fn sniff(blob: &[u8]) -> &'static str {
     const KNOWN: [(&[u8], &str); 13] = [
         (b"\x89PNG", "image/png"),
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_long_runs_is_told_at_once() {
+    fn a_text_without_long_runs_is_recognised_at_once() {
         for longest in [200, 4_000] {
             assert!(!may_occur("a line of words\n".repeat(999).as_bytes(), longest));
             assert!(may_occur(encoded(b"", 4_060).as_bytes(), longest));
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_not_missed_wherever_it_stands() {
+    fn what_is_left_out_is_not_missed_wherever_it_is() {
         for (bytes, lines) in [(760, "\n"), (760, "\\r\\n"), (800, "\\/"), (2_000, "")] {
             let blob = encoded(b"\x89PNG", bytes);
             let blob = if lines.is_empty() { blob } else { wrapped(&blob, lines) };

@@ -1,8 +1,8 @@
 //! The cut of one tool result: a pure function of its text and its bounds.
 //!
-//! Responsible for the order of things (base64 becomes a note; what is still too long is cut as JSON, as rows or as
-//! text) and for the one sentence that announces a cut to the model. Deliberately not for which results are cut, at
-//! what limit, or where the text comes from: the policy around it decides that.
+//! Applies the forms in order (base64 becomes a note; what is still too long is cut as JSON, as rows or as text) and
+//! writes the one sentence that announces a cut to the model. The policy around it decides which results are cut, at
+//! what limit, and where the text comes from.
 //!
 //! The same text and limit always give the same bytes, so a provider's prompt cache keeps hitting. A result that
 //! fits is left alone; that includes our own output, which always fits the limit it was made for. A marker alone
@@ -20,7 +20,7 @@ mod trouble;
 /// A shortened result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
-    /// What the model is shown: at most the limit, the announcement included.
+    /// What the model reads: at most the limit, the announcement included.
     pub text: String,
     /// Characters of the original that are not in it.
     pub gone_chars: usize,
@@ -32,7 +32,7 @@ pub struct Cut {
 pub const MIN_CHARS: usize = 200;
 
 /// In a result over its limit, base64 of more characters than this becomes a note: shorter ones may be keys or
-/// signatures, which a model hands on.
+/// signatures, which a model passes on.
 const BLOB_CHARS_WHERE_LONG: usize = 1_000;
 
 /// How much of a result may be shown.
@@ -42,11 +42,11 @@ pub struct Bounds {
     pub max_chars: usize,
     /// The longest run of base64 in a result that fits, in characters.
     pub blob_chars: usize,
-    /// What the model is told.
+    /// How the model can get what was cut.
     pub how: How,
 }
 
-/// How the model gets what is gone.
+/// How the model can get what was cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     /// From the tool that gave it.
@@ -82,7 +82,7 @@ fn shorten(text: &str, Bounds { max_chars, blob_chars, how }: Bounds) -> Cut {
     let cut = json::shorten(text, total, max_chars, how)
         .or_else(|| rows::shorten(text, total, max_chars, how))
         .unwrap_or_else(|| text::shorten(text, total, max_chars, Mark::Full(how)));
-    // A piece of what was no base64 as a whole may look like it.
+    // A piece of something that was not base64 as a whole may look like base64.
     match blob::leave_out(&cut.text, blob_chars) {
         Some(noted) => Cut { text: noted.text, gone_chars: (cut.gone_chars + noted.gone_chars).min(total) },
         None => cut,
@@ -95,7 +95,7 @@ pub fn exceeds(text: &str, max_chars: usize) -> bool {
     text.len() > max_chars && (text.len() / 4 >= max_chars.saturating_add(1) || count(text) > max_chars)
 }
 
-/// Characters of `text`: where all of them are ASCII, as mostly, a quarter of the work.
+/// The number of characters of `text`; quicker where all of them are ASCII, the usual case.
 fn count(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().count() }
 }
@@ -105,24 +105,24 @@ fn count(text: &str) -> usize {
 enum Mark {
     /// The one full announcement: how much is gone, of how much, and how to get it.
     Full(How),
-    /// A placeholder inside a value of a JSON document, whose announcement stands elsewhere.
+    /// A placeholder inside a value of a JSON document, whose announcement is elsewhere.
     Quiet,
 }
 
-/// What one announcement tells.
+/// The facts in one announcement.
 #[derive(Debug, Clone, Copy)]
 struct Loss {
     gone: usize,
     total: usize,
     /// Which part is cut; `None` for a text of one line.
-    place: Option<Place>,
+    place: Option<LossRange>,
     /// Whether lines that look like errors were kept out of the part that was cut.
     errors_kept: bool,
 }
 
-/// What was cut of a text's lines or of a table's rows.
+/// The cut range of a text's lines or of a table's rows.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct LossRange {
     unit: &'static str,
     /// The first and the last one cut, from 1.
     first: usize,
@@ -150,7 +150,7 @@ impl Mark {
         };
         let mut marker = format!("[toolrein: cut {gone} of {total} characters here");
         // Writing to a String cannot fail.
-        if let Some(Place { unit, first, last, count }) = loss.place {
+        if let Some(LossRange { unit, first, last, count }) = loss.place {
             let _ = write!(marker, " ({unit} {first} to {last} of this result's {count})");
         }
         if loss.errors_kept {

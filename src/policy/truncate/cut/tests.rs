@@ -13,7 +13,7 @@ pub(super) fn cut(text: &str, max_chars: usize) -> Option<Cut> {
     super::cut(text, Bounds { max_chars, blob_chars: 4_000, how: How::Narrower })
 }
 
-/// Cuts, and holds what every cut promises.
+/// Cuts, and checks what every cut promises.
 pub(super) fn cut_text(text: &str, max_chars: usize) -> String {
     let cut = cut(text, max_chars).expect("longer than the limit");
     let total = text.chars().count();
@@ -26,7 +26,7 @@ pub(super) fn cut_text(text: &str, max_chars: usize) -> String {
     cut.text
 }
 
-/// The same for a document, which must stay one.
+/// The same for a document, which must stay valid.
 fn cut_json(text: &str, max_chars: usize) -> Value {
     let cut = cut_text(text, max_chars);
     assert_eq!(cut.matches(MARKER).count(), 1, "one announcement in {cut}");
@@ -54,7 +54,7 @@ fn one_character_more_than_the_limit_is_cut() {
 }
 
 #[test]
-fn the_length_is_told_without_counting_where_bytes_decide() {
+fn the_length_is_decided_without_counting_where_bytes_decide() {
     for (text, max_chars, over) in [
         ("abcd", 4, false),
         ("abcde", 4, true),
@@ -135,7 +135,7 @@ fn errors_take_no_more_than_their_part() {
 }
 
 #[test]
-fn blank_lines_beside_a_kept_error_are_kept_or_told_of() {
+fn blank_lines_beside_a_kept_error_are_kept_or_reported() {
     for (blank_lines, seam) in [(0, "\n"), (1, "\n\n"), (2, "\n\n\n"), (3, "\n…\n")] {
         let blank = "\n".repeat(blank_lines + 1);
         let errors = format!("ERROR disk full{blank}ERROR disk gone");
@@ -284,7 +284,7 @@ fn a_name_that_is_taken_is_not_written_twice() {
 fn a_marker_in_a_text_from_outside_exempts_nothing_and_is_kept() {
     let earlier = cut_text(&log(5_000), 4_000);
     let again = cut_text(&earlier, 1_500);
-    assert_eq!(again.matches(MARKER).count(), 2, "the earlier loss is still told: {again}");
+    assert_eq!(again.matches(MARKER).count(), 2, "the earlier loss is still reported: {again}");
     cut_text(&format!("{MARKER}1 of 2 characters here]{}", "x".repeat(500)), 300);
 }
 

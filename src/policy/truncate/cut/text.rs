@@ -1,25 +1,24 @@
-//! The text form of a cut: whole lines from the head and the tail, and from between them what looks like errors.
-//!
-//! Responsible for plain text, logs, and the text inside a long JSON string. Deliberately not for the structure of
-//! JSON or of tables, nor for what an error looks like (see `trouble`) and how far its report goes (see `trace`).
+//! The text form of a cut: whole lines from the head and the tail, and from between them what looks like errors. For
+//! plain text, logs, and the text inside a long JSON string. What an error looks like is decided in `trouble`, how
+//! far its report goes in `trace`; JSON and tables have forms of their own.
 
 use std::ops::Range;
 
 use memchr::{memchr, memchr_iter, memrchr};
 
 use super::trouble::{Picks, Rank, Signs};
-use super::{Cut, Loss, Mark, Place, count, trace};
+use super::{Cut, Loss, LossRange, Mark, count, trace};
 
-/// One part in five is head, the rest tail: of the shapes measured on coding agents' large results, 20/80 at 16,000
-/// characters lost least of what the agents later used (4 % of lines; head only 11 %, half and half 17 %).
+/// One part in five is head, the rest tail: of the ratios measured on coding agents' large results, 20/80 at 16,000
+/// characters lost least of what the agents later used (4% of lines; head only 11%, half and half 17%).
 const HEAD_PART: usize = 5;
-/// At most one part in five of the room goes to lines that look like errors.
+/// At most one part in five of the space goes to lines that look like errors.
 const ERROR_PART: usize = 5;
-/// A report of several lines is kept whole up to half of that room and to so many characters; two of 1,600 fit at
-/// the limit as shipped. Of a longer one the lines are kept that are signs themselves.
+/// A report of several lines is kept whole up to half of that space and to so many characters; two of 1,600 fit at
+/// the default limit. Of a longer report the lines are kept that are signs themselves.
 const REPORT_PART: usize = 2;
 const REPORT_CHARS: usize = 4_000;
-/// Below this limit there is no room for anything but head and tail.
+/// Below this limit there is only space for head and tail.
 const MIN_CHARS_FOR_ERRORS: usize = 1_000;
 /// The most characters kept of one such line, and how far before its sign the piece of a longer line begins.
 const LINE_CHARS: usize = 400;
@@ -32,7 +31,7 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, mark: Mark) ->
     let line_count = lines_through(text, text.len());
     let with_errors = max_chars >= MIN_CHARS_FOR_ERRORS;
     let place = |first: usize, last: usize| {
-        (line_count > 1).then_some(Place { unit: "lines", first, last, count: line_count })
+        (line_count > 1).then_some(LossRange { unit: "lines", first, last, count: line_count })
     };
     let longest_place = place(line_count, line_count);
     let longest = mark.sentence(&Loss { gone: total, total, place: longest_place, errors_kept: with_errors });
@@ -83,12 +82,12 @@ struct Piece {
     span: Range<usize>,
     /// Characters it takes, its line ends and ellipses included.
     cost: usize,
-    /// Whether the line goes on before or behind the piece.
+    /// Whether the line goes on before or after the piece.
     clipped: (bool, bool),
 }
 
 impl Piece {
-    /// Takes away what the ends show already; whether anything is left.
+    /// Removes what the ends show already; returns whether anything is left.
     fn is_left_between(&mut self, text: &str, ends: &Ends) -> bool {
         let bytes = text.as_bytes();
         let span = &mut self.span;
@@ -137,7 +136,7 @@ fn error_lines(text: &str, gap: Range<usize>, room: usize, newline: &str) -> Vec
     let mut picks = Picks::new(room);
     let mut reports =
         Reports { text, gap: &gap, newline, most: (room / REPORT_PART).min(REPORT_CHARS), tried: 0 };
-    // Offers the line, or the report that begins with it, and tells where that ends.
+    // Offers the line, or the report that begins with it, and returns where that ends.
     let mut offer = |line: &Range<usize>, at: usize, rank: Rank| {
         let report = if rank == Rank::Certain { reports.begun_by(line) } else { None };
         let piece = report.unwrap_or_else(|| clip(text, line, at, newline));
@@ -208,7 +207,7 @@ fn clip(text: &str, line: &Range<usize>, at: usize, newline: &str) -> Piece {
     let rest = text[start..line.end].trim_end_matches('\r');
     let length = rest.char_indices().nth(LINE_CHARS).map_or(rest.len(), |(end, _)| end);
     let span = start..start + length;
-    // Its own line end, and an ellipsis line behind it; ellipses at clipped ends.
+    // Its own line end, and an ellipsis line after it; ellipses at clipped ends.
     let cost = count(&text[span.clone()]) + 2 * newline.len() + 1 + 2;
     Piece { span, cost, clipped: (start > line.start, length < rest.len()) }
 }
@@ -240,8 +239,8 @@ fn join(text: &str, ends: &Ends, errors: &[Piece], marker: &str) -> String {
     out
 }
 
-/// What stands behind each piece, up to the next one or the tail: kept as it is if it is nothing but line ends and
-/// takes no more room than the ellipsis line that it saves; `None` where that line has to tell of a loss.
+/// The text after each piece, up to the next one or the tail: kept as it is if it is nothing but line ends and takes
+/// no more space than the ellipsis line that it saves; `None` where that line has to report a loss.
 fn seams<'a>(text: &'a str, ends: &Ends, errors: &[Piece]) -> impl Iterator<Item = Option<&'a str>> {
     let ellipsis = 2 * newline_of(text).len() + 1;
     errors.iter().enumerate().map(move |(index, piece)| {

@@ -1,7 +1,6 @@
-//! Stack traces and other reports of several lines: how far what begins with one line belongs together.
-//!
-//! Responsible for the forms of Python, Java, JavaScript, Go, Rust and of compilers that indent what explains an error.
-//! Deliberately not for what an error looks like (see `trouble`) nor for whether there is room to keep it.
+//! Stack traces and other reports of several lines: how many lines after the first belong to the report. Knows the
+//! forms of Python, Java, JavaScript, Go, Rust and of compilers that indent what explains an error. What an error
+//! looks like is decided in `trouble`.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -19,13 +18,13 @@ const GO_ON: [&[u8]; 6] = [
     b"Traceback (most recent call last)",
 ];
 
-/// The end of the last line, its line end excluded, of the report that begins with `line`; `line`'s own end if it
-/// stands alone. Looks no further than `limit`.
+/// The end of the last line, its line end excluded, of the report that begins with `line`; `line`'s own end if it is
+/// the whole report. Looks no further than `limit`.
 pub(super) fn end(bytes: &[u8], line: &Range<usize>, limit: usize) -> usize {
     let first = &bytes[line.clone()];
     // Python's report ends with a line that is not indented: what was raised.
     let mut is_open = is_traceback(first);
-    // Rust's panic tells its message in the next line.
+    // Rust's panic has its message in the next line.
     let mut message_follows = is_panic(first) && trimmed(first).ends_with(b":");
     let is_go = first.starts_with(b"panic: ") || first.starts_with(b"fatal error: ");
     let lead = indent(first);
@@ -58,7 +57,7 @@ pub(super) fn end(bytes: &[u8], line: &Range<usize>, limit: usize) -> usize {
     end
 }
 
-/// The line behind the one that ends at `at`, if it ends before `limit`.
+/// The line after the one that ends at `at`, if it ends before `limit`.
 fn next_line(bytes: &[u8], at: usize, limit: usize) -> Option<Range<usize>> {
     let start = at + 1;
     if start >= limit {

@@ -1,7 +1,6 @@
-//! Signs of trouble in a text: words and forms by which logs, compilers, test runners and APIs report errors.
-//!
-//! Responsible for finding them in one pass and for choosing which to keep within a room. Deliberately not a judge of
-//! whether a tool call failed: a wrong sign costs a few characters of the room for errors and nothing else.
+//! Signs of errors in a text: words and forms by which logs, compilers, test runners and APIs report errors. Finds
+//! them in one pass and chooses which to keep within the available space. It does not judge whether a tool call
+//! failed: a wrong sign costs a few characters of the space for errors and nothing else.
 
 use regex::bytes::Regex;
 use std::collections::VecDeque;
@@ -13,7 +12,7 @@ use std::sync::LazyLock;
 pub(super) enum Rank {
     /// The word occurs: `could not open, error 2`.
     Likely,
-    /// The word stands where errors are reported: `error: …`, `ERROR`, `"status":"error"`, `exit code 1`.
+    /// The word is where errors are reported: `error: …`, `ERROR`, `"status":"error"`, `exit code 1`.
     Certain,
 }
 
@@ -56,7 +55,7 @@ impl Iterator for Signs<'_> {
     }
 }
 
-/// What to keep of many things within a room: certain before likely, and of each the first and the last ones.
+/// Chooses what to keep within the available space: certain before likely, and of each the first and the last ones.
 pub(super) struct Picks<T> {
     room: usize,
     certain: FirstAndLast<T>,
@@ -212,7 +211,7 @@ fn is_own_word(found: &[u8], before: u8, has_value: bool) -> bool {
     }
 }
 
-/// `error_handler`, `Error(`, `Error::new`, `error.rs`, `fail-fast`: about errors, but none.
+/// `error_handler`, `Error(`, `Error::new`, `error.rs`, `fail-fast`: about errors, but not an error.
 fn is_name_or_code(after: u8, rest: &[u8]) -> bool {
     let then = rest.get(1).copied().unwrap_or(b' ');
     match after {
@@ -223,7 +222,7 @@ fn is_name_or_code(after: u8, rest: &[u8]) -> bool {
     }
 }
 
-/// What is assigned to the word that ends where `rest` begins: the rest behind `:`, `=`, `":` and the blanks and the
+/// What is assigned to the word that ends where `rest` begins: the rest after `:`, `=`, `":` and the blanks and the
 /// quote that follow.
 fn assigned(rest: &[u8]) -> Option<&[u8]> {
     let rest = rest.strip_prefix(b"\"").or_else(|| rest.strip_prefix(b"'")).unwrap_or(rest);

@@ -1,9 +1,8 @@
-//! The JSON form of a cut: a document that stays valid, with its structure, its numbers and its spelling.
-//!
-//! Responsible for recognising JSON, for the order in which things go (indentation first, then the middle of long
-//! strings and arrays, object members last) and for the one announcement: the last member `"toolrein"` of an object,
-//! the last element of an array, or inside a top-level string. Deliberately without numbers or values of its own:
-//! everything kept is copied from the original's bytes. JSON lines are rows.
+//! The JSON form of a cut: a document that stays valid, with its structure, its numbers and its format. Recognises
+//! JSON, decides what goes first (indentation, then the middle of long strings and arrays, object members last), and
+//! adds the one announcement: the last member `"toolrein"` of an object, the last element of an array, or inside a
+//! top-level string. It writes no numbers or values of its own: everything kept is copied from the original's bytes.
+//! JSON lines are rows.
 
 use std::borrow::Cow;
 
@@ -25,7 +24,7 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, how: How) -> O
     if !trimmed.starts_with(['{', '[', '"']) {
         return None;
     }
-    // The judge of validity; only structure is looked for from here on.
+    // This checks validity; from here on only structure is parsed.
     serde_json::from_str::<&RawValue>(trimmed).ok()?;
     if trimmed.starts_with('"') {
         let room = max_chars.checked_sub(2)?;
@@ -61,13 +60,13 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, how: How) -> O
     fits(out, total, kept, max_chars)
 }
 
-/// The bound is kept by construction; this holds it against any error in the arithmetic.
+/// The bound is kept by construction; this guards it against any error in the arithmetic.
 fn fits(text: String, total: usize, kept: usize, max_chars: usize) -> Option<Cut> {
     let gone_chars = total.saturating_sub(kept);
     (!super::exceeds(&text, max_chars)).then_some(Cut { text, gone_chars })
 }
 
-/// A valid document without its line breaks and what stands next to them. A JSON string holds no raw line break, so
+/// A valid document without its line breaks and the blanks around them. A JSON string holds no raw line break, so
 /// whatever surrounds one is layout.
 fn without_indentation(document: &str) -> Cow<'_, str> {
     if memchr(b'\n', document.as_bytes()).is_none() {
@@ -80,7 +79,7 @@ fn without_indentation(document: &str) -> Cow<'_, str> {
     Cow::Owned(compact)
 }
 
-/// What stands before the announcement's sentence, with the quote that opens it: a name that is still free in an object.
+/// The text before the announcement's sentence, with the quote that opens it: a name that is still free in an object.
 fn announcement_lead(document: &str) -> Cow<'static, str> {
     const NAMES: [&str; 3] = ["toolrein", "toolrein_cut", "toolrein_cut_again"];
     if document.starts_with('[') {

@@ -1,7 +1,5 @@
-//! The outline of a JSON document: where each value begins and ends, and how small it can get.
-//!
-//! Responsible for one pass over a document that is known to be valid. Deliberately not a parser: it checks nothing,
-//! decodes nothing and knows no numbers.
+//! The outline of a JSON document: where each value begins and ends, and how small it can get. One pass over a
+//! document that is known to be valid. Not a parser: it checks nothing, decodes nothing and knows no numbers.
 
 use memchr::memchr2;
 
@@ -45,7 +43,7 @@ pub(super) struct Node {
     pub(super) slim: u32,
     /// Members or elements.
     pub(super) kids: u32,
-    /// The index behind its last descendant, which is its next sibling if it has one.
+    /// The index after its last descendant, which is its next sibling if it has one.
     pub(super) after: u32,
 }
 
@@ -62,7 +60,7 @@ impl Node {
         smallest.min(self.chars as usize)
     }
 
-    /// A container of which nothing is left.
+    /// A container with nothing left in it.
     pub(super) fn elided(&self) -> String {
         match self.kind {
             Kind::Object => format!("{{\"…\":\"{} members cut\"}}", self.kids),
@@ -160,7 +158,7 @@ struct Scan<'a> {
 struct Open {
     node: usize,
     chars_of_kids: u32,
-    /// Bytes of its keys and kids, to tell what is between them.
+    /// Bytes of its keys and kids, to know what is between them.
     bytes_of_kids: u32,
     slim: u32,
 }
@@ -234,7 +232,7 @@ impl Scan<'_> {
         parent.kids += 1;
         let useful = if parent.kind == Kind::Array { SLIM_ELEMENTS } else { SLIM_MEMBERS };
         if parent.kids as usize <= useful {
-            // At most a blank each behind comma and colon.
+            // At most a blank each after comma and colon.
             open.slim = open.slim.saturating_add(key_chars + slim + 4);
         }
     }

@@ -1,6 +1,5 @@
-//! The division of a container's room among its members or elements.
-//!
-//! Responsible for which of them stay and how many characters each gets. Deliberately not for writing them.
+//! The division of a container's space among its members or elements: which of them stay and how many characters each
+//! gets. Writing them is not its task.
 //!
 //! Everything stays while it fits in its useful size; an object gives up the contents of its values before its keys;
 //! beyond that the first ones, half as many last ones, and what looks like an error are kept. Then all of them are
@@ -23,7 +22,7 @@ pub(in super::super) struct Share {
     pub(in super::super) full: usize,
 }
 
-/// Of the room of a sampled container, one part in five is for what looks like an error.
+/// Of the space of a sampled container, one part in five is for what looks like an error.
 const ERROR_PART: usize = 5;
 /// A sampled element gets no more than half of the room before others are shown.
 const LARGEST_PART: usize = 2;
@@ -62,7 +61,7 @@ pub(super) fn divide(outline: &Outline<'_>, parent: usize, inner: usize, signs: 
         strongest(signs, from as usize, node.end as usize)
     };
     let mut kept = sample(&wants, inner, gap, rank_of);
-    // An object says once how many are gone, an array at each place.
+    // An object says once how many are gone, an array at each gap.
     let gaps = if is_object { 1 } else { gaps(&kept, wants.len()) };
     raise(&mut kept, inner.saturating_sub(gaps * gap));
     kept
@@ -86,7 +85,7 @@ fn keep_all_keys(outline: &Outline<'_>, wants: &mut [Share], inner: usize) {
     raise(wants, inner);
 }
 
-/// What stands for the members or elements that were cut.
+/// The placeholder of the members or elements that were cut.
 pub(super) fn placeholder(parent: Kind, cut: usize, of: usize) -> String {
     let key = if parent == Kind::Object { "\"…\":" } else { "" };
     format!("{key}\"… {cut} of {of} cut\"")
@@ -108,7 +107,7 @@ fn gaps(kept: &[Share], count: usize) -> usize {
 }
 
 /// The first and last ones, two to one, and between them those that look like errors, in order. `gap`: the cost of a
-/// placeholder, of which one stands at each place where some are left out.
+/// placeholder; there is one at each position where some are left out.
 pub(in super::super) fn sample(
     wants: &[Share],
     inner: usize,
@@ -125,7 +124,7 @@ pub(in super::super) fn sample(
     let mut picks = Picks::new(error_room);
     for share in between {
         if let Some(rank) = rank_of(share) {
-            // Standing apart, it has a placeholder of its own.
+            // It is separate, so it has a placeholder of its own.
             picks.offer(rank, *share, share.fixed + share.room + gap);
         }
     }

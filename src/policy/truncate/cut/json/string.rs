@@ -1,8 +1,6 @@
-//! The cut inside one JSON string.
-//!
-//! Responsible for strings that stay valid: no escape is torn apart, and no pair of surrogates. A string that holds
-//! lines (the output of a command, a page) is cut like a text; any other by characters. Deliberately not for where
-//! strings are found.
+//! The cut inside one JSON string. The string stays valid: no escape is split, and no pair of surrogates. A string
+//! that holds lines (the output of a command, a page) is cut like a text; any other by characters. Finding the
+//! strings is not its task.
 
 use memchr::{memchr, memmem};
 
@@ -68,7 +66,7 @@ fn by_lines(quoted: &str, chars: usize, room: usize, mark: Mark) -> Option<Piece
     None
 }
 
-/// The text as it stands between the quotes of a JSON string.
+/// The text between the quotes of a JSON string.
 fn encode(text: &str) -> Option<String> {
     let mut encoded = serde_json::to_string(text).ok()?;
     encoded.pop();
@@ -105,7 +103,7 @@ fn head_end(raw: &str, room: usize) -> usize {
     limit
 }
 
-/// The start of the first whole unit within the last `room` characters, at or behind the boundary `from`.
+/// The start of the first whole unit within the last `room` characters, at or after the boundary `from`.
 fn tail_start(raw: &str, mut from: usize, room: usize) -> usize {
     let Some(back) = room.checked_sub(1) else { return raw.len() };
     let limit = raw.char_indices().rev().nth(back).map_or(0, |(at, _)| at).max(from);

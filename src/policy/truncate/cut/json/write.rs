@@ -1,6 +1,5 @@
-//! The second pass over a JSON document: it writes what its room allows.
-//!
-//! Responsible for the output and for the count of characters kept. Deliberately not for who gets how much room.
+//! The second pass over a JSON document: writes what its space allows, and counts the characters kept. How the space
+//! is divided is decided in `share`.
 
 use super::super::Mark;
 use super::super::trouble::{Sign, Signs};
@@ -8,7 +7,7 @@ use super::scan::{Kind, Outline};
 use super::share::{Share, divide, placeholder};
 use super::string;
 
-/// Signs of errors beyond this number are not looked at: a bound on memory (1 MB).
+/// Signs of errors beyond this number are ignored: a bound on memory (1 MB).
 const MAX_SIGNS: usize = 65_536;
 
 /// A container of up to so many characters is kept whole or not at all.
@@ -40,7 +39,7 @@ struct Writer<'a> {
     outline: &'a Outline<'a>,
     signs: &'a [Sign],
     text: String,
-    /// Characters written, and characters of the original that they stand for, placeholders excluded.
+    /// Characters written, and the characters of the original that they represent, placeholders excluded.
     used: usize,
     kept: usize,
     respelled: usize,
@@ -95,7 +94,7 @@ impl Writer<'_> {
             next = share.ordinal + 1;
             spare = self.kid(share, start, spare);
         }
-        // An array tells at each place how many are gone; an object once, since a key can stand only once.
+        // An array says at each gap how many are gone; an object once, since a key can occur only once.
         let gone = if is_object { count - shares.len() } else { count - next };
         self.gap(node.kind, gone, count, start);
         self.push(if is_object { "}" } else { "]" });

@@ -56,7 +56,7 @@ fn has_columns(header: &str, sample: &[&str]) -> bool {
     columns.len() >= MIN_COLUMNS && values * 4 <= columns.len() && !repeats(&header, &rows, &columns)
 }
 
-/// Whether a word that begins so is no name of a column; of so few columns each one has a name.
+/// Whether a word that begins so is no name of a column; among so few columns each one has a name.
 fn is_value(first: char) -> bool {
     first.is_lowercase() || first.is_ascii_digit()
 }
@@ -65,7 +65,7 @@ fn broken(rows: &[Vec<char>], at: usize) -> usize {
     rows.iter().filter(|row| row.get(at).is_some_and(|found| *found != ' ')).count()
 }
 
-/// Whether a row says in any column what the header says there: then that is no header but a log's first line.
+/// Whether a row repeats a header's cell in the same column: then the header is no header but a log's first line.
 fn repeats(header: &[char], rows: &[Vec<char>], columns: &[usize]) -> bool {
     let cell = |row: &[char], from: usize, to: usize| {
         let cell: String = row.get(from..to).unwrap_or_default().iter().collect();

@@ -36,7 +36,7 @@ fn is_drawn(line: &str) -> bool {
     line.contains("---") && line.trim_ascii().bytes().all(|byte| b"-|+: ".contains(&byte))
 }
 
-/// As the header is written; a bar behind a backslash belongs to a cell.
+/// With the same bars as the header; a bar after a backslash belongs to a cell.
 fn form_of(header: &str) -> Form {
     let header = header.trim_ascii();
     let bars = header.matches('|').count() - header.matches("\\|").count();

@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::{Form, MAX_ROWS, Table, lines_from};
 
-/// So many lines are held against JSON's grammar; the others only by how they begin and end.
+/// So many lines are parsed as JSON; the others are checked only by how they begin and end.
 const CHECKED_LINES: usize = 20;
 
 /// The table, if every line is an object.

@@ -1,8 +1,8 @@
 //! The row form of a cut: a table keeps its header and whole rows, and the announcement is a row like them.
 //!
-//! Responsible for texts that are one table, with a few lines around it: CSV and TSV, tables drawn with bars (Markdown,
-//! psql, mysql), aligned columns (`ls -l`, `ps`, `kubectl get`), JSON lines. Deliberately not for finding a table in a
-//! page of prose, nor for rows too long to be kept whole: both are cut as text.
+//! For texts that are one table, with a few lines around it: CSV and TSV, tables drawn with bars (Markdown, psql, mysql),
+//! aligned columns (`ls -l`, `ps`, `kubectl get`), JSON lines. A table in a page of prose and rows too long to be kept
+//! whole are cut as text.
 //!
 //! As of a JSON array the first rows and half as many last ones are kept, and between them what looks like errors.
 
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::json::share::{Share, sample};
 use super::trouble::{Rank, Signs};
-use super::{Cut, How, Loss, Mark, Place};
+use super::{Cut, How, Loss, LossRange, Mark};
 
 mod aligned;
 mod bars;
@@ -25,7 +25,7 @@ const MAX_ROWS: usize = 100_000;
 /// A text that is a table.
 struct Table {
     form: Form,
-    /// Each with its line end, next to each other. What stands before the first (the header) and behind the last is
+    /// Each with its line end, adjacent to each other. The text before the first (the header) and after the last is
     /// kept.
     rows: Vec<Range<usize>>,
 }
@@ -62,7 +62,7 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, how: How) -> O
     let loss = |gone, first, last, errors_kept| Loss {
         gone,
         total,
-        place: Some(Place { unit: "rows", first, last, count }),
+        place: Some(LossRange { unit: "rows", first, last, count }),
         errors_kept,
     };
     let row = |sentence: &str| format!("{}{newline}", table.form.row(sentence));
@@ -142,7 +142,7 @@ impl Form {
         }
     }
 
-    /// A row that stands for others that were cut.
+    /// A row that replaces others that were cut.
     fn gap(self) -> String {
         if self == Self::JsonLines { "{\"…\":\"…\"}".to_owned() } else { self.row("…") }
     }

@@ -4,7 +4,7 @@ use super::{Form, MAX_ROWS, Table};
 use memchr::{memchr, memchr3};
 use std::ops::Range;
 
-/// Lines behind the last row that are no rows: `(400 rows)`.
+/// Lines after the last row that are not rows: `(400 rows)`.
 const FOOT_LINES: usize = 5;
 /// The longest name of a column.
 const NAME_CHARS: usize = 60;

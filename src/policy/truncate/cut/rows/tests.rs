@@ -6,7 +6,7 @@ use serde_json::Value;
 
 const MARKER: &str = "[toolrein: cut ";
 
-/// The place of the one announcement among the lines of a table cut to `max_chars`, and the lines.
+/// The index of the one announcement among the lines of a table cut to `max_chars`, and the lines.
 fn cut_table(text: &str, max_chars: usize) -> (usize, Vec<String>) {
     let cut = cut_text(text, max_chars);
     let lines: Vec<String> = cut.lines().map(str::to_owned).collect();
@@ -32,9 +32,9 @@ fn comma_separated_values_keep_their_header_and_their_number_of_fields() {
     assert_eq!(lines[marker + 1..marker + 4], ["1000,\"error: a \"\"b\"\"", "here\",3000.50", "\"…\",,"]);
     let tail = lines.len() - marker - 4;
     assert!(marker > tail && tail > 20, "{marker} and {tail}");
-    let told =
+    let announced =
         format!("(rows {} to {} of this result's 2000), except what looks like errors", marker, 2000 - tail);
-    assert!(lines[marker].contains(&told), "{} has no {told}", lines[marker]);
+    assert!(lines[marker].contains(&announced), "{} has no {announced}", lines[marker]);
 }
 
 #[test]

@@ -1,0 +1,188 @@
+//! The writer of hidden exchanges: an assistant message with the blocked calls and a synthetic result for each, for the
+//! re-ask and for every later request. Writes JSON; decides nothing.
+
+use crate::conversation::assembled::Assembled;
+use crate::wire::body::{Kind, Scanner};
+use crate::wire::json::{escape_into, quote};
+use bytes::Bytes;
+
+/// A call that the client was not shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    pub call: Assembled,
+    /// The result that the model gets.
+    pub result: String,
+}
+
+/// Members of an assistant message besides its calls, such as `reasoning_content`, that some providers want back: names
+/// and JSON values, as written.
+pub type Carried = [(Vec<u8>, Vec<u8>)];
+
+/// The hidden exchange as messages joined by commas, without brackets. It has no text: the client was shown what the
+/// model said beside its calls, and the visible answer that follows contains it. Every chat template accepts the empty
+/// text: some refuse null, others want the member.
+pub fn write_hidden_exchange(carried: &Carried, blocked: &[Blocked]) -> Bytes {
+    let mut out = br#"{"role":"assistant","content":"""#.to_vec();
+    for (key, value) in carried {
+        out.extend_from_slice(b",\"");
+        out.extend_from_slice(key);
+        out.extend_from_slice(b"\":");
+        out.extend_from_slice(value);
+    }
+    if let [Blocked { call, .. }] = blocked
+        && call.legacy
+    {
+        out.extend_from_slice(br#","function_call":"#);
+        write_function(call, &mut out);
+    } else {
+        write_calls(blocked, &mut out);
+    }
+    out.push(b'}');
+    for blocked in blocked {
+        write_result(blocked, &mut out);
+    }
+    #[cfg(test)]
+    work::add(out.len());
+    out.into()
+}
+
+/// The measure of work in tests of growth.
+#[cfg(test)]
+pub(super) mod work {
+    use std::cell::Cell;
+
+    thread_local! {
+        static WRITTEN: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn add(bytes: usize) {
+        WRITTEN.set(WRITTEN.get() + bytes);
+    }
+
+    /// Bytes of messages for the model that this thread has written.
+    pub(crate) fn bytes_written() -> usize {
+        WRITTEN.get()
+    }
+}
+
+fn write_calls(blocked: &[Blocked], out: &mut Vec<u8>) {
+    out.extend_from_slice(br#","tool_calls":["#);
+    for (at, Blocked { call, .. }) in blocked.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"id\":\"");
+        out.extend_from_slice(&call.id);
+        let kind = if call.custom { "custom" } else { "function" };
+        out.extend_from_slice(format!("\",\"type\":\"{kind}\",\"{kind}\":").as_bytes());
+        write_function(call, out);
+        for (key, value) in &call.extra {
+            out.extend_from_slice(b",\"");
+            out.extend_from_slice(key);
+            out.extend_from_slice(b"\":");
+            out.extend_from_slice(value);
+        }
+        out.push(b'}');
+    }
+    out.push(b']');
+}
+
+fn write_function(call: &Assembled, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"name\":\"");
+    out.extend_from_slice(&call.name);
+    out.extend_from_slice(if call.custom { b"\",\"input\":\"" } else { b"\",\"arguments\":\"" });
+    if call.custom || is_object(&call.arguments()) {
+        out.extend_from_slice(&call.arguments);
+    } else {
+        escape_into(&harmless_arguments(&call.arguments()), out);
+    }
+    out.extend_from_slice(b"\"}");
+}
+
+/// Arguments that chat templates can parse, instead of those that they could not: templates of vLLM and others refuse
+/// the whole request if a call in the history has broken JSON, or JSON that is no object (Venice's `2`).
+fn harmless_arguments(text: &str) -> String {
+    if text.trim().is_empty() {
+        "{}".to_owned()
+    } else {
+        format!("{{\"invalid_arguments\":{}}}", quote(text))
+    }
+}
+
+fn is_object(text: &str) -> bool {
+    let mut scanner = Scanner::new(text.as_bytes());
+    let begins_one = matches!(scanner.peek(), Ok(Kind::Object));
+    begins_one && !scanner.odd() && scanner.skip().is_ok() && scanner.end().is_ok()
+}
+
+fn write_result(blocked: &Blocked, out: &mut Vec<u8>) {
+    let Blocked { call, result } = blocked;
+    if call.legacy {
+        out.extend_from_slice(br#",{"role":"function","name":""#);
+        out.extend_from_slice(&call.name);
+    } else {
+        out.extend_from_slice(br#",{"role":"tool","tool_call_id":""#);
+        out.extend_from_slice(&call.id);
+    }
+    out.extend_from_slice(br#"","content":""#);
+    escape_into(result, out);
+    out.extend_from_slice(b"\"}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Reason, ReasonKind, envelope};
+    use serde_json::Value;
+
+    fn blocked(arguments: &str) -> Blocked {
+        let mut call = Assembled::default();
+        (call.id, call.name) = (b"call_1".to_vec(), b"search".to_vec());
+        call.arguments = arguments.as_bytes().to_vec();
+        call.extra = vec![(b"extra_content".to_vec(), br#"{"s":"\u002b"}"#.to_vec())];
+        let reason =
+            Reason::new(ReasonKind::RateLimit, "wait").retryable().with(vec![("retry_after_ms", 41_000)]);
+        Blocked { call, result: envelope("rate_limit", &reason) }
+    }
+
+    fn round(carried: &Carried, calls: &[Blocked]) -> Vec<Value> {
+        let text = String::from_utf8(write_hidden_exchange(carried, calls).to_vec()).unwrap();
+        serde_json::from_str(&format!("[{text}]")).unwrap()
+    }
+
+    #[test]
+    fn a_hidden_exchange_is_the_calls_and_one_result_for_each() {
+        let carried = [(b"reasoning_content".to_vec(), b"\"why\"".to_vec())];
+        let messages = round(&carried, &[blocked(r#"{\"q\":1}"#), blocked("")]);
+        assert_eq!(messages.len(), 3);
+        assert_eq!(messages[0]["content"], "");
+        assert_eq!(messages[0]["reasoning_content"], "why");
+        assert_eq!(messages[0]["tool_calls"][0]["function"]["arguments"], r#"{"q":1}"#);
+        assert_eq!(messages[0]["tool_calls"][0]["extra_content"]["s"], "+");
+        assert_eq!(messages[0]["tool_calls"][1]["function"]["arguments"], "{}");
+        let result: Value = serde_json::from_str(messages[1]["content"].as_str().unwrap()).unwrap();
+        assert_eq!(
+            result,
+            serde_json::json!({"ok": false, "error": {"type": "RATE_LIMIT", "message": "wait", "retryable": true,
+                "retry_after_ms": 41_000}, "meta": {"by": "toolrein", "policy": "rate_limit"}})
+        );
+        assert_eq!(messages[2]["tool_call_id"], "call_1");
+    }
+
+    #[test]
+    fn broken_arguments_become_json_that_still_shows_them() {
+        let messages = round(&[], &[blocked(r#"{\"q\":"#)]);
+        let arguments = messages[0]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
+        assert_eq!(serde_json::from_str::<Value>(arguments).unwrap()["invalid_arguments"], r#"{"q":"#);
+        assert_eq!(messages[0]["content"], "");
+    }
+
+    #[test]
+    fn a_deprecated_call_is_answered_in_the_deprecated_form() {
+        let mut old = blocked("{}");
+        old.call.legacy = true;
+        let messages = round(&[], &[old]);
+        assert_eq!(messages[0]["function_call"]["name"], "search");
+        assert_eq!((&messages[1]["role"], &messages[1]["name"]), (&"function".into(), &"search".into()));
+    }
+}

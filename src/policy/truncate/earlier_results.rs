@@ -1,0 +1,275 @@
+//! Repeated results: a result that equals an earlier one is replaced by a pointer to it. Finds the earlier result and
+//! writes the pointer. It does not decide what happens to a pointer whose original is cleared later: the plan names
+//! the original's message, and the code that applies the plan decides.
+
+use crate::conversation::ToolResult;
+use crate::conversation::calls::Call;
+use crate::conversation::identity::{Domain, Hash};
+use crate::conversation::memo::Derived;
+use crate::wire::body::{Span, Str};
+use crate::wire::escaped_text::EscapedText;
+use crate::wire::json::decode;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// A shorter result is not much longer than the pointer, and easier to read.
+const MIN_BYTES: usize = 400;
+
+/// The results of one conversation so far.
+#[derive(Clone, Default)]
+pub struct EarlierResults {
+    /// Calls so far, in all and by tool.
+    calls: usize,
+    calls_of: HashMap<String, usize>,
+    /// The calls of the last reply: the ordinal among all, and among those of the tool.
+    reply: Vec<(usize, usize)>,
+    reply_message: usize,
+    /// The first text of each kind. Few conversations have two, and so most texts are neither hashed nor compared.
+    kinds: HashMap<Kind, First>,
+    /// The texts of kinds with several texts, by their hashes.
+    results: HashMap<Hash, Original>,
+}
+
+/// A cheap fingerprint of a text from a few of its bytes: equal texts have equal ones.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Kind {
+    bytes: usize,
+    middle: u64,
+    end: u64,
+}
+
+impl Kind {
+    /// The kind of a text of more than [`MIN_BYTES`].
+    fn of(raw: &[u8]) -> Self {
+        let eight = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let end = &raw[raw.len().saturating_sub(8)..];
+        Self { bytes: raw.len(), middle: eight(&raw[raw.len() / 2..]), end: eight(end) }
+    }
+}
+
+/// The first text of a kind: its span, and its result as long as that is not in `results`.
+#[derive(Clone)]
+struct First {
+    text: Span,
+    original: Option<Original>,
+}
+
+/// A result that the model reads.
+#[derive(Clone)]
+struct Original {
+    /// The index of its message.
+    message: usize,
+    /// The longest text that is shown of it, in characters.
+    limit: usize,
+    tool: String,
+    ordinal: usize,
+    ordinal_of_tool: usize,
+}
+
+/// The text that replaces a repeated result.
+pub(super) struct Pointer {
+    pub(super) text: EscapedText,
+    /// Characters of the result.
+    pub(super) gone_chars: usize,
+    /// The index of the message that it points to.
+    pub(super) original: usize,
+}
+
+impl EarlierResults {
+    /// A call was made.
+    pub(super) fn call(&mut self, call: &Call) {
+        if call.message != self.reply_message {
+            self.reply.clear();
+            self.reply_message = call.message;
+        }
+        self.calls += 1;
+        let of_tool = match self.calls_of.get_mut(&*call.name) {
+            Some(of_tool) => {
+                *of_tool += 1;
+                *of_tool
+            }
+            None => *self.calls_of.entry(call.name.to_string()).or_insert(1),
+        };
+        self.reply.push((self.calls, of_tool));
+    }
+
+    /// The pointer to an earlier result that equals this `text` of `result` and is shown no shorter; if there
+    /// is none, this one is remembered. `limit`: what may be shown of it, in characters.
+    pub(super) fn pointer(&mut self, result: &ToolResult<'_>, text: Str, limit: usize) -> Option<Pointer> {
+        let view = &result.view;
+        let raw = text.raw(view.body);
+        // A result without a call cannot be named in a pointer.
+        let call = result.call.filter(|_| raw.len() > MIN_BYTES)?;
+        // A text of fewer bytes is not cut.
+        let limit = if raw.len() <= limit { usize::MAX } else { limit };
+        let own = || {
+            let (ordinal, ordinal_of_tool) = self.reply.get(call.position).copied()?;
+            Some(Original {
+                message: view.index,
+                limit,
+                tool: call.name.to_string(),
+                ordinal,
+                ordinal_of_tool,
+            })
+        };
+        let first = match self.kinds.entry(Kind::of(raw)) {
+            Entry::Occupied(first) => first.into_mut(),
+            Entry::Vacant(place) => {
+                place.insert(First { text: text.span, original: Some(own()?) });
+                return None;
+            }
+        };
+        let content = view.text_digest(text);
+        if let Some(original) = first.original.take() {
+            self.results.insert(view.digest_of(first.text), original);
+        }
+        let known = self.results.get(&content);
+        let Some(original) = known.filter(|known| known.message < view.index && known.limit >= limit) else {
+            self.results.insert(content, own()?);
+            return None;
+        };
+        // Counting the characters looks at all of them.
+        let key =
+            view.identity.key.hash(Domain::Cut, &[&content.0.to_le_bytes(), original.words().as_bytes()]);
+        let derived = view.memo.derive(key, &mut || {
+            let decoded = decode(text, view.body);
+            let chars = decoded.chars().count();
+            Derived::Cut(Some((original.pointer(&decoded, chars).into(), chars)))
+        });
+        let Derived::Cut(Some((text, gone_chars))) = derived else { return None };
+        Some(Pointer { text, gone_chars, original: original.message })
+    }
+}
+
+impl Original {
+    /// Names the result in a sentence.
+    fn words(&self) -> String {
+        let Self { tool, ordinal, ordinal_of_tool, .. } = self;
+        format!("the result of call {ordinal} of this conversation (number {ordinal_of_tool} of {tool})")
+    }
+
+    /// The pointer in the form of the text that it replaces: a JSON object or array stays one.
+    fn pointer(&self, text: &str, chars: usize) -> String {
+        let sentence = format!("[toolrein: the same {chars} characters as {}; see there]", self.words());
+        match text.trim_ascii_start().as_bytes().first() {
+            Some(b'{') => serde_json::json!({ "toolrein": sentence }).to_string(),
+            Some(b'[') => serde_json::json!([sentence]).to_string(),
+            _ => sentence,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::Change;
+    use crate::policy::cases::{plan_of, policy};
+    use crate::policy::truncate::Truncate;
+    use serde_json::{Value, json};
+
+    /// Per result the pointer and its original, for results of these tools in one conversation, a reply each.
+    fn pointers(config: &str, results: &[(&str, Value)]) -> Vec<Option<(String, usize)>> {
+        let mut messages = vec![json!({ "role": "user", "content": "q" })];
+        for (at, (tool, content)) in results.iter().enumerate() {
+            let call = json!({ "id": format!("c{at}"), "function": { "name": tool, "arguments": "{}" } });
+            messages.push(json!({ "role": "assistant", "tool_calls": [call] }));
+            messages.push(json!({ "role": "tool", "tool_call_id": format!("c{at}"), "content": content }));
+        }
+        let body = json!({ "messages": messages }).to_string();
+        let plan = plan_of(&policy::<Truncate>(config), &body);
+        let mut found = vec![None; results.len()];
+        for edit in plan.edits {
+            if let Change::Point { text, by, gone_chars, original } = edit.change {
+                let content = &results[edit.message / 2 - 1].1;
+                let whole = content.as_str().or(content[text]["text"].as_str()).unwrap();
+                assert_eq!(gone_chars, whole.chars().count());
+                found[edit.message / 2 - 1] = Some((by.to_string(), original));
+            }
+        }
+        found
+    }
+
+    fn long(word: &str) -> Value {
+        format!("{word} ").repeat(300).into()
+    }
+
+    #[test]
+    fn an_equal_result_points_to_the_first_by_the_number_of_its_call() {
+        let found = pointers(
+            "",
+            &[
+                ("list", long("b")),
+                ("read", long("a")),
+                ("list", long("a")),
+                ("read", long("a")),
+                ("read", long("c")),
+            ],
+        );
+        let pointer = "[toolrein: the same 600 characters as the result of call 2 of this conversation (number 1 of \
+                       read); see there]";
+        assert_eq!(found, [None, None, Some((pointer.to_owned(), 4)), Some((pointer.to_owned(), 4)), None]);
+    }
+
+    #[test]
+    fn short_ones_changed_ones_and_those_without_the_setting_are_left_alone() {
+        let short: Value = "a".repeat(400).into();
+        assert_eq!(pointers("", &[("f", short.clone()), ("f", short)]), [None, None]);
+        assert_eq!(pointers("", &[("f", long("a")), ("f", long("A"))]), [None, None]);
+        assert_eq!(pointers("duplicates = false", &[("f", long("a")), ("f", long("a"))]), [None, None]);
+        assert_eq!(pointers("tools = { f = 0 }", &[("f", long("a")), ("f", long("a"))]), [None, None]);
+    }
+
+    #[test]
+    fn what_differs_in_a_few_bytes_is_not_taken_for_equal() {
+        let text = |at: usize| -> Value {
+            let mut text = "some words ".repeat(60);
+            text.replace_range(at..=at, "X");
+            text.into()
+        };
+        let places = [0, 100, 340, 650, 100, 340];
+        let texts = places.map(|at| ("f", text(at)));
+        let originals: Vec<_> =
+            pointers("", &texts).into_iter().map(|found| found.map(|found| found.1)).collect();
+        assert_eq!(originals, [None, None, None, None, Some(4), Some(6)]);
+    }
+
+    #[test]
+    fn json_is_replaced_by_json_and_parts_count_like_whole_texts() {
+        let object: Value = format!("{{\"a\":\"{}\"}}", "x".repeat(500)).into();
+        let array: Value = format!(" [\"{}\"]", "x".repeat(500)).into();
+        let parts = json!([{ "type": "text", "text": "s" }, { "type": "text", "text": &object }]);
+        let found = pointers("", &[("f", object), ("f", array.clone()), ("g\"", parts), ("f", array)]);
+        let value = |at: usize| serde_json::from_str::<Value>(&found[at].as_ref().unwrap().0).unwrap();
+        assert!(
+            value(2)["toolrein"].as_str().unwrap().contains("call 1 of this conversation (number 1 of f)")
+        );
+        assert!(value(3)[0].as_str().unwrap().contains("call 2 of this conversation (number 2 of f)"));
+    }
+
+    #[test]
+    fn nothing_points_to_what_was_cut_shorter() {
+        let text = long("many words");
+        let config = "max_chars = 1000\ntools = { all = 0, much = 1500 }";
+        let shown = |tools: &[&str]| -> Vec<Option<usize>> {
+            let results: Vec<(&str, Value)> = tools.iter().map(|tool| (*tool, text.clone())).collect();
+            pointers(config, &results).into_iter().map(|found| found.map(|(_, original)| original)).collect()
+        };
+        assert_eq!(shown(&["f", "much", "f", "much"]), [None, None, Some(4), Some(4)]);
+        assert_eq!(shown(&["much", "f"]), [None, Some(2)]);
+        assert_eq!(shown(&["f", "all", "much"]), [None, None, Some(4)]);
+    }
+
+    #[test]
+    fn equal_results_of_one_reply_point_to_the_first_of_them() {
+        let text = long("a");
+        let call = |id: &str| json!({ "id": id, "function": { "name": "f", "arguments": "{}" } });
+        let result = |id: &str| json!({ "role": "tool", "tool_call_id": id, "content": text });
+        let body = json!({ "messages": [
+            { "role": "user", "content": "q" },
+            { "role": "assistant", "tool_calls": [call("a"), call("b")] }, result("b"), result("a"),
+        ] });
+        let edits = plan_of(&policy::<Truncate>(""), &body.to_string()).edits;
+        assert_eq!(edits.len(), 1);
+        let Change::Point { by, original: 2, .. } = &edits[0].change else { panic!("{edits:?}") };
+        assert!(by.contains("call 2 of this conversation (number 2 of f)"), "{by}");
+    }
+}

@@ -1,0 +1,105 @@
+//! The addresses and keys for summary requests: the caller's upstream with the caller's credentials, or an operator's
+//! address and key. A caller's credential never goes to an operator's address.
+
+use crate::config::Config;
+use crate::plan::SummaryEndpoint;
+use crate::proxy::body::UpBody;
+use crate::proxy::credential::carries;
+use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
+use bytes::Bytes;
+use hyper::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use hyper::http::request::Parts;
+use hyper::http::{HeaderName, HeaderValue, Method, Request, Uri};
+use std::collections::HashMap;
+
+/// Headers that name the account to bill, where the caller's credential may speak for several.
+static PAYERS: [HeaderName; 2] =
+    [HeaderName::from_static("openai-organization"), HeaderName::from_static("openai-project")];
+/// The path for every address, as a client would write it.
+const PATH: &str = "/v1/chat/completions";
+
+/// Something that the settings name does not exist.
+#[derive(Debug, thiserror::Error)]
+pub enum SummaryEndpointError {
+    #[error("policy.compact.summary.key_env: the environment variable {name} {problem}")]
+    Key { name: String, problem: &'static str },
+    #[error("policy.compact.summary.url: {0}")]
+    Url(UpstreamSetupError),
+}
+
+/// The endpoints that the settings of all profiles name.
+pub struct SummaryEndpoints(HashMap<SummaryEndpoint, Known>);
+
+struct Known {
+    /// `None`: the caller's upstream.
+    upstream: Option<Upstream>,
+    key: Option<HeaderValue>,
+}
+
+impl SummaryEndpoints {
+    /// Reads the keys from the environment; connects to nothing. `like`: the connection settings for upstreams.
+    pub(crate) fn of(config: &Config, like: &UpstreamSettings) -> Result<Self, SummaryEndpointError> {
+        let known = config.summary_endpoints().map(|endpoint| {
+            let known = Known::of(&endpoint, like)?;
+            Ok((endpoint, known))
+        });
+        known.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The question for `endpoint`: with the operator's key, or with the caller's to the caller's upstream; without other
+    /// headers of the caller.
+    pub(super) fn post(&self, endpoint: &SummaryEndpoint, parts: &Parts, question: Bytes) -> Request<UpBody> {
+        let mut request = Request::new(UpBody::rope(vec![question]));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = if endpoint.url.is_some() { Uri::from_static(PATH) } else { parts.uri.clone() };
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(key) = self.0.get(endpoint).and_then(|known| known.key.clone()) {
+            headers.insert(AUTHORIZATION, key);
+        } else if *endpoint == SummaryEndpoint::default() {
+            let pays = |name: &HeaderName| carries(name.as_str().as_bytes()) || PAYERS.contains(name);
+            for (name, value) in parts.headers.iter().filter(|(name, _)| pays(name)) {
+                headers.append(name, value.clone());
+            }
+        }
+        request
+    }
+
+    /// The upstream at `endpoint`, where it is not the caller's.
+    pub(super) fn upstream(&self, endpoint: &SummaryEndpoint) -> Option<&Upstream> {
+        self.0.get(endpoint)?.upstream.as_ref()
+    }
+}
+
+impl Known {
+    fn of(endpoint: &SummaryEndpoint, like: &UpstreamSettings) -> Result<Self, SummaryEndpointError> {
+        let upstream = |url: &String| {
+            let base: Uri = url.trim_end_matches('/').parse().map_err(|_| {
+                SummaryEndpointError::Url(UpstreamSetupError::Url {
+                    url: url.clone(),
+                    problem: "is not a URL",
+                })
+            })?;
+            // Prior knowledge of HTTP/2 concerns the caller's upstream alone.
+            let settings = UpstreamSettings { base, http2: false, ..like.clone() };
+            Upstream::new(settings).map_err(SummaryEndpointError::Url)
+        };
+        Ok(Self {
+            upstream: endpoint.url.as_ref().map(upstream).transpose()?,
+            key: endpoint.key_env.as_ref().map(|name| key(name)).transpose()?,
+        })
+    }
+}
+
+/// The `authorization` value with the key in the variable `name`; marked sensitive, so that it is kept out of logs.
+fn key(name: &str) -> Result<HeaderValue, SummaryEndpointError> {
+    let trouble = |problem| SummaryEndpointError::Key { name: name.to_owned(), problem };
+    let key = std::env::var(name).map_err(|_| trouble("is not set"))?;
+    if key.trim().is_empty() {
+        return Err(trouble("is empty"));
+    }
+    let value = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
+    let mut value = value.map_err(|_| trouble("contains characters that a header cannot hold"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}

@@ -1,0 +1,400 @@
+//! The replay of one conversation: each recorded request is an exchange, driven without a network up to its first
+//! upstream request and its decisions on the recorded calls; everything is counted. Decides nothing, and keeps nothing
+//! between conversations except facts derived from equal bytes.
+
+use super::input::InputPosition;
+use super::one::{NoObserver, ObservedRequest, Observer};
+use super::recording::{Recording, Step};
+use super::tally::{Acts, Conversation, Event, Figures, Use};
+use super::times::Clock;
+use super::{Enforced, Options};
+use crate::conversation::identity::{Hash, HashKey, Identity};
+use crate::conversation::released::{NOTHING_HIDDEN, Release, Releases};
+use crate::conversation::summaries::{Pin, Summaries};
+use crate::dialect::prefix::read_request;
+use crate::dialect::variant::Source;
+use crate::exchange::judging::Judged;
+use crate::exchange::{Answer, Arrived, CHAT, Exchange, Input, Now, Outgoing, Output, Shared, WholeReply};
+use crate::plan::approval::ApprovalDecision;
+use crate::plan::decision::Decision;
+use crate::plan::texts::saved_tokens;
+use crate::plan::{Change, Edit, Plan, Refusal};
+use crate::secret::random_key;
+use crate::store::memory::MemoCache;
+use crate::store::{Facts, MOST_LOOKED_UP};
+use bytes::Bytes;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes compared at once to find the common prefix of two texts.
+const STRIDE: usize = 4096;
+/// Where chat requests go.
+const PATH: &str = "/v1/chat/completions";
+
+/// What all conversations share.
+pub(super) struct Replayer {
+    shared: Arc<Shared>,
+    /// Used for every model.
+    profile: Option<Arc<str>>,
+    key: HashKey,
+    started: Instant,
+    pace: Duration,
+    /// Record each action.
+    verbose: bool,
+}
+
+/// No model is asked for summaries: every batch counts as cleared.
+struct NoSummaries;
+
+impl Summaries for NoSummaries {
+    fn pinned(&self, _batch: Hash) -> Option<Pin> {
+        Some(Pin::Cleared)
+    }
+}
+
+impl Replayer {
+    /// A replayer with the policies of `config`.
+    pub(super) fn new(config: &Enforced, options: &Options) -> Self {
+        let key = random_key();
+        let shared = Shared {
+            config: Arc::clone(&config.0),
+            memo: Arc::new(MemoCache::new(config.0.store.memo_bytes)),
+            key: key.clone(),
+            secret: random_key(),
+            upstream: String::new(),
+            summaries: Arc::new(NoSummaries),
+        };
+        let profile = options.profile.as_ref().and_then(|name| config.0.profiles.named(name).ok());
+        Self {
+            shared: Arc::new(shared),
+            profile: profile.map(|profile| Arc::clone(&profile.name)),
+            key,
+            started: Instant::now(),
+            pace: options.pace,
+            verbose: options.verbose,
+        }
+    }
+
+    /// Replays one conversation.
+    pub(super) fn replay(&self, position: InputPosition, recording: &Recording) -> Conversation {
+        self.replay_observed(&mut NoObserver, position, recording)
+    }
+
+    /// Replays one conversation and reports each step to `observer`.
+    pub(super) fn replay_observed(
+        &self,
+        observer: &mut dyn Observer,
+        position: InputPosition,
+        recording: &Recording,
+    ) -> Conversation {
+        let tools = if self.verbose { recording.answered_tools(&self.identity()) } else { Vec::new() };
+        let mut replay = ReplayInProgress {
+            replayer: self,
+            recording,
+            tools,
+            observer,
+            clock: Clock::new(self.pace),
+            released_ms: Vec::new(),
+            before: None,
+            figures: Figures::default(),
+            acts: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            events: Vec::new(),
+        };
+        for step in recording.steps() {
+            replay.take(&step);
+        }
+        let ReplayInProgress { figures, acts, limits, events, .. } = replay;
+        Conversation { position, labels: recording.labels.clone(), figures, acts, limits, events }
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { key: self.key.clone(), caller: Hash::default(), explicit: None }
+    }
+
+    /// The exchange of a request; `None` where it cannot be read.
+    fn begin(&self, body: &Bytes, now: Now) -> Option<Exchange> {
+        let request = read_request(CHAT, body, &self.key, &*self.shared.memo).ok()?;
+        let of_model = || self.shared.config.profiles.of_model(&request.model_name(body));
+        let profile = self.profile.clone();
+        let profile = profile.or_else(|| of_model().map(|profile| Arc::clone(&profile.name)));
+        let (body, identity, path) = (body.clone(), self.identity(), PATH.to_owned());
+        let arrived = Arrived { dialect: CHAT, body, request, identity, profile, tier: None, path };
+        Some(Exchange::begin(Arc::clone(&self.shared), arrived, Box::default(), now))
+    }
+
+    fn at(&self, ms: u64) -> Now {
+        Now { at: self.started, ms }
+    }
+}
+
+/// A replay in progress.
+struct ReplayInProgress<'a> {
+    replayer: &'a Replayer,
+    recording: &'a Recording,
+    /// See [`Recording::answered_tools`]; empty unless actions are recorded.
+    tools: Vec<Option<String>>,
+    observer: &'a mut dyn Observer,
+    clock: Clock,
+    /// When each call so far was released; `None`: blocked, or made before the first request.
+    released_ms: Vec<Option<u64>>,
+    /// The messages of the previous request, as they would have been sent, without the brackets.
+    before: Option<Bytes>,
+    figures: Figures,
+    acts: BTreeMap<&'static str, Acts>,
+    limits: BTreeMap<(&'static str, String), Use>,
+    events: Vec<Event>,
+}
+
+impl ReplayInProgress<'_> {
+    /// One request and its reply.
+    fn take(&mut self, step: &Step) {
+        let body = self.recording.body_of(step.history);
+        let recorded_ms = self.recording.times_ms.get(step.reply.start).copied().flatten();
+        let now = self.replayer.at(recorded_ms.unwrap_or(self.clock.now_ms));
+        let Some(mut exchange) = self.replayer.begin(&body, now) else { return };
+        self.figures.requests += 1;
+        let sent = self.drive(&mut exchange, step, now);
+        let plan = exchange.plan();
+        let Some(outgoing) = sent else {
+            self.observer.request(&ObservedRequest { history: step.history, plan, sent: None });
+            if let Some(refusal) = &plan.refusal {
+                self.refuse(refusal, step);
+            }
+            return;
+        };
+        self.planned(plan, step.history);
+        self.send((&body, plan), &outgoing);
+        self.observer.request(&ObservedRequest { history: step.history, plan, sent: Some(&outgoing) });
+        self.judge(&mut exchange, step);
+    }
+
+    /// What the exchange would send first; `None` where a policy refuses the request.
+    fn drive(&mut self, exchange: &mut Exchange, step: &Step, now: Now) -> Option<Outgoing> {
+        while let Some(output) = exchange.next_output() {
+            match output {
+                Output::LookUp(_) => exchange.on(Input::Facts(Box::new(self.facts(step.history))), now),
+                Output::Summarise { .. } => exchange.on(Input::Summarised(None), now),
+                Output::Send(outgoing) => return Some(outgoing),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The facts that the store would give: when the newest calls were released.
+    fn facts(&mut self, history: usize) -> Facts {
+        // Calls of messages that answered no request, such as a greeting, were never judged.
+        self.released_ms.resize(self.recording.calls_before(history), None);
+        let newest = self.released_ms.iter().rev().take(MOST_LOOKED_UP);
+        let release =
+            |at_ms| Releases::from([Release { context: Hash::default(), hidden: NOTHING_HIDDEN, at_ms }]);
+        Facts { released: newest.map(|at_ms| at_ms.map(release)).collect(), ..Facts::default() }
+    }
+
+    /// Counts a refused request: it would not have been sent, so its calls would never have been made.
+    fn refuse(&mut self, refusal: &Refusal, step: &Step) {
+        let calls: usize = step.reply.clone().map(|at| self.recording.request.messages[at].calls.len()).sum();
+        self.figures.rejected += 1;
+        self.figures.calls += calls as u64;
+        self.figures.blocked += calls as u64;
+        let acts = self.acts.entry(refusal.policy).or_default();
+        acts.rejected += 1;
+        acts.blocked += calls as u64;
+        acts.acted += 1;
+        self.record_action(step.history - 1, refusal.policy, "rejected", (None, Some(refusal.code)));
+    }
+
+    /// Counts what is new in the plan, and what all of it saves.
+    fn planned(&mut self, plan: &Plan, history: usize) {
+        let new_from = self.recording.new_from(history);
+        if self.figures.requests == 1 {
+            for (policy, tool) in &plan.hidden {
+                self.acts.entry(policy).or_default().acted += 1;
+                self.record_action(0, policy, "hidden", (Some(tool), None));
+            }
+        }
+        self.figures.tokens_saved += saved_tokens(plan);
+        for Edit { message, decided, policy, change } in plan.effective_edits() {
+            let acts = self.acts.entry(policy).or_default();
+            acts.tokens_saved += change.saved_tokens();
+            if *decided < new_from {
+                continue;
+            }
+            let of_text = change.gone_chars() > 0 || matches!(change, Change::Surround { .. });
+            let tool = self.tools.get(*message).filter(|_| of_text).cloned().flatten();
+            let word = change.word();
+            acts.acted += u64::from(!matches!(change, Change::Remark { .. }));
+            acts.notices += u64::from(matches!(change, Change::Notice { .. }));
+            self.record_action(*message, policy, word, (tool.as_deref(), None));
+        }
+    }
+
+    /// Compares what would have been sent with what was recorded and with the previous request.
+    fn send(&mut self, (body, plan): (&Bytes, &Plan), outgoing: &Outgoing) {
+        let length = length(outgoing);
+        self.figures.bytes_before += body.len() as u64;
+        self.figures.bytes_after += length as u64;
+        for (policy, written) in parts(body, plan, outgoing) {
+            self.acts.entry(policy).or_default().bytes_saved += body.len() as i64 - written as i64;
+        }
+        let Some(messages) = messages_in(outgoing) else { return };
+        if let Some(before) = self.before.replace(messages.clone()) {
+            let kept = agreeing(&before, &messages);
+            self.figures.prefix_bytes += before.len() as u64;
+            self.figures.prefix_kept += kept as u64;
+            self.figures.prefix_breaks += u64::from(kept < before.len());
+        }
+    }
+
+    /// Judges the recorded calls as one reply, which is complete at the time of its last call.
+    fn judge(&mut self, exchange: &mut Exchange, step: &Step) {
+        let recording = self.recording;
+        let mut times = Vec::new();
+        for at in step.reply.clone() {
+            let calls = recording.request.messages[at].calls.iter();
+            times.extend(calls.map(|_| self.clock.call(recording.times_ms[at])));
+        }
+        let is_refused = !times.is_empty() && self.reply(exchange, step);
+        let mut record = exchange.judging().map_or_else(Vec::new, |judging| judging.record.clone());
+        let mut times = times.into_iter();
+        for at in step.reply.clone() {
+            for (position, call) in recording.request.messages[at].calls.iter().enumerate() {
+                let judged = take_judged(&mut record, recording.named(call));
+                let is_blocked = judged.as_ref().map_or(is_refused, |judged| is_blocked(&judged.decision));
+                self.figures.calls += 1;
+                self.figures.blocked += u64::from(is_blocked);
+                self.released_ms.push(times.next().filter(|_| !is_blocked));
+                if let Some(judged) = judged {
+                    self.observer.judged(at, position, &judged);
+                    self.acted(&judged, at, is_blocked);
+                }
+            }
+        }
+        for (policy, usage) in exchange.judging().map_or_else(Vec::new, |it| it.usage(self.clock.now_ms)) {
+            let found = Use { used: usage.used, limit: usage.limit };
+            self.limits.entry((policy, usage.tool)).or_default().raise(found);
+        }
+    }
+
+    /// Gives the exchange the recorded reply. Returns whether the client would get an error of ours instead.
+    fn reply(&self, exchange: &mut Exchange, step: &Step) -> bool {
+        let now = self.replayer.at(self.clock.now_ms);
+        let body = Ok(self.recording.reply_of(step));
+        exchange.on(Input::Reply(WholeReply { id: 0, status: 200, body }), now);
+        let mut is_refused = false;
+        while let Some(output) = exchange.next_output() {
+            match output {
+                // There is nobody to ask.
+                Output::AskApproval(call, _) => {
+                    exchange.on(Input::Decided(call.id, ApprovalDecision::Unasked), now);
+                }
+                Output::Answer(Answer::Error(_)) => is_refused = true,
+                // What the model would say if it were asked again is not known.
+                Output::Send(_) => break,
+                _ => {}
+            }
+        }
+        is_refused
+    }
+
+    /// Records what policies did to a call: the objections where it was blocked, otherwise other actions.
+    fn acted(&mut self, judged: &Judged, at: usize, is_blocked: bool) {
+        if !is_blocked {
+            for (policy, word) in &judged.acts {
+                self.acts.entry(policy).or_default().acted += 1;
+                self.record_action(at, policy, *word, (Some(&judged.tool), None));
+            }
+            return;
+        }
+        for (policy, reason) in &judged.objections {
+            let acts = self.acts.entry(policy).or_default();
+            acts.acted += 1;
+            acts.blocked += 1;
+            self.record_action(at, policy, "blocked", (Some(&judged.tool), Some(reason.kind.as_str())));
+        }
+    }
+
+    fn record_action(
+        &mut self,
+        message: usize,
+        policy: &'static str,
+        action: impl Into<Cow<'static, str>>,
+        (tool, reason): (Option<&str>, Option<&str>),
+    ) {
+        let action = action.into();
+        *self.acts.entry(policy).or_default().actions.entry(action.clone()).or_default() += 1;
+        if self.replayer.verbose {
+            let (tool, reason) = (tool.map(str::to_owned), reason.map(str::to_owned));
+            self.events.push(Event { message, policy, action, tool, reason });
+        }
+    }
+}
+
+/// Whether the client does not see the call, and toolrein did not answer it either.
+fn is_blocked(decision: &Decision) -> bool {
+    !decision.is_released() && !matches!(decision, Decision::Answer { .. })
+}
+
+/// The decision on the call of this id and name. A call that contains others has an entry for each of these, with their
+/// names and its own id: the last of them is the result for it.
+fn take_judged(record: &mut Vec<Judged>, (id, name): (Cow<'_, str>, Cow<'_, str>)) -> Option<Judged> {
+    let own = record.iter().position(|judged| judged.id == id && judged.tool == name);
+    let at = own.or_else(|| record.iter().rposition(|judged| judged.id == id))?;
+    Some(record.remove(at))
+}
+
+fn length(outgoing: &Outgoing) -> usize {
+    outgoing.pieces.iter().map(Bytes::len).sum()
+}
+
+/// How long the request would be if only one policy changed it, for each policy.
+fn parts(body: &Bytes, plan: &Plan, outgoing: &Outgoing) -> Vec<(&'static str, usize)> {
+    let edits = plan.edits.iter().map(|edit| edit.policy);
+    let dropped = plan.dropped.iter().map(|dropped| dropped.policy);
+    let hidden = plan.hidden.iter().map(|(policy, _)| *policy);
+    let declared = plan.declared.iter().map(|declared| declared.policy);
+    let mut policies: Vec<&'static str> = edits.chain(dropped).chain(hidden).chain(declared).collect();
+    policies.sort_unstable();
+    policies.dedup();
+    if let [only] = policies.as_slice() {
+        return vec![(*only, length(outgoing))];
+    }
+    let request = if policies.is_empty() { None } else { crate::dialect::chat::parse(body).ok() };
+    let Some(request) = &request else { return Vec::new() };
+    let alone = |policy: &'static str| {
+        let mut alone = Plan::default();
+        alone.edits = plan.edits.iter().filter(|edit| edit.policy == policy).cloned().collect();
+        alone.dropped = plan.dropped.iter().filter(|dropped| dropped.policy == policy).cloned().collect();
+        alone.hidden = plan.hidden.iter().filter(|(by, _)| *by == policy).cloned().collect();
+        alone.declared = plan.declared.iter().filter(|declared| declared.policy == policy).cloned().collect();
+        let source = Source { body, request, plan: &alone, restored: &[] };
+        (policy, CHAT.write(&source, &outgoing.variant).len())
+    };
+    policies.into_iter().map(alone).collect()
+}
+
+/// The messages of a request as it would have been sent, without the brackets.
+fn messages_in(outgoing: &Outgoing) -> Option<Bytes> {
+    let body = joined(outgoing);
+    let span = crate::dialect::chat::parse(&body).ok()?.messages_span;
+    Some(body.slice(span.range().start + 1..span.range().end - 1))
+}
+
+/// A request as it would have been sent, in one piece.
+pub(super) fn joined(outgoing: &Outgoing) -> Bytes {
+    match outgoing.pieces.as_slice() {
+        [whole] => whole.clone(),
+        pieces => pieces.concat().into(),
+    }
+}
+
+/// The length of the common prefix, in bytes.
+fn agreeing(one: &[u8], other: &[u8]) -> usize {
+    let strides = one.chunks(STRIDE).zip(other.chunks(STRIDE));
+    let whole = strides.take_while(|(one, other)| one == other).map(|(one, _)| one.len()).sum::<usize>();
+    let rest = one[whole..].iter().zip(&other[whole..]);
+    whole + rest.take_while(|(one, other)| one == other).count()
+}

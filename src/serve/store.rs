@@ -1,0 +1,114 @@
+//! Sets up the configured state store: this process's memory, or the one that replicas share, with the secret for
+//! hashing names. Reads environment variables; never shows an address or a secret.
+
+use crate::config::{Config, KeyHash};
+use crate::conversation::identity::HashKey;
+use crate::secret::random_key;
+use crate::store::StateStore;
+use crate::store::memory::{Bounds, Memory};
+use crate::store::redis::{AddressError, Redis, Settings};
+use crate::telemetry::metrics::Metrics;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A shorter secret could be guessed from known hashes.
+const LEAST_SECRET: usize = 32;
+/// Separates this key from other uses of the same secret.
+const DOMAIN: &[u8] = b"toolrein state store\n";
+/// How long the first attempt to connect may delay the start.
+const TRIED_WITHIN: Duration = Duration::from_millis(500);
+/// How long writing the queued updates may take at the end.
+const FINISH_WITHIN: Duration = Duration::from_secs(2);
+
+/// Why there is no state store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("{key}: the environment variable {name} {problem}")]
+    Variable { key: &'static str, name: String, problem: String },
+    #[error("store.url {0}")]
+    Url(AddressError),
+}
+
+/// See the module's documentation.
+pub(super) struct Opened {
+    pub(super) store: Arc<dyn StateStore>,
+    /// The key with which names are hashed.
+    pub(super) key: HashKey,
+    pub(super) shared: Shared,
+}
+
+/// The state store that replicas share, if there is one.
+#[derive(Clone)]
+pub(super) struct Shared(Option<Arc<Redis>>);
+
+impl Shared {
+    /// Writes the queued updates to it.
+    pub(super) async fn finish(&self) {
+        if let Some(redis) = &self.0 {
+            redis.finish(FINISH_WITHIN).await;
+        }
+    }
+}
+
+/// Opens the state store. A shared one connects in the background; the start waits a moment for it, so that the first
+/// request finds it.
+pub(super) async fn open(config: &Config, metrics: &Arc<Metrics>) -> Result<Opened, StoreError> {
+    let opened = match config.store.is_shared() {
+        true => shared(config, metrics).await?,
+        false => {
+            let store = Arc::new(Memory::new(&bounds(config)));
+            Opened { store, key: random_key(), shared: Shared(None) }
+        }
+    };
+    let store = Arc::clone(&opened.store);
+    metrics.count_conversations_by(move || store.conversations());
+    Ok(opened)
+}
+
+async fn shared(config: &Config, metrics: &Arc<Metrics>) -> Result<Opened, StoreError> {
+    let settings = &config.store;
+    let key = key(&settings.secret_env)?;
+    let url = match settings.url.as_str() {
+        "" => variable("store.url_env", &settings.url_env)?,
+        url => url.to_owned(),
+    };
+    let (prefix, timeout, bounds) = (settings.prefix.clone(), settings.timeout, bounds(config));
+    let opened =
+        Redis::open(Settings { url, key: key.clone(), prefix, timeout, bounds }, Arc::clone(metrics));
+    let redis = Arc::new(opened.map_err(|error| match settings.url_env.as_str() {
+        "" => StoreError::Url(error),
+        name => refused("store.url_env", name, &error.to_string()),
+    })?);
+    redis.is_tried(TRIED_WITHIN).await;
+    Ok(Opened { store: Arc::clone(&redis) as _, key, shared: Shared(Some(redis)) })
+}
+
+fn bounds(config: &Config) -> Bounds {
+    Bounds {
+        calls: config.store.calls,
+        hidden_exchange_bytes: config.store.hidden_exchange_bytes,
+        conversations: config.store.conversations,
+        lifetime: config.store.ttl,
+        refusals: config.upstream.remember,
+    }
+}
+
+/// The key from the secret in the variable `name`. Hashed with SHA-256, so that every bit of it counts.
+fn key(name: &str) -> Result<HashKey, StoreError> {
+    let at = "store.secret_env";
+    let secret = variable(at, name)?;
+    if secret.chars().count() < LEAST_SECRET {
+        return Err(refused(at, name, &format!("has fewer than {LEAST_SECRET} characters")));
+    }
+    let hash = KeyHash::of(&[DOMAIN, secret.as_bytes()].concat());
+    hash.map(|hash| HashKey::of(hash.bytes())).ok_or_else(|| refused(at, name, "cannot be hashed"))
+}
+
+fn variable(key: &'static str, name: &str) -> Result<String, StoreError> {
+    let value = std::env::var(name).map_err(|_| refused(key, name, "is not set"))?;
+    Ok(value.trim().to_owned())
+}
+
+fn refused(key: &'static str, name: &str, problem: &str) -> StoreError {
+    StoreError::Variable { key, name: name.to_owned(), problem: problem.to_owned() }
+}

@@ -1,0 +1,108 @@
+//! LRU caches with a weight limit and a time to live, by moka, keyed by hashes. Knows nothing of their values.
+
+use crate::conversation::identity::Hash;
+use moka::ops::compute::Op;
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
+use std::time::Duration;
+
+/// About what an entry costs beside its value.
+pub(super) const ENTRY_BYTES: usize = 300;
+/// Longer times to live count as unlimited. moka allows no more than 1,000 years.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+
+/// A cache of values whose weights, given by `weigh`, add up to at most `bound`; each is kept for `lifetime` after it
+/// was written.
+pub(super) fn weighed<V: Clone + Send + Sync + 'static>(
+    bound: u64,
+    lifetime: Duration,
+    weigh: impl Fn(&V) -> usize + Send + Sync + 'static,
+) -> Cache<Hash, V> {
+    Cache::builder()
+        .max_capacity(bound)
+        .time_to_live(lifetime.min(LONGEST))
+        .eviction_policy(EvictionPolicy::lru())
+        .weigher(move |_, value| u32::try_from(weigh(value)).unwrap_or(u32::MAX))
+        .build()
+}
+
+/// A cache of up to `bound` values, each kept for `lifetime` after it was written.
+pub(super) fn counted<V: Clone + Send + Sync + 'static>(bound: u64, lifetime: Duration) -> Cache<Hash, V> {
+    weighed(bound, lifetime, |_| 1)
+}
+
+/// A set of the keys that were seen, each kept for `lifetime` after it was last seen.
+pub(super) struct SeenKeys(Cache<Hash, ()>);
+
+impl SeenKeys {
+    /// Up to `bound` keys.
+    pub(super) fn new(bound: u64, lifetime: Duration) -> Self {
+        let builder = Cache::builder().max_capacity(bound).eviction_policy(EvictionPolicy::lru());
+        Self(builder.time_to_idle(lifetime.min(LONGEST)).build())
+    }
+
+    /// Whether `name` was seen before; marks it as seen.
+    pub(super) fn see(&self, name: Hash) -> bool {
+        !self.0.entry(name).or_insert(()).is_fresh()
+    }
+
+    /// How many keys are known.
+    pub(super) fn count(&self) -> u64 {
+        self.0.run_pending_tasks();
+        self.0.entry_count()
+    }
+}
+
+/// Replaces the value under `key` by the result of `next`, atomically.
+pub(super) fn update<V: Clone + Send + Sync + 'static>(
+    cache: &Cache<Hash, V>,
+    key: Hash,
+    next: impl FnOnce(Option<V>) -> V,
+) {
+    cache.entry(key).and_compute_with(|known| Op::Put(next(known.map(|entry| entry.into_value()))));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_asked_for_longest_is_forgotten_and_the_weight_of_all_is_bounded() {
+        let cache = weighed(1_000, Duration::MAX, |value: &usize| *value);
+        cache.insert(Hash(0), 1_001);
+        cache.run_pending_tasks();
+        assert_eq!(cache.get(&Hash(0)), None, "heavier than all may be");
+        for key in 1..100 {
+            update(&cache, Hash(key), |known| known.unwrap_or(100));
+            cache.run_pending_tasks();
+            assert_eq!(cache.get(&Hash(1)), Some(100), "{key}");
+            assert!(cache.weighted_size() <= 1_000);
+        }
+        assert_eq!((cache.get(&Hash(2)), cache.get(&Hash(99))), (None, Some(100)));
+    }
+
+    #[test]
+    fn a_name_is_known_once_it_was_seen() {
+        let seen = SeenKeys::new(10, Duration::MAX);
+        assert_eq!([1, 2, 1].map(|name| seen.see(Hash(name))), [false, false, true]);
+        (0..1_000).for_each(|name| {
+            seen.see(Hash(name));
+        });
+        assert_eq!(seen.count(), 10);
+    }
+
+    #[test]
+    fn updates_at_once_come_one_after_the_other() {
+        let cache = counted::<u64>(10, Duration::MAX);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1_000 {
+                        update(&cache, Hash(1), |known| known.unwrap_or(0) + 1);
+                    }
+                });
+            }
+        });
+        assert_eq!(cache.get(&Hash(1)), Some(4_000));
+    }
+}

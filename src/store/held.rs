@@ -1,0 +1,279 @@
+//! Pending approvals of calls whose replies wait for a person's decision, each under a token of 128 random bits: an
+//! answer concerns one call with its exact arguments in one conversation, once, while its client is connected. Only
+//! keeps and delivers answers; who may answer, and what follows, is decided elsewhere. Lives in the process that holds
+//! the clients' connections.
+
+use crate::conversation::identity::Domain;
+use crate::secret::random_key;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+/// The most calls that wait at once: each is a client's connection, and an entry that somebody has to read.
+const MOST_WAITING: usize = 1000;
+/// For how many ended calls the result is kept, for late answers.
+const MOST_ENDED: usize = 1000;
+
+/// What a person is shown of a call that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    pub tool: String,
+    /// The exact arguments that the client would get.
+    pub arguments: String,
+    /// The arguments in readable form: a line for each value, with invisible characters made visible.
+    pub readable: String,
+    pub conversation: String,
+    pub since: SystemTime,
+    pub expires: SystemTime,
+}
+
+/// How the wait for a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Approved,
+    Declined,
+    /// Nobody answered in time.
+    Expired,
+    /// Its client left.
+    Left,
+    /// The process is shutting down.
+    Stopped,
+    /// Too many waited already.
+    Refused,
+}
+
+/// All calls that wait in this process.
+#[derive(Default)]
+pub struct HeldCalls {
+    // A std mutex: held for a look-up or a list, never across an await.
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    waiting: HashMap<String, Waiting>,
+    ended: VecDeque<(String, End)>,
+    /// How many calls have waited, to list them in order.
+    count: u64,
+    stopped: bool,
+}
+
+struct Waiting {
+    nth: u64,
+    shown: Shown,
+    answer: oneshot::Sender<bool>,
+}
+
+/// A call that waits. Dropping it means that the client has left.
+pub struct Ticket {
+    calls: Arc<HeldCalls>,
+    token: String,
+    answer: oneshot::Receiver<bool>,
+    until: Instant,
+    end: Option<End>,
+}
+
+impl HeldCalls {
+    /// Lets a call wait until `until`.
+    pub fn hold(self: &Arc<Self>, shown: Shown, until: Instant) -> Ticket {
+        let token = random_key().hash(Domain::Confirmation, &[]).to_string();
+        let (sender, answer) = oneshot::channel();
+        let mut inner = self.lock();
+        let end = match (inner.stopped, inner.waiting.len() < MOST_WAITING) {
+            (true, _) => Some(End::Stopped),
+            (false, false) => Some(End::Refused),
+            (false, true) => None,
+        };
+        if end.is_none() {
+            inner.count += 1;
+            let waiting = Waiting { nth: inner.count, shown, answer: sender };
+            inner.waiting.insert(token.clone(), waiting);
+        }
+        drop(inner);
+        Ticket { calls: Arc::clone(self), token, answer, until, end }
+    }
+
+    /// Approves or declines the call that waits under `token`, and returns it.
+    ///
+    /// # Errors
+    /// How its wait ended, if it waits no longer; `None` if no call is known under that token.
+    pub fn answer(&self, token: &str, approve: bool) -> Result<Shown, Option<End>> {
+        let mut inner = self.lock();
+        let Some(waiting) = inner.waiting.remove(token) else {
+            let ended = inner.ended.iter().rev().find(|(ended, _)| ended == token);
+            return Err(ended.map(|(_, end)| *end));
+        };
+        let end = match (waiting.answer.send(approve), approve) {
+            (Err(_), _) => End::Left,
+            (Ok(()), true) => End::Approved,
+            (Ok(()), false) => End::Declined,
+        };
+        inner.end(token, end);
+        if end == End::Left { Err(Some(end)) } else { Ok(waiting.shown) }
+    }
+
+    /// The calls that wait, the oldest first, each with its token.
+    pub fn list(&self) -> Vec<(String, Shown)> {
+        let inner = self.lock();
+        let mut all: Vec<_> = inner.waiting.iter().collect();
+        all.sort_unstable_by_key(|(_, waiting)| waiting.nth);
+        all.into_iter().map(|(token, waiting)| (token.clone(), waiting.shown.clone())).collect()
+    }
+
+    /// How many wait.
+    pub fn count(&self) -> u64 {
+        self.lock().waiting.len() as u64
+    }
+
+    /// Ends every wait as stopped; later calls are not held.
+    pub fn stop(&self) {
+        let mut inner = self.lock();
+        inner.stopped = true;
+        let tokens: Vec<String> = inner.waiting.drain().map(|(token, _)| token).collect();
+        tokens.iter().for_each(|token| inner.end(token, End::Stopped));
+    }
+
+    /// Removes a call whose decision is no longer awaited; false if it was answered before.
+    fn forget(&self, token: &str, end: End) -> bool {
+        let mut inner = self.lock();
+        let was_waiting = inner.waiting.remove(token).is_some();
+        if was_waiting {
+            inner.end(token, end);
+        }
+        was_waiting
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn end(&mut self, token: &str, end: End) {
+        if self.ended.len() >= MOST_ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((token.to_owned(), end));
+    }
+}
+
+impl Ticket {
+    /// Waits for the decision. Cancel-safe.
+    pub async fn decision(&mut self) -> End {
+        if let Some(end) = self.end {
+            return end;
+        }
+        let end_for = |answer| if answer { End::Approved } else { End::Declined };
+        let end = match timeout_at(self.until, &mut self.answer).await {
+            Ok(Ok(answer)) => end_for(answer),
+            Ok(Err(_)) => End::Stopped,
+            Err(_) if self.calls.forget(&self.token, End::Expired) => End::Expired,
+            // It was answered in the very last moment.
+            Err(_) => self.answer.try_recv().map_or(End::Stopped, end_for),
+        };
+        *self.end.insert(end)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.end.is_none() {
+            self.calls.forget(&self.token, End::Left);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn shown(tool: &str) -> Shown {
+        let now = SystemTime::UNIX_EPOCH;
+        let (arguments, readable) = ("{}".to_owned(), "{}".to_owned());
+        Shown {
+            tool: tool.to_owned(),
+            arguments,
+            readable,
+            conversation: "c".to_owned(),
+            since: now,
+            expires: now,
+        }
+    }
+
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(3600)
+    }
+
+    fn held(calls: &Arc<HeldCalls>, tool: &str) -> (Ticket, String) {
+        let ticket = calls.hold(shown(tool), later());
+        let token = ticket.token.clone();
+        (ticket, token)
+    }
+
+    #[tokio::test]
+    async fn each_call_hears_its_own_word_once() {
+        let calls = Arc::<HeldCalls>::default();
+        let (mut pay, pay_token) = held(&calls, "pay");
+        let (mut delete, delete_token) = held(&calls, "delete");
+        let names: Vec<String> = calls.list().into_iter().map(|(_, shown)| shown.tool).collect();
+        assert_eq!(names, ["pay", "delete"], "the oldest first");
+        assert_eq!(calls.answer(&delete_token, false).unwrap().tool, "delete");
+        assert_eq!(calls.answer(&pay_token, true).unwrap().tool, "pay");
+        assert_eq!((pay.decision().await, delete.decision().await), (End::Approved, End::Declined));
+        assert_eq!(calls.answer(&delete_token, true), Err(Some(End::Declined)), "a word is said once");
+        assert_eq!(calls.answer(&"0".repeat(32), true), Err(None));
+        assert_eq!((calls.count(), pay.decision().await), (0, End::Approved));
+    }
+
+    #[test]
+    fn tokens_are_128_random_bits() {
+        let calls = Arc::<HeldCalls>::default();
+        let tokens: Vec<String> = (0..100).map(|_| held(&calls, "pay").1).collect();
+        let mut distinct = tokens.clone();
+        distinct.sort();
+        distinct.dedup();
+        assert_eq!(distinct.len(), tokens.len());
+        assert!(
+            tokens
+                .iter()
+                .all(|token| token.len() == 32 && token.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        );
+    }
+
+    #[tokio::test]
+    async fn nobody_answers_a_call_whose_time_is_over_or_whose_client_left() {
+        let calls = Arc::<HeldCalls>::default();
+        let mut brief = calls.hold(shown("pay"), Instant::now() + Duration::from_millis(5));
+        let token = brief.token.clone();
+        assert_eq!(brief.decision().await, End::Expired);
+        assert_eq!(calls.answer(&token, true), Err(Some(End::Expired)));
+        let (gone, token) = held(&calls, "pay");
+        drop(gone);
+        assert_eq!(calls.answer(&token, true), Err(Some(End::Left)));
+        assert_eq!(calls.count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_is_given_up_and_taken_up_again_loses_no_word() {
+        let calls = Arc::<HeldCalls>::default();
+        let (mut ticket, token) = held(&calls, "pay");
+        let moment = Instant::now() + Duration::from_millis(1);
+        assert!(timeout_at(moment, ticket.decision()).await.is_err());
+        calls.answer(&token, true).unwrap();
+        assert_eq!(ticket.decision().await, End::Approved);
+    }
+
+    #[tokio::test]
+    async fn a_stop_ends_every_wait_and_too_many_do_not_wait() {
+        let calls = Arc::<HeldCalls>::default();
+        let mut tickets: Vec<Ticket> = (0..MOST_WAITING).map(|_| held(&calls, "pay").0).collect();
+        assert_eq!(held(&calls, "pay").0.decision().await, End::Refused);
+        calls.stop();
+        assert_eq!(tickets[0].decision().await, End::Stopped);
+        assert_eq!(held(&calls, "pay").0.decision().await, End::Stopped);
+        assert_eq!(calls.count(), 0);
+    }
+}

@@ -1,0 +1,420 @@
+//! The state store in this process's memory: bounded LRU caches. Also the memo of what was derived from messages.
+//! Nothing here outlives the process or is shared with another.
+
+use super::cache::{ENTRY_BYTES, SeenKeys, counted, update, weighed};
+use super::pending::PendingApproval;
+use super::recent::Recent;
+use super::spent::{MOST_USES, Uses};
+use super::stops::{Listed, StopError, Stops};
+use super::{Ask, Claim, Facts, ModelFacts, News, Overflow, StateStore, Stop};
+use crate::conversation::identity::Hash;
+use crate::conversation::memo::{Derived, Memo};
+use crate::conversation::released::{Releases, with};
+use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY};
+use crate::plan::approval::Confirmation;
+use moka::Entry;
+use moka::ops::compute::Op;
+use moka::sync::Cache;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The most overflows kept for one conversation, the newest: each made room for a good while.
+pub(super) const MOST_OVERFLOWS: usize = 32;
+/// The most models whose refusals are kept.
+const MOST_MODELS: u64 = 10_000;
+/// About what a compiled schema takes: some hundred nodes.
+const COMPILED_BYTES: usize = 32 * 1024;
+
+/// How much is kept and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Calls whose release time is known.
+    pub calls: u64,
+    /// Bytes of hidden exchanges.
+    pub hidden_exchange_bytes: u64,
+    /// Conversations counted.
+    pub conversations: u64,
+    /// How long a fact is kept.
+    pub lifetime: Duration,
+    /// How long the refusals of a model are kept.
+    pub refusals: Duration,
+}
+
+/// See the module's documentation.
+pub struct Memory {
+    released: Recent<Releases>,
+    rounds: Cache<Hash, Arc<Vec<HiddenExchange>>>,
+    requests: SeenKeys,
+    conversations: SeenKeys,
+    asked: Cache<Hash, PendingApproval>,
+    spent: Cache<Hash, Arc<Uses>>,
+    overflows: Cache<Hash, Arc<Vec<Overflow>>>,
+    pub(super) stops: Stops,
+    models: Cache<Hash, ModelFacts>,
+    /// Whether any is known: most upstreams refuse nothing, and every request asks.
+    knows_models: AtomicBool,
+    sent_exchanges: Cache<Hash, u64>,
+    started: Instant,
+}
+
+impl Memory {
+    /// An empty state store.
+    pub fn new(bounds: &Bounds) -> Self {
+        let (lifetime, conversations) = (bounds.lifetime, bounds.conversations);
+        Self {
+            released: Recent::new(bounds.calls, millis(lifetime)),
+            rounds: weighed(bounds.hidden_exchange_bytes, lifetime, |rounds: &Arc<Vec<HiddenExchange>>| {
+                rounds.iter().map(|round| round.messages.len() + ENTRY_BYTES).sum()
+            }),
+            requests: SeenKeys::new(conversations, lifetime),
+            conversations: SeenKeys::new(conversations, lifetime),
+            asked: weighed(bounds.hidden_exchange_bytes, lifetime, |pending: &PendingApproval| {
+                pending.confirmation.size() + ENTRY_BYTES
+            }),
+            // The largest quota must fit however few calls are kept otherwise.
+            spent: weighed(bounds.calls.max(MOST_USES as u64), lifetime, |uses: &Arc<Uses>| uses.len()),
+            stops: Stops::new(millis(lifetime)),
+            overflows: counted(conversations, lifetime),
+            models: counted(MOST_MODELS, bounds.refusals),
+            knows_models: AtomicBool::new(false),
+            sent_exchanges: counted(conversations, lifetime),
+            started: Instant::now(),
+        }
+    }
+
+    /// Monotonic time of this store, in ms, independent of the system's clock.
+    fn ms_at(&self, moment: Instant) -> u64 {
+        millis(moment.saturating_duration_since(self.started))
+    }
+
+    fn model(&self, model: &Hash) -> ModelFacts {
+        let known = self.knows_models.load(Ordering::Relaxed).then(|| self.models.get(model));
+        known.flatten().unwrap_or_default()
+    }
+
+    /// Whether `claim` gets its calls here.
+    pub(super) fn take(&self, claim: Claim) -> bool {
+        let mut taken = false;
+        // Atomic, so that of two claims at once only one succeeds. A question that was evicted meanwhile stays so.
+        self.asked.entry(claim.question).and_compute_with(|known| {
+            let Some(mut pending) = known.map(Entry::into_value) else { return Op::Nop };
+            taken = pending.take(claim);
+            Op::Put(pending)
+        });
+        taken
+    }
+
+    /// The question under this key.
+    pub(super) fn asked(&self, question: Hash) -> Option<Arc<Confirmation>> {
+        Some(self.asked.get(&question)?.confirmation)
+    }
+
+    /// The uses of a quota before this request, without those of its own earlier try, which gets one more try.
+    fn spent(&self, quota: Hash, request: Hash, at_ms: u64) -> Vec<u64> {
+        let Some(uses) = self.spent.get(&quota) else { return Vec::new() };
+        let mut uses = Arc::unwrap_or_clone(uses);
+        let is_again = uses.knows(request);
+        let before = uses.before(request, at_ms);
+        if is_again {
+            self.spent.insert(quota, Arc::new(uses));
+        }
+        before
+    }
+
+    fn add_overflow(&self, conversation: Hash, overflow: Overflow) {
+        update(&self.overflows, conversation, |known| {
+            let mut overflows = known.map_or_else(Vec::new, |known| known.to_vec());
+            overflows.retain(|known| *known != overflow);
+            overflows.push(overflow);
+            let surplus = overflows.len().saturating_sub(MOST_OVERFLOWS);
+            overflows.drain(..surplus);
+            Arc::new(overflows)
+        });
+    }
+
+    /// Different exchanges under one key are all kept: they show that conversations cannot be distinguished there.
+    fn add_hidden_exchange(&self, place: Hash, round: &HiddenExchange) {
+        update(&self.rounds, place, |known| {
+            let mut rounds = known.map_or_else(Vec::new, |known| known.to_vec());
+            rounds.retain(|known| known != round);
+            rounds.push(round.clone());
+            let surplus = rounds.len().saturating_sub(MOST_AT_ONE_KEY);
+            rounds.drain(..surplus);
+            Arc::new(rounds)
+        });
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl StateStore for Memory {
+    fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
+        let now_ms = self.ms_at(ask.now);
+        let repeated = self.requests.see(ask.request);
+        self.conversations.see(ask.conversation);
+        let rounds_at = |place| self.rounds.get(place).map_or_else(Vec::new, |rounds| rounds.to_vec());
+        Box::pin(ready(Facts {
+            released: ask.calls.iter().map(|call| self.released.find(call, now_ms)).collect(),
+            rounds: ask.places.iter().map(rounds_at).collect(),
+            model: self.model(&ask.model),
+            repeated,
+            asked: ask.answered.and_then(|text| self.asked(text)),
+            sent_exchanges: ask.histories.iter().map(|history| self.sent_exchanges.get(history)).collect(),
+            spent: ask.quotas.iter().map(|quota| self.spent(quota.name, ask.bytes, ask.now_ms)).collect(),
+            overflows: self.overflows.get(&ask.conversation).map_or_else(Vec::new, |all| all.to_vec()),
+            stopped: self.stops.find(ask.stops, ask.now_ms),
+            away: false,
+            unwritten: false,
+        }))
+    }
+
+    fn record(&self, news: News) {
+        if !news.released.is_empty() {
+            let now_ms = self.ms_at(Instant::now());
+            for (call, release) in news.released {
+                self.released.update(call, now_ms, |known| with(&known.unwrap_or_default(), release));
+            }
+        }
+        for (place, round) in news.rounds {
+            self.add_hidden_exchange(place, &round);
+        }
+        for (text, confirmation) in news.asked {
+            let new = || PendingApproval::new(Arc::new(confirmation));
+            update(&self.asked, text, |known| known.unwrap_or_else(new));
+        }
+        for spent in news.spent {
+            update(&self.spent, spent.quota, |known| {
+                let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
+                uses.add(&spent);
+                Arc::new(uses)
+            });
+        }
+        if let Some((model, facts)) = news.model {
+            self.knows_models.store(true, Ordering::Relaxed);
+            update(&self.models, model, |known: Option<ModelFacts>| {
+                known.map_or(facts, |known| known.and(facts))
+            });
+        }
+        if let Some(sent) = news.sent {
+            self.sent_exchanges.insert(sent.history, sent.rounds);
+        }
+        if let Some((conversation, overflow)) = news.overflow {
+            self.add_overflow(conversation, overflow);
+        }
+    }
+
+    fn claim<'a>(&'a self, claim: Claim) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        Box::pin(ready(self.take(claim)))
+    }
+
+    fn stop<'a>(
+        &'a self,
+        stop: Stop,
+        now_ms: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<u64, StopError>> + Send + 'a>> {
+        Box::pin(ready(self.stops.add(stop, now_ms)))
+    }
+
+    fn resume<'a>(
+        &'a self,
+        stop: Stop,
+    ) -> Pin<Box<dyn Future<Output = Result<bool, StopError>> + Send + 'a>> {
+        Box::pin(ready(Ok(self.stops.remove(&stop))))
+    }
+
+    fn stops<'a>(&'a self, now_ms: u64) -> Pin<Box<dyn Future<Output = Listed> + Send + 'a>> {
+        Box::pin(ready(Listed { stops: self.stops.list(now_ms), whole: true }))
+    }
+
+    fn conversations(&self) -> u64 {
+        self.conversations.count()
+    }
+}
+
+/// A cache of what was derived from messages, up to a number of bytes.
+pub struct MemoCache(Cache<Hash, Derived>);
+
+impl MemoCache {
+    /// An empty cache that keeps up to `bytes`.
+    pub fn new(bytes: u64) -> Self {
+        let weigh = |derived: &Derived| {
+            let bytes = match derived {
+                Derived::Cut(Some((text, _))) => text.weight(),
+                Derived::Compiled(_) => COMPILED_BYTES,
+                Derived::Checkpoint(checkpoint) => checkpoint.weight(),
+                _ => 0,
+            };
+            bytes + ENTRY_BYTES
+        };
+        // What is derived from bytes never changes.
+        Self(weighed(bytes, Duration::MAX, weigh))
+    }
+}
+
+impl Memo for MemoCache {
+    fn derive(&self, key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
+        if let Some(known) = self.0.get(&key) {
+            return known;
+        }
+        // Two requests may compute the same at once; waiting for each other would cost more.
+        let derived = compute();
+        self.0.insert(key, derived.clone());
+        derived
+    }
+
+    fn find(&self, key: Hash) -> Option<Derived> {
+        self.0.get(&key)
+    }
+
+    fn keep(&self, key: Hash, derived: Derived) {
+        self.0.insert(key, derived);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::released::{NOTHING_HIDDEN, Release};
+    use crate::store::{Quota, Spent};
+    use bytes::Bytes;
+    use futures_util::FutureExt as _;
+
+    fn store() -> Memory {
+        Memory::new(&Bounds {
+            calls: 100,
+            hidden_exchange_bytes: 100_000,
+            conversations: 100,
+            lifetime: Duration::from_secs(3600),
+            refusals: Duration::from_secs(3600),
+        })
+    }
+
+    fn look_up(store: &Memory, calls: &[Hash], places: &[Hash], request: u128) -> Facts {
+        let ask = Ask {
+            calls,
+            places,
+            model: Hash(1),
+            request: Hash(request),
+            conversation: Hash(request),
+            answered: None,
+            histories: &[Hash(5), Hash(6)],
+            quotas: &[],
+            stops: &[],
+            bytes: Hash(request),
+            now_ms: 0,
+            now: Instant::now(),
+        };
+        store.look_up(ask).now_or_never().unwrap()
+    }
+
+    fn round(key: u128, text: &str) -> HiddenExchange {
+        HiddenExchange { message_key: Hash(key), messages: Bytes::copy_from_slice(text.as_bytes()) }
+    }
+
+    #[test]
+    fn of_a_call_each_conversation_s_latest_time_is_kept_and_the_newest_of_all() {
+        let store = store();
+        let release = |context, at_ms| Release { context: Hash(context), hidden: NOTHING_HIDDEN, at_ms };
+        for (context, at_ms) in [(7, 5), (8, 6), (7, 9), (7, 4)].into_iter().chain((10..20).map(|at| (9, at)))
+        {
+            let released = vec![(Hash(1), release(context, at_ms))];
+            store.record(News { released, ..News::default() });
+        }
+        let known = look_up(&store, &[Hash(1), Hash(2)], &[], 0).released;
+        assert_eq!(known[0].as_deref().unwrap(), [release(8, 6), release(7, 9), release(9, 19)]);
+        assert_eq!(known[1], None);
+        for context in 100..200 {
+            let released = vec![(Hash(2), release(context, context as u64))];
+            store.record(News { released, ..News::default() });
+        }
+        let known = look_up(&store, &[Hash(2)], &[], 0).released;
+        let expected: Vec<Release> = (192..200).map(|at| release(at, at as u64)).collect();
+        assert_eq!(known[0].as_deref().unwrap(), expected);
+    }
+
+    #[test]
+    fn rounds_are_found_at_their_place_equal_ones_once() {
+        let store = store();
+        for (place, round) in
+            [(1, round(7, "new")), (1, round(7, "old")), (1, round(8, "other")), (1, round(7, "new"))]
+        {
+            store.record(News { rounds: vec![(Hash(place), round)], ..News::default() });
+        }
+        let facts = look_up(&store, &[], &[Hash(1), Hash(2)], 0);
+        assert_eq!(facts.rounds, [vec![round(7, "old"), round(8, "other"), round(7, "new")], vec![]]);
+    }
+
+    #[test]
+    fn one_place_keeps_a_bounded_number_of_rounds() {
+        let store = store();
+        for key in 0..200 {
+            store.record(News { rounds: vec![(Hash(1), round(key, "x"))], ..News::default() });
+        }
+        let rounds = &look_up(&store, &[], &[Hash(1)], 0).rounds[0];
+        assert_eq!(rounds.len(), MOST_AT_ONE_KEY);
+        assert_eq!(rounds.last().unwrap().message_key, Hash(199));
+    }
+
+    #[test]
+    fn the_largest_quota_is_kept_however_few_calls_are() {
+        let store = store();
+        let quota = Quota { name: Hash(7), calls: MOST_USES, window_ms: 1_000_000 };
+        for request in 0..MOST_USES as u64 {
+            let (name, at_ms) = (Hash(u128::from(request) + 100), request);
+            let spent =
+                Spent { quota: quota.name, request: name, calls: 1, at_ms, window_ms: quota.window_ms };
+            store.record(News { spent: vec![spent], ..News::default() });
+        }
+        let spent = store.spent(quota.name, Hash(1), MOST_USES as u64);
+        assert_eq!((spent.len(), spent.first()), (MOST_USES, Some(&0)));
+    }
+
+    #[test]
+    fn what_a_model_refuses_adds_up() {
+        let store = store();
+        let no_tools = ModelFacts { no_tools: true, ..ModelFacts::default() };
+        let no_late_system = ModelFacts { no_late_system: true, ..ModelFacts::default() };
+        for facts in [no_tools, no_late_system] {
+            store.record(News { model: Some((Hash(1), facts)), ..News::default() });
+        }
+        assert_eq!(look_up(&store, &[], &[], 0).model, no_tools.and(no_late_system));
+    }
+
+    #[test]
+    fn a_request_is_repeated_when_it_comes_again() {
+        let store = store();
+        let seen: Vec<bool> =
+            [1, 2, 1].iter().map(|request| look_up(&store, &[], &[], *request).repeated).collect();
+        assert_eq!(seen, [false, false, true]);
+    }
+
+    #[test]
+    fn the_newest_overflows_of_a_conversation_are_known_each_once() {
+        let store = store();
+        for messages in (0..100).chain([99]) {
+            let overflow = Overflow { messages, history: Hash(messages as u128) };
+            store.record(News { overflow: Some((Hash(3), overflow)), ..News::default() });
+        }
+        let known = look_up(&store, &[], &[], 3).overflows;
+        assert_eq!((known.len(), known.last().unwrap().messages), (MOST_OVERFLOWS, 99));
+        assert_eq!(look_up(&store, &[], &[], 4).overflows, []);
+    }
+
+    #[test]
+    fn what_was_derived_once_is_not_derived_again() {
+        let memo = MemoCache::new(10_000);
+        let mut computed = 0;
+        for _ in 0..3 {
+            memo.derive(Hash(1), &mut || {
+                computed += 1;
+                Derived::Hash(Hash(2))
+            });
+        }
+        assert_eq!(computed, 1);
+    }
+}

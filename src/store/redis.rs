@@ -1,0 +1,315 @@
+//! The state store that replicas share, in a Redis. This process's own memory is a write-through cache in front of it,
+//! so that its own facts are there at once and it goes on alone while the Redis is away. Combines what both know;
+//! decides nothing.
+//!
+//! Shared are release times, hidden exchanges, what models refuse, questions to people and which requests took their
+//! calls, uses of quotas, overflows, bills of histories, stops, and which requests were seen before. Learned rates stay
+//! in the process, and so does what is bound to a client's connection.
+
+mod link;
+mod names;
+pub mod records;
+mod stops;
+mod trip;
+mod uses;
+mod writer;
+
+use self::link::Link;
+use self::names::Names;
+use self::records::{Kind, Taken, Use};
+use self::trip::{Found, Reader, Trip};
+use self::uses::{Change, Uses};
+use self::writer::{Queue, Update, queue};
+use super::cache::{update, weighed};
+use super::memory::{Bounds, MOST_OVERFLOWS, Memory};
+use super::pending::PendingApproval;
+use super::stops::{Listed, StopError};
+use super::{Ask, Claim, Facts, News, Spent, StateStore, Stop};
+use crate::conversation::identity::{Hash, HashKey};
+use crate::conversation::released::{Release, Releases, with};
+use crate::exchange::store::MOST_AT_ONE_KEY;
+use crate::plan::approval::Confirmation;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::store::StoreOp;
+use ::redis::{Client, Value, pipe};
+use moka::sync::Cache;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::timeout;
+
+/// The address, and the settings of what is kept there.
+pub struct Settings {
+    /// `redis://` or `rediss://`, credentials included.
+    pub url: String,
+    /// The secret that all replicas share.
+    pub key: HashKey,
+    /// The prefix of every key.
+    pub prefix: String,
+    /// The timeout of one round trip.
+    pub timeout: Duration,
+    pub bounds: Bounds,
+}
+
+/// The address is invalid. Its text is left out, since it may hold a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("is not the address of a Redis, such as redis://host:6379/0")]
+pub struct AddressError;
+
+/// See the module's documentation.
+pub struct Redis {
+    local: Memory,
+    /// The uses of quotas that this process knows.
+    uses: Cache<Hash, Arc<Uses>>,
+    link: Arc<Link>,
+    names: Names,
+    queue: Queue,
+    ending: watch::Sender<bool>,
+    keeper: AbortHandle,
+    // A std mutex: held for an assignment.
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+impl Redis {
+    /// A state store at this address, to which it connects in the background.
+    ///
+    /// # Errors
+    /// The address is invalid.
+    pub fn open(settings: Settings, metrics: Arc<Metrics>) -> Result<Self, AddressError> {
+        let Settings { url, key, prefix, timeout, bounds } = settings;
+        let client = Client::open(url).map_err(|_| AddressError)?;
+        let link = Arc::new(Link::new(client, timeout, metrics));
+        let names = Names::new(prefix, key, bounds.lifetime, bounds.refusals);
+        let kept = Arc::clone(&link);
+        let keeper = tokio::spawn(async move { kept.keep().await }).abort_handle();
+        let (ending, is_ending) = watch::channel(false);
+        let (queue, writer) = queue(Arc::clone(&link), names.clone(), is_ending);
+        let writer = Mutex::new(Some(tokio::spawn(writer.run())));
+        let uses = weighed(bounds.calls, bounds.lifetime, |uses: &Arc<Uses>| uses.len());
+        Ok(Self { local: Memory::new(&bounds), uses, link, names, queue, ending, keeper, writer })
+    }
+
+    /// Waits until the first attempt to connect has ended, successful or not.
+    pub async fn is_tried(&self, within: Duration) {
+        let _ = timeout(within, self.link.is_tried()).await;
+    }
+
+    /// Writes the queued updates, as long as the state store answers, and ends.
+    pub async fn finish(&self, within: Duration) {
+        self.ending.send_replace(true);
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            let abort = writer.abort_handle();
+            if timeout(within, writer).await.is_err() {
+                abort.abort();
+            }
+        }
+        self.keeper.abort();
+    }
+
+    fn queue_update(&self, update: Update) {
+        if !self.queue.put(update) {
+            self.link.count(StoreOp::Record, 1);
+        }
+    }
+
+    /// Adds what the shared state store knows.
+    async fn add_shared(&self, ask: Ask<'_>, facts: &mut Facts) {
+        let trip = Trip { names: &self.names, ask };
+        let Ok(answers) = self.link.ask(&trip.commands(), StoreOp::LookUp).await else {
+            facts.away = true;
+            return self.count_spent(ask, &[], facts);
+        };
+        let found = trip.read(answers);
+        self.link.count(StoreOp::Unreadable, found.unreadable);
+        if let Some(written) = &found.written {
+            self.link.count(StoreOp::Record, written.is_err().into());
+            facts.unwritten = self.link.heard_of_writes(written.as_ref().err().map(String::as_str));
+        }
+        self.count_spent(ask, &found.uses, facts);
+        self.add_stops(ask, &found.stops, facts);
+        self.remember_releases((ask.calls, &facts.released), &found.released);
+        merge(facts, found);
+    }
+
+    /// Keeps what other replicas reported, so that it is known while the state store is away too.
+    fn remember_releases(&self, (calls, own): (&[Hash], &[Option<Releases>]), found: &[Vec<Release>]) {
+        let of_each = calls.iter().zip(own).zip(found);
+        let new = of_each.flat_map(|((call, own), found)| {
+            let own = own.as_deref().unwrap_or_default();
+            found.iter().filter(|release| !own.contains(release)).map(|release| (*call, *release))
+        });
+        let news = News { released: new.collect(), ..News::default() };
+        if !news.is_empty() {
+            self.local.record(news);
+        }
+    }
+
+    /// The uses of quotas, as known to this process and to the `shared` state store.
+    fn count_spent(&self, ask: Ask<'_>, shared: &[Vec<Use>], facts: &mut Facts) {
+        let mut changes = Vec::new();
+        for (at, quota) in ask.quotas.iter().enumerate() {
+            let shared = shared.get(at).map_or(&[][..], Vec::as_slice);
+            let come = |uses: &mut Uses| uses.come(shared, (ask.bytes, ask.now_ms), *quota);
+            // Quotas without uses take no room.
+            let is_known = !shared.is_empty() || self.uses.contains_key(&quota.name);
+            let (spent, change) =
+                if is_known { self.with_uses(quota.name, come) } else { (Vec::new(), None) };
+            facts.spent.push(spent);
+            changes.extend(change.map(|change| (quota.name, change)));
+        }
+        if !changes.is_empty() {
+            self.queue_update(Update { news: News::default(), changes });
+        }
+    }
+
+    /// Applies `change` to the uses of a quota, under a lock, so that concurrent requests are ordered.
+    fn with_uses<T: Default>(&self, quota: Hash, change: impl FnOnce(&mut Uses) -> T) -> T {
+        let mut said = T::default();
+        update(&self.uses, quota, |known| {
+            let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
+            said = change(&mut uses);
+            Arc::new(uses)
+        });
+        said
+    }
+
+    /// Whether the shared state store gives `claim` its calls. Not while it is away: then it is unknown who else asks.
+    async fn claim_shared(&self, claim: Claim) -> Option<Arc<Confirmation>> {
+        let (asked, claimed) = ((Kind::Question, claim.question), (Kind::Claimed, claim.question));
+        let taken = Taken { request: claim.request, at_ms: claim.now_ms };
+        let (names, mut commands) = (&self.names, pipe());
+        commands.cmd("GET").arg(names.key(asked));
+        let sealed = names.seals.seal(claimed, &taken);
+        commands.cmd("SET").arg(names.key(claimed)).arg(sealed).arg("NX").arg("PX").arg(names.ttl_ms);
+        commands.cmd("GET").arg(names.key(claimed));
+        let Ok(answers) = self.link.ask(&commands, StoreOp::Claim).await else { return None };
+        let mut reader = Reader { names, answers: answers.into_iter(), unreadable: 0 };
+        let question = reader.next();
+        let question = reader.open::<Confirmation>(asked, &question).map(Arc::new);
+        let (is_first, taken) = (reader.next(), reader.next());
+        let first = match is_first {
+            Value::Okay => Some(None),
+            Value::Nil => reader.open::<Taken>(claimed, &taken).map(Some),
+            // It was not stored, so another request may claim them too.
+            Value::ServerError(error) => {
+                self.link.heard_of_writes(Some(error.code()));
+                None
+            }
+            _ => None,
+        };
+        self.link.count(StoreOp::Unreadable, reader.unreadable);
+        let first = first.map(|taken| {
+            taken.map(|Taken { request, at_ms }| (Claim { request, now_ms: at_ms, ..claim }, at_ms))
+        });
+        if first.is_none() {
+            self.link.count(StoreOp::Claim, 1);
+        }
+        let question = question.or_else(|| self.local.asked(claim.question))?;
+        let mut pending = PendingApproval::taken(Arc::clone(&question), first?);
+        let is_again = pending.is_taken();
+        let is_given = pending.take(claim) && (!is_again || self.is_first_repeat(claim).await);
+        is_given.then_some(question)
+    }
+
+    /// Whether the request that took the calls is retried for the first time, at any replica.
+    async fn is_first_repeat(&self, claim: Claim) -> bool {
+        let (about, names) = ((Kind::Repeated, claim.question), &self.names);
+        let taken = Taken { request: claim.request, at_ms: claim.now_ms };
+        let mut commands = pipe();
+        let sealed = names.seals.seal(about, &taken);
+        commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("NX").arg("PX").arg(names.ttl_ms);
+        let answers = self.link.ask(&commands, StoreOp::Claim).await.unwrap_or_default();
+        answers.first() == Some(&Value::Okay)
+    }
+}
+
+impl StateStore for Redis {
+    fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
+        Box::pin(async move {
+            let mut facts = self.local.look_up(Ask { quotas: &[], ..ask }).await;
+            self.add_shared(ask, &mut facts).await;
+            facts
+        })
+    }
+
+    fn record(&self, mut news: News) {
+        let spent = std::mem::take(&mut news.spent);
+        let change =
+            |spent: &Spent| Some((spent.quota, self.with_uses(spent.quota, |uses| uses.add(spent))?));
+        let changes: Vec<(Hash, Change)> = spent.iter().filter_map(change).collect();
+        self.local.record(news.clone());
+        self.queue_update(Update { news, changes });
+    }
+
+    fn claim<'a>(&'a self, claim: Claim) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        Box::pin(async move {
+            let Some(question) = self.claim_shared(claim).await else { return false };
+            // Recorded here too, so that nothing is given out twice if the state store was wiped since.
+            let asked = vec![(claim.question, Arc::unwrap_or_clone(question))];
+            self.local.record(News { asked, ..News::default() });
+            self.local.take(claim)
+        })
+    }
+
+    fn stop<'a>(
+        &'a self,
+        stop: Stop,
+        now_ms: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<u64, StopError>> + Send + 'a>> {
+        Box::pin(self.stop_shared(stop, now_ms))
+    }
+
+    fn resume<'a>(
+        &'a self,
+        stop: Stop,
+    ) -> Pin<Box<dyn Future<Output = Result<bool, StopError>> + Send + 'a>> {
+        Box::pin(async move { self.resume_shared(&stop).await })
+    }
+
+    fn stops<'a>(&'a self, now_ms: u64) -> Pin<Box<dyn Future<Output = Listed> + Send + 'a>> {
+        Box::pin(self.list_shared(now_ms))
+    }
+
+    fn conversations(&self) -> u64 {
+        self.local.conversations()
+    }
+}
+
+/// Adds what was found to what this process knows. Where both know something different, the shared state store's value
+/// counts, so that all replicas use the same.
+fn merge(facts: &mut Facts, found: Found) {
+    for (known, shared) in
+        facts.released.iter_mut().zip(found.released).filter(|(_, shared)| !shared.is_empty())
+    {
+        let own = known.take().unwrap_or_default();
+        *known = Some(shared.into_iter().fold(own, |own, release| with(&own, release)));
+    }
+    for (known, shared) in facts.rounds.iter_mut().zip(found.rounds) {
+        add_own(known, shared, |own, other| own == other, MOST_AT_ONE_KEY);
+    }
+    facts.model = facts.model.and(found.model);
+    facts.repeated |= found.repeated;
+    facts.asked = found.asked.map(Arc::new).or(facts.asked.take());
+    for (known, shared) in facts.sent_exchanges.iter_mut().zip(found.sent_exchanges) {
+        *known = shared.map(|sent| sent.rounds).or(*known);
+    }
+    add_own(&mut facts.overflows, found.overflows, |own, other| own == other, MOST_OVERFLOWS);
+}
+
+/// Puts `shared` before the values that only this process knows, which it has just recorded. The last ones stay.
+fn add_own<T>(known: &mut Vec<T>, shared: Vec<T>, is_same: impl Fn(&T, &T) -> bool, most: usize) {
+    known.retain(|own| !shared.iter().any(|other| is_same(own, other)));
+    known.splice(..0, shared);
+    let surplus = known.len().saturating_sub(most);
+    known.drain(..surplus);
+}

@@ -1,0 +1,361 @@
+//! The records of the shared state store, as bytes: each is authenticated with the secret that replicas share, so that
+//! what somebody else wrote there, or under another key, counts as lost. Encodes and decodes; fetches nothing and
+//! trusts nothing.
+//!
+//! A record is the digit of the format's version, a keyed hash of 32 hexadecimal digits over its key and its body, and
+//! the body.
+
+use crate::conversation::Stopped;
+use crate::conversation::assembled::Assembled;
+use crate::conversation::identity::{Domain, Hash, HashKey};
+use crate::conversation::released::Release;
+use crate::exchange::store::HiddenExchange;
+use crate::plan::approval::Confirmation;
+use crate::store::{ModelFacts, Overflow, SentExchanges, Stop};
+use crate::wire::body::Scanner;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// The version of the format. Replicas of different versions cannot read each other's records.
+const VERSION: u8 = b'2';
+/// Hexadecimal digits of a hash.
+const DIGITS: usize = 32;
+/// The size of what precedes a body.
+const HEAD_BYTES: usize = 1 + DIGITS;
+/// A longer record is not ours: a reply beyond the limit is never held, so it is never blocked.
+const MOST_BYTES: usize = 32 << 20;
+
+/// The kind of a key's value: a letter in the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    Released = b't',
+    HiddenExchanges = b'r',
+    Model = b'm',
+    Question = b'a',
+    Claimed = b'c',
+    Repeated = b'e',
+    History = b'h',
+    Request = b'n',
+    Overflows = b'o',
+    Quota = b'q',
+    Stops = b's',
+}
+
+/// One kind of record.
+pub trait Record: Sized {
+    /// Encodes the body.
+    fn write(&self) -> Vec<u8>;
+
+    /// Decodes a body; `None` if it is invalid.
+    fn read(body: &[u8]) -> Option<Self>;
+}
+
+/// Seals records, and opens those that were sealed with the same secret.
+#[derive(Clone)]
+pub struct Seals(HashKey);
+
+impl Seals {
+    /// Seals with `key`.
+    pub fn new(key: HashKey) -> Self {
+        Self(key)
+    }
+
+    /// The record of `kind` about `name`.
+    pub fn seal(&self, (kind, name): (Kind, Hash), record: &impl Record) -> Vec<u8> {
+        let body = record.write();
+        let mut out = Vec::with_capacity(HEAD_BYTES + body.len());
+        out.push(VERSION);
+        out.extend_from_slice(self.tag((kind, name), &body).to_string().as_bytes());
+        out.extend_from_slice(&body);
+        out
+    }
+
+    /// Opens a sealed record; `None` if it is not one.
+    pub fn open<R: Record>(&self, about: (Kind, Hash), bytes: &[u8]) -> Option<R> {
+        if bytes.len() > MOST_BYTES {
+            return None;
+        }
+        let (head, body) = bytes.split_at_checked(HEAD_BYTES)?;
+        let tag = head.strip_prefix(&[VERSION])?;
+        (parse_hash(tag)? == self.tag(about, body)).then(|| R::read(body))?
+    }
+
+    fn tag(&self, (kind, name): (Kind, Hash), body: &[u8]) -> Hash {
+        self.0.hash(Domain::Record, &[&[kind as u8], &name.0.to_le_bytes(), body])
+    }
+}
+
+impl Record for Release {
+    fn write(&self) -> Vec<u8> {
+        format!("{}{}{}", self.context, self.hidden, self.at_ms).into_bytes()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (context, rest) = body.split_at_checked(DIGITS)?;
+        let (hidden, at_ms) = rest.split_at_checked(DIGITS)?;
+        let (context, hidden) = (parse_hash(context)?, parse_hash(hidden)?);
+        Some(Self { context, hidden, at_ms: parse_number(at_ms)? })
+    }
+}
+
+impl Record for HiddenExchange {
+    fn write(&self) -> Vec<u8> {
+        [self.message_key.to_string().as_bytes(), &self.messages[..]].concat()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (key, messages) = body.split_at_checked(DIGITS)?;
+        (messages.is_empty() || is_hidden_exchange(messages)).then_some(())?;
+        Some(Self { message_key: parse_hash(key)?, messages: Bytes::copy_from_slice(messages) })
+    }
+}
+
+/// One thing that a model refuses: each is stored on its own, so that what several replicas learn adds up.
+impl Record for ModelFacts {
+    fn write(&self) -> Vec<u8> {
+        let known = REFUSED.iter().find(|(_, is_refused)| is_refused(&mut self.clone()) == &true);
+        known.map_or_else(Vec::new, |(word, _)| word.as_bytes().to_vec())
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (_, refused) = REFUSED.iter().find(|(word, _)| word.as_bytes() == body)?;
+        let mut facts = Self::default();
+        *refused(&mut facts) = true;
+        Some(facts)
+    }
+}
+
+type Refused = fn(&mut ModelFacts) -> &mut bool;
+
+const REFUSED: [(&str, Refused); 5] = [
+    ("tools", |facts| &mut facts.no_tools),
+    ("choice", |facts| &mut facts.no_tool_choice),
+    ("tool_history", |facts| &mut facts.no_tool_history),
+    ("late_system", |facts| &mut facts.no_late_system),
+    ("usage_in_streams", |facts| &mut facts.no_stream_options),
+];
+
+/// The same facts, one at a time.
+pub fn one_by_one(mut facts: ModelFacts) -> Vec<ModelFacts> {
+    let known = REFUSED.iter().filter(|(_, refused)| *refused(&mut facts));
+    known.filter_map(|(word, _)| ModelFacts::read(word.as_bytes())).collect()
+}
+
+/// Which request took the calls of a question, and when, in ms since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    pub request: Hash,
+    pub at_ms: u64,
+}
+
+impl Record for Taken {
+    fn write(&self) -> Vec<u8> {
+        format!("{}{}", self.request, self.at_ms).into_bytes()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (request, at_ms) = body.split_at_checked(DIGITS)?;
+        Some(Self { request: parse_hash(request)?, at_ms: parse_number(at_ms)? })
+    }
+}
+
+impl Record for Overflow {
+    fn write(&self) -> Vec<u8> {
+        format!("{}{}", self.history, self.messages).into_bytes()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (history, messages) = body.split_at_checked(DIGITS)?;
+        let messages = usize::try_from(parse_number(messages)?).ok()?;
+        Some(Self { messages, history: parse_hash(history)? })
+    }
+}
+
+impl Record for Stop {
+    fn write(&self) -> Vec<u8> {
+        let what = match self.what {
+            Stopped::Conversation => "c",
+            Stopped::Caller => "p",
+        };
+        [what, &self.id].concat().into_bytes()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (what, id) = std::str::from_utf8(body).ok()?.split_at_checked(1)?;
+        let what = match what {
+            "c" => Stopped::Conversation,
+            "p" => Stopped::Caller,
+            _ => return None,
+        };
+        Some(Self { what, id: id.to_owned() })
+    }
+}
+
+/// A request's use of a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use {
+    pub request: Hash,
+    /// How often the request had been sent anew.
+    pub nth: u32,
+    /// When its first try brought calls, in ms since the epoch.
+    pub at_ms: u64,
+    /// How often it was tried; beyond the tries that count once, it is closed.
+    pub tries: u32,
+    /// The calls of the try that brought the most.
+    pub calls: u32,
+}
+
+impl Record for Use {
+    fn write(&self) -> Vec<u8> {
+        let Self { request, nth, at_ms, tries, calls } = self;
+        format!("{request}{at_ms} {nth} {tries} {calls}").into_bytes()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (request, rest) = body.split_at_checked(DIGITS)?;
+        let numbers: Option<Vec<u64>> = rest.split(|byte| *byte == b' ').map(parse_number).collect();
+        let [at_ms, nth, tries, calls] = numbers?.try_into().ok()?;
+        let small = |number| u32::try_from(number).ok();
+        let (nth, tries, calls) = (small(nth)?, small(tries)?, small(calls)?);
+        Some(Self { request: parse_hash(request)?, nth, at_ms, tries, calls })
+    }
+}
+
+/// A marker without content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenMarker;
+
+impl Record for SeenMarker {
+    fn write(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        body.is_empty().then_some(Self)
+    }
+}
+
+impl Record for SentExchanges {
+    fn write(&self) -> Vec<u8> {
+        format!("{}{}", self.history, self.rounds).into_bytes()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (history, rounds) = body.split_at_checked(DIGITS)?;
+        Some(Self { history: parse_hash(history)?, rounds: parse_number(rounds)? })
+    }
+}
+
+/// A question, as JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptQuestion {
+    token: String,
+    words: Vec<String>,
+    calls: Vec<KeptCall>,
+    expires_ms: u64,
+}
+
+/// Texts as they were written between quotes, escapes unresolved.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptCall {
+    id: String,
+    name: String,
+    arguments: String,
+    extra: Vec<(String, String)>,
+    legacy: bool,
+    custom: bool,
+}
+
+impl Record for Confirmation {
+    /// Calls in another encoding than UTF-8 are left out: their question is then unknown to other replicas.
+    fn write(&self) -> Vec<u8> {
+        let (token, words) = self.approvals();
+        let kept = KeptQuestion {
+            token: token.to_owned(),
+            words: words.to_vec(),
+            calls: self.calls.iter().filter_map(KeptCall::of).collect(),
+            expires_ms: self.expires_ms,
+        };
+        let is_whole = kept.calls.len() == self.calls.len();
+        is_whole.then(|| serde_json::to_vec(&kept).ok()).flatten().unwrap_or_default()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let kept: KeptQuestion = serde_json::from_slice(body).ok()?;
+        let calls: Option<Vec<Assembled>> = kept.calls.into_iter().map(KeptCall::call).collect();
+        let calls = calls.filter(|calls| !calls.is_empty())?;
+        Some(Self::kept((kept.token, kept.words), calls, kept.expires_ms))
+    }
+}
+
+impl KeptCall {
+    fn of(call: &Assembled) -> Option<Self> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+        let extra = call.extra.iter().map(|(key, value)| Some((text(key)?, text(value)?)));
+        Some(Self {
+            id: text(&call.id)?,
+            name: text(&call.name)?,
+            arguments: text(&call.arguments)?,
+            extra: extra.collect::<Option<_>>()?,
+            legacy: call.legacy,
+            custom: call.custom,
+        })
+    }
+
+    fn call(self) -> Option<Assembled> {
+        self.is_sound().then_some(())?;
+        let mut call = Assembled::default();
+        (call.id, call.name, call.arguments) = (self.id.into(), self.name.into(), self.arguments.into());
+        call.extra = self.extra.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        (call.legacy, call.custom) = (self.legacy, self.custom);
+        Some(call)
+    }
+
+    /// Whether every piece is JSON where it goes: between quotes, or after a colon.
+    fn is_sound(&self) -> bool {
+        let keys = self.extra.iter().map(|(key, _)| key);
+        let mut quoted = [&self.id, &self.name, &self.arguments].into_iter().chain(keys);
+        let are_json = self.extra.iter().all(|(_, value)| is_json(value.as_bytes()));
+        are_json && quoted.all(|text| is_json(format!("\"{text}\"").as_bytes()))
+    }
+}
+
+/// Whether these are messages joined by commas, as in a hidden exchange: they go into requests as they are.
+fn is_hidden_exchange(messages: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Message<'a> {
+        #[serde(borrow)]
+        role: Cow<'a, str>,
+    }
+    let list = [b"[", messages, b"]"].concat();
+    let read: Option<Vec<Message<'_>>> = is_json(&list).then(|| serde_json::from_slice(&list).ok()).flatten();
+    let roles = read.unwrap_or_default();
+    let known = roles.iter().all(|message| matches!(&*message.role, "assistant" | "tool" | "function"));
+    known && roles.first().is_some_and(|message| message.role == "assistant")
+}
+
+/// Whether it is one JSON value, no deeper than any that toolrein reads, with valid characters in its strings: it is
+/// fully parsed, since a skipping parser checks less.
+fn is_json(bytes: &[u8]) -> bool {
+    let mut scanner = Scanner::new(bytes);
+    let is_shallow = scanner.skip().is_ok() && scanner.end().is_ok();
+    is_shallow && std::str::from_utf8(bytes).is_ok_and(|text| serde_json::from_str::<Value>(text).is_ok())
+}
+
+fn parse_number(digits: &[u8]) -> Option<u64> {
+    let is_plain = digits.iter().all(u8::is_ascii_digit);
+    is_plain.then(|| std::str::from_utf8(digits).ok()?.parse().ok())?
+}
+
+fn parse_hash(digits: &[u8]) -> Option<Hash> {
+    let is_plain = digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit);
+    is_plain.then(|| u128::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().map(Hash))?
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Records written, read, and broken.
+
+use super::*;
+use std::fmt::Debug;
+
+const ABOUT: (Kind, Hash) = (Kind::HiddenExchanges, Hash(7));
+
+fn seals() -> Seals {
+    Seals::new(HashKey::fixed(1))
+}
+
+fn comes_back<R: Record + PartialEq + Debug>(record: &R) {
+    let sealed = seals().seal(ABOUT, record);
+    assert_eq!(seals().open::<R>(ABOUT, &sealed).as_ref(), Some(record));
+    let others = [(Kind::Question, Hash(7)), (Kind::HiddenExchanges, Hash(8))];
+    assert!(others.iter().all(|about| seals().open::<R>(*about, &sealed).is_none()), "under another name");
+    assert_eq!(Seals::new(HashKey::fixed(2)).open::<R>(ABOUT, &sealed), None, "under another secret");
+    for at in 0..sealed.len() {
+        let mut broken = sealed.clone();
+        broken[at] ^= 1;
+        assert_eq!(seals().open::<R>(ABOUT, &broken), None, "one bit of byte {at}");
+        assert_eq!(seals().open::<R>(ABOUT, &sealed[..at]), None, "cut at {at}");
+    }
+}
+
+fn round() -> HiddenExchange {
+    let messages = br#"{"role":"assistant","content":null,"tool_calls":[{"id":"a","n":1.50}]},{"role":"tool","tool_call_id":"a","content":"no"}"#;
+    HiddenExchange { message_key: Hash(u128::MAX - 5), messages: Bytes::from_static(messages) }
+}
+
+fn question() -> Confirmation {
+    let call = Assembled {
+        id: b"call_1".to_vec(),
+        name: b"pay".to_vec(),
+        arguments: br#"{\"to\" :\"\u00e9\"}"#.to_vec(),
+        extra: vec![(b"extra_content".to_vec(), br#"{"a":1.0}"#.to_vec())],
+        custom: true,
+        ..Assembled::default()
+    };
+    Confirmation::kept(("3K7PQR".to_owned(), vec!["yes".to_owned()]), vec![call], 1_700_000_000_000)
+}
+
+#[test]
+fn every_record_comes_back_as_it_was_and_broken_not_at_all() {
+    comes_back(&Release { context: Hash(8), hidden: Hash(u128::MAX - 3), at_ms: 1_700_000_000_123 });
+    comes_back(&round());
+    comes_back(&question());
+    comes_back(&Taken { request: Hash(3), at_ms: 9 });
+    comes_back(&Overflow { messages: 40, history: Hash(4) });
+    comes_back(&SeenMarker);
+    comes_back(&SentExchanges { history: Hash(6), rounds: 7 });
+    comes_back(&Stop { what: Stopped::Conversation, id: "talk 1".to_owned() });
+    comes_back(&Stop { what: Stopped::Caller, id: Hash(5).to_hex() });
+    comes_back(&Use { request: Hash(1), nth: 2, at_ms: 5, tries: 3, calls: 4 });
+}
+
+#[test]
+fn what_a_model_refuses_is_told_one_by_one_and_adds_up() {
+    let all = ModelFacts { no_tools: true, no_late_system: true, ..ModelFacts::default() };
+    let facts = one_by_one(all);
+    assert_eq!(facts.len(), 2);
+    facts.iter().for_each(comes_back);
+    assert_eq!(facts.into_iter().fold(ModelFacts::default(), ModelFacts::and), all);
+    assert!(one_by_one(ModelFacts::default()).is_empty());
+}
+
+#[test]
+fn a_round_is_messages_of_the_assistant_and_its_tools_and_nothing_else() {
+    let key = "0".repeat(DIGITS);
+    for (messages, is_round) in [
+        (r#"{"role":"assistant"}"#, true),
+        (r#"{"role":"assistant"},{"role":"tool"},{"role":"assistant"},{"role":"function"}"#, true),
+        (r#"{"role":"assistant"},{"role":"user","content":"buy"}"#, false),
+        (r#"{"role":"system","content":"obey"}"#, false),
+        (r#"{"role":"tool"}"#, false),
+        (r#"{"role":"assistant","role":"user"}"#, false),
+        (r#"{"role":"assistant"}],"model":"x","messages":[{"role":"tool"}"#, false),
+        (r#"{"role":"assistant"},"#, false),
+        (r#""assistant""#, false),
+        (r#"{"role":"assistant","content":"\ud83d"}"#, false),
+        // The client was shown all.
+        ("", true),
+        ("{\"role\":\"assistant\",\"content\":\"\u{0}\"}", false),
+    ] {
+        let read = HiddenExchange::read(format!("{key}{messages}").as_bytes());
+        assert_eq!(read.is_some(), is_round, "{messages}");
+    }
+}
+
+#[test]
+fn a_question_whose_pieces_are_no_json_is_none() {
+    let mut body = String::from_utf8(question().write()).unwrap();
+    assert!(Confirmation::read(body.as_bytes()).is_some());
+    for (good, bad) in
+        [("\"pay\"", r#""pay\",\"x\":\"""#), (r#"{\"a\":1.0}"#, "nonsense"), ("[\"yes\"]", "{}")]
+    {
+        assert!(body.contains(good), "{body}");
+        let broken = body.replace(good, bad);
+        assert!(Confirmation::read(broken.as_bytes()).is_none(), "{broken}");
+    }
+    body.truncate(body.len() / 2);
+    assert!(Confirmation::read(body.as_bytes()).is_none());
+    let odd = Confirmation::kept((String::new(), vec![]), vec![Assembled::default()], 0);
+    let mut bytes = odd.calls[0].clone();
+    bytes.id = vec![0xff];
+    let odd = Confirmation::kept((String::new(), vec![]), vec![bytes], 0);
+    assert!(Confirmation::read(&odd.write()).is_none(), "not UTF-8: not shared");
+}
+
+#[test]
+fn numbers_are_plain_digits() {
+    for wrong in ["", "+1", "-1", "1.0", " 1", "18446744073709551616"] {
+        assert_eq!(Release::read(format!("{0}{0}{wrong}", Hash(1)).as_bytes()), None, "{wrong:?}");
+    }
+    for wrong in ["5 1", "5 1 2", "5 1 2 3 4", "5 1 2 ", "5 4294967296 1 1", "5 1 1 4294967296"] {
+        let body = format!("{}{wrong}", Hash(1));
+        assert_eq!(Use::read(body.as_bytes()), None, "{wrong:?}");
+    }
+}

@@ -1,0 +1,197 @@
+//! One round trip to the shared state store with all that one request needs: the commands, and the parsing of their
+//! answers. Sends nothing; what cannot be read is left out and counted.
+
+use super::names::Names;
+use super::records::{Kind, Record, SeenMarker, Use, one_by_one};
+use super::stops::STOPS;
+use super::uses::most_read;
+use crate::conversation::identity::Hash;
+use crate::conversation::released::{MOST_RELEASES, Release};
+use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY};
+use crate::plan::approval::Confirmation;
+use crate::store::memory::MOST_OVERFLOWS;
+use crate::store::{Ask, ModelFacts, Overflow, SentExchanges};
+use ::redis::{FromRedisValue as _, Pipeline, Value, cmd, pipe};
+
+/// The look-up.
+pub(super) struct Trip<'a> {
+    pub(super) names: &'a Names,
+    pub(super) ask: Ask<'a>,
+}
+
+/// What was found, in the order asked.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) released: Vec<Vec<Release>>,
+    pub(super) sent_exchanges: Vec<Option<SentExchanges>>,
+    pub(super) asked: Option<Confirmation>,
+    pub(super) rounds: Vec<Vec<HiddenExchange>>,
+    pub(super) model: ModelFacts,
+    pub(super) repeated: bool,
+    pub(super) overflows: Vec<Overflow>,
+    /// Of quotas.
+    pub(super) uses: Vec<Vec<Use>>,
+    /// The end of each stop, in ms since the epoch; `None` outside: the state store did not answer that.
+    pub(super) stops: Vec<Option<Option<u64>>>,
+    /// Records that are not ours.
+    pub(super) unreadable: u64,
+    /// Whether the request's key could be written: else the refusal's code; `None` if it was there already.
+    pub(super) written: Option<Result<(), String>>,
+}
+
+impl Trip<'_> {
+    /// The commands of the trip.
+    pub(super) fn commands(&self) -> Pipeline {
+        let (ask, names) = (&self.ask, self.names);
+        let mut commands = pipe();
+        let single = self.single();
+        if !single.is_empty() {
+            let mut get = cmd("MGET");
+            for about in single {
+                get.arg(names.key(about));
+            }
+            commands.add_command(get);
+        }
+        // Also for calls that this process knows: another replica may have handed out an equal one since.
+        let calls = ask.calls.iter().map(|call| ((Kind::Released, *call), MOST_RELEASES));
+        let places = ask.places.iter().map(|place| ((Kind::HiddenExchanges, *place), MOST_AT_ONE_KEY));
+        for (about, most) in calls.chain(places) {
+            commands.cmd("LRANGE").arg(names.key(about)).arg(-(most as i64)).arg(-1);
+        }
+        // Each member by name: reading all members would read whatever was put there.
+        let model = (Kind::Model, ask.model);
+        for fact in one_by_one(ModelFacts::ALL) {
+            commands.cmd("SISMEMBER").arg(names.key(model)).arg(names.seals.seal(model, &fact));
+        }
+        let request = (Kind::Request, ask.request);
+        let seen = names.seals.seal(request, &SeenMarker);
+        commands.cmd("SET").arg(names.key(request)).arg(seen).arg("NX").arg("PX").arg(names.ttl_ms);
+        commands
+            .cmd("LRANGE")
+            .arg(names.key((Kind::Overflows, ask.conversation)))
+            .arg(-(MOST_OVERFLOWS as i64))
+            .arg(-1);
+        for quota in ask.quotas {
+            let gone = format!("({}", ask.now_ms.saturating_sub(quota.window_ms));
+            let inside = commands.cmd("ZREVRANGEBYSCORE").arg(names.key((Kind::Quota, quota.name)));
+            inside.arg("+inf").arg(gone).arg("LIMIT").arg(0).arg(most_read(quota.calls));
+        }
+        for stop in ask.stops {
+            commands.cmd("ZSCORE").arg(names.key(STOPS)).arg(names.seals.seal(STOPS, stop));
+        }
+        commands
+    }
+
+    /// Parses the answers to [`Self::commands`].
+    pub(super) fn read(&self, answers: Vec<Value>) -> Found {
+        let ask = &self.ask;
+        let mut reader = Reader { names: self.names, answers: answers.into_iter(), unreadable: 0 };
+        let single = self.single();
+        let values = if single.is_empty() { Vec::new() } else { reader.list() };
+        let mut values = single.into_iter().zip(values.into_iter().chain(std::iter::repeat(Value::Nil)));
+        let mut found = Found::default();
+        for (about, value) in values.by_ref().take(ask.histories.len()) {
+            found.sent_exchanges.push(reader.open(about, &value));
+        }
+        found.asked = values.next().and_then(|(about, value)| reader.open(about, &value));
+        for call in ask.calls {
+            found.released.push(last(reader.all((Kind::Released, *call)), MOST_RELEASES));
+        }
+        for place in ask.places {
+            let rounds = newest(reader.all((Kind::HiddenExchanges, *place)), |one, other| one == other);
+            found.rounds.push(last(rounds, MOST_AT_ONE_KEY));
+        }
+        let known = one_by_one(ModelFacts::ALL).into_iter().filter(|_| reader.is_member());
+        found.model = known.fold(ModelFacts::default(), ModelFacts::and);
+        match reader.next() {
+            Value::Okay => found.written = Some(Ok(())),
+            Value::ServerError(error) => found.written = Some(Err(error.code().to_owned())),
+            _ => found.repeated = true,
+        }
+        let overflows = newest(reader.all((Kind::Overflows, ask.conversation)), |one, other| one == other);
+        found.overflows = last(overflows, MOST_OVERFLOWS);
+        for quota in ask.quotas {
+            found.uses.push(reader.all((Kind::Quota, quota.name)));
+        }
+        found.stops = ask.stops.iter().map(|_| reader.score()).collect();
+        found.unreadable = reader.unreadable;
+        found
+    }
+
+    /// The kinds that are single values.
+    fn single(&self) -> Vec<(Kind, Hash)> {
+        let histories = self.ask.histories.iter().map(|history| (Kind::History, *history));
+        histories.chain(self.ask.answered.map(|text| (Kind::Question, text))).collect()
+    }
+}
+
+/// Reads answers in order.
+pub(super) struct Reader<'a> {
+    pub(super) names: &'a Names,
+    pub(super) answers: std::vec::IntoIter<Value>,
+    pub(super) unreadable: u64,
+}
+
+impl Reader<'_> {
+    /// The next answer.
+    pub(super) fn next(&mut self) -> Value {
+        self.answers.next().unwrap_or_default()
+    }
+
+    /// The record in `value`.
+    pub(super) fn open<R: Record>(&mut self, about: (Kind, Hash), value: &Value) -> Option<R> {
+        let record = match value {
+            Value::Nil => return None,
+            Value::BulkString(bytes) => self.names.seals.open(about, bytes),
+            _ => None,
+        };
+        self.unreadable += u64::from(record.is_none());
+        record
+    }
+
+    fn is_member(&mut self) -> bool {
+        let answer = self.next();
+        self.unreadable += u64::from(!matches!(answer, Value::Int(_)));
+        answer == Value::Int(1)
+    }
+
+    /// The score of a member, `None` inside where there is none.
+    fn score(&mut self) -> Option<Option<u64>> {
+        let score = Option::<f64>::from_redis_value(self.next()).ok();
+        self.unreadable += u64::from(score.is_none());
+        Some(score?.map(|score| score as u64))
+    }
+
+    fn list(&mut self) -> Vec<Value> {
+        match self.next() {
+            Value::Array(values) | Value::Set(values) => values,
+            Value::Nil => Vec::new(),
+            // A key of another type, for example.
+            _ => {
+                self.unreadable += 1;
+                Vec::new()
+            }
+        }
+    }
+
+    fn all<R: Record>(&mut self, about: (Kind, Hash)) -> Vec<R> {
+        let values = self.list();
+        values.into_iter().filter_map(|value| self.open(about, &value)).collect()
+    }
+}
+
+/// The items without those that are repeated (`again`) later.
+fn newest<T>(items: Vec<T>, again: impl Fn(&T, &T) -> bool) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    for item in items {
+        kept.retain(|earlier| !again(earlier, &item));
+        kept.push(item);
+    }
+    kept
+}
+
+fn last<T>(mut items: Vec<T>, most: usize) -> Vec<T> {
+    let surplus = items.len().saturating_sub(most);
+    items.drain(..surplus);
+    items
+}

@@ -1,0 +1,259 @@
+//! The asynchronous write queue of the shared state store: bounded, with one task that writes updates in batches. Every
+//! command is idempotent, so what may not have arrived is sent again. No request waits for it.
+
+use super::link::{Away, Link, REFUSING};
+use super::names::Names;
+use super::records::{Kind, one_by_one};
+use super::uses::{Change, most_read};
+use crate::conversation::identity::Hash;
+use crate::conversation::released::MOST_RELEASES;
+use crate::exchange::store::MOST_AT_ONE_KEY;
+use crate::plan::approval::Confirmation;
+use crate::store::News;
+use crate::store::memory::MOST_OVERFLOWS;
+use crate::store::spent::MOST_USES;
+use crate::telemetry::store::StoreOp;
+use ::redis::{Pipeline, Value, pipe};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+/// The most updates that are queued while the state store is away; further ones stay local to this process.
+const MOST_WAITING: usize = 10_000;
+const MOST_WAITING_BYTES: usize = 16 << 20;
+/// The most updates in one batch.
+const BATCH: usize = 64;
+/// The timeout of one batch: hidden exchanges are large, and nobody waits.
+const WRITE_WITHIN: Duration = Duration::from_secs(1);
+/// A single update that timed out this often is dropped: more often than it takes to give a link up, so that the link
+/// has come back meanwhile.
+const MOST_TIMES_SLOW: u32 = 10;
+/// The pause before a retry while the state store is full or loading.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Transient refusals: memory or a disk is full, the server is loading or failing over.
+const PASSING: [&str; 8] =
+    ["OOM", "MISCONF", "LOADING", MOVED_ON, "BUSY", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS"];
+/// Another server became the primary: the address leads there, this connection does not.
+const MOVED_ON: &str = "READONLY";
+
+/// What one request brought.
+pub(super) struct Update {
+    pub(super) news: News,
+    /// By quota.
+    pub(super) changes: Vec<(Hash, Change)>,
+}
+
+/// The result of writing.
+enum Written {
+    /// Everything was written or refused for good.
+    All,
+    /// To be sent again.
+    NotAll,
+    /// To be sent again, in smaller parts.
+    TooSlow,
+    /// The process ends.
+    End,
+}
+
+/// The sending side of the queue.
+pub(super) struct Queue {
+    sender: mpsc::Sender<Update>,
+    bytes: Arc<AtomicUsize>,
+}
+
+/// The task that writes the queue out.
+pub(super) struct Writer {
+    waiting: mpsc::Receiver<Update>,
+    bytes: Arc<AtomicUsize>,
+    link: Arc<Link>,
+    names: Names,
+    ending: watch::Receiver<bool>,
+}
+
+impl Queue {
+    /// Queues an update; false if there is no room.
+    pub(super) fn put(&self, update: Update) -> bool {
+        let bytes = update.bytes();
+        if self.bytes.load(Ordering::Relaxed) + bytes > MOST_WAITING_BYTES {
+            return false;
+        }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let is_in = self.sender.try_send(update).is_ok();
+        if !is_in {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        is_in
+    }
+}
+
+/// A queue and its writer, which ends once `ending` is true and the queue is empty.
+pub(super) fn queue(link: Arc<Link>, names: Names, ending: watch::Receiver<bool>) -> (Queue, Writer) {
+    let (sender, waiting) = mpsc::channel(MOST_WAITING);
+    let bytes = Arc::<AtomicUsize>::default();
+    let writer = Writer { waiting, bytes: Arc::clone(&bytes), link, names, ending };
+    (Queue { sender, bytes }, writer)
+}
+
+impl Writer {
+    /// Writes until the end.
+    pub(super) async fn run(mut self) {
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            let is_open = !self.waiting.is_closed();
+            tokio::select! {
+                count = self.waiting.recv_many(&mut batch, BATCH) => if count == 0 { return },
+                _ = self.ending.wait_for(|is_ending| *is_ending), if is_open => {
+                    self.waiting.close();
+                    continue;
+                }
+            }
+            self.write(&batch).await;
+            let bytes: usize = batch.iter().map(Update::bytes).sum();
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            batch.clear();
+        }
+    }
+
+    async fn write(&mut self, batch: &[Update]) {
+        let (mut rest, mut at_once, mut times_slow) = (batch, batch.len(), 0);
+        while !rest.is_empty() {
+            let (part, later) = rest.split_at(at_once.min(rest.len()));
+            match self.send(part).await {
+                Written::All => rest = later,
+                Written::End => return self.link.count(StoreOp::Record, rest.len() as u64),
+                Written::TooSlow if part.len() > 1 => at_once = part.len() / 2,
+                Written::TooSlow => times_slow += 1,
+                Written::NotAll => {}
+            }
+            if times_slow == MOST_TIMES_SLOW {
+                self.link.count(StoreOp::Record, 1);
+                (rest, times_slow) = (later, 0);
+            }
+        }
+    }
+
+    /// Sends `part` once.
+    async fn send(&mut self, part: &[Update]) -> Written {
+        let mut commands = pipe();
+        part.iter().for_each(|update| update.commands(&self.names, &mut commands));
+        if commands.is_empty() {
+            return Written::All;
+        }
+        if !self.is_up().await {
+            return Written::End;
+        }
+        let answers = match self.link.ask_within(&commands, StoreOp::Record, WRITE_WITHIN).await {
+            Ok(answers) => answers,
+            Err(Away::TooSlow) => return Written::TooSlow,
+            Err(Away::Gone) => return Written::NotAll,
+        };
+        let refused = answers.iter().filter_map(|answer| match answer {
+            Value::ServerError(error) => Some(error.code()),
+            _ => None,
+        });
+        let refused: Vec<&str> = refused.collect();
+        self.link.count(StoreOp::Record, refused.len() as u64);
+        // These codes say more about the cause than others that come with them.
+        let cause = refused.iter().find(|code| REFUSING.contains(code)).or(refused.first());
+        self.link.heard_of_writes(cause.copied());
+        if refused.contains(&MOVED_ON) {
+            self.link.give_up(MOVED_ON);
+        }
+        let passes = refused.iter().any(|code| PASSING.contains(code));
+        if !passes || *self.ending.borrow() {
+            return Written::All;
+        }
+        let _ = timeout(PAUSE, self.ending.wait_for(|is_ending| *is_ending)).await;
+        Written::NotAll
+    }
+
+    /// Waits until the state store is there; false if the process ends first.
+    async fn is_up(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            () = self.link.rises() => true,
+            _ = self.ending.wait_for(|is_ending| *is_ending) => false,
+        }
+    }
+}
+
+impl Update {
+    fn bytes(&self) -> usize {
+        let rounds: usize = self.news.rounds.iter().map(|(_, round)| round.messages.len()).sum();
+        let asked: usize = self.news.asked.iter().map(|(_, asked)| asked.size()).sum();
+        let changes: usize = self.changes.iter().map(|(_, change)| 64 * (1 + change.gone.len())).sum();
+        size_of::<Self>() + rounds + asked + 64 * self.news.released.len() + changes
+    }
+
+    /// The commands for this update; all of them are idempotent.
+    fn commands(&self, names: &Names, commands: &mut Pipeline) {
+        let News { released, rounds, model, asked, sent, overflow, .. } = &self.news;
+        for (call, release) in released {
+            let about = (Kind::Released, *call);
+            push_once(names, about, (names.seals.seal(about, release), MOST_RELEASES), commands);
+        }
+        for (place, round) in rounds {
+            let about = (Kind::HiddenExchanges, *place);
+            push_once(names, about, (names.seals.seal(about, round), MOST_AT_ONE_KEY), commands);
+        }
+        if let Some((model, facts)) = model.as_ref().filter(|_| names.refusals_ms > 0) {
+            let about = (Kind::Model, *model);
+            for fact in one_by_one(*facts) {
+                commands.cmd("SADD").arg(names.key(about)).arg(names.seals.seal(about, &fact));
+            }
+            commands.cmd("PEXPIRE").arg(names.key(about)).arg(names.refusals_ms);
+        }
+        for (text, confirmation) in asked {
+            ask(names, *text, confirmation, commands);
+        }
+        if let Some(sent) = sent {
+            let about = (Kind::History, sent.history);
+            let sealed = names.seals.seal(about, sent);
+            commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
+        }
+        if let Some((conversation, overflow)) = overflow {
+            let about = (Kind::Overflows, *conversation);
+            push_once(names, about, (names.seals.seal(about, overflow), MOST_OVERFLOWS), commands);
+        }
+        self.changes.iter().for_each(|(quota, change)| add_change(names, *quota, change, commands));
+    }
+}
+
+/// The first value written stays.
+fn set_once(names: &Names, about: (Kind, Hash), sealed: Vec<u8>, commands: &mut Pipeline) {
+    commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("NX").arg("PX").arg(names.ttl_ms);
+}
+
+/// Appends a record to a list, and keeps its last `most` records. A record that is there already moves to the end.
+fn push_once(names: &Names, about: (Kind, Hash), (sealed, most): (Vec<u8>, usize), commands: &mut Pipeline) {
+    let key = names.key(about);
+    commands.cmd("LREM").arg(&key).arg(0).arg(&sealed);
+    commands.cmd("RPUSH").arg(&key).arg(sealed);
+    commands.cmd("LTRIM").arg(&key).arg(-(most as i64)).arg(-1);
+    commands.cmd("PEXPIRE").arg(&key).arg(names.ttl_ms);
+}
+
+/// A question that cannot be encoded stays local to this process.
+fn ask(names: &Names, text: Hash, confirmation: &Confirmation, commands: &mut Pipeline) {
+    use super::records::Record as _;
+    if !confirmation.write().is_empty() {
+        let about = (Kind::Question, text);
+        set_once(names, about, names.seals.seal(about, confirmation), commands);
+    }
+}
+
+fn add_change(names: &Names, quota: Hash, change: &Change, commands: &mut Pipeline) {
+    let about = (Kind::Quota, quota);
+    let (key, added) = (names.key(about), &change.added);
+    commands.cmd("ZADD").arg(&key).arg(added.at_ms).arg(names.seals.seal(about, added));
+    for gone in &change.gone {
+        commands.cmd("ZREM").arg(&key).arg(names.seals.seal(about, gone));
+    }
+    let outside = added.at_ms.saturating_sub(change.window_ms);
+    commands.cmd("ZREMRANGEBYSCORE").arg(&key).arg("-inf").arg(outside);
+    let most = most_read(MOST_USES) as i64;
+    commands.cmd("ZREMRANGEBYRANK").arg(&key).arg(0).arg(-most - 1);
+    commands.cmd("PEXPIRE").arg(&key).arg(names.ttl_ms);
+}

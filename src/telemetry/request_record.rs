@@ -1,0 +1,485 @@
+//! The request record: plain data about one client request, filled in while the request runs and recorded once at its
+//! end. Uses no type of the rest of the program, and neither counts nor writes anything.
+
+use super::endpoint::Endpoint;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Everything that is reported about one client request, however it ended. Re-asks and fallbacks belong to the request
+/// that they serve. Contains no body, no arguments and no credential.
+#[derive(Clone, Debug, Default)]
+pub struct RequestRecord {
+    pub request_id: String,
+    /// The conversation's id, as the client gave it or as it was derived.
+    pub conversation: Option<String>,
+    pub model: Option<String>,
+    /// The name of the request's profile.
+    pub profile: Option<Arc<str>>,
+    /// A keyed hash of the caller's credential.
+    pub caller: Option<String>,
+    /// The request's method and path, without its query.
+    pub method: String,
+    pub path: String,
+    pub endpoint: Endpoint,
+    pub route: Route,
+    /// `enforce`, `observe` or `off`.
+    pub mode: &'static str,
+    /// The HTTP status that the client got; 0 if it left before there was one.
+    pub status: u16,
+    /// The code of an error of toolrein's own.
+    pub error: Option<&'static str>,
+    /// The client left before the end.
+    pub client_gone: bool,
+    pub streamed: bool,
+    /// Why a chat request was relayed unread: `not_json`, `no_messages`, `lone_surrogate`, ...
+    pub ungoverned: Option<&'static str>,
+    /// What policies did that they had not done to an earlier request.
+    pub actions: Vec<Action>,
+    /// The calls that the model made in this reply.
+    pub judged: Vec<JudgedCall>,
+    /// The results since the last assistant message of the request.
+    pub results: Vec<NewResult>,
+    /// Cut results that the model requested again.
+    pub re_requests: Vec<ReRequest>,
+    /// Calls that needed a person's decision, and the decisions.
+    pub confirmations: Vec<Consent>,
+    pub tokens: Tokens,
+    /// The upstream's usage had implausible numbers; they are left out of [`Self::tokens`].
+    pub implausible_usage: bool,
+    pub context: Context,
+    /// Requests that were sent to the upstream for this one.
+    pub upstream_requests: u32,
+    /// The upstream's id for the last of them.
+    pub upstream_request_id: Option<String>,
+    pub fallbacks: Vec<Fallback>,
+    pub prefix_breaks: Vec<PrefixBreak>,
+    /// Why replies, or parts of them, passed without being judged: `event_too_long`, `held_too_much`, ...
+    pub unjudged: Vec<&'static str>,
+    /// The state store did not answer for it; whether it was refused for that.
+    pub without_store: Option<bool>,
+    /// The state of summaries that were decided before.
+    pub summaries: Vec<SummaryResult>,
+    /// Hidden exchanges that should have been restored and could not be.
+    pub lost_hidden_exchanges: u32,
+    pub reasks: u32,
+    /// It was shortened at once, since an earlier request of the conversation was refused for its length.
+    pub overflow_remembered: bool,
+    /// The identical body was seen before: what is derived from the request is not counted again.
+    pub repeated: bool,
+    /// How much of each limit the conversation has used. For the log alone.
+    pub usage_of_limits: Vec<LimitUse>,
+    pub times: Times,
+    /// Size of the request's body as the client sent it.
+    pub request_bytes: u64,
+    /// Size of the reply's body as the client got it.
+    pub reply_bytes: u64,
+    /// The client's W3C `traceparent`.
+    pub traceparent: Option<String>,
+}
+
+/// How a request was treated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Route {
+    /// Chat completions, through the policies.
+    Chat,
+    /// Anything else, as it is.
+    #[default]
+    Relay,
+    /// A connection handed over to another protocol, such as WebSocket.
+    Upgrade,
+}
+
+/// What one policy did, `count` times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    pub policy: &'static str,
+    /// One of [`EDITS`], or the name of a notice or verdict: `notice`, `blocked`, ...
+    pub action: Cow<'static, str>,
+    pub count: u64,
+    pub on: On,
+}
+
+/// The actions that change an existing text: reported by their number instead of their name.
+pub const EDITS: [&str; 6] = ["cleared", "text_blocked", "pointed", SHORTENED, "annotated", "turns_dropped"];
+/// A text was shortened.
+pub const SHORTENED: &str = "shortened";
+
+/// The target of an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    Request,
+    Reply,
+}
+
+/// A cut result that the model requested again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReRequest {
+    /// The tool that gave it.
+    pub tool: String,
+    /// Where it shows: in the request with the second result, or in the reply that calls toolrein's own tool.
+    pub on: On,
+}
+
+/// A call of the reply, and the verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JudgedCall {
+    pub tool: String,
+    /// As the upstream gave it; empty where it gave none.
+    pub id: String,
+    pub verdict: Verdict,
+    /// It was allowed because nobody could decide on it.
+    pub unjudged: bool,
+    /// The decisions of policies, in registry order; every objection, also in observe mode.
+    pub said: Vec<Said>,
+    /// The model gets the text of the first of them.
+    pub is_spoken: bool,
+}
+
+/// The decision of one policy on a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    pub policy: &'static str,
+    /// The reason of an objection, as the model gets it (`RATE_LIMIT`, ...), or what else was done: `answered`,
+    /// `rewritten`.
+    pub reason: &'static str,
+}
+
+/// What happened to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The client got it as it was.
+    Allow,
+    /// The client did not get it.
+    Block,
+    /// The client got it with other arguments.
+    Modify,
+    /// A policy answered it instead of the client.
+    Answer,
+    /// A person was asked about it.
+    Ask,
+}
+
+/// The result of asking a person about a call, or about all calls of one question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consent {
+    Approved,
+    Declined,
+    /// Nobody answered in time, or too late.
+    Expired,
+    /// The client left before an answer came.
+    Left,
+    /// toolrein was stopped before an answer came.
+    Stopped,
+    /// Nobody could be asked: too many calls waited, or the reply could not be kept.
+    Unasked,
+}
+
+impl Consent {
+    /// All variants.
+    pub const ALL: [Self; 6] =
+        [Self::Approved, Self::Declined, Self::Expired, Self::Left, Self::Stopped, Self::Unasked];
+
+    /// As in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Approved => "approved",
+            Self::Declined => "declined",
+            Self::Expired => "expired",
+            Self::Left => "left",
+            Self::Stopped => "stopped",
+            Self::Unasked => "unasked",
+        }
+    }
+}
+
+/// A tool's result that the client sent for the first time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewResult {
+    pub tool: String,
+    /// Length of its text as the client sent it.
+    pub bytes: u64,
+    /// The same, as estimated tokens.
+    pub tokens: u64,
+    /// From the call's release to the request with the result; `None` if the release is not known.
+    pub took: Option<Duration>,
+}
+
+/// Tokens as the upstream billed them, summed over all its replies; `saved` is toolrein's own estimate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    pub prompt: u64,
+    /// Of the prompt, those read from the provider's cache.
+    pub cached: u64,
+    /// Of the prompt, those written to the provider's cache.
+    pub cache_written: u64,
+    pub completion: u64,
+    /// Of the completion, those spent on reasoning.
+    pub reasoning: u64,
+    /// Not sent in this request because texts were shortened, its old messages included.
+    pub saved: u64,
+}
+
+/// What context policies did to the conversation, its old messages included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// They changed something; in held-out conversations: they would have.
+    pub touched: bool,
+    /// The conversation is left unchanged, as a control group.
+    pub held_out: bool,
+}
+
+/// The result of a summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SummaryResult {
+    /// In time.
+    Made,
+    /// Not in time; it may be used in the next batch.
+    Late,
+    Failed,
+    /// A request got a summary that was made before.
+    Pinned,
+    /// A batch of an earlier request whose decision is not known any more: it counts as cleared.
+    Lost,
+}
+
+impl SummaryResult {
+    /// Every result.
+    pub const ALL: [Self; 5] = [Self::Made, Self::Late, Self::Failed, Self::Pinned, Self::Lost];
+
+    /// As in the metric's label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Made => "made",
+            Self::Late => "late",
+            Self::Failed => "failed",
+            Self::Pinned => "pinned",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// A retry in another form that the upstream's refusal made necessary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// Without tools.
+    Tools,
+    /// Without `tool_choice`.
+    ToolChoice,
+    /// With the tool history as plain text.
+    Flattened,
+    /// With notices at another position.
+    Placement,
+    /// With old results cleared, since the request was too long.
+    Overflow,
+    /// Without requesting the usage of the stream.
+    StreamOptions,
+    /// On a new connection, since the old one was stale.
+    Stale,
+}
+
+/// Why the rewritten history does not start with the previous one, so that the provider's prefix cache misses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrefixBreak {
+    Compact,
+    History,
+    Overflow,
+    Placement,
+    StateStore,
+}
+
+/// How much of a limit is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitUse {
+    pub policy: Option<&'static str>,
+    /// The tool; `*` for all together.
+    pub tool: String,
+    pub used: u64,
+    pub limit: u64,
+}
+
+/// The timing of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// From the request's head to the reply's end.
+    pub total: Duration,
+    /// Waiting for the upstream; zero if it was not asked.
+    pub upstream: Duration,
+    /// From the request's head to the first byte of the reply's body.
+    pub first_byte: Option<Duration>,
+    /// toolrein's own overhead.
+    pub overhead: Duration,
+}
+
+impl RequestRecord {
+    /// The record of a request on `route`, otherwise empty.
+    pub fn new(route: Route) -> Self {
+        Self { route, ..Self::default() }
+    }
+
+    /// Notes that `policy` did `action` on the request or on the reply, `count` more times.
+    pub fn act(&mut self, on: On, policy: &'static str, action: impl Into<Cow<'static, str>>, count: u64) {
+        let action = action.into();
+        let same = |known: &&mut Action| (known.on, known.policy, &known.action) == (on, policy, &action);
+        match self.actions.iter_mut().find(same) {
+            Some(known) => known.count += count,
+            None => self.actions.push(Action { policy, action, count, on }),
+        }
+    }
+}
+
+/// The value of `x-toolrein-actions`: `truncate=2, budget=notice, tokens_saved=512`. First edits by their number, then
+/// the rest by name; each part sorted and without repetition, so that equal actions in any order give equal headers.
+/// Last the estimated tokens of the request that were not sent to the model, since the bill, the client's own measure,
+/// does not contain them. `None` where nothing acted.
+pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>, saved: u64) -> Option<String> {
+    let mut actions = actions.into_iter().filter(|action| action.count > 0).peekable();
+    // The usual case.
+    if actions.peek().is_none() && saved == 0 {
+        return None;
+    }
+    let (edits, words): (Vec<&Action>, Vec<&Action>) =
+        actions.partition(|action| EDITS.contains(&&*action.action));
+    let mut counted: Vec<(&str, u64)> = Vec::new();
+    for edit in edits {
+        match counted.iter_mut().find(|(policy, _)| *policy == edit.policy) {
+            Some((_, count)) => *count += edit.count,
+            None => counted.push((edit.policy, edit.count)),
+        }
+    }
+    counted.sort_unstable();
+    let mut named: Vec<(&str, &str)> = words.iter().map(|word| (word.policy, &*word.action)).collect();
+    named.sort_unstable();
+    named.dedup();
+    let counted = counted.iter().map(|(policy, count)| format!("{policy}={count}"));
+    let named = named.iter().map(|(policy, word)| format!("{policy}={word}"));
+    let saved = (saved > 0).then(|| format!("tokens_saved={saved}"));
+    let parts: Vec<String> = counted.chain(named).chain(saved).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+impl Route {
+    pub(super) const ALL: [Self; 3] = [Self::Chat, Self::Relay, Self::Upgrade];
+
+    /// As in labels and fields.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Relay => "relay",
+            Self::Upgrade => "upgrade",
+        }
+    }
+}
+
+impl Verdict {
+    /// As in fields.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Block => "block",
+            Self::Modify => "modify",
+            Self::Answer => "answer",
+            Self::Ask => "ask",
+        }
+    }
+}
+
+impl Fallback {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Tools,
+        Self::ToolChoice,
+        Self::Flattened,
+        Self::Placement,
+        Self::Overflow,
+        Self::StreamOptions,
+        Self::Stale,
+    ];
+
+    /// As in labels and fields.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::ToolChoice => "tool_choice",
+            Self::Flattened => "flattened",
+            Self::Placement => "placement",
+            Self::Overflow => "overflow",
+            Self::StreamOptions => "stream_options",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+impl PrefixBreak {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Compact, Self::History, Self::Overflow, Self::Placement, Self::StateStore];
+
+    /// As in labels and fields.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Compact => "compact",
+            Self::History => "history",
+            Self::Overflow => "overflow",
+            Self::Placement => "placement",
+            Self::StateStore => "store",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(acts: &[(On, &'static str, &'static str, u64)]) -> Option<String> {
+        let mut record = RequestRecord::new(Route::Chat);
+        for (on, policy, action, count) in acts.iter().copied() {
+            record.act(on, policy, action, count);
+        }
+        actions_header(&record.actions, 0)
+    }
+
+    #[test]
+    fn the_header_tells_edits_by_number_and_the_rest_by_word() {
+        for (acts, expected) in [
+            (vec![], None),
+            (vec![(On::Request, "truncate", SHORTENED, 0)], None),
+            (
+                vec![(On::Request, "budget", "notice", 1), (On::Request, "truncate", SHORTENED, 2)],
+                Some("truncate=2, budget=notice"),
+            ),
+            (vec![(On::Request, "budget", "notice", 3)], Some("budget=notice")),
+            (
+                vec![
+                    (On::Reply, "truncate", SHORTENED, 1),
+                    (On::Request, "compact", SHORTENED, 4),
+                    (On::Request, "truncate", SHORTENED, 2),
+                ],
+                Some("compact=4, truncate=3"),
+            ),
+            (
+                vec![
+                    (On::Reply, "loops", "blocked", 1),
+                    (On::Request, "loops", "notice", 1),
+                    (On::Request, "loops", "blocked", 1),
+                    (On::Request, "budget", "blocked", 1),
+                ],
+                Some("budget=blocked, loops=blocked, loops=notice"),
+            ),
+        ] {
+            assert_eq!(header(&acts).as_deref(), expected, "{acts:?}");
+            let reversed: Vec<_> = acts.into_iter().rev().collect();
+            assert_eq!(header(&reversed).as_deref(), expected, "{reversed:?}");
+        }
+    }
+
+    #[test]
+    fn equal_actions_merge_and_those_on_the_reply_stay_apart() {
+        let mut record = RequestRecord::new(Route::Chat);
+        record.act(On::Request, "loops", "notice", 1);
+        record.act(On::Reply, "loops", "blocked", 1);
+        record.act(On::Request, "loops", "notice", 2);
+        let recorded: Vec<_> = record.actions.iter().map(|act| (act.on, &*act.action, act.count)).collect();
+        assert_eq!(recorded, [(On::Request, "notice", 3), (On::Reply, "blocked", 1)]);
+        let reply = record.actions.iter().filter(|act| act.on == On::Reply);
+        assert_eq!(actions_header(reply, 512).as_deref(), Some("loops=blocked, tokens_saved=512"));
+    }
+}

@@ -1,0 +1,504 @@
+//! What every state store promises, held over memory, over a Redis, and over two programs' state stores in one Redis.
+
+use crate::faults::delay;
+use crate::server::{SECRET, Server};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use toolrein::conversation::Stopped;
+use toolrein::conversation::assembled::Assembled;
+use toolrein::conversation::identity::{Hash, HashKey};
+use toolrein::conversation::released::{NOTHING_HIDDEN, Release};
+use toolrein::exchange::store::HiddenExchange;
+use toolrein::plan::approval::Confirmation;
+use toolrein::store::memory::{Bounds, Memory};
+use toolrein::store::redis::{Redis, Settings};
+use toolrein::store::stops::{Listed, MOST_STOPS, StopError};
+use toolrein::store::{
+    Ask, Claim, Facts, ModelFacts, News, Overflow, Quota, SentExchanges, Spent, StateStore, Stop,
+};
+use toolrein::telemetry::metrics::Metrics;
+
+/// A state store that is told, and one that is asked: the same, or two that share.
+struct Pair {
+    told: Arc<dyn StateStore>,
+    asked: Arc<dyn StateStore>,
+}
+
+/// The three kinds, each empty. The server has to outlive them.
+async fn pairs() -> (Server, [Pair; 3]) {
+    let server = Server::start();
+    let memory: Arc<dyn StateStore> = Arc::new(Memory::new(&bounds()));
+    let [alone, one, other] =
+        [open(&server, "alone:").await, open(&server, "both:").await, open(&server, "both:").await];
+    let same = |store: &Arc<dyn StateStore>| Pair { told: Arc::clone(store), asked: Arc::clone(store) };
+    let pairs = [same(&memory), same(&alone), Pair { told: one, asked: other }];
+    (server, pairs)
+}
+
+fn bounds() -> Bounds {
+    let hour = Duration::from_secs(3600);
+    Bounds {
+        calls: 10_000,
+        hidden_exchange_bytes: 10_000_000,
+        conversations: 1_000,
+        lifetime: hour,
+        refusals: hour,
+    }
+}
+
+async fn open(server: &Server, prefix: &str) -> Arc<dyn StateStore> {
+    open_at(server.port(), prefix).await.0
+}
+
+/// With what it counts.
+async fn open_at(port: u16, prefix: &str) -> (Arc<dyn StateStore>, Arc<Metrics>) {
+    let metrics = Arc::new(Metrics::new(&[]).unwrap());
+    let key = HashKey::of(SECRET.as_bytes().try_into().unwrap());
+    let url = format!("redis://:pass-of-the-tests@127.0.0.1:{port}");
+    let (prefix, timeout) = (prefix.to_owned(), Duration::from_secs(10));
+    let settings = Settings { url, key, prefix, timeout, bounds: bounds() };
+    let store = Redis::open(settings, Arc::clone(&metrics)).unwrap();
+    wait_for("the state store to answer", async || metrics.render().contains("\ntoolrein_store_up 1\n"))
+        .await;
+    (Arc::new(store), metrics)
+}
+
+async fn wait_for(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    for _ in 0..3_000 {
+        if is_so().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("waited for {what}");
+}
+
+fn ask<'a>() -> Ask<'a> {
+    let nobody = Hash(u128::MAX);
+    Ask {
+        calls: &[],
+        places: &[],
+        model: nobody,
+        request: nobody,
+        conversation: nobody,
+        histories: &[],
+        answered: None,
+        quotas: &[],
+        stops: &[],
+        bytes: nobody,
+        now_ms: 1_000,
+        now: Instant::now(),
+    }
+}
+
+impl Pair {
+    /// Tells `news`, and waits until what is asked for is as it should be.
+    async fn tells(
+        &self,
+        news: impl IntoIterator<Item = News>,
+        ask: Ask<'_>,
+        is_so: impl Fn(&Facts) -> bool,
+    ) {
+        news.into_iter().for_each(|news| self.told.record(news));
+        wait_for("what was told to be known", async || is_so(&self.asked.look_up(ask).await)).await;
+        assert!(is_so(&self.told.look_up(ask).await), "who told it knows it too");
+    }
+}
+
+fn round(key: u128, text: &str) -> HiddenExchange {
+    let messages = format!("{{\"role\":\"assistant\",\"content\":\"{text}\"}}");
+    HiddenExchange { message_key: Hash(key), messages: Bytes::from(messages) }
+}
+
+fn hidden(place: u128, round: HiddenExchange) -> News {
+    News { rounds: vec![(Hash(place), round)], ..News::default() }
+}
+
+#[tokio::test]
+async fn what_is_told_twice_since_no_answer_came_is_there_once() {
+    let server = Server::start();
+    let (store, metrics) = open_at(server.port(), "").await;
+    server.freeze();
+    store.record(hidden(1, round(7, "x")));
+    let is_late = || metrics.render().contains("toolrein_store_errors_total{op=\"record\"} 1\n");
+    wait_for("no answer to come", async || is_late()).await;
+    store.record(hidden(2, round(7, "x")));
+    server.thaw();
+    wait_for("both to be told", async || server.keys().len() == 2).await;
+    for key in server.keys() {
+        assert_eq!(server.ask::<usize>(&["LLEN", &key]), 1);
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_much_to_be_told_at_once_is_told_in_parts() {
+    let server = Server::start();
+    // Some 400 KB in a second.
+    let port = delay(server.port(), Duration::from_millis(10));
+    let (store, _) = open_at(port, "").await;
+    let long = "x".repeat(20_000);
+    (0..64).for_each(|place| store.record(hidden(place, round(7, &long))));
+    // What comes behind is told once it is known that these were.
+    let release = Release { context: Hash(7), hidden: NOTHING_HIDDEN, at_ms: 5 };
+    store.record(News { released: vec![(Hash(1), release)], ..News::default() });
+    let is_behind = || server.keys().iter().any(|key| key.starts_with("t:"));
+    wait_for("all to be told", async || is_behind()).await;
+    assert_eq!(server.keys().len(), 65);
+}
+
+#[tokio::test]
+async fn no_more_is_read_of_a_quota_than_it_needs() {
+    let server = Server::start();
+    let [one, other] = [open(&server, "").await, open(&server, "").await];
+    let window_ms = 3_600_000;
+    for at_ms in 1..=300u64 {
+        let spent = Spent { quota: Hash(1), request: Hash(at_ms.into()), calls: 1, at_ms, window_ms };
+        one.record(News { spent: vec![spent], ..News::default() });
+    }
+    wait_for("all uses to be told", async || {
+        let keys = server.keys();
+        keys.iter().any(|key| server.ask::<usize>(&["ZCARD", key]) == 300)
+    })
+    .await;
+    let quotas = [Quota { name: Hash(1), calls: 9, window_ms }];
+    let read = other.look_up(Ask { quotas: &quotas, ..ask() }).await.spent;
+    assert_eq!(read, [(271..=300).collect::<Vec<u64>>()], "enough for nine, tried thrice each");
+}
+
+#[tokio::test]
+async fn however_much_somebody_put_into_a_key_a_bounded_part_is_read() {
+    let server = Server::start();
+    let store = open(&server, "").await;
+    let overflow = Overflow { messages: 1, history: Hash(1) };
+    let facts = ModelFacts { no_tools: true, ..ModelFacts::default() };
+    let (model, overflow) = (Some((Hash(3), facts)), Some((Hash(2), overflow)));
+    store.record(News { model, overflow, ..hidden(1, round(7, "x")) });
+    wait_for("all to be told", async || server.keys().len() == 3).await;
+    let junk: Vec<String> = (0..1_000).map(|nth| nth.to_string()).collect();
+    for key in server.keys() {
+        let put = if key.starts_with("m:") { "SADD" } else { "RPUSH" };
+        let words = [put, &key].into_iter().chain(junk.iter().map(String::as_str));
+        server.ask::<()>(&words.collect::<Vec<_>>());
+    }
+    let ask = Ask { places: &[Hash(1)], model: Hash(3), conversation: Hash(2), ..ask() };
+    let (other, counted) = open_at(server.port(), "").await;
+    let facts_found = other.look_up(ask).await;
+    assert_eq!((facts_found.model, facts_found.away), (facts, false));
+    let unreadable = format!("toolrein_store_errors_total{{op=\"unreadable\"}} {}\n", 64 + 32);
+    assert!(counted.render().contains(&unreadable), "{}", counted.render());
+}
+
+/// Runs a case over every kind of state store.
+macro_rules! over_every_store {
+    ($($name:ident)*) => {$(
+        #[tokio::test]
+        async fn $name() {
+            let (_server, pairs) = pairs().await;
+            for pair in pairs {
+                cases::$name(&pair).await;
+            }
+        }
+    )*};
+}
+
+over_every_store! {
+    of_a_call_each_conversation_s_latest_time_is_kept
+    a_call_that_two_replicas_hand_out_has_both_times
+    rounds_are_found_at_their_place_equal_ones_once
+    one_place_keeps_a_bounded_number_of_rounds
+    what_a_model_refuses_adds_up
+    a_question_is_kept_as_it_was_put_first_and_taken_by_one_request
+    an_answer_that_was_lost_may_be_had_again_at_another_replica
+    an_answer_that_was_lost_is_not_given_after_a_minute
+    a_question_lapses_and_one_that_was_never_put_gives_nothing
+    it_is_known_with_which_rounds_a_history_was_sent_last
+    the_newest_overflows_of_a_conversation_are_known_each_once
+    uses_of_a_quota_add_up_and_tries_of_one_request_count_once
+    a_request_is_repeated_when_it_comes_again
+    as_many_calls_as_a_request_may_ask_for_are_found
+    what_is_stopped_is_stopped_everywhere_until_it_is_ended_anywhere
+    a_stop_ends_by_itself_and_is_prolonged_when_it_is_set_again
+    more_stops_than_are_kept_are_refused
+}
+
+/// A conversation and its caller, as a request asks about them.
+fn stops() -> [Stop; 2] {
+    let (conversation, caller) = ("talk 1".to_owned(), "0123456789abcdef0123456789abcdef".to_owned());
+    [Stop { what: Stopped::Conversation, id: conversation }, Stop { what: Stopped::Caller, id: caller }]
+}
+
+async fn stopped(store: &Arc<dyn StateStore>, now_ms: u64) -> Option<Stopped> {
+    store.look_up(Ask { stops: &stops(), now_ms, ..ask() }).await.stopped
+}
+
+#[tokio::test]
+async fn a_stop_that_the_shared_store_did_not_take_holds_here_and_says_so() {
+    let server = Server::start();
+    let [one, other] = [open(&server, "").await, open(&server, "").await];
+    let [conversation, caller] = stops();
+    server.freeze();
+    assert_eq!(one.stop(conversation.clone(), 1_000).await, Err(StopError::Away));
+    let listed = one.stops(1_000).await;
+    assert_eq!((listed.stops.len(), listed.whole), (1, false));
+    server.thaw();
+    let late = async || other.stops(1_000).await.whole && one.stops(1_000).await.whole;
+    wait_for("the state store to be back", late).await;
+    assert_eq!(stopped(&one, 1_000).await, Some(Stopped::Conversation));
+    // What was sent before the freeze ended may have arrived late, which stops it everywhere; sent again, it is sure to.
+    assert!(one.stop(conversation, 1_000).await.is_ok());
+    assert_eq!(stopped(&other, 1_000).await, Some(Stopped::Conversation));
+    assert!(one.stop(caller, 1_000).await.is_ok());
+    assert_eq!(other.stops(1_000).await.stops.len(), 2);
+}
+
+#[tokio::test]
+async fn what_another_replica_has_stopped_stays_stopped_while_the_store_is_away() {
+    let server = Server::start();
+    let [one, other] = [open(&server, "").await, open(&server, "").await];
+    let [conversation, _] = stops();
+    assert!(one.stop(conversation, 1_000).await.is_ok());
+    assert_eq!(stopped(&other, 1_000).await, Some(Stopped::Conversation));
+    drop(server);
+    let asked = async || {
+        let facts = other.look_up(Ask { stops: &stops(), ..ask() }).await;
+        assert_eq!(facts.stopped, Some(Stopped::Conversation));
+        facts.away
+    };
+    wait_for("the state store to be away", asked).await;
+}
+
+mod cases {
+    use super::*;
+
+    fn release(context: u128, at_ms: u64) -> Release {
+        Release { context: Hash(context), hidden: NOTHING_HIDDEN, at_ms }
+    }
+
+    fn released(call: u128, release: Release) -> News {
+        News { released: vec![(Hash(call), release)], ..News::default() }
+    }
+
+    fn known(facts: &Facts) -> Vec<Vec<Release>> {
+        facts.released.iter().map(|known| known.as_deref().unwrap_or_default().to_vec()).collect()
+    }
+
+    pub async fn of_a_call_each_conversation_s_latest_time_is_kept(pair: &Pair) {
+        let calls = [Hash(1), Hash(2), Hash(3)];
+        let ask = Ask { calls: &calls, ..ask() };
+        let told = [(1, release(7, 5)), (1, release(8, 6)), (1, release(7, 9)), (3, release(7, 7))];
+        let expected = [vec![release(8, 6), release(7, 9)], vec![], vec![release(7, 7)]];
+        let news = told.map(|(call, release)| released(call, release));
+        pair.tells(news, ask, |facts| known(facts) == expected && !facts.away).await;
+    }
+
+    pub async fn a_call_that_two_replicas_hand_out_has_both_times(pair: &Pair) {
+        let hidden = Release { hidden: Hash(5), ..release(7, 4) };
+        pair.asked.record(released(1, hidden));
+        let expected = [vec![hidden, release(7, 9)]];
+        let ask = Ask { calls: &[Hash(1)], ..ask() };
+        pair.tells([released(1, release(7, 9))], ask, |facts| known(facts) == expected).await;
+    }
+
+    pub async fn rounds_are_found_at_their_place_equal_ones_once(pair: &Pair) {
+        let places = [Hash(1), Hash(2)];
+        let shown_all = HiddenExchange { message_key: Hash(7), messages: Bytes::new() };
+        let news = [round(7, "new \\u00e9"), round(7, "old"), round(8, "other"), round(7, "new \\u00e9")];
+        let news = news.into_iter().chain([shown_all.clone()]).map(|round| hidden(1, round));
+        let expected = [round(7, "old"), round(8, "other"), round(7, "new \\u00e9"), shown_all];
+        let expected = [expected.to_vec(), vec![]];
+        pair.tells(news, Ask { places: &places, ..ask() }, |facts| facts.rounds == expected).await;
+    }
+
+    pub async fn one_place_keeps_a_bounded_number_of_rounds(pair: &Pair) {
+        let news = (0..200).map(|key| hidden(1, round(key, "x")));
+        let is_so = |facts: &Facts| {
+            let keys: Vec<u128> = facts.rounds[0].iter().map(|round| round.message_key.0).collect();
+            keys == (136..200).collect::<Vec<u128>>()
+        };
+        pair.tells(news, Ask { places: &[Hash(1)], ..ask() }, is_so).await;
+    }
+
+    pub async fn what_a_model_refuses_adds_up(pair: &Pair) {
+        let no_tools = ModelFacts { no_tools: true, ..ModelFacts::default() };
+        let rest = ModelFacts { no_late_system: true, no_stream_options: true, ..ModelFacts::default() };
+        let news = [no_tools, rest].map(|facts| News { model: Some((Hash(1), facts)), ..News::default() });
+        let ask = Ask { model: Hash(1), ..ask() };
+        pair.tells(news, ask, |facts| facts.model == no_tools.and(rest)).await;
+    }
+
+    fn question(name: &str) -> Confirmation {
+        let mut call = Assembled::default();
+        (call.name, call.arguments) = (name.into(), br#"{\"n\": 1.50}"#.to_vec());
+        Confirmation::kept(("TOKEN3".to_owned(), vec!["yes".to_owned()]), vec![call], 100_000)
+    }
+
+    fn put(name: &str) -> News {
+        News { asked: vec![(Hash(1), question(name))], ..News::default() }
+    }
+
+    pub async fn a_question_is_kept_as_it_was_put_first_and_taken_by_one_request(pair: &Pair) {
+        let ask = Ask { answered: Some(Hash(1)), ..ask() };
+        let is_so = |facts: &Facts| facts.asked.as_deref() == Some(&question("pay"));
+        pair.tells([put("pay"), put("delete")], ask, is_so).await;
+        let claim = |request, now_ms| Claim { question: Hash(1), request: Hash(request), now_ms };
+        // At once, from both sides: one of them alone.
+        let (one, other) = tokio::join!(pair.asked.claim(claim(1, 1_000)), pair.told.claim(claim(2, 1_000)));
+        assert!(one ^ other);
+        let (taker, late) = if one { (1, 2) } else { (2, 1) };
+        for store in [&pair.told, &pair.asked] {
+            assert!(!store.claim(claim(late, 2_000)).await, "another yes");
+            assert!(!store.claim(claim(taker, 1_100)).await, "sent twice at once");
+        }
+        let first = if one { &pair.asked } else { &pair.told };
+        assert!(first.claim(claim(taker, 2_000)).await, "its answer was lost on the way");
+    }
+
+    pub async fn an_answer_that_was_lost_may_be_had_again_at_another_replica(pair: &Pair) {
+        let ask = Ask { answered: Some(Hash(1)), ..ask() };
+        pair.tells([put("pay")], ask, |facts| facts.asked.is_some()).await;
+        let claim = |now_ms| Claim { question: Hash(1), request: Hash(1), now_ms };
+        assert!(pair.told.claim(claim(1_000)).await);
+        assert!(pair.asked.claim(claim(2_000)).await, "lost");
+        for store in [&pair.asked, &pair.told] {
+            for now_ms in [2_000, 3_000, 62_000] {
+                assert!(!store.claim(claim(now_ms)).await, "an approval is used up");
+            }
+        }
+    }
+
+    pub async fn an_answer_that_was_lost_is_not_given_after_a_minute(pair: &Pair) {
+        let ask = Ask { answered: Some(Hash(1)), ..ask() };
+        pair.tells([put("pay")], ask, |facts| facts.asked.is_some()).await;
+        let claim = |now_ms| Claim { question: Hash(1), request: Hash(1), now_ms };
+        assert!(pair.told.claim(claim(1_000)).await);
+        for store in [&pair.asked, &pair.told] {
+            assert!(!store.claim(claim(61_000)).await, "too late");
+        }
+    }
+
+    pub async fn a_question_lapses_and_one_that_was_never_put_gives_nothing(pair: &Pair) {
+        let ask = Ask { answered: Some(Hash(1)), ..ask() };
+        pair.tells([put("pay")], ask, |facts| facts.asked.is_some()).await;
+        let claim = |question, now_ms| Claim { question: Hash(question), request: Hash(9), now_ms };
+        assert!(!pair.asked.claim(claim(1, 100_000)).await);
+        assert!(!pair.asked.claim(claim(2, 1_000)).await);
+    }
+
+    pub async fn it_is_known_with_which_rounds_a_history_was_sent_last(pair: &Pair) {
+        let sent = |history, rounds| {
+            let sent = SentExchanges { history: Hash(history), rounds };
+            News { sent: Some(sent), ..News::default() }
+        };
+        let histories = [Hash(5), Hash(6), Hash(7)];
+        let is_so = |facts: &Facts| facts.sent_exchanges == [Some(1), Some(3), None];
+        pair.tells([sent(5, 1), sent(6, 2), sent(6, 3)], Ask { histories: &histories, ..ask() }, is_so).await;
+    }
+
+    pub async fn the_newest_overflows_of_a_conversation_are_known_each_once(pair: &Pair) {
+        let overflow = |messages: usize| Overflow { messages, history: Hash(messages as u128) };
+        let news = (0..100).chain([99, 80]);
+        let news =
+            news.map(|messages| News { overflow: Some((Hash(3), overflow(messages))), ..News::default() });
+        let expected: Vec<Overflow> =
+            (68..100).filter(|messages| *messages != 80).chain([80]).map(overflow).collect();
+        let ask = Ask { conversation: Hash(3), ..ask() };
+        pair.tells(news, ask, |facts| facts.overflows == expected).await;
+    }
+
+    pub async fn uses_of_a_quota_add_up_and_tries_of_one_request_count_once(pair: &Pair) {
+        let spent = |request, calls, at_ms| {
+            let (quota, window_ms) = (Hash(1), 3_600_000);
+            let spent = Spent { quota, request: Hash(request), calls, at_ms, window_ms };
+            News { spent: vec![spent], ..News::default() }
+        };
+        let quotas = [Hash(1), Hash(2)].map(|name| Quota { name, calls: 9, window_ms: 3_600_000 });
+        let by = |request, now_ms| Ask { quotas: &quotas, bytes: Hash(request), now_ms, ..ask() };
+        let of = |times: &[u64]| {
+            let times = times.to_vec();
+            move |facts: &Facts| facts.spent == [times.clone(), vec![]]
+        };
+        pair.tells([spent(1, 2, 10), spent(2, 1, 20)], by(3, 30), of(&[10, 10, 20])).await;
+        pair.tells([spent(1, 1, 40), spent(1, 3, 50)], by(4, 60), of(&[10, 10, 10, 20])).await;
+        // A third try, at the other one, is not charged; a fourth is.
+        let tries = [pair.asked.look_up(by(2, 70)).await, pair.told.look_up(by(2, 71)).await];
+        assert!(tries.iter().all(of(&[10, 10, 10])), "{tries:?}");
+        wait_for("the tries to be known", async || {
+            of(&[10, 10, 10, 20])(&pair.asked.look_up(by(2, 80)).await)
+        })
+        .await;
+    }
+
+    pub async fn a_request_is_repeated_when_it_comes_again(pair: &Pair) {
+        let look_up = async |store: &Arc<dyn StateStore>, request| {
+            store.look_up(Ask { request: Hash(request), ..ask() }).await.repeated
+        };
+        let seen = [
+            look_up(&pair.told, 1).await,
+            look_up(&pair.asked, 2).await,
+            look_up(&pair.asked, 1).await,
+            look_up(&pair.told, 2).await,
+        ];
+        assert_eq!(seen, [false, false, true, true]);
+    }
+
+    /// What both state stores say.
+    async fn both(pair: &Pair, now_ms: u64) -> [(Option<Stopped>, Vec<(Stop, u64)>); 2] {
+        let of = async |store: &Arc<dyn StateStore>| {
+            let Listed { stops, whole } = store.stops(now_ms).await;
+            assert!(whole);
+            (stopped(store, now_ms).await, stops)
+        };
+        [of(&pair.told).await, of(&pair.asked).await]
+    }
+
+    pub async fn what_is_stopped_is_stopped_everywhere_until_it_is_ended_anywhere(pair: &Pair) {
+        for stop in stops() {
+            let until_ms = pair.told.stop(stop.clone(), 1_000).await.unwrap();
+            assert_eq!(until_ms, 1_000 + 3_600_000, "a lifetime");
+            let one = (Some(stop.what), vec![(stop.clone(), until_ms)]);
+            assert_eq!(both(pair, 1_000).await, [one.clone(), one]);
+            let others = [Stop { id: format!("{} ", stop.id), ..stop.clone() }];
+            assert_eq!(pair.asked.look_up(Ask { stops: &others, ..ask() }).await.stopped, None);
+            assert_eq!(pair.asked.resume(stop.clone()).await, Ok(true));
+            assert_eq!(both(pair, 1_000).await, [(None, vec![]), (None, vec![])]);
+            assert_eq!(pair.told.resume(stop.clone()).await, Ok(false), "there is none");
+        }
+    }
+
+    pub async fn a_stop_ends_by_itself_and_is_prolonged_when_it_is_set_again(pair: &Pair) {
+        let [stop, _] = stops();
+        let first = pair.told.stop(stop.clone(), 1_000).await.unwrap();
+        let second = pair.asked.stop(stop.clone(), 2_000).await.unwrap();
+        assert_eq!(second, first + 1_000);
+        for store in [&pair.told, &pair.asked] {
+            assert_eq!(stopped(store, first).await, Some(Stopped::Conversation));
+            assert_eq!(stopped(store, second).await, None);
+            assert_eq!(store.stops(second).await.stops, []);
+        }
+    }
+
+    pub async fn more_stops_than_are_kept_are_refused(pair: &Pair) {
+        let stop = |nth: usize| Stop { what: Stopped::Conversation, id: format!("talk {nth}") };
+        let set = async |store: &Arc<dyn StateStore>, nth, now_ms| store.stop(stop(nth), now_ms).await.err();
+        for nth in 0..MOST_STOPS {
+            set([&pair.told, &pair.asked][nth % 2], nth, 1_000).await;
+        }
+        let more = [set(&pair.told, MOST_STOPS, 1_000).await, set(&pair.asked, MOST_STOPS, 1_000).await];
+        assert_eq!(more, [Some(StopError::Full); 2]);
+        let counts = both(pair, 1_000).await.map(|(_, stops)| stops.len());
+        assert_eq!(counts, [MOST_STOPS; 2], "none was forgotten for it");
+        assert_eq!(set(&pair.told, 1, 1_000).await, None, "there already");
+        assert_eq!(pair.asked.resume(stop(7)).await, Ok(true));
+        let (again, later) = (set(&pair.asked, MOST_STOPS, 1_000), set(&pair.told, 0, 1_000 + 3_600_000));
+        assert_eq!((again.await, later.await), (None, None), "what has ended takes no room");
+    }
+
+    pub async fn as_many_calls_as_a_request_may_ask_for_are_found(pair: &Pair) {
+        let calls: Vec<Hash> = (0..2 * toolrein::store::MOST_LOOKED_UP as u128).map(Hash).collect();
+        let places = calls[..toolrein::store::MOST_LOOKED_UP].to_vec();
+        let news = calls.iter().map(|call| released(call.0, release(7, 5)));
+        let ask = Ask { calls: &calls, places: &places, ..ask() };
+        pair.tells(news, ask, |facts| known(facts).iter().all(|known| *known == [release(7, 5)])).await;
+    }
+}

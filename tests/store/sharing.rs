@@ -1,0 +1,231 @@
+//! Two programs behind one address, as a load balancer has them: what one told the other knows.
+
+use crate::server::{Server, is_connected};
+use crate::support::client::Request;
+use crate::support::program::Toolrein;
+use crate::support::reply::{Reply, Speech};
+use crate::support::scripted::{Recorded, Scripted};
+use crate::support::until;
+use crate::talk::{Form, Said, Talk, in_both_forms, search, text};
+use serde_json::{Value, json};
+
+const TWO_SEARCHES: &str =
+    "reask.max = 0\n[policy.rate_limit]\ntools = { search = { calls = 2, per = \"1h\" } }\n";
+const ONE_SEARCH: &str = "[policy.rate_limit]\ntools = { search = { calls = 1, per = \"1h\" } }\n";
+const QUOTA: &str = "[policy.quota.limits]\nsearches = { tools = [\"search*\"], calls = 2, per = \"5h\" }\n";
+const CONFIRM: &str = "[policy.confirm]\ntools = [\"fetch\"]\n";
+
+/// Two programs that have their state store.
+fn pair(server: &Server, upstream: &Scripted, settings: &str) -> [Toolrein; 2] {
+    let programs = [(); 2].map(|()| server.share(upstream, settings));
+    programs.iter().for_each(is_connected);
+    programs
+}
+
+/// Waits until the state store has a key of this kind. What a program told may arrive a moment after its reply.
+fn is_told(server: &Server, kind: char, count: usize) {
+    let start = format!("toolrein:{kind}:");
+    until(&format!("{count} keys {start}"), || {
+        (server.keys().iter().filter(|key| key.starts_with(&start)).count() >= count).then_some(())
+    });
+}
+
+#[test]
+fn a_rate_window_holds_among_replicas_and_after_a_restart() {
+    in_both_forms(|form| {
+        let (server, upstream) = (Server::start(), Scripted::start(search));
+        let [one, other] = pair(&server, &upstream, TWO_SEARCHES);
+        let mut talk = Talk::new(form);
+        for (nth, program) in [&one, &other].into_iter().enumerate() {
+            let said = talk.ask(program);
+            assert_eq!(said.calls.len(), 1, "call {nth}");
+            talk.add(&said);
+            is_told(&server, 't', nth + 1);
+        }
+        assert!(talk.ask(&one).calls.is_empty(), "one by each are two");
+        assert!(talk.ask(&other).calls.is_empty());
+        one.stop();
+        let anew = server.share(&upstream, TWO_SEARCHES);
+        is_connected(&anew);
+        assert!(talk.ask(&anew).calls.is_empty(), "a new process knows them too");
+        for program in [&other, &anew] {
+            assert!(program.metric("toolrein_store_errors_total").abs() < 0.5);
+            assert!(program.metric("toolrein_store_away_total").abs() < 0.5);
+        }
+    });
+}
+
+#[test]
+fn a_blocked_round_is_put_back_by_another_replica_to_the_byte() {
+    in_both_forms(|form| {
+        let server = Server::start();
+        let upstream = Scripted::start(|nth, request| match nth {
+            0..=2 => search(nth, request),
+            3 => text("Here it is.", request),
+            _ => text("You are welcome.", request),
+        });
+        let [one, other] = pair(&server, &upstream, ONE_SEARCH);
+        let mut talk = Talk::new(form);
+        talk.add(&talk.ask(&one));
+        is_told(&server, 't', 1);
+        let second = talk.ask(&one);
+        assert_eq!(second.text, "Here it is.");
+        talk.add(&second);
+        talk.say("Thanks");
+        is_told(&server, 'r', 1);
+        talk.ask(&other).assert_coherent(form);
+        let asked_last = upstream.request(3).json()["messages"].clone();
+        let sent = upstream.request(4).json()["messages"].clone();
+        let (before, sent) = (asked_last.as_array().unwrap(), sent.as_array().unwrap());
+        assert!(before.len() > 3, "there was a round: {before:?}");
+        assert_eq!(&sent[..before.len()], before, "the model sees what it saw");
+        assert!(other.metric("toolrein_lost_hidden_exchanges_total").abs() < 0.5);
+        upstream.assert_clean();
+    });
+}
+
+fn ask_as(program: &Toolrein, nth: usize, form: Form) -> Said {
+    let mut talk = Talk::new(form);
+    talk.messages[0]["content"] = json!(format!("Question {nth}"));
+    let request = Request::post(&program.chat_url(), talk.body().to_string());
+    Said::read(request.send(), form)
+}
+
+#[test]
+fn a_quota_holds_among_replicas_and_a_retry_at_another_one_is_charged_once() {
+    in_both_forms(|form| {
+        let server = Server::start();
+        let upstream = Scripted::start(|nth, request| {
+            match request.json()["messages"].to_string().contains("RATE_LIMIT") {
+                true => text("No more for today.", request),
+                false => search(nth, request),
+            }
+        });
+        let [one, other] = pair(&server, &upstream, QUOTA);
+        let uses = || {
+            let keys = server.keys();
+            let key = keys.iter().find(|key| key.starts_with("toolrein:q:"));
+            key.map(|key| server.ask::<Vec<String>>(&["ZRANGE", key, "0", "-1"])).unwrap_or_default()
+        };
+        // One entry a use, and another in its place when it is tried again.
+        let told = |count, before: &[String]| {
+            let is_new = |uses: &Vec<String>| uses.len() == count && uses != before;
+            until(&format!("{count} uses"), || Some(uses()).filter(is_new))
+        };
+        assert_eq!(ask_as(&one, 0, form).calls.len(), 1);
+        let first = told(1, &[]);
+        assert_eq!(ask_as(&other, 0, form).calls.len(), 1);
+        let again = told(1, &first);
+        assert_eq!(ask_as(&other, 1, form).calls.len(), 1, "the two tries are one call");
+        told(2, &again);
+        for program in [&one, &other] {
+            assert_eq!(ask_as(program, 2, form).text, "No more for today.");
+        }
+        let longest = uses().iter().map(String::len).max();
+        assert!(longest.unwrap() <= 100, "what a look-up reads of each: {longest:?}");
+    });
+}
+
+/// Calls `fetch` whenever the user has just asked for it, else says how it stands.
+fn fetches(_nth: usize, request: &Recorded) -> Reply {
+    let body = request.json();
+    let last = body["messages"].as_array().unwrap().last().unwrap().clone();
+    match last["content"].as_str().unwrap() {
+        "What is new?" => {
+            Reply::speech(request, &Speech::calls(&[("call_f", "fetch", "{\"url\" :\"//a/\\u00e9\"}")]))
+        }
+        _ => text("As you like.", request),
+    }
+}
+
+/// A conversation in which `program` has asked, and the user says yes.
+fn approved(server: &Server, program: &Toolrein, form: Form) -> Talk {
+    let mut talk = Talk::new(form);
+    let said = talk.ask(program);
+    assert!(said.text.contains("approval"), "{}", said.text);
+    talk.add(&said);
+    talk.say("yes");
+    is_told(server, 'a', 1);
+    talk
+}
+
+#[test]
+fn a_yes_that_goes_to_all_replicas_at_once_is_taken_by_one_and_the_call_is_as_it_was_shown() {
+    in_both_forms(|form| {
+        let (server, upstream) = (Server::start(), Scripted::start(fetches));
+        let [one, other] = pair(&server, &upstream, CONFIRM);
+        let talk = approved(&server, &one, form);
+        let said: Vec<Said> = std::thread::scope(|scope| {
+            let asking: Vec<_> = [&one, &other, &one, &other]
+                .into_iter()
+                .map(|program| {
+                    // Each with a spelling of its own, so that none is another's second try.
+                    let mut talk =
+                        Talk { form, members: talk.members.clone(), messages: talk.messages.clone() };
+                    talk.members["user"] = json!(format!("{program:p}{scope:p}"));
+                    scope.spawn(move || talk.ask(program))
+                })
+                .collect();
+            asking.into_iter().map(|asking| asking.join().unwrap()).collect()
+        });
+        let handed: Vec<&Said> = said.iter().filter(|said| !said.calls.is_empty()).collect();
+        assert_eq!(handed.len(), 1, "{said:?}");
+        assert_eq!(handed[0].calls[0].2, "{\"url\" :\"//a/\\u00e9\"}");
+        let late = talk.ask(&other);
+        assert_eq!((late.calls.len(), late.text.as_str()), (0, "As you like."));
+    });
+}
+
+#[test]
+fn what_a_model_refuses_is_learned_once_for_all_replicas() {
+    let server = Server::start();
+    let upstream = Scripted::start(|_, request| match request.json().get("tools") {
+        Some(_) => Reply::error(400, "invalid_request_error", "x", "m does not support tools"),
+        None => text("Without.", request),
+    });
+    let [one, other] = pair(&server, &upstream, "");
+    let talk = Talk::new(Form::Whole);
+    assert_eq!(talk.ask(&one).text, "Without.");
+    assert_eq!(upstream.requests().len(), 2);
+    is_told(&server, 'm', 1);
+    assert_eq!(talk.ask(&other).text, "Without.");
+    assert_eq!(upstream.requests().len(), 3, "the other one does not try");
+}
+
+#[test]
+fn keys_are_hashes_under_the_prefix_that_end_and_another_secret_shares_nothing() {
+    let (server, upstream) = (Server::start(), Scripted::start(search));
+    let settings = format!("store.prefix = \"mine/\"\nstore.ttl = \"6h\"\n{ONE_SEARCH}");
+    let program = server.share(&upstream, &settings);
+    is_connected(&program);
+    let mut talk = Talk::new(Form::Whole);
+    talk.add(&talk.ask(&program));
+    until("keys", || server.keys().iter().any(|key| key.starts_with("mine/t:")).then_some(()));
+    for key in server.keys() {
+        let name = key.strip_prefix("mine/").expect(&key);
+        let (kind, hash) = name.split_once(':').unwrap();
+        let is_hash = hash.len() == 32 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        assert!(kind.len() == 1 && is_hash, "{key}");
+        let ttl: i64 = server.ask(&["PTTL", &key]);
+        assert!((1..=6 * 3_600_000).contains(&ttl), "{key} lives for {ttl} ms");
+    }
+    let config = crate::support::client::get(&format!("{}/config", program.admin_url())).json();
+    assert_eq!(config["store"]["url_env"], "STORE_OF_THE_TESTS");
+    let all = format!("{config}{}{}", program.metrics(), program.stop().join("\n"));
+    assert!(!all.contains("pass-of-the-tests") && !all.contains(crate::server::SECRET), "{all}");
+}
+
+#[test]
+fn what_is_not_told_yet_at_the_end_is_told_before_it() {
+    let (server, upstream) = (Server::start(), Scripted::start(search));
+    let program = server.share(&upstream, TWO_SEARCHES);
+    is_connected(&program);
+    let mut talk = Talk::new(Form::Whole);
+    for _ in 0..2 {
+        talk.add(&talk.ask(&program));
+    }
+    program.stop();
+    let anew = server.share(&upstream, TWO_SEARCHES);
+    is_connected(&anew);
+    assert!(talk.ask(&anew).calls.is_empty(), "{:?}", Value::from(server.keys()));
+}
