@@ -6,13 +6,21 @@ use crate::world::choices;
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 use hyper::{Method, Request};
-use std::future::Future as _;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use toolrein::admin::readiness::Readiness;
 use toolrein::admin::{Admin, Bearer};
+use toolrein::store::memory::{Bounds, Memory};
 use toolrein::telemetry::metrics::Metrics;
 
 const TOKEN: &str = "a-token-of-the-fuzzer";
+const BOUNDS: Bounds = Bounds {
+    calls: 10,
+    hidden_exchange_bytes: 10,
+    conversations: 10,
+    lifetime: Duration::from_secs(3_600),
+    refusals: Duration::from_secs(3_600),
+};
 const CONFIG: &str = r#"{"mode":"enforce"}"#;
 
 pub fn run(input: &[u8]) -> bool {
@@ -28,9 +36,9 @@ pub fn run(input: &[u8]) -> bool {
     let Ok(request) = asked.body(()) else { return false };
     let body = lines.next();
     let admin = admin(first % 2 == 1);
-    let response = admin.handle(&request, body.filter(|_| admin.reads_body(&request)));
+    let response = now(admin.handle(&request, body.filter(|_| admin.reads_body(&request))));
     let status = response.status().as_u16();
-    assert!([200, 400, 401, 403, 404, 405, 503].contains(&status), "{status}");
+    assert!([200, 400, 401, 403, 404, 405, 409, 503].contains(&status), "{status}");
     let announced: u64 = response.headers()["content-length"].to_str().unwrap().parse().unwrap();
     let body = response.into_body();
     let length = body.size_hint().exact().unwrap();
@@ -44,11 +52,11 @@ pub fn run(input: &[u8]) -> bool {
     }
     let header = request.headers().get("authorization").map(|value| value.as_bytes());
     let brings_token = header.is_some_and(|value| value.ends_with(TOKEN.as_bytes()));
-    if request.uri().path().starts_with("/api/confirmations") && !brings_token {
+    if request.uri().path().starts_with("/api/") && !brings_token {
         assert!(status != 200 && status != 400, "{status}");
     }
     if status == 200 && request.uri().path() == "/config" && *request.method() == Method::GET {
-        let bytes = futures_now(body);
+        let bytes = now(body.collect()).unwrap().to_bytes();
         assert_eq!(bytes, CONFIG.as_bytes());
     }
     true
@@ -60,13 +68,12 @@ fn is_foreign(host: &hyper::header::HeaderValue) -> bool {
     name.to_ascii_lowercase().ends_with(b".example") && !host.as_bytes().contains(&b'@')
 }
 
-/// The bytes of a body that is there already.
-fn futures_now(body: http_body_util::Full<bytes::Bytes>) -> Vec<u8> {
-    let mut collecting = std::pin::pin!(body.collect());
-    let waker = std::task::Waker::noop();
-    match collecting.as_mut().poll(&mut std::task::Context::from_waker(waker)) {
-        std::task::Poll::Ready(collected) => collected.unwrap().to_bytes().to_vec(),
-        std::task::Poll::Pending => panic!("a body at hand is not there"),
+/// The result of a future that has nothing to wait for.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+        std::task::Poll::Ready(result) => result,
+        std::task::Poll::Pending => panic!("it waits"),
     }
 }
 
@@ -78,6 +85,8 @@ fn admin(loopback: bool) -> &'static Admin {
         readiness: Readiness::starting(),
         loopback,
         held: Arc::default(),
+        store: Arc::new(Memory::new(&BOUNDS)),
+        stop_scope: Arc::default(),
         bearer: Some(Bearer::new(TOKEN).unwrap()),
     };
     &ADMINS.get_or_init(|| [make(false), make(true)])[usize::from(loopback)]

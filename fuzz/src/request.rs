@@ -92,7 +92,7 @@ fn read(request: &Request, body: &Bytes, set: usize, memo: &dyn Memo) -> Plan {
 }
 
 fn write(request: &Request, body: &Bytes, plan: &Plan, variant: &Variant) -> Bytes {
-    Source { body, request, plan, restored: &[] }.write(variant).join()
+    toolrein::dialect::chat::write(&Source { body, request, plan, restored: &[] }, variant).join()
 }
 
 /// The form of sending that a byte names.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use toolrein::dialect::chat::choice::ChoiceState;
 use toolrein::dialect::chat::reply::ReplyJudge;
 use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
-use toolrein::exchange::judging::Judged;
+use toolrein::exchange::judging::{Judged, Judging};
 use toolrein::wire::sse::{Piece, Splitter, parse_fields};
 
 const PATIENCE: usize = 3;
