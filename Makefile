@@ -47,9 +47,9 @@ FAST := $(filter-out clients prometheus store,$(basename $(notdir $(wildcard tes
 
 test-fast:
 	@if cargo nextest --version >/dev/null 2>&1; then \
-		set -x; cargo nextest run --locked --lib --bins $(FAST:%=--test %) -E 'not test(/^clients::/)'; \
+		set -x; FAST=1 cargo nextest run --locked --lib --bins $(FAST:%=--test %) -E 'not test(/^clients::/)'; \
 	else \
-		set -x; cargo test --locked --lib --bins $(FAST:%=--test %) -- --skip clients::; \
+		set -x; FAST=1 cargo test --locked --lib --bins $(FAST:%=--test %) -- --skip clients::; \
 	fi
 
 check: deny

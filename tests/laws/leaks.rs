@@ -287,8 +287,13 @@ fn sets() -> [PolicySet; 3] {
     SETS.map(set_of)
 }
 
+/// How many cases each law is tried with: a tenth in the fast loop (`make test-fast`).
+fn cases() -> u32 {
+    if std::env::var_os("FAST").is_some() { 150 } else { 1_500 }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn no_client_finds_a_forbidden_call_in_a_bent_stream(
