@@ -47,7 +47,7 @@ FAST := $(filter-out clients prometheus store,$(basename $(notdir $(wildcard tes
 
 test-fast:
 	@if cargo nextest --version >/dev/null 2>&1; then \
-		set -x; FAST=1 cargo nextest run --locked --lib --bins $(FAST:%=--test %) -E 'not test(/^clients::/)'; \
+		set -x; FAST=1 cargo nextest run --locked --test-threads 4 --lib --bins $(FAST:%=--test %) -E 'not test(/^clients::/)'; \
 	else \
 		set -x; FAST=1 cargo test --locked --lib --bins $(FAST:%=--test %) -- --skip clients::; \
 	fi
