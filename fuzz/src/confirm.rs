@@ -8,7 +8,7 @@ use toolrein::conversation::identity::{Hash, HashKey};
 use toolrein::dialect::Handed;
 use toolrein::dialect::chat::approved::{events, reply};
 use toolrein::dialect::chat::reply::ReplyJudge;
-use toolrein::dialect::reply::{Form, Limits, Options, Reply as _};
+use toolrein::dialect::reply::{Form, Limits, Options, Reply as _, ShownChoice};
 use toolrein::plan::approval::Confirmation;
 
 /// Everything on, and a history in which `pay_bill` is declared and only the approval is missing.

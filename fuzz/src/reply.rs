@@ -7,7 +7,7 @@ use serde_json::Value;
 use toolrein::dialect::chat::choice::ChoiceState;
 use toolrein::dialect::chat::completion::Reply;
 use toolrein::dialect::chat::reply::ReplyJudge;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
+use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _, ShownChoice};
 use toolrein::exchange::judging::Judging;
 use toolrein::plan::decision::Decision;
 
@@ -73,7 +73,7 @@ fn shows_released_calls(judge: &ReplyJudge<Judging>, out: &Value, body: &[u8]) {
         let shown = message["tool_calls"].as_array().map_or(0, Vec::len);
         let shown = shown + usize::from(message["function_call"].is_object());
         // Several members of one name, or calls that are none: other readers may see others.
-        let released = state.released().count();
+        let released = state.released().len();
         assert!(
             shown <= released || !is_plain(body),
             "{shown} shown, {released} released: {}\n{out}",

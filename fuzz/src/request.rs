@@ -82,8 +82,8 @@ fn read(request: &Request, body: &Bytes, set: usize, memo: &dyn Memo) -> Plan {
     transcript.token_factor = config(set).token_factor(&model);
     transcript.context_window = config(set).context_window(&model);
     transcript.shared_body = Some(body.clone());
-    let released = vec![Some(NOW_MS - 1000); transcript.calls.calls.len()];
-    transcript.learn_times(&released, NOW_MS);
+    transcript.now_ms = NOW_MS;
+    transcript.calls.calls.iter_mut().for_each(|call| call.released_ms = Some(NOW_MS - 1000));
     let (mut plan, _) = policies(set).read(&transcript);
     if request.odd {
         plan.change_nothing();

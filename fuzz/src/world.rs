@@ -100,8 +100,8 @@ fn judge(request: &Request, body: &Bytes, set: &PolicySet) -> Judge {
     let identity = identity(1);
     let mut transcript = Transcript::read(request, body, &identity, &NoMemo);
     transcript.shared_body = Some(body.clone());
-    let released = vec![Some(NOW_MS - 1000); transcript.calls.calls.len()];
-    transcript.learn_times(&released, NOW_MS);
+    transcript.now_ms = NOW_MS;
+    transcript.calls.calls.iter_mut().for_each(|call| call.released_ms = Some(NOW_MS - 1000));
     set.read(&transcript).1
 }
 

@@ -349,16 +349,8 @@ impl<'a> Transcript<'a> {
         self.calls.calls.iter().rev().take(most)
     }
 
-    /// Stores when the newest calls were handed out, in the order of [`newest_calls`](Self::newest_calls); times in
-    /// ms since the epoch, where they are known. `now_ms`: when the request came.
-    pub fn learn_times(&mut self, released_ms: &[Option<u64>], now_ms: u64) {
-        self.now_ms = now_ms;
-        for (call, released_ms) in self.calls.calls.iter_mut().rev().zip(released_ms) {
-            call.released_ms = *released_ms;
-        }
-    }
-
-    /// The same from all known releases of each call.
+    /// Stores when the newest calls were handed out, from all known releases of each call, in the order of
+    /// [`newest_calls`](Self::newest_calls). `now_ms`: when the request came, in ms since the epoch.
     pub fn learn_releases(&mut self, releases: &[Option<Releases>], now_ms: u64) {
         self.now_ms = now_ms;
         for (call, releases) in self.calls.calls.iter_mut().rev().zip(releases) {

@@ -4,7 +4,7 @@
 //! validation errors, JSON wrapped as text in JSON) into plain messages, wherever it occurs: with an error status, in a
 //! 200 body, in a stream event. `refusal` classifies the error; statuses and retries are decided elsewhere.
 
-use crate::dialect::chat::completion::Reply;
+use crate::wire::members::Member;
 use memchr::memmem;
 use serde::Deserialize;
 use serde_json::Value;
@@ -72,10 +72,9 @@ pub fn parse_in_200(body: &[u8]) -> Option<UpstreamError> {
     top.is_error().then(|| top.read(body))
 }
 
-/// Whether [`parse_in_200`] may find an error in `body`, whose parsed form is `reply`. Decides for most replies by the
-/// members that were parsed anyway.
-pub fn may_be_in_200(reply: &Reply, body: &[u8]) -> bool {
-    reply.members.iter().any(|member| match member.key.raw(body) {
+/// Whether [`parse_in_200`] may find an error in `body`, whose top-level `members` were read.
+pub fn may_be_in_200(members: &[Member], body: &[u8]) -> bool {
+    members.iter().any(|member| match member.key.raw(body) {
         b"error" | b"base_resp" => true,
         b"object" | b"type" => matches!(member.value.of(body), b"\"error\"" | b"\"response.failed\""),
         _ => member.key.escaped,

@@ -2,7 +2,8 @@
 //! request, errors and refusals of upstreams, `usage`, calls that models write as text. Decides nothing, and names no
 //! policy.
 //!
-//! To add one: a folder with a type that implements [`Dialect`], and the paths that it governs in `proxy/target.rs`.
+//! To add one: a folder with a type that implements [`Dialect`], and a line in
+//! `proxy/handler.rs` that chooses it.
 
 pub mod chat;
 pub mod error;
@@ -40,6 +41,14 @@ pub trait Dialect<J>: Send + Sync {
         known: Option<&Arc<Checkpoint>>,
         keep: &mut dyn FnMut(&Request) -> usize,
     ) -> Result<Request, Fault>;
+
+    /// The same without a checkpoint.
+    ///
+    /// # Errors
+    /// As for [`Dialect::parse`].
+    fn read(&self, body: &[u8]) -> Result<Request, Fault> {
+        self.parse(body, None, &mut |_| 0)
+    }
 
     /// Whether another parser may find a request in `body`, which toolrein cannot read for this `fault`.
     fn may_be_request(&self, body: &[u8], fault: Fault) -> bool;

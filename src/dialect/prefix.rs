@@ -28,7 +28,7 @@ pub fn read_request<J>(
 ) -> Result<Request, Fault> {
     let lengths = lengths(body.len());
     if lengths.is_empty() {
-        return dialect.parse(body, None, &mut |_| 0);
+        return dialect.read(body);
     }
     let hashes = key.prefix_hashes(Domain::Prefix, body, &lengths);
     let mut names = hashes.iter().map(RunningHash::hash).enumerate().rev();

@@ -57,7 +57,7 @@ pub enum Ending {
     Reask { choice: u32, hidden: Bytes },
     /// Calls wait for a person's decision: call `finish` again when all are settled.
     Waits,
-    /// The reply is the upstream's error, and the exchange decides what to do: see [`ReplyJudge::refusal`].
+    /// The reply is the upstream's error, and the exchange decides what to do: see [`Reply::refusal`].
     Refused,
     /// The rest must not reach the client unjudged.
     BrokenOff(Unjudged),
@@ -110,12 +110,6 @@ pub trait Reply<J>: Send {
 
     /// The choices in the client's view.
     fn shown(&self) -> Vec<&dyn ShownChoice>;
-
-    /// How many choices the client has the finish of.
-    fn finished(&self) -> usize;
-
-    /// Whether there are choices, and the client has the finish of each.
-    fn is_finished(&self) -> bool;
 
     /// The usage of all replies together.
     fn total_usage(&self) -> Usage;

@@ -68,9 +68,4 @@ impl Variant {
     pub fn plain(placement: Placement) -> Self {
         Self { placement, tools: Tools::Kept, flat: false, ask_usage: false, asking: None }
     }
-
-    /// Whether anything about the tools differs from what the client sent.
-    pub fn is_fallback(&self) -> bool {
-        self.tools != Tools::Kept || self.flat
-    }
 }

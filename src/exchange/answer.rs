@@ -9,6 +9,7 @@ use super::notes::label;
 use super::running::{Replying, Running};
 use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
 use crate::dialect::error::parse;
+use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::{Ending, Form, Limits, Options, Reply, Unjudged, next_of};
 use crate::exchange::judging::Judging;
 use crate::wire::sniff;
@@ -285,14 +286,16 @@ impl Running {
             return;
         }
         let judge = &replies.judge;
-        let finished = judge.finished();
+        let shown = judge.shown();
+        let finished = shown.iter().filter(|choice| choice.is_finished()).count();
+        let all_finished = finished > 0 && finished == shown.len();
         let count = finished + usize::from(judge.is_done());
         if count > replies.remembered {
             replies.remembered = count;
             // Before what the client is given now. Choices that are not finished are left out: calls of theirs may
             // still be blocked.
             let given = std::mem::take(&mut core.outputs);
-            let mut over = judge.shown();
+            let mut over = shown;
             over.retain(|choice| choice.is_finished() || judge.is_done());
             self.remember(core, &over, now.ms);
             if judge.is_done() {
@@ -301,7 +304,7 @@ impl Running {
             core.outputs.extend(given);
         }
         // The client's next request does not have to wait, however long the upstream takes to end its stream.
-        if judge.is_finished() {
+        if all_finished {
             core.outputs.push_back(Output::Dismiss);
         }
     }

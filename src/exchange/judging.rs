@@ -9,11 +9,8 @@ pub mod wrapper;
 use self::holding::Holding;
 #[cfg(test)]
 pub(crate) use self::holding::tests as holding_tests;
-use crate::conversation::assembled::Assembled;
 use crate::conversation::request::{Choice, Request};
-use crate::exchange::confirm::ask;
-use crate::plan::approval::{Question, Unaskable};
-use crate::plan::decision::{Decision, Known};
+use crate::plan::decision::Decision;
 use crate::plan::{Reason, ReasonKind, Usage};
 use crate::policy::pattern::{Pattern, any_fits};
 use crate::policy::set::{Judge, Ruling};
@@ -128,11 +125,6 @@ impl Judging {
         self
     }
 
-    /// Whether calls must not pass unjudged: a policy or a person decides which of them are allowed.
-    pub fn is_strict(&self) -> bool {
-        self.confirms() || (!self.observe && self.judge.restricts_calls() && !self.pass_unjudged)
-    }
-
     /// Whether some calls need a person's approval.
     fn confirms(&self) -> bool {
         !self.observe && self.judge.confirming().is_some()
@@ -143,30 +135,9 @@ impl Judging {
         self.judge.approve(approved);
     }
 
-    /// The question about `calls` for a person.
-    ///
-    /// # Errors
-    /// Why no person can be asked about them.
-    pub fn question(&self, calls: &[Assembled]) -> Result<Question, Unaskable> {
-        match (&self.token, self.judge.confirming()) {
-            (Some(token), Some(confirming)) => ask(calls, token, confirming),
-            _ => Err(Unaskable::Nobody),
-        }
-    }
-
-    /// Whether nothing may be changed.
-    pub fn observes(&self) -> bool {
-        self.observe
-    }
-
     /// From now on only answers are released.
     pub fn land(&mut self) {
         self.landing = true;
-    }
-
-    /// Whether the model was asked for a final answer.
-    pub fn is_landing(&self) -> bool {
-        self.landing
     }
 
     /// Whether a call must be whole to be decided on. While observing, all must.
@@ -182,85 +153,6 @@ impl Judging {
             return false;
         }
         self.judge.needs_arguments(choice, name)
-    }
-
-    /// Decides on the next call of `choice`.
-    pub fn decide(&mut self, choice: u32, call: &Assembled, known: Known, now_ms: u64) -> Decision {
-        let name = call.name();
-        let arguments = (known != Known::Name).then(|| call.arguments());
-        let names = || std::iter::once(name.clone()).chain(call.other_names());
-        let wrapped =
-            arguments.as_deref().and_then(|text| names().find_map(|name| wrapper::calls(&name, text)));
-        if let Some(calls) = wrapped {
-            return self.decide_wrapper((choice, now_ms), call, calls);
-        }
-        let whole = known == Known::Whole;
-        let mut ruling = self.ruling((choice, now_ms), call, arguments.as_deref());
-        if !ruling.own {
-            self.answers.exempt(&mut ruling.objections);
-        }
-        if known == Known::Cut {
-            return self.decide_cut(call, ruling);
-        }
-        // An answer passes beyond every limit, so there is no action to report.
-        let meant = self.judge.meant(&name);
-        let is_answer =
-            self.answers.is_by_name(&meant) && !ruling.own && !self.needs_approval_first(&meant, &ruling);
-        let ruling = if is_answer { Ruling::default() } else { ruling };
-        let acts = acts(&ruling);
-        let needs_approval = ruling.needs_approval_alone();
-        if whole
-            && !self.landing
-            && self.holds()
-            && ruling.answer.is_none()
-            && let Some((policy, reason)) = ruling.objections.first().filter(|_| needs_approval).cloned()
-        {
-            return self.hold((choice, now_ms), call, (policy, &reason), ruling);
-        }
-        let Ruling { objections, answer, rewritten, own, re_request } = ruling;
-        let answers = is_answer || (self.landing && self.answers.any && objections.is_empty());
-        let decision = match (objections.first(), answer, rewritten) {
-            _ if self.observe || answers => Decision::Release,
-            _ if self.landing => Decision::Drop,
-            (Some((policy, reason)), None, rewritten)
-                if needs_approval && choice == 0 && self.token.is_some() && !self.holds() =>
-            {
-                let arguments = rewritten.map(|(_, arguments)| arguments);
-                Decision::Ask { policy, reason: reason.clone(), arguments }
-            }
-            (Some((policy, reason)), ..) => Decision::Block { policy, reason: self.answers.advise(reason) },
-            (None, Some((_, content)), _) => Decision::Answer { content, own },
-            // The call that runs is the one that was shown.
-            (None, None, Some((policy, _))) if self.judge.is_approved() => {
-                Decision::Block { policy, reason: changed() }
-            }
-            (None, None, Some((_, arguments))) => Decision::Rewrite { arguments },
-            (None, None, None) => Decision::Release,
-        };
-        let re_request = re_request.filter(|_| decision.is_hidden());
-        let (id, decided) = (call.id(), decision.clone());
-        let judged =
-            Judged { tool: name, id, decision: decided, objections, acts, re_request, unjudged: false };
-        self.record.push(judged);
-        decision
-    }
-
-    /// Lets a call of `choice` through that could not be judged, unless its tool needs a person's approval.
-    pub fn release_unjudged(&mut self, choice: u32, call: &Assembled) -> Decision {
-        let tool = call.name();
-        let mut objections = Vec::new();
-        if self.confirms() {
-            objections = self.judge.rule(choice, &tool, None, 0).objections;
-            objections.retain(|(_, reason)| reason.needs_approval());
-        }
-        let decision = match objections.first() {
-            Some((policy, reason)) => Decision::Block { policy, reason: reason.clone() },
-            None => Decision::Release,
-        };
-        let unjudged = decision.is_released();
-        let (id, acts, re_request, decided) = (call.id(), Vec::new(), None, decision.clone());
-        self.record.push(Judged { tool, id, decision: decided, objections, acts, re_request, unjudged });
-        decision
     }
 
     /// Whether a forced call needs a person's approval. A caller's `tool_choice` says what to call, not that a person

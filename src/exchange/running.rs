@@ -10,6 +10,7 @@ use super::{Core, Input, Now, Output};
 use crate::config::Tell;
 use crate::conversation::identity::Hash;
 use crate::dialect::Handed;
+use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::{Form, ShownChoice};
 use crate::dialect::variant::{Tools, Variant};
 use crate::exchange::judging::Judging;
@@ -107,10 +108,10 @@ impl Running {
 
     /// Asks people about newly held calls, and withdraws the questions about calls that the judge no longer holds.
     pub(super) fn ask_approvals(&mut self, core: &mut Core, judging: &Judging) {
-        if self.held.is_empty() && judging.held().next().is_none() {
+        if self.held.is_empty() && judging.held().is_empty() {
             return;
         }
-        let is_held = |id: u32| judging.held().any(|call| call.id == id);
+        let is_held = |id: u32| judging.held().iter().any(|call| call.id == id);
         for (id, _) in self.held.extract_if(.., |(id, _)| !is_held(*id)) {
             core.record.confirmations.push(Consent::Unasked);
             core.outputs.push_back(Output::WithdrawApproval(id));

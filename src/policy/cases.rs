@@ -119,3 +119,11 @@ pub(crate) fn turn(tool: &str, calls: usize) -> String {
         .collect();
     format!(r#"{{"model":"m","messages":[{{"role":"user","content":"q"}}{steps}]}}"#)
 }
+
+/// Sets when the calls of `transcript`, oldest first, were handed out, in ms since the epoch.
+pub(super) fn set_times(transcript: &mut Transcript<'_>, released_ms: &[Option<u64>], now_ms: u64) {
+    transcript.now_ms = now_ms;
+    for (call, released_ms) in transcript.calls.calls.iter_mut().zip(released_ms) {
+        call.released_ms = *released_ms;
+    }
+}

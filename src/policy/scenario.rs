@@ -95,8 +95,7 @@ pub(super) fn read(rules: &[Arc<dyn Rule>], scenario: &[Step]) -> (Plan, Judge) 
         _ => None,
     });
     let released: Vec<Option<u64>> = released.flatten().collect();
-    let newest_first: Vec<Option<u64>> = released.into_iter().rev().collect();
-    transcript.learn_times(&newest_first, NOW_MS);
+    cases::set_times(&mut transcript, &released, NOW_MS);
     PolicySet::new(rules.to_vec()).read(&transcript)
 }
 

@@ -411,8 +411,7 @@ mod tests {
             let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
             let identity = Identity { key: HashKey::fixed(7), caller: Hash(1), explicit: None };
             let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
-            let newest_first: Vec<_> = released_ms.iter().rev().copied().collect();
-            transcript.learn_times(&newest_first, 10_000);
+            crate::policy::cases::set_times(&mut transcript, &released_ms, 10_000);
             let plan =
                 crate::policy::set::PolicySet::new(vec![policy::<TurnLimits>(table)]).read(&transcript).0;
             let edits: Vec<_> = plan.edits.into_iter().map(|edit| (edit.message, edit.change)).collect();

@@ -4,6 +4,7 @@
 use super::input::{Flaw, Line};
 use super::recording::Labels;
 use crate::conversation::message::Role;
+use crate::exchange::CHAT;
 use crate::wire::body::Span;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -64,7 +65,7 @@ impl Held {
 /// The messages of a line that is a request as it was sent, without their brackets. Such a line names a model, has no
 /// labels, and waits for a reply; any other is a separate conversation, however similar to others.
 fn messages_of(line: &Bytes) -> Option<Span> {
-    let request = crate::dialect::chat::parse(line).ok()?;
+    let request = CHAT.read(line).ok()?;
     let waits = request.messages.last().is_some_and(|message| message.role != Role::Assistant);
     let labels = Labels::read(&request, line);
     let labelled = labels.id.is_some() || labels.source.is_some() || labels.solved.is_some();

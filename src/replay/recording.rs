@@ -9,9 +9,9 @@ use crate::conversation::memo::NoMemo;
 use crate::conversation::message::{Message, Role};
 use crate::conversation::request::Request;
 use crate::exchange::CHAT;
-use crate::wire::body::{Fault, Scanner, Span, Str};
+use crate::wire::body::{Fault, Span, Str};
 use crate::wire::json::decode;
-use crate::wire::members::Member;
+use crate::wire::members::{Member, members_of};
 use crate::wire::splice::Splices;
 use bytes::Bytes;
 use serde_json::Value;
@@ -60,7 +60,7 @@ impl Recording {
     /// # Errors
     /// A [`Fault`] where it is not a request that toolrein can read.
     pub(super) fn read(line: &Bytes) -> Result<Self, Fault> {
-        let request = crate::dialect::chat::parse(line)?;
+        let request = CHAT.read(line)?;
         let labels = Labels::read(&request, line);
         let mut splices = Splices::default();
         splices.remove_members(&request.members, |member| LABELS.contains(&&*decode(member.key, line)));
@@ -70,7 +70,7 @@ impl Recording {
             return Ok(Self { body: line.clone(), request, labels, times_ms });
         }
         let body = splices.apply(line).join();
-        let request = crate::dialect::chat::parse(&body)?;
+        let request = CHAT.read(&body)?;
         Ok(Self { body, request, labels, times_ms })
     }
 
@@ -163,23 +163,11 @@ impl Labels {
 
 /// The time recorded in a message, whose member is removed.
 fn take_time(message: &Message, body: &[u8], splices: &mut Splices) -> Option<u64> {
-    let members = members_of(message.span, body);
+    let members = members_of(body, message.span);
     let is_time = |member: &Member| TIMES.contains(&&*decode(member.key, body));
     let time = members.iter().find(|member| is_time(member)).map(|member| member.value)?;
     splices.remove_members(&members, is_time);
     parse_ms(&value_of(time, body)?)
-}
-
-fn members_of(object: Span, body: &[u8]) -> Vec<Member> {
-    let mut scanner = Scanner::within(body, object);
-    let mut members = Vec::new();
-    if scanner.object().is_ok() {
-        while let Ok(Some(key)) = scanner.member() {
-            let Ok(value) = scanner.skip() else { break };
-            members.push(Member { key, value });
-        }
-    }
-    members
 }
 
 fn value_of(span: Span, body: &[u8]) -> Option<Value> {

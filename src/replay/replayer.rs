@@ -362,7 +362,7 @@ fn parts(body: &Bytes, plan: &Plan, outgoing: &Outgoing) -> Vec<(&'static str, u
     if let [only] = policies.as_slice() {
         return vec![(*only, length(outgoing))];
     }
-    let request = if policies.is_empty() { None } else { crate::dialect::chat::parse(body).ok() };
+    let request = if policies.is_empty() { None } else { CHAT.read(body).ok() };
     let Some(request) = &request else { return Vec::new() };
     let alone = |policy: &'static str| {
         let mut alone = Plan::default();
@@ -379,7 +379,7 @@ fn parts(body: &Bytes, plan: &Plan, outgoing: &Outgoing) -> Vec<(&'static str, u
 /// The messages of a request as it would have been sent, without the brackets.
 fn messages_in(outgoing: &Outgoing) -> Option<Bytes> {
     let body = joined(outgoing);
-    let span = crate::dialect::chat::parse(&body).ok()?.messages_span;
+    let span = CHAT.read(&body).ok()?.messages_span;
     Some(body.slice(span.range().start + 1..span.range().end - 1))
 }
 

@@ -17,6 +17,20 @@ impl Member {
     }
 }
 
+/// The members of the JSON object at `object` in `body`, as far as they can be read.
+pub fn members_of(body: &[u8], object: Span) -> Vec<Member> {
+    let mut scanner = Scanner::within(body, object);
+    let mut members = Vec::new();
+    if scanner.object().is_err() {
+        return members;
+    }
+    while let Ok(Some(key)) = scanner.member() {
+        let Ok(value) = scanner.skip() else { break };
+        members.push(Member { key, value });
+    }
+    members
+}
+
 /// Which of an object's decisive members were read: a second one of the same name is a fault, since parsers differ on
 /// which one counts.
 #[derive(Clone, Copy, Debug, Default)]

@@ -13,6 +13,7 @@ use toolrein::conversation::memo::NoMemo;
 use toolrein::conversation::released::with;
 use toolrein::dialect::chat::choice::ChoiceState;
 use toolrein::dialect::chat::reply::{NO_ANSWER, ReplyJudge};
+use toolrein::dialect::reply::ShownChoice;
 use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
 use toolrein::dialect::variant::{Asking, Placement, Variant};
 use toolrein::exchange::judging::Judging;

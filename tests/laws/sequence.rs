@@ -10,6 +10,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolrein::dialect::chat::reply::ReplyJudge;
+use toolrein::dialect::reply::ShownChoice;
 use toolrein::dialect::reply::{Form, Limits, Options, Reply as _};
 use toolrein::dialect::variant::Placement;
 use toolrein::policy::set::PolicySet;

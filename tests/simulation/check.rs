@@ -9,13 +9,18 @@ use super::support::strict::violations;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use toolrein::dialect::chat::reply::NO_ANSWER;
-use toolrein::dialect::variant::Variant;
+use toolrein::dialect::variant::{Tools, Variant};
 use toolrein::exchange::judging::Judged;
 use toolrein::plan::decision::Decision;
 use toolrein::plan::{Change, Edit};
 
 /// What is wrong, in words.
 pub type Found = Result<(), String>;
+
+/// Whether anything about the tools differs from what the client sent.
+pub fn is_fallback(form: &Variant) -> bool {
+    form.tools != Tools::Kept || form.flat
+}
 
 /// Every sending: in order where the client's own is, and as it came where nobody touched it.
 pub fn sendings(client: &Client, body: &Bytes, passed: &Passed) -> Found {
@@ -26,7 +31,7 @@ pub fn sendings(client: &Client, body: &Bytes, passed: &Passed) -> Found {
         && plan.declared.is_empty()
         && !plan.one_at_a_time
         && passed.restored.is_empty()
-        && !passed.forms.first().is_some_and(Variant::is_fallback);
+        && !passed.forms.first().is_some_and(is_fallback);
     if let (true, Some(first)) = (untouched, passed.sent.first())
         && first != body
     {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use toolrein::conversation::request::Choice;
 use toolrein::dialect::error::own_error_body;
+use toolrein::dialect::judge::CallJudge;
 use toolrein::dialect::variant::Variant;
 use toolrein::exchange::error::ProxyError;
 use toolrein::exchange::judging::Judged;

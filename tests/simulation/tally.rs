@@ -1,5 +1,6 @@
 //! How often what is worth seeing was seen: a run in which little happens proves little.
 
+use super::check::is_fallback;
 use super::client::Client;
 use super::driver::Passed;
 use std::collections::BTreeMap;
@@ -63,7 +64,7 @@ impl Tally {
         };
         let tried = |fallback| usize::from(passed.tried.contains(&fallback));
         let is_plain = passed.plan.edits.is_empty() && passed.restored.is_empty();
-        let known = passed.forms.first().is_some_and(Variant::is_fallback);
+        let known = passed.forms.first().is_some_and(is_fallback);
         let in_asking = passed.refused.iter().any(|(at, _)| *at >= passed.tries);
         let objected = passed.record.iter().filter(|judged| !judged.objections.is_empty());
         let objections = if passed.observed { objected.count() } else { 0 };

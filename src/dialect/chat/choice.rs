@@ -131,23 +131,6 @@ impl ChoiceState {
         self.marks.get(at).and_then(|mark| mark.shifted)
     }
 
-    /// The calls that the client sees, in order.
-    pub fn released(&self) -> impl Iterator<Item = &Assembled> {
-        let decided = self.assembler.calls().iter().zip(&self.decisions);
-        decided.filter(|(_, decision)| is_released(decision)).map(|(call, _)| call)
-    }
-
-    /// Whether calls were blocked and none was released, so that the model is to be asked again.
-    pub fn is_wholly_blocked(&self) -> bool {
-        let is_hidden = self.has_blocked() && !self.is_asking() && !self.is_waiting();
-        is_hidden && self.counts.released == 0
-    }
-
-    /// Whether a call waits for a person's decision.
-    pub fn is_waiting(&self) -> bool {
-        self.counts.waiting > 0
-    }
-
     /// Takes the decision on the call that waited under the number `id`.
     pub fn settle(&mut self, id: u32, decision: &Decision) {
         let waits =
@@ -182,12 +165,6 @@ impl ChoiceState {
         matches!(self.question, Some(Ok(_)))
     }
 
-    /// The question as its text holds it, with the calls that it is about.
-    pub fn asked(&self) -> Option<(&Question, &[Assembled])> {
-        let question = self.question.as_ref()?.as_ref().ok().filter(|_| self.asked)?;
-        Some((question, &self.assembler.calls()[..question.calls]))
-    }
-
     /// Adds the question to the text, if there is one that was not added yet, and returns it as the client is to get
     /// it. The last `after` bytes of the text, escapes as written, follow it.
     pub fn ask(&mut self, after: usize) -> Option<String> {
@@ -204,20 +181,6 @@ impl ChoiceState {
         self.said.text.splice(at..at, escaped);
         (self.asked, self.text_shown) = (true, true);
         Some(shown)
-    }
-
-    /// The next step, if the client saw none of its calls.
-    fn next(&self) -> Next {
-        let is_own =
-            |decision: &Option<Decision>| matches!(decision, Some(Decision::Answer { own: true, .. }));
-        let is_final = |decision: &Option<Decision>| matches!(decision, Some(Decision::Block { reason, .. }) if reason.is_final);
-        if self.decisions.iter().any(is_final) {
-            Next::FinalAnswer
-        } else if !self.decisions.is_empty() && self.decisions.iter().all(is_own) {
-            Next::Served
-        } else {
-            Next::OtherCalls
-        }
     }
 
     /// Whether a call was blocked, or answered in the client's place.
@@ -280,34 +243,6 @@ impl ChoiceState {
         self.text_shown = true;
     }
 
-    /// All text that the client sees of this choice.
-    pub fn text(&self) -> String {
-        unescape(&self.joined_text())
-    }
-
-    /// The blocked calls with their synthetic results, as the model gets them; `None` if there are none. The text
-    /// beside them is in what the client was shown, which follows the hidden exchange.
-    pub fn hidden_exchange(&self) -> Option<Bytes> {
-        let calls = self.assembler.calls().iter().zip(&self.decisions);
-        let blocked: Vec<Blocked> = calls
-            .filter_map(|(call, decision)| {
-                let result = match decision.as_ref()? {
-                    Decision::Block { policy, reason } => envelope(policy, reason),
-                    Decision::Ask { policy, reason, .. } => {
-                        envelope(policy, &put_off(reason, self.question.as_ref()))
-                    }
-                    Decision::Answer { content, .. } => content.clone(),
-                    _ => return None,
-                };
-                Some(Blocked { call: call.clone(), result })
-            })
-            .collect();
-        if blocked.is_empty() {
-            return None;
-        }
-        Some(write_hidden_exchange(&self.said.carried, &blocked))
-    }
-
     /// Bytes of all text that the client sees of it, escapes as written, without the separator between two replies.
     pub fn text_bytes(&self) -> usize {
         self.earlier_text.len() + self.said.text.len()
@@ -336,21 +271,11 @@ impl ChoiceState {
         !self.finish_shown && (self.continued || self.finish_held || self.is_asking())
     }
 
-    /// Whether the upstream was asked again for it.
-    pub fn is_continued(&self) -> bool {
-        self.continued
-    }
-
     /// Bytes kept.
     pub fn size(&self) -> usize {
         let calls = self.assembler.size() + self.decisions.len() * CALL_BYTES;
         let carried: usize = self.said.carried.iter().map(|(key, value)| key.len() + value.len()).sum();
         CALL_BYTES + calls + carried + self.said.text.len() + self.earlier_text.len()
-    }
-
-    /// How many calls it has made.
-    pub fn calls(&self) -> usize {
-        self.decisions.len()
     }
 
     /// The signature in the first call (Gemini signs the first call of each reply), if that is blocked and `at` is the
@@ -378,39 +303,68 @@ impl ShownChoice for ChoiceState {
     }
 
     fn is_continued(&self) -> bool {
-        self.is_continued()
+        self.continued
     }
 
     fn released(&self) -> Vec<&Assembled> {
-        self.released().collect()
+        let decided = self.assembler.calls().iter().zip(&self.decisions);
+        decided.filter(|(_, decision)| is_released(decision)).map(|(call, _)| call).collect()
     }
 
     fn is_waiting(&self) -> bool {
-        self.is_waiting()
+        self.counts.waiting > 0
     }
 
     fn calls(&self) -> usize {
-        self.calls()
+        self.decisions.len()
     }
 
     fn text(&self) -> String {
-        self.text()
+        unescape(&self.joined_text())
     }
 
     fn asked(&self) -> Option<(&Question, &[Assembled])> {
-        self.asked()
+        let question = self.question.as_ref()?.as_ref().ok().filter(|_| self.asked)?;
+        Some((question, &self.assembler.calls()[..question.calls]))
     }
 
     fn is_wholly_blocked(&self) -> bool {
-        self.is_wholly_blocked()
+        let is_hidden = self.has_blocked() && !self.is_asking() && !self.is_waiting();
+        is_hidden && self.counts.released == 0
     }
 
     fn hidden_exchange(&self) -> Option<Bytes> {
-        self.hidden_exchange()
+        let calls = self.assembler.calls().iter().zip(&self.decisions);
+        let blocked: Vec<Blocked> = calls
+            .filter_map(|(call, decision)| {
+                let result = match decision.as_ref()? {
+                    Decision::Block { policy, reason } => envelope(policy, reason),
+                    Decision::Ask { policy, reason, .. } => {
+                        envelope(policy, &put_off(reason, self.question.as_ref()))
+                    }
+                    Decision::Answer { content, .. } => content.clone(),
+                    _ => return None,
+                };
+                Some(Blocked { call: call.clone(), result })
+            })
+            .collect();
+        if blocked.is_empty() {
+            return None;
+        }
+        Some(write_hidden_exchange(&self.said.carried, &blocked))
     }
 
     fn next(&self) -> Next {
-        self.next()
+        let is_own =
+            |decision: &Option<Decision>| matches!(decision, Some(Decision::Answer { own: true, .. }));
+        let is_final = |decision: &Option<Decision>| matches!(decision, Some(Decision::Block { reason, .. }) if reason.is_final);
+        if self.decisions.iter().any(is_final) {
+            Next::FinalAnswer
+        } else if !self.decisions.is_empty() && self.decisions.iter().all(is_own) {
+            Next::Served
+        } else {
+            Next::OtherCalls
+        }
     }
 }
 

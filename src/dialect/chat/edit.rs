@@ -7,10 +7,9 @@ use crate::dialect::chat::notice::place;
 use crate::dialect::variant::Placement;
 use crate::plan::texts::{TextChange, settle};
 use crate::plan::{Change, Declared, Plan};
-use crate::wire::body::{Scanner, Span};
 use crate::wire::hidden_unicode::strip;
 use crate::wire::json::{decode, escaped};
-use crate::wire::members::Member;
+use crate::wire::members::members_of;
 use crate::wire::splice::Splices;
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -184,19 +183,6 @@ pub fn without_choice(request: &Request, body: &[u8], splices: &mut Splices) {
 
 fn without(request: &Request, body: &[u8], names: &[&str], splices: &mut Splices) {
     splices.remove_members(&request.members, |member| names.contains(&&*decode(member.key, body)));
-}
-
-fn members_of(body: &[u8], object: Span) -> Vec<Member> {
-    let mut scanner = Scanner::within(body, object);
-    let mut members = Vec::new();
-    if scanner.object().is_err() {
-        return members;
-    }
-    while let Ok(Some(key)) = scanner.member() {
-        let Ok(value) = scanner.skip() else { break };
-        members.push(Member { key, value });
-    }
-    members
 }
 
 fn set_member(request: &Request, body: &[u8], name: &str, value: &'static str, splices: &mut Splices) {

@@ -236,14 +236,6 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         self.choices.iter().map(|choice| choice as &dyn ShownChoice).collect()
     }
 
-    fn finished(&self) -> usize {
-        self.choices.iter().filter(|choice| choice.finish_shown).count()
-    }
-
-    fn is_finished(&self) -> bool {
-        !self.choices.is_empty() && self.choices.iter().all(|choice| choice.finish_shown)
-    }
-
     fn total_usage(&self) -> Usage {
         self.usage.total_tokens()
     }

@@ -1,50 +1,155 @@
 //! [`CallJudge`], the interface of the reply readers to the judge, implemented by [`Judging`].
 
-use super::Judging;
+use super::holding::Waiting;
+use super::{Judged, Judging, acts, changed, wrapper};
 use crate::conversation::assembled::Assembled;
 use crate::dialect::judge::CallJudge;
+use crate::exchange::confirm::ask;
 use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable};
 use crate::plan::decision::{Decision, Known};
+use crate::policy::set::Ruling;
 
 impl CallJudge for Judging {
     fn is_strict(&self) -> bool {
-        Self::is_strict(self)
+        self.confirms() || (!self.observe && self.judge.restricts_calls() && !self.pass_unjudged)
     }
 
     fn observes(&self) -> bool {
-        Self::observes(self)
+        self.observe
     }
 
     fn is_landing(&self) -> bool {
-        Self::is_landing(self)
+        self.landing
     }
 
     fn is_complete_name(&self, call: &Assembled) -> bool {
-        Self::is_complete_name(self, call)
+        self.judge.is_complete(&call.name())
     }
 
     fn needs_name_alone(&mut self, choice: u32, call: &Assembled) -> bool {
-        Self::needs_name_alone(self, choice, call)
+        let may_stand_for_others =
+            call.has_other_names() && call.other_names().iter().any(|name| wrapper::is_name(name));
+        !may_stand_for_others && !self.needs_arguments(choice, &call.name())
     }
 
     fn block_by_name(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> Option<Decision> {
-        Self::block_by_name(self, choice, call, now_ms)
+        let name = call.name();
+        let is_open = self.answers.is_by_name(&name) || self.judge.owns(&name) || wrapper::is_name(&name);
+        if self.observe || self.landing || is_open {
+            return None;
+        }
+        let mut objections = self.judge.objections_by_name(choice, &name, now_ms);
+        self.answers.exempt(&mut objections);
+        let (policy, reason) = objections.iter().find(|(_, reason)| !reason.needs_approval())?.clone();
+        let decision = Decision::Block { policy, reason: self.answers.advise(&reason) };
+        let (id, decided, acts, re_request) = (call.id(), decision.clone(), Vec::new(), None);
+        self.record.push(Judged {
+            tool: name,
+            id,
+            decision: decided,
+            objections,
+            acts,
+            re_request,
+            unjudged: false,
+        });
+        Some(decision)
     }
 
-    fn objects_to_new_name(&mut self, of: (u32, bool), call: &Assembled, now_ms: u64) -> bool {
-        Self::objects_to_new_name(self, of, call, now_ms)
+    fn objects_to_new_name(&mut self, (choice, renamed): (u32, bool), call: &Assembled, now_ms: u64) -> bool {
+        let (mut names, arguments) = (call.other_names(), call.arguments());
+        names.extend(renamed.then(|| call.name()));
+        names.iter().any(|name| {
+            if wrapper::is_name(name) {
+                return true;
+            }
+            let needs_more =
+                self.judge.declares(name) && self.needs_arguments(choice, name) && !call.is_whole();
+            needs_more || !self.objections_to_name(choice, name, Some(&arguments), now_ms).is_empty()
+        })
     }
 
     fn decide(&mut self, choice: u32, call: &Assembled, known: Known, now_ms: u64) -> Decision {
-        Self::decide(self, choice, call, known, now_ms)
+        let name = call.name();
+        let arguments = (known != Known::Name).then(|| call.arguments());
+        let names = || std::iter::once(name.clone()).chain(call.other_names());
+        let wrapped =
+            arguments.as_deref().and_then(|text| names().find_map(|name| wrapper::calls(&name, text)));
+        if let Some(calls) = wrapped {
+            return self.decide_wrapper((choice, now_ms), call, calls);
+        }
+        let whole = known == Known::Whole;
+        let mut ruling = self.ruling((choice, now_ms), call, arguments.as_deref());
+        if !ruling.own {
+            self.answers.exempt(&mut ruling.objections);
+        }
+        if known == Known::Cut {
+            return self.decide_cut(call, ruling);
+        }
+        // An answer passes beyond every limit, so there is no action to report.
+        let meant = self.judge.meant(&name);
+        let is_answer =
+            self.answers.is_by_name(&meant) && !ruling.own && !self.needs_approval_first(&meant, &ruling);
+        let ruling = if is_answer { Ruling::default() } else { ruling };
+        let acts = acts(&ruling);
+        let needs_approval = ruling.needs_approval_alone();
+        if whole
+            && !self.landing
+            && self.holds()
+            && ruling.answer.is_none()
+            && let Some((policy, reason)) = ruling.objections.first().filter(|_| needs_approval).cloned()
+        {
+            return self.hold((choice, now_ms), call, (policy, &reason), ruling);
+        }
+        let Ruling { objections, answer, rewritten, own, re_request } = ruling;
+        let answers = is_answer || (self.landing && self.answers.any && objections.is_empty());
+        let decision = match (objections.first(), answer, rewritten) {
+            _ if self.observe || answers => Decision::Release,
+            _ if self.landing => Decision::Drop,
+            (Some((policy, reason)), None, rewritten)
+                if needs_approval && choice == 0 && self.token.is_some() && !self.holds() =>
+            {
+                let arguments = rewritten.map(|(_, arguments)| arguments);
+                Decision::Ask { policy, reason: reason.clone(), arguments }
+            }
+            (Some((policy, reason)), ..) => Decision::Block { policy, reason: self.answers.advise(reason) },
+            (None, Some((_, content)), _) => Decision::Answer { content, own },
+            // The call that runs is the one that was shown.
+            (None, None, Some((policy, _))) if self.judge.is_approved() => {
+                Decision::Block { policy, reason: changed() }
+            }
+            (None, None, Some((_, arguments))) => Decision::Rewrite { arguments },
+            (None, None, None) => Decision::Release,
+        };
+        let re_request = re_request.filter(|_| decision.is_hidden());
+        let (id, decided) = (call.id(), decision.clone());
+        let judged =
+            Judged { tool: name, id, decision: decided, objections, acts, re_request, unjudged: false };
+        self.record.push(judged);
+        decision
     }
 
     fn release_unjudged(&mut self, choice: u32, call: &Assembled) -> Decision {
-        Self::release_unjudged(self, choice, call)
+        let tool = call.name();
+        let mut objections = Vec::new();
+        if self.confirms() {
+            objections = self.judge.rule(choice, &tool, None, 0).objections;
+            objections.retain(|(_, reason)| reason.needs_approval());
+        }
+        let decision = match objections.first() {
+            Some((policy, reason)) => Decision::Block { policy, reason: reason.clone() },
+            None => Decision::Release,
+        };
+        let unjudged = decision.is_released();
+        let (id, acts, re_request, decided) = (call.id(), Vec::new(), None, decision.clone());
+        self.record.push(Judged { tool, id, decision: decided, objections, acts, re_request, unjudged });
+        decision
     }
 
     fn question(&self, calls: &[Assembled]) -> Result<Question, Unaskable> {
-        Self::question(self, calls)
+        match (&self.token, self.judge.confirming()) {
+            (Some(token), Some(confirming)) => ask(calls, token, confirming),
+            _ => Err(Unaskable::Nobody),
+        }
     }
 
     fn acts(&self) -> Vec<(&'static str, &'static str)> {
@@ -59,10 +164,31 @@ impl CallJudge for Judging {
     }
 
     fn held(&self) -> Vec<&HeldCall> {
-        Self::held(self).collect()
+        self.holding.waiting.iter().map(|waiting| &waiting.call).collect()
     }
 
-    fn settle(&mut self, id: u32, decision: ApprovalDecision) -> Option<Decision> {
-        Self::settle(self, id, decision)
+    fn settle(&mut self, id: u32, approval: ApprovalDecision) -> Option<Decision> {
+        let at = self.holding.waiting.iter().position(|waiting| waiting.call.id == id)?;
+        let Waiting { call, choice, arguments, passed, objections, fixed } = self.holding.waiting.remove(at);
+        let (policy, reason) = objections.first()?;
+        let policy = *policy;
+        if approval == ApprovalDecision::Approved {
+            let decision = match fixed {
+                true => Decision::Rewrite { arguments: call.arguments },
+                false => Decision::Release,
+            };
+            let mut acts = vec![(policy, approval.as_str())];
+            acts.extend(fixed.then_some((policy, "rewritten")));
+            self.note((call.tool, call.call_id), decision.clone(), Vec::new(), acts);
+            return Some(decision);
+        }
+        self.judge.take_back(choice, passed);
+        let decision = Decision::Block { policy, reason: approval.refusal(reason) };
+        match approval {
+            ApprovalDecision::Declined => self.holding.declined.push((call.tool.clone(), arguments)),
+            silent => self.holding.silent = Some(silent),
+        }
+        self.note((call.tool, call.call_id), decision.clone(), objections, Vec::new());
+        Some(decision)
     }
 }

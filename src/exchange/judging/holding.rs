@@ -14,23 +14,23 @@ use crate::policy::set::Ruling;
 /// The held calls, and the earlier decisions in this client request.
 #[derive(Default)]
 pub(super) struct Holding {
-    waiting: Vec<Waiting>,
+    pub(super) waiting: Vec<Waiting>,
     /// The declined tools with their arguments: these are not asked about twice.
-    declined: Vec<(String, Hash)>,
+    pub(super) declined: Vec<(String, Hash)>,
     /// Why no person can be asked any more.
-    silent: Option<ApprovalDecision>,
+    pub(super) silent: Option<ApprovalDecision>,
     next: u32,
 }
 
-struct Waiting {
-    call: HeldCall,
-    choice: u32,
-    arguments: Hash,
+pub(super) struct Waiting {
+    pub(super) call: HeldCall,
+    pub(super) choice: u32,
+    pub(super) arguments: Hash,
     /// The number of calls that limits had let through, this one included.
-    passed: usize,
-    objections: Vec<(&'static str, Reason)>,
+    pub(super) passed: usize,
+    pub(super) objections: Vec<(&'static str, Reason)>,
     /// An earlier policy has corrected the arguments.
-    fixed: bool,
+    pub(super) fixed: bool,
 }
 
 impl Judging {
@@ -43,11 +43,6 @@ impl Judging {
     /// How long it waits, in ms.
     pub fn hold_ms(&self) -> u64 {
         self.judge.confirming().and_then(Confirming::hold_ms).unwrap_or(0)
-    }
-
-    /// The calls that wait for a decision now.
-    pub fn held(&self) -> impl Iterator<Item = &HeldCall> {
-        self.holding.waiting.iter().map(|waiting| &waiting.call)
     }
 
     /// Holds a call of `choice` that lacks nothing but an approval; or blocks it, where no person can be asked about
@@ -87,32 +82,6 @@ impl Judging {
         }
     }
 
-    /// Settles the call `id` and returns what happens to it; `None` if it does not wait.
-    pub fn settle(&mut self, id: u32, approval: ApprovalDecision) -> Option<Decision> {
-        let at = self.holding.waiting.iter().position(|waiting| waiting.call.id == id)?;
-        let Waiting { call, choice, arguments, passed, objections, fixed } = self.holding.waiting.remove(at);
-        let (policy, reason) = objections.first()?;
-        let policy = *policy;
-        if approval == ApprovalDecision::Approved {
-            let decision = match fixed {
-                true => Decision::Rewrite { arguments: call.arguments },
-                false => Decision::Release,
-            };
-            let mut acts = vec![(policy, approval.as_str())];
-            acts.extend(fixed.then_some((policy, "rewritten")));
-            self.note((call.tool, call.call_id), decision.clone(), Vec::new(), acts);
-            return Some(decision);
-        }
-        self.judge.take_back(choice, passed);
-        let decision = Decision::Block { policy, reason: approval.refusal(reason) };
-        match approval {
-            ApprovalDecision::Declined => self.holding.declined.push((call.tool.clone(), arguments)),
-            silent => self.holding.silent = Some(silent),
-        }
-        self.note((call.tool, call.call_id), decision.clone(), objections, Vec::new());
-        Some(decision)
-    }
-
     /// The text that a person would be shown of the call.
     fn askable(
         &self,
@@ -130,7 +99,7 @@ impl Judging {
         shown(tool, (arguments, custom), confirming).map_err(|why| put_off(reason, Some(&Err(why))))
     }
 
-    fn note(
+    pub(super) fn note(
         &mut self,
         (tool, id): (String, String),
         decision: Decision,

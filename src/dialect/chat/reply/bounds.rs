@@ -5,6 +5,7 @@ use super::{Form, Phase, ReplyJudge, Unjudged};
 use crate::dialect::chat::choice::ChoiceState;
 use crate::dialect::chat::completion::{MOST_CALLS, MOST_CHOICES};
 use crate::dialect::judge::CallJudge;
+use crate::dialect::reply::ShownChoice;
 use bytes::Bytes;
 
 impl<J: CallJudge> ReplyJudge<J> {

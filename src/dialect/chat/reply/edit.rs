@@ -8,6 +8,7 @@ use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::Content;
 use crate::dialect::chat::choice::ChoiceState;
 use crate::dialect::chat::completion::{Choice, Delta, Reply, is_named};
+use crate::dialect::reply::ShownChoice;
 use crate::plan::decision::Decision;
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::{quote, unescape};

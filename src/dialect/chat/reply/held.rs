@@ -2,6 +2,7 @@
 
 use super::tests::{LIMITS, call, delta, event, finish, run, streamed, whole};
 use super::{Ending, Limits, ReplyJudge};
+use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::Reply as _;
 use crate::exchange::judging::Judging;
 use crate::exchange::judging::holding_tests::judging;
@@ -118,7 +119,7 @@ fn two_calls_are_asked_about_together_and_released_in_their_order() {
     let mut judge = judge();
     let (first, second) = (call(0, "a", "pay", &["{\"n\":1}"]), call(1, "b", "pay", &["{\"n\":2}"]));
     whole(&mut judge, &format!("{first}{second}{}data: [DONE]\n\n", finish("tool_calls")));
-    assert_eq!(judge.judging.held().count(), 2);
+    assert_eq!(judge.judging.held().len(), 2);
     assert_eq!(
         settle(&mut judge, 1, ApprovalDecision::Approved),
         (String::new(), None),
@@ -155,7 +156,7 @@ fn what_is_too_much_to_be_held_and_what_breaks_off_lets_nothing_out() {
     let mut out = Vec::new();
     judge.push(Bytes::from(stream), 0, &mut out);
     assert!(!String::from_utf8_lossy(&out.concat()).contains("pay"));
-    assert_eq!(judge.judging.held().count(), 0, "nobody is asked any more");
+    assert_eq!(judge.judging.held().len(), 0, "nobody is asked any more");
 
     let mut judge = self::judge();
     let error = "data: {\"error\":{\"message\":\"overloaded\",\"type\":\"server_error\"}}\n\n";

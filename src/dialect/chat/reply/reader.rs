@@ -278,7 +278,7 @@ pub(super) fn whole_event(raw: Bytes, status: u16) -> Event {
     let read = Reply::read(&raw, wire::Form::Whole);
     let is_success = is_success(status);
     let (may_hold_calls, may_be_error) = match &read {
-        Ok(reply) => (reply.may_hold_calls(), !is_success || may_be_in_200(reply, &raw)),
+        Ok(reply) => (reply.may_hold_calls(), !is_success || may_be_in_200(&reply.members, &raw)),
         Err(_) => (is_success && may_be_reply(&raw), true),
     };
     let error = may_be_error.then(|| error_of(&raw, status)).flatten();

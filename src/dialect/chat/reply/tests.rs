@@ -7,6 +7,7 @@ use crate::conversation::assembled::Assembled;
 use crate::conversation::identity::{Hash, HashKey, Identity};
 use crate::conversation::memo::NoMemo;
 use crate::dialect::chat::completion::MOST_CALLS;
+use crate::dialect::reply::ShownChoice;
 use crate::exchange::judging::{AnswerTools, Judging};
 use crate::plan::{Proposed, Reason, ReasonKind, Verdict};
 use crate::policy::set::{PolicySet, Rule, RuleOf};
@@ -237,7 +238,7 @@ fn a_call_with_other_arguments_carries_them_in_its_first_piece_whatever_its_form
         assert_eq!(calls, [("ok".into(), "{}".into()), ("fix".into(), fixed.into())], "{way}");
         assert_eq!(finishes, ["tool_calls"]);
         assert!(out.contains(": toolrein picky=rewritten"), "{out}");
-        let kept: Vec<String> = judge.choices()[0].released().map(Assembled::arguments).collect();
+        let kept: Vec<String> = judge.choices()[0].released().into_iter().map(Assembled::arguments).collect();
         assert_eq!(kept, ["{}", fixed], "what the client sends back is what is remembered");
     }
     let object = head(&json!({"name": "fix", "arguments": {"spoilt": 1}}));

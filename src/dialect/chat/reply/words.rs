@@ -4,6 +4,7 @@
 use super::{Form, Phase, ReplyJudge};
 use crate::dialect::chat::completion::Choice;
 use crate::dialect::judge::CallJudge;
+use crate::dialect::reply::ShownChoice;
 use crate::wire::json::quote;
 use bytes::Bytes;
 
@@ -77,7 +78,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             self.say_question(place, 0, out);
             self.speak_if_silent(place, out);
             if let Some(head) = &self.head {
-                let calls = self.choices[place].released().next().is_some();
+                let calls = self.choices[place].releases();
                 let reason = if calls { "\"tool_calls\"" } else { "\"stop\"" };
                 out.push(head.event(self.choices[place].index, "{}", reason));
             }

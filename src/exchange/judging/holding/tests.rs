@@ -4,6 +4,7 @@ use super::*;
 use crate::conversation::Transcript;
 use crate::conversation::identity::{HashKey, Identity};
 use crate::conversation::memo::NoMemo;
+use crate::dialect::judge::CallJudge;
 use crate::exchange::judging::AnswerTools;
 use crate::plan::decision::Known;
 use crate::policy::REGISTRY;
@@ -53,7 +54,7 @@ fn a_call_waits_with_its_arguments_as_they_are_and_as_they_are_read() {
         decide(&mut judging, "pay", "{\"to\":\"\u{202e}x\"}"),
         Decision::Hold { id: 0, arguments: None }
     );
-    let held: Vec<&HeldCall> = judging.held().collect();
+    let held: Vec<&HeldCall> = judging.held();
     assert_eq!((held[0].tool.as_str(), held[0].arguments.as_str()), ("pay", "{\"to\":\"\u{202e}x\"}"));
     assert_eq!(held[0].shown, "{\n  \"to\": \"\\u202ex\"\n}");
     assert_eq!(judging.record.len(), 1, "it is recorded when it is settled");
@@ -61,7 +62,7 @@ fn a_call_waits_with_its_arguments_as_they_are_and_as_they_are_read() {
     let judged = &judging.record[1];
     assert_eq!((judged.acts.as_slice(), judged.objections.len()), ([("confirm", "approved")].as_slice(), 0));
     assert_eq!(judging.settle(0, ApprovalDecision::Approved), None, "once");
-    assert_eq!(judging.held().count(), 0);
+    assert_eq!(judging.held().len(), 0);
 }
 
 #[test]
@@ -155,7 +156,7 @@ fn every_choice_waits_for_itself() {
         assert_eq!(decision, Decision::Hold { id: choice, arguments: None });
     }
     judging.settle(1, ApprovalDecision::Approved);
-    assert_eq!(judging.held().map(|call| call.id).collect::<Vec<_>>(), [0]);
+    assert_eq!(judging.held().iter().map(|call| call.id).collect::<Vec<_>>(), [0]);
 }
 
 #[test]
