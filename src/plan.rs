@@ -304,7 +304,7 @@ impl Plan {
         self.own.push(OwnTool { policy: self.at.policy, name, reads_results });
     }
 
-    /// Declares a tool of ours, `tool` as JSON, after the client's. The same rules as for [`own`](Self::own).
+    /// Declares a tool of ours after the client's; `tool`: JSON with its name, description and parameters. The same rules as for [`own`](Self::own).
     pub fn declare(&mut self, tool: Arc<str>) {
         self.declared.push(Declared { policy: self.at.policy, tool });
     }

@@ -2,6 +2,7 @@
 
 use crate::wire::body::{Span, Str};
 use crate::wire::json::decode;
+use std::borrow::Cow;
 
 /// A tool call in an assistant message or in a reply. Members may be missing at some providers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,6 +10,8 @@ pub struct ToolCall {
     pub span: Span,
     pub id: Option<Str>,
     pub name: Option<Str>,
+    /// The namespace of the tool: two namespaces may have tools of one name.
+    pub namespace: Option<Str>,
     pub arguments: Arguments,
     /// The `index` member with its value, as a few providers send it in whole replies too.
     pub index: Option<(Span, u64)>,
@@ -19,6 +22,21 @@ pub struct ToolCall {
     /// Two JSON readers may see different calls here: a member that decides what runs occurs twice, has a type that
     /// no API gives it, or is written so that only readers which ignore case find it.
     pub ambiguous: bool,
+}
+
+impl ToolCall {
+    /// The name of its tool, with the namespace.
+    pub fn full_name<'a>(&self, body: &'a [u8]) -> Option<Cow<'a, str>> {
+        Some(in_namespace(self.namespace, decode(self.name?, body), body))
+    }
+}
+
+/// `name` with its namespace before it, where it has one: `crm.list_orders`.
+pub(super) fn in_namespace<'a>(namespace: Option<Str>, name: Cow<'a, str>, body: &'a [u8]) -> Cow<'a, str> {
+    match namespace.map(|namespace| decode(namespace, body)).filter(|namespace| !namespace.is_empty()) {
+        Some(namespace) => format!("{namespace}.{name}").into(),
+        None => name,
+    }
 }
 
 /// The arguments of a call: a string by the specification, other kinds at some servers.
@@ -59,7 +77,7 @@ impl Arguments {
     }
 
     /// The arguments as JSON text, escapes resolved; empty where there are none.
-    pub fn text<'a>(&self, body: &'a [u8]) -> std::borrow::Cow<'a, str> {
+    pub fn text<'a>(&self, body: &'a [u8]) -> Cow<'a, str> {
         match self {
             Self::Text(text) => decode(*text, body),
             Self::Value(span) => String::from_utf8_lossy(span.of(body)),

@@ -109,8 +109,8 @@ impl PairedCalls {
         let by_message = Vec::with_capacity(request.messages.len());
         let calls: usize = request.messages.iter().map(|message| message.calls.len()).sum();
         let mut paired = Self { calls: Vec::with_capacity(calls), root, context: root, by_message };
-        let declared = request.tools.iter().filter(|_| calls > 0).filter_map(|tool| tool.name);
-        let declared: Vec<Cow<'_, str>> = declared.map(|name| decode(name, body)).collect();
+        let declared = request.tools.iter().filter(|_| calls > 0);
+        let declared: Vec<Cow<'_, str>> = declared.filter_map(|tool| tool.full_name(body)).collect();
         // The unanswered calls of the last assistant message.
         let mut open: VecDeque<usize> = VecDeque::new();
         for (index, message) in request.messages.iter().enumerate() {
@@ -238,7 +238,7 @@ fn read_call(call: &ToolCall, body: &[u8]) -> Call {
         key: Hash::default(),
         context: Hash::default(),
         id: call.id.map_or_else(Box::default, |id| decode_bytes(id, body).into()),
-        name: call.name.map_or_else(String::new, |name| decode(name, body).into_owned()),
+        name: call.full_name(body).map_or_else(String::new, Cow::into_owned),
         written_name: None,
         arguments: Hash::default(),
         written: call.arguments.cut_out(body),

@@ -328,20 +328,24 @@ impl<'a> Transcript<'a> {
         self.known
     }
 
-    /// The estimated tokens of the tools that the request declares. Counted once for equal lists.
+    /// The estimated tokens of the tools that the request declares, and of its instructions. Equal lists of tools are
+    /// counted once.
     pub fn declared_tokens(&self) -> Estimate {
         let count = || {
             let tools = self.request.tools.iter();
             tools.map(|tool| TOOL_SCHEMA + estimate_json(tool.span.of(self.body))).sum::<Estimate>()
         };
+        let instructions = self.request.instructions.map_or(Estimate::ZERO, |text| {
+            (MESSAGE_OVERHEAD + estimate_json(text.raw(self.body))).scaled(self.token_factor)
+        });
         if self.request.tools.is_empty() {
-            return Estimate::ZERO;
+            return instructions;
         }
         let tools = self.request.tools.iter().map(|tool| tool.span.of(self.body));
         let key = self.identity.key.hash_all(Domain::Tokens, std::iter::once(&b"tools"[..]).chain(tools));
         let derived = self.memo.derive(key, &mut || Derived::Tokens(count()));
         let counted = if let Derived::Tokens(counted) = derived { counted } else { count() };
-        counted.scaled(self.token_factor)
+        instructions + counted.scaled(self.token_factor)
     }
 
     /// The newest `most` calls, the newest first.

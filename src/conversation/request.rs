@@ -1,20 +1,32 @@
 //! A request as spans of its body: which members matter to toolrein and where they are. Nothing is copied; the
 //! dialects parse it.
 
+use super::call::in_namespace;
 use super::checkpoint::Checkpoint;
 use super::message::Message;
 use crate::wire::body::{Span, Str};
 use crate::wire::json::{decode, is_named};
 use crate::wire::members::Member;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A tool that the request declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tool {
     pub span: Span,
+    /// `None` for a tool that is only known by its namespace, or that has no name at all.
     pub name: Option<Str>,
+    /// See [`ToolCall::namespace`](super::call::ToolCall::namespace).
+    pub namespace: Option<Str>,
     /// Its JSON Schema.
     pub parameters: Option<Span>,
+}
+
+impl Tool {
+    /// Its name, with the namespace.
+    pub fn full_name<'a>(&self, body: &'a [u8]) -> Option<Cow<'a, str>> {
+        Some(in_namespace(self.namespace, decode(self.name?, body), body))
+    }
 }
 
 /// The effect of `tool_choice` (or the deprecated `function_call`).
@@ -36,12 +48,18 @@ pub struct Request {
     /// The top object with its braces.
     pub span: Span,
     pub model: Option<Str>,
+    /// Instructions outside of the messages, which come before them.
+    pub instructions: Option<Str>,
     pub messages: Vec<Message>,
+    /// A message has an id that toolrein gave it, which the upstream does not know.
+    pub own_ids: bool,
     /// The `messages` array with its brackets.
     pub messages_span: Span,
     pub tools: Vec<Tool>,
     /// A list of tools is present, be it empty.
     pub declares_tools: bool,
+    /// More tools may be callable than the request shows: its history is upstream, or servers declare tools.
+    pub declares_elsewhere: bool,
     /// Tools of ours may be declared after those of the client.
     pub takes_more_tools: bool,
     pub choice: Choice,
@@ -67,7 +85,7 @@ impl Request {
     }
 
     /// The model's name; empty where there is none.
-    pub fn model_name<'a>(&self, body: &'a [u8]) -> std::borrow::Cow<'a, str> {
+    pub fn model_name<'a>(&self, body: &'a [u8]) -> Cow<'a, str> {
         self.model.map_or("".into(), |model| decode(model, body))
     }
 }

@@ -6,20 +6,27 @@
 //! `proxy/handler.rs` that chooses it.
 
 pub mod chat;
+pub mod content;
+pub mod edit;
 pub mod error;
 pub mod judge;
+pub mod lines;
 pub mod markup;
+pub mod other_readers;
 pub mod prefix;
 pub mod refusal;
 pub mod reply;
+pub mod responses;
 pub mod summary;
 pub mod usage;
+pub mod usage_sum;
 pub mod variant;
 
 use self::reply::{Form, Limits, Options, Reply};
 use self::variant::{Source, Variant};
+use crate::conversation::assembled::Assembled;
 use crate::conversation::checkpoint::Checkpoint;
-use crate::conversation::identity::{Hash, HashKey};
+use crate::conversation::identity::{Domain, Hash, HashKey};
 use crate::conversation::message::Message;
 use crate::conversation::request::Request;
 use crate::plan::approval::Confirmation;
@@ -62,15 +69,6 @@ pub trait Dialect<J>: Send + Sync {
     /// A reply with approved calls, in the model's place.
     fn approved(&self, form: Form, confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes;
 
-    /// The event that reports an upstream's refusal, of this status and with this body, in a stream that has started.
-    fn error_event(&self, status: u16, body: &[u8]) -> Bytes;
-
-    /// The event that reports toolrein's own error in a stream that has started.
-    fn own_error_event(&self, message: &str, code: &str) -> Bytes;
-
-    /// The heartbeat that keeps the client of a stream waiting.
-    fn heartbeat(&self) -> Bytes;
-
     /// The reply that made these messages of the request `body`, whole, with the recorded bytes of its calls: for replays.
     fn recorded_reply(&self, body: &[u8], messages: &[&Message]) -> Bytes;
 }
@@ -86,4 +84,40 @@ pub struct Handed<'a> {
     pub created: u64,
     /// The client asked for usage.
     pub usage: bool,
+}
+
+/// Last characters of a call's id that are new.
+const NEW_CHARS: usize = 6;
+/// The shortest id whose tail is taken for random.
+const SHORTEST_ID: usize = 9;
+/// Counting ids count on from here, beyond what any conversation reaches.
+const LEAST_COUNT: u32 = 10_000;
+/// Bytes of an old id that are kept before a new suffix: OpenAI accepts 40 characters.
+const LONGEST_STEM: usize = 32;
+
+impl Handed<'_> {
+    /// The id of the call at `at`: different from the old one, which the model's history has with the blocked call, but
+    /// as similar as possible: random ids keep their length and their beginning, counting ones their words. A call
+    /// without an id gets none.
+    pub fn new_id(&self, call: &Assembled, at: usize) -> String {
+        let old = call.id();
+        let stem = old.len().saturating_sub(NEW_CHARS);
+        let tail = old.as_bytes().get(stem..).unwrap_or_default();
+        let question = self.question.0.to_le_bytes();
+        let new = self.key.hash(Domain::Confirmation, &[&question, &at.to_le_bytes()]);
+        let words = old.trim_end_matches(|char: char| char.is_ascii_digit());
+        let counted = || format!("{}{}", LEAST_COUNT + new.0 as u32 % LEAST_COUNT, at);
+        match old.len() {
+            0 => old,
+            SHORTEST_ID.. if tail.iter().all(u8::is_ascii_alphanumeric) => {
+                let mut new = new.to_string();
+                new.truncate(NEW_CHARS);
+                // One in 16 million.
+                let is_other = new.as_bytes() != tail;
+                format!("{}{}", &old[..stem], if is_other { &*new } else { "000000" })
+            }
+            length if words.len() < length => format!("{words}{}", counted()),
+            _ => format!("{}_{}", &old[..old.floor_char_boundary(LONGEST_STEM)], counted()),
+        }
+    }
 }

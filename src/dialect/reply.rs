@@ -46,6 +46,8 @@ pub enum Unjudged {
     NotJson,
     /// Two parsers may see different calls in it.
     Ambiguous,
+    /// A blocked call in it is one that no text can answer.
+    Unanswerable,
 }
 
 /// How a reply of the upstream ended.
@@ -104,6 +106,15 @@ pub trait Reply<J>: Send {
 
     /// Gives the upstream's error out, and whatever came after it.
     fn let_refusal_stand(&mut self, now_ms: u64, out: &mut Vec<Bytes>);
+
+    /// The event that reports an upstream's refusal, of this status and with this body, in the client's stream.
+    fn error_event(&mut self, status: u16, body: &[u8]) -> Bytes;
+
+    /// The event that reports toolrein's own error in the client's stream.
+    fn own_error_event(&mut self, message: &str, code: &str) -> Bytes;
+
+    /// The heartbeat that keeps the client of a stream waiting.
+    fn heartbeat(&mut self) -> Bytes;
 
     /// Takes a person's decision on a held call, and gives out what waited for it.
     fn settle(&mut self, id: u32, decision: ApprovalDecision, out: &mut Vec<Bytes>);

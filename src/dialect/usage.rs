@@ -64,9 +64,9 @@ enum Within {
 impl Within {
     /// The object that is the member `key` of `usage`.
     fn member(key: &[u8]) -> Self {
-        if key == b"prompt_tokens_details" {
+        if matches!(key, b"prompt_tokens_details" | b"input_tokens_details") {
             Self::Prompt
-        } else if key == b"completion_tokens_details" {
+        } else if matches!(key, b"completion_tokens_details" | b"output_tokens_details") {
             Self::Completion
         } else {
             Self::Other

@@ -168,7 +168,7 @@ impl Running {
             (_, Input::NoMemory) => replies.fail(core, ProxyError::NoMemory, Break::Upstream),
             // Keeps the client's connection alive while it has to wait.
             (_, Input::Silence) if replies.is_stream() && replies.judge.at_boundary() => {
-                core.outputs.push_back(Output::Emit(core.dialect.heartbeat()));
+                core.outputs.push_back(Output::Emit(replies.judge.heartbeat()));
             }
             _ => {}
         }
@@ -247,7 +247,7 @@ impl Running {
         if again {
             return self.ask(core, replies);
         }
-        core.outputs.push_back(Output::Emit(core.dialect.error_event(status, body)));
+        core.outputs.push_back(Output::Emit(replies.judge.error_event(status, body)));
         core.record.error = Some("reask_failed");
         core.outputs.push_back(Output::BreakOff(Break::Upstream));
         replies.upstream = Upstream::Over;
@@ -450,7 +450,7 @@ impl Replies {
             return core.answer_error(error);
         }
         if self.judge.at_boundary() {
-            let event = core.dialect.own_error_event(&error.message(), error.code());
+            let event = self.judge.own_error_event(&error.message(), error.code());
             core.outputs.push_back(Output::Emit(event));
         }
         core.record.error = Some(error.code());

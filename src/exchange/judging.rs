@@ -14,7 +14,6 @@ use crate::plan::decision::Decision;
 use crate::plan::{Reason, ReasonKind, Usage};
 use crate::policy::pattern::{Pattern, any_fits};
 use crate::policy::set::{Judge, Ruling};
-use crate::wire::json::decode;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -51,7 +50,7 @@ pub struct AnswerTools {
 impl AnswerTools {
     /// Which calls are answers to `request`, where the operator `named` some.
     pub fn of(request: &Request, body: &[u8], named: &Arc<[Pattern]>) -> Self {
-        let names = request.tools.iter().filter_map(|tool| tool.name).map(|name| decode(name, body));
+        let names = request.tools.iter().filter_map(|tool| tool.full_name(body));
         let answers = names.filter(|name| any_fits(named, name));
         let declared: Vec<String> = answers.map(Cow::into_owned).collect();
         let any = request.choice == Choice::Forced && declared.is_empty();

@@ -159,5 +159,6 @@ pub(super) fn label(why: Unjudged) -> &'static str {
         Unjudged::ReplyTooLong => "reply_too_long",
         Unjudged::NotJson => "not_json",
         Unjudged::Ambiguous => "ambiguous",
+        Unjudged::Unanswerable => "unanswerable",
     }
 }

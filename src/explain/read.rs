@@ -221,7 +221,7 @@ fn tools_of(transcript: &Transcript<'_>, plan: &Plan) -> Vec<Declared> {
     // A forced choice may name one of them, so all are sent.
     let hides = request.choice != Choice::Forced;
     let declared = request.tools.iter().map(|tool| {
-        let name = tool.name.map_or("".into(), |name| decode(name, body));
+        let name = tool.full_name(body).unwrap_or_default();
         let hidden = plan.hidden.iter().find(|(_, hidden)| hides && tool.name.is_some() && *hidden == name);
         let tokens = (estimate_json(tool.span.of(body)) + TOOL_SCHEMA).scaled(transcript.token_factor);
         Declared {

@@ -59,3 +59,19 @@ pub enum Next {
     /// It must give its final answer: a call was blocked for a reason that holds for every call of the turn.
     FinalAnswer,
 }
+
+impl Next {
+    /// The next step after a reply whose calls were decided on so.
+    pub fn of(decisions: &[Option<Decision>]) -> Self {
+        let is_own =
+            |decision: &Option<Decision>| matches!(decision, Some(Decision::Answer { own: true, .. }));
+        let is_final = |decision: &Option<Decision>| matches!(decision, Some(Decision::Block { reason, .. }) if reason.is_final);
+        if decisions.iter().any(is_final) {
+            Self::FinalAnswer
+        } else if !decisions.is_empty() && decisions.iter().all(is_own) {
+            Self::Served
+        } else {
+            Self::OtherCalls
+        }
+    }
+}

@@ -62,9 +62,9 @@ enum Undeclared {
     Pass,
 }
 
-/// The names that the request declares, in order.
+/// The names that the request declares, in order, and whether more tools may be callable.
 #[derive(Clone, Default)]
-pub struct Declared(Vec<String>);
+pub struct Declared(Vec<String>, bool);
 
 impl Policy for Allow {
     const NAME: &'static str = "allow";
@@ -104,6 +104,7 @@ impl Policy for Allow {
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut Declared, plan: &mut Plan) {
         state.0 = request.tools.iter().map(|tool| tool.name.clone().into_owned()).collect();
+        state.1 = request.declares_elsewhere;
         if self.hide {
             for name in state.0.iter().filter(|name| !self.callable.includes(name)) {
                 plan.hide(name);
@@ -127,7 +128,7 @@ impl Policy for Allow {
 
 impl Declared {
     fn declares(&self, name: &str) -> bool {
-        self.0.iter().any(|declared| declared == name)
+        self.1 || self.0.iter().any(|declared| declared == name)
     }
 }
 

@@ -46,7 +46,7 @@ const TOOL: &str = "read_more";
 /// The tool's declaration.
 const DECLARATION: &str = include_str!("read_more/tool.json");
 /// The bytes of a call of it in a hidden exchange. Within a string its quotes would be escaped.
-const WRITTEN: &[u8] = br#"{"name":"read_more""#;
+const WRITTEN: &[u8] = br#""name":"read_more""#;
 /// The smallest `max_chars`: the first line and some text.
 const MIN_CHARS: usize = 1_000;
 

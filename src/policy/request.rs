@@ -7,7 +7,6 @@ use crate::conversation::request::Choice;
 use crate::conversation::summaries::Summaries;
 use crate::conversation::tokens::Estimate;
 use crate::conversation::{Stopped, Transcript};
-use crate::wire::json::decode;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,6 +15,8 @@ use std::sync::Arc;
 pub struct RequestFacts<'a> {
     /// The tools that it declares, in order.
     pub tools: Vec<DeclaredTool<'a>>,
+    /// See [`Request::declares_elsewhere`](crate::conversation::request::Request::declares_elsewhere).
+    pub declares_elsewhere: bool,
     /// It accepts one more tool: it has a list `tools` with fewer than providers allow, and none in the deprecated
     /// form.
     pub takes_tools: bool,
@@ -64,13 +65,14 @@ impl<'a> RequestFacts<'a> {
     pub(super) fn of(transcript: &'a Transcript<'_>, cuts: bool) -> Self {
         let body = transcript.body;
         let declared = transcript.request.tools.iter().filter_map(|tool| {
-            let name = decode(tool.name?, body);
+            let name = tool.full_name(body)?;
             Some(DeclaredTool { name, parameters: tool.parameters.map(|span| span.of(body)) })
         });
         let unseen: usize = transcript.hidden_exchanges.iter().map(|(_, round)| round.len()).sum();
         let most_chars = transcript.request.messages_span.len() + unseen;
         Self {
             tools: declared.collect(),
+            declares_elsewhere: transcript.request.declares_elsewhere,
             takes_tools: takes_tools(transcript),
             forced: transcript.request.choice == Choice::Forced,
             cuts,

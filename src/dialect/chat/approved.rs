@@ -3,21 +3,11 @@
 //! an id that occurs twice.
 
 use crate::conversation::assembled::Assembled;
-use crate::conversation::identity::Domain;
 use crate::dialect::Handed;
 use crate::plan::approval::Confirmation;
 use crate::wire::json::{quote, unescape};
 use crate::wire::sse::write_event;
 use bytes::Bytes;
-
-/// Last characters of a call's id that are new.
-const NEW_CHARS: usize = 6;
-/// The shortest id whose tail is taken for random.
-const SHORTEST_ID: usize = 9;
-/// Counting ids count on from here, beyond what any conversation reaches.
-const LEAST_COUNT: u32 = 10_000;
-/// Bytes of an old id that are kept before a new suffix: OpenAI accepts 40 characters.
-const LONGEST_STEM: usize = 32;
 
 /// The usage of a reply that was not billed.
 const NO_USAGE: &str = r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#;
@@ -75,34 +65,10 @@ impl Handed<'_> {
             return format!(r#""function_call":{}"#, written(call, "", None));
         }
         let calls = confirmation.calls.iter().enumerate();
-        let calls = calls.map(|(at, call)| written(call, &self.id(call, at), numbered.then_some(at as u64)));
+        let calls =
+            calls.map(|(at, call)| written(call, &self.new_id(call, at), numbered.then_some(at as u64)));
         let calls: Vec<String> = calls.collect();
         format!(r#""tool_calls":[{}]"#, calls.join(","))
-    }
-
-    /// The id of the call at `at`: different from the old one, which the model's history has with the blocked call, but
-    /// as similar as possible: random ids keep their length and their beginning, counting ones their words. A call
-    /// without an id gets none.
-    fn id(&self, call: &Assembled, at: usize) -> String {
-        let old = call.id();
-        let stem = old.len().saturating_sub(NEW_CHARS);
-        let tail = old.as_bytes().get(stem..).unwrap_or_default();
-        let question = self.question.0.to_le_bytes();
-        let new = self.key.hash(Domain::Confirmation, &[&question, &at.to_le_bytes()]);
-        let words = old.trim_end_matches(|char: char| char.is_ascii_digit());
-        let counted = || format!("{}{}", LEAST_COUNT + new.0 as u32 % LEAST_COUNT, at);
-        match old.len() {
-            0 => old,
-            SHORTEST_ID.. if tail.iter().all(u8::is_ascii_alphanumeric) => {
-                let mut new = new.to_string();
-                new.truncate(NEW_CHARS);
-                // One in 16 million.
-                let is_other = new.as_bytes() != tail;
-                format!("{}{}", &old[..stem], if is_other { &*new } else { "000000" })
-            }
-            length if words.len() < length => format!("{words}{}", counted()),
-            _ => format!("{}_{}", &old[..old.floor_char_boundary(LONGEST_STEM)], counted()),
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! Reports where two JSON parsers may see different calls.
 
 use crate::conversation::call::{Arguments, ToolCall};
+use crate::dialect::content::parse_arguments;
 use crate::wire::body::{Fault, Kind, Scanner, Span};
 use crate::wire::json::decode_bytes;
 use crate::wire::members::{SeenMembers, differs_in_case, may_be_read_as, string_or_skip};
@@ -109,14 +110,6 @@ fn parse_function_member(
 
 /// The members of a function.
 const OF_FUNCTIONS: [&[u8]; 3] = [b"name", b"arguments", b"input"];
-
-fn parse_arguments(scanner: &mut Scanner<'_>) -> Result<Arguments, Fault> {
-    match scanner.peek()? {
-        Kind::String => scanner.string().map(Arguments::Text),
-        Kind::Null => scanner.skip().map(Arguments::Null),
-        _ => scanner.skip().map(Arguments::Value),
-    }
-}
 
 /// The largest integer that JavaScript, which keeps numbers as doubles, can distinguish from its neighbours.
 const MOST_INDEX: u64 = (1 << 53) - 1;

@@ -355,16 +355,7 @@ impl ShownChoice for ChoiceState {
     }
 
     fn next(&self) -> Next {
-        let is_own =
-            |decision: &Option<Decision>| matches!(decision, Some(Decision::Answer { own: true, .. }));
-        let is_final = |decision: &Option<Decision>| matches!(decision, Some(Decision::Block { reason, .. }) if reason.is_final);
-        if self.decisions.iter().any(is_final) {
-            Next::FinalAnswer
-        } else if !self.decisions.is_empty() && self.decisions.iter().all(is_own) {
-            Next::Served
-        } else {
-            Next::OtherCalls
-        }
+        Next::of(&self.decisions)
     }
 }
 

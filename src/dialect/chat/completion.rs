@@ -3,9 +3,10 @@
 //! chunks.
 
 use super::call::{parse_call, parse_index, parse_legacy_call};
-use super::message::{parse_content, parse_part};
+use super::message::parse_part;
 use crate::conversation::call::ToolCall;
 use crate::conversation::message::Content;
+use crate::dialect::content::parse_content;
 use crate::dialect::usage::Usage;
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode_bytes, in_one_case};
@@ -319,7 +320,7 @@ impl Reader {
             match &*decode_bytes(key, scanner.text()) {
                 b"role" => delta.role = string_or_skip(scanner)?.filter(|role| !role.span.is_empty()),
                 b"content" if kind == Kind::Array => delta.content = self.parts(scanner)?,
-                b"content" => delta.content = parse_content(scanner)?,
+                b"content" => delta.content = parse_content(scanner, &parse_part)?,
                 b"tool_calls" if kind == Kind::Array => {
                     self.ambiguous |= seen.once(0).is_err();
                     self.calls(scanner, &mut delta.calls)?;

@@ -4,16 +4,15 @@
 use crate::conversation::message::{Message, Role};
 use crate::conversation::request::{Choice, Request, Tool};
 use crate::dialect::chat::notice::place;
+use crate::dialect::edit::{change_messages, notices, set_member, without};
 use crate::dialect::variant::Placement;
-use crate::plan::texts::{TextChange, settle};
-use crate::plan::{Change, Declared, Plan};
-use crate::wire::hidden_unicode::strip;
-use crate::wire::json::{decode, escaped};
+use crate::plan::{Declared, Plan};
+use crate::wire::json::decode;
 use crate::wire::members::members_of;
 use crate::wire::splice::Splices;
 use bytes::Bytes;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The members that are removed together for a model without tool support; some servers refuse a request that keeps one
 /// of them.
@@ -23,29 +22,8 @@ pub const TOOL_MEMBERS: [&str; 5] =
 /// Applies what the policies want done to messages: texts changed, turns dropped, then notices, in the order in which
 /// they were planned.
 pub fn apply_plan(request: &Request, body: &[u8], plan: &Plan, placement: Placement, splices: &mut Splices) {
-    for ((message, text), change) in settle(plan) {
-        change_text(&request.messages[message], body, text, &change, splices);
-    }
-    if !plan.dropped.is_empty() {
-        let numbered: Vec<(usize, &Message)> = request.messages.iter().enumerate().collect();
-        splices.remove_items(&numbered, |(_, message)| message.span, |(at, _)| plan.drops(*at));
-    }
-    // Joined, wherever in the plan they are: empty or absent content has room for one text.
-    let mut notices: BTreeMap<usize, String> = BTreeMap::new();
-    let mut newest = None;
-    for edit in plan.edits.iter().filter(|edit| !plan.drops(edit.message)) {
-        let Change::Notice { text, .. } = &edit.change else { continue };
-        let joined = notices.entry(edit.message).or_default();
-        if !joined.is_empty() {
-            joined.push_str("\n\n");
-        }
-        joined.push_str(text);
-        newest = Some(edit.message);
-    }
-    if placement == Placement::Leading {
-        notices.retain(|message, _| Some(*message) == newest);
-    }
-    for (message, text) in &notices {
+    change_messages(request, body, plan, splices);
+    for (message, text) in &notices(plan, placement) {
         place((request, body), *message, text, placement, splices);
     }
 }
@@ -167,7 +145,7 @@ pub fn declare(request: &Request, body: &[u8], declared: &[Declared], splices: &
         return;
     };
     for Declared { tool, .. } in declared {
-        splices.insert(list.end - 1, format!(",{tool}"));
+        splices.insert(list.end - 1, format!(",{{\"type\":\"function\",\"function\":{tool}}}"));
     }
 }
 
@@ -179,36 +157,4 @@ pub fn without_tools(request: &Request, body: &[u8], splices: &mut Splices) {
 /// Removes the choice among tools and keeps the tools.
 pub fn without_choice(request: &Request, body: &[u8], splices: &mut Splices) {
     without(request, body, &["tool_choice", "function_call"], splices);
-}
-
-fn without(request: &Request, body: &[u8], names: &[&str], splices: &mut Splices) {
-    splices.remove_members(&request.members, |member| names.contains(&&*decode(member.key, body)));
-}
-
-fn set_member(request: &Request, body: &[u8], name: &str, value: &'static str, splices: &mut Splices) {
-    match request.value(body, name) {
-        Some(span) => splices.replace(span, value),
-        None => {
-            let end = request.span.end - 1;
-            splices.insert(end, format!(",\"{name}\":{value}"));
-        }
-    }
-}
-
-/// Applies `change` to the `text`-th string of text of `message`; the bytes of words that stay are kept.
-fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<'_>, splices: &mut Splices) {
-    let Some(place) = message.content.texts().nth(text).filter(|_| !message.odd) else { return };
-    for (before, _) in change.around.iter().rev() {
-        splices.insert(place.span.start, escaped(before));
-    }
-    let by = change.by();
-    let clean = change.is_cleaned.then(|| by.map_or_else(|| decode(place, body), |by| Cow::Borrowed(by)));
-    if let Some((text, _)) = clean.and_then(|text| strip(&text)) {
-        splices.replace(place.span, escaped(&text));
-    } else if let Some(by) = by {
-        splices.replace(place.span, by.escaped());
-    }
-    for (_, after) in &change.around {
-        splices.insert(place.span.end, escaped(after));
-    }
 }

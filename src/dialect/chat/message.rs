@@ -3,6 +3,7 @@
 
 use super::call::{parse_call, parse_legacy_call};
 use crate::conversation::message::{Calls, Content, Message, Part, Role};
+use crate::dialect::content::{MOST_PARTS, parse_content};
 use crate::wire::body::{Fault, Kind, Scanner, Span};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
 use crate::wire::members::{SeenMembers, string_or_skip};
@@ -66,7 +67,7 @@ fn parse_member(
         }
         b"content" => {
             seen.once(1)?;
-            message.content = parse_content(scanner)?;
+            message.content = parse_content(scanner, &parse_part)?;
         }
         b"tool_calls" => {
             seen.once(2)?;
@@ -114,30 +115,6 @@ fn parse_role(role: &[u8]) -> Role {
         b"assistant" => Role::Assistant,
         b"tool" | b"function" => Role::Tool,
         _ => Role::Other,
-    }
-}
-
-/// Most parts and most calls of one message that are read. OpenAI accepts 128 calls.
-const MOST_PARTS: usize = 8 * 1024;
-
-/// Reads the value of a `content` member.
-pub fn parse_content(scanner: &mut Scanner<'_>) -> Result<Content, Fault> {
-    match scanner.peek()? {
-        Kind::String => scanner.string().map(Content::Text),
-        Kind::Null => scanner.skip_kind(Kind::Null).map(Content::Null),
-        Kind::Array => {
-            let start = scanner.at();
-            let mut parts = Vec::new();
-            scanner.array()?;
-            while scanner.element()? {
-                parts.push(parse_part(scanner)?);
-                if parts.len() > MOST_PARTS {
-                    return Err(Fault::Crowded);
-                }
-            }
-            Ok(Content::Parts { span: Span::new(start, scanner.at()), parts })
-        }
-        _ => scanner.skip().map(Content::Other),
     }
 }
 

@@ -10,7 +10,6 @@ pub mod flatten;
 pub mod hidden_exchange;
 pub mod message;
 pub mod notice;
-pub mod other_readers;
 pub mod recorded;
 pub mod reply;
 pub mod request;
@@ -19,8 +18,8 @@ pub mod write;
 pub use request::parse;
 pub use write::write;
 
-use super::error::own_error_body;
 use super::judge::CallJudge;
+use super::other_readers::may_read;
 use super::reply::{Form, Limits, Options, Reply};
 use super::variant::{Source, Variant};
 use super::{Dialect, Handed};
@@ -30,7 +29,6 @@ use crate::conversation::request::Request;
 use crate::plan::approval::Confirmation;
 use crate::wire::body::Fault;
 use crate::wire::splice::Rope;
-use crate::wire::sse::write_event;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -49,7 +47,7 @@ impl<J: CallJudge + 'static> Dialect<J> for Chat {
     }
 
     fn may_be_request(&self, body: &[u8], fault: Fault) -> bool {
-        other_readers::may_read(body, fault)
+        may_read(body, fault, b"messages", |text| parse(text).is_ok())
     }
 
     fn write(&self, source: &Source<'_>, variant: &Variant) -> Rope {
@@ -67,19 +65,7 @@ impl<J: CallJudge + 'static> Dialect<J> for Chat {
         }
     }
 
-    fn error_event(&self, status: u16, body: &[u8]) -> Bytes {
-        write_event(&reply::error_data(status, body))
-    }
-
-    fn own_error_event(&self, message: &str, code: &str) -> Bytes {
-        write_event(own_error_body(message, code).as_bytes())
-    }
-
     fn recorded_reply(&self, body: &[u8], messages: &[&Message]) -> Bytes {
         recorded::recorded_reply(body, messages)
-    }
-
-    fn heartbeat(&self) -> Bytes {
-        Bytes::from_static(b": toolrein waits\n\n")
     }
 }

@@ -6,12 +6,10 @@ mod bounds;
 mod edit;
 mod ended;
 mod judge;
-mod lines;
 mod markup;
 mod other_form;
 mod queue;
 mod reader;
-mod usage;
 mod words;
 mod writer;
 
@@ -22,12 +20,14 @@ use self::edit::Continuation;
 use self::markup::Cleaner;
 use self::queue::Queue;
 use self::reader::Reader;
-use self::usage::Usages;
 use crate::dialect::chat::choice::ChoiceState;
+use crate::dialect::error::own_error_body;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, ShownChoice, Unjudged};
 use crate::dialect::usage::Usage;
+use crate::dialect::usage_sum::Usages;
 use crate::plan::approval::ApprovalDecision;
+use crate::wire::sse::write_event;
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -227,6 +227,18 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         self.read_on(now_ms, out);
     }
 
+    fn error_event(&mut self, status: u16, body: &[u8]) -> Bytes {
+        write_event(&error_data(status, body))
+    }
+
+    fn own_error_event(&mut self, message: &str, code: &str) -> Bytes {
+        write_event(own_error_body(message, code).as_bytes())
+    }
+
+    fn heartbeat(&mut self) -> Bytes {
+        Bytes::from_static(b": toolrein waits\n\n")
+    }
+
     fn settle(&mut self, id: u32, decision: ApprovalDecision, out: &mut Vec<Bytes>) {
         self.settle_one(id, decision);
         self.drain(out);
@@ -348,6 +360,6 @@ mod order;
 #[cfg(test)]
 mod stream_quirks;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 #[cfg(test)]
 mod whole_quirks;

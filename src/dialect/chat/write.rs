@@ -1,20 +1,15 @@
 //! The request writer: the bytes of a request in one variant (tools kept or dropped, history flattened, hidden
 //! exchanges appended, a final answer asked for). A pure function of the request, the plan and the variant.
 
-use crate::conversation::message::Role;
 use crate::dialect::chat::edit::{
     append, apply_plan, ask_for_answer, ask_for_one, ask_for_one_call, ask_for_usage, declare, hide, restore,
     without_choice, without_tools,
 };
 use crate::dialect::chat::flatten::flatten;
+use crate::dialect::edit::plan_without_tools;
 use crate::dialect::variant::{Source, Tools, Variant};
-use crate::plan::{Change, Edit, Plan};
 use crate::wire::splice::{Rope, Splices};
 use bytes::Bytes;
-
-/// The notice to a model whose tools were removed.
-const NO_TOOLS: &str = "[toolrein] No tools can be called here: this model does not support them. Answer from what you \
-                        know and from the conversation, and say what you could not look up.";
 
 /// The bytes of the request in this variant; slices of the original wherever nothing changes.
 pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
@@ -60,28 +55,6 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
     if variant.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
 }
 
-/// The plan with one more notice, at a position that stays the same as the conversation grows.
-fn plan_without_tools(source: &Source<'_>) -> Plan {
-    let mut plan = source.plan.clone();
-    if let Some(message) = opening(source) {
-        let change = Change::Notice { text: NO_TOOLS.to_owned(), word: "notice" };
-        let is_later = |edit: &Edit| edit.message > message && matches!(edit.change, Change::Notice { .. });
-        let at = plan.edits.iter().position(is_later).unwrap_or(plan.edits.len());
-        let edit = Edit { message, decided: message, policy: "tools_unsupported", change };
-        plan.edits.insert(at, edit);
-    }
-    plan
-}
-
-/// The user message that opens the conversation. If another role opens it, the last of the system messages before that,
-/// or the first user message if there are none: a position that later messages do not move, with no open call.
-fn opening(source: &Source<'_>) -> Option<usize> {
-    let messages = &source.request.messages;
-    let user = messages.iter().position(|message| message.role == Role::User);
-    let first = messages.iter().position(|message| message.role != Role::System).unwrap_or(messages.len());
-    if user == Some(first) { user } else { first.checked_sub(1).or(user) }
-}
-
 fn flattened(body: &Bytes) -> Option<Rope> {
     let request = crate::dialect::chat::parse(body).ok()?;
     let mut splices = Splices::default();
@@ -93,6 +66,7 @@ fn flattened(body: &Bytes) -> Option<Rope> {
 mod tests {
     use super::*;
     use crate::dialect::variant::{Asking, Placement};
+    use crate::plan::{Change, Edit, Plan};
 
     fn written(body: &str, variant: &Variant, hidden: &[&str], restored: &[(usize, Bytes)]) -> String {
         written_as(body, variant, (Plan::default(), hidden), restored)

@@ -1,13 +1,14 @@
 //! The editor of one event or whole body: removes calls that the client does not see, makes indexes dense, and holds
 //! back what only the first reply may contain (role, id, finish). Touches only the spans concerned.
 
+use super::Form;
 use super::queue::Said;
 use super::reader::Chunk;
-use super::{Form, lines::one_line};
 use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::Content;
 use crate::dialect::chat::choice::ChoiceState;
 use crate::dialect::chat::completion::{Choice, Delta, Reply, is_named};
+use crate::dialect::lines::one_line;
 use crate::dialect::reply::ShownChoice;
 use crate::plan::decision::Decision;
 use crate::wire::body::{Scanner, Span};

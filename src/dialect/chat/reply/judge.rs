@@ -56,7 +56,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             _ if self.reader.is_body() && self.continuing.is_some() => true,
             Unjudged::NotJson => self.judging.is_strict(),
             Unjudged::EventTooLong => !self.may_pass_unjudged(now_ms),
-            Unjudged::Ambiguous | Unjudged::ReplyTooLong | Unjudged::HeldTooMuch => {
+            Unjudged::Ambiguous | Unjudged::Unanswerable | Unjudged::ReplyTooLong | Unjudged::HeldTooMuch => {
                 return self.escape(why, raw, now_ms, out);
             }
         };

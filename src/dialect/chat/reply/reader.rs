@@ -1,11 +1,11 @@
 //! The reply reader: bytes of the upstream to events, in either framing. A reply in the other form than the client's is
 //! converted here and nowhere else. Parses events; decides nothing.
 
-use super::lines::{hides_lines, single_events};
 use super::other_form::{error_data, stream_of, whole_of};
 use super::{Form, Limits, Unjudged};
 use crate::dialect::chat::completion::{self as wire, Reply, may_be_reply};
 use crate::dialect::error::{UpstreamError, may_be_in_200, parse, parse_event, parse_in_200};
+use crate::dialect::lines::{hides_lines, single_events};
 use crate::wire::body::{Fault, Span};
 use crate::wire::sse::{Piece, Splitter, parse_fields, write_event};
 use bytes::Bytes;
@@ -234,12 +234,20 @@ impl Reader {
     }
 }
 
+fn reads(data: &[u8]) -> bool {
+    Reply::parse(data).is_ok()
+}
+
+fn holds_calls(data: &[u8]) -> bool {
+    Reply::parse(data).is_ok_and(|reply| reply.may_hold_calls())
+}
+
 /// Parses one event of a stream. `strict`: one with lines that only some clients see is not read. If it is several, the
 /// further ones are added to `ready`.
 pub(super) fn read_event(raw: Bytes, strict: bool, ready: &mut VecDeque<Event>) -> Event {
     let fields = parse_fields(&raw);
     let opaque = |raw| Event { raw, kind: Kind::Opaque };
-    if strict && hides_lines(&raw, &fields) {
+    if strict && hides_lines(&raw, &fields, reads, holds_calls) {
         return Event { raw, kind: Kind::Unread(Unjudged::Ambiguous) };
     }
     if fields.data.is_empty() {
@@ -250,7 +258,7 @@ pub(super) fn read_event(raw: Bytes, strict: bool, ready: &mut VecDeque<Event>) 
     }
     let read = Reply::parse(&fields.data);
     if read.is_err()
-        && let Some(raws) = single_events(&raw)
+        && let Some(raws) = single_events(&raw, reads)
     {
         let mut events = raws.into_iter().map(|raw| read_event(raw, strict, &mut VecDeque::new()));
         let first = events.next().unwrap_or_else(|| opaque(raw));

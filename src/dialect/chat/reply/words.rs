@@ -8,8 +8,7 @@ use crate::dialect::reply::ShownChoice;
 use crate::wire::json::quote;
 use bytes::Bytes;
 
-/// The one sentence that toolrein writes in the model's place, if the model gives no answer.
-pub const NO_ANSWER: &str = "I could not finish this: the tool calls that I still wanted to make were blocked, and I gave no answer without them.";
+pub use crate::dialect::edit::NO_ANSWER;
 
 impl<J: CallJudge> ReplyJudge<J> {
     /// Writes what comes before an event of a choice.

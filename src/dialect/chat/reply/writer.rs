@@ -2,11 +2,11 @@
 //! trace, and a later reply continues the first.
 
 use super::edit::{Context, Edited, edit, edited_choice};
-use super::lines::one_line;
 use super::queue::{Held, Said};
 use super::{Form, Phase, ReplyJudge};
 use crate::dialect::chat::choice::ChoiceState;
 use crate::dialect::judge::CallJudge;
+use crate::dialect::lines::one_line;
 use crate::dialect::reply::Reply as _;
 use crate::wire::body::Span;
 use crate::wire::sse::write_event;

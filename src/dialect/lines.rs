@@ -1,18 +1,17 @@
 //! Irregular event framing: several events without a blank line between them, and data that is spread over lines.
 //! Regroups bytes; does not interpret them.
 
-use crate::dialect::chat::completion::Reply;
 use crate::wire::sse::{Fields, data_lines, parse_fields};
 use bytes::Bytes;
 use memchr::{memmem, memrchr2};
 
 /// The events of an engine that writes no blank line between them: each line is JSON on its own, and the whole is not.
-/// Clients that go by lines see the calls in them.
-pub(super) fn single_events(raw: &Bytes) -> Option<Vec<Bytes>> {
+/// Clients that go by lines see the calls in them. `reads`: whether data is a part of a reply.
+pub fn single_events(raw: &Bytes, reads: impl Fn(&[u8]) -> bool) -> Option<Vec<Bytes>> {
     let events = data_lines(raw);
     let stands_alone = |event: &Bytes| {
         let data = parse_fields(event).data;
-        data.starts_with(b"[DONE]") || Reply::parse(&data).is_ok()
+        data.starts_with(b"[DONE]") || reads(&data)
     };
     (events.len() > 1 && events.iter().all(stands_alone)).then_some(events)
 }
@@ -26,8 +25,14 @@ const SPACES: [&str; 2] = [" ", "\t"];
 const ODD_SPACES: [&str; 5] = ["\u{a0}", "\u{3000}", BYTE_ORDER_MARK, " ", "\t"];
 
 /// Whether some clients find other data in an event than toolrein: after an odd line end, after odd spaces at the start
-/// of a line, or in one of several data lines that mean something else together.
-pub(super) fn hides_lines(raw: &[u8], fields: &Fields<'_>) -> bool {
+/// of a line, or in one of several data lines that mean something else together. `reads`: whether data is a part of a
+/// reply; `holds_calls`: whether a call may be in it.
+pub fn hides_lines(
+    raw: &[u8],
+    fields: &Fields<'_>,
+    reads: impl Fn(&[u8]) -> bool,
+    holds_calls: impl Fn(&[u8]) -> bool,
+) -> bool {
     let is_hidden = |at: usize| {
         let start = memrchr2(b'\n', b'\r', &raw[..at]).map_or(0, |end| end + 1);
         let before = &raw[start..at];
@@ -43,8 +48,7 @@ pub(super) fn hides_lines(raw: &[u8], fields: &Fields<'_>) -> bool {
     if hides("data:") || hides("error:") {
         return true;
     }
-    let is_spread = fields.place.is_none() && Reply::parse(&fields.data).is_ok();
-    let holds_calls = |line: &[u8]| Reply::parse(line).is_ok_and(|reply| reply.may_hold_calls());
+    let is_spread = fields.place.is_none() && reads(&fields.data);
     is_spread && fields.data.split(|byte| *byte == b'\n').any(holds_calls)
 }
 
@@ -57,6 +61,6 @@ fn trimmed<'a>(mut text: &'a [u8], signs: &[&str]) -> &'a [u8] {
 }
 
 /// Data from several lines, in one. Positions in it stay the same.
-pub(super) fn one_line(data: &Bytes) -> Bytes {
+pub fn one_line(data: &Bytes) -> Bytes {
     data.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect()
 }

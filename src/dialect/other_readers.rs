@@ -1,36 +1,33 @@
 //! Lenient request detection: bodies that toolrein cannot read and another JSON parser might: text in UTF-16 or UTF-32,
 //! members that occur twice, deep nesting, comments, trailing commas, single quotes, something after the object.
-//! Decides whether a server may find a chat request in such a body; nothing else is taken from it.
+//! Decides whether a server may find a request in such a body; nothing else is taken from it.
 
 use crate::wire::body::{BYTE_ORDER_MARK, Fault, Scanner};
 use crate::wire::json::{decode_bytes, in_one_case, unescape};
 use std::borrow::Cow;
 
-/// The member that makes an object a chat request.
-const MESSAGES: &[u8] = b"messages";
-
-/// Whether a lenient parser may find a chat request in `body`, which toolrein cannot read for this `fault`. An
-/// incomplete text, or one that is no object, is a request for no parser.
-pub fn may_read(body: &[u8], fault: Fault) -> bool {
+/// Whether a lenient parser may find a request in `body`, which toolrein cannot read for this `fault`: an object with
+/// the member `named`, or what `parses`. An incomplete text, or one that is no object, is a request for no parser.
+pub fn may_read(body: &[u8], fault: Fault, named: &[u8], parses: impl Fn(&[u8]) -> bool) -> bool {
     match fault {
         Fault::Depth | Fault::Duplicate | Fault::Size | Fault::Crowded => true,
         // JSON that all parsers read in the same way, but that does not fit the API.
         Fault::Type => false,
-        Fault::NoMessages => has_messages_in_another_case(body),
+        Fault::NoMessages => has_member_in_another_case(body, named),
         Fault::Utf8 | Fault::Syntax => {
             let text = wide_text(body).unwrap_or_else(|| String::from_utf8_lossy(body));
-            crate::dialect::chat::parse(text.as_bytes()).is_ok() || has_object(text.as_bytes())
+            parses(text.as_bytes()) || has_object(text.as_bytes(), named)
         }
     }
 }
 
-/// Whether the object has the member `messages` for parsers that ignore the case of letters (Go).
-fn has_messages_in_another_case(body: &[u8]) -> bool {
+/// Whether the object has the member `named` for parsers that ignore the case of letters (Go).
+fn has_member_in_another_case(body: &[u8], named: &[u8]) -> bool {
     let mut scanner = Scanner::tolerant(body);
     let mut find = || {
         scanner.object()?;
         while let Some(key) = scanner.member()? {
-            if *in_one_case(&decode_bytes(key, body)) == *MESSAGES {
+            if *in_one_case(&decode_bytes(key, body)) == *named {
                 return Ok(true);
             }
             scanner.skip()?;
@@ -64,9 +61,9 @@ fn wide_text(body: &[u8]) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
-/// Whether `text` begins with a whole object in some dialect of JSON that has a member `messages`. What follows is
+/// Whether `text` begins with a whole object in some dialect of JSON that has a member `named`. What follows is
 /// ignored, as in Go's decoder.
-fn has_object(text: &[u8]) -> bool {
+fn has_object(text: &[u8], named: &[u8]) -> bool {
     let mut words = Tokens { rest: text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) };
     if !matches!(words.next(), Some(Token::Open(b'{'))) {
         return false;
@@ -77,7 +74,7 @@ fn has_object(text: &[u8]) -> bool {
             Some(Token::Open(_)) => depth += 1,
             Some(Token::Close) => depth -= 1,
             Some(Token::Text(word)) => {
-                is_chat |= depth == 1 && *in_one_case(unescape(word).as_bytes()) == *MESSAGES;
+                is_chat |= depth == 1 && *in_one_case(unescape(word).as_bytes()) == *named;
             }
             Some(Token::Other) => {}
             None => return false,
@@ -158,12 +155,13 @@ fn is_of_word(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
 
     const CHAT: &str = r#"{"model":"m","messages":[{"role":"user","content":"q"}]}"#;
 
     fn may_read_bytes(body: &[u8]) -> bool {
-        may_read(body, crate::dialect::chat::parse(body).unwrap_err())
+        super::may_read(body, crate::dialect::chat::parse(body).unwrap_err(), b"messages", |text| {
+            crate::dialect::chat::parse(text).is_ok()
+        })
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value};
 
 /// The usage of the replies to one client request.
 #[derive(Debug, Default)]
-pub(super) struct Usages {
+pub struct Usages {
     /// The sum of the replies before the present one.
     earlier: Option<Value>,
     /// That of the present one, unchanged.
@@ -15,22 +15,22 @@ pub(super) struct Usages {
 
 impl Usages {
     /// Notes the present reply's usage. The last report counts: Perplexity sends one with every chunk, some send two.
-    pub(super) fn note(&mut self, usage: &[u8]) {
+    pub fn note(&mut self, usage: &[u8]) {
         self.last = Some(Bytes::copy_from_slice(usage));
     }
 
-    pub(super) fn begin_next_reply(&mut self) {
+    pub fn begin_next_reply(&mut self) {
         self.earlier = self.total();
         self.last = None;
     }
 
     /// The usage of the present reply.
-    pub(super) fn last(&self) -> Option<Value> {
+    pub fn last(&self) -> Option<Value> {
         self.last.as_ref().and_then(|usage| serde_json::from_slice(usage).ok())
     }
 
     /// The usage of all replies.
-    pub(super) fn total(&self) -> Option<Value> {
+    pub fn total(&self) -> Option<Value> {
         match (&self.earlier, self.last()) {
             (Some(earlier), Some(last)) => Some(sum(earlier, &last)),
             (earlier, last) => last.or_else(|| earlier.clone()),
@@ -38,7 +38,7 @@ impl Usages {
     }
 
     /// The same as numbers of tokens.
-    pub(super) fn total_tokens(&self) -> Usage {
+    pub fn total_tokens(&self) -> Usage {
         match (&self.earlier, &self.last) {
             (None, Some(last)) => Usage::parse(last),
             _ => self.total().as_ref().map(Usage::read).unwrap_or_default(),
@@ -46,7 +46,7 @@ impl Usages {
     }
 
     /// What replaces the present reply's own usage, if others came before it.
-    pub(super) fn sum(&self) -> Option<Value> {
+    pub fn sum(&self) -> Option<Value> {
         self.earlier.as_ref().zip(self.last()).map(|(earlier, last)| sum(earlier, &last))
     }
 }

@@ -1,0 +1,107 @@
+//! Request edits that all dialects share, as splices: changed texts, dropped turns, members of the top object. The
+//! spans of texts are the same whatever the protocol.
+
+use crate::conversation::message::{Message, Role};
+use crate::conversation::request::Request;
+use crate::dialect::variant::{Placement, Source};
+use crate::plan::texts::{TextChange, settle};
+use crate::plan::{Change, Edit, Plan};
+use crate::wire::hidden_unicode::strip;
+use crate::wire::json::{decode, escaped};
+use crate::wire::splice::Splices;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// The notice to a model whose tools were removed.
+const NO_TOOLS: &str = "[toolrein] No tools can be called here: this model does not support them. Answer from what you \
+                        know and from the conversation, and say what you could not look up.";
+
+/// The one sentence that toolrein writes in the model's place, if the model gives no answer.
+pub const NO_ANSWER: &str = "I could not finish this: the tool calls that I still wanted to make were blocked, and I gave no answer without them.";
+
+/// Changes the texts of messages, and drops turns, as the policies want it.
+pub fn change_messages(request: &Request, body: &[u8], plan: &Plan, splices: &mut Splices) {
+    for ((message, text), change) in settle(plan) {
+        change_text(&request.messages[message], body, text, &change, splices);
+    }
+    if !plan.dropped.is_empty() {
+        let numbered: Vec<(usize, &Message)> = request.messages.iter().enumerate().collect();
+        splices.remove_items(&numbered, |(_, message)| message.span, |(at, _)| plan.drops(*at));
+    }
+}
+
+/// The notices of the plan by the message that they follow, those of one message joined.
+pub fn notices(plan: &Plan, placement: Placement) -> BTreeMap<usize, String> {
+    // Joined, wherever in the plan they are: empty or absent content has room for one text.
+    let mut notices: BTreeMap<usize, String> = BTreeMap::new();
+    let mut newest = None;
+    for edit in plan.edits.iter().filter(|edit| !plan.drops(edit.message)) {
+        let Change::Notice { text, .. } = &edit.change else { continue };
+        let joined = notices.entry(edit.message).or_default();
+        if !joined.is_empty() {
+            joined.push_str("\n\n");
+        }
+        joined.push_str(text);
+        newest = Some(edit.message);
+    }
+    if placement == Placement::Leading {
+        notices.retain(|message, _| Some(*message) == newest);
+    }
+    notices
+}
+
+/// Gives the member `name` of the top object this value.
+pub fn set_member(request: &Request, body: &[u8], name: &str, value: &'static str, splices: &mut Splices) {
+    match request.value(body, name) {
+        Some(span) => splices.replace(span, value),
+        None => {
+            let end = request.span.end - 1;
+            splices.insert(end, format!(",\"{name}\":{value}"));
+        }
+    }
+}
+
+/// Removes the members of the top object that have one of these names.
+pub fn without(request: &Request, body: &[u8], names: &[&str], splices: &mut Splices) {
+    splices.remove_members(&request.members, |member| names.contains(&&*decode(member.key, body)));
+}
+
+/// Applies `change` to the `text`-th string of text of `message`; the bytes of words that stay are kept.
+fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<'_>, splices: &mut Splices) {
+    let Some(place) = message.content.texts().nth(text).filter(|_| !message.odd) else { return };
+    for (before, _) in change.around.iter().rev() {
+        splices.insert(place.span.start, escaped(before));
+    }
+    let by = change.by();
+    let clean = change.is_cleaned.then(|| by.map_or_else(|| decode(place, body), |by| Cow::Borrowed(by)));
+    if let Some((text, _)) = clean.and_then(|text| strip(&text)) {
+        splices.replace(place.span, escaped(&text));
+    } else if let Some(by) = by {
+        splices.replace(place.span, by.escaped());
+    }
+    for (_, after) in &change.around {
+        splices.insert(place.span.end, escaped(after));
+    }
+}
+
+/// The plan with one more notice, at a position that stays the same as the conversation grows.
+pub fn plan_without_tools(source: &Source<'_>) -> Plan {
+    let mut plan = source.plan.clone();
+    if let Some(message) = opening(source) {
+        let change = Change::Notice { text: NO_TOOLS.to_owned(), word: "notice" };
+        let is_later = |edit: &Edit| edit.message > message && matches!(edit.change, Change::Notice { .. });
+        let at = plan.edits.iter().position(is_later).unwrap_or(plan.edits.len());
+        let edit = Edit { message, decided: message, policy: "tools_unsupported", change };
+        plan.edits.insert(at, edit);
+    }
+    plan
+}
+
+/// The user message that opens the conversation. If another role opens it, the last of the system messages before that,
+/// or the first user message if there are none: a position that later messages do not move, with no open call.
+fn opening(source: &Source<'_>) -> Option<usize> {
+    let messages = &source.request.messages;
+    let user = messages.iter().position(|message| message.role == Role::User);
+    let first = messages.iter().position(|message| message.role != Role::System).unwrap_or(messages.len());
+    if user == Some(first) { user } else { first.checked_sub(1).or(user) }
+}
