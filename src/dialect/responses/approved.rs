@@ -1,0 +1,44 @@
+//! Replies of the Responses API that no upstream made: approved calls in the model's place, and recorded replies for
+//! replays.
+
+use super::item::CallKind;
+use super::reply::{stream_of_response, written_call};
+use crate::conversation::assembled::Assembled;
+use crate::conversation::message::Message;
+use crate::dialect::Handed;
+use crate::dialect::reply::Form;
+use crate::plan::approval::Confirmation;
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// A reply with the approved calls, whole or as a stream. The calls are those that were shown, under new ids: the
+/// model's history has the blocked calls under the old ones.
+pub fn approved(form: Form, confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {
+    let calls = confirmation.calls.iter().enumerate();
+    let output: Vec<Value> = calls.map(|(at, call)| item(call, &handed.new_id(call, at))).collect();
+    let usage = json!({"input_tokens": 0, "output_tokens": 0, "total_tokens": 0,
+        "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}});
+    let response: Bytes = json!({"id": format!("resp_{}", handed.question), "object": "response",
+        "created_at": handed.created, "status": "completed", "error": null, "incomplete_details": null,
+        "model": handed.model, "output": output, "usage": usage})
+    .to_string()
+    .into();
+    match form {
+        Form::Whole => response,
+        Form::Streamed => stream_of_response(&response),
+    }
+}
+
+fn item(call: &Assembled, id: &str) -> Value {
+    let kind = if call.custom { CallKind::Custom } else { CallKind::Function };
+    let mut item: Value = serde_json::from_slice(&written_call(kind, call)).unwrap_or_default();
+    (item["call_id"], item["status"]) = (id.into(), "completed".into());
+    item
+}
+
+/// The reply that made these messages of the request `body`, with the recorded bytes of its calls.
+pub fn recorded_reply(body: &[u8], messages: &[&Message]) -> Bytes {
+    let spans: Vec<&[u8]> = messages.iter().map(|message| message.span.of(body)).collect();
+    let items = spans.join(&b","[..]);
+    [br#"{"object":"response","status":"completed","output":["#, items.as_slice(), b"]}"].concat().into()
+}

@@ -1,0 +1,382 @@
+//! The parser of one item of the Responses API: of the input of a request, or of the output of a reply. Finds what an
+//! item is, and the call in it; keeps no text.
+
+use crate::conversation::call::{Arguments, ToolCall};
+use crate::conversation::message::{Content, Part, Role};
+use crate::dialect::content::{parse_arguments, parse_content};
+use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
+use crate::wire::json::{decode, decode_bytes, in_one_case};
+use crate::wire::members::{SeenMembers, string_or_skip};
+
+/// What an item is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ItemKind {
+    Message(Role),
+    /// A call that the client runs.
+    Call(CallKind),
+    /// The result of such a call.
+    Result,
+    /// The model's reasoning, which must not be separated from the item after it.
+    Reasoning,
+    /// A call that the provider has run already, or something else that the model made and the client only carries.
+    Carried,
+    /// An item of any other kind.
+    #[default]
+    Other,
+}
+
+/// The kinds of calls that clients run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind {
+    Function,
+    Custom,
+    LocalShell,
+    Shell,
+    ApplyPatch,
+    Computer,
+    ToolSearch,
+    /// The provider asks whether it may run a tool of an MCP server.
+    McpApproval,
+}
+
+impl CallKind {
+    /// Its `type`.
+    pub fn item_type(self) -> &'static str {
+        match self {
+            Self::Function => "function_call",
+            Self::Custom => "custom_tool_call",
+            Self::LocalShell => "local_shell_call",
+            Self::Shell => "shell_call",
+            Self::ApplyPatch => "apply_patch_call",
+            Self::Computer => "computer_call",
+            Self::ToolSearch => "tool_search_call",
+            Self::McpApproval => "mcp_approval_request",
+        }
+    }
+
+    /// The member that holds its arguments.
+    pub fn arguments_member(self) -> &'static str {
+        match self {
+            Self::Function | Self::ToolSearch | Self::McpApproval => "arguments",
+            Self::Custom => "input",
+            Self::LocalShell | Self::Shell | Self::Computer => "action",
+            Self::ApplyPatch => "operation",
+        }
+    }
+
+    /// Whether its tool has a name of its own; of the others, the kind is the name.
+    pub fn is_named(self) -> bool {
+        matches!(self, Self::Function | Self::Custom | Self::McpApproval)
+    }
+}
+
+/// One item.
+#[derive(Clone, Debug, Default)]
+pub struct Item {
+    /// The object with its braces.
+    pub span: Span,
+    pub kind: ItemKind,
+    pub id: Option<Str>,
+    /// Its call, if it is one; of a result, the `id` is that of the call it answers.
+    pub call: ToolCall,
+    /// The content of a message, or the output of a result.
+    pub content: Option<Content>,
+    /// Tools that it declares.
+    pub tools: Option<Span>,
+    /// It has a string that parsers read differently: it is never edited.
+    pub odd: bool,
+}
+
+impl Item {
+    /// Whether the model made it.
+    pub fn is_of_model(&self) -> bool {
+        matches!(
+            self.kind,
+            ItemKind::Message(Role::Assistant) | ItemKind::Call(_) | ItemKind::Reasoning | ItemKind::Carried
+        )
+    }
+}
+
+/// The members of an item as they came, before its type is known: they come in any order.
+#[derive(Default)]
+struct Read {
+    kind: Option<Str>,
+    id: Option<Str>,
+    call_id: Option<Str>,
+    approval_id: Option<Str>,
+    name: Option<Str>,
+    namespace: Option<Str>,
+    server: Option<Str>,
+    role: Option<Str>,
+    execution: Option<Str>,
+    arguments: Arguments,
+    input: Arguments,
+    action: Arguments,
+    operation: Arguments,
+    content: Option<Content>,
+    output: Option<Content>,
+    tools: Option<Span>,
+    environment: Option<Span>,
+    ambiguous: bool,
+}
+
+/// Reads the item at the position of `scanner`.
+///
+/// # Errors
+/// A [`Fault`] where it is no JSON object.
+pub fn parse_item(scanner: &mut Scanner<'_>) -> Result<Item, Fault> {
+    if scanner.peek()? != Kind::Object {
+        return Err(Fault::Type);
+    }
+    let (start, odd_before) = (scanner.at(), scanner.odd());
+    scanner.clear_odd();
+    scanner.object()?;
+    let (mut read, mut seen) = (Read::default(), SeenMembers::default());
+    while let Some(key) = scanner.member()? {
+        let key = decode_bytes(key, scanner.text());
+        read.member(&key, scanner, &mut seen)?;
+    }
+    let span = Span::new(start, scanner.at());
+    let odd = scanner.odd() || read.ambiguous;
+    scanner.restore_odd(odd_before || scanner.odd());
+    Ok(read.item(span, odd, scanner.text()))
+}
+
+/// The members that decide on what an item is; a second one of a name is ambiguous, since parsers differ on which counts.
+const DECISIVE: [&[u8]; 12] = [
+    b"type",
+    b"id",
+    b"call_id",
+    b"name",
+    b"namespace",
+    b"arguments",
+    b"input",
+    b"action",
+    b"operation",
+    b"role",
+    b"execution",
+    b"server_label",
+];
+
+impl Read {
+    fn member(&mut self, key: &[u8], scanner: &mut Scanner<'_>, seen: &mut SeenMembers) -> Result<(), Fault> {
+        if let Some(at) = DECISIVE.iter().position(|name| *name == &*in_one_case(key)) {
+            self.ambiguous |= seen.once(at as u32).is_err() || !DECISIVE.contains(&key);
+        }
+        let member = match key {
+            b"type" => &mut self.kind,
+            b"id" => &mut self.id,
+            b"call_id" => &mut self.call_id,
+            b"approval_request_id" => &mut self.approval_id,
+            b"name" => &mut self.name,
+            b"namespace" => &mut self.namespace,
+            b"server_label" => &mut self.server,
+            b"role" => &mut self.role,
+            b"execution" => &mut self.execution,
+            _ => return self.other_member(key, scanner),
+        };
+        *member = string_or_skip(scanner)?;
+        Ok(())
+    }
+
+    fn other_member(&mut self, key: &[u8], scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+        match key {
+            b"arguments" => self.arguments = parse_arguments(scanner)?,
+            b"input" => self.input = parse_arguments(scanner)?,
+            b"action" => self.action = parse_arguments(scanner)?,
+            // Newer computer calls hold several actions.
+            b"actions" if self.action == Arguments::Absent => self.action = parse_arguments(scanner)?,
+            b"operation" => self.operation = parse_arguments(scanner)?,
+            b"content" => self.content = Some(parse_content(scanner, &parse_part)?),
+            b"output" => self.output = Some(parse_content(scanner, &parse_part)?),
+            b"tools" => self.tools = Some(scanner.skip()?),
+            b"environment" => self.environment = Some(scanner.skip()?),
+            _ => drop(scanner.skip()?),
+        }
+        Ok(())
+    }
+
+    fn item(self, span: Span, odd: bool, text: &[u8]) -> Item {
+        let kind = self.kind_of(text);
+        let mut call = ToolCall { span, id: self.call_id, ambiguous: self.ambiguous, ..ToolCall::default() };
+        if let ItemKind::Call(of) = kind {
+            (call.name, call.namespace) = match of {
+                CallKind::McpApproval => (self.name, self.server),
+                of if of.is_named() => (self.name, self.namespace),
+                // The type without its `_call`: so the tool is declared.
+                _ => (self.kind.map(|kind| prefix(kind, "_call".len())), None),
+            };
+            call.arguments = match of.arguments_member() {
+                "arguments" => self.arguments,
+                "input" => self.input,
+                "action" => self.action,
+                _ => self.operation,
+            };
+            call.custom = of == CallKind::Custom;
+            call.id = call.id.or(self.id);
+        }
+        if kind == ItemKind::Result {
+            call.id = call.id.or(self.approval_id).or(self.id);
+        }
+        let content = if kind == ItemKind::Result { self.output } else { self.content };
+        Item { span, kind, id: self.id, call, content, tools: self.tools, odd }
+    }
+
+    fn kind_of(&self, text: &[u8]) -> ItemKind {
+        let role = || self.role.map(|role| role_of(&decode(role, text)));
+        let Some(kind) = self.kind else { return role().map_or(ItemKind::Other, ItemKind::Message) };
+        let is_local = self.execution.is_some_and(|execution| decode(execution, text) == "client");
+        let in_container = self.environment.is_some_and(|place| has(place.of(text), b"\"container"));
+        match &*decode(kind, text) {
+            "message" => ItemKind::Message(role().unwrap_or(Role::Other)),
+            "function_call" => ItemKind::Call(CallKind::Function),
+            "custom_tool_call" => ItemKind::Call(CallKind::Custom),
+            "local_shell_call" => ItemKind::Call(CallKind::LocalShell),
+            "shell_call" if !in_container => ItemKind::Call(CallKind::Shell),
+            "apply_patch_call" => ItemKind::Call(CallKind::ApplyPatch),
+            "computer_call" => ItemKind::Call(CallKind::Computer),
+            "tool_search_call" if is_local => ItemKind::Call(CallKind::ToolSearch),
+            "mcp_approval_request" => ItemKind::Call(CallKind::McpApproval),
+            "function_call_output"
+            | "custom_tool_call_output"
+            | "local_shell_call_output"
+            | "shell_call_output"
+            | "apply_patch_call_output"
+            | "computer_call_output"
+            | "tool_search_output"
+            | "mcp_approval_response" => ItemKind::Result,
+            "reasoning" => ItemKind::Reasoning,
+            "compaction" | "program" | "mcp_list_tools" | "agent_message" => ItemKind::Carried,
+            other if other.ends_with("_call") => ItemKind::Carried,
+            _ => ItemKind::Other,
+        }
+    }
+}
+
+/// The role of a message.
+pub fn role_of(role: &str) -> Role {
+    match role {
+        "system" | "developer" => Role::System,
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        _ => Role::Other,
+    }
+}
+
+/// `text` without its last `bytes` bytes.
+fn prefix(text: Str, bytes: usize) -> Str {
+    let range = text.span.range();
+    Str { span: Span::new(range.start, range.end.saturating_sub(bytes).max(range.start)), ..text }
+}
+
+fn has(text: &[u8], word: &[u8]) -> bool {
+    memchr::memmem::find(text, word).is_some()
+}
+
+/// Reads one part of a content list. Text parts are `input_text`, `output_text`, `text`, and the `stdout` of a shell.
+fn parse_part(scanner: &mut Scanner<'_>) -> Result<Part, Fault> {
+    if scanner.peek()? != Kind::Object {
+        return Ok(Part { span: scanner.skip()?, text: None });
+    }
+    let start = scanner.at();
+    let (mut text, mut is_text) = (None, true);
+    scanner.object()?;
+    while let Some(key) = scanner.member()? {
+        match &*decode_bytes(key, scanner.text()) {
+            b"type" => {
+                let kind = string_or_skip(scanner)?.map(|kind| decode(kind, scanner.text()));
+                is_text = matches!(kind.as_deref(), Some("input_text" | "output_text" | "text"));
+            }
+            b"text" | b"stdout" => text = string_or_skip(scanner)?,
+            _ => drop(scanner.skip()?),
+        }
+    }
+    Ok(Part { span: Span::new(start, scanner.at()), text: text.filter(|_| is_text) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Item {
+        parse_item(&mut Scanner::new(text.as_bytes())).unwrap()
+    }
+
+    fn call(text: &str) -> (String, String, String) {
+        let item = read(text);
+        let name = item.call.full_name(text.as_bytes()).unwrap_or_default().into_owned();
+        let id = item.call.id.map_or(String::new(), |id| decode(id, text.as_bytes()).into_owned());
+        (name, id, item.call.arguments.text(text.as_bytes()).into_owned())
+    }
+
+    #[test]
+    fn every_kind_of_call_that_a_client_runs_has_a_name_an_id_and_arguments() {
+        for (text, name, id, arguments) in [
+            (r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#, "f", "c", "{}"),
+            (
+                r#"{"name":"f","namespace":"crm","call_id":"c","id":"fc_1","arguments":"{}","type":"function_call"}"#,
+                "crm.f",
+                "c",
+                "{}",
+            ),
+            (r#"{"type":"custom_tool_call","call_id":"c","name":"f","input":"print"}"#, "f", "c", "print"),
+            (
+                r#"{"type":"local_shell_call","call_id":"c","action":{"command":["ls"]}}"#,
+                "local_shell",
+                "c",
+                r#"{"command":["ls"]}"#,
+            ),
+            (r#"{"type":"shell_call","call_id":"c","action":{}}"#, "shell", "c", "{}"),
+            (
+                r#"{"type":"apply_patch_call","call_id":"c","operation":{"type":"delete_file"}}"#,
+                "apply_patch",
+                "c",
+                r#"{"type":"delete_file"}"#,
+            ),
+            (r#"{"type":"computer_call","call_id":"c","actions":[]}"#, "computer", "c", "[]"),
+            (
+                r#"{"type":"tool_search_call","execution":"client","call_id":"c","arguments":{"goal":"x"}}"#,
+                "tool_search",
+                "c",
+                r#"{"goal":"x"}"#,
+            ),
+            (
+                r#"{"type":"mcp_approval_request","id":"mcpr_1","name":"roll","server_label":"dmcp","arguments":"{}"}"#,
+                "dmcp.roll",
+                "mcpr_1",
+                "{}",
+            ),
+        ] {
+            assert!(matches!(read(text).kind, ItemKind::Call(_)), "{text}");
+            assert_eq!(call(text), (name.to_owned(), id.to_owned(), arguments.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_provider_has_run_already_is_carried() {
+        for text in [
+            r#"{"type":"web_search_call","id":"ws_1"}"#,
+            r#"{"type":"mcp_call","id":"mcp_1","name":"roll","arguments":"{}","output":"4"}"#,
+            r#"{"type":"tool_search_call","execution":"server","call_id":null}"#,
+            r#"{"type":"shell_call","environment":{"type":"container_reference"},"call_id":"c"}"#,
+            r#"{"type":"compaction","encrypted_content":"x"}"#,
+        ] {
+            assert_eq!(read(text).kind, ItemKind::Carried, "{text}");
+        }
+        assert_eq!(read(r#"{"type":"acme:search_result"}"#).kind, ItemKind::Other);
+        assert_eq!(read(r#"{"id":"msg_1"}"#).kind, ItemKind::Other, "an item reference");
+    }
+
+    #[test]
+    fn a_member_that_parsers_read_differently_is_noticed() {
+        for text in [
+            r#"{"type":"function_call","name":"a","name":"b"}"#,
+            r#"{"type":"function_call","name":"a","Name":"b"}"#,
+            r#"{"type":"message","role":"user","type":"function_call"}"#,
+            r#"{"type":"message","r\u006fle":"user","role":"assistant"}"#,
+        ] {
+            assert!(read(text).call.ambiguous, "{text}");
+        }
+        assert!(!read(r#"{"type":"function_call","name":"a","call_id":"c","id":"d"}"#).call.ambiguous);
+    }
+}

@@ -1,0 +1,66 @@
+//! The dialect of OpenAI's Responses API: the only code that knows its wire format.
+
+pub mod approved;
+mod flatten;
+pub mod item;
+mod notice;
+pub mod reply;
+mod request;
+mod restore;
+pub mod rounds;
+mod write;
+
+pub use request::parse;
+pub use write::write;
+
+use super::judge::CallJudge;
+use super::other_readers::may_read;
+use super::reply::{Form, Limits, Options, Reply};
+use super::variant::{Source, Variant};
+use super::{Dialect, Handed};
+use crate::conversation::checkpoint::Checkpoint;
+use crate::conversation::message::Message;
+use crate::conversation::request::Request;
+use crate::plan::approval::Confirmation;
+use crate::wire::body::Fault;
+use crate::wire::splice::Rope;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// How the ids of messages begin that toolrein writes. The upstream does not know them, so they are removed again.
+const OWN_ID: &str = "msg_toolrein";
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct Responses;
+
+impl<J: CallJudge + 'static> Dialect<J> for Responses {
+    fn parse(
+        &self,
+        body: &[u8],
+        _known: Option<&Arc<Checkpoint>>,
+        _keep: &mut dyn FnMut(&Request) -> usize,
+    ) -> Result<Request, Fault> {
+        parse(body)
+    }
+
+    fn may_be_request(&self, body: &[u8], fault: Fault) -> bool {
+        may_read(body, fault, b"input", |text| parse(text).is_ok())
+    }
+
+    fn write(&self, source: &Source<'_>, variant: &Variant) -> Rope {
+        write(source, variant)
+    }
+
+    fn replies(&self, judging: J, form: Form, limits: Limits, options: Options) -> Box<dyn Reply<J>> {
+        Box::new(reply::ReplyJudge::new(judging, form, limits, options))
+    }
+
+    fn approved(&self, form: Form, confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {
+        approved::approved(form, confirmation, handed)
+    }
+
+    fn recorded_reply(&self, body: &[u8], messages: &[&Message]) -> Bytes {
+        approved::recorded_reply(body, messages)
+    }
+}

@@ -1,0 +1,459 @@
+//! The reply pipeline of one client request of the Responses API: it reads the replies, has each call judged, and gives
+//! the client one coherent reply. A whole reply is its last event alone. Untouched parts go out as they came, byte for
+//! byte. Sends no request by itself.
+
+mod convert;
+mod event;
+mod hidden;
+mod items;
+mod last;
+mod shown;
+mod stream;
+mod words;
+mod writer;
+mod written;
+
+pub use words::NO_ANSWER;
+
+use self::items::{CHOICE, OutItem, decide, release_rest, set};
+use self::last::Last;
+use self::shown::Shown;
+use self::stream::Held;
+use self::writer::Numbers;
+use crate::dialect::error::{own_error_body, parse, parse_in_200};
+use crate::dialect::judge::CallJudge;
+use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, ShownChoice, Unjudged};
+use crate::dialect::usage::Usage;
+use crate::dialect::usage_sum::Usages;
+use crate::plan::approval::ApprovalDecision;
+use crate::wire::sse::{Piece, Splitter};
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+const OK: u16 = 200;
+
+/// Judges the replies to one client request, re-asks included.
+pub struct ReplyJudge<J> {
+    judging: J,
+    options: Options,
+    form: Form,
+    limits: Limits,
+    input: Input,
+    phase: Phase,
+    /// The items of the present reply, in the order in which they began.
+    items: Vec<OutItem>,
+    /// What the client sees of all replies.
+    shown: Shown,
+    /// Events that wait for decisions on calls.
+    queue: VecDeque<Held>,
+    queued_bytes: usize,
+    /// The last event of the present reply, or the whole reply, once it has come.
+    last: Option<Last>,
+    /// What follows the last event: `[DONE]` at some servers.
+    after: Vec<Bytes>,
+    numbers: Numbers,
+    /// The members of the first reply that later ones repeat, as written.
+    head: Vec<(Vec<u8>, Bytes)>,
+    /// The `response.in_progress` that the client has: the heartbeat repeats it.
+    in_progress: Option<Bytes>,
+    /// This is not the first reply.
+    continued: bool,
+    usage: Usages,
+    unjudged: Vec<Unjudged>,
+    is_changed: bool,
+}
+
+/// The bytes of the present reply that are not read yet.
+enum Input {
+    Events(Box<Splitter>),
+    Body { form: Form, status: u16, pieces: Vec<Bytes>, size: usize },
+    Ended,
+}
+
+/// The phase of the present reply.
+enum Phase {
+    /// Nothing but its first events has come, which say nothing yet.
+    Head,
+    /// It is the upstream's error, and the exchange decides what to do.
+    Refused(Refusal),
+    Reading,
+    /// It reported a failure: there is no re-ask, and toolrein adds nothing.
+    Failed,
+    /// It is no longer read, and passes through.
+    Unjudged,
+    BrokenOff(Unjudged),
+    /// The client has its last event.
+    Done,
+}
+
+/// A call as JSON.
+pub fn written_call(kind: super::item::CallKind, call: &crate::conversation::assembled::Assembled) -> Bytes {
+    written::judged_call(kind, call, None)
+}
+
+/// A whole response as a stream.
+pub fn stream_of_response(response: &Bytes) -> Bytes {
+    let last = Last::of_body(response);
+    last.map(|last| convert::stream_of(&last).concat().into()).unwrap_or_default()
+}
+
+impl<J: CallJudge> ReplyJudge<J> {
+    /// A judge for a reply that the client gets in this form; the first upstream reply is expected in the same form.
+    pub fn new(judging: J, form: Form, limits: Limits, options: Options) -> Self {
+        let mut judge = Self {
+            judging,
+            options,
+            form,
+            limits,
+            input: Input::Ended,
+            phase: Phase::Head,
+            items: Vec::new(),
+            shown: Shown::default(),
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            last: None,
+            after: Vec::new(),
+            numbers: Numbers::default(),
+            head: Vec::new(),
+            in_progress: None,
+            continued: false,
+            usage: Usages::default(),
+            unjudged: Vec::new(),
+            is_changed: false,
+        };
+        judge.begin(form, OK);
+        judge
+    }
+
+    fn is_stopped(&self) -> bool {
+        matches!(self.phase, Phase::Refused(_) | Phase::BrokenOff(_))
+    }
+
+    fn begin_reading(&mut self) {
+        if matches!(self.phase, Phase::Head) {
+            self.phase = Phase::Reading;
+        }
+    }
+
+    fn note(&mut self, why: Unjudged) {
+        if !self.unjudged.contains(&why) {
+            self.unjudged.push(why);
+        }
+    }
+
+    /// The client gets nothing more of this reply.
+    fn break_off(&mut self, why: Unjudged) {
+        self.queue.clear();
+        self.queued_bytes = 0;
+        self.phase = Phase::BrokenOff(why);
+    }
+
+    /// Decides on calls as far as possible, and gives out what is decided.
+    fn advance(&mut self, ended: bool, now_ms: u64, out: &mut Vec<Bytes>) {
+        decide(&mut self.items, ended, &mut self.judging, now_ms);
+        if self.has_unanswerable() {
+            return self.break_off(Unjudged::Unanswerable);
+        }
+        self.update();
+        self.drain(out);
+    }
+
+    /// Whether a call is blocked for which no result can be written.
+    fn has_unanswerable(&self) -> bool {
+        let is_hidden =
+            |call: &items::Call| call.decision.as_ref().is_some_and(|decision| decision.is_hidden());
+        let calls = self.items.iter().filter_map(|item| item.call.as_ref());
+        calls.filter(|call| is_hidden(call)).any(|call| call.kind == super::item::CallKind::Computer)
+    }
+
+    /// Brings what the client sees up to date with the decisions.
+    fn update(&mut self) {
+        self.shown.update(&self.items, &self.judging);
+    }
+
+    /// Whether all calls were blocked, so that the model is asked again.
+    fn is_pending(&self) -> bool {
+        let may_ask = !self.shown.is_finished && !self.judging.observes();
+        may_ask && self.shown.is_wholly_blocked() && !matches!(self.phase, Phase::Failed)
+    }
+
+    fn settle_one(&mut self, id: u32, decision: ApprovalDecision) {
+        let Some(decision) = self.judging.settle(id, decision) else { return };
+        let waits = |call: &&mut items::Call| matches!(&call.decision, Some(crate::plan::decision::Decision::Hold { id: own, .. }) if *own == id);
+        if let Some(call) = self.items.iter_mut().filter_map(|item| item.call.as_mut()).find(waits) {
+            // What the person saw is what runs.
+            call.differs = true;
+            set(call, decision);
+        }
+        self.update();
+    }
+
+    /// The upstream's reply is complete: a whole one is read now.
+    fn end_input(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
+        match std::mem::replace(&mut self.input, Input::Ended) {
+            Input::Events(mut splitter) => {
+                if let Some(piece) = splitter.finish() {
+                    self.piece(piece, now_ms, out);
+                }
+            }
+            Input::Body { form, status, pieces, .. } => self.body((form, status), &pieces, now_ms, out),
+            Input::Ended => {}
+        }
+    }
+
+    fn body(&mut self, (form, status): (Form, u16), pieces: &[Bytes], now_ms: u64, out: &mut Vec<Bytes>) {
+        let raw: Bytes = pieces.concat().into();
+        let is_success = (200..300).contains(&status);
+        let whole = if form == Form::Streamed { convert::whole_of(&raw) } else { Some(raw.clone()) };
+        let last = whole.as_ref().and_then(Last::of_body);
+        let has_calls = last.as_ref().is_some_and(Last::has_calls);
+        let error = if is_success { parse_in_200(&raw) } else { Some(parse(&raw).unwrap_or_default()) };
+        if let Some(error) = error.filter(|_| !has_calls || !is_success) {
+            self.phase = Phase::Refused(Refusal { error, raw: self.error_bytes(status, raw) });
+            return;
+        }
+        let Some(last) = last else {
+            if self.judging.is_strict() || self.continued {
+                return self.break_off(Unjudged::NotJson);
+            }
+            self.note(Unjudged::NotJson);
+            self.phase = Phase::Unjudged;
+            return out.push(raw);
+        };
+        self.begin_reading();
+        if self.form == Form::Streamed {
+            for event in convert::stream_of(&last) {
+                self.piece(Piece::Event(event), now_ms, out);
+            }
+        } else {
+            self.take_last(last, now_ms, out);
+        }
+    }
+
+    fn error_bytes(&self, status: u16, raw: Bytes) -> Bytes {
+        if self.form == Form::Streamed { convert::error_event(status, &raw) } else { raw }
+    }
+
+    /// The next step after all that has come.
+    fn ending(&mut self, now_ms: u64, out: &mut Vec<Bytes>) -> Ending {
+        match &self.phase {
+            Phase::Refused(_) => return Ending::Refused,
+            Phase::BrokenOff(why) => return Ending::BrokenOff(*why),
+            _ => {}
+        }
+        self.advance(true, now_ms, out);
+        if let Phase::BrokenOff(why) = self.phase {
+            return Ending::BrokenOff(why);
+        }
+        if matches!(self.phase, Phase::Failed) {
+            let ids: Vec<u32> = self.judging.held().iter().map(|call| call.id).collect();
+            ids.into_iter().for_each(|id| self.settle_one(id, ApprovalDecision::Unasked));
+            self.drain(out);
+        }
+        self.shown.ask(&self.items, &self.judging);
+        if self.shown.is_waiting() {
+            return Ending::Waits;
+        }
+        if self.is_pending()
+            && self.last.is_some()
+            && let Some(hidden) = self.hidden_exchange()
+        {
+            return Ending::Reask { choice: CHOICE, hidden };
+        }
+        self.give_last(out);
+        Ending::Complete
+    }
+
+    fn hidden_exchange(&self) -> Option<Bytes> {
+        self.shown.hidden_exchange()
+    }
+}
+
+impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
+    fn judging(&self) -> &J {
+        &self.judging
+    }
+
+    fn judging_mut(&mut self) -> &mut J {
+        &mut self.judging
+    }
+
+    fn set_options(&mut self, options: Options) {
+        self.options = options;
+    }
+
+    fn begin(&mut self, form: Form, status: u16) {
+        self.input = match (self.form, form) {
+            (Form::Streamed, Form::Streamed) => Input::Events(Box::new(Splitter::new(self.limits.event))),
+            _ => Input::Body { form, status, pieces: Vec::new(), size: 0 },
+        };
+        self.phase = Phase::Head;
+        (self.last, self.after) = (None, Vec::new());
+    }
+
+    fn turn_to(&mut self, form: Form) {
+        self.form = form;
+        self.begin(form, OK);
+    }
+
+    fn push(&mut self, mut bytes: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        if self.is_stopped() {
+            return;
+        }
+        let limit = self.limits.reply;
+        match &mut self.input {
+            Input::Events(_) => {
+                while let Input::Events(splitter) = &mut self.input
+                    && let Some(piece) = splitter.next(&mut bytes)
+                {
+                    self.piece(piece, now_ms, out);
+                    if self.is_stopped() {
+                        return;
+                    }
+                }
+            }
+            Input::Body { pieces, size, .. } => {
+                *size += bytes.len();
+                pieces.push(bytes);
+                if *size > limit {
+                    let pieces = std::mem::take(pieces);
+                    self.input = Input::Ended;
+                    if self.judging.is_strict() || self.continued {
+                        return self.break_off(Unjudged::ReplyTooLong);
+                    }
+                    self.note(Unjudged::ReplyTooLong);
+                    self.phase = Phase::Unjudged;
+                    out.extend(pieces);
+                }
+            }
+            Input::Ended if matches!(self.phase, Phase::Unjudged) => out.push(bytes),
+            Input::Ended => {}
+        }
+    }
+
+    fn finish(&mut self, now_ms: u64, out: &mut Vec<Bytes>) -> Ending {
+        if !self.is_stopped() {
+            self.end_input(now_ms, out);
+        }
+        self.ending(now_ms, out)
+    }
+
+    fn continue_with(&mut self, _choice: u32) {
+        self.shown.begin_next_reply(&mut self.items, self.last.as_ref());
+        self.usage.begin_next_reply();
+        self.numbers.rewrite();
+        self.continued = true;
+        self.begin(self.form, OK);
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        match &self.phase {
+            Phase::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    fn let_refusal_stand(&mut self, _now_ms: u64, out: &mut Vec<Bytes>) {
+        if let Phase::Refused(Refusal { raw, .. }) = std::mem::replace(&mut self.phase, Phase::Failed) {
+            self.queue.clear();
+            let raw = if self.form == Form::Streamed { self.numbered(raw) } else { raw };
+            out.push(raw);
+        }
+    }
+
+    fn error_event(&mut self, status: u16, body: &[u8]) -> Bytes {
+        let event = convert::error_event(status, body);
+        self.failed(&event)
+    }
+
+    fn own_error_event(&mut self, message: &str, code: &str) -> Bytes {
+        let event = convert::error_event(500, own_error_body(message, code).as_bytes());
+        self.failed(&event)
+    }
+
+    fn heartbeat(&mut self) -> Bytes {
+        match self.in_progress.clone() {
+            Some(event) => {
+                self.numbers.rewrite();
+                self.numbered(event)
+            }
+            None => Bytes::from_static(b": toolrein waits\n\n"),
+        }
+    }
+
+    fn settle(&mut self, id: u32, decision: ApprovalDecision, out: &mut Vec<Bytes>) {
+        self.settle_one(id, decision);
+        self.drain(out);
+    }
+
+    fn shown(&self) -> Vec<&dyn ShownChoice> {
+        let has_begun = !matches!(self.phase, Phase::Head | Phase::Refused(_)) || self.continued;
+        if has_begun { vec![&self.shown] } else { Vec::new() }
+    }
+
+    fn total_usage(&self) -> Usage {
+        self.usage.total_tokens()
+    }
+
+    fn kept_bytes(&self) -> usize {
+        let input = match &self.input {
+            Input::Events(splitter) => splitter.partial_bytes(),
+            Input::Body { size, .. } => *size,
+            Input::Ended => 0,
+        };
+        let items: usize = self.items.iter().map(OutItem::size).sum();
+        input + self.queued_bytes + items + self.shown.size() + self.last.as_ref().map_or(0, Last::size)
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.shown.is_waiting()
+    }
+
+    fn is_hiding(&self) -> bool {
+        !self.queue.is_empty() || self.shown.is_edited()
+    }
+
+    fn at_boundary(&self) -> bool {
+        !matches!(&self.input, Input::Events(splitter) if !splitter.at_boundary())
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Done)
+    }
+
+    fn is_whole(&self) -> bool {
+        matches!(self.phase, Phase::Done) || (self.last.is_some() && self.is_pending())
+    }
+
+    fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    fn unjudged(&self) -> &[Unjudged] {
+        &self.unjudged
+    }
+
+    fn broken_off(&self) -> Option<Unjudged> {
+        match self.phase {
+            Phase::BrokenOff(why) => Some(why),
+            _ => None,
+        }
+    }
+}
+
+impl<J: CallJudge> ReplyJudge<J> {
+    /// Lets everything pass unjudged from here on, or breaks the reply off where a policy restricts calls.
+    fn escape(&mut self, why: Unjudged, raw: Bytes, out: &mut Vec<Bytes>) {
+        if self.judging.is_strict() {
+            return self.break_off(why);
+        }
+        self.note(why);
+        release_rest(&mut self.items, &mut self.judging);
+        self.update();
+        self.drain(out);
+        self.pass(raw, out);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! Replies in the other form than the client's: a whole reply as the events of a stream, and a stream as a whole reply.
+//! Errors of upstreams as events.
+
+use super::event::{Class, Event};
+use super::last::Last;
+use super::written::{call_events, message_events};
+use crate::dialect::error::parse;
+use crate::dialect::responses::item::{ItemKind, parse_item};
+use crate::wire::body::Scanner;
+use crate::wire::sse::{Piece, Splitter, parse_fields};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// The whole reply in a stream; `None` if it has none.
+pub fn whole_of(stream: &Bytes) -> Option<Bytes> {
+    let (mut items, mut whole): (Vec<Value>, Option<Value>) = (Vec::new(), None);
+    let mut read = |piece: Piece| {
+        let (Piece::Event(raw) | Piece::Oversized(raw)) = piece;
+        let data = parse_fields(&raw).data.into_owned();
+        let Ok(event) = Event::parse(&data) else { return };
+        let value: Value = serde_json::from_slice(&data).unwrap_or_default();
+        match event.class(&data) {
+            Class::Life { ended: true } => whole = Some(value["response"].clone()),
+            Class::Done => items.push(value["item"].clone()),
+            _ => {}
+        }
+    };
+    let mut splitter = Splitter::new(stream.len());
+    splitter.push(stream.clone(), &mut read);
+    if let Some(piece) = splitter.finish() {
+        read(piece);
+    }
+    let mut whole = whole?;
+    if whole["output"].as_array().is_none_or(Vec::is_empty) {
+        whole["output"] = items.into();
+    }
+    Some(whole.to_string().into())
+}
+
+/// The events of a stream that says what the whole reply `last` says.
+pub fn stream_of(last: &Last) -> Vec<Bytes> {
+    let whole: Value = serde_json::from_slice(last.response()).unwrap_or_default();
+    let mut begun = whole.clone();
+    (begun["status"], begun["output"], begun["usage"]) = ("in_progress".into(), json!([]), Value::Null);
+    let life = |kind: &str, response: &Value| json!({"type": kind, "response": response});
+    let mut events = vec![life("response.created", &begun), life("response.in_progress", &begun)];
+    let items = whole["output"].as_array().cloned().unwrap_or_default();
+    for (at, item) in items.iter().enumerate() {
+        let (at, text) = (at as u64, item.to_string());
+        match parse_item(&mut Scanner::new(text.as_bytes())).map(|item| item.kind) {
+            Ok(ItemKind::Call(kind)) => events.extend(call_events(kind, text.as_bytes(), at)),
+            Ok(ItemKind::Message(_)) if item["content"].as_array().is_some_and(|parts| parts.len() == 1) => {
+                events.extend(message_events(item, at));
+            }
+            _ => events.extend(["added", "done"].map(|step| {
+                json!({"type": format!("response.output_item.{step}"), "output_index": at, "item": item})
+            })),
+        }
+    }
+    let end = match whole["status"].as_str() {
+        Some("incomplete") => "response.incomplete",
+        Some("failed") => "response.failed",
+        _ => "response.completed",
+    };
+    events.push(life(end, &whole));
+    let numbered = events.into_iter().enumerate().map(|(at, mut event)| {
+        event["sequence_number"] = at.into();
+        let kind = event["type"].as_str().unwrap_or_default();
+        format!("event: {kind}\ndata: {event}\n\n").into()
+    });
+    numbered.collect()
+}
+
+/// The event that reports an upstream's error with this status and body.
+pub fn error_event(status: u16, body: &[u8]) -> Bytes {
+    let error = parse(body).unwrap_or_default();
+    let message =
+        error.messages.first().cloned().unwrap_or_else(|| format!("The upstream answered {status}."));
+    let code = error.code.unwrap_or_else(|| "server_error".to_owned());
+    let data = json!({"type": "error", "code": code, "message": message, "param": error.param, "sequence_number": 0});
+    format!("event: error\ndata: {data}\n\n").into()
+}

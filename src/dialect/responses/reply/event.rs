@@ -1,0 +1,143 @@
+//! The parser of one event of a stream of the Responses API. Goes by the members of an event and not by its type alone:
+//! a client may read a call from any event that holds one.
+
+use crate::conversation::call::Arguments;
+use crate::dialect::chat::call::parse_index;
+use crate::dialect::content::parse_arguments;
+use crate::dialect::responses::item::{Item, parse_item};
+use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
+use crate::wire::json::{decode_bytes, in_one_case, unescape};
+use crate::wire::members::{SeenMembers, string_or_skip};
+
+/// The spans of one event, within its data.
+#[derive(Clone, Debug, Default)]
+pub struct Event {
+    pub kind: Option<Str>,
+    pub index: Option<(Span, u64)>,
+    pub sequence: Option<(Span, u64)>,
+    pub item: Option<Item>,
+    /// The whole response, in the events of its life.
+    pub response: Option<Span>,
+    pub delta: Option<Str>,
+    /// The complete arguments of a call, in the event that ends them.
+    pub arguments: Arguments,
+    /// Two parsers may see different things in it.
+    pub ambiguous: bool,
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The response as a whole; `ended`: its last event.
+    Life { ended: bool },
+    /// An item begins.
+    Added,
+    /// An item is complete.
+    Done,
+    /// A piece of an item, or something else.
+    Other,
+}
+
+/// The members that decide on what an event is.
+const DECISIVE: [&[u8]; 10] = [
+    b"type",
+    b"output_index",
+    b"sequence_number",
+    b"item",
+    b"response",
+    b"delta",
+    b"arguments",
+    b"input",
+    b"diff",
+    b"command",
+];
+
+impl Event {
+    /// Reads the data of an event.
+    ///
+    /// # Errors
+    /// A [`Fault`] where it is no JSON object.
+    pub fn parse(data: &[u8]) -> Result<Self, Fault> {
+        let mut scanner = Scanner::tolerant(data);
+        let (mut event, mut seen) = (Self::default(), SeenMembers::default());
+        if scanner.peek()? != Kind::Object {
+            return Err(Fault::Type);
+        }
+        scanner.object()?;
+        while let Some(key) = scanner.member()? {
+            let key = decode_bytes(key, data);
+            if let Some(at) = DECISIVE.iter().position(|name| *name == &*in_one_case(&key)) {
+                event.ambiguous |= seen.once(at as u32).is_err() || !DECISIVE.contains(&&*key);
+            }
+            event.member(&key, &mut scanner)?;
+        }
+        scanner.end()?;
+        Ok(event)
+    }
+
+    fn member(&mut self, key: &[u8], scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+        let kind = scanner.peek()?;
+        match key {
+            b"type" => self.kind = string_or_skip(scanner)?,
+            b"output_index" => self.index = parse_index(scanner, kind, &mut self.ambiguous)?,
+            b"sequence_number" => self.sequence = parse_index(scanner, kind, &mut false)?,
+            b"item" if kind == Kind::Object => {
+                let item = parse_item(scanner)?;
+                self.ambiguous |= item.call.ambiguous;
+                self.item = Some(item);
+            }
+            b"response" if kind == Kind::Object => self.response = Some(scanner.skip()?),
+            b"delta" => self.delta = string_or_skip(scanner)?,
+            b"arguments" | b"input" | b"diff" | b"command" => self.arguments = parse_arguments(scanner)?,
+            _ => drop(scanner.skip()?),
+        }
+        Ok(())
+    }
+
+    /// Its `type`; empty where it has none.
+    pub fn type_of(&self, data: &[u8]) -> String {
+        self.kind.map_or(String::new(), |kind| unescape(kind.raw(data)))
+    }
+
+    /// What it is about.
+    pub fn class(&self, data: &[u8]) -> Class {
+        let kind = self.type_of(data);
+        if let Some(response) = self.response {
+            let ended = match &*kind {
+                "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
+                    true
+                }
+                "response.created" | "response.in_progress" | "response.queued" => false,
+                _ => has_ended(response.of(data)),
+            };
+            return Class::Life { ended };
+        }
+        match (&self.item, kind.ends_with(".added")) {
+            (Some(_), true) => Class::Added,
+            (Some(_), false) => Class::Done,
+            (None, _) => Class::Other,
+        }
+    }
+
+    /// Whether it is a piece of a call that the client runs, judged by its type alone.
+    pub fn is_of_call(&self, data: &[u8]) -> bool {
+        let kind = self.type_of(data);
+        let names = [
+            "function_call",
+            "custom_tool_call",
+            "local_shell_call",
+            "shell_call_command",
+            "apply_patch_call",
+        ];
+        names.iter().any(|name| kind.contains(name))
+    }
+}
+
+/// Whether the status of a response says that nothing follows.
+fn has_ended(response: &[u8]) -> bool {
+    let is = |status: &str| {
+        let status = format!("\"status\":\"{status}\"");
+        memchr::memmem::find(response, status.as_bytes()).is_some()
+    };
+    ["completed", "incomplete", "failed", "cancelled"].into_iter().any(is)
+}

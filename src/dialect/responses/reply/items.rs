@@ -1,0 +1,290 @@
+//! The items of a reply: its calls with the decision on each, and what the client was shown. A client may read a call
+//! from the event that adds it, from its deltas, from the event that ends its arguments, and from the complete item;
+//! where these differ, the call goes out as it was judged.
+
+use crate::conversation::assembled::Assembled;
+use crate::dialect::judge::CallJudge;
+use crate::dialect::responses::item::{CallKind, Item, ItemKind};
+use crate::plan::decision::{Decision, Known};
+use crate::wire::json::{decode, escape_into, unescape};
+use bytes::Bytes;
+
+/// The number of the only choice.
+pub const CHOICE: u32 = 0;
+
+/// One item of a reply.
+#[derive(Debug, Default)]
+pub struct OutItem {
+    /// The index that the upstream gave it.
+    pub index: Option<u64>,
+    /// The index under which the client has it.
+    pub shown_as: Option<u64>,
+    pub kind: ItemKind,
+    pub id: String,
+    pub call: Option<Call>,
+    /// The complete item, as JSON.
+    pub done: Option<Bytes>,
+    /// toolrein wrote it.
+    pub own: bool,
+    /// toolrein has written it in place of the upstream's events.
+    pub written: bool,
+}
+
+/// A call as far as it has come.
+#[derive(Debug)]
+pub struct Call {
+    pub kind: CallKind,
+    pub assembled: Assembled,
+    pub decision: Option<Decision>,
+    /// No policy objects to its name.
+    name_passes: bool,
+    /// It was decided on by its arguments too.
+    with_arguments: bool,
+    /// The arguments by its deltas, and by the event that ends them, as written.
+    deltas: Vec<u8>,
+    ended: Option<Vec<u8>>,
+    /// Its events differ in what they say.
+    pub differs: bool,
+}
+
+impl Call {
+    fn new(kind: CallKind) -> Self {
+        Self {
+            kind,
+            assembled: Assembled { custom: kind == CallKind::Custom, ..Assembled::default() },
+            decision: None,
+            name_passes: false,
+            with_arguments: false,
+            deltas: Vec::new(),
+            ended: None,
+            differs: false,
+        }
+    }
+
+    /// Whether the client sees it.
+    pub fn is_released(&self) -> bool {
+        self.decision.as_ref().is_some_and(Decision::is_released)
+    }
+
+    /// Whether it waits for a person's decision.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.decision, Some(Decision::Hold { .. }))
+    }
+
+    /// Whether the decision is final.
+    pub fn is_settled(&self) -> bool {
+        self.decision.is_some() && !self.is_waiting()
+    }
+
+    /// Whether toolrein writes it: its arguments were changed, or its events differ.
+    pub fn is_written(&self) -> bool {
+        self.is_released()
+            && ((self.differs && self.with_arguments)
+                || matches!(self.decision, Some(Decision::Rewrite { .. })))
+    }
+
+    /// Sets the name and the id as `item` gives them, and returns whether they were others before.
+    fn name(&mut self, item: &Item, data: &[u8]) -> bool {
+        let escaped = |text: &str| {
+            let mut out = Vec::new();
+            escape_into(text, &mut out);
+            out
+        };
+        let name = escaped(&item.call.full_name(data).unwrap_or_default());
+        let id = escaped(&item.call.id.map_or("".into(), |id| decode(id, data)));
+        let was_named = !self.assembled.name.is_empty();
+        let is_other = self.assembled.name != name || self.assembled.id != id;
+        (self.assembled.name, self.assembled.id) = (name, id);
+        was_named && is_other
+    }
+
+    /// Sets the arguments of the complete item, and notes whether its events said something else.
+    fn complete(&mut self, item: &Item, data: &[u8]) {
+        let mut arguments = Vec::new();
+        escape_into(&item.call.arguments.text(data), &mut arguments);
+        let whole = unescape(&arguments);
+        let is_other = |text: &[u8]| unescape(text) != whole;
+        let by_deltas = !self.deltas.is_empty() && is_other(&self.deltas);
+        self.differs |= by_deltas || self.ended.as_deref().is_some_and(is_other) || item.call.ambiguous;
+        self.assembled.arguments = arguments;
+        (self.deltas, self.ended) = (Vec::new(), None);
+    }
+
+    /// Takes the arguments from its events, where no complete item came.
+    fn take_pieces(&mut self) {
+        let deltas = std::mem::take(&mut self.deltas);
+        let ended = self.ended.take();
+        let is_other = |ended: &Vec<u8>| !deltas.is_empty() && unescape(ended) != unescape(&deltas);
+        self.differs |= ended.as_ref().is_some_and(is_other);
+        self.assembled.arguments = ended.unwrap_or(deltas);
+    }
+
+    /// Bytes kept.
+    fn size(&self) -> usize {
+        self.assembled.size() + self.deltas.len() + self.ended.as_ref().map_or(0, Vec::len)
+    }
+}
+
+impl OutItem {
+    /// An item that begins with `item`.
+    pub fn begin(index: Option<u64>, item: &Item, data: &[u8]) -> Self {
+        let call = match item.kind {
+            ItemKind::Call(kind) => Some(Call::new(kind)),
+            _ => None,
+        };
+        let id = item.id.map_or(String::new(), |id| decode(id, data).into_owned());
+        let mut begun = Self { index, kind: item.kind, id, call, ..Self::default() };
+        if let Some(call) = &mut begun.call {
+            call.name(item, data);
+            let arguments = item.call.arguments.text(data);
+            if !arguments.is_empty() && item.call.arguments.bytes() > 0 {
+                let mut early = Vec::new();
+                escape_into(&arguments, &mut early);
+                // Objects come whole with the event that begins the item, and may be incomplete there.
+                call.ended =
+                    matches!(call.kind, CallKind::Function | CallKind::Custom | CallKind::McpApproval)
+                        .then_some(early);
+            }
+        }
+        begun
+    }
+
+    /// A call of which only pieces have come.
+    pub fn nameless(index: Option<u64>) -> Self {
+        let kind = CallKind::Function;
+        Self { index, kind: ItemKind::Call(kind), call: Some(Call::new(kind)), ..Self::default() }
+    }
+
+    /// Adds a piece of its arguments, as written.
+    pub fn add(&mut self, piece: &[u8]) {
+        if let Some(call) = &mut self.call {
+            call.differs |= self.done.is_some();
+            call.deltas.extend_from_slice(piece);
+        }
+    }
+
+    /// Adds the whole arguments, as decoded text.
+    pub fn end_arguments(&mut self, text: &str) {
+        if let Some(call) = &mut self.call {
+            let mut ended = Vec::new();
+            escape_into(text, &mut ended);
+            call.differs |=
+                call.ended.as_ref().is_some_and(|before| unescape(before) != text) && !text.is_empty();
+            call.ended = Some(ended);
+        }
+    }
+
+    /// Adds the complete item. Returns whether the client may now know the call by another name than before.
+    pub fn complete(&mut self, item: &Item, data: &[u8]) -> bool {
+        self.done = Some(Bytes::copy_from_slice(item.span.of(data)));
+        if let Some(id) = item.id {
+            self.id = decode(id, data).into_owned();
+        }
+        let Some(call) = &mut self.call else { return false };
+        let renamed = call.name(item, data);
+        call.complete(item, data);
+        call.differs |= renamed;
+        renamed
+    }
+
+    /// Whether `item` says the same as the complete item that it may repeat.
+    pub fn is_repeated_by(&self, item: &Item, data: &[u8]) -> bool {
+        match (&self.call, item.kind) {
+            (Some(call), ItemKind::Call(kind)) => {
+                call.kind == kind
+                    && call.assembled.id() == item.call.id.map_or("".into(), |id| decode(id, data))
+                    && call.assembled.name() == item.call.full_name(data).unwrap_or_default()
+                    && (!call.with_arguments || call.assembled.arguments() == item.call.arguments.text(data))
+            }
+            (None, kind) => self.kind == kind,
+            _ => false,
+        }
+    }
+
+    /// Whether the client sees it; it is not known yet for a call that is undecided.
+    pub fn is_shown(&self) -> bool {
+        self.call.as_ref().is_none_or(Call::is_released)
+    }
+
+    /// Whether the client sees its call, and a policy has looked at the arguments.
+    pub fn is_judged_whole(&self) -> bool {
+        self.call.as_ref().is_some_and(|call| call.is_released() && call.with_arguments)
+    }
+
+    /// Whether the decision on it is final.
+    pub fn is_settled(&self) -> bool {
+        self.call.as_ref().is_none_or(Call::is_settled)
+    }
+
+    /// Bytes kept.
+    pub fn size(&self) -> usize {
+        let call = self.call.as_ref().map_or(0, Call::size);
+        256 + self.id.len() + call + self.done.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+/// Decides on calls in their order, as far as possible now. `ended`: nothing of them follows.
+pub fn decide(items: &mut [OutItem], ended: bool, judging: &mut dyn CallJudge, now_ms: u64) {
+    for item in items.iter_mut() {
+        let is_complete = item.done.is_some();
+        let Some(call) = item.call.as_mut().filter(|call| call.decision.is_none()) else { continue };
+        if !is_complete {
+            block_by_name(call, judging, now_ms);
+        }
+        let known = match (call.decision.is_some(), is_complete, ended) {
+            (true, ..) => continue,
+            (_, true, _) => Known::Whole,
+            (_, false, true) if call.ended.is_some() => Known::Whole,
+            (_, false, true) => Known::Cut,
+            _ if call.name_passes && judging.needs_name_alone(CHOICE, &call.assembled) => Known::Name,
+            _ => return,
+        };
+        if !is_complete && ended {
+            call.take_pieces();
+        }
+        let decision = judging.decide(CHOICE, &call.assembled, known, now_ms);
+        call.with_arguments = known != Known::Name;
+        set(call, decision);
+    }
+}
+
+/// Blocks a call whose name is enough for that, even if earlier calls are not decided on.
+pub fn block_by_name(call: &mut Call, judging: &mut dyn CallJudge, now_ms: u64) {
+    if call.name_passes || call.assembled.name.is_empty() || call.decision.is_some() {
+        return;
+    }
+    match judging.block_by_name(CHOICE, &call.assembled, now_ms) {
+        Some(decision) => call.decision = Some(decision),
+        None => call.name_passes = true,
+    }
+}
+
+/// Lets every undecided call through.
+pub fn release_rest(items: &mut [OutItem], judging: &mut dyn CallJudge) {
+    for call in items.iter_mut().filter_map(|item| item.call.as_mut()) {
+        if call.decision.is_none() {
+            let decision = judging.release_unjudged(CHOICE, &call.assembled);
+            set(call, decision);
+        }
+    }
+}
+
+/// Takes the decision on a call, with the arguments that it changes.
+pub fn set(call: &mut Call, decision: Decision) {
+    if let Decision::Rewrite { arguments }
+    | Decision::Ask { arguments: Some(arguments), .. }
+    | Decision::Hold { arguments: Some(arguments), .. } = &decision
+    {
+        call.assembled.arguments.clear();
+        escape_into(arguments, &mut call.assembled.arguments);
+    }
+    call.decision = Some(decision);
+}
+
+impl OutItem {
+    /// Its call as it was judged, as JSON.
+    pub fn judged(&self) -> Option<(CallKind, Bytes)> {
+        let call = self.call.as_ref()?;
+        Some((call.kind, super::written::judged_call(call.kind, &call.assembled, self.done.as_ref())))
+    }
+}

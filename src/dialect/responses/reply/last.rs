@@ -1,0 +1,339 @@
+//! The last event of a reply, or a whole reply: it repeats all items, and some clients read calls from nowhere else. It
+//! is rebuilt from what the client was shown.
+
+use super::event::Event;
+use super::items::{Call, OutItem};
+use super::writer::framed;
+use super::{Form, Phase, ReplyJudge};
+use crate::dialect::judge::CallJudge;
+use crate::dialect::responses::item::{Item, ItemKind, parse_item};
+use crate::wire::body::{Scanner, Span};
+use crate::wire::json::{decode, decode_bytes};
+use crate::wire::members::{Member, members_of};
+use crate::wire::splice::Splices;
+use bytes::Bytes;
+
+/// The members that later replies repeat from the first one: clients know the response by them.
+const HEAD: [&[u8]; 10] = [
+    b"id",
+    b"created_at",
+    b"model",
+    b"previous_response_id",
+    b"conversation",
+    b"instructions",
+    b"tools",
+    b"tool_choice",
+    b"parallel_tool_calls",
+    b"store",
+];
+
+/// See the file's head.
+pub struct Last {
+    /// The event as it came; `None` for a whole reply.
+    raw: Option<Bytes>,
+    data: Bytes,
+    event: Event,
+    members: Vec<Member>,
+    entries: Vec<Entry>,
+    /// The list of items.
+    output: Option<Span>,
+    /// The response reports a failure.
+    pub failed: bool,
+    /// The client has it.
+    given: bool,
+}
+
+/// One item in the list.
+pub struct Entry {
+    pub item: Item,
+    /// The item of the reply that it repeats.
+    at: Option<usize>,
+    /// It says something else than that.
+    differs: bool,
+}
+
+/// The members of a response that later ones repeat, as written.
+pub fn response_members(response: Span, data: &[u8]) -> Vec<(Vec<u8>, Bytes)> {
+    let known = |member: &Member| {
+        let key = decode_bytes(member.key, data);
+        let is_head = HEAD.contains(&&*key);
+        is_head.then(|| (key.into_owned(), Bytes::copy_from_slice(member.value.of(data))))
+    };
+    members_of(data, response).iter().filter_map(known).collect()
+}
+
+impl Last {
+    /// The last event of a stream.
+    pub fn of_event(raw: Bytes, data: Bytes, event: Event) -> Self {
+        let response = event.response.unwrap_or_default();
+        let mut last = Self::of(data, response, event);
+        last.raw = Some(raw);
+        last
+    }
+
+    /// A whole reply; `None` if it is none.
+    pub fn of_body(body: &Bytes) -> Option<Self> {
+        let mut scanner = Scanner::tolerant(body);
+        scanner.peek().ok()?;
+        let start = scanner.at();
+        scanner.object().ok()?;
+        let mut rest = Scanner::tolerant(body);
+        rest.skip().ok()?;
+        let end = rest.at();
+        rest.end().ok()?;
+        let last = Self::of(body.clone(), Span::new(start, end), Event::default());
+        last.output.is_some().then_some(last)
+    }
+
+    fn of(data: Bytes, response: Span, event: Event) -> Self {
+        let members = members_of(&data, response);
+        let named = |name: &[u8]| members.iter().rfind(|member| *decode_bytes(member.key, &data) == *name);
+        let output =
+            named(b"output").map(|member| member.value).filter(|span| span.of(&data).starts_with(b"["));
+        let failed = named(b"status")
+            .is_some_and(|status| matches!(status.value.of(&data), b"\"failed\"" | b"\"cancelled\""));
+        let entries = output.map(|output| entries(output, &data)).unwrap_or_default();
+        Self { raw: None, event, members, entries, output, failed, given: false, data }
+    }
+
+    /// Its items.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Whether it holds calls that a client runs.
+    pub fn has_calls(&self) -> bool {
+        self.entries.iter().any(|entry| matches!(entry.item.kind, ItemKind::Call(_)))
+    }
+
+    /// The whole response, as JSON.
+    pub fn response(&self) -> &[u8] {
+        self.event.response.map_or(&self.data, |response| response.of(&self.data))
+    }
+
+    /// The value of a member of the response, as written.
+    pub fn value(&self, name: &str) -> Option<&[u8]> {
+        let named = |member: &&Member| *decode_bytes(member.key, &self.data) == *name.as_bytes();
+        self.members.iter().find(named).map(|member| member.value.of(&self.data))
+    }
+
+    /// Its copy of `item`, which is one of `items`.
+    pub fn copy_of(&self, item: &OutItem, items: &[OutItem]) -> Option<Bytes> {
+        let is_it = |entry: &&Entry| {
+            entry.at.and_then(|at| items.get(at)).is_some_and(|known| std::ptr::eq(known, item))
+                && !entry.differs
+        };
+        let entry = self.entries.iter().find(is_it)?;
+        Some(self.data.slice(entry.item.span.range()))
+    }
+
+    /// Bytes kept.
+    pub fn size(&self) -> usize {
+        self.data.len()
+    }
+}
+
+fn entries(output: Span, data: &[u8]) -> Vec<Entry> {
+    let mut scanner = Scanner::within(data, output);
+    let mut entries = Vec::new();
+    if scanner.array().is_err() {
+        return entries;
+    }
+    while let Ok(true) = scanner.element() {
+        let item = match parse_item(&mut scanner) {
+            Ok(item) => item,
+            Err(_) => match scanner.skip() {
+                Ok(span) => Item { span, ..Item::default() },
+                Err(_) => break,
+            },
+        };
+        entries.push(Entry { item, at: None, differs: false });
+    }
+    entries
+}
+
+impl<J: CallJudge> ReplyJudge<J> {
+    /// Takes the last event of a stream, or a whole reply.
+    pub(super) fn take_last(&mut self, mut last: Last, now_ms: u64, out: &mut Vec<Bytes>) {
+        if let Some(usage) = last.value("usage").filter(|usage| *usage != b"null") {
+            self.usage.note(usage);
+        }
+        if self.head.is_empty() {
+            let span = last.event.response.unwrap_or_else(|| Span::new(0, last.data.len()));
+            self.head = response_members(span, &last.data);
+        }
+        let id = last.value("id").and_then(|id| serde_json::from_slice(id).ok());
+        self.shown.reply_id = id.or(self.shown.reply_id.take());
+        if self.form == Form::Whole {
+            self.say_preface(out);
+        }
+        if last.failed {
+            self.phase = Phase::Failed;
+        }
+        let is_ambiguous = last.entries.iter().any(|entry| entry.item.call.ambiguous);
+        if is_ambiguous && self.judging.is_strict() {
+            return self.break_off(super::Unjudged::Ambiguous);
+        }
+        self.reconcile(&mut last);
+        self.last = Some(last);
+        self.advance(true, now_ms, out);
+        if self.form == Form::Streamed && !matches!(self.phase, Phase::BrokenOff(_)) {
+            self.shown.ask(&self.items, &self.judging);
+            if !crate::dialect::reply::ShownChoice::is_waiting(&self.shown) && !self.is_pending() {
+                self.give_last(out);
+            }
+        }
+    }
+
+    /// Finds for each item of the last event the one that it repeats. A call that came nowhere else is a new one.
+    fn reconcile(&mut self, last: &mut Last) {
+        let mut taken = vec![false; self.items.len()];
+        for (nth, entry) in last.entries.iter_mut().enumerate() {
+            let (item, data) = (&entry.item, &last.data);
+            let id = item.id.map_or("".into(), |id| decode(id, data));
+            let call_id = item.call.id.map_or("".into(), |id| decode(id, data));
+            let free = |at: &usize| !taken[*at] && !self.items[*at].own && self.items[*at].kind == item.kind;
+            let fits = |fit: &dyn Fn(&OutItem) -> bool| {
+                (0..self.items.len()).filter(free).find(|at| fit(&self.items[*at]))
+            };
+            let by_call = || {
+                let is_it =
+                    |known: &OutItem| known.call.as_ref().is_some_and(|call| call.assembled.id() == call_id);
+                fits(&is_it).filter(|_| !call_id.is_empty())
+            };
+            let by_id = || fits(&|known| !id.is_empty() && known.id == id);
+            let by_index = || fits(&|known| known.index == Some(nth as u64));
+            let found = by_call().or_else(by_id).or_else(by_index);
+            let at = match found {
+                Some(at) => {
+                    if self.items[at].done.is_none() {
+                        self.items[at].complete(item, data);
+                    } else {
+                        entry.differs = !self.items[at].is_repeated_by(item, data);
+                    }
+                    taken[at] = true;
+                    at
+                }
+                None => {
+                    let mut new = OutItem::begin(None, item, data);
+                    new.complete(item, data);
+                    self.items.push(new);
+                    taken.push(true);
+                    self.items.len() - 1
+                }
+            };
+            entry.at = Some(at);
+        }
+    }
+
+    /// Gives the client the last event, or the whole reply.
+    pub(super) fn give_last(&mut self, out: &mut Vec<Bytes>) {
+        if self.last.as_ref().is_some_and(|last| last.given) {
+            return;
+        }
+        if self.last.is_none() {
+            // The upstream broke off where its events were not passed on as they came.
+            if self.form == Form::Streamed && self.numbers.rewrites() && !matches!(self.phase, Phase::Failed)
+            {
+                let event = self.cut_event();
+                out.push(event);
+            }
+            return;
+        }
+        let is_streamed = self.form == Form::Streamed;
+        if !self.judging.observes() {
+            self.say_end(out);
+            out.extend(self.remark().filter(|_| is_streamed));
+        }
+        let Some(last) = self.last.take() else { return };
+        let piece = self.composed(&last);
+        out.push(piece);
+        out.append(&mut self.after);
+        self.shown.is_finished = true;
+        if !matches!(self.phase, Phase::Failed) {
+            self.phase = Phase::Done;
+        }
+        self.last = Some(Last { given: true, ..last });
+    }
+
+    /// The bytes of the last event, or of the whole reply, as the client gets them.
+    fn composed(&mut self, last: &Last) -> Bytes {
+        let raw = last.raw.clone().unwrap_or_else(|| last.data.clone());
+        let mut splices = Splices::default();
+        if !self.judging.observes() {
+            self.rebuild(last, &mut splices);
+        }
+        let sequence = self.numbers.next(last.event.sequence.map(|(_, number)| number));
+        if let (Some((span, number)), Some(new)) = (last.event.sequence, sequence)
+            && new != number
+        {
+            splices.replace(span, new.to_string());
+        }
+        if splices.is_empty() {
+            return raw;
+        }
+        self.is_changed = true;
+        let data = splices.apply(&last.data).join();
+        if last.raw.is_some() { framed(&raw, &data) } else { data }
+    }
+
+    fn rebuild(&self, last: &Last, splices: &mut Splices) {
+        self.rebuild_output(last, splices);
+        if !self.continued && self.usage.sum().is_none() {
+            return;
+        }
+        for member in &last.members {
+            let key = decode_bytes(member.key, &last.data);
+            let first = self.head.iter().find(|(name, _)| **name == *key).map(|(_, value)| value);
+            if let Some(first) = first.filter(|first| **first != *member.value.of(&last.data)) {
+                splices.replace(member.value, first.clone());
+            }
+            if let (b"usage", Some(sum)) = (&*key, self.usage.sum()) {
+                splices.replace(member.value, sum.to_string());
+            }
+        }
+    }
+
+    /// The list of items: those of earlier replies, then those of this one that the client has.
+    fn rebuild_output(&self, last: &Last, splices: &mut Splices) {
+        let Some(output) = last.output else { return };
+        let has_upstreams = self.items.iter().any(|item| !item.own && item.done.is_some());
+        if last.entries.is_empty() && has_upstreams {
+            // Some servers leave the list empty, and so do we.
+            return;
+        }
+        let is_gone = |entry: &Entry| entry.at.is_some_and(|at| !self.items[at].is_shown());
+        splices.remove_items(&last.entries, |entry| entry.item.span, is_gone);
+        for entry in last.entries.iter().filter(|entry| !is_gone(entry)) {
+            let Some(item) = entry.at.map(|at| &self.items[at]) else { continue };
+            if item.call.as_ref().is_some_and(Call::is_written) {
+                splices.replace(entry.item.span, item.judged().map(|(_, call)| call).unwrap_or_default());
+            } else if entry.differs
+                && let Some(done) = &item.done
+            {
+                splices.replace(entry.item.span, done.clone());
+            }
+        }
+        let own = |item: &&OutItem| item.own;
+        let first = self.items.iter().position(|item| !item.own).unwrap_or(0);
+        let front = self.items[..first].iter().filter(own).filter_map(|item| item.done.clone());
+        let before: Vec<Bytes> = self.shown.earlier.iter().cloned().chain(front).collect();
+        let after: Vec<Bytes> =
+            self.items[first..].iter().filter(own).filter_map(|item| item.done.clone()).collect();
+        let kept = last.entries.iter().filter(|entry| !is_gone(entry)).count();
+        let mut start = before.join(&b","[..]);
+        if !before.is_empty() && kept + after.len() > 0 {
+            start.push(b',');
+        }
+        let mut end = after.join(&b","[..]);
+        if !after.is_empty() && kept > 0 {
+            end.insert(0, b',');
+        }
+        if !start.is_empty() {
+            splices.insert(output.start + 1, start);
+        }
+        if !end.is_empty() {
+            splices.insert(output.end - 1, end);
+        }
+    }
+}

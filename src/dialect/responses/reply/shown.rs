@@ -1,0 +1,181 @@
+//! What the client sees of the replies to its request, and what goes back to the model if calls are blocked. Writes no
+//! bytes to the client.
+
+use super::hidden::{elements, result_of};
+use super::items::{CHOICE, OutItem};
+use super::last::Last;
+use super::written;
+use crate::conversation::assembled::Assembled;
+use crate::conversation::message::Content;
+use crate::dialect::judge::CallJudge;
+use crate::dialect::reply::ShownChoice;
+use crate::dialect::responses::item::parse_item;
+use crate::dialect::responses::rounds::write;
+use crate::plan::approval::{Question, Unaskable};
+use crate::plan::decision::{Decision, Next};
+use crate::wire::body::Scanner;
+use crate::wire::json::decode;
+use bytes::Bytes;
+
+/// See the file's head.
+#[derive(Default)]
+pub struct Shown {
+    /// The items of earlier replies that the client has, as JSON.
+    pub earlier: Vec<Bytes>,
+    earlier_text: String,
+    /// The text of the present reply.
+    text: String,
+    /// The calls of the present reply that the client has.
+    released: Vec<Assembled>,
+    /// All its calls, for a question about them.
+    calls: Vec<Assembled>,
+    decisions: Vec<Option<Decision>>,
+    /// The present reply's hidden exchange.
+    hidden: Option<Bytes>,
+    question: Option<Result<Question, Unaskable>>,
+    asked: bool,
+    /// The id of the present reply.
+    pub reply_id: Option<String>,
+    pub is_finished: bool,
+    continued: bool,
+    /// A call is not released as it came.
+    edited: bool,
+}
+
+impl Shown {
+    /// Brings it up to date with the items of the present reply.
+    pub fn update(&mut self, items: &[OutItem], judging: &dyn CallJudge) {
+        let calls = || items.iter().filter_map(|item| item.call.as_ref());
+        self.decisions = calls().map(|call| call.decision.clone()).collect();
+        self.calls = calls().map(|call| call.assembled.clone()).collect();
+        let released = calls().filter(|call| call.is_released());
+        self.released = released.map(|call| call.assembled.clone()).collect();
+        self.text = items.iter().filter_map(|item| item.done.as_ref()).map(text_of).collect();
+        self.edited = items.iter().any(|item| item.own)
+            || calls().any(|call| {
+                call.decision.as_ref().is_some_and(|it| *it != Decision::Release) || call.is_written()
+            });
+        let acts = !judging.observes() && self.decisions.iter().flatten().any(Decision::is_hidden);
+        self.hidden = acts.then(|| {
+            let question = self.question.as_ref();
+            write(&elements(self.reply_id.as_deref(), items, &|decision| result_of(decision, question)))
+        });
+    }
+
+    /// Asks a person, if all calls of the reply need that.
+    pub fn ask(&mut self, items: &[OutItem], judging: &dyn CallJudge) {
+        let needs = |decision: &Option<Decision>| matches!(decision, Some(Decision::Ask { .. }));
+        if self.question.is_none() && !self.decisions.is_empty() && self.decisions.iter().all(needs) {
+            self.question = Some(judging.question(&self.calls));
+            self.update(items, judging);
+        }
+    }
+
+    /// The question that the client has not got yet.
+    pub fn take_question(&mut self) -> Option<String> {
+        let question = self.question.as_ref()?.as_ref().ok().filter(|_| !self.asked)?;
+        self.asked = true;
+        Some(question.text.clone())
+    }
+
+    /// Whether it ends in a question to a person.
+    fn is_asking(&self) -> bool {
+        matches!(self.question, Some(Ok(_)))
+    }
+
+    /// Whether the client sees anything else than what came.
+    pub fn is_edited(&self) -> bool {
+        self.edited
+    }
+
+    /// Whether the client gets nothing to read and nothing to run.
+    pub fn is_silent(&self) -> bool {
+        let texts = [&self.earlier_text, &self.text];
+        self.released.is_empty() && texts.iter().all(|text| text.trim().is_empty())
+    }
+
+    /// Goes on with another reply.
+    pub fn begin_next_reply(&mut self, items: &mut Vec<OutItem>, last: Option<&Last>) {
+        let ended = std::mem::take(items);
+        let is_kept = |item: &&OutItem| item.is_shown() && item.done.is_some();
+        let copies = ended.iter().filter(is_kept).filter_map(|item| {
+            let copy = last.and_then(|last| last.copy_of(item, &ended)).or_else(|| item.done.clone())?;
+            Some(match &item.call {
+                Some(call) if call.is_written() => {
+                    written::judged_call(call.kind, &call.assembled, Some(&copy))
+                }
+                _ => copy,
+            })
+        });
+        self.earlier.extend(copies);
+        self.earlier_text.push_str(&self.text);
+        let earlier = (std::mem::take(&mut self.earlier), std::mem::take(&mut self.earlier_text));
+        *self = Self { earlier: earlier.0, earlier_text: earlier.1, continued: true, ..Self::default() };
+    }
+
+    /// Bytes kept.
+    pub fn size(&self) -> usize {
+        let earlier: usize = self.earlier.iter().map(Bytes::len).sum();
+        let calls: usize = self.calls.iter().chain(&self.released).map(Assembled::size).sum();
+        earlier
+            + calls
+            + self.text.len()
+            + self.earlier_text.len()
+            + self.hidden.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+/// The text of a message; empty for another item.
+fn text_of(item: &Bytes) -> String {
+    let read = parse_item(&mut Scanner::new(item)).ok().filter(|item| item.call.name.is_none());
+    let content = read.and_then(|item| item.content).unwrap_or(Content::Absent);
+    content.texts().map(|text| decode(text, item).into_owned()).collect()
+}
+
+impl ShownChoice for Shown {
+    fn index(&self) -> u32 {
+        CHOICE
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    fn is_continued(&self) -> bool {
+        self.continued
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.decisions.iter().any(|decision| matches!(decision, Some(Decision::Hold { .. })))
+    }
+
+    fn calls(&self) -> usize {
+        self.decisions.len()
+    }
+
+    fn released(&self) -> Vec<&Assembled> {
+        self.released.iter().collect()
+    }
+
+    fn text(&self) -> String {
+        format!("{}{}", self.earlier_text, self.text)
+    }
+
+    fn asked(&self) -> Option<(&Question, &[Assembled])> {
+        let question = self.question.as_ref()?.as_ref().ok().filter(|_| self.asked)?;
+        Some((question, &self.calls[..question.calls.min(self.calls.len())]))
+    }
+
+    fn is_wholly_blocked(&self) -> bool {
+        let is_hidden = self.decisions.iter().flatten().any(Decision::is_hidden);
+        is_hidden && self.released.is_empty() && !self.is_asking() && !self.is_waiting()
+    }
+
+    fn hidden_exchange(&self) -> Option<Bytes> {
+        self.hidden.clone()
+    }
+
+    fn next(&self) -> Next {
+        Next::of(&self.decisions)
+    }
+}

@@ -1,0 +1,371 @@
+//! The event loop of a stream: each event belongs to an item, and waits for the decision on its call where it has one.
+
+use super::event::{Class, Event};
+use super::items::{OutItem, block_by_name, release_rest};
+use super::last::{Last, response_members};
+use super::written::call_events;
+use super::{Phase, ReplyJudge, Unjudged};
+use crate::conversation::call::Arguments;
+use crate::dialect::error::parse_event;
+use crate::dialect::judge::CallJudge;
+use crate::dialect::lines::{hides_lines, single_events};
+use crate::dialect::reply::Refusal;
+use crate::dialect::responses::item::{Item, ItemKind};
+use crate::wire::json::decode;
+use crate::wire::sse::{Piece, parse_fields};
+use bytes::Bytes;
+
+/// Most items of one reply that are read.
+const MOST_ITEMS: usize = 4 * 1024;
+
+/// An event that waits.
+pub struct Held {
+    raw: Bytes,
+    /// Its data and what was read of it; `None` for one that says nothing.
+    event: Option<(Event, Bytes)>,
+    /// The item that it belongs to.
+    item: Option<usize>,
+    /// What it counts against the limit on held bytes: of a call's deltas the arguments alone.
+    bytes: usize,
+}
+
+impl<J: CallJudge> ReplyJudge<J> {
+    /// Handles a piece of the upstream's stream.
+    pub(super) fn piece(&mut self, piece: Piece, now_ms: u64, out: &mut Vec<Bytes>) {
+        match piece {
+            Piece::Event(raw) | Piece::Oversized(raw) if matches!(self.phase, Phase::Unjudged) => {
+                out.push(raw);
+            }
+            Piece::Event(raw) => self.event(raw, now_ms, out),
+            Piece::Oversized(raw) => {
+                self.begin_reading();
+                self.phase = Phase::Unjudged;
+                self.escape(Unjudged::EventTooLong, raw, out);
+            }
+        }
+    }
+
+    /// Passes an event on in its turn.
+    pub(super) fn pass(&mut self, raw: Bytes, out: &mut Vec<Bytes>) {
+        let bytes = raw.len();
+        self.enqueue(Held { raw, event: None, item: None, bytes }, out);
+    }
+
+    fn event(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
+        let fields = parse_fields(&raw);
+        let reads = |data: &[u8]| Event::parse(data).is_ok();
+        let may_call = |data: &[u8]| Event::parse(data).is_ok_and(|event| may_hold_calls(&event, data));
+        if self.judging.is_strict() && hides_lines(&raw, &fields, reads, may_call) {
+            return self.break_off(Unjudged::Ambiguous);
+        }
+        if fields.data.is_empty() || fields.data.starts_with(b"[DONE]") {
+            return self.after_or_pass(raw, out);
+        }
+        let data: Bytes = match fields.place {
+            Some(place) => raw.slice(place.range()),
+            None => Bytes::copy_from_slice(&fields.data),
+        };
+        let name = fields.name.and_then(|name| std::str::from_utf8(name).ok());
+        let error = parse_event(name, fields.field, &data);
+        let Ok(event) = Event::parse(&data) else {
+            if let Some(events) = single_events(&raw, reads) {
+                return events.into_iter().for_each(|raw| self.event(raw, now_ms, out));
+            }
+            // Some servers send such words as a keep-alive.
+            let is_word = !data.iter().any(|byte| matches!(byte, b'{' | b'['));
+            if is_word {
+                return self.after_or_pass(raw, out);
+            }
+            self.begin_reading();
+            return self.escape(Unjudged::NotJson, raw, out);
+        };
+        if event.ambiguous {
+            if self.judging.is_strict() {
+                return self.break_off(Unjudged::Ambiguous);
+            }
+            self.note(Unjudged::Ambiguous);
+        }
+        let holds_calls = may_hold_calls(&event, &data);
+        if let Some(error) = error.filter(|_| !holds_calls) {
+            if matches!(self.phase, Phase::Head) {
+                self.phase = Phase::Refused(Refusal { error, raw });
+                return;
+            }
+            self.phase = Phase::Failed;
+            if event.response.is_none() {
+                let bytes = raw.len();
+                return self.enqueue(Held { raw, event: Some((event, data)), item: None, bytes }, out);
+            }
+        }
+        self.read(raw, (event, data), now_ms, out);
+    }
+
+    /// What comes after the last event goes out after it.
+    fn after_or_pass(&mut self, raw: Bytes, out: &mut Vec<Bytes>) {
+        if self.last.is_some() {
+            self.after.push(raw);
+        } else {
+            self.pass(raw, out);
+        }
+    }
+
+    fn read(&mut self, raw: Bytes, (event, data): (Event, Bytes), now_ms: u64, out: &mut Vec<Bytes>) {
+        let class = event.class(&data);
+        let is_call = |item: &Item| matches!(item.kind, ItemKind::Call(_));
+        if event.response.is_some() && event.item.as_ref().is_some_and(is_call) && !self.judging.observes() {
+            // Two kinds of event in one: clients differ on which they read.
+            return self.break_off(Unjudged::Ambiguous);
+        }
+        if self.last.is_some() || matches!(self.phase, Phase::Done) {
+            if may_hold_calls(&event, &data) {
+                // Nothing may follow the last event; clients differ on whether they read it.
+                return self.break_off(Unjudged::Ambiguous);
+            }
+            return self.after_or_pass(raw, out);
+        }
+        if self.items.len() >= MOST_ITEMS {
+            self.phase = Phase::Unjudged;
+            return self.escape(Unjudged::ReplyTooLong, raw, out);
+        }
+        match (class, &event.item) {
+            (Class::Life { ended: true }, _) => {
+                self.begin_reading();
+                self.take_last(Last::of_event(raw, data, event), now_ms, out);
+            }
+            (Class::Life { .. }, _) => self.life(raw, (event, data), now_ms, out),
+            (Class::Added, Some(item)) => {
+                self.begin_reading();
+                let index = event.index.map(|(_, index)| index);
+                let at = self.add(OutItem::begin(index, item, &data), now_ms);
+                self.enqueue_of(raw, (event, data), Some(at), out);
+                self.advance(false, now_ms, out);
+            }
+            (Class::Done, Some(item)) => {
+                self.begin_reading();
+                let index = event.index.map(|(_, index)| index);
+                let Some(at) = self.complete(index, item, &data, now_ms) else {
+                    return self.break_off(Unjudged::Ambiguous);
+                };
+                self.enqueue_of(raw, (event, data), Some(at), out);
+                self.advance(false, now_ms, out);
+            }
+            _ => {
+                self.begin_reading();
+                self.piece_of_item(raw, (event, data), now_ms, out);
+            }
+        }
+    }
+
+    /// Handles the first events of a reply, which say nothing yet. Those of a later reply are dropped.
+    fn life(&mut self, raw: Bytes, (event, data): (Event, Bytes), now_ms: u64, out: &mut Vec<Bytes>) {
+        let response = event.response.unwrap_or_default();
+        let id = id_of(response.of(&data));
+        if id.is_some() {
+            self.shown.reply_id = id;
+        }
+        let begun = Last::of_event(raw.clone(), data.clone(), event.clone());
+        if begun.has_calls() {
+            // A stream that was taken up again shows what came before. It cannot be taken back.
+            self.begin_reading();
+            for entry in begun.entries() {
+                let mut item = OutItem::begin(None, &entry.item, &data);
+                item.complete(&entry.item, &data);
+                self.items.push(item);
+            }
+            self.advance(false, now_ms, out);
+            if self.items.iter().any(|item| !item.is_shown()) && !self.judging.observes() {
+                return self.break_off(Unjudged::Ambiguous);
+            }
+        }
+        if !self.head.is_empty() {
+            self.numbers.rewrite();
+            self.is_changed = true;
+            return;
+        }
+        if event.type_of(&data) != "response.created" || response.is_empty() {
+            self.head = response_members(response, &data);
+        }
+        if event.type_of(&data) == "response.in_progress" {
+            self.in_progress = Some(raw.clone());
+        }
+        self.enqueue_of(raw, (event, data), None, out);
+    }
+
+    /// Adds an item and returns its position.
+    fn add(&mut self, mut item: OutItem, now_ms: u64) -> usize {
+        if let Some(call) = &mut item.call {
+            block_by_name(call, &mut self.judging, now_ms);
+        }
+        self.items.push(item);
+        self.items.len() - 1
+    }
+
+    /// Adds a complete item and returns its position; `None` if the client may now run another call than was judged.
+    fn complete(&mut self, index: Option<u64>, item: &Item, data: &Bytes, now_ms: u64) -> Option<usize> {
+        let id = item.id.map(|id| decode(id, data).into_owned());
+        let is_open = |known: &OutItem| known.done.is_none() && known.kind == item.kind && !known.own;
+        let by_index = self.items.iter().rposition(|known| known.index == index && is_open(known));
+        // Some servers count on between the two events.
+        let by_id = || self.items.iter().rposition(|known| is_open(known) && Some(&known.id) == id.as_ref());
+        let nameless = || {
+            let is_nameless = |known: &OutItem| {
+                known.call.as_ref().is_some_and(|call| call.assembled.name.is_empty()) && known.done.is_none()
+            };
+            let is_call = matches!(item.kind, ItemKind::Call(_));
+            self.items
+                .iter()
+                .rposition(|known| known.index == index && is_nameless(known))
+                .filter(|_| is_call)
+        };
+        if let Some(at) = by_index.or_else(by_id).or_else(nameless) {
+            if let (Some(call), ItemKind::Call(kind)) = (&mut self.items[at].call, item.kind) {
+                call.kind = kind;
+                self.items[at].kind = item.kind;
+            }
+            let renamed = self.items[at].complete(item, data);
+            let seen = self.items[at].call.as_ref().filter(|call| renamed && call.is_released());
+            let objects = seen.is_some_and(|call| {
+                self.judging.objects_to_new_name((super::CHOICE, true), &call.assembled, now_ms)
+            });
+            return (!objects || self.judging.observes()).then_some(at);
+        }
+        let repeats = |known: &OutItem| known.index == index && known.is_repeated_by(item, data);
+        if let Some(at) = self.items.iter().rposition(repeats) {
+            return Some(at);
+        }
+        let mut new = OutItem::begin(index, item, data);
+        new.complete(item, data);
+        Some(self.add(new, now_ms))
+    }
+
+    /// Handles a piece of an item: of a call, its arguments.
+    fn piece_of_item(
+        &mut self,
+        raw: Bytes,
+        (event, data): (Event, Bytes),
+        now_ms: u64,
+        out: &mut Vec<Bytes>,
+    ) {
+        let index = event.index.map(|(_, index)| index);
+        let mut at = self.items.iter().rposition(|item| item.index == index && index.is_some() && !item.own);
+        if event.is_of_call(&data) {
+            if at.is_none_or(|at| self.items[at].call.is_none()) {
+                at = Some(self.add(OutItem::nameless(index), now_ms));
+            }
+            let item = &mut self.items[at.unwrap_or_default()];
+            let says = event.delta.is_some() || event.arguments != Arguments::Absent;
+            if item.done.is_some() && says && item.is_judged_whole() && !self.judging.observes() {
+                // The client may add it to the call that was judged.
+                return self.break_off(Unjudged::Ambiguous);
+            }
+            if let Some(delta) = event.delta {
+                item.add(delta.raw(&data));
+            } else if event.arguments != Arguments::Absent {
+                item.end_arguments(&event.arguments.text(&data));
+            }
+        }
+        self.enqueue_of(raw, (event, data), at, out);
+    }
+
+    fn enqueue_of(
+        &mut self,
+        raw: Bytes,
+        (event, data): (Event, Bytes),
+        item: Option<usize>,
+        out: &mut Vec<Bytes>,
+    ) {
+        let bytes = match event.delta.filter(|_| event.is_of_call(&data)) {
+            Some(delta) => delta.span.len(),
+            None => raw.len(),
+        };
+        self.enqueue(Held { raw, event: Some((event, data)), item, bytes }, out);
+    }
+
+    fn enqueue(&mut self, held: Held, out: &mut Vec<Bytes>) {
+        self.queued_bytes += held.bytes;
+        self.queue.push_back(held);
+        self.drain(out);
+        if self.queued_bytes > self.limits.held {
+            if self.judging.is_strict() {
+                return self.break_off(Unjudged::HeldTooMuch);
+            }
+            self.note(Unjudged::HeldTooMuch);
+            release_rest(&mut self.items, &mut self.judging);
+            self.update();
+            self.drain(out);
+        }
+    }
+
+    /// Gives out every event at the front whose item is decided on.
+    pub(super) fn drain(&mut self, out: &mut Vec<Bytes>) {
+        while let Some(front) = self.queue.front() {
+            let is_open = front.item.is_some_and(|at| !self.items[at].is_settled());
+            if is_open && !self.judging.observes() {
+                return;
+            }
+            let Some(held) = self.queue.pop_front() else { return };
+            self.queued_bytes -= held.bytes;
+            self.give(held, out);
+        }
+    }
+
+    fn give(&mut self, held: Held, out: &mut Vec<Bytes>) {
+        let Held { raw, event, item, .. } = held;
+        let Some((event, data)) = event else { return out.push(raw) };
+        let Some(at) = item else {
+            let raw = self.renumbered(raw, (&event, &data), None);
+            return out.push(raw);
+        };
+        if !self.judging.observes() {
+            if !self.items[at].is_shown() {
+                self.numbers.rewrite();
+                self.is_changed = true;
+                return;
+            }
+            self.say_preface(out);
+            if self.items[at].call.as_ref().is_some_and(super::items::Call::is_written) {
+                return self.give_written(at, out);
+            }
+        }
+        let index = self.shown_as(at);
+        let raw = self.renumbered(raw, (&event, &data), Some(index));
+        out.push(raw);
+    }
+
+    /// The client's index of the item.
+    fn shown_as(&mut self, at: usize) -> u64 {
+        let item = &mut self.items[at];
+        *item.shown_as.get_or_insert_with(|| self.numbers.begin_item(item.index))
+    }
+
+    /// Writes a call once, instead of its events.
+    fn give_written(&mut self, at: usize, out: &mut Vec<Bytes>) {
+        self.numbers.rewrite();
+        if std::mem::replace(&mut self.items[at].written, true) {
+            return;
+        }
+        let index = self.shown_as(at);
+        let Some((kind, call)) = self.items[at].judged() else { return };
+        for event in call_events(kind, &call, index) {
+            let event = self.own_event(event);
+            out.push(event);
+        }
+    }
+}
+
+/// Whether a client may read a call from the event.
+fn may_hold_calls(event: &Event, data: &[u8]) -> bool {
+    let of_item = event.item.as_ref().is_some_and(|item| matches!(item.kind, ItemKind::Call(_)));
+    let in_response = event.response.is_some_and(|response| {
+        let text = response.of(data);
+        let mark = |word: &[u8]| memchr::memmem::find(text, word).is_some();
+        mark(b"_call\"") || mark(b"mcp_approval_request") || mark(b"\\u")
+    });
+    of_item || in_response || event.is_of_call(data)
+}
+
+fn id_of(response: &[u8]) -> Option<String> {
+    let members = response_members(crate::wire::body::Span::new(0, response.len()), response);
+    let (_, id) = members.into_iter().find(|(key, _)| key == b"id")?;
+    serde_json::from_slice(&id).ok()
+}

@@ -1,0 +1,112 @@
+//! toolrein's own texts in a reply, as message items: the line to the person before the answer, the question about calls
+//! that need an approval, the fixed sentence where the model gives no answer. And the comment on what acted.
+
+use super::items::OutItem;
+use super::written::{message, message_events};
+use super::{Form, ReplyJudge};
+use crate::conversation::message::Role;
+use crate::dialect::judge::CallJudge;
+use crate::dialect::reply::ShownChoice;
+use crate::dialect::responses::OWN_ID;
+use crate::dialect::responses::item::ItemKind;
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+pub use crate::dialect::edit::NO_ANSWER;
+
+impl<J: CallJudge> ReplyJudge<J> {
+    /// Writes the line to the person, once.
+    pub(super) fn say_preface(&mut self, out: &mut Vec<Bytes>) {
+        if !self.judging.observes()
+            && let Some(preface) = self.options.preface.take()
+            && !self.continued
+        {
+            self.say(preface.trim(), out);
+        }
+    }
+
+    /// Writes what comes before the last event.
+    pub(super) fn say_end(&mut self, out: &mut Vec<Bytes>) {
+        if let Some(question) = self.shown.take_question() {
+            self.say(&question, out);
+        }
+        let acted = self.shown.is_continued() || self.shown.is_edited();
+        let has_failed = self.last.as_ref().is_some_and(|last| last.failed);
+        if acted && self.shown.is_silent() && !has_failed {
+            self.say(NO_ANSWER, out);
+        }
+    }
+
+    fn say(&mut self, text: &str, out: &mut Vec<Bytes>) {
+        let of_reply: String = self
+            .shown
+            .reply_id
+            .iter()
+            .flat_map(|id| id.chars())
+            .filter(char::is_ascii_alphanumeric)
+            .collect();
+        let id = format!(
+            "{OWN_ID}{}{}",
+            of_reply.get(..24).unwrap_or(&of_reply),
+            self.items.len() + self.shown.earlier.len()
+        );
+        let item = message(&id, text);
+        let kind = ItemKind::Message(Role::Assistant);
+        let done = Some(Bytes::from(item.to_string()));
+        let mut own = OutItem { kind, id, done, own: true, ..OutItem::default() };
+        if self.form == Form::Streamed {
+            self.numbers.rewrite();
+            let index = self.numbers.begin_item(None);
+            own.shown_as = Some(index);
+            for event in message_events(&item, index) {
+                let event = self.own_event(event);
+                out.push(event);
+            }
+        }
+        self.is_changed = true;
+        self.items.push(own);
+        self.update();
+    }
+
+    /// One comment that reports what acted on the reply.
+    pub(super) fn remark(&self) -> Option<Bytes> {
+        let mut acts: Vec<((&str, &str), usize)> = Vec::new();
+        for act in self.judging.acts() {
+            match acts.iter_mut().find(|(seen, _)| *seen == act) {
+                Some((_, count)) => *count += 1,
+                None => acts.push((act, 1)),
+            }
+        }
+        let acts: Vec<String> =
+            acts.iter().map(|((policy, act), count)| format!("{policy}={act}:{count}")).collect();
+        (!acts.is_empty()).then(|| format!(": toolrein {}\n\n", acts.join(", ")).into())
+    }
+
+    /// An error event, and the event that ends the response as failed, under the id that the client knows.
+    pub(super) fn failed(&mut self, error: &[u8]) -> Bytes {
+        let data = crate::wire::sse::parse_fields(error).data.into_owned();
+        let said: Value = serde_json::from_slice(&data).unwrap_or_default();
+        self.numbers.rewrite();
+        let error = self.own_event(said.clone());
+        if self.head.is_empty() {
+            return error;
+        }
+        let mut response = json!({"object": "response", "status": "failed", "output": [], "usage": null,
+            "error": {"code": said["code"], "message": said["message"]}});
+        for (name, value) in &self.head {
+            if let (Ok(name), Ok(value)) = (std::str::from_utf8(name), serde_json::from_slice(value)) {
+                let _: Value = std::mem::replace(&mut response[name], value);
+            }
+        }
+        let end = self.own_event(json!({"type": "response.failed", "response": response}));
+        [error, end].concat().into()
+    }
+
+    /// The events for an upstream that broke off before its last event.
+    pub(super) fn cut_event(&mut self) -> Bytes {
+        let error = json!({"type": "error", "code": "upstream_cut", "param": null,
+            "message": "The upstream ended its stream before its last event."});
+        let event = self.own_event(error);
+        self.failed(&event)
+    }
+}

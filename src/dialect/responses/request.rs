@@ -1,0 +1,314 @@
+//! The parser of requests of the Responses API to spans: one pass over the body, nothing copied. The items that the
+//! model made one after the other are one message, as in chat completions. Finds the members that matter; decides
+//! nothing.
+
+use super::item::{Item, ItemKind, parse_item};
+use crate::conversation::call::ToolCall;
+use crate::conversation::message::{Calls, Content, Message, Part, Role};
+use crate::conversation::request::{Choice, Request, Tool};
+use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
+use crate::wire::json::{decode, decode_bytes, in_one_case};
+use crate::wire::members::{Member, SeenMembers, string_or_skip};
+use serde_json::Value;
+
+/// Most items and tools that are read: see the limits of chat completions.
+const MOST_ITEMS: usize = 64 * 1024;
+const MOST_TOOLS: usize = 8 * 1024;
+
+/// Reads a request body.
+///
+/// # Errors
+/// A [`Fault`] if toolrein cannot read the body as a request; it is then left to the upstream.
+pub fn parse(body: &[u8]) -> Result<Request, Fault> {
+    if body.len() > u32::MAX as usize {
+        return Err(Fault::Size);
+    }
+    if simdutf8::basic::from_utf8(body).is_err() {
+        return Err(Fault::Utf8);
+    }
+    let mut scanner = Scanner::tolerant(body);
+    if scanner.peek()? != Kind::Object {
+        scanner.skip()?;
+        return scanner.end().and(Err(Fault::Type));
+    }
+    let start = scanner.at();
+    // Replies always report their usage.
+    let mut request = Request { choices: 1, include_usage: true, ..Request::default() };
+    let mut seen = SeenMembers::default();
+    scanner.object()?;
+    while let Some(key) = scanner.member()? {
+        let value = parse_member(&mut request, key, &mut scanner, &mut seen)?;
+        request.members.push(Member { key, value });
+    }
+    request.span = Span::new(start, scanner.at());
+    scanner.end()?;
+    request.odd = scanner.odd();
+    let has = |name: &str| request.value(body, name).is_some_and(|value| value.of(body) != b"null");
+    let is_upstream = has("previous_response_id") || has("conversation") || has("prompt");
+    let (declares, takes) = (request.declares_elsewhere || is_upstream, !request.tools.is_empty());
+    (request.declares_elsewhere, request.takes_more_tools) = (declares, takes);
+    if request.choice == Choice::Forced {
+        let choice = request.value(body, "tool_choice");
+        request.forced_tool = choice.and_then(|choice| named_in(choice.of(body)));
+    }
+    if request.value(body, "input").is_none() && !is_upstream { Err(Fault::NoMessages) } else { Ok(request) }
+}
+
+fn parse_member(
+    request: &mut Request,
+    key: Str,
+    scanner: &mut Scanner<'_>,
+    seen: &mut SeenMembers,
+) -> Result<Span, Fault> {
+    let kind = scanner.peek()?;
+    let start = scanner.at();
+    let name = decode_bytes(key, scanner.text());
+    if let Some(decisive) = decisive(&name) {
+        seen.once(decisive)?;
+    }
+    match &*name {
+        b"model" => request.model = string_or_skip(scanner)?,
+        b"input" => parse_input(request, scanner)?,
+        b"instructions" => request.instructions = string_or_skip(scanner)?,
+        b"tools" => {
+            request.declares_tools = kind == Kind::Array;
+            parse_tools(request, scanner, None)?;
+        }
+        b"tool_choice" => request.choice = parse_choice(scanner)?,
+        b"stream" => {
+            request.stream = kind == Kind::True;
+            scanner.skip_kind(kind)?;
+        }
+        b"text" => {
+            let text = scanner.skip()?.of(scanner.text());
+            let asks = |format: &[u8]| memchr::memmem::find(text, format).is_some();
+            request.structured = asks(b"json_schema") || asks(b"json_object");
+        }
+        _ => drop(scanner.skip_kind(kind)?),
+    }
+    Ok(Span::new(start, scanner.at()))
+}
+
+/// The number of a decisive member, whose second occurrence would change what is governed. Go's `encoding/json` accepts
+/// a name in any case of letters, and the last one counts.
+fn decisive(name: &[u8]) -> Option<u32> {
+    const NAMES: [&[u8]; 11] = [
+        b"model",
+        b"input",
+        b"tools",
+        b"tool_choice",
+        b"stream",
+        b"previous_response_id",
+        b"conversation",
+        b"store",
+        b"parallel_tool_calls",
+        b"instructions",
+        b"prompt",
+    ];
+    NAMES.iter().position(|known| *known == &*in_one_case(name)).map(|at| at as u32)
+}
+
+fn parse_input(request: &mut Request, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+    let start = scanner.at();
+    match scanner.peek()? {
+        Kind::String => {
+            let text = scanner.string()?;
+            request.messages.push(message(text.quoted(), Role::User, Content::Text(text)));
+        }
+        Kind::Null => drop(scanner.skip()?),
+        Kind::Array => {
+            scanner.array()?;
+            let mut group = Group::default();
+            while scanner.element()? {
+                let item = parse_item(scanner)?;
+                add_item(request, &mut group, item, scanner.text())?;
+                if request.messages.len() + group.pieces() > MOST_ITEMS {
+                    return Err(Fault::Crowded);
+                }
+            }
+            group.close(&mut request.messages);
+        }
+        _ => return Err(Fault::Type),
+    }
+    request.messages_span = Span::new(start, scanner.at());
+    Ok(())
+}
+
+fn message(span: Span, role: Role, content: Content) -> Message {
+    let (calls, tool_call_id, name, odd) = (Calls::default(), None, None, false);
+    Message { span, role, content, calls, tool_call_id, name, odd }
+}
+
+fn add_item(request: &mut Request, group: &mut Group, item: Item, body: &[u8]) -> Result<(), Fault> {
+    if let Some(tools) = item.tools.filter(|_| item.kind != ItemKind::Carried) {
+        parse_tools(request, &mut Scanner::within(body, tools), None)?;
+    }
+    request.own_ids |= item.id.is_some_and(|id| id.raw(body).starts_with(super::OWN_ID.as_bytes()));
+    if item.is_of_model() {
+        // Before a compaction, tools may have been declared that are seen no more.
+        request.declares_elsewhere |= item.kind == ItemKind::Carried
+            && memchr::memmem::find(item.span.of(body), b"\"compaction\"").is_some();
+        group.add(item);
+        return Ok(());
+    }
+    group.close(&mut request.messages);
+    let role = match item.kind {
+        ItemKind::Message(role) => role,
+        ItemKind::Result => Role::Tool,
+        _ => Role::Other,
+    };
+    request.declares_elsewhere |= item.kind == ItemKind::Other && is_reference(item.span.of(body));
+    let content = item.content.unwrap_or(Content::Absent);
+    let mut message = message(item.span, role, content);
+    message.tool_call_id = item.call.id.filter(|_| role == Role::Tool);
+    message.odd = item.odd;
+    request.messages.push(message);
+    Ok(())
+}
+
+/// Whether an item is only named: what it says is upstream.
+fn is_reference(item: &[u8]) -> bool {
+    memchr::memmem::find(item, b"\"item_reference\"").is_some()
+        || memchr::memmem::find(item, b"\"type\"").is_none()
+}
+
+/// The items that the model made one after the other.
+#[derive(Default)]
+struct Group {
+    span: Option<Span>,
+    parts: Vec<Part>,
+    calls: Vec<ToolCall>,
+    odd: bool,
+    speaks: bool,
+}
+
+impl Group {
+    fn add(&mut self, item: Item) {
+        let start = self.span.map_or(item.span.start, |span| span.start);
+        self.span = Some(Span { start, end: item.span.end });
+        self.odd |= item.odd;
+        match item.kind {
+            ItemKind::Call(_) => self.calls.push(item.call),
+            ItemKind::Message(_) => {
+                self.speaks = true;
+                match item.content {
+                    Some(Content::Text(text)) => {
+                        self.parts.push(Part { span: text.quoted(), text: Some(text) });
+                    }
+                    Some(Content::Parts { parts, .. }) => self.parts.extend(parts),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn pieces(&self) -> usize {
+        self.parts.len() + self.calls.len()
+    }
+
+    fn close(&mut self, messages: &mut Vec<Message>) {
+        let Self { span, parts, calls, odd, speaks } = std::mem::take(self);
+        let Some(span) = span else { return };
+        let content = if speaks { Content::Parts { span, parts } } else { Content::Absent };
+        let mut message = message(span, Role::Assistant, content);
+        (message.calls, message.odd) = (calls.into(), odd);
+        messages.push(message);
+    }
+}
+
+/// Reads a list of tools; those of a namespace are in a list within.
+fn parse_tools(
+    request: &mut Request,
+    scanner: &mut Scanner<'_>,
+    namespace: Option<Str>,
+) -> Result<(), Fault> {
+    if scanner.peek()? != Kind::Array {
+        scanner.skip()?;
+        return Ok(());
+    }
+    scanner.array()?;
+    while scanner.element()? {
+        let span = scanner.skip()?;
+        parse_tool(request, (scanner.text(), span), namespace)?;
+        if request.tools.len() > MOST_TOOLS {
+            return Err(Fault::Crowded);
+        }
+    }
+    Ok(())
+}
+
+fn parse_tool(
+    request: &mut Request,
+    (body, span): (&[u8], Span),
+    namespace: Option<Str>,
+) -> Result<(), Fault> {
+    let mut tool = Tool { span, namespace, ..Tool::default() };
+    let mut scanner = Scanner::within(body, span);
+    if scanner.peek()? != Kind::Object {
+        request.tools.push(tool);
+        return Ok(());
+    }
+    let (mut kind, mut server, mut inner) = (None, None, None);
+    scanner.object()?;
+    while let Some(key) = scanner.member()? {
+        match &*decode_bytes(key, body) {
+            b"type" => kind = string_or_skip(&mut scanner)?,
+            b"name" => tool.name = string_or_skip(&mut scanner)?,
+            b"server_label" => server = string_or_skip(&mut scanner)?,
+            b"parameters" => tool.parameters = Some(scanner.skip()?),
+            b"tools" => inner = Some(scanner.skip()?),
+            _ => drop(scanner.skip()?),
+        }
+    }
+    match kind.map(|kind| decode(kind, body)).as_deref() {
+        Some("namespace") if namespace.is_none() => {
+            if let Some(inner) = inner {
+                parse_tools(request, &mut Scanner::within(body, inner), tool.name)?;
+            }
+            return Ok(());
+        }
+        // The names of its tools are known to the provider alone.
+        Some("mcp") => (tool.name, tool.namespace) = (None, server),
+        Some("local_shell" | "shell" | "apply_patch" | "computer" | "tool_search") => tool.name = kind,
+        Some("computer_use_preview") => {
+            let computer = |kind: Str| Str { span: Span { end: kind.span.start + 8, ..kind.span }, ..kind };
+            tool.name = kind.map(computer);
+        }
+        _ => {}
+    }
+    request.tools.push(tool);
+    Ok(())
+}
+
+fn parse_choice(scanner: &mut Scanner<'_>) -> Result<Choice, Fault> {
+    let span = scanner.skip()?;
+    let Ok(choice) = serde_json::from_slice::<Value>(span.of(scanner.text())) else {
+        return Ok(Choice::Auto);
+    };
+    Ok(match &choice {
+        Value::String(word) if word == "none" => Choice::None,
+        Value::String(word) if word == "required" || word == "any" => Choice::Forced,
+        // A list of allowed tools forces a call only in the mode `required`; any other object names a tool.
+        Value::Object(object) if object.get("type").is_some_and(|kind| kind == "allowed_tools") => {
+            let is_forced = object.get("mode").is_some_and(|mode| mode == "required");
+            if is_forced { Choice::Forced } else { Choice::Auto }
+        }
+        Value::Object(_) => Choice::Forced,
+        _ => Choice::Auto,
+    })
+}
+
+/// The name of the tool that a `tool_choice` names.
+fn named_in(choice: &[u8]) -> Option<String> {
+    let choice: Value = serde_json::from_slice(choice).ok()?;
+    if choice["type"] == "allowed_tools" {
+        return None;
+    }
+    let name = choice.get("name").or_else(|| choice.get("type"))?.as_str()?;
+    let namespace = choice.get("server_label").or_else(|| choice.get("namespace")).and_then(Value::as_str);
+    Some(namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}.{name}")))
+}
+
+#[cfg(test)]
+mod tests;

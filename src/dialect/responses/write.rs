@@ -1,0 +1,197 @@
+//! The request writer of the Responses API: the bytes of a request in one variant. A pure function of the request, the
+//! plan and the variant; slices of the original wherever nothing changes.
+
+use super::flatten::flatten;
+use super::notice::place;
+use super::restore::{items_of, restore};
+use super::rounds::{Element, read};
+use crate::conversation::request::{Choice, Request, Tool};
+use crate::dialect::edit::{change_messages, notices, plan_without_tools, set_member, without};
+use crate::dialect::variant::{Asking, Source, Tools, Variant};
+use crate::plan::Plan;
+use crate::wire::json::{decode, quote};
+use crate::wire::members::members_of;
+use crate::wire::splice::{Rope, Splices};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// The members that are removed together for a model without tool support.
+const TOOL_MEMBERS: [&str; 4] = ["tools", "tool_choice", "parallel_tool_calls", "max_tool_calls"];
+
+/// The bytes of the request in this variant.
+pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
+    let Source { body, request, plan, .. } = *source;
+    let mut splices = Splices::default();
+    match variant.tools {
+        Tools::Kept => narrow(request, body, plan, variant, &mut splices),
+        Tools::WithoutChoice => without(request, body, &["tool_choice"], &mut splices),
+        Tools::Dropped => without(request, body, &TOOL_MEMBERS, &mut splices),
+    }
+    if variant.tools != Tools::Dropped {
+        declare(request, body, plan, &mut splices);
+        if plan.one_at_a_time && !request.tools.is_empty() {
+            set_member(request, body, "parallel_tool_calls", "false", &mut splices);
+        }
+    }
+    if request.own_ids {
+        forget_own_ids(request, body, &mut splices);
+    }
+    let rounds = variant.asking.as_ref().map_or(&[][..], |asking| &asking.rounds);
+    match rounds.last().filter(|_| is_stateful(request, body)) {
+        Some(round) => continue_upstream(request, body, &read(round), &mut splices),
+        None => write_input(source, variant, rounds, &mut splices),
+    }
+    let rope = splices.apply(body);
+    if variant.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
+}
+
+/// Whether the upstream keeps the conversation of the request.
+pub fn is_stateful(request: &Request, body: &[u8]) -> bool {
+    ["previous_response_id", "conversation"].iter().any(|name| is_set(request, body, name))
+}
+
+fn is_set(request: &Request, body: &[u8], name: &str) -> bool {
+    request.value(body, name).is_some_and(|value| value.of(body) != b"null")
+}
+
+/// Narrows the choice of tools: to none for a final answer, or to those that are not hidden. The tools stay declared,
+/// so that the prompt's cache survives.
+fn narrow(request: &Request, body: &[u8], plan: &Plan, variant: &Variant, splices: &mut Splices) {
+    let lands = variant.asking.as_ref().is_some_and(|asking: &Asking| asking.land);
+    if !request.declares_tools && !request.declares_elsewhere {
+        return;
+    }
+    if lands {
+        return set_choice(request, body, "\"none\"".to_owned(), splices);
+    }
+    let is_open = request.value(body, "tool_choice").is_none_or(|choice| choice.of(body) == b"\"auto\"");
+    if plan.hidden.is_empty() || request.choice != Choice::Auto || !is_open {
+        return;
+    }
+    let is_hidden = |tool: &&Tool| {
+        let name = tool.full_name(body);
+        name.is_some_and(|name| plan.hidden.iter().any(|(_, hidden)| *hidden == name))
+    };
+    if request.tools.iter().all(|tool| is_hidden(&tool)) {
+        return set_choice(request, body, "\"none\"".to_owned(), splices);
+    }
+    // How a list of allowed tools names one in a namespace is not known. Its calls are judged all the same.
+    if request.tools.iter().any(|tool| tool.namespace.is_some() && tool.name.is_some()) {
+        return;
+    }
+    let allowed: Vec<Value> =
+        request.tools.iter().filter(|tool| !is_hidden(tool)).map(|tool| reference(tool, body)).collect();
+    let choice = json!({"type": "allowed_tools", "mode": "auto", "tools": allowed});
+    set_choice(request, body, choice.to_string(), splices);
+}
+
+/// The tool as a list of allowed tools names it.
+fn reference(tool: &Tool, body: &[u8]) -> Value {
+    let declared: Value = serde_json::from_slice(tool.span.of(body)).unwrap_or_default();
+    let members = ["type", "name", "server_label"];
+    let named = members.iter().filter_map(|name| Some(((*name).to_owned(), declared.get(name)?.clone())));
+    Value::Object(named.collect())
+}
+
+fn set_choice(request: &Request, body: &[u8], choice: String, splices: &mut Splices) {
+    match request.value(body, "tool_choice") {
+        Some(span) => splices.replace(span, choice),
+        None => splices.insert(request.span.end - 1, format!(",\"tool_choice\":{choice}")),
+    }
+}
+
+/// Declares toolrein's own tools after the client's.
+fn declare(request: &Request, body: &[u8], plan: &Plan, splices: &mut Splices) {
+    let list = request.value(body, "tools").filter(|span| span.of(body).starts_with(b"["));
+    let Some(list) = list.filter(|_| !request.tools.is_empty() && request.choice != Choice::Forced) else {
+        return;
+    };
+    for declared in &plan.declared {
+        let function = declared.tool.strip_prefix('{').unwrap_or_default();
+        splices.insert(list.end - 1, format!(",{{\"type\":\"function\",{function}"));
+    }
+}
+
+/// Removes the ids of messages that toolrein wrote: the upstream did not issue them.
+fn forget_own_ids(request: &Request, body: &[u8], splices: &mut Splices) {
+    for item in items_of(request, body) {
+        if item.id.is_some_and(|id| decode(id, body).starts_with(super::OWN_ID)) {
+            splices.remove_members(&members_of(body, item.span), |member| member.key.raw(body) == b"id");
+        }
+    }
+}
+
+/// Continues from a reply that the upstream keeps: its id, and the results of its blocked calls alone.
+fn continue_upstream(request: &Request, body: &[u8], round: &[Element], splices: &mut Splices) {
+    for element in round {
+        if let (Element::Reply(id), true) = (element, is_set(request, body, "previous_response_id"))
+            && let Some(span) = request.value(body, "previous_response_id")
+        {
+            splices.replace(span, quote(id));
+        }
+    }
+    let results: Vec<&[u8]> = round.iter().filter_map(result).collect();
+    let input = [b"[", results.join(&b","[..]).as_slice(), b"]"].concat();
+    match request.value(body, "input") {
+        Some(span) => splices.replace(span, input),
+        None => splices.insert(request.span.end - 1, [b",\"input\":", input.as_slice()].concat()),
+    }
+}
+
+fn result(element: &Element) -> Option<&[u8]> {
+    if let Element::Result(item) = element { Some(item) } else { None }
+}
+
+/// Edits the input: the plan, hidden exchanges of earlier replies, and those of this client request.
+fn write_input(source: &Source<'_>, variant: &Variant, rounds: &[Bytes], splices: &mut Splices) {
+    let Source { body, request, plan, restored } = *source;
+    let dropped;
+    let plan = if variant.tools == Tools::Dropped {
+        dropped = plan_without_tools(source);
+        &dropped
+    } else {
+        plan
+    };
+    change_messages(request, body, plan, splices);
+    let mut added = Vec::new();
+    for (message, text) in notices(plan, variant.placement) {
+        added.extend(place((request, body), message, &text, variant.placement, splices));
+    }
+    for exchange in restored.iter().filter(|(message, _)| !plan.drops(*message)) {
+        restore(request, body, exchange, splices);
+    }
+    let items = rounds.iter().flat_map(|round| read(round)).filter_map(|element| match element {
+        Element::Shown(item) | Element::Hidden(item) | Element::Result(item) => Some(item),
+        Element::Reply(_) => None,
+    });
+    added.extend(items);
+    append(request, body, &added, splices);
+}
+
+/// Appends items to the input. A text becomes a list for it.
+fn append(request: &Request, body: &[u8], items: &[Bytes], splices: &mut Splices) {
+    if items.is_empty() {
+        return;
+    }
+    let items = items.join(&b","[..]);
+    let span = request.messages_span;
+    match span.of(body).first() {
+        Some(b'[') => {
+            let comma: &[u8] = if request.messages.is_empty() { b"" } else { b"," };
+            splices.insert(span.end - 1, [comma, &items].concat());
+        }
+        Some(b'"') => {
+            splices.insert(span.start, &b"[{\"role\":\"user\",\"content\":"[..]);
+            splices.insert(span.end, [b"},", items.as_slice(), b"]"].concat());
+        }
+        Some(_) => splices.replace(span, [b"[", items.as_slice(), b"]"].concat()),
+        None => splices.insert(request.span.end - 1, [b",\"input\":[", items.as_slice(), b"]"].concat()),
+    }
+}
+
+fn flattened(body: &Bytes) -> Option<Rope> {
+    let request = super::parse(body).ok()?;
+    let mut splices = Splices::default();
+    flatten(&request, body, &mut splices);
+    Some(splices.apply(body))
+}
