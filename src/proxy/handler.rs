@@ -2,11 +2,12 @@
 //! caller, and hands them to an exchange, which decides on the rest.
 
 use super::body::{ReplyBody, UpBody};
+use super::coding::{self, NotDecoded};
 use super::conversation_lock::ConversationLock;
 use super::credential::Credentials;
 use super::driver::Driver;
 use super::error::ProxyError;
-use super::head::Head;
+use super::head::{CodedBody, Head};
 use super::headers::{self, is_upgrade};
 use super::memory::BodyMemory;
 use super::read::{Patience, ReadError, Unread, read_within};
@@ -14,7 +15,7 @@ use super::record::{Record, write_head};
 use super::respond::error_response;
 use super::summaries::Summariser;
 use super::upstream::Upstream;
-use super::{ResponseFuture, Service, caller, clock, coding, profile, relay};
+use super::{ResponseFuture, Service, caller, clock, profile, relay};
 use crate::config::{Config, Mode, Profile, Unjudged};
 use crate::conversation::identity::{HashKey, Identity};
 use crate::conversation::memo::Memo;
@@ -25,7 +26,6 @@ use crate::store::StateStore;
 use crate::store::held::HeldCalls;
 use crate::telemetry::Telemetry;
 use crate::telemetry::request_record::Route;
-use crate::wire::body::Fault;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -135,18 +135,25 @@ impl AppState {
         let mut record =
             Record::begin(&self.telemetry, Route::Chat, &parts.headers, self.config.mode.as_str());
         record.asks_for(&parts.method, &parts.uri);
-        let body = match self.read(&parts, body, &mut record).await {
-            Ok(body) => body,
+        let (body, coded) = match self.read(&parts, body, &mut record).await {
+            Ok(read) => read,
             Err(Unread::Refused(error)) => return refused(record, &error),
             Err(Unread::Relayed(body, why)) => {
                 record.data.ungoverned = Some(why);
                 return Box::pin(self.relay_read(parts, body, None, record)).await;
             }
+            Err(Unread::Coded(came)) => {
+                return Box::pin(self.govern_unread(parts, came, "unreadable_coding", || true, record)).await;
+            }
         };
         record.data.request_bytes = body.len() as u64;
         let request = match read_request(CHAT, &body, &self.key, &*self.memo) {
             Ok(request) => request,
-            Err(fault) => return Box::pin(self.govern_unread(parts, body, fault, record)).await,
+            Err(fault) => {
+                let came = coded.map_or_else(|| body.clone(), |coded| coded.came);
+                let may_be = || CHAT.may_be_request(&body, fault);
+                return Box::pin(self.govern_unread(parts, came, fault.label(), may_be, record)).await;
+            }
         };
         let Sender { profile, tier, identity } = match self.identify(&parts, (&request, &body)) {
             Ok(found) => found,
@@ -163,25 +170,26 @@ impl AppState {
         let data = std::mem::take(&mut record.data);
         let now = Now { at, ms: clock::ms_at(at) };
         let exchange = Exchange::begin(Arc::clone(&self.shared), arrived, data, now);
-        Driver::new(self, exchange, record, Head::new(parts)).run().await
+        Driver::new(self, exchange, record, Head::new(parts, coded)).run().await
     }
 
-    /// Handles a request that cannot be read. Where policies restrict calls, it is refused if another parser may read
-    /// it as a chat request; and if it is sent on, its reply is only passed on if it is an error.
+    /// Handles a request that cannot be read; `body` as it came, and `why` as in metrics. Where policies restrict
+    /// calls, it is refused if it `may_be` that another parser reads it; and if it is sent on, its reply is only passed
+    /// on if it is an error.
     async fn govern_unread(
         &self,
         parts: Parts,
         body: Bytes,
-        fault: Fault,
+        why: &'static str,
+        may_be: impl FnOnce() -> bool,
         mut record: Record,
     ) -> Response<ReplyBody> {
-        let why = fault.label();
         record.data.ungoverned = Some(why);
         let credentials = Credentials::of(&parts.headers, &parts.uri);
         let is_refused = self.config.upstream.unjudged == Unjudged::Refuse
             && !self.is_observing()
             && profile::may_restrict_calls(&self.config, &parts.headers, &credentials);
-        if is_refused && (coding::is_coded(&parts.headers) || CHAT.may_be_request(&body, fault)) {
+        if is_refused && may_be() {
             return refused(record, &ProxyError::RequestUnreadable { why, answered: false });
         }
         self.relay_read(parts, UpBody::rope(vec![body]), is_refused.then_some(why), record).await
@@ -198,7 +206,34 @@ impl AppState {
         Ok(Sender { profile, tier: profile::tier(&self.config.profiles, &credentials), identity })
     }
 
-    async fn read(&self, parts: &Parts, mut body: Incoming, record: &mut Record) -> Result<Bytes, Unread> {
+    /// The request's body, and the same in the content coding in which it came, if it did.
+    async fn read(
+        &self,
+        parts: &Parts,
+        body: Incoming,
+        record: &mut Record,
+    ) -> Result<(Bytes, Option<CodedBody>), Unread> {
+        let came = self.receive(parts, body, record).await?;
+        let limit = self.config.limits.request_bytes;
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let decoded = coding::decode_request(&parts.headers, &came, most, &self.memory.requests).await;
+        match decoded {
+            Ok(None) => Ok((came, None)),
+            Ok(Some(decoded)) => Ok((decoded.clone(), Some(CodedBody { came, decoded }))),
+            Err(NotDecoded::Unreadable) => Err(Unread::Coded(came)),
+            Err(NotDecoded::TooLong) if self.is_observing() => {
+                Err(Unread::Relayed(UpBody::rope(vec![came]), "too_large"))
+            }
+            Err(NotDecoded::NoMemory) if self.is_observing() => {
+                Err(Unread::Relayed(UpBody::rope(vec![came]), "no_memory"))
+            }
+            Err(NotDecoded::TooLong) => Err(ProxyError::RequestTooLong { limit }.into()),
+            Err(NotDecoded::NoMemory) => Err(ProxyError::NoMemory.into()),
+        }
+    }
+
+    /// The request's body as it comes.
+    async fn receive(&self, parts: &Parts, mut body: Incoming, record: &mut Record) -> Result<Bytes, Unread> {
         let limits = &self.config.limits;
         let declared = parts.headers.get(hyper::http::header::CONTENT_LENGTH);
         let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());

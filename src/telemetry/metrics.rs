@@ -23,7 +23,7 @@ const ANSWER_SECONDS: [f64; 14] =
 /// Reasons known beforehand, so that their counters start at 0. Others are exposed once they are seen.
 const UNJUDGED: [&str; 6] =
     ["event_too_long", "held_too_much", "reply_too_long", "not_json", "ambiguous", "unreadable_coding"];
-const UNGOVERNED: [&str; 10] = [
+const UNGOVERNED: [&str; 11] = [
     "not_json",
     "no_messages",
     "wrong_type",
@@ -34,6 +34,7 @@ const UNGOVERNED: [&str; 10] = [
     "too_many_parts",
     "no_memory",
     "odd_text",
+    "unreadable_coding",
 ];
 /// In the order of [`Tokens`], then the estimate for prompts without a bill.
 const TOKEN_KINDS: [&str; 7] =

@@ -70,7 +70,7 @@ pub struct RequestRecord {
     /// How much of each limit the conversation has used. For the log alone.
     pub usage_of_limits: Vec<LimitUse>,
     pub times: Times,
-    /// Size of the request's body as the client sent it.
+    /// Size of the request's body, without its content coding.
     pub request_bytes: u64,
     /// Size of the reply's body as the client got it.
     pub reply_bytes: u64,

@@ -15,6 +15,7 @@ mod support;
 mod audit;
 mod bad_input;
 mod bills;
+mod coded_requests;
 mod codings;
 mod counting;
 mod drains;
