@@ -1,5 +1,5 @@
-//! The request handler. It relays everything but governed chat completions as it is; it reads those, identifies their
-//! caller, and hands them to an exchange, which decides on the rest.
+//! The request handler. It relays everything but requests to governed endpoints as it is; it reads those, identifies
+//! their caller, and hands them to an exchange, which decides on the rest.
 
 use super::body::{ReplyBody, UpBody};
 use super::coding::{self, NotDecoded};
@@ -13,6 +13,7 @@ use super::memory::BodyMemory;
 use super::read::{Patience, ReadError, Unread, read_within};
 use super::record::{Record, write_head};
 use super::respond::error_response;
+use super::spelling::Governed;
 use super::summaries::Summariser;
 use super::upstream::Upstream;
 use super::{ResponseFuture, Service, caller, clock, profile, relay};
@@ -21,7 +22,7 @@ use crate::conversation::identity::{HashKey, Identity};
 use crate::conversation::memo::Memo;
 use crate::conversation::request::Request;
 use crate::dialect::prefix::read_request;
-use crate::exchange::{Arrived, CHAT, Exchange, Now, Shared};
+use crate::exchange::{AnyDialect, Arrived, CHAT, Exchange, Now, Shared};
 use crate::store::StateStore;
 use crate::store::held::HeldCalls;
 use crate::telemetry::Telemetry;
@@ -61,11 +62,27 @@ pub struct Handler(pub ArcSwap<AppState>);
 impl Service for Handler {
     fn call(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> ResponseFuture {
         let app = self.0.load_full();
-        if app.config.mode != Mode::Off && app.governs(&request) {
-            Box::pin(app.govern(request))
-        } else {
-            app.relay(request)
+        let Some(endpoint) = app.governed(&request) else { return app.relay(request, None) };
+        match dialect_of(endpoint) {
+            Some(dialect) => Box::pin(app.govern(request, endpoint, dialect)),
+            None => app.relay(request, Some(endpoint)),
         }
+    }
+}
+
+/// The wire protocol of an endpoint.
+fn dialect_of(endpoint: Governed) -> Option<AnyDialect> {
+    match endpoint {
+        Governed::ChatCompletions => Some(CHAT),
+        // Relayed, since there is no dialect for it.
+        Governed::Responses => None,
+    }
+}
+
+fn route_of(endpoint: Governed) -> Route {
+    match endpoint {
+        Governed::ChatCompletions => Route::Chat,
+        Governed::Responses => Route::Responses,
     }
 }
 
@@ -79,10 +96,11 @@ struct Sender<'a> {
 }
 
 impl AppState {
-    /// Whether the request asks for a chat completion. An upgrade does not (only a GET can be one), so no `Upgrade`
-    /// header exempts a request.
-    fn governs<B>(&self, request: &hyper::http::Request<B>) -> bool {
-        headers::is_post(request) && self.upstream.takes_for_chat(request.uri())
+    /// The governed endpoint that a POST is for. Only a GET can be an upgrade, so no `Upgrade` header
+    /// exempts a POST.
+    fn governed<B>(&self, request: &hyper::http::Request<B>) -> Option<Governed> {
+        let may_be = self.config.mode != Mode::Off && headers::is_post(request);
+        may_be.then(|| self.upstream.governed(request.uri())).flatten()
     }
 
     /// Now, in ms since the epoch.
@@ -106,10 +124,14 @@ impl AppState {
         ProxyError::UpstreamCut { host: self.upstream.name().to_owned(), detail: detail.to_string() }
     }
 
-    fn relay(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> ResponseFuture {
+    fn relay(
+        self: Arc<Self>,
+        request: hyper::http::Request<Incoming>,
+        endpoint: Option<Governed>,
+    ) -> ResponseFuture {
         let route = if is_upgrade(&request) { Route::Upgrade } else { Route::Relay };
         let mut record = Record::begin(&self.telemetry, route, request.headers(), self.config.mode.as_str());
-        record.asks_for(request.method(), request.uri());
+        record.asks_for(request.method(), request.uri(), endpoint);
         record.sends();
         // Shared with the body, which outlives this call. A std mutex: held for assignments alone.
         let record = Arc::new(Mutex::new(record));
@@ -130,11 +152,16 @@ impl AppState {
     }
 
     /// Reads the request, identifies its caller and drives the exchange.
-    async fn govern(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> Response<ReplyBody> {
+    async fn govern(
+        self: Arc<Self>,
+        request: hyper::http::Request<Incoming>,
+        endpoint: Governed,
+        dialect: AnyDialect,
+    ) -> Response<ReplyBody> {
         let (mut parts, body) = request.into_parts();
-        let mut record =
-            Record::begin(&self.telemetry, Route::Chat, &parts.headers, self.config.mode.as_str());
-        record.asks_for(&parts.method, &parts.uri);
+        let mode = self.config.mode.as_str();
+        let mut record = Record::begin(&self.telemetry, route_of(endpoint), &parts.headers, mode);
+        record.asks_for(&parts.method, &parts.uri, Some(endpoint));
         let (body, coded) = match self.read(&parts, body, &mut record).await {
             Ok(read) => read,
             Err(Unread::Refused(error)) => return refused(record, &error),
@@ -147,11 +174,11 @@ impl AppState {
             }
         };
         record.data.request_bytes = body.len() as u64;
-        let request = match read_request(CHAT, &body, &self.key, &*self.memo) {
+        let request = match read_request(dialect, &body, &self.key, &*self.memo) {
             Ok(request) => request,
             Err(fault) => {
                 let came = coded.map_or_else(|| body.clone(), |coded| coded.came);
-                let may_be = || CHAT.may_be_request(&body, fault);
+                let may_be = || dialect.may_be_request(&body, fault);
                 return Box::pin(self.govern_unread(parts, came, fault.label(), may_be, record)).await;
             }
         };
@@ -166,7 +193,7 @@ impl AppState {
         }
         let at = record.split();
         let path = parts.uri.path().to_owned();
-        let arrived = Arrived { dialect: CHAT, body, request, identity, profile, tier, path };
+        let arrived = Arrived { dialect, body, request, identity, profile, tier, path };
         let data = std::mem::take(&mut record.data);
         let now = Now { at, ms: clock::ms_at(at) };
         let exchange = Exchange::begin(Arc::clone(&self.shared), arrived, data, now);

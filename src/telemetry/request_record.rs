@@ -32,7 +32,7 @@ pub struct RequestRecord {
     /// The client left before the end.
     pub client_gone: bool,
     pub streamed: bool,
-    /// Why a chat request was relayed unread: `not_json`, `no_messages`, `lone_surrogate`, ...
+    /// Why a governed request was relayed unread: `not_json`, `no_messages`, `lone_surrogate`, ...
     pub ungoverned: Option<&'static str>,
     /// What policies did that they had not done to an earlier request.
     pub actions: Vec<Action>,
@@ -83,6 +83,8 @@ pub struct RequestRecord {
 pub enum Route {
     /// Chat completions, through the policies.
     Chat,
+    /// The Responses API, through the policies.
+    Responses,
     /// Anything else, as it is.
     #[default]
     Relay,
@@ -359,12 +361,16 @@ pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>, saved: 
 }
 
 impl Route {
-    pub(super) const ALL: [Self; 3] = [Self::Chat, Self::Relay, Self::Upgrade];
+    /// Whether the request goes through the policies.
+    pub fn is_governed(self) -> bool {
+        matches!(self, Self::Chat | Self::Responses)
+    }
 
     /// As in labels and fields.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Chat => "chat",
+            Self::Responses => "responses",
             Self::Relay => "relay",
             Self::Upgrade => "upgrade",
         }
