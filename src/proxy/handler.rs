@@ -16,8 +16,8 @@ use super::respond::error_response;
 use super::spelling::Governed;
 use super::summaries::Summariser;
 use super::upstream::Upstream;
-use super::{ResponseFuture, Service, caller, clock, profile, relay};
-use crate::config::{Config, Mode, Profile, Unjudged};
+use super::{ResponseFuture, Service, caller, clock, profile, relay, ungoverned};
+use crate::config::{Config, Mode, Profile, Unjudged, WebSocket};
 use crate::conversation::identity::{HashKey, Identity};
 use crate::conversation::memo::Memo;
 use crate::conversation::request::Request;
@@ -33,6 +33,7 @@ use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::http::Response;
 use hyper::http::request::Parts;
+use std::future::ready;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -63,7 +64,10 @@ impl Service for Handler {
     fn call(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> ResponseFuture {
         let app = self.0.load_full();
         let Some(endpoint) = app.governed(&request) else { return app.relay(request, None) };
-        match dialect_of(endpoint) {
+        if app.refuses_upgrade(endpoint, &request) {
+            return Box::pin(ready(app.refuse_upgrade(endpoint, &request)));
+        }
+        match dialect_of(endpoint).filter(|_| headers::is_post(&request)) {
             Some(dialect) => Box::pin(app.govern(request, endpoint, dialect)),
             None => app.relay(request, Some(endpoint)),
         }
@@ -96,11 +100,19 @@ struct Sender<'a> {
 }
 
 impl AppState {
-    /// The governed endpoint that a POST is for. Only a GET can be an upgrade, so no `Upgrade` header
+    /// The governed endpoint that a POST or an upgrade is for. Only a GET can be an upgrade, so no `Upgrade` header
     /// exempts a POST.
     fn governed<B>(&self, request: &hyper::http::Request<B>) -> Option<Governed> {
-        let may_be = self.config.mode != Mode::Off && headers::is_post(request);
+        let may_be = self.config.mode != Mode::Off && (headers::is_post(request) || is_upgrade(request));
         may_be.then(|| self.upstream.governed(request.uri())).flatten()
+    }
+
+    /// Whether the request is for a WebSocket through which calls would pass that HTTP's policies govern.
+    fn refuses_upgrade<B>(&self, endpoint: Governed, request: &hyper::http::Request<B>) -> bool {
+        endpoint == Governed::Responses
+            && self.config.responses.websocket == WebSocket::Http
+            && !self.is_observing()
+            && is_upgrade(request)
     }
 
     /// Now, in ms since the epoch.
@@ -124,6 +136,17 @@ impl AppState {
         ProxyError::UpstreamCut { host: self.upstream.name().to_owned(), detail: detail.to_string() }
     }
 
+    fn refuse_upgrade(
+        &self,
+        endpoint: Governed,
+        request: &hyper::http::Request<Incoming>,
+    ) -> Response<ReplyBody> {
+        let mode = self.config.mode.as_str();
+        let mut record = Record::begin(&self.telemetry, Route::Upgrade, request.headers(), mode);
+        record.asks_for(request.method(), request.uri(), Some(endpoint));
+        refused(record, &ProxyError::WebSocketNotGoverned)
+    }
+
     fn relay(
         self: Arc<Self>,
         request: hyper::http::Request<Incoming>,
@@ -133,6 +156,11 @@ impl AppState {
         let mut record = Record::begin(&self.telemetry, route, request.headers(), self.config.mode.as_str());
         record.asks_for(request.method(), request.uri(), endpoint);
         record.sends();
+        // Nothing else makes a model answer.
+        let may_be_answered = route == Route::Upgrade || headers::is_post(&request);
+        if may_be_answered && self.config.mode != Mode::Off {
+            ungoverned::warn_once(record.data.endpoint, &record.data.path);
+        }
         // Shared with the body, which outlives this call. A std mutex: held for assignments alone.
         let record = Arc::new(Mutex::new(record));
         let idle = self.config.upstream.idle_timeout;

@@ -30,6 +30,7 @@ mod modes;
 mod nameless;
 mod refusing;
 mod reload;
+mod responses;
 mod talk;
 mod told;
 mod transparency;
