@@ -3,6 +3,7 @@
 
 use super::document::{Document, Entry, MOST_PROBLEMS, in_order, read_as};
 use super::error::{Problem, reworded};
+use super::responses::Responses;
 use super::tables::{
     Admin, Audit, Conversation, Limits, Listen, Log, Mode, Model, Notices, Reask, StateStore, Upstream,
 };
@@ -28,6 +29,7 @@ pub(super) struct File {
     pub notices: Notices,
     pub conversation: Conversation,
     pub reask: Reask,
+    pub responses: Responses,
     pub store: StateStore,
     pub log: Log,
     pub audit: Audit,
@@ -94,13 +96,14 @@ fn take_out_what_is_no_table(document: &Document<'_>, root: &mut DeTable<'_>) ->
 }
 
 /// All top-level keys except `mode`.
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 15] = [
     "listen",
     "upstream",
     "limits",
     "notices",
     "conversation",
     "reask",
+    "responses",
     "store",
     "log",
     "audit",

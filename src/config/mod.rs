@@ -14,6 +14,7 @@ mod kept;
 mod needs;
 mod policies;
 mod profiles;
+mod responses;
 mod shared;
 pub mod shipped;
 mod source;
@@ -30,6 +31,7 @@ pub use effective::{Change, Effective};
 pub use error::{Problem, Problems};
 pub use file::Overrides;
 pub use profiles::{Profile, Profiles};
+pub use responses::{Responses, WebSocket};
 pub use source::Source;
 pub use tables::{
     Admin, AskUsage, Audit, Conversation, InFlight, Limits, Listen, Log, LogFormat, Mode, Model, Notices,
@@ -59,6 +61,7 @@ pub struct Config {
     pub notices: Notices,
     pub conversation: Conversation,
     pub reask: Reask,
+    pub responses: Responses,
     pub store: StateStore,
     pub log: Log,
     pub audit: Audit,
@@ -246,6 +249,7 @@ impl Config {
             notices: file.notices,
             conversation: file.conversation,
             reask: file.reask,
+            responses: file.responses,
             store: file.store,
             log: file.log,
             audit: file.audit,

@@ -150,7 +150,7 @@ fn unknown_names_are_reported_with_the_nearest_known_one() {
         ("[listn]\nproxy = 1", "proxy.toml:1: listn: unknown table; did you mean `listen`?"),
         (
             "[dashboard]",
-            "proxy.toml:1: dashboard: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, store, log, audit, admin, model, tier, policy, profile",
+            "proxy.toml:1: dashboard: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, responses, store, log, audit, admin, model, tier, policy, profile",
         ),
         ("[listen]\nprxy = 1", "proxy.toml:2: listen.prxy: unknown key; did you mean `proxy`?"),
         (
@@ -186,6 +186,10 @@ fn values_of_the_wrong_kind_are_reported() {
     each_has_one_problem(&[
         ("mode = 1", "proxy.toml:1: mode: expected a string"),
         ("mode = \"on\"", r#"proxy.toml:1: mode: expected "enforce" or "observe" or "off", found "on""#),
+        (
+            "responses.websocket = \"off\"",
+            r#"proxy.toml:1: responses.websocket: expected "http" or "pass", found "off""#,
+        ),
         ("listen = 3", "proxy.toml:1: listen: expected a table, such as [listen]"),
         ("[[limits]]", "proxy.toml:1: limits: expected a table, such as [limits]"),
         ("policy = 3", "proxy.toml:1: policy: expected a table, such as [policy]"),

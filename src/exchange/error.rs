@@ -28,6 +28,8 @@ pub enum ProxyError {
     BadTarget { target: String },
     /// A method that a proxy for one upstream does not serve (CONNECT).
     MethodNotAllowed { method: String },
+    /// A WebSocket for an endpoint that is governed over HTTP.
+    WebSocketNotGoverned,
     /// Several different credentials, so that the caller is unknown. `caller`: the setting that says how callers are
     /// identified.
     AmbiguousCredentials { caller: String },
@@ -84,6 +86,7 @@ impl ProxyError {
             | Self::ReplyUnjudged { .. } => 502,
             Self::UpstreamTimeout { .. } | Self::UpstreamHints { .. } => 504,
             Self::MethodNotAllowed { .. } => 405,
+            Self::WebSocketNotGoverned => 426,
             Self::StoreAway | Self::NoMemory => 503,
             Self::Internal { .. } => 500,
         }
@@ -102,6 +105,7 @@ impl ProxyError {
             Self::ReplyUnjudged { .. } => "reply_unjudged",
             Self::BadTarget { .. } => "bad_target",
             Self::MethodNotAllowed { .. } => "method_not_allowed",
+            Self::WebSocketNotGoverned => "websocket_not_governed",
             Self::AmbiguousCredentials { .. } => "ambiguous_credentials",
             Self::ConversationBusy { .. } => "conversation_busy",
             Self::RequestUnreadable { .. } => "request_unreadable",
@@ -131,6 +135,11 @@ impl ProxyError {
             ),
             Self::MethodNotAllowed { method } => {
                 format!("toolrein is a proxy for one upstream and does not serve {method} requests.")
+            }
+            Self::WebSocketNotGoverned => {
+                "toolrein governs this endpoint over HTTP and cannot read WebSockets. Send POST requests to the same \
+                 path, or set responses.websocket = \"pass\" to relay WebSockets without governing them."
+                    .into()
             }
             Self::AmbiguousCredentials { caller } => format!(
                 "The request carries more than one credential, so toolrein cannot identify the caller \
@@ -210,6 +219,7 @@ impl ProxyError {
             | Self::ReplyUnjudged { .. }
             | Self::BadTarget { .. }
             | Self::MethodNotAllowed { .. }
+            | Self::WebSocketNotGoverned
             | Self::AmbiguousCredentials { .. }
             | Self::ConversationBusy { .. }
             | Self::RequestUnreadable { .. }
@@ -226,6 +236,7 @@ impl ProxyError {
             | Self::ClientCut
             | Self::BadTarget { .. }
             | Self::MethodNotAllowed { .. }
+            | Self::WebSocketNotGoverned
             | Self::AmbiguousCredentials { .. }
             | Self::ConversationBusy { .. }
             | Self::RequestUnreadable { .. }
@@ -250,8 +261,8 @@ fn unreadable(why: &str, answered: bool) -> String {
     };
     format!(
         "toolrein cannot read this request ({why}), so it cannot judge the calls in an answer to it, and a policy that \
-         restricts calls is on. {done} Send one JSON object in UTF-8, uncompressed, each of whose members occurs once, \
-         or set upstream.unjudged to \"pass\"."
+         restricts calls is on. {done} Send one JSON object in UTF-8, plain or in gzip, deflate, br or zstd, each of \
+         whose members occurs once, or set upstream.unjudged to \"pass\"."
     )
 }
 

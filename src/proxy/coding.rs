@@ -3,6 +3,7 @@
 
 use super::decoder::{CodingError, Decoder, is_known};
 use super::headers::retain;
+use super::memory::{Pool, Reserved};
 use bytes::{Bytes, BytesMut};
 use hyper::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use hyper::http::{HeaderMap, HeaderValue};
@@ -14,6 +15,19 @@ const OF_THE_BYTES: [&str; 7] =
 
 /// The most that may come out between two codings where only the first bytes are wanted.
 const START_BYTES: usize = 64 * 1024;
+/// The most codings of a request. Clients use one.
+const MOST_OF_A_REQUEST: usize = 2;
+
+/// Why a body was not decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotDecoded {
+    /// Its coding is unknown or broken.
+    Unreadable,
+    /// More comes out than the limit allows.
+    TooLong,
+    /// All memory for bodies is taken.
+    NoMemory,
+}
 
 /// Removes codings that cannot be decoded from `accept-encoding`. A header without any stays as it is.
 pub(crate) fn accept_decodable(headers: &mut HeaderMap) {
@@ -56,20 +70,67 @@ pub(crate) fn decoder(headers: &HeaderMap, limit: usize) -> Result<Option<Decode
 
 /// The body decoded; `None` where its coding is unknown or broken, or more than `limit` bytes come out.
 pub(crate) async fn decode(headers: &HeaderMap, body: &Bytes, limit: usize) -> Option<Bytes> {
-    let Some(mut decoder) = decoder(headers, limit).ok()? else { return Some(body.clone()) };
+    let Some(decoder) = decoder(headers, limit).ok()? else { return Some(body.clone()) };
+    decode_all(decoder, body, limit, |_| true).await.ok()
+}
+
+/// The body of a request decoded: at most `limit` bytes, which hold a reservation of `memory`; `None` where it is not
+/// coded, whatever its headers say. It never waits for memory, since the coded body holds some.
+pub(crate) async fn decode_request(
+    headers: &HeaderMap,
+    body: &Bytes,
+    limit: usize,
+    memory: &Pool,
+) -> Result<Option<Bytes>, NotDecoded> {
+    let mut reserved = Reserved::default();
+    let decoded = match decoder(headers, limit) {
+        Ok(None) => return Ok(None),
+        Ok(Some(decoder)) if decoder.codings() <= MOST_OF_A_REQUEST => {
+            decode_all(decoder, body, limit, |bytes| memory.reach(&mut reserved, bytes)).await
+        }
+        _ => Err(NotDecoded::Unreadable),
+    };
+    match (decoded, is_object(body)) {
+        (Ok(decoded), false) => {
+            reserved.shrink(decoded.len());
+            Ok(Some(reserved.keep(decoded)))
+        }
+        (Err(NotDecoded::Unreadable), true) => Ok(None),
+        // Bytes can be made that are JSON in both ways.
+        (Ok(_), true) => Err(NotDecoded::Unreadable),
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// Whether a server that ignores the coding may read the body as it is.
+fn is_object(body: &[u8]) -> bool {
+    body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii_start().starts_with(b"{")
+}
+
+/// Decodes a body as long as what is in memory for it, in bytes, `fits`.
+async fn decode_all(
+    mut decoder: Decoder,
+    body: &Bytes,
+    limit: usize,
+    mut fits: impl FnMut(usize) -> bool,
+) -> Result<Bytes, NotDecoded> {
     decoder.push(body.clone());
     decoder.end();
     let mut decoded = BytesMut::new();
     while let Some(piece) = decoder.decode() {
-        let piece = piece.ok()?;
-        if decoded.len() + piece.len() > limit {
-            return None;
+        let piece = piece.map_err(|_| NotDecoded::Unreadable)?;
+        let length = decoded.len() + piece.len();
+        if length > limit {
+            return Err(NotDecoded::TooLong);
+        }
+        if !fits(length + decoder.kept_bytes()) {
+            return Err(NotDecoded::NoMemory);
         }
         decoded.extend_from_slice(&piece);
         // A little compressed data decodes to a lot: yield to other tasks.
         consume_budget().await;
     }
-    Some(decoded.freeze())
+    Ok(decoded.freeze())
 }
 
 /// The first bytes of a body, decoded from its `start`; `None` where they cannot be.
@@ -87,6 +148,71 @@ pub(crate) fn describe_no_bytes(headers: &mut HeaderMap) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proxy::decoder::coded::{CODINGS, encode};
+    use crate::proxy::memory::BodyMemory;
+
+    async fn request(coding: &str, body: Vec<u8>, memory: &BodyMemory) -> Result<Option<Bytes>, NotDecoded> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_str(coding).unwrap());
+        decode_request(&headers, &body.into(), 100_000, &memory.requests).await
+    }
+
+    #[tokio::test]
+    async fn a_request_is_decoded_from_one_or_two_codings_within_its_limit() {
+        let memory = BodyMemory::new(64 << 20);
+        let text = b"{\"messages\":[]} ".repeat(1000);
+        for coding in CODINGS {
+            let decoded = request(coding.0, encode(coding, &text), &memory).await.unwrap().unwrap();
+            assert!(decoded == text, "{coding:?}");
+            let bomb = encode(coding, &vec![b' '; 100_001]);
+            assert_eq!(request(coding.0, bomb, &memory).await, Err(NotDecoded::TooLong), "{coding:?}");
+        }
+        let [gzip, zstd] = [("gzip", false), ("zstd", false)];
+        let twice = encode(zstd, &encode(gzip, &text));
+        assert_eq!(request("gzip, zstd", twice.clone(), &memory).await.unwrap().unwrap(), text);
+        assert_eq!(request("identity", text.clone(), &memory).await, Ok(None));
+        for (coding, body) in [
+            ("gzip, gzip, zstd", encode(zstd, &encode(gzip, &encode(gzip, &text)))),
+            ("gzip", twice),
+            ("gzip", encode(gzip, &text)[..100].to_vec()),
+            ("compress", vec![0x1f, 0x9d, 0x90]),
+        ] {
+            assert_eq!(request(coding, body, &memory).await, Err(NotDecoded::Unreadable), "{coding}");
+        }
+        for coding in ["gzip", "deflate", "br", "zstd", "utf-8", "gzip, gzip, gzip"] {
+            assert_eq!(request(coding, text.clone(), &memory).await, Ok(None), "{coding}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_decoded_request_is_counted_as_long_as_it_is_held() {
+        let text = vec![b' '; 50_000];
+        let coded = || encode(("gzip", false), &text);
+        let memory = BodyMemory::new(1 << 20);
+        let decoded = request("gzip", coded(), &memory).await.unwrap();
+        assert_eq!(memory.held(), 49 * 1024);
+        drop(decoded);
+        assert_eq!(memory.held(), 0);
+        let little = BodyMemory::new(64 << 10);
+        assert_eq!(request("gzip", coded(), &little).await, Err(NotDecoded::NoMemory));
+        assert_eq!(little.held(), 0);
+    }
+
+    #[tokio::test]
+    async fn bytes_that_are_also_json_as_they_are_cannot_be_read() {
+        // A stored block of raw deflate may begin with white space.
+        let stored = |text: &[u8]| {
+            let length = u16::try_from(text.len()).unwrap();
+            [&[0x20][..], &length.to_le_bytes(), &(!length).to_le_bytes(), text, &[1, 0, 0, 255, 255]]
+                .concat()
+        };
+        let memory = BodyMemory::new(1 << 20);
+        let text = vec![b'x'; 0x227b];
+        let both = stored(&text);
+        assert!(both.starts_with(b" {\""));
+        assert_eq!(request("deflate", both, &memory).await, Err(NotDecoded::Unreadable));
+        assert!(request("deflate", stored(b"{}"), &memory).await.is_ok());
+    }
 
     #[test]
     fn only_codings_that_cannot_be_decoded_are_taken_out() {

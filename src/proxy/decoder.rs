@@ -111,6 +111,7 @@ pub struct Decoder {
     unread_bytes: usize,
     produced_bytes: usize,
     window_bytes: usize,
+    codings: usize,
 }
 
 impl Decoder {
@@ -153,7 +154,13 @@ impl Decoder {
             unread_bytes: 0,
             produced_bytes: 0,
             window_bytes: codings.iter().map(|coding| coding.window_bytes()).sum(),
+            codings: codings.len(),
         }))
+    }
+
+    /// How many codings are undone.
+    pub fn codings(&self) -> usize {
+        self.codings
     }
 
     /// Takes the next bytes of the body.
@@ -241,7 +248,7 @@ impl AsyncRead for Stage {
 
 #[cfg(test)]
 #[path = "../../tests/support/coded.rs"]
-mod coded;
+pub(super) mod coded;
 
 #[cfg(test)]
 mod tests {

@@ -180,16 +180,16 @@ impl Driver {
     }
 
     /// The request for the upstream.
-    pub(super) fn request(&mut self, outgoing: &Outgoing) -> hyper::http::Request<UpBody> {
-        request(&mut self.head, outgoing)
+    pub(super) fn request(&self, outgoing: &Outgoing) -> hyper::http::Request<UpBody> {
+        self.head.request(&outgoing.pieces)
     }
 
     /// Sends the request and gives the exchange its reply; a stream is returned unread.
     async fn send(&mut self, outgoing: Outgoing) -> Option<StreamStart> {
         let started = self.record.split().into();
-        let (head, upstream) = (&mut self.head, &self.app.upstream);
+        let (head, upstream) = (&self.head, &self.app.upstream);
         // In a box, or every future around it would reserve room for it and be as expensive to move.
-        let sent = Box::pin(upstream.send_made(|| request(head, &outgoing), started)).await;
+        let sent = Box::pin(upstream.send_made(|| head.request(&outgoing.pieces), started)).await;
         self.record.upstream_time();
         note_sent(self.exchange.record(), sent.as_ref().map(Response::headers));
         let mut response = match sent {
@@ -360,15 +360,4 @@ fn own_head() -> Parts {
     head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     head.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     head
-}
-
-fn request(head: &mut Head, outgoing: &Outgoing) -> hyper::http::Request<UpBody> {
-    let mut parts = head.again();
-    // Digests hold only for the client's bytes. Looked up first, since removing disturbs the order.
-    for digest in ["content-md5", "digest", "content-digest"] {
-        if outgoing.pieces.len() > 1 && parts.headers.contains_key(digest) {
-            parts.headers.remove(digest);
-        }
-    }
-    hyper::http::Request::from_parts(parts, UpBody::rope(outgoing.pieces.clone()))
 }

@@ -1,37 +1,39 @@
-//! The request handler. It relays everything but governed chat completions as it is; it reads those, identifies their
-//! caller, and hands them to an exchange, which decides on the rest.
+//! The request handler. It relays everything but requests to governed endpoints as it is; it reads those, identifies
+//! their caller, and hands them to an exchange, which decides on the rest.
 
 use super::body::{ReplyBody, UpBody};
+use super::coding::{self, NotDecoded};
 use super::conversation_lock::ConversationLock;
 use super::credential::Credentials;
 use super::driver::Driver;
 use super::error::ProxyError;
-use super::head::Head;
+use super::head::{CodedBody, Head};
 use super::headers::{self, is_upgrade};
 use super::memory::BodyMemory;
 use super::read::{Patience, ReadError, Unread, read_within};
 use super::record::{Record, write_head};
 use super::respond::error_response;
+use super::spelling::Governed;
 use super::summaries::Summariser;
 use super::upstream::Upstream;
-use super::{ResponseFuture, Service, caller, clock, coding, profile, relay};
-use crate::config::{Config, Mode, Profile, Unjudged};
+use super::{ResponseFuture, Service, caller, clock, profile, relay, ungoverned};
+use crate::config::{Config, Mode, Profile, Unjudged, WebSocket};
 use crate::conversation::identity::{HashKey, Identity};
 use crate::conversation::memo::Memo;
 use crate::conversation::request::Request;
 use crate::dialect::prefix::read_request;
-use crate::exchange::{Arrived, CHAT, Exchange, Now, Shared};
+use crate::exchange::{AnyDialect, Arrived, CHAT, Exchange, Now, Shared};
 use crate::store::StateStore;
 use crate::store::held::HeldCalls;
 use crate::telemetry::Telemetry;
 use crate::telemetry::request_record::Route;
-use crate::wire::body::Fault;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::http::Response;
 use hyper::http::request::Parts;
+use std::future::ready;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -61,11 +63,30 @@ pub struct Handler(pub ArcSwap<AppState>);
 impl Service for Handler {
     fn call(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> ResponseFuture {
         let app = self.0.load_full();
-        if app.config.mode != Mode::Off && app.governs(&request) {
-            Box::pin(app.govern(request))
-        } else {
-            app.relay(request)
+        let Some(endpoint) = app.governed(&request) else { return app.relay(request, None) };
+        if app.refuses_upgrade(endpoint, &request) {
+            return Box::pin(ready(app.refuse_upgrade(endpoint, &request)));
         }
+        match dialect_of(endpoint).filter(|_| headers::is_post(&request)) {
+            Some(dialect) => Box::pin(app.govern(request, endpoint, dialect)),
+            None => app.relay(request, Some(endpoint)),
+        }
+    }
+}
+
+/// The wire protocol of an endpoint.
+fn dialect_of(endpoint: Governed) -> Option<AnyDialect> {
+    match endpoint {
+        Governed::ChatCompletions => Some(CHAT),
+        // Relayed, since there is no dialect for it.
+        Governed::Responses => None,
+    }
+}
+
+fn route_of(endpoint: Governed) -> Route {
+    match endpoint {
+        Governed::ChatCompletions => Route::Chat,
+        Governed::Responses => Route::Responses,
     }
 }
 
@@ -79,10 +100,19 @@ struct Sender<'a> {
 }
 
 impl AppState {
-    /// Whether the request asks for a chat completion. An upgrade does not (only a GET can be one), so no `Upgrade`
-    /// header exempts a request.
-    fn governs<B>(&self, request: &hyper::http::Request<B>) -> bool {
-        headers::is_post(request) && self.upstream.takes_for_chat(request.uri())
+    /// The governed endpoint that a POST or an upgrade is for. Only a GET can be an upgrade, so no `Upgrade` header
+    /// exempts a POST.
+    fn governed<B>(&self, request: &hyper::http::Request<B>) -> Option<Governed> {
+        let may_be = self.config.mode != Mode::Off && (headers::is_post(request) || is_upgrade(request));
+        may_be.then(|| self.upstream.governed(request.uri())).flatten()
+    }
+
+    /// Whether the request is for a WebSocket through which calls would pass that HTTP's policies govern.
+    fn refuses_upgrade<B>(&self, endpoint: Governed, request: &hyper::http::Request<B>) -> bool {
+        endpoint == Governed::Responses
+            && self.config.responses.websocket == WebSocket::Http
+            && !self.is_observing()
+            && is_upgrade(request)
     }
 
     /// Now, in ms since the epoch.
@@ -106,11 +136,31 @@ impl AppState {
         ProxyError::UpstreamCut { host: self.upstream.name().to_owned(), detail: detail.to_string() }
     }
 
-    fn relay(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> ResponseFuture {
+    fn refuse_upgrade(
+        &self,
+        endpoint: Governed,
+        request: &hyper::http::Request<Incoming>,
+    ) -> Response<ReplyBody> {
+        let mode = self.config.mode.as_str();
+        let mut record = Record::begin(&self.telemetry, Route::Upgrade, request.headers(), mode);
+        record.asks_for(request.method(), request.uri(), Some(endpoint));
+        refused(record, &ProxyError::WebSocketNotGoverned)
+    }
+
+    fn relay(
+        self: Arc<Self>,
+        request: hyper::http::Request<Incoming>,
+        endpoint: Option<Governed>,
+    ) -> ResponseFuture {
         let route = if is_upgrade(&request) { Route::Upgrade } else { Route::Relay };
         let mut record = Record::begin(&self.telemetry, route, request.headers(), self.config.mode.as_str());
-        record.asks_for(request.method(), request.uri());
+        record.asks_for(request.method(), request.uri(), endpoint);
         record.sends();
+        // Nothing else makes a model answer.
+        let may_be_answered = route == Route::Upgrade || headers::is_post(&request);
+        if may_be_answered && self.config.mode != Mode::Off {
+            ungoverned::warn_once(record.data.endpoint, &record.data.path);
+        }
         // Shared with the body, which outlives this call. A std mutex: held for assignments alone.
         let record = Arc::new(Mutex::new(record));
         let idle = self.config.upstream.idle_timeout;
@@ -130,23 +180,35 @@ impl AppState {
     }
 
     /// Reads the request, identifies its caller and drives the exchange.
-    async fn govern(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> Response<ReplyBody> {
+    async fn govern(
+        self: Arc<Self>,
+        request: hyper::http::Request<Incoming>,
+        endpoint: Governed,
+        dialect: AnyDialect,
+    ) -> Response<ReplyBody> {
         let (mut parts, body) = request.into_parts();
-        let mut record =
-            Record::begin(&self.telemetry, Route::Chat, &parts.headers, self.config.mode.as_str());
-        record.asks_for(&parts.method, &parts.uri);
-        let body = match self.read(&parts, body, &mut record).await {
-            Ok(body) => body,
+        let mode = self.config.mode.as_str();
+        let mut record = Record::begin(&self.telemetry, route_of(endpoint), &parts.headers, mode);
+        record.asks_for(&parts.method, &parts.uri, Some(endpoint));
+        let (body, coded) = match self.read(&parts, body, &mut record).await {
+            Ok(read) => read,
             Err(Unread::Refused(error)) => return refused(record, &error),
             Err(Unread::Relayed(body, why)) => {
                 record.data.ungoverned = Some(why);
                 return Box::pin(self.relay_read(parts, body, None, record)).await;
             }
+            Err(Unread::Coded(came)) => {
+                return Box::pin(self.govern_unread(parts, came, "unreadable_coding", || true, record)).await;
+            }
         };
         record.data.request_bytes = body.len() as u64;
-        let request = match read_request(CHAT, &body, &self.key, &*self.memo) {
+        let request = match read_request(dialect, &body, &self.key, &*self.memo) {
             Ok(request) => request,
-            Err(fault) => return Box::pin(self.govern_unread(parts, body, fault, record)).await,
+            Err(fault) => {
+                let came = coded.map_or_else(|| body.clone(), |coded| coded.came);
+                let may_be = || dialect.may_be_request(&body, fault);
+                return Box::pin(self.govern_unread(parts, came, fault.label(), may_be, record)).await;
+            }
         };
         let Sender { profile, tier, identity } = match self.identify(&parts, (&request, &body)) {
             Ok(found) => found,
@@ -159,29 +221,30 @@ impl AppState {
         }
         let at = record.split();
         let path = parts.uri.path().to_owned();
-        let arrived = Arrived { dialect: CHAT, body, request, identity, profile, tier, path };
+        let arrived = Arrived { dialect, body, request, identity, profile, tier, path };
         let data = std::mem::take(&mut record.data);
         let now = Now { at, ms: clock::ms_at(at) };
         let exchange = Exchange::begin(Arc::clone(&self.shared), arrived, data, now);
-        Driver::new(self, exchange, record, Head::new(parts)).run().await
+        Driver::new(self, exchange, record, Head::new(parts, coded)).run().await
     }
 
-    /// Handles a request that cannot be read. Where policies restrict calls, it is refused if another parser may read
-    /// it as a chat request; and if it is sent on, its reply is only passed on if it is an error.
+    /// Handles a request that cannot be read; `body` as it came, and `why` as in metrics. Where policies restrict
+    /// calls, it is refused if it `may_be` that another parser reads it; and if it is sent on, its reply is only passed
+    /// on if it is an error.
     async fn govern_unread(
         &self,
         parts: Parts,
         body: Bytes,
-        fault: Fault,
+        why: &'static str,
+        may_be: impl FnOnce() -> bool,
         mut record: Record,
     ) -> Response<ReplyBody> {
-        let why = fault.label();
         record.data.ungoverned = Some(why);
         let credentials = Credentials::of(&parts.headers, &parts.uri);
         let is_refused = self.config.upstream.unjudged == Unjudged::Refuse
             && !self.is_observing()
             && profile::may_restrict_calls(&self.config, &parts.headers, &credentials);
-        if is_refused && (coding::is_coded(&parts.headers) || CHAT.may_be_request(&body, fault)) {
+        if is_refused && may_be() {
             return refused(record, &ProxyError::RequestUnreadable { why, answered: false });
         }
         self.relay_read(parts, UpBody::rope(vec![body]), is_refused.then_some(why), record).await
@@ -198,7 +261,34 @@ impl AppState {
         Ok(Sender { profile, tier: profile::tier(&self.config.profiles, &credentials), identity })
     }
 
-    async fn read(&self, parts: &Parts, mut body: Incoming, record: &mut Record) -> Result<Bytes, Unread> {
+    /// The request's body, and the same in the content coding in which it came, if it did.
+    async fn read(
+        &self,
+        parts: &Parts,
+        body: Incoming,
+        record: &mut Record,
+    ) -> Result<(Bytes, Option<CodedBody>), Unread> {
+        let came = self.receive(parts, body, record).await?;
+        let limit = self.config.limits.request_bytes;
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let decoded = coding::decode_request(&parts.headers, &came, most, &self.memory.requests).await;
+        match decoded {
+            Ok(None) => Ok((came, None)),
+            Ok(Some(decoded)) => Ok((decoded.clone(), Some(CodedBody { came, decoded }))),
+            Err(NotDecoded::Unreadable) => Err(Unread::Coded(came)),
+            Err(NotDecoded::TooLong) if self.is_observing() => {
+                Err(Unread::Relayed(UpBody::rope(vec![came]), "too_large"))
+            }
+            Err(NotDecoded::NoMemory) if self.is_observing() => {
+                Err(Unread::Relayed(UpBody::rope(vec![came]), "no_memory"))
+            }
+            Err(NotDecoded::TooLong) => Err(ProxyError::RequestTooLong { limit }.into()),
+            Err(NotDecoded::NoMemory) => Err(ProxyError::NoMemory.into()),
+        }
+    }
+
+    /// The request's body as it comes.
+    async fn receive(&self, parts: &Parts, mut body: Incoming, record: &mut Record) -> Result<Bytes, Unread> {
         let limits = &self.config.limits;
         let declared = parts.headers.get(hyper::http::header::CONTENT_LENGTH);
         let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());

@@ -1,64 +1,105 @@
-//! The head of a client's request, for each upstream request made for it. Changes nothing in it.
+//! The head of a client's request, for each upstream request made for it. A body that came in a content coding goes
+//! with it: it is sent as it came, unless something in it was changed.
 
+use super::body::UpBody;
+use super::headers::retain;
+use bytes::Bytes;
+use hyper::http::header::CONTENT_ENCODING;
 use hyper::http::request::Parts;
-use hyper::http::{HeaderValue, Uri};
+use hyper::http::{HeaderValue, Request, Uri};
+
+/// Headers that hold for the client's bytes alone.
+const DIGESTS: [&str; 4] = ["content-md5", "digest", "content-digest", "repr-digest"];
 
 /// See the module's documentation.
-pub(crate) struct Head(Parts);
+pub(crate) struct Head {
+    parts: Parts,
+    coded: Option<CodedBody>,
+}
+
+/// A body in a content coding, as it came and decoded.
+pub(crate) struct CodedBody {
+    pub(crate) came: Bytes,
+    pub(crate) decoded: Bytes,
+}
 
 impl Head {
-    /// The head `parts`.
-    pub(crate) fn new(parts: Parts) -> Self {
-        Self(parts)
+    /// The head `parts` of a request whose body came `coded`, if it did.
+    pub(crate) fn new(parts: Parts, coded: Option<CodedBody>) -> Self {
+        Self { parts, coded }
     }
 
     /// The head as it came.
     pub(crate) fn came(&self) -> &Parts {
-        &self.0
+        &self.parts
     }
 
     /// Copies slices of the buffer into which hyper read the request: a slice would keep all of it, 8 KB for as long as
     /// a stream lasts.
     pub(crate) fn shrink(&mut self) {
-        self.0.uri = Uri::try_from(self.0.uri.to_string()).unwrap_or_else(|_| self.0.uri.clone());
-        for value in self.0.headers.values_mut() {
+        let parts = &mut self.parts;
+        parts.uri = Uri::try_from(parts.uri.to_string()).unwrap_or_else(|_| parts.uri.clone());
+        for value in parts.headers.values_mut() {
             let Ok(mut copy) = HeaderValue::from_bytes(value.as_bytes()) else { continue };
             copy.set_sensitive(value.is_sensitive());
             *value = copy;
         }
     }
 
-    /// The head for one more request.
-    pub(crate) fn again(&self) -> Parts {
-        self.0.clone()
+    /// One more request, with this body in pieces. A changed body goes out without a content coding, and without the
+    /// digests of the client's bytes.
+    pub(crate) fn request(&self, pieces: &[Bytes]) -> Request<UpBody> {
+        let mut parts = self.parts.clone();
+        let is_same = |coded: &&CodedBody| matches!(pieces, [only] if *only == coded.decoded);
+        if let Some(coded) = self.coded.as_ref().filter(is_same) {
+            return Request::from_parts(parts, UpBody::rope(vec![coded.came.clone()]));
+        }
+        let is_coded = self.coded.is_some();
+        if is_coded || pieces.len() > 1 {
+            retain(&mut parts.headers, |name, _| {
+                !(DIGESTS.contains(&name.as_str()) || (is_coded && *name == CONTENT_ENCODING))
+            });
+        }
+        Request::from_parts(parts, UpBody::rope(pieces.to_vec()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hyper::http::request::Request;
+    use http_body_util::BodyExt as _;
     use hyper::http::{Method, Version};
+
+    fn parts(headers: &[(&'static str, HeaderValue)]) -> Parts {
+        let mut request = Request::post("/v1/chat/completions?a=%20b").body(()).unwrap();
+        for (name, value) in headers {
+            request.headers_mut().append(*name, value.clone());
+        }
+        request.into_parts().0
+    }
+
+    fn pieces(texts: &[&'static str]) -> Vec<Bytes> {
+        texts.iter().map(|text| Bytes::from_static(text.as_bytes())).collect()
+    }
 
     #[test]
     fn a_head_is_the_same_again_with_order_doubles_and_what_is_secret() {
         let mut secret = HeaderValue::from_static("s");
         secret.set_sensitive(true);
-        let request = Request::post("/v1/chat/completions?a=%20b")
-            .version(Version::HTTP_11)
-            .header("b", "1")
-            .header("x-own", "2")
-            .header("b", HeaderValue::from_bytes(b"\xfe").unwrap())
-            .header("empty", "")
-            .header("authorization", secret);
-        let (came, ()) = request.body(()).unwrap().into_parts();
+        let came = parts(&[
+            ("b", HeaderValue::from_static("1")),
+            ("x-own", HeaderValue::from_static("2")),
+            ("b", HeaderValue::from_bytes(b"\xfe").unwrap()),
+            ("empty", HeaderValue::from_static("")),
+            ("authorization", secret),
+        ]);
         let (uri, headers) = (came.uri.clone(), came.headers.clone());
-        let mut head = Head::new(came);
+        let mut head = Head::new(came, None);
         for sending in 0..3 {
             if sending == 1 {
                 head.shrink();
             }
-            let parts = head.again();
+            let (parts, _) = head.request(&pieces(&["x"])).into_parts();
             assert_eq!((&parts.method, parts.version), (&Method::POST, Version::HTTP_11), "{sending}");
             assert_eq!(parts.uri, uri);
             assert_eq!(
@@ -67,6 +108,36 @@ mod tests {
                 "{sending}"
             );
             assert!(parts.headers["authorization"].is_sensitive());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_coded_body_goes_out_as_it_came_until_it_is_changed() {
+        let value = HeaderValue::from_static;
+        let headers = [
+            ("content-encoding", value("gzip")),
+            ("x-a", value("1")),
+            ("content-digest", value("d")),
+            ("repr-digest", value("d")),
+            ("x-b", value("2")),
+        ];
+        let coded = CodedBody { came: "coded".into(), decoded: "plain".into() };
+        let head = Head::new(parts(&headers), Some(coded));
+        let names = ["content-encoding", "x-a", "content-digest", "repr-digest", "x-b"];
+        for (sent, expected_names, expected) in [
+            (pieces(&["plain"]), &names[..], "coded"),
+            (pieces(&["plain", "er"]), &["x-a", "x-b"], "plainer"),
+            (pieces(&["other"]), &["x-a", "x-b"], "other"),
+        ] {
+            let (parts, body) = head.request(&sent).into_parts();
+            let found: Vec<&str> = parts.headers.keys().map(|name| name.as_str()).collect();
+            assert_eq!(found, expected_names, "{sent:?}");
+            assert_eq!(body.collect().await.unwrap().to_bytes(), expected);
+        }
+        // A coding that names none, and a body that came plain.
+        let head = Head::new(parts(&[("content-encoding", value("identity")), ("digest", value("d"))]), None);
+        for (sent, expected) in [(pieces(&["a"]), 2), (pieces(&["a", "b"]), 1)] {
+            assert_eq!(head.request(&sent).headers().len(), expected, "{sent:?}");
         }
     }
 }

@@ -33,6 +33,7 @@ mod stream;
 pub mod summaries;
 mod target;
 mod tls;
+mod ungoverned;
 mod upgrade;
 pub mod upstream;
 mod version;

@@ -48,6 +48,8 @@ pub(super) enum Unread {
     /// It is not read whole, for the given reason, and goes up as it is: the part that was read, and the rest as it
     /// comes.
     Relayed(UpBody, &'static str),
+    /// It is in a content coding that cannot be undone: the body as it came.
+    Coded(Bytes),
 }
 
 impl From<ProxyError> for Unread {

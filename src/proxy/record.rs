@@ -2,6 +2,7 @@
 //! where the client leaves early. Decides nothing.
 
 use super::error::ProxyError;
+use super::spelling::Governed;
 use crate::telemetry::Telemetry;
 use crate::telemetry::endpoint::{Endpoint, shown};
 use crate::telemetry::request_record::{RequestRecord, Route, Times, actions_header};
@@ -54,14 +55,14 @@ impl Record {
         }
     }
 
-    /// What the request asks for.
-    pub(crate) fn asks_for(&mut self, method: &Method, uri: &Uri) {
+    /// What the request asks for; `governed`: the endpoint that its path leads to, however it is written.
+    pub(super) fn asks_for(&mut self, method: &Method, uri: &Uri, governed: Option<Governed>) {
         self.data.method = method.as_str().to_owned();
         self.data.path = shown(uri.path()).into_owned();
-        self.data.endpoint = match self.data.route {
-            // However its path is written.
-            Route::Chat => Endpoint::ChatCompletions,
-            Route::Relay | Route::Upgrade => Endpoint::of(uri.path()),
+        self.data.endpoint = match governed {
+            Some(Governed::ChatCompletions) => Endpoint::ChatCompletions,
+            Some(Governed::Responses) => Endpoint::Responses,
+            None => Endpoint::of(uri.path()),
         };
     }
 

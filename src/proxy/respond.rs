@@ -4,7 +4,7 @@ use super::body::ReplyBody;
 use super::error::ProxyError;
 use crate::dialect::error::own_error_body;
 use bytes::Bytes;
-use hyper::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use hyper::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE};
 use hyper::http::{HeaderValue, Response, StatusCode};
 
 /// `{"error":{"message","type":"toolrein_error","param":null,"code"}}` with the error's status, and `x-should-retry`
@@ -28,6 +28,11 @@ pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
         // The standard requires the list of supported methods.
         headers
             .insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE"));
+    }
+    if *error == ProxyError::WebSocketNotGoverned {
+        // 426 must name the protocol to use instead (RFC 9110, section 15.5.22), and the field its option (7.8).
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
     }
     response
 }

@@ -1,4 +1,4 @@
-//! Path normalisation: which paths a server may take for that of chat completions, however they are written. A form
+//! Path normalisation: which paths a server may take for that of a governed endpoint, however they are written. A form
 //! that a server understands and toolrein does not would bypass every policy.
 //!
 //! It covers percent-encoding of any depth, path parameters, backslashes, dot segments, empty segments and the case of
@@ -6,37 +6,63 @@
 
 use percent_encoding::percent_decode;
 
-/// The end of the governed paths.
-const CHAT: [&str; 2] = ["chat", "completions"];
+/// An endpoint whose requests are governed. Its path is recognised by the last segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Governed {
+    ChatCompletions,
+    Responses,
+}
+
 /// How often a path is decoded step by step. Each server on the way may decode once; three in a row are more than
 /// anybody has. After that, the path is decoded as far as it can be.
 const SERVERS: usize = 3;
 /// The longest path, in bytes, for which every interpretation is tried. No client sends a longer one; such a path
-/// counts as chat completions as soon as the words occur in it, so that a long path costs no more time than a short
-/// one.
+/// counts as governed as soon as the words occur in it, so that a long path costs no more time than a short one.
 const LONGEST_READ: usize = 2048;
 
-/// Whether any server may take `path` for that of chat completions.
-pub(super) fn is_chat(path: &str) -> bool {
+/// The endpoint for which any server may take `path`; of two, the first of [`Governed::ALL`].
+pub(super) fn governed(path: &str) -> Option<Governed> {
     if is_plain(path) {
-        return ends_with_chat(path.split('/').map(str::as_bytes).filter(|segment| !segment.is_empty()));
+        let segments = || path.split('/').map(str::as_bytes);
+        return Governed::ALL.into_iter().find(|endpoint| endpoint.is_at_end_of(segments()));
     }
     let whole = fully_decoded(path.as_bytes());
     let folded = folded(&whole);
-    if !CHAT.iter().all(|word| folded.contains(word)) {
-        return false;
-    }
-    if path.len() > LONGEST_READ {
-        return true;
-    }
-    let mut text = path.as_bytes().to_vec();
-    for _ in 0..SERVERS {
-        if Reading::all().any(|reading| reading.is_chat(&text)) {
-            return true;
+    let has_words = |endpoint: &Governed| endpoint.segments().iter().all(|segment| folded.contains(segment));
+    let mut found = Governed::ALL.into_iter().filter(has_words);
+    found.find(|endpoint| path.len() > LONGEST_READ || endpoint.is_read_in(path.as_bytes(), &whole))
+}
+
+impl Governed {
+    /// In the order in which they are looked for.
+    const ALL: [Self; 2] = [Self::ChatCompletions, Self::Responses];
+
+    /// The last segments of the path.
+    fn segments(self) -> &'static [&'static str] {
+        match self {
+            Self::ChatCompletions => &["chat", "completions"],
+            Self::Responses => &["responses"],
         }
-        text = decoded(&text);
     }
-    Reading::all().any(|reading| reading.is_chat(&text) || reading.is_chat(&whole))
+
+    /// Whether any server may find this endpoint in `path`, which is `whole` when it is fully decoded.
+    fn is_read_in(self, path: &[u8], whole: &[u8]) -> bool {
+        let mut text = path.to_vec();
+        for _ in 0..SERVERS {
+            if Reading::all().any(|reading| reading.finds(self, &text)) {
+                return true;
+            }
+            text = decoded(&text);
+        }
+        Reading::all().any(|reading| reading.finds(self, &text) || reading.finds(self, whole))
+    }
+
+    /// Whether the last of these segments that are not empty are those of this endpoint.
+    fn is_at_end_of<'a>(self, segments: impl DoubleEndedIterator<Item = &'a [u8]>) -> bool {
+        let mut segments = segments.rev().filter(|segment| !segment.is_empty());
+        let mut expected = self.segments().iter().rev();
+        expected.all(|word| segments.next().is_some_and(|segment| is_word(segment, word)))
+    }
 }
 
 /// Whether all servers split the path in the same way, as with nearly every path.
@@ -68,7 +94,7 @@ impl Reading {
         })
     }
 
-    fn is_chat(self, path: &[u8]) -> bool {
+    fn finds(self, endpoint: Governed, path: &[u8]) -> bool {
         let path = if self.cuts { before(path, |byte| matches!(byte, b'?' | b'#' | 0)) } else { path };
         let mut segments: Vec<&[u8]> = Vec::new();
         for segment in path.split(|byte| *byte == b'/' || (self.backslash && *byte == b'\\')) {
@@ -80,18 +106,13 @@ impl Reading {
                 _ => segments.push(segment),
             }
         }
-        ends_with_chat(segments.into_iter().filter(|segment| !segment.is_empty()))
+        endpoint.is_at_end_of(segments.into_iter())
     }
 }
 
 /// The bytes before the first one that `ends` them.
 fn before(text: &[u8], ends: impl Fn(u8) -> bool) -> &[u8] {
     &text[..text.iter().position(|byte| ends(*byte)).unwrap_or(text.len())]
-}
-
-fn ends_with_chat<'a>(segments: impl DoubleEndedIterator<Item = &'a [u8]>) -> bool {
-    let mut segments = segments.rev();
-    CHAT.iter().rev().all(|word| segments.next().is_some_and(|segment| is_word(segment, word)))
 }
 
 /// Whether a segment is `word` in any case of letters, with white space or control characters around it.
@@ -136,7 +157,7 @@ mod tests {
     use proptest::sample::select;
 
     #[test]
-    fn every_spelling_of_the_governed_path_is_known_and_no_other_path_is() {
+    fn every_spelling_of_the_path_of_chat_completions_is_known() {
         for path in [
             "/v1/chat/completions",
             "/chat/completions/",
@@ -162,8 +183,37 @@ mod tests {
             "/v1/chat/completions//..",
             "/v1/chat/completions/x\\../..",
         ] {
-            assert!(is_chat(path), "{path}");
+            assert_eq!(governed(path), Some(Governed::ChatCompletions), "{path}");
         }
+    }
+
+    #[test]
+    fn every_spelling_of_the_path_of_responses_is_known() {
+        for path in [
+            "/v1/responses",
+            "/responses/",
+            "/openai/v1/responses//",
+            "/backend-api/codex/Responses",
+            "/v1/%72esponses",
+            "/v1%2Fresponses",
+            "/v1/response%2573",
+            "/v1/responses;a=b",
+            "/v1\\responses",
+            "/v1/responses/x/..",
+            "/v1/responses/x/%2e%2E/.",
+            "/v1/responses%3Fa=b",
+            "/v1/re%C5%BFpon%C5%BFes%20",
+            "/v1/chat/completions/responses",
+            "/v1/chat/completions/..;/responses",
+        ] {
+            assert_eq!(governed(path), Some(Governed::Responses), "{path}");
+        }
+        // A server that cuts the decoded path at its `?` takes it for the one, any other for the other.
+        assert_eq!(governed("/v1/responses%3F/chat/completions"), Some(Governed::ChatCompletions));
+    }
+
+    #[test]
+    fn no_other_path_is_taken_for_a_governed_one() {
         for path in [
             "/v1/chat/completions/id",
             "/v1/chat/completions-x",
@@ -177,22 +227,41 @@ mod tests {
             "/v1/chat/completions%25",
             "/v1/chat/completions%2520x",
             "/v1/chat-completions;/chat/completion",
+            "/v1/responses/resp_1",
+            "/v1/responses/resp_1/cancel",
+            "/v1/responses/compact",
+            "/v1/responses/input_tokens",
+            "/v1/responses/resp%2F1",
+            "/v1/responses/..",
+            "/v1/responses-x",
+            "/v1/xresponses",
+            "/v1/response",
+            "/v1/response/s",
             "/%",
             "/..",
             "/",
             "",
         ] {
-            assert!(!is_chat(path), "{path}");
+            assert_eq!(governed(path), None, "{path}");
         }
     }
 
     #[test]
     fn a_long_path_is_decided_on_without_every_reading() {
         let long = |end: &str| format!("/{}/{end}", "%2561/".repeat(LONGEST_READ));
-        assert!(is_chat(&long("chat/completions")));
-        assert!(is_chat(&long("chat/completions/..")), "in doubt");
-        assert!(!is_chat(&long("embeddings")));
-        assert!(is_chat(&format!("/v1/chat/{}63ompletions", "%25".repeat(10_000))));
+        for (end, expected) in [
+            ("chat/completions", Some(Governed::ChatCompletions)),
+            ("chat/completions/..", Some(Governed::ChatCompletions)),
+            ("responses", Some(Governed::Responses)),
+            ("responses/..", Some(Governed::Responses)),
+            ("responses/chat/completions", Some(Governed::ChatCompletions)),
+            ("embeddings", None),
+        ] {
+            assert_eq!(governed(&long(end)), expected, "{end}");
+        }
+        let layers = "%25".repeat(10_000);
+        assert_eq!(governed(&format!("/v1/chat/{layers}63ompletions")), Some(Governed::ChatCompletions));
+        assert_eq!(governed(&format!("/v1/{layers}72esponses")), Some(Governed::Responses));
     }
 
     /// A character as it is, or under as many layers of percent-encoding.
@@ -250,7 +319,7 @@ mod tests {
 
     /// A server that normalises a path in the order of `steps`, each a letter: `d`ecodes once, takes `b`ackslashes for
     /// slashes, drops `p`arameters, cuts at a `q`uery, `m`erges slashes, resolves `.` segments.
-    fn served(path: &str, steps: &str) -> bool {
+    fn served(path: &str, steps: &str) -> Option<Governed> {
         let mut path = path.to_owned();
         for step in steps.chars() {
             path = match step {
@@ -282,7 +351,7 @@ mod tests {
         }
         let path = format!("/{}", path.to_ascii_lowercase());
         let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-        segments.ends_with(&CHAT)
+        Governed::ALL.into_iter().find(|endpoint| segments.ends_with(endpoint.segments()))
     }
 
     fn percent_decoded(text: &str) -> String {
@@ -321,12 +390,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_governed_path_is_known_in_any_spelling(path in any_spelling(&["chat", "completions"])) {
-            prop_assert!(is_chat(&path), "{}", path);
+        fn the_path_of_chat_completions_is_known_in_any_spelling(path in any_spelling(&["chat", "completions"])) {
+            prop_assert_eq!(governed(&path), Some(Governed::ChatCompletions), "{}", path);
         }
 
         #[test]
-        fn no_spelling_of_another_path_is_taken_for_it(
+        fn the_path_of_responses_is_known_in_any_spelling(path in any_spelling(&["responses"])) {
+            prop_assert_eq!(governed(&path), Some(Governed::Responses), "{}", path);
+        }
+
+        #[test]
+        fn no_spelling_of_another_path_is_taken_for_a_governed_one(
             path in prop_oneof![
                 any_spelling(&["chat", "completions-x"]),
                 any_spelling(&["xchat", "completions"]),
@@ -334,25 +408,30 @@ mod tests {
                 any_spelling(&["chat"]),
                 any_spelling(&["completions", "chat"]),
                 any_spelling(&["embeddings"]),
+                any_spelling(&["responses-x"]),
+                any_spelling(&["xresponses"]),
+                any_spelling(&["response"]),
             ],
         ) {
-            prop_assert!(!is_chat(&path), "{}", path);
+            prop_assert_eq!(governed(&path), None, "{}", path);
         }
 
         #[test]
-        fn a_path_is_governed_exactly_if_one_of_many_servers_takes_it_for_chat_completions(
+        fn a_path_is_governed_exactly_if_one_of_many_servers_takes_it_for_a_governed_one(
             parts in prop::collection::vec(
                 select(vec![
                     "/", "/", "\\", "%2f", "%5C", "%252F", "chat", "chat/completions", "completions", "ChaT", "%63hat",
-                    "complet%2569ons", ";", ";a", ".", "..", "/../", "%2e%2e", "x", "?", "%3f", "%23", "%00", "%25",
+                    "complet%2569ons", "responses", "responses", "Re%73ponses", ";", ";a", ".", "..", "/../", "%2e%2e", "x", "?", "%3f", "%23", "%00", "%25",
                     "%", "2f", "%2525252f",
                 ]),
                 0..9,
             ),
         ) {
             let path = format!("/{}", parts.concat()).replace('?', "%3F");
-            let taken: Vec<String> = servers().into_iter().filter(|steps| served(&path, steps)).collect();
-            prop_assert_eq!(is_chat(&path), !taken.is_empty(), "{} by {:?}", path, taken);
+            let takes = |steps: String| served(&path, &steps).map(|endpoint| (endpoint, steps));
+            let taken: Vec<(Governed, String)> = servers().into_iter().filter_map(takes).collect();
+            let expected = taken.iter().map(|(endpoint, _)| *endpoint).min();
+            prop_assert_eq!(governed(&path), expected, "{} by {:?}", path, taken);
         }
     }
 }

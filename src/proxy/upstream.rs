@@ -8,10 +8,11 @@ use super::body::{BodyError, UpBody};
 use super::client::{self, FirstByte, Keep, SendError, UpstreamClient};
 use super::connect::{ConnectTimeout, Connector, Note, Offer};
 use super::error::ProxyError;
+use super::headers;
 use super::hints::MOST_HINTS;
+use super::spelling::{self, Governed};
 use super::target::Base;
 use super::tls::{self, CaFileError};
-use super::{headers, spelling};
 use hyper::body::Body;
 use hyper::body::Incoming;
 use hyper::http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
@@ -105,11 +106,12 @@ impl Upstream {
         self.base.name()
     }
 
-    /// Whether the upstream may take a request to `asked` for one for chat completions: by the client's path, or by the
-    /// path that is sent to the upstream (`upstream.url` may end in a part of it).
-    pub(super) fn takes_for_chat(&self, asked: &Uri) -> bool {
-        let sent = || asked.path_and_query().and_then(|asked| self.base.target(asked).ok());
-        spelling::is_chat(asked.path()) || sent().is_some_and(|sent| spelling::is_chat(sent.path()))
+    /// The governed endpoint for which the upstream may take a request to `asked`: by the client's path, or by the path
+    /// that is sent to the upstream (`upstream.url` may end in a part of it).
+    pub(super) fn governed(&self, asked: &Uri) -> Option<Governed> {
+        let own = spelling::governed(asked.path());
+        let sent = asked.path_and_query().and_then(|asked| self.base.target(asked).ok());
+        own.into_iter().chain(sent.and_then(|sent| spelling::governed(sent.path()))).min()
     }
 
     /// Silence allowed inside a response's body.
@@ -376,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_becomes_that_of_chat_completions_at_the_upstream_is_known() {
+    fn a_path_that_becomes_a_governed_one_at_the_upstream_is_known() {
         let upstream = |url: &str| {
             let second = Duration::from_secs(1);
             let base = url.parse().unwrap();
@@ -390,12 +392,19 @@ mod tests {
             };
             Upstream::new(settings).unwrap()
         };
-        let takes = |url: &str, asked: &str| upstream(url).takes_for_chat(&asked.parse().unwrap());
-        assert!(takes("http://h/v1", "/v1/chat/completions?a"));
-        assert!(takes("http://h/api/chat", "/v1/completions"));
-        assert!(takes("http://h/chat/completions", "/v1?a=b"));
-        assert!(!takes("http://h/api/chat", "/v1/models"));
-        assert!(!takes("http://h/v1", "/v1/completions"));
+        for (url, asked, expected) in [
+            ("http://h/v1", "/v1/chat/completions?a", Some(Governed::ChatCompletions)),
+            ("http://h/api/chat", "/v1/completions", Some(Governed::ChatCompletions)),
+            ("http://h/chat/completions", "/v1?a=b", Some(Governed::ChatCompletions)),
+            ("http://h/api/chat", "/v1/models", None),
+            ("http://h/v1", "/v1/completions", None),
+            ("http://h/v1", "/v1/responses?a", Some(Governed::Responses)),
+            ("http://h/codex/responses", "/v1?a=b", Some(Governed::Responses)),
+            ("http://h/responses", "/v1/resp_1", None),
+            ("http://h/responses/chat", "/v1/completions", Some(Governed::ChatCompletions)),
+        ] {
+            assert_eq!(upstream(url).governed(&asked.parse().unwrap()), expected, "{url} {asked}");
+        }
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Metric families: how they are made and registered, with series resolved once for labels known beforehand. Their
 //! users define names, help texts and what is counted.
 
+use super::endpoint::Endpoint;
 use super::request_record::{Context, Route};
 use prometheus::core::Collector;
 use prometheus::{
     Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry,
 };
-use std::sync::OnceLock;
 
 /// The statuses with their own series.
 const STATUSES: std::ops::Range<u16> = 100..600;
@@ -120,42 +120,33 @@ impl Contexts {
     }
 }
 
-/// Requests by route and status, each resolved when it is first seen.
-pub(super) struct Requests {
-    family: IntCounterVec,
-    /// Per route: one for each of [`STATUSES`], one for no status, one for any other.
-    by_route: [Vec<OnceLock<IntCounter>>; Route::ALL.len()],
-}
+/// Requests by route, endpoint and status.
+pub(super) struct Requests(IntCounterVec);
 
 impl Requests {
     pub(super) fn new(make: &Maker<'_>, name: &str, help: &str) -> Result<Self, Error> {
-        let family = make.counters(name, help, &["route", "status"])?;
-        let by_route = Route::ALL.map(|_| (0..STATUSES.len() + 2).map(|_| OnceLock::new()).collect());
-        let requests = Self { family, by_route };
-        for (route, status) in [(Route::Chat, 200), (Route::Relay, 200), (Route::Upgrade, 101)] {
-            requests.counter(route, status);
+        let requests = Self(make.counters(name, help, &["route", "endpoint", "status"])?);
+        for (route, endpoint, status) in [
+            (Route::Chat, Endpoint::ChatCompletions, 200),
+            (Route::Responses, Endpoint::Responses, 200),
+            (Route::Relay, Endpoint::Other, 200),
+            (Route::Upgrade, Endpoint::Realtime, 101),
+        ] {
+            requests.counter(route, endpoint, status);
         }
         Ok(requests)
     }
 
-    pub(super) fn count(&self, route: Route, status: u16) {
-        self.counter(route, status).inc();
+    pub(super) fn count(&self, route: Route, endpoint: Endpoint, status: u16) {
+        self.counter(route, endpoint, status).inc();
     }
 
-    fn counter(&self, route: Route, status: u16) -> &IntCounter {
-        let is_usual = STATUSES.contains(&status);
-        let index = match status {
-            0 => STATUSES.len(),
-            _ if is_usual => usize::from(status - STATUSES.start),
-            _ => STATUSES.len() + 1,
+    fn counter(&self, route: Route, endpoint: Endpoint, status: u16) -> IntCounter {
+        let status = match status {
+            0 => "none".to_owned(),
+            _ if STATUSES.contains(&status) => status.to_string(),
+            _ => "other".to_owned(),
         };
-        self.by_route[route as usize][index].get_or_init(|| {
-            let label = match status {
-                0 => "none".to_owned(),
-                _ if is_usual => status.to_string(),
-                _ => "other".to_owned(),
-            };
-            self.family.with_label_values(&[route.as_str(), label.as_str()])
-        })
+        self.0.with_label_values(&[route.as_str(), endpoint.as_str(), status.as_str()])
     }
 }

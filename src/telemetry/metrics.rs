@@ -3,9 +3,7 @@
 
 use super::families::{Contexts, Counters, Maker, Requests};
 use super::gauges::Gauges;
-use super::request_record::{
-    Consent, Fallback, On, PrefixBreak, RequestRecord, Route, SummaryResult, Tokens,
-};
+use super::request_record::{Consent, Fallback, On, PrefixBreak, RequestRecord, SummaryResult, Tokens};
 use super::store::{StoreMetrics, StoreOp};
 use super::tools::Tools;
 use prometheus::process_collector::ProcessCollector;
@@ -23,7 +21,7 @@ const ANSWER_SECONDS: [f64; 14] =
 /// Reasons known beforehand, so that their counters start at 0. Others are exposed once they are seen.
 const UNJUDGED: [&str; 6] =
     ["event_too_long", "held_too_much", "reply_too_long", "not_json", "ambiguous", "unreadable_coding"];
-const UNGOVERNED: [&str; 10] = [
+const UNGOVERNED: [&str; 11] = [
     "not_json",
     "no_messages",
     "wrong_type",
@@ -34,6 +32,7 @@ const UNGOVERNED: [&str; 10] = [
     "too_many_parts",
     "no_memory",
     "odd_text",
+    "unreadable_coding",
 ];
 /// In the order of [`Tokens`], then the estimate for prompts without a bill.
 const TOKEN_KINDS: [&str; 7] =
@@ -115,11 +114,12 @@ impl Metrics {
             requests: Requests::new(
                 &make,
                 "toolrein_requests_total",
-                "Client requests by route and by the HTTP status that the client got (none: it left before one).",
+                "Client requests by route, by endpoint and by the HTTP status that the client got (none: it left \
+                 before one).",
             )?,
             by_profile: make.counters(
                 "toolrein_profile_requests_total",
-                "Chat requests with a profile, by its name.",
+                "Governed requests with a profile, by its name.",
                 &["profile"],
             )?,
             times: Times::new(&make)?,
@@ -234,7 +234,7 @@ impl Metrics {
 
     /// Counts one request.
     pub(super) fn record(&self, record: &RequestRecord) {
-        self.requests.count(record.route, record.status);
+        self.requests.count(record.route, record.endpoint, record.status);
         if let Some(profile) = &record.profile {
             self.by_profile.with_label_values(&[&**profile]).inc();
         }
@@ -266,7 +266,7 @@ impl Metrics {
 
     fn record_tokens(&self, record: &RequestRecord) {
         let Tokens { prompt, cached, cache_written, completion, reasoning, saved } = record.tokens;
-        let is_read = record.route == Route::Chat && record.ungoverned.is_none();
+        let is_read = record.route.is_governed() && record.ungoverned.is_none();
         let is_unbilled = is_read && (200..300).contains(&record.status) && prompt == 0;
         let estimated = if is_unbilled { record.request_bytes / BYTES_OF_A_TOKEN } else { 0 };
         let counts = [prompt, cached, cache_written, completion, reasoning, saved, estimated];
@@ -361,7 +361,7 @@ impl Deeds {
             )?,
             ungoverned: make.words(
                 "toolrein_ungoverned_total",
-                "Chat requests that were relayed unread because they could not be read, by reason.",
+                "Governed requests that were relayed unread because they could not be read, by reason.",
                 "why",
                 &UNGOVERNED,
             )?,
@@ -414,7 +414,7 @@ impl Deeds {
 #[cfg(test)]
 mod tests {
     use super::super::cases::rich;
-    use super::super::request_record::{Action, Context};
+    use super::super::request_record::{Action, Context, Route};
     use super::*;
 
     fn metrics() -> Metrics {
@@ -449,7 +449,7 @@ toolrein_overhead_seconds_count 1
 toolrein_prefix_breaks_total{cause="store"} 1
 toolrein_profile_requests_total{profile="chat"} 1
 toolrein_reasks_total 1
-toolrein_requests_total{route="chat",status="200"} 1
+toolrein_requests_total{endpoint="chat_completions",route="chat",status="200"} 1
 toolrein_tokens_total{kind="cache_written"} 100
 toolrein_tokens_total{kind="cached"} 2048
 toolrein_tokens_total{kind="completion"} 70
@@ -482,7 +482,7 @@ toolrein_upstream_seconds_count 1"#;
         metrics.record(&RequestRecord { repeated: true, ..rich() });
         let samples = samples(&metrics);
         for expected in [
-            r#"toolrein_requests_total{route="chat",status="200"} 2"#,
+            r#"toolrein_requests_total{endpoint="chat_completions",route="chat",status="200"} 2"#,
             r#"toolrein_tokens_total{kind="prompt"} 6000"#,
             r#"toolrein_tool_calls_total{tool="search",verdict="allowed"} 4"#,
             r#"toolrein_actions_total{action="blocked",policy="rate_limit"} 2"#,
@@ -541,8 +541,9 @@ toolrein_upstream_seconds_count 1"#;
         }
         let text = metrics.render();
         for (status, count) in [("none", 1), ("other", 3), ("599", 1), ("101", 1)] {
-            let sample =
-                format!("\ntoolrein_requests_total{{route=\"upgrade\",status=\"{status}\"}} {count}\n");
+            let sample = format!(
+                "\ntoolrein_requests_total{{endpoint=\"other\",route=\"upgrade\",status=\"{status}\"}} {count}\n"
+            );
             assert!(text.contains(&sample), "{sample}");
         }
         assert!(text.contains("\ntoolrein_client_gone_total 1\n"));

@@ -32,7 +32,7 @@ pub struct RequestRecord {
     /// The client left before the end.
     pub client_gone: bool,
     pub streamed: bool,
-    /// Why a chat request was relayed unread: `not_json`, `no_messages`, `lone_surrogate`, ...
+    /// Why a governed request was relayed unread: `not_json`, `no_messages`, `lone_surrogate`, ...
     pub ungoverned: Option<&'static str>,
     /// What policies did that they had not done to an earlier request.
     pub actions: Vec<Action>,
@@ -70,7 +70,7 @@ pub struct RequestRecord {
     /// How much of each limit the conversation has used. For the log alone.
     pub usage_of_limits: Vec<LimitUse>,
     pub times: Times,
-    /// Size of the request's body as the client sent it.
+    /// Size of the request's body, without its content coding.
     pub request_bytes: u64,
     /// Size of the reply's body as the client got it.
     pub reply_bytes: u64,
@@ -83,6 +83,8 @@ pub struct RequestRecord {
 pub enum Route {
     /// Chat completions, through the policies.
     Chat,
+    /// The Responses API, through the policies.
+    Responses,
     /// Anything else, as it is.
     #[default]
     Relay,
@@ -359,12 +361,16 @@ pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>, saved: 
 }
 
 impl Route {
-    pub(super) const ALL: [Self; 3] = [Self::Chat, Self::Relay, Self::Upgrade];
+    /// Whether the request goes through the policies.
+    pub fn is_governed(self) -> bool {
+        matches!(self, Self::Chat | Self::Responses)
+    }
 
     /// As in labels and fields.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Chat => "chat",
+            Self::Responses => "responses",
             Self::Relay => "relay",
             Self::Upgrade => "upgrade",
         }

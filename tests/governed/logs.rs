@@ -76,7 +76,7 @@ fn a_relayed_request_has_a_line_with_its_method_and_path() {
     let toolrein = Toolrein::before(&upstream, "");
     for (method, path, endpoint) in [
         ("GET", "/v1/models", "models"),
-        ("POST", "/v1/responses", "responses"),
+        ("POST", "/v1/responses/resp_1/cancel", "responses"),
         ("POST", "/v1/messages", "messages"),
         ("DELETE", "/v1/files/f-1", "files"),
         ("GET", "/elsewhere", "other"),

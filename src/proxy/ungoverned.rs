@@ -1,0 +1,44 @@
+//! Warnings about LLM traffic that is relayed without being governed: one log line per endpoint and process. Metrics
+//! and request lines count each request.
+
+use crate::telemetry::endpoint::Endpoint;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The endpoints that were warned about, one bit each.
+static WARNED: AtomicU32 = AtomicU32::new(0);
+
+/// Warns about a relayed request that a model may answer with tool calls, the first time for its endpoint.
+pub(super) fn warn_once(endpoint: Endpoint, path: &str) {
+    if may_call_tools(endpoint) && is_first(&WARNED, endpoint) {
+        tracing::warn!(
+            endpoint = endpoint.as_str(),
+            path,
+            "requests to this endpoint are relayed without being governed: no policy sees their tool calls (reported \
+             once for each endpoint)"
+        );
+    }
+}
+
+fn may_call_tools(endpoint: Endpoint) -> bool {
+    use Endpoint::{ChatCompletions, Completions, Messages, Realtime, Responses};
+    matches!(endpoint, ChatCompletions | Responses | Completions | Messages | Realtime)
+}
+
+fn is_first(warned: &AtomicU32, endpoint: Endpoint) -> bool {
+    let bit = 1 << endpoint as u32;
+    warned.fetch_or(bit, Ordering::Relaxed) & bit == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_endpoint_is_first_once() {
+        let warned = AtomicU32::new(0);
+        for endpoint in [Endpoint::Messages, Endpoint::Realtime] {
+            assert!(is_first(&warned, endpoint));
+            assert!(!is_first(&warned, endpoint));
+        }
+    }
+}

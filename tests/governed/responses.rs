@@ -1,0 +1,140 @@
+//! The Responses API beside its governed POST: WebSockets, and the paths below a response.
+
+use crate::support::client::{Connection, Request, Stream};
+use crate::support::program::Toolrein;
+use crate::support::reply::Reply;
+use crate::support::scripted::Scripted;
+use crate::support::until;
+use crate::talk::{GENEROUS, budget, log_line, own_error};
+use serde_json::{Value, json};
+
+const HANDSHAKE: &str =
+    "host: x\r\nconnection: keep-alive, Upgrade\r\nupgrade: websocket\r\nsec-websocket-key: k\r\n\r\n";
+
+/// The spellings of the path that a server may take for it.
+const PATHS: [&str; 5] = [
+    "/v1/responses",
+    "/v1/responses/?model=m",
+    "/backend-api/codex/responses",
+    "/v1/%72esponses",
+    "/v1/x/../Responses;a=b",
+];
+
+/// Asks for a WebSocket.
+fn upgrade(toolrein: &Toolrein, path: &str) -> Stream {
+    let mut connection = Connection::open(toolrein.origin());
+    connection.write(format!("GET {path} HTTP/1.1\r\n{HANDSHAKE}").as_bytes());
+    connection.response()
+}
+
+/// The endpoints that the log warns about, in order.
+fn warned(toolrein: &Toolrein) -> Vec<Value> {
+    let lines = toolrein.logs().into_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+    let warnings = lines.filter(|line| line.to_string().contains("without being governed"));
+    warnings.map(|line| line.get("endpoint").unwrap_or(&line["fields"]["endpoint"]).clone()).collect()
+}
+
+#[test]
+fn a_websocket_for_responses_is_refused_so_that_its_client_uses_http() {
+    let upstream = Scripted::start(|_, _| Reply::upgrade("websocket"));
+    let toolrein = Toolrein::before(&upstream, GENEROUS);
+    for (nth, path) in PATHS.into_iter().enumerate() {
+        let refused = upgrade(&toolrein, path).rest();
+        assert_eq!(own_error(&refused, 426, "websocket_not_governed").as_deref(), Some("false"), "{path}");
+        assert_eq!(refused.header("upgrade"), Some("HTTP/1.1"));
+        assert_eq!(refused.header("connection"), Some("upgrade"));
+        assert!(refused.text().contains("responses.websocket"), "it says how to allow it");
+        let line = log_line(&toolrein, nth);
+        assert_eq!((&line["endpoint"], &line["route"]), (&json!("responses"), &json!("upgrade")), "{line}");
+        assert_eq!((&line["status"], line.get("upstream_requests")), (&json!(426), None), "{line}");
+    }
+    let counted = "toolrein_requests_total{route=\"upgrade\",endpoint=\"responses\",status=\"426\"}";
+    toolrein.wait_for_metric(counted, PATHS.len() as f64);
+    assert!(upstream.requests().is_empty());
+    // Paths below it, and other endpoints, are relayed.
+    for path in ["/v1/responses/resp_1", "/v1/realtime?model=m"] {
+        assert_eq!(upgrade(&toolrein, path).status, 101, "{path}");
+    }
+}
+
+#[test]
+fn a_client_can_go_on_with_http_on_the_connection_whose_websocket_was_refused() {
+    let upstream = Scripted::start(|_, _| Reply::text("ok"));
+    let toolrein = Toolrein::before(&upstream, GENEROUS);
+    let mut stream = upgrade(&toolrein, "/v1/responses");
+    while stream.next().unwrap().is_some() {}
+    let mut connection = stream.into_connection();
+    connection.write(&Request::new("GET", &format!("{}/v1/models", toolrein.origin()), "").bytes());
+    assert_eq!(connection.response().rest().status, 200);
+}
+
+#[test]
+fn a_websocket_for_responses_is_relayed_where_the_operator_wants_it_or_nothing_may_change() {
+    let upstream = Scripted::start(|_, _| Reply::upgrade("websocket"));
+    for (settings, warnings) in [
+        (format!("responses.websocket = \"pass\"\n{}", budget(1)), 1),
+        (format!("mode = \"observe\"\n{}", budget(1)), 1),
+        (format!("mode = \"off\"\n{}", budget(1)), 0),
+    ] {
+        let toolrein = Toolrein::before(&upstream, &settings);
+        for path in &PATHS[..3] {
+            let stream = upgrade(&toolrein, path);
+            assert_eq!(stream.status, 101, "{settings}");
+            let mut connection = stream.into_connection();
+            connection.write(b"hello");
+            let mut echo = [0; 5];
+            std::io::Read::read_exact(&mut connection.reader, &mut echo).unwrap();
+            assert_eq!(&echo, b"hello");
+        }
+        let counted = "toolrein_requests_total{route=\"upgrade\",endpoint=\"responses\",status=\"101\"}";
+        toolrein.wait_for_metric(counted, 3.0);
+        // The request lines come after the warning.
+        log_line(&toolrein, 2);
+        assert_eq!(warned(&toolrein), vec![json!("responses"); warnings], "{settings}");
+    }
+}
+
+#[test]
+fn paths_below_a_response_are_relayed_and_counted_and_reading_them_warns_of_nothing() {
+    let upstream = Scripted::start(|_, _| Reply::json(200, &json!({"id": "resp_1"})));
+    let toolrein = Toolrein::before(&upstream, &budget(1));
+    let read = [
+        ("GET", "/v1/responses/resp_1"),
+        ("GET", "/v1/responses/resp_1?stream=true&starting_after=3"),
+        ("GET", "/v1/responses/resp_1/input_items?limit=2"),
+        ("DELETE", "/v1/responses/resp_1"),
+    ];
+    let posted = ["/v1/responses/resp_1/cancel", "/v1/responses/compact", "/v1/responses/input_tokens"];
+    let all = read.into_iter().chain(posted.map(|path| ("POST", path)));
+    for (nth, (method, path)) in all.enumerate() {
+        let body = if method == "POST" { "{\"model\":\"m\",\"input\":\"q\"}" } else { "" };
+        let reply = Request::new(method, &format!("{}{path}", toolrein.origin()), body).send();
+        assert_eq!((reply.status, reply.text().as_str()), (200, "{\"id\":\"resp_1\"}"), "{method} {path}");
+        let seen = upstream.request(nth);
+        assert_eq!((seen.method.as_str(), seen.path.as_str()), (method, path));
+        assert_eq!(seen.body, body.as_bytes());
+        let line = log_line(&toolrein, nth);
+        assert_eq!((&line["endpoint"], &line["route"]), (&json!("responses"), &json!("relay")), "{line}");
+        assert_eq!(warned(&toolrein).len(), usize::from(nth >= read.len()), "{method} {path}");
+    }
+    let counted = "toolrein_requests_total{route=\"relay\",endpoint=\"responses\",status=\"200\"}";
+    toolrein.wait_for_metric(counted, 7.0);
+}
+
+#[test]
+fn each_other_endpoint_whose_calls_no_policy_sees_is_warned_about_once() {
+    let upstream = Scripted::start(|_, _| Reply::text("ok"));
+    let toolrein = Toolrein::before(&upstream, GENEROUS);
+    for (method, path) in [
+        ("POST", "/v1/messages"),
+        ("POST", "/v1/messages"),
+        ("POST", "/v1/embeddings"),
+        ("GET", "/v1/models"),
+        ("POST", "/v1/completions"),
+        ("POST", "/v1/messages"),
+    ] {
+        Request::new(method, &format!("{}{path}", toolrein.origin()), "{}").send();
+    }
+    until("the last request's line", || crate::talk::request_lines(&toolrein).get(5).map(|_| ()));
+    assert_eq!(warned(&toolrein), [json!("messages"), json!("completions")]);
+}
