@@ -33,6 +33,7 @@ use crate::conversation::summaries::Summaries;
 use crate::dialect::Dialect;
 use crate::dialect::chat::Chat;
 use crate::dialect::reply::ShownChoice;
+use crate::dialect::responses::Responses;
 use crate::exchange::judging::Judging;
 use crate::plan::approval::{ApprovalDecision, HeldCall};
 use crate::plan::{Plan, SummaryWanted};
@@ -68,6 +69,9 @@ pub type AnyDialect = &'static dyn Dialect<Judging>;
 
 /// Chat completions.
 pub const CHAT: AnyDialect = &Chat;
+
+/// The Responses API.
+pub const RESPONSES: AnyDialect = &Responses;
 
 /// A parsed request, with its caller.
 pub struct Arrived {

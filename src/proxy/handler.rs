@@ -22,7 +22,7 @@ use crate::conversation::identity::{HashKey, Identity};
 use crate::conversation::memo::Memo;
 use crate::conversation::request::Request;
 use crate::dialect::prefix::read_request;
-use crate::exchange::{AnyDialect, Arrived, CHAT, Exchange, Now, Shared};
+use crate::exchange::{AnyDialect, Arrived, CHAT, Exchange, Now, RESPONSES, Shared};
 use crate::store::StateStore;
 use crate::store::held::HeldCalls;
 use crate::telemetry::Telemetry;
@@ -67,19 +67,19 @@ impl Service for Handler {
         if app.refuses_upgrade(endpoint, &request) {
             return Box::pin(ready(app.refuse_upgrade(endpoint, &request)));
         }
-        match dialect_of(endpoint).filter(|_| headers::is_post(&request)) {
-            Some(dialect) => Box::pin(app.govern(request, endpoint, dialect)),
-            None => app.relay(request, Some(endpoint)),
+        if headers::is_post(&request) {
+            Box::pin(app.govern(request, endpoint, dialect_of(endpoint)))
+        } else {
+            app.relay(request, Some(endpoint))
         }
     }
 }
 
 /// The wire protocol of an endpoint.
-fn dialect_of(endpoint: Governed) -> Option<AnyDialect> {
+fn dialect_of(endpoint: Governed) -> AnyDialect {
     match endpoint {
-        Governed::ChatCompletions => Some(CHAT),
-        // Relayed, since there is no dialect for it.
-        Governed::Responses => None,
+        Governed::ChatCompletions => CHAT,
+        Governed::Responses => RESPONSES,
     }
 }
 

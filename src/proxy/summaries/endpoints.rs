@@ -51,7 +51,7 @@ impl SummaryEndpoints {
     pub(super) fn post(&self, endpoint: &SummaryEndpoint, parts: &Parts, question: Bytes) -> Request<UpBody> {
         let mut request = Request::new(UpBody::rope(vec![question]));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = if endpoint.url.is_some() { Uri::from_static(PATH) } else { parts.uri.clone() };
+        *request.uri_mut() = if endpoint.url.is_some() { Uri::from_static(PATH) } else { of_chat(&parts.uri) };
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(key) = self.0.get(endpoint).and_then(|known| known.key.clone()) {
@@ -69,6 +69,14 @@ impl SummaryEndpoints {
     pub(super) fn upstream(&self, endpoint: &SummaryEndpoint) -> Option<&Upstream> {
         self.0.get(endpoint)?.upstream.as_ref()
     }
+}
+
+/// The chat completions beside a governed endpoint: the question is one of these.
+fn of_chat(uri: &Uri) -> Uri {
+    let path = uri.path().trim_end_matches('/');
+    let Some(base) = path.strip_suffix("/responses") else { return uri.clone() };
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{base}/chat/completions{query}").parse().unwrap_or_else(|_| Uri::from_static(PATH))
 }
 
 impl Known {
