@@ -4,6 +4,7 @@
 
 mod agent;
 mod check;
+mod endpoint;
 mod ids;
 mod model;
 mod order;

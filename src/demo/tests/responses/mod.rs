@@ -1,6 +1,8 @@
 //! The Responses API over real sockets, and what its tests share: requests, conversations and a validator of streams.
 
+mod agent;
 mod models;
+mod recorded;
 mod refusals;
 mod refused_items;
 mod replies;
