@@ -78,19 +78,17 @@ pub(super) fn choice(choice: &Value, declared: &[&Value]) -> Result<(Choice, Opt
             let named = if kind == "function" { Choice::Named(name.to_owned()) } else { Choice::None };
             Ok((named, None))
         }
-        _ => find(choice, declared).map(|()| (Choice::Auto, None)),
+        _ => Ok((Choice::Auto, None)),
     }
 }
 
-/// Refuses a tool that was not declared. Functions and custom tools are found by kind and name, others by kind.
+/// Refuses a function or custom tool that was not declared. Hosted tools have several names each, so they pass.
 fn find(wanted: &Value, declared: &[&Value]) -> Result<(), Refusal> {
-    let has_name = matches!(wanted["type"].as_str(), Some("function" | "custom"));
-    let is_wanted =
-        |tool: &&Value| tool["type"] == wanted["type"] && (!has_name || tool["name"] == wanted["name"]);
-    if declared.iter().any(is_wanted) {
+    let is_wanted = |tool: &&Value| tool["type"] == wanted["type"] && tool["name"] == wanted["name"];
+    if !matches!(wanted["type"].as_str(), Some("function" | "custom")) || declared.iter().any(is_wanted) {
         return Ok(());
     }
-    let name = wanted[if has_name { "name" } else { "type" }].as_str().unwrap_or_default();
+    let name = wanted["name"].as_str().unwrap_or_default();
     Err(Refusal::invalid(format!("Tool choice '{name}' not found in 'tools' parameter."), "tool_choice"))
 }
 

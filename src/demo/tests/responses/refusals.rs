@@ -146,12 +146,6 @@ async fn choices_of_undeclared_tools_are_refused() {
             "tool_choice",
             "",
         ),
-        (
-            with("tool_choice", json!({"type": "web_search"})),
-            "Tool choice 'web_search' not found in 'tools' parameter.",
-            "tool_choice",
-            "",
-        ),
         (with("tool_choice", allowed), "Tool choice 'g' not found in 'tools' parameter.", "tool_choice", ""),
         (
             with("tool_choice", json!({"type": "function", "function": {"name": "f"}})),
