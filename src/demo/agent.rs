@@ -1,6 +1,7 @@
 //! The demonstration's agent: it asks a model, runs the tools that the model calls, and asks again, as every
-//! simple agent does. Its only protection is a maximum number of model calls.
+//! simple agent does. Its only protection is a maximum number of model calls. `endpoint` reads and writes the wire.
 
+use super::endpoint::{Answer, Endpoint};
 use super::world;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -8,7 +9,7 @@ use hyper::http::{Request, StatusCode, header};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,10 +21,11 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest reply that the agent reads, in bytes.
 const MAX_REPLY: usize = 4 * 1024 * 1024;
 
-/// An agent that talks to one address.
+/// An agent that talks to one endpoint of one address.
 pub(super) struct Agent {
     client: Client<HttpConnector, Full<Bytes>>,
     address: SocketAddr,
+    endpoint: Endpoint,
 }
 
 /// The result of a task.
@@ -51,40 +53,37 @@ pub(super) enum Outcome {
 }
 
 impl Agent {
-    /// An agent that sends its requests to `address`.
-    pub(super) fn new(address: SocketAddr) -> Self {
-        Self { client: Client::builder(TokioExecutor::new()).build_http(), address }
+    /// An agent that sends its requests to `endpoint` at `address`.
+    pub(super) fn new(address: SocketAddr, endpoint: Endpoint) -> Self {
+        Self { client: Client::builder(TokioExecutor::new()).build_http(), address, endpoint }
     }
 
     /// Lets `model` work on `question` until it answers, fails, or reaches the limit of model calls.
     pub(super) async fn work(&self, model: &str, question: &str) -> Journey {
-        let mut messages = vec![json!({"role": "user", "content": question})];
+        let mut history = vec![Endpoint::question(question)];
         let mut tool_calls = 0;
         for _ in 0..PATIENCE {
-            let message = match self.ask(model, &messages).await {
-                Ok(message) => message,
+            let answer = match self.ask(model, &history).await {
+                Ok(answer) => answer,
                 Err(outcome) => return Journey { tool_calls, outcome },
             };
-            let results: Vec<Value> =
-                message["tool_calls"].as_array().into_iter().flatten().map(run_tool).collect();
-            if results.is_empty() {
-                let spoke = message["content"].as_str().is_some_and(|text| !text.trim().is_empty());
-                return Journey {
-                    tool_calls,
-                    outcome: if spoke { Outcome::Answered } else { Outcome::Empty },
-                };
+            if answer.calls.is_empty() {
+                let outcome = if answer.speaks { Outcome::Answered } else { Outcome::Empty };
+                return Journey { tool_calls, outcome };
             }
-            tool_calls += results.len() as u64;
-            messages.push(message);
-            messages.extend(results);
+            tool_calls += answer.calls.len() as u64;
+            history.extend(answer.items);
+            for call in &answer.calls {
+                history.push(self.endpoint.result(&call.id, &world::run(&call.name, &call.arguments)));
+            }
         }
         Journey { tool_calls, outcome: Outcome::GaveUp(PATIENCE) }
     }
 
-    /// One model call: the assistant message of the reply, or how the task ends without it.
-    async fn ask(&self, model: &str, messages: &[Value]) -> Result<Value, Outcome> {
-        let body = json!({"model": model, "messages": messages, "tools": world::tools()}).to_string();
-        let request = Request::post(format!("http://{}/v1/chat/completions", self.address))
+    /// One model call: the answer, or how the task ends without it.
+    async fn ask(&self, model: &str, history: &[Value]) -> Result<Answer, Outcome> {
+        let body = self.endpoint.body(model, history).to_string();
+        let request = Request::post(format!("http://{}{}", self.address, self.endpoint.path()))
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::AUTHORIZATION, "Bearer toolrein-demo")
             .body(Full::new(Bytes::from(body)))
@@ -100,12 +99,7 @@ impl Agent {
         let body = tokio::time::timeout(CALL_TIMEOUT, exchange)
             .await
             .map_err(|_| Outcome::Failed("no reply in 60 s"))??;
-        let mut reply: Value =
-            serde_json::from_slice(&body).map_err(|_| Outcome::Failed("reply not JSON"))?;
-        match reply.pointer_mut("/choices/0/message").map(Value::take) {
-            Some(message) if message.is_object() => Ok(message),
-            _ => Err(Outcome::Failed("reply without choice")),
-        }
+        self.endpoint.read(&body).map_err(Outcome::Failed)
     }
 }
 
@@ -119,12 +113,4 @@ impl fmt::Display for Outcome {
             Self::Failed(why) => write!(out, "{why}"),
         }
     }
-}
-
-/// The tool message that answers `call`.
-fn run_tool(call: &Value) -> Value {
-    let function = &call["function"];
-    let name = function["name"].as_str().unwrap_or_default();
-    let result = world::run(name, function["arguments"].as_str().unwrap_or_default());
-    json!({"role": "tool", "tool_call_id": call["id"], "content": result})
 }

@@ -175,7 +175,7 @@ fn check_call(path: &str, call: &Value) -> Result<(), Refusal> {
     };
     let inner = call.get(member).ok_or_else(|| Refusal::missing(&format!("{path}.{member}")))?;
     let path = format!("{path}.{member}");
-    check_name(&path, inner)?;
+    name(&path, inner, MAX_NAME)?;
     text(inner, &path, input).map(|_| ())
 }
 
@@ -191,14 +191,15 @@ fn check_tool(path: &str, tool: &Value) -> Result<(), Refusal> {
     };
     let inner = tool.get(member).ok_or_else(|| Refusal::missing(&format!("{path}.{member}")))?;
     let path = format!("{path}.{member}");
-    check_name(&path, inner)?;
+    name(&path, inner, MAX_NAME)?;
     match &inner["parameters"] {
         Value::Null | Value::Object(_) => Ok(()),
         other => Err(Refusal::wrong_type(&format!("{path}.parameters"), "an object", other)),
     }
 }
 
-fn check_name(path: &str, function: &Value) -> Result<(), Refusal> {
+/// Checks the name of a function or custom tool, which has at most `max` characters.
+pub(super) fn name(path: &str, function: &Value, max: usize) -> Result<(), Refusal> {
     let name = text(function, path, "name")?;
     let path = format!("{path}.name");
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -207,8 +208,8 @@ fn check_name(path: &str, function: &Value) -> Result<(), Refusal> {
             "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.";
         return Err(Refusal::invalid(format!("Invalid '{path}': {rule}"), path).coded("invalid_value"));
     }
-    if name.len() > MAX_NAME {
-        return Err(Refusal::long_string(&path, MAX_NAME, name.len()));
+    if name.len() > max {
+        return Err(Refusal::long_string(&path, max, name.len()));
     }
     Ok(())
 }

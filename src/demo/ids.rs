@@ -28,6 +28,17 @@ impl Ids {
         self.id("call_", 24)
     }
 
+    /// `prefix`, an underscore and 48 characters, for a response or one of its items.
+    pub(super) fn item(&mut self, prefix: &str) -> String {
+        self.id(&format!("{prefix}_"), 48)
+    }
+
+    /// One to 16 characters that hide the length of what they pad.
+    pub(super) fn padding(&mut self) -> String {
+        let characters = 1 + self.draw() % 16;
+        self.id("", characters as usize)
+    }
+
     /// `req_` and 32 characters, for the header `x-request-id`.
     pub(super) fn request(&mut self) -> String {
         self.id("req_", 32)

@@ -4,12 +4,14 @@
 
 mod agent;
 mod check;
+mod endpoint;
 mod ids;
 mod model;
 mod order;
 mod refusal;
 mod reply;
 mod request;
+mod responses;
 mod sample;
 mod scenes;
 mod server;
@@ -34,12 +36,14 @@ pub struct Upstream {
     pace: Duration,
     /// Statistics by model. A std mutex: held for an addition, never across an await.
     asked: Mutex<BTreeMap<&'static str, Stats>>,
+    /// The responses that can be continued.
+    responses: responses::Store,
 }
 
 /// Statistics of one model since the start, refused requests included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Chat completions requests that named the model.
+    /// Requests that named the model.
     pub requests: u64,
     /// The sum of their bodies, in bytes.
     pub request_bytes: u64,
@@ -50,7 +54,7 @@ pub struct Stats {
 impl Upstream {
     /// An upstream that waits `pace` before each chunk of a stream and before each whole reply.
     pub fn new(pace: Duration) -> Self {
-        Self { pace, asked: Mutex::default() }
+        Self { pace, asked: Mutex::default(), responses: responses::Store::default() }
     }
 
     /// The statistics so far, by model; a model without requests is missing.
@@ -58,13 +62,13 @@ impl Upstream {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts a request of `bytes` for `model`.
-    fn record(&self, model: Model, bytes: usize) {
+    /// Counts a request of `bytes` for `model`, which continues a stored history of `history` bytes.
+    fn record(&self, model: Model, bytes: usize, history: usize) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let stats = asked.entry(model.name()).or_default();
         stats.requests += 1;
         stats.request_bytes += bytes as u64;
-        stats.prompt_tokens += tokens(bytes);
+        stats.prompt_tokens += tokens(bytes + history);
     }
 }
 

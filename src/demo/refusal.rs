@@ -52,6 +52,11 @@ impl Refusal {
             .coded("missing_required_parameter")
     }
 
+    /// A member that OpenAI does not know.
+    pub(super) fn unknown_parameter(param: &str) -> Self {
+        Self::invalid(format!("Unknown parameter: '{param}'."), param).coded("unknown_parameter")
+    }
+
     /// A member of the wrong type; `expected` carries its article.
     pub(super) fn wrong_type(param: &str, expected: &str, got: &Value) -> Self {
         let got = type_name(got);
@@ -72,6 +77,12 @@ impl Refusal {
     pub(super) fn empty_array(param: &str) -> Self {
         let rule = "Expected an array with minimum length 1, but got an empty array instead.";
         Self::invalid(format!("Invalid '{param}': empty array. {rule}"), param).coded("empty_array")
+    }
+
+    /// A string that must not be empty.
+    pub(super) fn empty_string(param: &str) -> Self {
+        let rule = "Expected a string with minimum length 1, but got an empty string instead.";
+        Self::invalid(format!("Invalid '{param}': empty string. {rule}"), param).coded("empty_string")
     }
 
     /// An array with more than `max` elements.

@@ -187,12 +187,12 @@ fn usage(prompt: u64, completion: u64) -> Value {
 }
 
 /// The words of a text, each with the space before it.
-fn words(text: &str) -> Vec<&str> {
+pub(super) fn words(text: &str) -> Vec<&str> {
     pieces(text, |_, next| next == ' ')
 }
 
 /// Arguments cut where letters meet punctuation, much as tokens are.
-fn fragments(arguments: &str) -> Vec<&str> {
+pub(super) fn fragments(arguments: &str) -> Vec<&str> {
     pieces(arguments, |last, next| last.is_alphanumeric() != next.is_alphanumeric())
 }
 

@@ -112,6 +112,18 @@ impl Tool {
     }
 }
 
+impl Choice {
+    /// The choice that a word of the member `param` makes.
+    pub(super) fn of_word(param: &str, word: &str) -> Result<Self, Refusal> {
+        match word {
+            "none" => Ok(Self::None),
+            "auto" => Ok(Self::Auto),
+            "required" => Ok(Self::Required),
+            other => Err(Refusal::unknown_value(param, other, "'none', 'auto', and 'required'")),
+        }
+    }
+}
+
 /// The model that a request names.
 pub(super) fn read_model(body: &Value) -> Result<Model, Refusal> {
     let name = match &body["model"] {
@@ -129,17 +141,9 @@ pub(super) fn read_model(body: &Value) -> Result<Model, Refusal> {
 
 /// The choice, and the names to which it limits the tools.
 fn read_choice(choice: &Value, offered: &[Value]) -> Result<(Choice, Option<Vec<String>>), Refusal> {
-    let unknown =
-        |param: &str, value: &str| Refusal::unknown_value(param, value, "'none', 'auto', and 'required'");
-    let of_word = |param: &str, word: &str| match word {
-        "none" => Ok(Choice::None),
-        "auto" => Ok(Choice::Auto),
-        "required" => Ok(Choice::Required),
-        other => Err(unknown(param, other)),
-    };
     match choice {
         Value::Null => return Ok((Choice::Auto, None)),
-        Value::String(word) => return Ok((of_word("tool_choice", word)?, None)),
+        Value::String(word) => return Ok((Choice::of_word("tool_choice", word)?, None)),
         Value::Object(_) => {}
         other => return Err(Refusal::wrong_type("tool_choice", "one of a string or an object", other)),
     }
@@ -150,7 +154,7 @@ fn read_choice(choice: &Value, offered: &[Value]) -> Result<(Choice, Option<Vec<
             let names =
                 names.filter_map(|tool| tool["function"]["name"].as_str().map(str::to_owned)).collect();
             let mode = allowed["mode"].as_str().unwrap_or("auto");
-            Ok((of_word("tool_choice.allowed_tools.mode", mode)?, Some(names)))
+            Ok((Choice::of_word("tool_choice.allowed_tools.mode", mode)?, Some(names)))
         }
         kind @ ("function" | "custom") => {
             let inner = choice.get(kind).ok_or_else(|| Refusal::missing(&format!("tool_choice.{kind}")))?;
@@ -184,11 +188,13 @@ fn read_format(body: &Value) -> Result<Format, Refusal> {
             let schema = outer.get("schema").ok_or_else(|| Refusal::missing(&format!("{path}.schema")))?;
             Ok(Format::Schema(schema.clone()))
         }
-        "json_object" if !speaks_of_json(&body["messages"]) => Err(Refusal::invalid(
-            "'messages' must contain the word 'json' in some form, to use 'response_format' of type \
+        "json_object" if !speaks_of_json(body["messages"].as_array().map_or(&[], Vec::as_slice)) => {
+            Err(Refusal::invalid(
+                "'messages' must contain the word 'json' in some form, to use 'response_format' of type \
              'json_object'.",
-            "messages",
-        )),
+                "messages",
+            ))
+        }
         "json_object" => Ok(Format::Json),
         other => {
             let supported = "'json_object', 'json_schema', and 'text'";
@@ -197,9 +203,9 @@ fn read_format(body: &Value) -> Result<Format, Refusal> {
     }
 }
 
-fn speaks_of_json(messages: &Value) -> bool {
-    let messages = messages.as_array().into_iter().flatten();
-    messages.map(text_of).any(|text| text.to_ascii_lowercase().contains("json"))
+/// Whether a message has the word JSON, which a free JSON answer requires.
+pub(super) fn speaks_of_json(messages: &[Value]) -> bool {
+    messages.iter().map(text_of).any(|text| text.to_ascii_lowercase().contains("json"))
 }
 
 fn read_include_usage(body: &Value, stream: bool) -> Result<bool, Refusal> {

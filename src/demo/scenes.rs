@@ -1,7 +1,8 @@
-//! The demonstration: one agent and three problems, each run directly and through toolrein. Runs the scenes and
-//! measures at the upstream; `table` formats the figures.
+//! The demonstration: one agent and three problems, each run directly and through toolrein, on both endpoints. Runs the
+//! scenes and measures at the upstream; `table` formats the figures.
 
 use super::agent::{Agent, Journey};
+use super::endpoint::Endpoint;
 use super::model::Model;
 use super::table::{self, Row};
 use super::{Stats, Upstream};
@@ -47,26 +48,42 @@ pub(super) struct Pass {
     pub journey: Journey,
 }
 
-/// Runs every scene against both addresses and writes the table of results. The figures are those of
-/// `upstream`, which both addresses must lead to, and of the agent.
+/// Runs every scene against both addresses and writes the table of results, then a line for each scene over the Responses
+/// API. The figures are those of `upstream`, which both addresses must lead to, and of the agent.
 ///
 /// # Errors
 /// Only those of writing to `out`: a scene that fails is a line of the table.
 pub async fn run(addresses: Addresses, upstream: &Upstream, out: &mut impl Write) -> io::Result<()> {
-    let (direct, through) = (Agent::new(addresses.direct), Agent::new(addresses.proxied));
-    let mut rows = Vec::new();
-    for scene in &SCENES {
-        let before = play(scene, &direct, upstream).await;
-        let after = play(scene, &through, upstream).await;
-        rows.push(Row { scene: scene.name, before, after });
-    }
-    table::write(&rows, out)
+    table::write(&play_all(addresses, Endpoint::Chat, upstream).await, out)?;
+    run_responses_scenes(addresses, upstream, out).await
+}
+
+/// Runs every scene with the agent that uses the Responses API.
+async fn run_responses_scenes(
+    addresses: Addresses,
+    upstream: &Upstream,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(out, "\nThe same agent over the Responses API, directly -> through toolrein:\n")?;
+    table::write_changes(&play_all(addresses, Endpoint::Responses, upstream).await, out)
 }
 
 /// A shell command that asks the simulated model through the proxy.
 pub fn curl_line(proxy: SocketAddr) -> String {
     let body = r#"{"model":"demo-chat","stream":true,"messages":[{"role":"user","content":"Hello"}]}"#;
     format!("curl -N http://{proxy}/v1/chat/completions -H 'content-type: application/json' -d '{body}'")
+}
+
+async fn play_all(addresses: Addresses, endpoint: Endpoint, upstream: &Upstream) -> Vec<Row> {
+    let direct = Agent::new(addresses.direct, endpoint);
+    let through = Agent::new(addresses.proxied, endpoint);
+    let mut rows = Vec::new();
+    for scene in &SCENES {
+        let before = play(scene, &direct, upstream).await;
+        let after = play(scene, &through, upstream).await;
+        rows.push(Row { scene: scene.name, before, after });
+    }
+    rows
 }
 
 async fn play(scene: &Scene, agent: &Agent, upstream: &Upstream) -> Pass {

@@ -1,11 +1,11 @@
 //! The upstream's HTTP server: connections, routes and bodies, each bounded. Reads requests and sends responses; the
 //! models decide what is answered.
 
-use super::Upstream;
 use super::model::Model;
 use super::refusal::Refusal;
 use super::reply::Reply;
 use super::request::{Chat, read_model};
+use super::{Upstream, responses};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -40,7 +40,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// The pause after a failed accept: mostly a lack of file descriptors, which passes.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Answers on `listener` until `shutdown`, then lets open replies end for at most five seconds.
 pub async fn serve(listener: TcpListener, upstream: Arc<Upstream>, shutdown: impl Future<Output = ()>) {
@@ -101,41 +101,56 @@ async fn converse(stream: TcpStream, upstream: Arc<Upstream>, mut closing: watch
     let _ = connection.await;
 }
 
+/// A reply as it is sent.
+pub(super) enum Form {
+    /// One JSON object.
+    Whole(Value),
+    /// Server-sent events.
+    Events(Vec<Bytes>),
+}
+
 impl Upstream {
     async fn respond(&self, request: Request<Incoming>) -> Response<Body> {
         let answer = match (request.method(), request.uri().path()) {
             (&Method::POST, "/v1/chat/completions") => self.complete(request).await,
+            (&Method::POST, path) if path.ends_with("/responses") => self.create_response(request).await,
+            (method, path) if path.starts_with(responses::STORED) => self.stored_response(method, path),
             (&Method::GET, "/v1/models") => Ok(list_models()),
             (&Method::GET, path) if path.starts_with("/v1/models/") => {
                 describe_model(&path["/v1/models/".len()..])
             }
-            (method, path @ ("/v1/chat/completions" | "/v1/models")) => Err(wrong_method(method, path)),
+            (method, path @ ("/v1/chat/completions" | "/v1/responses" | "/v1/models")) => {
+                Err(wrong_method(method, path))
+            }
             (method, path) => Err(unknown_route(method, path)),
         };
         answer.unwrap_or_else(|refusal| json_response(refusal.status, &refusal.body()))
     }
 
     async fn complete(&self, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
-        let bytes = read_body(request.into_body()).await?;
-        let body: Value = serde_json::from_slice(&bytes).map_err(|_| not_json())?;
-        if !body.is_object() {
-            return Err(not_json());
-        }
+        let (bytes, body) = read_json(request.into_body()).await?;
         let model = read_model(&body)?;
-        self.record(model, bytes.len());
+        self.record(model, bytes.len(), 0);
         let mut chat = Chat::read(body, model, &bytes)?;
         let request_id = chat.ids.request();
         let reply = Reply::new(&chat, &model.reply(&chat));
-        let mut response = if chat.stream {
-            self.stream(reply.events())
-        } else {
-            tokio::time::sleep(self.pace).await;
-            json_response(StatusCode::OK, &reply.whole())
+        let form = if chat.stream { Form::Events(reply.events()) } else { Form::Whole(reply.whole()) };
+        Ok(self.send(form, request_id).await)
+    }
+
+    /// The response that carries a reply, at the upstream's pace.
+    pub(super) async fn send(&self, reply: Form, request_id: String) -> Response<Body> {
+        let mut response = match reply {
+            Form::Events(events) => self.stream(events),
+            Form::Whole(body) => {
+                tokio::time::sleep(self.pace).await;
+                json_response(StatusCode::OK, &body)
+            }
         };
         if let Ok(id) = HeaderValue::try_from(request_id) {
             response.headers_mut().insert("x-request-id", id);
         }
-        Ok(response)
+        response
     }
 
     /// A response that sends one event after the other, at the upstream's pace.
@@ -147,6 +162,15 @@ impl Upstream {
             Some((Ok(Frame::data(event)), events))
         });
         response(StatusCode::OK, "text/event-stream; charset=utf-8", StreamBody::new(frames).boxed_unsync())
+    }
+}
+
+/// The body of a request and the JSON object that it is.
+pub(super) async fn read_json(body: Incoming) -> Result<(Bytes, Value), Refusal> {
+    let bytes = read_body(body).await?;
+    match serde_json::from_slice(&bytes) {
+        Ok(body @ Value::Object(_)) => Ok((bytes, body)),
+        _ => Err(not_json()),
     }
 }
 
@@ -192,14 +216,14 @@ fn not_json() -> Refusal {
     Refusal::plain(StatusCode::BAD_REQUEST, text)
 }
 
-fn wrong_method(method: &Method, path: &str) -> Refusal {
+pub(super) fn wrong_method(method: &Method, path: &str) -> Refusal {
     let text = format!(
         "Not allowed to {method} on {path}. (HINT: Perhaps you meant to use a different HTTP method?)"
     );
     Refusal::plain(StatusCode::METHOD_NOT_ALLOWED, text)
 }
 
-fn unknown_route(method: &Method, path: &str) -> Refusal {
+pub(super) fn unknown_route(method: &Method, path: &str) -> Refusal {
     let text = format!(
         "Unknown request URL: {method} {path}. Please check the URL for typos, or see the docs at \
          https://platform.openai.com/docs/api-reference/."
@@ -207,7 +231,7 @@ fn unknown_route(method: &Method, path: &str) -> Refusal {
     Refusal::plain(StatusCode::NOT_FOUND, text).coded("unknown_url")
 }
 
-fn json_response(status: StatusCode, body: &Value) -> Response<Body> {
+pub(super) fn json_response(status: StatusCode, body: &Value) -> Response<Body> {
     response(status, "application/json", Full::new(Bytes::from(body.to_string())).boxed_unsync())
 }
 

@@ -34,6 +34,16 @@ pub(super) fn write(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\n{}", summary(&sum(|row| &row.before), &sum(|row| &row.after), rows.len()))
 }
 
+/// Writes one line for each row: what changes through toolrein.
+pub(super) fn write_changes(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
+    for Row { scene, before, after } in rows {
+        let outcomes = format!("{} -> {}", before.journey.outcome, after.journey.outcome);
+        let (sent, sent_after) = (grouped(before.asked.prompt_tokens), grouped(after.asked.prompt_tokens));
+        writeln!(out, "{scene:<16}  {outcomes}; tokens {sent} -> {sent_after}")?;
+    }
+    Ok(())
+}
+
 fn cells(scene: &str, way: &str, pass: &Pass) -> [String; 6] {
     let Pass { asked, journey } = pass;
     [
@@ -143,6 +153,34 @@ mod tests {
             ]
         );
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+
+    #[test]
+    fn a_row_of_changes_is_one_line_within_100_columns() {
+        let rows = [
+            Row {
+                scene: "a search loop",
+                before: pass(25, 25, 1_234_567, Outcome::GaveUp(25)),
+                after: pass(10, 6, 12_345, Outcome::Answered),
+            },
+            Row {
+                scene: "a 200 KB page",
+                before: pass(25, 25, 1_234_567, Outcome::GaveUp(25)),
+                after: pass(25, 25, 234_567, Outcome::GaveUp(25)),
+            },
+        ];
+        let mut out = Vec::new();
+        write_changes(&rows, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(
+            text.lines().collect::<Vec<_>>(),
+            [
+                "a search loop     gave up after 25 calls -> answered; tokens 1,234,567 -> 12,345",
+                "a 200 KB page     gave up after 25 calls -> gave up after 25 calls; tokens 1,234,567 -> \
+                 234,567",
+            ]
+        );
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
     }
 
     #[test]

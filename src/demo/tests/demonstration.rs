@@ -21,10 +21,20 @@ async fn the_demonstration_shows_no_difference_where_there_is_no_proxy() {
     assert!(measured[2].ends_with("answered"), "{text}");
     assert!(measured[4].ends_with("refused (HTTP 400)"), "{text}");
     assert_eq!(lines[9], "No difference: 1 of 3 scenes answered either way.");
+    assert_eq!(lines[11], "The same agent over the Responses API, directly -> through toolrein:");
+    for (line, outcome) in
+        lines[13..].iter().zip(["gave up after 25 calls", "answered", "refused (HTTP 400)"])
+    {
+        let (outcomes, tokens) = line[18..].split_once("; tokens ").unwrap();
+        assert_eq!(outcomes, format!("{outcome} -> {outcome}"));
+        let (before, after) = tokens.split_once(" -> ").unwrap();
+        assert_eq!(before, after, "{text}");
+    }
+    assert_eq!(lines.len(), 16, "{text}");
     let stats = served.upstream.stats();
     assert_eq!(
         (stats["demo-runaway"].requests, stats["demo-chat"].requests, stats["demo-no-tools"].requests),
-        (50, 4, 2)
+        (100, 8, 4)
     );
     assert!(stats["demo-chat"].request_bytes > 2 * 200 * 1024, "{stats:?}");
 }
@@ -40,6 +50,7 @@ async fn the_demonstration_survives_a_proxy_that_hangs_up() {
     run(Addresses { direct: served.address, proxied: gone }, &served.upstream, &mut out).await.unwrap();
     let text = String::from_utf8(out).unwrap();
     assert_eq!(text.lines().filter(|line| line.ends_with("no connection")).count(), 3, "{text}");
+    assert_eq!(text.lines().filter(|line| line.contains(" -> no connection; ")).count(), 3, "{text}");
     proxy.abort();
 }
 

@@ -5,6 +5,7 @@ mod demonstration;
 mod models;
 mod refusals;
 mod replies;
+mod responses;
 mod serving;
 
 use super::{Upstream, serve};
