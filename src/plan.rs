@@ -357,6 +357,13 @@ impl Plan {
         self.one_at_a_time = false;
     }
 
+    /// Takes back every change of a message before the message `first`: the upstream has those.
+    pub fn change_only_from(&mut self, first: usize) {
+        self.edits.retain(|edit| edit.message >= first);
+        self.dropped.retain(|dropped| dropped.messages.start >= first);
+        self.summaries = BatchSummaries::default();
+    }
+
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         let changes = self.edits.is_empty() && self.dropped.is_empty() && self.hidden.is_empty();

@@ -42,6 +42,7 @@ pub enum Domain {
     Prefix,
     Record,
     Hidden,
+    Response,
 }
 
 impl std::fmt::Display for Hash {
@@ -188,6 +189,12 @@ impl Identity {
     pub fn call_key(&self, root: Hash, id: &[u8], name: &str, arguments: Hash) -> CallKey {
         let (root, arguments) = (root.0.to_le_bytes(), arguments.0.to_le_bytes());
         self.key.hash(Domain::Call, &[&root, id, name.as_bytes(), &arguments])
+    }
+
+    /// The key of what is known of the conversation that the upstream continues under the name `continues`. Of this
+    /// caller alone: an id of somebody else's finds nothing.
+    pub fn response_key(&self, continues: &str) -> Hash {
+        self.key.hash(Domain::Response, &[&self.caller.0.to_le_bytes(), continues.as_bytes()])
     }
 
     /// The key of a text reply after `context`.

@@ -7,6 +7,7 @@ use super::message::Message;
 use crate::wire::body::{Span, Str};
 use crate::wire::json::{decode, is_named};
 use crate::wire::members::Member;
+use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -40,6 +41,21 @@ pub enum Choice {
     Forced,
 }
 
+/// What toolrein knows of a conversation that the upstream keeps, put into a copy of the request.
+#[derive(Clone, Debug, Default)]
+pub struct UpstreamHistory {
+    /// Where it is in the copy: it is never sent.
+    pub span: Span,
+    /// How many messages it is.
+    pub messages: usize,
+    /// The id under which the upstream knows what the client continues from, where that differs from the client's.
+    pub upstream_id: Option<String>,
+    /// Synthetic results that the upstream still waits for, as items joined by commas.
+    pub owed: Bytes,
+    /// The request as it came.
+    pub original: Bytes,
+}
+
 /// A request that carries a conversation.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -51,6 +67,12 @@ pub struct Request {
     /// Instructions outside of the messages, which come before them.
     pub instructions: Option<Str>,
     pub messages: Vec<Message>,
+    /// The name of the conversation or of the reply that the upstream is to continue.
+    pub continues: Option<String>,
+    /// What is known of it.
+    pub upstream_history: Option<Box<UpstreamHistory>>,
+    /// The reply may be continued by its id, or in its conversation.
+    pub may_be_continued: bool,
     /// A message has an id that toolrein gave it, which the upstream does not know.
     pub own_ids: bool,
     /// The `messages` array with its brackets.
@@ -82,6 +104,11 @@ impl Request {
     /// The value of the member `name`, if it is present.
     pub fn value(&self, body: &[u8], name: &str) -> Option<Span> {
         self.members.iter().find(|member| is_named(member.key, body, name)).map(|member| member.value)
+    }
+
+    /// The index of the first message that the client has sent now.
+    pub fn first_sent(&self) -> usize {
+        self.upstream_history.as_ref().map_or(0, |history| history.messages)
     }
 
     /// The model's name; empty where there is none.

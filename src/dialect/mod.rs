@@ -60,6 +60,12 @@ pub trait Dialect<J>: Send + Sync {
     /// Whether another parser may find a request in `body`, which toolrein cannot read for this `fault`.
     fn may_be_request(&self, body: &[u8], fault: Fault) -> bool;
 
+    /// The request with what is known of the conversation that the upstream keeps, and the body of both; `None` where
+    /// it cannot be used.
+    fn with_history(&self, _body: &Bytes, _known: &[u8]) -> Option<(Bytes, Request)> {
+        None
+    }
+
     /// The bytes of a request in this variant; slices of the original wherever nothing changes.
     fn write(&self, source: &Source<'_>, variant: &Variant) -> Rope;
 

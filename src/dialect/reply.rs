@@ -2,6 +2,7 @@
 //! way.
 
 use crate::conversation::assembled::Assembled;
+use crate::conversation::request::Request;
 use crate::dialect::error::UpstreamError;
 use crate::dialect::usage::Usage;
 use crate::plan::approval::{ApprovalDecision, Question};
@@ -121,6 +122,12 @@ pub trait Reply<J>: Send {
 
     /// The choices in the client's view.
     fn shown(&self) -> Vec<&dyn ShownChoice>;
+
+    /// The name under which the client may continue from this reply, and what is known of the conversation then, for
+    /// [`Dialect::with_history`](super::Dialect::with_history); `None` where the client sends its history itself.
+    fn history(&self, _request: &Request, _body: &[u8]) -> Option<(String, Bytes)> {
+        None
+    }
 
     /// The usage of all replies together.
     fn total_usage(&self) -> Usage;

@@ -299,6 +299,7 @@ impl Running {
             over.retain(|choice| choice.is_finished() || judge.is_done());
             self.remember(core, &over, now.ms);
             if judge.is_done() {
+                Self::remember_history(core, &**judge);
                 self.bill(core, &**judge);
             }
             core.outputs.extend(given);
@@ -390,7 +391,9 @@ impl Running {
         if replies.is_stream() || !replies.judge.unjudged().iter().any(is_unread) {
             self.remember(core, &replies.judge.shown(), now.ms);
         }
-        if replies.is_stream() {
+        if !replies.is_stream() {
+            Self::remember_history(core, &*replies.judge);
+        } else {
             replies.upstream = Upstream::Over;
             return core.outputs.push_back(Output::Done);
         }
@@ -461,7 +464,7 @@ impl Replies {
 impl Core {
     /// The error for an upstream reply that cannot be read.
     fn unreadable(&self) -> ProxyError {
-        self.cut("its answer is no chat completion")
+        self.cut("its reply cannot be read")
     }
 
     /// The error for an upstream that broke off.

@@ -101,6 +101,8 @@ pub struct Now {
 pub enum Input {
     /// Whether the request may go on beside others of its conversation.
     Admitted(Admission),
+    /// What is known of the conversation that the upstream keeps.
+    History(Option<Bytes>),
     /// What the state store knows.
     Facts(Box<Facts>),
     /// Whether this request is the one that hands out the approved calls.
@@ -163,6 +165,8 @@ pub enum Output {
     Admit { conversation: Hash, patience: Duration },
     /// Another request of the conversation may come in from now on.
     Dismiss,
+    /// Ask the state store what is known of a conversation that the upstream keeps, and give [`Input::History`].
+    FindHistory(Hash),
     /// Ask the state store and give [`Input::Facts`].
     LookUp(StoreQuery),
     /// Ask the state store and give [`Input::Claimed`].
@@ -267,6 +271,8 @@ struct Core {
 enum Phase {
     /// Waits for other requests of the conversation.
     Admission,
+    /// Waits for what is known of the conversation that the upstream keeps.
+    History,
     LookUp(Box<Sought>),
     Summary(Box<Summarising>),
     Claim(Box<Planned>),
@@ -300,7 +306,7 @@ impl Exchange {
                 core.outputs.push_back(admit);
                 Phase::Admission
             }
-            None => core.look_up(now),
+            None => core.find_history(now),
         };
         Self { core, phase }
     }
@@ -310,6 +316,7 @@ impl Exchange {
         let core = &mut self.core;
         self.phase = match (std::mem::replace(&mut self.phase, Phase::Over), input) {
             (Phase::Admission, Input::Admitted(admission)) => core.admitted(admission, now),
+            (Phase::History, Input::History(known)) => core.take_history(known, now),
             (Phase::LookUp(sought), Input::Facts(facts)) => core.planned(*sought, *facts, now),
             (Phase::Summary(summarising), Input::Summarised(summary)) => {
                 core.summarised(*summarising, summary.as_deref(), now)
@@ -457,6 +464,22 @@ impl Core {
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
                 return self.fail(ProxyError::ConversationBusy { waited_ms });
             }
+        }
+        self.find_history(now)
+    }
+
+    /// Asks for what is known of the conversation, where the upstream keeps it.
+    fn find_history(&mut self, now: Now) -> Phase {
+        let Some(continues) = &self.request.continues else { return self.look_up(now) };
+        self.outputs.push_back(Output::FindHistory(self.identity.response_key(continues)));
+        Phase::History
+    }
+
+    /// Goes on with what is known of the conversation, or with what the request shows.
+    fn take_history(&mut self, known: Option<Bytes>, now: Now) -> Phase {
+        match known.and_then(|known| self.dialect.with_history(&self.body, &known)) {
+            Some((body, request)) => (self.body, self.request) = (body, Arc::new(request)),
+            None => self.record.act(On::Request, "upstream_history", "unknown", 1),
         }
         self.look_up(now)
     }

@@ -137,7 +137,9 @@ impl Core {
         if !news.is_empty() {
             self.outputs.push_back(Output::Store(news));
         }
-        let (restored, lost) = restored(&transcript, &sought.positions, &facts.rounds, &facts.released);
+        let (mut restored, lost) = restored(&transcript, &sought.positions, &facts.rounds, &facts.released);
+        // What the upstream keeps, it has whole.
+        restored.retain(|(message, _)| *message >= request.first_sent());
         transcript.learn_releases(&facts.released, now.ms);
         transcript.hidden_exchanges.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
@@ -145,7 +147,8 @@ impl Core {
         transcript.spent.clone_from(&facts.spent);
         transcript.stopped = facts.stopped;
         transcript.overflows = facts.known_overflows(&transcript, sought.model);
-        let (plan, judge) = self.policies().read(&transcript);
+        let (mut plan, judge) = self.policies().read(&transcript);
+        plan.change_only_from(request.first_sent());
         let known = Known { facts, restored, lost };
         if let Some(question) = self.summarise_first(&plan, &transcript) {
             self.outputs.push_back(question);

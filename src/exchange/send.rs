@@ -13,7 +13,7 @@ use crate::conversation::identity::Hash;
 use crate::conversation::request::Choice;
 use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::overflows;
-use crate::dialect::reply::ShownChoice;
+use crate::dialect::reply::{Reply, ShownChoice};
 use crate::dialect::usage::Usage;
 use crate::dialect::variant::{Source, Tools, Variant};
 use crate::exchange::judging::wrapper::made_of;
@@ -238,6 +238,14 @@ impl Running {
         (self.variant.tools, self.variant.flat, self.bare) = (Tools::Dropped, true, true);
         self.variant.placement = self.variant.placement.of_last_try();
         self.try_next(core, &[Fallback::Tools, Fallback::Flattened]);
+    }
+
+    /// Stores what is known of a conversation that the upstream keeps, with its newest reply.
+    pub(super) fn remember_history(core: &mut Core, reply: &dyn Reply<Judging>) {
+        if let Some((name, known)) = reply.history(&core.request, &core.body) {
+            let history = Some((core.identity.response_key(&name), known));
+            core.outputs.push_back(Output::Store(News { history, ..News::default() }));
+        }
     }
 
     /// Stores what the client was handed and what was hidden from it.

@@ -166,6 +166,8 @@ pub struct News {
     pub spent: Vec<Spent>,
     /// Under the conversation's key: the request was refused for its length and accepted when shortened.
     pub overflow: Option<(Hash, Overflow)>,
+    /// What is known of a conversation that the upstream keeps, by the key of what the client continues from.
+    pub history: Option<(Hash, Bytes)>,
 }
 
 /// A request that was refused for its length.
@@ -191,7 +193,7 @@ impl News {
     pub fn is_empty(&self) -> bool {
         let is_empty = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
         let is_empty = is_empty && self.spent.is_empty() && self.overflow.is_none();
-        is_empty && self.model.is_none() && self.sent.is_none()
+        is_empty && self.model.is_none() && self.sent.is_none() && self.history.is_none()
     }
 }
 

@@ -95,6 +95,10 @@ impl Driver {
                     let facts: Facts = self.app.store.look_up(query.ask()).await;
                     self.give(Input::Facts(Box::new(facts)));
                 }
+                Output::FindHistory(name) => {
+                    let known = self.app.store.history(name).await;
+                    self.give(Input::History(known));
+                }
                 Output::Claim { question, request } => {
                     let claim = Claim { question, request, now_ms: self.app.now_ms() };
                     let claimed = self.app.store.claim(claim).await;

@@ -175,6 +175,7 @@ impl ReplayInProgress<'_> {
     fn drive(&mut self, exchange: &mut Exchange, step: &Step, now: Now) -> Option<Outgoing> {
         while let Some(output) = exchange.next_output() {
             match output {
+                Output::FindHistory(_) => exchange.on(Input::History(None), now),
                 Output::LookUp(_) => exchange.on(Input::Facts(Box::new(self.facts(step.history))), now),
                 Output::Summarise { .. } => exchange.on(Input::Summarised(None), now),
                 Output::Send(outgoing) => return Some(outgoing),

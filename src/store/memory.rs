@@ -12,6 +12,7 @@ use crate::conversation::memo::{Derived, Memo};
 use crate::conversation::released::{Releases, with};
 use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY};
 use crate::plan::approval::Confirmation;
+use bytes::Bytes;
 use moka::Entry;
 use moka::ops::compute::Op;
 use moka::sync::Cache;
@@ -57,6 +58,7 @@ pub struct Memory {
     /// Whether any is known: most upstreams refuse nothing, and every request asks.
     knows_models: AtomicBool,
     sent_exchanges: Cache<Hash, u64>,
+    histories: Cache<Hash, Bytes>,
     started: Instant,
 }
 
@@ -81,6 +83,9 @@ impl Memory {
             models: counted(MOST_MODELS, bounds.refusals),
             knows_models: AtomicBool::new(false),
             sent_exchanges: counted(conversations, lifetime),
+            histories: weighed(bounds.hidden_exchange_bytes, lifetime, |known: &Bytes| {
+                known.len() + ENTRY_BYTES
+            }),
             started: Instant::now(),
         }
     }
@@ -173,6 +178,10 @@ impl StateStore for Memory {
         }))
     }
 
+    fn history<'a>(&'a self, name: Hash) -> Pin<Box<dyn Future<Output = Option<Bytes>> + Send + 'a>> {
+        Box::pin(ready(self.histories.get(&name)))
+    }
+
     fn record(&self, news: News) {
         if !news.released.is_empty() {
             let now_ms = self.ms_at(Instant::now());
@@ -205,6 +214,9 @@ impl StateStore for Memory {
         }
         if let Some((conversation, overflow)) = news.overflow {
             self.add_overflow(conversation, overflow);
+        }
+        if let Some((name, known)) = news.history {
+            self.histories.insert(name, known);
         }
     }
 
@@ -281,7 +293,6 @@ mod tests {
     use super::*;
     use crate::conversation::released::{NOTHING_HIDDEN, Release};
     use crate::store::{Quota, Spent};
-    use bytes::Bytes;
     use futures_util::FutureExt as _;
 
     fn store() -> Memory {

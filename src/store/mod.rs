@@ -18,6 +18,8 @@ pub use crate::exchange::store::{
 };
 
 use self::stops::{Listed, StopError};
+use crate::conversation::identity::Hash;
+use bytes::Bytes;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -25,6 +27,9 @@ use std::pin::Pin;
 pub trait StateStore: Send + Sync {
     /// Everything that one request needs, in one round trip.
     fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>>;
+
+    /// What is known of a conversation that the upstream keeps.
+    fn history<'a>(&'a self, name: Hash) -> Pin<Box<dyn Future<Output = Option<Bytes>> + Send + 'a>>;
 
     /// Records what one request brought. Returns at once; every later look-up of this process finds it.
     fn record(&self, news: News);

@@ -32,6 +32,7 @@ use crate::plan::approval::Confirmation;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::store::StoreOp;
 use ::redis::{Client, Value, pipe};
+use bytes::Bytes;
 use moka::sync::Cache;
 use std::future::Future;
 use std::pin::Pin;
@@ -239,6 +240,21 @@ impl StateStore for Redis {
             let mut facts = self.local.look_up(Ask { quotas: &[], ..ask }).await;
             self.add_shared(ask, &mut facts).await;
             facts
+        })
+    }
+
+    fn history<'a>(&'a self, name: Hash) -> Pin<Box<dyn Future<Output = Option<Bytes>> + Send + 'a>> {
+        Box::pin(async move {
+            // Of one reply it never changes; of a conversation the newest may be another replica's.
+            let own = self.local.history(name).await;
+            let (about, mut commands) = ((Kind::UpstreamHistory, name), pipe());
+            commands.cmd("GET").arg(self.names.key(about));
+            let Ok(answers) = self.link.ask(&commands, StoreOp::LookUp).await else { return own };
+            let mut reader = Reader { names: &self.names, answers: answers.into_iter(), unreadable: 0 };
+            let value = reader.next();
+            let shared = reader.open::<Bytes>(about, &value);
+            self.link.count(StoreOp::Unreadable, reader.unreadable);
+            shared.or(own)
         })
     }
 

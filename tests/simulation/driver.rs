@@ -141,6 +141,7 @@ impl<'a> Driver<'a> {
 
     fn perform(&mut self, output: Output) {
         match output {
+            Output::FindHistory(_) => unreachable!("chat completions carry their history"),
             Output::LookUp(query) => {
                 let facts = self.process.store.look_up(query.ask()).now_or_never().unwrap();
                 self.asked.clone_from(&facts.asked);

@@ -2,6 +2,7 @@
 
 pub mod approved;
 mod flatten;
+mod history;
 pub mod item;
 mod notice;
 pub mod reply;
@@ -48,6 +49,10 @@ impl<J: CallJudge + 'static> Dialect<J> for Responses {
         may_read(body, fault, b"input", |text| parse(text).is_ok())
     }
 
+    fn with_history(&self, body: &Bytes, known: &[u8]) -> Option<(Bytes, Request)> {
+        history::with_history(body, known)
+    }
+
     fn write(&self, source: &Source<'_>, variant: &Variant) -> Rope {
         write(source, variant)
     }
@@ -63,4 +68,9 @@ impl<J: CallJudge + 'static> Dialect<J> for Responses {
     fn recorded_reply(&self, body: &[u8], messages: &[&Message]) -> Bytes {
         approved::recorded_reply(body, messages)
     }
+}
+
+/// Whether the request belongs to a conversation that the upstream keeps under one name.
+fn in_conversation(request: &Request, body: &[u8]) -> bool {
+    request.value(body, "conversation").is_some_and(|value| value.of(body) != b"null")
 }

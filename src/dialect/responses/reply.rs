@@ -20,6 +20,7 @@ use self::last::Last;
 use self::shown::Shown;
 use self::stream::Held;
 use self::writer::Numbers;
+use crate::conversation::request::Request;
 use crate::dialect::error::{own_error_body, parse, parse_in_200};
 use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, ShownChoice, Unjudged};
@@ -389,6 +390,29 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
     fn shown(&self) -> Vec<&dyn ShownChoice> {
         let has_begun = !matches!(self.phase, Phase::Head | Phase::Refused(_)) || self.continued;
         if has_begun { vec![&self.shown] } else { Vec::new() }
+    }
+
+    fn history(&self, request: &Request, body: &[u8]) -> Option<(String, Bytes)> {
+        let upstream_id = self.shown.reply_id.clone()?;
+        if !request.may_be_continued || !self.shown.is_finished || matches!(self.phase, Phase::Failed) {
+            return None;
+        }
+        let first = self.head.iter().find(|(name, _)| name == b"id");
+        let shown_id = first.and_then(|(_, id)| serde_json::from_slice::<String>(id).ok());
+        // In a conversation the name stays the same.
+        let conversation = request.continues.clone().filter(|_| super::in_conversation(request, body));
+        let name = conversation.or(shown_id)?;
+        let results =
+            crate::dialect::responses::rounds::read(&self.shown.hidden_exchange().unwrap_or_default());
+        let owed = results.into_iter().filter_map(|element| match element {
+            super::rounds::Element::Result(item) => Some(item),
+            _ => None,
+        });
+        let items = self.items.iter().filter(|item| item.is_shown()).filter_map(|item| item.done.clone());
+        let shown: Vec<Bytes> = self.shown.earlier.iter().cloned().chain(items).collect();
+        let owed: Vec<Bytes> = owed.collect();
+        let known = super::history::Known::after((request, body), upstream_id, &shown, &owed);
+        Some((name, known.to_bytes()))
     }
 
     fn total_usage(&self) -> Usage {

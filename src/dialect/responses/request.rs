@@ -47,11 +47,27 @@ pub fn parse(body: &[u8]) -> Result<Request, Fault> {
     let is_upstream = has("previous_response_id") || has("conversation") || has("prompt");
     let (declares, takes) = (request.declares_elsewhere || is_upstream, !request.tools.is_empty());
     (request.declares_elsewhere, request.takes_more_tools) = (declares, takes);
+    (request.continues, request.may_be_continued) = continued(&request, body);
     if request.choice == Choice::Forced {
         let choice = request.value(body, "tool_choice");
         request.forced_tool = choice.and_then(|choice| named_in(choice.of(body)));
     }
     if request.value(body, "input").is_none() && !is_upstream { Err(Fault::NoMessages) } else { Ok(request) }
+}
+
+/// What the request continues, and whether the client may continue from its reply: not if the reply is not stored, or
+/// if the client sends the history itself.
+fn continued(request: &Request, body: &[u8]) -> (Option<String>, bool) {
+    let text = |name: &str| {
+        let value: Value = serde_json::from_slice(request.value(body, name)?.of(body)).ok()?;
+        let id = value.as_str().or_else(|| value.get("id").and_then(Value::as_str));
+        id.filter(|id| !id.is_empty()).map(str::to_owned)
+    };
+    let continues = text("previous_response_id").or_else(|| text("conversation"));
+    let is_stored = request.value(body, "store").is_none_or(|store| store.of(body) != b"false");
+    let begins = request.messages.iter().all(|message| message.role != Role::Assistant);
+    let may_be_continued = continues.is_some() || (is_stored && begins);
+    (continues, may_be_continued)
 }
 
 fn parse_member(

@@ -5,7 +5,7 @@ use super::flatten::flatten;
 use super::notice::place;
 use super::restore::{items_of, restore};
 use super::rounds::{Element, read};
-use crate::conversation::request::{Choice, Request, Tool};
+use crate::conversation::request::{Choice, Request, Tool, UpstreamHistory};
 use crate::dialect::edit::{change_messages, notices, plan_without_tools, set_member, without};
 use crate::dialect::variant::{Asking, Source, Tools, Variant};
 use crate::plan::Plan;
@@ -41,8 +41,25 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
         Some(round) => continue_upstream(request, body, &read(round), &mut splices),
         None => write_input(source, variant, rounds, &mut splices),
     }
+    if let Some(history) = &request.upstream_history {
+        if splices.is_empty() && history.owed.is_empty() && history.upstream_id.is_none() {
+            return Rope::whole(history.original.clone());
+        }
+        leave_out(request, body, history, &mut splices);
+    }
     let rope = splices.apply(body);
     if variant.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
+}
+
+/// Takes out again what the upstream has, and puts in what it waits for.
+fn leave_out(request: &Request, body: &[u8], history: &UpstreamHistory, splices: &mut Splices) {
+    let is_last = body[history.span.range().end..].trim_ascii_start().starts_with(b"]");
+    let comma: &[u8] = if history.owed.is_empty() || is_last { b"" } else { b"," };
+    splices.replace(history.span, [&history.owed[..], comma].concat());
+    if let (Some(id), Some(span)) = (&history.upstream_id, request.value(body, "previous_response_id")) {
+        splices.insert(span.start, quote(id));
+        splices.replace(span, "");
+    }
 }
 
 /// Whether the upstream keeps the conversation of the request.

@@ -51,7 +51,8 @@ impl SummaryEndpoints {
     pub(super) fn post(&self, endpoint: &SummaryEndpoint, parts: &Parts, question: Bytes) -> Request<UpBody> {
         let mut request = Request::new(UpBody::rope(vec![question]));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = if endpoint.url.is_some() { Uri::from_static(PATH) } else { of_chat(&parts.uri) };
+        *request.uri_mut() =
+            if endpoint.url.is_some() { Uri::from_static(PATH) } else { of_chat(&parts.uri) };
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(key) = self.0.get(endpoint).and_then(|known| known.key.clone()) {

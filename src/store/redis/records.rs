@@ -42,6 +42,7 @@ pub enum Kind {
     Overflows = b'o',
     Quota = b'q',
     Stops = b's',
+    UpstreamHistory = b'u',
 }
 
 /// One kind of record.
@@ -235,6 +236,17 @@ impl Record for SeenMarker {
 
     fn read(body: &[u8]) -> Option<Self> {
         body.is_empty().then_some(Self)
+    }
+}
+
+/// What is known of a conversation that the upstream keeps, as the dialect writes it.
+impl Record for Bytes {
+    fn write(&self) -> Vec<u8> {
+        self.to_vec()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        Some(Self::copy_from_slice(body))
     }
 }
 

@@ -184,12 +184,13 @@ impl Update {
         let rounds: usize = self.news.rounds.iter().map(|(_, round)| round.messages.len()).sum();
         let asked: usize = self.news.asked.iter().map(|(_, asked)| asked.size()).sum();
         let changes: usize = self.changes.iter().map(|(_, change)| 64 * (1 + change.gone.len())).sum();
-        size_of::<Self>() + rounds + asked + 64 * self.news.released.len() + changes
+        let history = self.news.history.as_ref().map_or(0, |(_, known)| known.len());
+        size_of::<Self>() + rounds + asked + history + 64 * self.news.released.len() + changes
     }
 
     /// The commands for this update; all of them are idempotent.
     fn commands(&self, names: &Names, commands: &mut Pipeline) {
-        let News { released, rounds, model, asked, sent, overflow, .. } = &self.news;
+        let News { released, rounds, model, asked, sent, overflow, history, .. } = &self.news;
         for (call, release) in released {
             let about = (Kind::Released, *call);
             push_once(names, about, (names.seals.seal(about, release), MOST_RELEASES), commands);
@@ -211,6 +212,11 @@ impl Update {
         if let Some(sent) = sent {
             let about = (Kind::History, sent.history);
             let sealed = names.seals.seal(about, sent);
+            commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
+        }
+        if let Some((name, known)) = history {
+            let about = (Kind::UpstreamHistory, *name);
+            let sealed = names.seals.seal(about, known);
             commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
         }
         if let Some((conversation, overflow)) = overflow {

@@ -1,0 +1,235 @@
+//! Conversations that the upstream keeps: what is known of one after each reply, and the request with it. Policies read
+//! both as one conversation; only what the client sent now goes upstream. Long results are shortened and old turns left
+//! out, so that the cost of a request does not grow with the length of the chain.
+
+use super::item::{Item, ItemKind, parse_item};
+use crate::conversation::message::{Content, Role};
+use crate::conversation::request::{Request, UpstreamHistory};
+use crate::wire::body::{Scanner, Span};
+use crate::wire::json::{decode, escaped};
+use crate::wire::splice::Splices;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// Most bytes of items that are kept: those of some hundred calls with short results.
+const MOST_BYTES: usize = 128 * 1024;
+/// Most characters that are kept of one result: its beginning shows what it is.
+const MOST_CHARS: usize = 1_000;
+
+/// What is known of a conversation after one reply.
+#[derive(Serialize, Deserialize)]
+pub struct Known {
+    /// The id of the upstream's last reply.
+    pub upstream_id: String,
+    /// What the client sent and was shown, oldest first.
+    pub items: Vec<Box<RawValue>>,
+    /// Results of blocked calls that the upstream waits for.
+    pub owed: Vec<Box<RawValue>>,
+}
+
+impl Known {
+    /// What is known after a reply: the items of `request` and of the reply that the client was shown.
+    pub fn after(
+        (request, body): (&Request, &[u8]),
+        upstream_id: String,
+        shown: &[Bytes],
+        owed: &[Bytes],
+    ) -> Self {
+        let mut items: Vec<Box<RawValue>> = sent(request, body).iter().filter_map(short).collect();
+        items.extend(shown.iter().filter_map(short));
+        bound(&mut items);
+        Self { upstream_id, items, owed: owed.iter().filter_map(|item| raw(item)).collect() }
+    }
+
+    /// As the state store keeps it.
+    pub fn to_bytes(&self) -> Bytes {
+        serde_json::to_vec(self).unwrap_or_default().into()
+    }
+}
+
+fn raw(item: &[u8]) -> Option<Box<RawValue>> {
+    RawValue::from_string(String::from_utf8(item.to_vec()).ok()?).ok()
+}
+
+/// The items that the request holds, those known from before included.
+fn sent(request: &Request, body: &[u8]) -> Vec<Bytes> {
+    let input = request.messages_span;
+    if input.of(body).starts_with(b"\"") {
+        return vec![user_message(input.of(body))];
+    }
+    let items = super::restore::items_of(request, body);
+    items.iter().map(|item| Bytes::copy_from_slice(item.span.of(body))).collect()
+}
+
+fn user_message(text: &[u8]) -> Bytes {
+    [br#"{"role":"user","content":"#, text, b"}"].concat().into()
+}
+
+/// An item as it is kept; `None` for one that no policy looks at.
+fn short(item: &Bytes) -> Option<Box<RawValue>> {
+    let read = parse_item(&mut Scanner::new(item)).ok()?;
+    match read.kind {
+        ItemKind::Reasoning | ItemKind::Carried => None,
+        ItemKind::Result => raw(&shortened(item, &read)),
+        _ => raw(item),
+    }
+}
+
+fn shortened(item: &Bytes, read: &Item) -> Bytes {
+    let mut splices = Splices::default();
+    let texts = read.content.as_ref().unwrap_or(&Content::Absent);
+    for text in texts.texts().filter(|text| text.span.len() > 2 * MOST_CHARS) {
+        let decoded = decode(text, item);
+        let start: String = decoded.chars().take(MOST_CHARS).collect();
+        // Results of different lengths stay different.
+        splices.replace(
+            text.span,
+            escaped(&format!("{start}\n[{} characters in all]", decoded.chars().count())),
+        );
+    }
+    splices.apply(item).join()
+}
+
+/// Drops the oldest items beyond the limit, but not the first: the conversation is known by it.
+fn bound(items: &mut Vec<Box<RawValue>>) {
+    let mut bytes: usize = items.iter().map(|item| item.get().len() + 1).sum();
+    let mut gone = 1;
+    while bytes > MOST_BYTES && gone < items.len() {
+        bytes -= items[gone].get().len() + 1;
+        gone += 1;
+    }
+    // No result without its call.
+    let is_result = |item: &RawValue| {
+        let read = parse_item(&mut Scanner::new(item.get().as_bytes()));
+        read.is_ok_and(|item| item.kind == ItemKind::Result)
+    };
+    while gone > 1 && gone < items.len() && is_result(&items[gone]) {
+        gone += 1;
+    }
+    if gone > 1 {
+        items.drain(1..gone);
+    }
+}
+
+/// The request with what is known before it, and the body of both.
+pub fn with_history(body: &Bytes, known: &[u8]) -> Option<(Bytes, Request)> {
+    let known: Known = serde_json::from_slice(known).ok()?;
+    let request = super::parse(body).ok()?;
+    let input = request.messages_span;
+    let items = known.items.iter().map(|item| item.get()).collect::<Vec<_>>().join(",");
+    let (at, prefix, suffix) = match input.of(body).first() {
+        Some(b'[') => (input.start as usize + 1, String::new(), ""),
+        Some(b'"') => (input.start as usize, "[".to_owned(), r#"{"role":"user","content":"#),
+        // Nothing new: the upstream goes on by itself.
+        _ => return None,
+    };
+    let is_text = !suffix.is_empty();
+    let comma = if items.is_empty() || (!is_text && request.messages.is_empty()) { "" } else { "," };
+    let end = if is_text { "}]" } else { "" };
+    let cut = if is_text { input.end as usize } else { at };
+    let all: Bytes = [
+        &body[..at],
+        prefix.as_bytes(),
+        items.as_bytes(),
+        comma.as_bytes(),
+        suffix.as_bytes(),
+        &body[at..cut],
+        end.as_bytes(),
+        &body[cut..],
+    ]
+    .concat()
+    .into();
+    let start = at + prefix.len();
+    let span = Span::new(start, start + items.len() + comma.len());
+    let mut whole = super::parse(&all).ok()?;
+    let is_known = |message: &&crate::conversation::message::Message| message.span.start < span.end;
+    let messages = whole.messages.iter().take_while(is_known).count();
+    let continues = whole.value(&all, "previous_response_id").map(|id| id.of(&all).to_vec());
+    let alias = serde_json::to_vec(&known.upstream_id).ok().filter(|id| continues.as_ref() != Some(id));
+    let owed = known.owed.iter().map(|item| item.get()).collect::<Vec<_>>().join(",");
+    whole.upstream_history = Some(Box::new(UpstreamHistory {
+        span,
+        messages,
+        upstream_id: alias.filter(|_| continues.is_some()).map(|_| known.upstream_id.clone()),
+        owed: owed.into(),
+        original: body.clone(),
+    }));
+    let is_answer = |role: Role| role == Role::Assistant;
+    whole.may_be_continued =
+        request.may_be_continued || whole.messages.iter().any(|message| is_answer(message.role));
+    Some((all, whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::responses::write;
+    use crate::dialect::variant::{Placement, Source, Variant};
+    use crate::plan::Plan;
+    use serde_json::{Value, json};
+
+    const CALL: &str =
+        r#"{"type":"function_call","id":"fc_1","call_id":"call_1","name":"f","arguments":"{}"}"#;
+
+    fn known(body: &str, owed: &[&str]) -> Bytes {
+        let request = crate::dialect::responses::parse(body.as_bytes()).unwrap();
+        let owed: Vec<Bytes> = owed.iter().map(|item| Bytes::copy_from_slice(item.as_bytes())).collect();
+        Known::after((&request, body.as_bytes()), "resp_2".to_owned(), &[CALL.into()], &owed).to_bytes()
+    }
+
+    fn sent(body: &Bytes, request: &Request) -> String {
+        let plan = Plan::default();
+        let source = Source { body, request, plan: &plan, restored: &[] };
+        String::from_utf8(write(&source, &Variant::plain(Placement::Suffix)).join().to_vec()).unwrap()
+    }
+
+    const NEXT: &str = r#"{"model":"m","previous_response_id":"resp_2", "input": [ {"type":"function_call_output","call_id":"call_1","output":"r"} ]}"#;
+
+    #[test]
+    fn what_the_upstream_keeps_is_read_and_not_sent() {
+        let body = Bytes::from_static(NEXT.as_bytes());
+        let (all, request) = with_history(&body, &known(r#"{"input":"q"}"#, &[])).unwrap();
+        let roles: Vec<Role> = request.messages.iter().map(|message| message.role).collect();
+        assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool]);
+        assert_eq!(request.first_sent(), 2);
+        assert_eq!(sent(&all, &request), NEXT);
+        for text in [
+            r#"{"previous_response_id":"resp_2","input":"and now?"}"#,
+            r#"{"input":[],"previous_response_id":"resp_2"}"#,
+        ] {
+            let body = Bytes::copy_from_slice(text.as_bytes());
+            let (all, request) = with_history(&body, &known(r#"{"input":"q"}"#, &[])).unwrap();
+            assert_eq!(sent(&all, &request), text);
+        }
+    }
+
+    #[test]
+    fn the_upstream_gets_the_results_that_it_waits_for_and_its_own_id() {
+        let owed = r#"{"type":"function_call_output","call_id":"call_9","output":"no"}"#;
+        let body: Bytes = NEXT.replace("resp_2", "resp_1").into();
+        let (all, request) = with_history(&body, &known(r#"{"input":"q"}"#, &[owed])).unwrap();
+        let out: Value = serde_json::from_str(&sent(&all, &request)).unwrap();
+        assert_eq!(out["previous_response_id"], "resp_2");
+        let ids: Vec<&Value> = out["input"].as_array().unwrap().iter().map(|item| &item["call_id"]).collect();
+        assert_eq!(ids, ["call_9", "call_1"]);
+        let body = Bytes::from_static(br#"{"previous_response_id":"resp_1","input":"and now?"}"#);
+        let (all, request) = with_history(&body, &known(r#"{"input":"q"}"#, &[owed])).unwrap();
+        let out: Value = serde_json::from_str(&sent(&all, &request)).unwrap();
+        assert_eq!(out["input"][0]["call_id"], "call_9");
+        assert_eq!(out["input"][1], json!({"role": "user", "content": "and now?"}));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_however_long_the_chain() {
+        let long = "x".repeat(100_000);
+        let mut kept = known(r#"{"input":"q"}"#, &[]);
+        for _ in 0..300 {
+            let body: Bytes = NEXT.replace("\"r\"", &format!("\"{long}\"")).into();
+            let (all, request) = with_history(&body, &kept).unwrap();
+            kept = Known::after((&request, &all), "resp_2".to_owned(), &[CALL.into()], &[]).to_bytes();
+            assert!(kept.len() < MOST_BYTES + 4_096, "{}", kept.len());
+        }
+        assert!(kept.len() > MOST_BYTES / 2);
+    }
+}
