@@ -11,6 +11,7 @@ use super::*;
 use crate::dialect::error::parse;
 
 const CORPUS: &str = include_str!("../../../tests/data/refusals/corpus.jsonl");
+const RESPONSES: &str = include_str!("../../../tests/data/refusals/responses.jsonl");
 const HELDOUT: &str = include_str!("../../../tests/data/refusals/heldout.jsonl");
 
 const FRESH: &str = include_str!("../../../tests/data/refusals/fresh.jsonl");
@@ -63,6 +64,12 @@ fn the_corpus_is_judged_as_labelled() {
 #[test]
 fn wordings_written_before_the_rules_are_judged_as_labelled() {
     let wrong = misjudged(HELDOUT);
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn errors_of_the_responses_api_are_judged_as_labelled() {
+    let wrong = misjudged(RESPONSES);
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
