@@ -359,6 +359,9 @@ impl Plan {
 
     /// Takes back every change of a message before the message `first`: the upstream has those.
     pub fn change_only_from(&mut self, first: usize) {
+        if first == 0 {
+            return;
+        }
         self.edits.retain(|edit| edit.message >= first);
         self.dropped.retain(|dropped| dropped.messages.start >= first);
         self.summaries = BatchSummaries::default();

@@ -468,22 +468,6 @@ impl Core {
         self.find_history(now)
     }
 
-    /// Asks for what is known of the conversation, where the upstream keeps it.
-    fn find_history(&mut self, now: Now) -> Phase {
-        let Some(continues) = &self.request.continues else { return self.look_up(now) };
-        self.outputs.push_back(Output::FindHistory(self.identity.response_key(continues)));
-        Phase::History
-    }
-
-    /// Goes on with what is known of the conversation, or with what the request shows.
-    fn take_history(&mut self, known: Option<Bytes>, now: Now) -> Phase {
-        match known.and_then(|known| self.dialect.with_history(&self.body, &known)) {
-            Some((body, request)) => (self.body, self.request) = (body, Arc::new(request)),
-            None => self.record.act(On::Request, "upstream_history", "unknown", 1),
-        }
-        self.look_up(now)
-    }
-
     /// Answers with toolrein's own error.
     fn fail(&mut self, error: ProxyError) -> Phase {
         self.answer_error(error);

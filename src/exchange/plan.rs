@@ -88,6 +88,22 @@ pub(super) struct Length {
 pub(super) type Approved = (Hash, Arc<Confirmation>);
 
 impl Core {
+    /// Asks for what is known of the conversation, where the upstream keeps it.
+    pub(super) fn find_history(&mut self, now: Now) -> Phase {
+        let Some(continues) = &self.request.continues else { return self.look_up(now) };
+        self.outputs.push_back(Output::FindHistory(self.identity.response_key(continues)));
+        Phase::History
+    }
+
+    /// Goes on with what is known of the conversation, or with what the request shows.
+    pub(super) fn take_history(&mut self, known: Option<Bytes>, now: Now) -> Phase {
+        match known.and_then(|known| self.dialect.with_history(&self.body, &known)) {
+            Some((body, request)) => (self.body, self.request) = (body, Arc::new(request)),
+            None => self.record.act(On::Request, "upstream_history", "unknown", 1),
+        }
+        self.look_up(now)
+    }
+
     /// Reads the conversation and queries the store about it.
     pub(super) fn look_up(&mut self, now: Now) -> Phase {
         let model_name = self.request.model_name(&self.body).into_owned();

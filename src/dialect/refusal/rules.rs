@@ -387,7 +387,8 @@ pub(super) const RULES: &[Rule] = &[
     )
     .not_beside(&["system"]),
     rule(LateSystem, "unexpected combination ~ role", "Unexpected combination of role and message content"),
-    rule(LateSystem, "invalid message role", "Invalid message role").or(ToolHistory),
+    rule(LateSystem, "invalid|unexpected message role", "Unexpected message role.").or(ToolHistory),
+    rule(LateSystem, "incorrect role information", "Incorrect role information").or(ToolHistory),
 ];
 
 /// Errors for a request without its tools but with its tool calls. For a client's own request they mean a mistake of
