@@ -287,8 +287,13 @@ fn read(policies: &PolicySet, steps: &[Step]) -> (Vec<(usize, usize)>, Judge) {
     (told.collect(), judge)
 }
 
+/// `make test-fast` tries a fifth of the cases.
+fn cases() -> u32 {
+    if std::env::var_os("FAST").is_some() { 80 } else { 400 }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
     fn states_verdicts_and_notices_are_those_of_the_reference(

@@ -308,8 +308,13 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// `make test-fast` tries a fifth of the cases.
+fn cases() -> u32 {
+    if std::env::var_os("FAST").is_some() { 40 } else { 200 }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
     fn no_lesson_lets_through_a_second_award_a_skip_or_an_award_for_another_card(

@@ -35,3 +35,4 @@ mod talk;
 mod told;
 mod transparency;
 mod trouble;
+mod upstream_history;
