@@ -35,6 +35,21 @@ use crate::wire::splice::Rope;
 use bytes::Bytes;
 use std::sync::Arc;
 
+/// The kinds of items that the model or its provider made and that no client runs.
+pub const CARRIED: [&str; 11] = [
+    "reasoning",
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "mcp_call",
+    "mcp_list_tools",
+    "tool_search_call",
+    "compaction",
+    "program",
+    "other",
+];
+
 /// One wire protocol. `J` is the judge of the calls in its replies.
 pub trait Dialect<J>: Send + Sync {
     /// Reads a request body whose first [`Checkpoint::bytes`] are those that `known` was read from. A checkpoint of as

@@ -129,6 +129,12 @@ pub trait Reply<J>: Send {
         None
     }
 
+    /// The kinds of items that it carried unjudged, since no client runs them: one for each item, of
+    /// [`CARRIED`](super::CARRIED).
+    fn carried(&self) -> &[&'static str] {
+        &[]
+    }
+
     /// The usage of all replies together.
     fn total_usage(&self) -> Usage;
 

@@ -427,6 +427,7 @@ impl Running {
             core.note_unjudged(label(*why));
         }
         core.note_judged(replies.judge.judging(), &mut self.noted, now.ms);
+        core.record.carried = replies.judge.carried().to_vec();
         self.bill(core, &*replies.judge);
     }
 }

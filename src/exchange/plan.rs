@@ -99,7 +99,15 @@ impl Core {
     pub(super) fn take_history(&mut self, known: Option<Bytes>, now: Now) -> Phase {
         match known.and_then(|known| self.dialect.with_history(&self.body, &known)) {
             Some((body, request)) => (self.body, self.request) = (body, Arc::new(request)),
-            None => self.record.act(On::Request, "upstream_history", "unknown", 1),
+            None => {
+                self.record.act(On::Request, "upstream_history", "unknown", 1);
+                if self.shared.config.store.strict && !self.is_observing() {
+                    let message = "What came before in this conversation is not known here, and `store.strict` \
+                                   refuses requests that cannot be governed whole. Send the history as `input`.";
+                    let (code, message) = ("history_unknown", message.to_owned());
+                    return self.fail(ProxyError::Refused { code, message });
+                }
+            }
         }
         self.look_up(now)
     }

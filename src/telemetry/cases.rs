@@ -65,6 +65,7 @@ pub(super) fn rich() -> RequestRecord {
     record.upstream_request_id = Some("up-1".to_owned());
     record.fallbacks = vec![Fallback::Placement];
     record.prefix_breaks = vec![PrefixBreak::StateStore];
+    record.carried = vec!["web_search_call"];
     record.unjudged = vec!["event_too_long"];
     record.lost_hidden_exchanges = 1;
     record.reasks = 1;

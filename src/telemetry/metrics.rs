@@ -19,8 +19,29 @@ const OVERHEAD_SECONDS: [f64; 19] = [
 const ANSWER_SECONDS: [f64; 14] =
     [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 /// Reasons known beforehand, so that their counters start at 0. Others are exposed once they are seen.
-const UNJUDGED: [&str; 6] =
-    ["event_too_long", "held_too_much", "reply_too_long", "not_json", "ambiguous", "unreadable_coding"];
+const UNJUDGED: [&str; 7] = [
+    "event_too_long",
+    "held_too_much",
+    "reply_too_long",
+    "not_json",
+    "ambiguous",
+    "unreadable_coding",
+    "unanswerable",
+];
+/// The kinds of items that no client runs.
+const CARRIED: [&str; 11] = [
+    "reasoning",
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "mcp_call",
+    "mcp_list_tools",
+    "tool_search_call",
+    "compaction",
+    "program",
+    "other",
+];
 const UNGOVERNED: [&str; 11] = [
     "not_json",
     "no_messages",
@@ -76,6 +97,7 @@ struct Deeds {
     actions: IntCounterVec,
     fallbacks: Counters,
     prefix_breaks: Counters,
+    carried: Counters,
     unjudged: Counters,
     ungoverned: Counters,
     lost_hidden_exchanges: IntCounter,
@@ -353,6 +375,12 @@ impl Deeds {
                 "cause",
                 &PrefixBreak::ALL.map(PrefixBreak::as_str),
             )?,
+            carried: make.words(
+                "toolrein_carried_items_total",
+                "Items of replies that no client runs, so that no policy can block them, by kind.",
+                "kind",
+                &CARRIED,
+            )?,
             unjudged: make.words(
                 "toolrein_unjudged_total",
                 "Replies, or parts of them, that passed without being judged, by reason.",
@@ -400,6 +428,7 @@ impl Deeds {
             record.prefix_breaks.iter().for_each(|cause| self.prefix_breaks.add(cause.as_str(), 1));
             self.lost_hidden_exchanges.inc_by(record.lost_hidden_exchanges.into());
         }
+        record.carried.iter().for_each(|kind| self.carried.add(kind, 1));
         record.fallbacks.iter().for_each(|kind| self.fallbacks.add(kind.as_str(), 1));
         record.summaries.iter().for_each(|result| self.summaries.kinds.add(result.as_str(), 1));
         record.unjudged.iter().for_each(|why| self.unjudged.add(why, 1));
@@ -438,6 +467,7 @@ mod tests {
 toolrein_actions_total{action="blocked",policy="rate_limit"} 1
 toolrein_actions_total{action="notice",policy="budget"} 1
 toolrein_actions_total{action="shortened",policy="truncate"} 2
+toolrein_carried_items_total{kind="web_search_call"} 1
 toolrein_context_tokens_total{held_out="no",kind="cached",touched="yes"} 2048
 toolrein_context_tokens_total{held_out="no",kind="prompt",touched="yes"} 3000
 toolrein_fallbacks_total{kind="placement"} 1
@@ -504,6 +534,7 @@ toolrein_upstream_seconds_count 1"#;
             ("tokens", "kind", TOKEN_KINDS.to_vec()),
             ("fallbacks", "kind", Fallback::ALL.map(Fallback::as_str).to_vec()),
             ("prefix_breaks", "cause", PrefixBreak::ALL.map(PrefixBreak::as_str).to_vec()),
+            ("carried_items", "kind", CARRIED.to_vec()),
             ("unjudged", "why", UNJUDGED.to_vec()),
             ("ungoverned", "why", UNGOVERNED.to_vec()),
         ] {

@@ -54,6 +54,8 @@ pub struct RequestRecord {
     pub upstream_request_id: Option<String>,
     pub fallbacks: Vec<Fallback>,
     pub prefix_breaks: Vec<PrefixBreak>,
+    /// The kind of each item of the replies that no client runs: hosted tools, reasoning.
+    pub carried: Vec<&'static str>,
     /// Why replies, or parts of them, passed without being judged: `event_too_long`, `held_too_much`, ...
     pub unjudged: Vec<&'static str>,
     /// The state store did not answer for it; whether it was refused for that.

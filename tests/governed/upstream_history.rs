@@ -103,3 +103,11 @@ fn a_conversation_that_is_not_known_is_governed_by_what_its_requests_show_and_co
     );
     known.wait_for_metric("toolrein_actions_total{policy=\"upstream_history\",action=\"unknown\"}", 1.0);
 }
+
+#[test]
+fn a_conversation_that_is_not_known_is_refused_where_the_store_is_strict() {
+    let toolrein = toolrein(&format!("{BUDGET}[store]\nstrict = true\n"));
+    let refused = ask(&toolrein, Some("resp_unknown"), &json!("and now?"), "one");
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!("history_unknown")));
+    assert_eq!(ask(&toolrein, None, &json!("Use searchAll to find cats"), "one").status, 200);
+}

@@ -60,6 +60,7 @@ pub struct ReplyJudge<J> {
     /// This is not the first reply.
     continued: bool,
     usage: Usages,
+    carried: Vec<&'static str>,
     unjudged: Vec<Unjudged>,
     is_changed: bool,
 }
@@ -119,6 +120,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             in_progress: None,
             continued: false,
             usage: Usages::default(),
+            carried: Vec::new(),
             unjudged: Vec::new(),
             is_changed: false,
         };
@@ -413,6 +415,10 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         let owed: Vec<Bytes> = owed.collect();
         let known = super::history::Known::after((request, body), upstream_id, &shown, &owed);
         Some((name, known.to_bytes()))
+    }
+
+    fn carried(&self) -> &[&'static str] {
+        &self.carried
     }
 
     fn total_usage(&self) -> Usage {

@@ -5,6 +5,7 @@ use super::event::Event;
 use super::items::{Call, OutItem};
 use super::writer::framed;
 use super::{Form, Phase, ReplyJudge};
+use crate::dialect::CARRIED;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::responses::item::{Item, ItemKind, parse_item};
 use crate::wire::body::{Scanner, Span};
@@ -133,6 +134,15 @@ impl Last {
     }
 }
 
+/// The kind under which an item is counted that no client runs.
+fn carried_kind(item: &[u8]) -> &'static str {
+    let members = members_of(item, Span::new(0, item.len()));
+    let kind =
+        members.iter().find(|member| member.key.raw(item) == b"type").map(|member| member.value.of(item));
+    let is_it = |name: &&&str| kind.is_some_and(|kind| kind.trim_ascii() == format!("\"{name}\"").as_bytes());
+    CARRIED.iter().find(is_it).unwrap_or(&"other")
+}
+
 fn entries(output: Span, data: &[u8]) -> Vec<Entry> {
     let mut scanner = Scanner::within(data, output);
     let mut entries = Vec::new();
@@ -175,6 +185,9 @@ impl<J: CallJudge> ReplyJudge<J> {
             return self.break_off(super::Unjudged::Ambiguous);
         }
         self.reconcile(&mut last);
+        let carried =
+            self.items.iter().filter(|item| matches!(item.kind, ItemKind::Carried | ItemKind::Reasoning));
+        self.carried.extend(carried.filter_map(|item| item.done.as_deref()).map(carried_kind));
         self.last = Some(last);
         self.advance(true, now_ms, out);
         if self.form == Form::Streamed && !matches!(self.phase, Phase::BrokenOff(_)) {

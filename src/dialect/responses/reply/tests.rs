@@ -152,6 +152,7 @@ fn a_reply_in_which_nothing_acts_goes_out_as_it_came() {
         let mut judge = judge(by_arguments);
         assert_eq!(whole(&mut judge, &stream), (stream.clone(), Ending::Complete));
         assert!(!judge.is_changed());
+        assert_eq!(judge.carried(), ["reasoning"]);
         assert_eq!(judge.shown()[0].released().len(), 1);
         assert_eq!(judge.shown()[0].text(), "Hi");
         assert_eq!((judge.total_usage().prompt, judge.total_usage().cached), (10, 2));
