@@ -11,14 +11,12 @@ use crate::wire::members::members_of;
 use crate::wire::splice::Splices;
 use bytes::Bytes;
 
-/// Puts `exchange` back into the items that begin with the message at `message`.
-pub fn restore(request: &Request, body: &[u8], (message, exchange): &(usize, Bytes), splices: &mut Splices) {
-    let span = request.messages[*message].span;
-    let items: Vec<Item> = items_of(request, body)
-        .into_iter()
-        .filter(|item| (span.start..span.end).contains(&item.span.start))
-        .collect();
-    for (after, added) in placed(&items, body, read(exchange)) {
+/// Puts `exchange` back among those of `items`, all of the input, that are in the message `span`.
+pub fn restore((items, body): (&[Item], &[u8]), span: Span, exchange: &[u8], splices: &mut Splices) {
+    let first = items.partition_point(|item| item.span.start < span.start);
+    let end = items.partition_point(|item| item.span.start < span.end);
+    let items = &items[first..end];
+    for (after, added) in placed(items, body, read(exchange)) {
         match after.checked_sub(1).and_then(|last| items.get(last)) {
             Some(item) => splices.insert(item.span.end, [b",", &added[..]].concat()),
             None => splices.insert(span.start, [&added[..], b","].concat()),
@@ -122,7 +120,8 @@ mod tests {
         let body: Bytes = json!({ "input": input }).to_string().into();
         let request = crate::dialect::responses::parse(&body).unwrap();
         let mut splices = Splices::default();
-        restore(&request, &body, &(1, write(elements)), &mut splices);
+        let items = items_of(&request, &body);
+        restore((&items, &body), request.messages[1].span, &write(elements), &mut splices);
         let out: Value = serde_json::from_slice(&splices.apply(&body).join()).unwrap();
         let name = |item: &Value| item["id"].as_str().or(item["call_id"].as_str()).unwrap_or("-").to_owned();
         out["input"].as_array().unwrap()[1..].iter().map(name).collect()

@@ -174,8 +174,9 @@ fn write_input(source: &Source<'_>, variant: &Variant, rounds: &[Bytes], splices
     for (message, text) in notices(plan, variant.placement) {
         added.extend(place((request, body), message, &text, variant.placement, splices));
     }
-    for exchange in restored.iter().filter(|(message, _)| !plan.drops(*message)) {
-        restore(request, body, exchange, splices);
+    let items = if restored.is_empty() { Vec::new() } else { items_of(request, body) };
+    for (message, exchange) in restored.iter().filter(|(message, _)| !plan.drops(*message)) {
+        restore((&items, body), request.messages[*message].span, exchange, splices);
     }
     let items = rounds.iter().flat_map(|round| read(round)).filter_map(|element| match element {
         Element::Shown(item) | Element::Hidden(item) | Element::Result(item) => Some(item),
