@@ -39,6 +39,8 @@ use crate::plan::approval::{ApprovalDecision, HeldCall};
 use crate::plan::{Plan, SummaryWanted};
 use crate::policy::set::PolicySet;
 use crate::telemetry::request_record::{On, RequestRecord};
+use crate::wire::body::{Fault, Scanner};
+use crate::wire::json::decode_bytes;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -72,6 +74,26 @@ pub const CHAT: AnyDialect = &Chat;
 
 /// The Responses API.
 pub const RESPONSES: AnyDialect = &Responses;
+
+/// The dialect of a body whose endpoint is not known: the Responses API's where it has an `input` or continues from a
+/// response, and no `messages`.
+pub fn dialect_of(body: &[u8]) -> AnyDialect {
+    let mut scanner = Scanner::tolerant(body);
+    let (mut is_response, mut is_chat) = (false, false);
+    let mut read = || {
+        scanner.object()?;
+        while let Some(key) = scanner.member()? {
+            match &*decode_bytes(key, body) {
+                b"input" | b"previous_response_id" => is_response = true,
+                b"messages" => is_chat = true,
+                _ => {}
+            }
+            scanner.skip()?;
+        }
+        Ok::<_, Fault>(())
+    };
+    if read().is_ok() && is_response && !is_chat { RESPONSES } else { CHAT }
+}
 
 /// A parsed request, with its caller.
 pub struct Arrived {

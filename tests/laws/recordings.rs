@@ -35,6 +35,13 @@ pub fn of_corpus() -> Vec<Recording> {
     corpus().map_or_else(Vec::new, |folder| read_all(&folder.join("recorded")))
 }
 
+/// The recordings of the Responses API that the project carries, and those of the corpus.
+pub fn of_responses() -> Vec<Recording> {
+    let own = read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/responses"));
+    let corpus = corpus().map_or_else(Vec::new, |folder| read_all(&folder.join("responses")));
+    own.into_iter().chain(corpus).collect()
+}
+
 /// The folder of the corpus, if the environment names it.
 pub fn corpus() -> Option<PathBuf> {
     std::env::var_os("TOOLREIN_CORPUS").filter(|folder| !folder.is_empty()).map(PathBuf::from)
@@ -67,7 +74,7 @@ fn read_all(folder: &Path) -> Vec<Recording> {
 fn read(name: &str, bytes: Vec<u8>) -> Option<(Kind, Vec<u8>)> {
     let ends = |with: &[&str]| with.iter().any(|end| name.ends_with(end));
     match name {
-        _ if ends(&[".md", ".meta.json"]) => None,
+        _ if ends(&[".md", ".meta.json", ".jsonl"]) => None,
         _ if ends(&[".request.json"]) => Some((Kind::Request, bytes)),
         _ if ends(&[".chunks.txt"]) => Some((Kind::Stream, framed(&bytes))),
         _ if ends(&[".sse", ".txt", ".bin"]) => Some((Kind::Stream, bytes)),

@@ -16,6 +16,7 @@ use toolrein::dialect::variant::{Asking, Placement, Tools, Variant};
 use toolrein::exchange::judging::{AnswerTools, Judging};
 use toolrein::exchange::restore::{hidden_positions, names, restored};
 use toolrein::exchange::store::HiddenExchange;
+use toolrein::exchange::{AnyDialect, dialect_of};
 use toolrein::plan::Plan;
 use toolrein::policy::REGISTRY;
 use toolrein::policy::set::{Judge, PolicySet};
@@ -251,6 +252,7 @@ impl Memo for KeepAll {
 
 /// A request as the policies have read it.
 pub struct Reading {
+    pub dialect: AnyDialect,
     pub body: Bytes,
     pub request: Request,
     pub plan: Plan,
@@ -280,7 +282,8 @@ pub fn read_as(
     facts: &Facts,
     (identity, memo): (&Identity, &dyn Memo),
 ) -> Option<Reading> {
-    let request = read_request(toolrein::exchange::CHAT, body, &identity.key, memo).ok()?;
+    let dialect = dialect_of(body);
+    let request = read_request(dialect, body, &identity.key, memo).ok()?;
     let mut transcript = Transcript::read(&request, body, identity, memo);
     let released: Vec<Option<Releases>> =
         transcript.newest_calls(1024).map(|call| facts.released.get(&call.key).cloned()).collect();
@@ -297,16 +300,13 @@ pub fn read_as(
     let context = transcript.calls.context;
     let times = transcript.calls.calls.iter().map(|call| call.released_ms).collect();
     drop(transcript);
-    Some(Reading { body: body.clone(), request, plan, restored, lost, judge, context, times })
+    Some(Reading { dialect, body: body.clone(), request, plan, restored, lost, judge, context, times })
 }
 
 impl Reading {
     pub fn rope(&self, variant: &Variant) -> Rope {
-        let Self { body, request, plan, restored, .. } = self;
-        toolrein::dialect::chat::write(
-            &toolrein::dialect::variant::Source { body, request, plan, restored },
-            variant,
-        )
+        let Self { dialect, body, request, plan, restored, .. } = self;
+        dialect.write(&toolrein::dialect::variant::Source { body, request, plan, restored }, variant)
     }
 
     pub fn write(&self, variant: &Variant) -> Bytes {

@@ -40,6 +40,10 @@ pub struct ReplyJudge<J> {
     form: Form,
     limits: Limits,
     input: Input,
+    /// Bytes of a stream that came after an error on which the exchange has not decided.
+    rest: Bytes,
+    /// The client has the first events of an earlier reply.
+    has_head: bool,
     phase: Phase,
     /// The items of the present reply, in the order in which they began.
     items: Vec<OutItem>,
@@ -108,6 +112,8 @@ impl<J: CallJudge> ReplyJudge<J> {
             form,
             limits,
             input: Input::Ended,
+            rest: Bytes::new(),
+            has_head: false,
             phase: Phase::Head,
             items: Vec::new(),
             shown: Shown::default(),
@@ -189,6 +195,16 @@ impl<J: CallJudge> ReplyJudge<J> {
             set(call, decision);
         }
         self.update();
+    }
+
+    /// Reads the events that have come, up to an error on which the exchange decides.
+    fn read_on(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
+        while !self.is_stopped()
+            && let Input::Events(splitter) = &mut self.input
+            && let Some(piece) = splitter.next(&mut self.rest)
+        {
+            self.piece(piece, now_ms, out);
+        }
     }
 
     /// The upstream's reply is complete: a whole one is read now.
@@ -291,6 +307,7 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
             _ => Input::Body { form, status, pieces: Vec::new(), size: 0 },
         };
         self.phase = Phase::Head;
+        (self.rest, self.has_head) = (Bytes::new(), !self.head.is_empty());
         (self.last, self.after) = (None, Vec::new());
     }
 
@@ -299,21 +316,14 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         self.begin(form, OK);
     }
 
-    fn push(&mut self, mut bytes: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
-        if self.is_stopped() {
-            return;
-        }
+    fn push(&mut self, bytes: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         let limit = self.limits.reply;
         match &mut self.input {
+            _ if matches!(self.phase, Phase::BrokenOff(_)) => {}
             Input::Events(_) => {
-                while let Input::Events(splitter) = &mut self.input
-                    && let Some(piece) = splitter.next(&mut bytes)
-                {
-                    self.piece(piece, now_ms, out);
-                    if self.is_stopped() {
-                        return;
-                    }
-                }
+                let is_first = self.rest.is_empty();
+                self.rest = if is_first { bytes } else { [&self.rest[..], &bytes].concat().into() };
+                self.read_on(now_ms, out);
             }
             Input::Body { pieces, size, .. } => {
                 *size += bytes.len();
@@ -335,6 +345,7 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
     }
 
     fn finish(&mut self, now_ms: u64, out: &mut Vec<Bytes>) -> Ending {
+        self.read_on(now_ms, out);
         if !self.is_stopped() {
             self.end_input(now_ms, out);
         }
@@ -356,12 +367,16 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         }
     }
 
-    fn let_refusal_stand(&mut self, _now_ms: u64, out: &mut Vec<Bytes>) {
+    fn let_refusal_stand(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
+        if !matches!(self.phase, Phase::Refused(_)) {
+            return;
+        }
         if let Phase::Refused(Refusal { raw, .. }) = std::mem::replace(&mut self.phase, Phase::Failed) {
             self.queue.clear();
             let raw = if self.form == Form::Streamed { self.numbered(raw) } else { raw };
             out.push(raw);
         }
+        self.read_on(now_ms, out);
     }
 
     fn error_event(&mut self, status: u16, body: &[u8]) -> Bytes {
@@ -432,7 +447,12 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
             Input::Ended => 0,
         };
         let items: usize = self.items.iter().map(OutItem::size).sum();
-        input + self.queued_bytes + items + self.shown.size() + self.last.as_ref().map_or(0, Last::size)
+        input
+            + self.rest.len()
+            + self.queued_bytes
+            + items
+            + self.shown.size()
+            + self.last.as_ref().map_or(0, Last::size)
     }
 
     fn is_waiting(&self) -> bool {

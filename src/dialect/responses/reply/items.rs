@@ -83,7 +83,8 @@ impl Call {
                 || matches!(self.decision, Some(Decision::Rewrite { .. })))
     }
 
-    /// Sets the name and the id as `item` gives them, and returns whether they were others before.
+    /// Sets the name and the id as `item` gives them, and returns whether the name was another before. Some servers give
+    /// a call another id when it is complete.
     fn name(&mut self, item: &Item, data: &[u8]) -> bool {
         let escaped = |text: &str| {
             let mut out = Vec::new();
@@ -93,7 +94,7 @@ impl Call {
         let name = escaped(&item.call.full_name(data).unwrap_or_default());
         let id = escaped(&item.call.id.map_or("".into(), |id| decode(id, data)));
         let was_named = !self.assembled.name.is_empty();
-        let is_other = self.assembled.name != name || self.assembled.id != id;
+        let is_other = self.assembled.name != name;
         (self.assembled.name, self.assembled.id) = (name, id);
         was_named && is_other
     }

@@ -41,7 +41,7 @@ pub struct Last {
     /// The response reports a failure.
     pub failed: bool,
     /// The client has it.
-    given: bool,
+    pub given: bool,
 }
 
 /// One item in the list.

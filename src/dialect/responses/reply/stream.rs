@@ -102,7 +102,7 @@ impl<J: CallJudge> ReplyJudge<J> {
 
     /// What comes after the last event goes out after it.
     fn after_or_pass(&mut self, raw: Bytes, out: &mut Vec<Bytes>) {
-        if self.last.is_some() {
+        if self.last.as_ref().is_some_and(|last| !last.given) {
             self.after.push(raw);
         } else {
             self.pass(raw, out);
@@ -177,7 +177,7 @@ impl<J: CallJudge> ReplyJudge<J> {
                 return self.break_off(Unjudged::Ambiguous);
             }
         }
-        if !self.head.is_empty() {
+        if self.has_head {
             self.numbers.rewrite();
             self.is_changed = true;
             return;
@@ -248,7 +248,11 @@ impl<J: CallJudge> ReplyJudge<J> {
     ) {
         let index = event.index.map(|(_, index)| index);
         let mut at = self.items.iter().rposition(|item| item.index == index && index.is_some() && !item.own);
-        if event.is_of_call(&data) {
+        // A shell in a container is the provider's, and its commands come by the same events.
+        let kind = at.map(|at| self.items[at].kind);
+        let is_hosted =
+            kind == Some(ItemKind::Carried) && event.type_of(&data).contains("shell_call_command");
+        if event.is_of_call(&data) && !is_hosted {
             if at.is_none_or(|at| self.items[at].call.is_none()) {
                 at = Some(self.add(OutItem::nameless(index), now_ms));
             }

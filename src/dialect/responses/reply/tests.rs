@@ -160,6 +160,41 @@ fn a_reply_in_which_nothing_acts_goes_out_as_it_came() {
 }
 
 #[test]
+fn what_some_servers_add_to_a_stream_goes_out_as_it_came() {
+    let mut data = Script::new("resp_1").call("1", "ok", "{}").data();
+    data.insert(1, json!({"type": "response.queued", "response": data[0]["response"]}));
+    let ended = framed(&data) + "data: [DONE]\n\n";
+
+    let item = |status: &str| json!({"type": "shell_call", "status": status, "environment": {"type": "container_reference"}});
+    let commands = ["added", "delta", "done"]
+        .map(|step| json!({"type": format!("response.shell_call_command.{step}"), "command": "ls"}));
+    let hosted =
+        Script::new("resp_1").item(&item("in_progress"), commands.into(), item("completed")).stream();
+
+    let other_id = Script::new("resp_1").call("1", "ok", "{}").stream().replacen("call_1", "call_0", 1);
+    for stream in [ended, hosted, other_id] {
+        let mut judge = judge(true);
+        assert_eq!(whole(&mut judge, &stream), (stream.clone(), Ending::Complete));
+        assert!(!judge.is_changed());
+    }
+}
+
+#[test]
+fn what_comes_with_an_error_goes_out_after_it() {
+    let error = json!({"type": "error", "error": {"code": "rate_limit_exceeded", "message": "Slow down."}});
+    let response =
+        json!({"id": "resp_1", "status": "failed", "error": {"code": "x", "message": "Slow down."}});
+    let stream = framed(&[error, json!({"type": "response.failed", "response": response})]);
+    let mut judge = judge(false);
+    let (out, ending) = whole(&mut judge, &stream);
+    assert_eq!((&*out, ending), ("", Ending::Refused));
+    let mut out = Vec::new();
+    judge.let_refusal_stand(0, &mut out);
+    assert_eq!(judge.finish(0, &mut out), Ending::Complete);
+    assert_eq!(out.concat(), stream.as_bytes());
+}
+
+#[test]
 fn a_call_that_its_name_allows_goes_out_before_its_arguments_are_complete() {
     let stream = Script::new("resp_1").call("1", "ok", "{}").stream();
     let at = stream.find("event: response.function_call_arguments.done").unwrap();
